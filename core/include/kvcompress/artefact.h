@@ -1,0 +1,69 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The header of an artefact (core/FORMAT.md, sections 1 to 3): what is in it,
+// how it is written, and how it is checked.
+
+#ifndef KVCOMPRESS_ARTEFACT_H_
+#define KVCOMPRESS_ARTEFACT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/tensor.h"
+
+namespace kvcompress {
+
+// Labels a caller binds to an artefact.
+using Labels = std::map<std::string, std::string>;
+inline constexpr size_t kMaxLabels = 32;
+inline constexpr size_t kMaxLabelKeyBytes = 64;
+inline constexpr size_t kMaxLabelValueBytes = 1024;
+
+// INVALID_ARGUMENT when a label breaks the rules of FORMAT.md.
+absl::Status ValidateLabels(const Labels& labels);
+
+struct ArtefactTensor {
+  TensorSpec spec;  // of the source
+  CodecSpec codec;
+  uint64_t payload_size = 0;  // bytes
+  std::string digest;         // 32 hexadecimal digits
+};
+
+struct ArtefactHeader {
+  int format_version = 0;
+  Labels labels;
+  // The source's own metadata, in its order.
+  std::vector<std::pair<std::string, std::string>> metadata;
+  // In the order of the payloads.
+  std::vector<ArtefactTensor> tensors;
+  // "xxh3-128:" and 32 hexadecimal digits: identifies the artefact.
+  std::string checksum;
+};
+
+// Bytes that the header takes in the file, the length field included: the same
+// whatever the digests, as long as no payload is larger than its codec's bound.
+absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header);
+
+// The first bytes of the file, exactly `reserved_size` of them, with the
+// checksum computed; also sets header->checksum. INTERNAL when it does not fit.
+absl::StatusOr<std::string> SerializeArtefactHeader(uint64_t reserved_size,
+                                                    ArtefactHeader* header);
+
+// Verifies and reads the first bytes of a file, length field included.
+// DATA_LOSS for damage, FAILED_PRECONDITION for a safetensors file that is no
+// artefact, UNIMPLEMENTED for a later format version.
+absl::StatusOr<ArtefactHeader> ParseArtefactHeader(absl::string_view raw);
+
+// Whether a metadata key belongs to the format, and so marks an artefact.
+bool IsReservedMetadataKey(absl::string_view key);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_ARTEFACT_H_

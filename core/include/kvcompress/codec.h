@@ -1,0 +1,139 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// What a codec is. Each lives in a folder of its own under core/codecs and is
+// listed in core/codecs/registry.cc; nothing else knows codecs by name.
+//
+// A codec turns the bytes of one tensor into a payload (core/FORMAT.md, section
+// 5) and back, in chunks cut anywhere. The payload depends on the tensor's spec,
+// the parameters and the bytes alone: not on chunking, machine or kernel.
+
+#ifndef KVCOMPRESS_CODEC_H_
+#define KVCOMPRESS_CODEC_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kvcompress/metrics.h"
+#include "kvcompress/tensor.h"
+
+namespace kvcompress {
+
+// Encodes one tensor. Not thread safe.
+class TensorEncoder {
+ public:
+  virtual ~TensorEncoder() = default;
+
+  // Takes the next bytes of the tensor. Appends payload bytes to `*payload`, and
+  // the bytes that decoding will give to `*decoded` unless it is null; either
+  // may lag behind the input.
+  // INVALID_ARGUMENT, with the element's index, for a value the codec refuses.
+  virtual absl::Status Append(absl::string_view bytes, std::string* payload,
+                              std::string* decoded) = 0;
+
+  // Ends the tensor and appends what is left. REQUIRES: every byte of the tensor
+  // was appended.
+  virtual absl::Status Finish(std::string* payload, std::string* decoded) = 0;
+
+  // Distortion of what was encoded; complete after Finish.
+  virtual const DistortionAccumulator& distortion() const = 0;
+};
+
+// Decodes one tensor. Not thread safe. Payloads are not trusted.
+class TensorDecoder {
+ public:
+  virtual ~TensorDecoder() = default;
+
+  // Takes the next bytes of the payload and appends decoded bytes.
+  // DATA_LOSS for a payload that breaks the format.
+  virtual absl::Status Append(absl::string_view payload,
+                              std::string* decoded) = 0;
+
+  // Ends the payload. DATA_LOSS when it is incomplete.
+  virtual absl::Status Finish(std::string* decoded) = 0;
+};
+
+struct CodecParameter {
+  std::string name;
+  std::vector<std::string> values;
+  std::string default_value;
+  std::string description;
+};
+
+// What a caller can know of a codec; see kvcompress.v1.CodecInfo.
+struct CodecTraits {
+  std::string name;
+  std::string description;
+  std::vector<CodecParameter> parameters;
+  std::vector<std::string> presets;
+  std::vector<DType> dtypes;
+  bool lossless = false;
+  bool streaming = false;
+  bool fixed_size = false;
+  bool role_aware = false;
+  bool couples_heads = false;
+  bool couples_layers = false;
+};
+
+// What a caller may choose, before it is resolved.
+struct CodecChoice {
+  std::string name = "int4";
+  std::optional<uint32_t> group_size;
+  std::string preset;
+};
+
+// A codec. Stateless and thread safe; lives as long as the program.
+class Codec {
+ public:
+  virtual ~Codec() = default;
+
+  virtual const CodecTraits& traits() const = 0;
+
+  // The parameters that `choice` stands for, in their canonical text: what
+  // follows the colon in a manifest. INVALID_ARGUMENT, with the field, for a
+  // value this codec does not take.
+  virtual absl::StatusOr<std::string> Resolve(const CodecChoice& choice) const = 0;
+
+  // Every canonical parameter text worth a self-test.
+  virtual std::vector<std::string> SelfTestParameters() const = 0;
+
+  // The largest payload of a tensor of this spec, in bytes; the exact size when
+  // traits().fixed_size. INVALID_ARGUMENT for parameters not in canonical form.
+  virtual absl::StatusOr<uint64_t> MaxEncodedSize(
+      const TensorSpec& spec, absl::string_view parameters) const = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
+      const TensorSpec& spec, absl::string_view parameters) const = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const = 0;
+};
+
+// A codec with its parameters: "int4:64".
+struct CodecSpec {
+  const Codec* codec = nullptr;
+  std::string parameters;
+
+  std::string ToString() const;
+};
+
+// Every codec, in the order of the registry.
+absl::Span<const Codec* const> AllCodecs();
+
+// INVALID_ARGUMENT, listing the codecs, for an unknown name or a parameter that
+// the codec does not take.
+absl::StatusOr<CodecSpec> ResolveCodec(const CodecChoice& choice);
+
+// Reads the codec field of a manifest. INVALID_ARGUMENT when this build does not
+// know the codec.
+absl::StatusOr<CodecSpec> ParseCodecSpec(absl::string_view text);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_CODEC_H_

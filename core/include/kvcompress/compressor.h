@@ -1,0 +1,139 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// A cache in, an artefact and its measured quality out, in one pass and in
+// bounded memory. The server, the embedded default and the tests all compress
+// through this class.
+//
+//   Compressor compressor(options, limits);
+//   CompressOutput out;
+//   while (...) {
+//     RETURN_IF_ERROR(compressor.Append(chunk, &out));
+//     // use and clear out.artefact; it continues at offset header_size onwards
+//   }
+//   ASSIGN_OR_RETURN(CompressReport report, compressor.Finish(&out));
+//   // compressor.header() now belongs at offset 0
+//
+// Not thread safe. After an error only destruction is allowed.
+
+#ifndef KVCOMPRESS_COMPRESSOR_H_
+#define KVCOMPRESS_COMPRESSOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kvcompress/artefact.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/metrics.h"
+#include "kvcompress/quality.h"
+#include "kvcompress/safetensors.h"
+#include "kvcompress/tensor.h"
+
+namespace kvcompress {
+
+struct CompressOptions {
+  CodecChoice codec;
+  QualityThresholds thresholds;
+  Labels labels;
+  // Whether to produce the file that decompression would give.
+  bool reconstruct = false;
+};
+
+struct CompressLimits {
+  // Longest safetensors header taken, in bytes; at most kMaxSafetensorsHeader.
+  uint64_t max_header_bytes = kMaxSafetensorsHeader;
+};
+
+// Bytes produced so far and not yet taken away; the caller clears them.
+struct CompressOutput {
+  // Payload bytes, in order, from the end of the reserved header.
+  std::string artefact;
+  // The reconstructed safetensors file from its first byte; empty unless asked
+  // for.
+  std::string reconstructed;
+};
+
+// One tensor; see kvcompress.v1.TensorReport.
+struct TensorReport {
+  TensorSpec spec;
+  std::string codec;
+  uint64_t original_size = 0;    // bytes
+  uint64_t compressed_size = 0;  // bytes of payload
+  Metrics metrics;
+  QualityVerdict verdict;
+  std::string digest;
+};
+
+// The whole cache; see kvcompress.v1.CompressionReport.
+struct CompressReport {
+  std::string codec;
+  uint64_t original_size = 0;    // bytes of tensor data
+  uint64_t compressed_size = 0;  // bytes of the artefact, header included
+  uint64_t elements = 0;
+  double compression_ratio = 0;  // 2 * elements / compressed_size
+  double bits_per_value = 0;     // 8 * compressed_size / elements, 0 when empty
+  Metrics metrics;               // pooled
+  QualityVerdict verdict;        // on the pooled metrics
+  uint64_t tensors_failed = 0;   // tensors whose own verdict did not pass
+  std::vector<TensorReport> tensors;
+  // Index of the tensor with the lowest SNR; -1 when every tensor is exact.
+  int64_t worst_tensor = -1;
+  std::string payload_digest;
+};
+
+class Compressor {
+ public:
+  // Options are checked by the first call that takes input.
+  Compressor(CompressOptions options, CompressLimits limits);
+  ~Compressor();
+
+  Compressor(const Compressor&) = delete;
+  Compressor& operator=(const Compressor&) = delete;
+
+  // Checks the options alone. INVALID_ARGUMENT.
+  absl::Status ValidateOptions() const;
+
+  // Takes the next bytes of a safetensors file, cut anywhere. Output grows by
+  // at most the decoded and encoded size of `bytes` and one block or, for
+  // codecs that are not streaming, one tensor.
+  // INVALID_ARGUMENT for a broken rule, FAILED_PRECONDITION for an input that is
+  // already compressed, OUT_OF_RANGE past a limit.
+  absl::Status Append(absl::string_view bytes, CompressOutput* output);
+
+  // Instead of a file: declares the tensors, once and before any data...
+  absl::Status DeclareTensors(
+      std::vector<TensorSpec> tensors,
+      std::vector<std::pair<std::string, std::string>> metadata,
+      CompressOutput* output);
+  // ...and takes their bytes in order. `tensor` names the tensor that is due,
+  // or is empty.
+  absl::Status AppendTensor(absl::string_view tensor, absl::string_view bytes,
+                            CompressOutput* output);
+
+  // Ends the input. INVALID_ARGUMENT when it is incomplete.
+  absl::StatusOr<CompressReport> Finish(CompressOutput* output);
+
+  // Whether the input's header is complete; then the next three are known.
+  bool begun() const;
+  uint64_t reserved_header_size() const;  // bytes
+  uint64_t original_size() const;         // bytes of tensor data
+  uint64_t tensor_count() const;
+  // "int4:64".
+  const std::string& codec() const;
+
+  // The header of the artefact, reserved_header_size() bytes, after Finish.
+  const std::string& header() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_COMPRESSOR_H_

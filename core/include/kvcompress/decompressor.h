@@ -1,0 +1,85 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// An artefact in, the restored safetensors file out, in one pass and in bounded
+// memory, with every checksum verified. What comes out is provisional until
+// Finish says that all of it is good.
+//
+// Not thread safe. After an error only destruction is allowed.
+
+#ifndef KVCOMPRESS_DECOMPRESSOR_H_
+#define KVCOMPRESS_DECOMPRESSOR_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kvcompress/artefact.h"
+#include "kvcompress/safetensors.h"
+
+namespace kvcompress {
+
+struct DecompressOptions {
+  // Labels that the artefact must carry with these values.
+  Labels expected_labels;
+  // The checksum it must have; empty for any.
+  std::string expected_payload_digest;
+  // Shell patterns; a tensor is given back when one of them matches, or when
+  // there is none.
+  std::vector<std::string> tensors;
+  // Half-open range of tokens to give back of [batch, heads, tokens, head_dim].
+  std::optional<std::pair<uint64_t, uint64_t>> tokens;
+  // Whether to check only and give nothing back.
+  bool verify_only = false;
+};
+
+struct DecompressLimits {
+  // Longest header taken, in bytes; at most kMaxSafetensorsHeader.
+  uint64_t max_header_bytes = kMaxSafetensorsHeader;
+};
+
+// See kvcompress.v1.DecompressionReport.
+struct DecompressReport {
+  int format_version = 0;
+  uint64_t compressed_size = 0;  // bytes of the artefact
+  uint64_t original_size = 0;    // bytes of tensor data it decodes to
+  uint64_t output_size = 0;      // bytes given back
+  uint64_t elements = 0;
+  double compression_ratio = 0;  // 2 * elements / compressed_size
+  uint64_t tensor_count = 0;
+  uint64_t tensors_selected = 0;
+  Labels labels;
+  std::string payload_digest;
+};
+
+class Decompressor {
+ public:
+  Decompressor(DecompressOptions options, DecompressLimits limits);
+  ~Decompressor();
+
+  Decompressor(const Decompressor&) = delete;
+  Decompressor& operator=(const Decompressor&) = delete;
+
+  // Takes the next bytes of the artefact, cut anywhere, and appends to
+  // `*restored` the next bytes of the safetensors file.
+  // DATA_LOSS for damage or an unexpected identity, INVALID_ARGUMENT for a
+  // selection that the artefact cannot give, and the codes of
+  // ParseArtefactHeader.
+  absl::Status Append(absl::string_view bytes, std::string* restored);
+
+  // Ends the input. DATA_LOSS when it is cut short.
+  absl::StatusOr<DecompressReport> Finish(std::string* restored);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_DECOMPRESSOR_H_

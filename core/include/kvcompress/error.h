@@ -1,0 +1,49 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Errors that say where. Every error of the library is an absl::Status with a
+// sentence for people and an ErrorDetail for programs, attached as a payload of
+// the status so that it survives being passed on. Details never hold the
+// contents of a tensor.
+
+#ifndef KVCOMPRESS_ERROR_H_
+#define KVCOMPRESS_ERROR_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace kvcompress {
+
+struct ErrorDetail {
+  // UPPER_SNAKE_CASE and stable: programs may branch on it.
+  std::string reason;
+  // Name of the tensor concerned.
+  std::optional<std::string> tensor;
+  // Byte position in the input where the rule is broken.
+  std::optional<uint64_t> offset;
+  // Index of the offending element within its tensor.
+  std::optional<uint64_t> element;
+  // The limit that was exceeded, in the unit of the message.
+  std::optional<uint64_t> limit;
+  // Path of the wrong field of a request, such as "options.group_size".
+  std::optional<std::string> field;
+};
+
+// A status with `detail` attached. The message is completed by the tensor and
+// the offset where they are set: "... (tensor \"x\", offset 42)".
+absl::Status MakeError(absl::StatusCode code, absl::string_view message,
+                       const ErrorDetail& detail);
+
+// The detail attached to `status`; nothing when there is none.
+std::optional<ErrorDetail> GetErrorDetail(const absl::Status& status);
+
+// `name` made safe for logs and messages: control characters escaped, quoted,
+// and cut to 200 bytes.
+std::string QuoteName(absl::string_view name);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_ERROR_H_

@@ -1,0 +1,71 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Distortion between source values x and decoded values y, with e = y - x.
+//
+// Sums are kept in double precision per block of elements, and blocks are added
+// with Neumaier's compensated summation (Z. Angew. Math. Mech. 54, 1974), so the
+// result neither depends on how the input was cut into chunks nor loses digits
+// on long tensors. No single number tells whether a cache is good: read RMSE
+// beside the largest error, and SNR beside the worst tensor's.
+
+#ifndef KVCOMPRESS_METRICS_H_
+#define KVCOMPRESS_METRICS_H_
+
+#include <cstdint>
+#include <optional>
+
+namespace kvcompress {
+
+// What a kernel returns for one block.
+struct DistortionSums {
+  uint64_t count = 0;
+  double sum_x2 = 0;
+  double sum_y2 = 0;
+  double sum_xy = 0;
+  double sum_e2 = 0;
+  double sum_abs_e = 0;
+  double max_abs_e = 0;
+  double max_abs_x = 0;
+};
+
+// See kvcompress.v1.QualityMetrics, which has the same fields and meanings.
+struct Metrics {
+  uint64_t elements = 0;
+  double mse = 0;
+  double rmse = 0;
+  double mae = 0;
+  double max_error = 0;
+  std::optional<double> snr_db;   // nothing: exact
+  std::optional<double> psnr_db;  // nothing: exact
+  double cosine_similarity = 1;
+};
+
+// Not thread safe.
+class DistortionAccumulator {
+ public:
+  void Add(const DistortionSums& block);
+  // Adds all that `other` holds.
+  void Merge(const DistortionAccumulator& other);
+  Metrics Compute() const;
+
+ private:
+  class Sum {
+   public:
+    void Add(double value);
+    void Merge(const Sum& other);
+    double value() const { return sum_ + compensation_; }
+
+   private:
+    double sum_ = 0;
+    double compensation_ = 0;
+  };
+
+  uint64_t count_ = 0;
+  Sum x2_, y2_, xy_, e2_, abs_e_;
+  double max_abs_e_ = 0;
+  double max_abs_x_ = 0;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_METRICS_H_

@@ -1,0 +1,90 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// A strict reader and a writer of safetensors headers.
+//
+// Format: https://github.com/huggingface/safetensors. The checks are those of
+// its reference parser, and two more: a key may appear once only in any object,
+// and a tensor has no fields beyond the three of the format, because what is not
+// understood could not be given back.
+
+#ifndef KVCOMPRESS_SAFETENSORS_H_
+#define KVCOMPRESS_SAFETENSORS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kvcompress/tensor.h"
+
+namespace kvcompress {
+
+// The format's own limit on the length of a header, in bytes.
+inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+
+struct SafetensorsEntry {
+  TensorSpec spec;  // role and layer are not filled in
+  // Half-open range of bytes, relative to the end of the header.
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  // In the order of the data.
+  std::vector<SafetensorsEntry> tensors;
+  // `__metadata__`, in the order of the file.
+  std::vector<std::pair<std::string, std::string>> metadata;
+  // Bytes of data after the header.
+  uint64_t data_size = 0;
+};
+
+// Parses and checks the JSON text of a header, without its length. Offsets in
+// errors count from the start of the file, so the text begins at 8.
+// INVALID_ARGUMENT for any broken rule.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json);
+
+// The first bytes of a file: length, JSON, and spaces up to a multiple of 8.
+// Metadata is left out when empty.
+std::string SerializeSafetensorsHeader(const SafetensorsHeader& header);
+
+// Appends `text` to `*json` as a JSON string, quotes included.
+// REQUIRES: text is valid UTF-8.
+void AppendJsonString(absl::string_view text, std::string* json);
+
+// Collects the length and the text of a header from chunks cut anywhere. Memory
+// grows with the bytes that have arrived, never with the length announced.
+class SafetensorsHeaderReader {
+ public:
+  // Headers longer than `max_header_bytes` are refused with OUT_OF_RANGE, those
+  // longer than the format allows with INVALID_ARGUMENT.
+  explicit SafetensorsHeaderReader(uint64_t max_header_bytes)
+      : max_header_bytes_(max_header_bytes) {}
+
+  // Takes what belongs to the header off the front of `*bytes`.
+  absl::Status Append(absl::string_view* bytes);
+
+  // Whether the header is complete.
+  bool done() const {
+    return raw_.size() >= 8 && raw_.size() == 8 + json_size_;
+  }
+
+  // The length field and the text, as they arrived.
+  const std::string& raw() const { return raw_; }
+  // The text. REQUIRES: done().
+  absl::string_view json() const { return absl::string_view(raw_).substr(8); }
+
+  // The error for an input that ended before done().
+  absl::Status TruncatedError() const;
+
+ private:
+  const uint64_t max_header_bytes_;
+  uint64_t json_size_ = 0;
+  std::string raw_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SAFETENSORS_H_

@@ -1,0 +1,33 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The embedded default: the same service as kv-compressd, inside the caller's
+// process and reached over an in-process channel. No socket is opened.
+//
+// Thread safe. The channel must not be used after the server is destroyed.
+
+#ifndef KVCOMPRESS_SERVER_EMBEDDED_H_
+#define KVCOMPRESS_SERVER_EMBEDDED_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+
+namespace grpc {
+class Channel;
+}
+
+namespace kvcompress {
+
+class EmbeddedServer {
+ public:
+  // INTERNAL when the server cannot be started.
+  static absl::StatusOr<std::unique_ptr<EmbeddedServer>> Start();
+
+  virtual ~EmbeddedServer() = default;
+
+  virtual std::shared_ptr<grpc::Channel> channel() = 0;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_EMBEDDED_H_
