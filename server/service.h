@@ -1,0 +1,42 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// kvcompress.v1.CompressionService over the core library, by gRPC's callback
+// API. kv-compressd and the embedded default serve this same object.
+
+#ifndef KVCOMPRESS_SERVER_SERVICE_H_
+#define KVCOMPRESS_SERVER_SERVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "kvcompress/safetensors.h"
+#include "observer.h"
+
+namespace grpc {
+class Service;
+}
+
+namespace kvcompress {
+
+struct ServiceOptions {
+  // Largest request message, in bytes. The server that registers the service
+  // must be built with the same limit.
+  uint64_t max_message_bytes = 8 << 20;
+  // Longest header of a file, in bytes; at most kMaxSafetensorsHeader.
+  uint64_t max_header_bytes = kMaxSafetensorsHeader;
+};
+
+// Thread safe. `observer` may be null and must outlive the service.
+std::unique_ptr<grpc::Service> NewCompressionService(
+    const ServiceOptions& options, CallObserver* observer);
+
+// Runs a built-in cache through every codec: encode, decode, compare, and see
+// that a flipped bit is found. INTERNAL, naming the codec, when one fails. Takes
+// milliseconds; a server runs it before it says SERVING.
+absl::Status RunSelfTest();
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_SERVICE_H_
