@@ -58,7 +58,7 @@ absl::StatusOr<std::string> SerializeArtefactHeader(uint64_t reserved_size,
 
 // Verifies and reads the first bytes of a file, length field included.
 // DATA_LOSS for damage, FAILED_PRECONDITION for a safetensors file that is no
-// artefact, UNIMPLEMENTED for a later format version.
+// artefact, UNIMPLEMENTED for a later format version or an unknown codec.
 absl::StatusOr<ArtefactHeader> ParseArtefactHeader(absl::string_view raw);
 
 // Whether a metadata key belongs to the format, and so marks an artefact.

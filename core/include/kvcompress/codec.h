@@ -100,8 +100,8 @@ class Codec {
   // value this codec does not take.
   virtual absl::StatusOr<std::string> Resolve(const CodecChoice& choice) const = 0;
 
-  // Every canonical parameter text worth a self-test.
-  virtual std::vector<std::string> SelfTestParameters() const = 0;
+  // Choices that between them reach every path worth a self-test.
+  virtual std::vector<CodecChoice> SelfTestChoices() const = 0;
 
   // The largest payload of a tensor of this spec, in bytes; the exact size when
   // traits().fixed_size. INVALID_ARGUMENT for parameters not in canonical form.

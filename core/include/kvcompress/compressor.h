@@ -10,7 +10,7 @@
 //     RETURN_IF_ERROR(compressor.Append(chunk, &out));
 //     // use and clear out.artefact; it continues at offset header_size onwards
 //   }
-//   ASSIGN_OR_RETURN(CompressReport report, compressor.Finish(&out));
+//   ASSIGN_OR_RETURN(CompressReport report, compressor.Finish());
 //   // compressor.header() now belongs at offset 0
 //
 // Not thread safe. After an error only destruction is allowed.
@@ -116,7 +116,7 @@ class Compressor {
                             CompressOutput* output);
 
   // Ends the input. INVALID_ARGUMENT when it is incomplete.
-  absl::StatusOr<CompressReport> Finish(CompressOutput* output);
+  absl::StatusOr<CompressReport> Finish();
 
   // Whether the input's header is complete; then the next three are known.
   bool begun() const;

@@ -73,7 +73,7 @@ class Decompressor {
   absl::Status Append(absl::string_view bytes, std::string* restored);
 
   // Ends the input. DATA_LOSS when it is cut short.
-  absl::StatusOr<DecompressReport> Finish(std::string* restored);
+  absl::StatusOr<DecompressReport> Finish();
 
  private:
   class Impl;

@@ -40,8 +40,14 @@ absl::Status MakeError(absl::StatusCode code, absl::string_view message,
 // The detail attached to `status`; nothing when there is none.
 std::optional<ErrorDetail> GetErrorDetail(const absl::Status& status);
 
-// `name` made safe for logs and messages: control characters escaped, quoted,
-// and cut to 200 bytes.
+// The first bytes of `text`, at most `size`, not ending within a character.
+absl::string_view TruncateUtf8(absl::string_view text, size_t size);
+
+// Names are cut to this many bytes wherever they are shown.
+inline constexpr size_t kMaxShownName = 200;
+
+// `name` made safe for logs and messages: cut to kMaxShownName bytes, control
+// characters escaped, quoted.
 std::string QuoteName(absl::string_view name);
 
 }  // namespace kvcompress

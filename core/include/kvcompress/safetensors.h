@@ -50,8 +50,11 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json)
 // Metadata is left out when empty.
 std::string SerializeSafetensorsHeader(const SafetensorsHeader& header);
 
+// Whether `text` is valid UTF-8, as every string of a header must be.
+bool IsValidUtf8(absl::string_view text);
+
 // Appends `text` to `*json` as a JSON string, quotes included.
-// REQUIRES: text is valid UTF-8.
+// REQUIRES: IsValidUtf8(text).
 void AppendJsonString(absl::string_view text, std::string* json);
 
 // Collects the length and the text of a header from chunks cut anywhere. Memory
@@ -59,7 +62,8 @@ void AppendJsonString(absl::string_view text, std::string* json);
 class SafetensorsHeaderReader {
  public:
   // Headers longer than `max_header_bytes` are refused with OUT_OF_RANGE, those
-  // longer than the format allows with INVALID_ARGUMENT.
+  // longer than the format allows, and those that do not begin with '{', with
+  // INVALID_ARGUMENT.
   explicit SafetensorsHeaderReader(uint64_t max_header_bytes)
       : max_header_bytes_(max_header_bytes) {}
 
@@ -80,7 +84,7 @@ class SafetensorsHeaderReader {
   absl::Status TruncatedError() const;
 
  private:
-  const uint64_t max_header_bytes_;
+  uint64_t max_header_bytes_;
   uint64_t json_size_ = 0;
   std::string raw_;
 };

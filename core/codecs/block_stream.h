@@ -1,0 +1,61 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Cuts a byte stream into the blocks of a codec, whatever chunks it comes in. A
+// block that lies whole within a chunk is passed on where it is; only one that
+// straddles chunks is copied. Internal to the library.
+
+#ifndef KVCOMPRESS_CODECS_BLOCK_STREAM_H_
+#define KVCOMPRESS_CODECS_BLOCK_STREAM_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace kvcompress {
+
+class BlockStream {
+ public:
+  // Blocks of `block_size` bytes out of `total_size`; the last may be shorter.
+  BlockStream(uint64_t total_size, uint64_t block_size)
+      : remaining_(total_size), block_size_(block_size) {}
+
+  // Calls `consume(absl::string_view block)` for each block that is complete with
+  // `bytes`, and stops at its first error.
+  // REQUIRES: no more bytes than total_size in all.
+  template <typename Consume>
+  absl::Status Append(absl::string_view bytes, Consume consume) {
+    while (!bytes.empty()) {
+      const size_t size = std::min(remaining_, block_size_);
+      absl::string_view block = bytes.substr(0, size - partial_.size());
+      bytes.remove_prefix(block.size());
+      if (partial_.size() + block.size() < size) {
+        partial_.append(block.data(), block.size());
+        break;
+      }
+      if (!partial_.empty()) {
+        partial_.append(block.data(), block.size());
+        block = partial_;
+      }
+      absl::Status status = consume(block);
+      if (!status.ok()) return status;
+      partial_.clear();
+      remaining_ -= size;
+    }
+    return absl::OkStatus();
+  }
+
+  // Whether every block was consumed.
+  bool done() const { return remaining_ == 0; }
+
+ private:
+  uint64_t remaining_;
+  const uint64_t block_size_;
+  std::string partial_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_CODECS_BLOCK_STREAM_H_

@@ -1,0 +1,86 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "container/keys.h"
+#include "container/manifest.h"
+#include "digest/digest.h"
+#include "kvcompress/artefact.h"
+#include "kvcompress/error.h"
+#include "kvcompress/safetensors.h"
+#include "kvcompress/version.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+namespace {
+
+// The header as a safetensors reader sees it.
+SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
+  SafetensorsHeader out;
+  const auto add = [&](absl::string_view key, absl::string_view value) {
+    out.metadata.emplace_back(key, value);
+  };
+  add(kChecksumKey, absl::StrCat(kDigestName, kNoDigest));
+  add(kFormatKey, absl::StrCat(kFormatVersion));
+  add(kLayoutKey, kLayout);
+  add(kTensorsKey, SerializeManifest(header.tensors));
+  for (const auto& [key, value] : header.labels) {
+    add(absl::StrCat(kLabelPrefix, key), value);
+  }
+  for (const auto& [key, value] : header.metadata) add(key, value);
+  for (const ArtefactTensor& tensor : header.tensors) {
+    SafetensorsEntry entry;
+    entry.spec.name = tensor.spec.name;
+    entry.spec.dtype = DType::kU8;
+    entry.spec.shape = {tensor.payload_size};
+    entry.begin = out.data_size;
+    entry.end = out.data_size + tensor.payload_size;
+    out.data_size = entry.end;
+    out.tensors.push_back(std::move(entry));
+  }
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header) {
+  ArtefactHeader largest = header;
+  for (ArtefactTensor& tensor : largest.tensors) {
+    KVC_ASSIGN_OR_RETURN(tensor.payload_size,
+                         tensor.codec.codec->MaxEncodedSize(
+                             tensor.spec, tensor.codec.parameters));
+  }
+  const uint64_t size =
+      SerializeSafetensorsHeader(ToSafetensors(largest)).size();
+  if (size > 8 + kMaxSafetensorsHeader) {
+    return MakeError(
+        absl::StatusCode::kOutOfRange,
+        absl::StrCat("the artefact would need a header of ", size, " bytes"),
+        {.reason = "HEADER_TOO_LARGE", .limit = kMaxSafetensorsHeader});
+  }
+  return size;
+}
+
+absl::StatusOr<std::string> SerializeArtefactHeader(uint64_t reserved_size,
+                                                    ArtefactHeader* header) {
+  std::string raw = SerializeSafetensorsHeader(ToSafetensors(*header));
+  if (raw.size() > reserved_size) {
+    return MakeError(absl::StatusCode::kInternal,
+                     "the header outgrew the space reserved for it",
+                     {.reason = "INTERNAL", .limit = reserved_size});
+  }
+  raw.resize(reserved_size, ' ');
+  uint64_t length = reserved_size - 8;
+  for (size_t i = 0; i < 8; ++i, length >>= 8) {
+    raw[i] = static_cast<char>(length & 0xff);
+  }
+  Digest digest;
+  digest.Update(raw);
+  const std::string digits = digest.Hex();
+  raw.replace(kChecksumOffset, digits.size(), digits);
+  header->checksum = absl::StrCat(kDigestName, digits);
+  return raw;
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,327 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "kvcompress/compressor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "digest/digest.h"
+#include "kvcompress/error.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+namespace {
+
+absl::Status Invalid(absl::string_view message, ErrorDetail detail) {
+  return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
+}
+
+// The header of a file made of `tensors`, one after the other.
+absl::StatusOr<SafetensorsHeader> HeaderOf(
+    const std::vector<TensorSpec>& tensors,
+    std::vector<std::pair<std::string, std::string>> metadata) {
+  SafetensorsHeader header;
+  for (const auto& [key, value] : metadata) {
+    if (!IsValidUtf8(key) || !IsValidUtf8(value)) {
+      return Invalid(absl::StrCat("metadata ", QuoteName(key), " is not UTF-8"),
+                     {.reason = "INVALID_HEADER", .field = "tensors.metadata"});
+    }
+  }
+  header.metadata = std::move(metadata);
+  for (const TensorSpec& spec : tensors) {
+    if (!IsValidUtf8(spec.name) || spec.name == "__metadata__") {
+      return Invalid("the name of a tensor is reserved or is not UTF-8",
+                     {.reason = "INVALID_HEADER",
+                      .tensor = spec.name,
+                      .field = "tensors.tensors.name"});
+    }
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    SafetensorsEntry entry;
+    entry.spec = spec;
+    entry.begin = header.data_size;
+    entry.end = entry.begin + elements * DTypeSize(spec.dtype);
+    header.data_size = entry.end;
+    header.tensors.push_back(std::move(entry));
+  }
+  return header;
+}
+
+}  // namespace
+
+class Compressor::Impl {
+ public:
+  Impl(CompressOptions options, CompressLimits limits)
+      : options_(std::move(options)),
+        limits_(limits),
+        header_reader_(limits.max_header_bytes) {}
+
+  absl::Status ValidateOptions() const {
+    KVC_RETURN_IF_ERROR(ValidateThresholds(options_.thresholds));
+    KVC_RETURN_IF_ERROR(ValidateLabels(options_.labels));
+    return ResolveCodec(options_.codec).status();
+  }
+
+  absl::Status Append(absl::string_view bytes, CompressOutput* output) {
+    if (!begun_) {
+      KVC_RETURN_IF_ERROR(header_reader_.Append(&bytes));
+      if (!header_reader_.done()) return absl::OkStatus();
+      KVC_ASSIGN_OR_RETURN(SafetensorsHeader header,
+                           ParseSafetensorsHeader(header_reader_.json()));
+      position_ = header_reader_.raw().size();
+      KVC_RETURN_IF_ERROR(Begin(std::move(header), output));
+      header_reader_ = SafetensorsHeaderReader(0);
+    }
+    return AppendData(bytes, output);
+  }
+
+  absl::Status DeclareTensors(
+      std::vector<TensorSpec> tensors,
+      std::vector<std::pair<std::string, std::string>> metadata,
+      CompressOutput* output) {
+    KVC_ASSIGN_OR_RETURN(SafetensorsHeader header,
+                         HeaderOf(tensors, std::move(metadata)));
+    // Parsing what a file would begin with applies every rule of the format.
+    const std::string raw = SerializeSafetensorsHeader(header);
+    if (raw.size() - 8 > limits_.max_header_bytes) {
+      return MakeError(absl::StatusCode::kOutOfRange,
+                       absl::StrCat("the table of tensors needs a header of ",
+                                    raw.size() - 8, " bytes"),
+                       {.reason = "HEADER_TOO_LARGE",
+                        .limit = limits_.max_header_bytes});
+    }
+    KVC_RETURN_IF_ERROR(
+        ParseSafetensorsHeader(absl::string_view(raw).substr(8)).status());
+    return Begin(std::move(header), output);
+  }
+
+  absl::Status AppendTensor(absl::string_view tensor, absl::string_view bytes,
+                            CompressOutput* output) {
+    const bool more = index_ < artefact_.tensors.size();
+    if (!tensor.empty() && (!more || tensor != Current().spec.name)) {
+      return Invalid(
+          absl::StrCat("data of this tensor came when ",
+                       more ? QuoteName(Current().spec.name) : "no data",
+                       " was due"),
+          {.reason = "WRONG_TENSOR", .tensor = std::string(tensor)});
+    }
+    if (more && bytes.size() > remaining_) {
+      return Invalid(absl::StrCat("a chunk of ", bytes.size(),
+                                  " bytes runs over the end of the tensor"),
+                     {.reason = "CHUNK_TOO_LARGE",
+                      .tensor = Current().spec.name,
+                      .offset = position_,
+                      .limit = remaining_});
+    }
+    return AppendData(bytes, output);
+  }
+
+  absl::StatusOr<CompressReport> Finish() {
+    if (!begun_) return header_reader_.TruncatedError();
+    if (index_ < artefact_.tensors.size()) {
+      return Invalid(
+          absl::StrCat("the input ends ", remaining_,
+                       " bytes before the end of the tensor"),
+          {.reason = "TRUNCATED",
+           .tensor = Current().spec.name,
+           .offset = position_});
+    }
+    KVC_ASSIGN_OR_RETURN(header_,
+                         SerializeArtefactHeader(reserved_size_, &artefact_));
+    report_.compressed_size = reserved_size_ + payload_size_;
+    report_.metrics = pooled_.Compute();
+    report_.verdict = Judge(report_.metrics, options_.thresholds);
+    report_.elements = report_.metrics.elements;
+    if (report_.elements > 0) {
+      const double elements = static_cast<double>(report_.elements);
+      const double bytes = static_cast<double>(report_.compressed_size);
+      report_.compression_ratio = 2 * elements / bytes;
+      report_.bits_per_value = 8 * bytes / elements;
+    }
+    report_.payload_digest = artefact_.checksum;
+    return std::move(report_);
+  }
+
+  bool begun() const { return begun_; }
+  uint64_t reserved_size() const { return reserved_size_; }
+  uint64_t original_size() const { return report_.original_size; }
+  uint64_t tensor_count() const { return artefact_.tensors.size(); }
+  const std::string& codec() const { return report_.codec; }
+  const std::string& header() const { return header_; }
+
+ private:
+  // Takes over the header of the input, of a file or of a table.
+  absl::Status Begin(SafetensorsHeader header, CompressOutput* output) {
+    KVC_RETURN_IF_ERROR(ValidateOptions());
+    KVC_ASSIGN_OR_RETURN(const CodecSpec codec, ResolveCodec(options_.codec));
+    for (const auto& [key, value] : header.metadata) {
+      if (IsReservedMetadataKey(key)) {
+        return MakeError(
+            absl::StatusCode::kFailedPrecondition,
+            absl::StrCat("the input is already compressed: its metadata has ",
+                         QuoteName(key)),
+            {.reason = "ALREADY_COMPRESSED"});
+      }
+    }
+    if (options_.reconstruct) {
+      output->reconstructed = SerializeSafetensorsHeader(header);
+    }
+    const std::vector<DType>& dtypes = codec.codec->traits().dtypes;
+    for (SafetensorsEntry& entry : header.tensors) {
+      if (std::find(dtypes.begin(), dtypes.end(), entry.spec.dtype) ==
+          dtypes.end()) {
+        return Invalid(absl::StrCat("unsupported data type: ",
+                                    DTypeName(entry.spec.dtype)),
+                       {.reason = "UNSUPPORTED_DTYPE",
+                        .tensor = entry.spec.name,
+                        .offset = position_ + entry.begin});
+      }
+      InferRole(&entry.spec);
+      artefact_.tensors.push_back({.spec = std::move(entry.spec), .codec = codec});
+    }
+    artefact_.labels = options_.labels;
+    artefact_.metadata = std::move(header.metadata);
+    report_.codec = codec.ToString();
+    report_.original_size = header.data_size;
+    KVC_ASSIGN_OR_RETURN(reserved_size_, ReservedHeaderSize(artefact_));
+    begun_ = true;
+    KVC_RETURN_IF_ERROR(StartTensor());
+    return FinishCompleteTensors(output);
+  }
+
+  absl::Status AppendData(absl::string_view bytes, CompressOutput* output) {
+    while (!bytes.empty()) {
+      if (index_ == artefact_.tensors.size()) {
+        return Invalid(
+            absl::StrCat(bytes.size(), " bytes follow the end of the last tensor"),
+            {.reason = "TRAILING_BYTES", .offset = position_});
+      }
+      const absl::string_view part = bytes.substr(0, remaining_);
+      bytes.remove_prefix(part.size());
+      remaining_ -= part.size();
+      position_ += part.size();
+      KVC_RETURN_IF_ERROR(Encode(output, [&](std::string* decoded) {
+        return encoder_->Append(part, &output->artefact, decoded);
+      }));
+      KVC_RETURN_IF_ERROR(FinishCompleteTensors(output));
+    }
+    return absl::OkStatus();
+  }
+
+  // Runs a step of the encoder and accounts for the payload it gave.
+  template <typename Step>
+  absl::Status Encode(CompressOutput* output, Step step) {
+    const size_t before = output->artefact.size();
+    KVC_RETURN_IF_ERROR(
+        step(options_.reconstruct ? &output->reconstructed : nullptr));
+    const absl::string_view added =
+        absl::string_view(output->artefact).substr(before);
+    digest_.Update(added);
+    Current().payload_size += added.size();
+    payload_size_ += added.size();
+    return absl::OkStatus();
+  }
+
+  // Sets up the encoder of the tensor at index_, if there is one.
+  absl::Status StartTensor() {
+    if (index_ == artefact_.tensors.size()) return absl::OkStatus();
+    const ArtefactTensor& tensor = Current();
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
+    remaining_ = elements * DTypeSize(tensor.spec.dtype);
+    tensor_size_ = remaining_;
+    KVC_ASSIGN_OR_RETURN(encoder_, tensor.codec.codec->NewEncoder(
+                                       tensor.spec, tensor.codec.parameters));
+    digest_ = Digest();
+    return absl::OkStatus();
+  }
+
+  // Ends the current tensor if all of it has come, and the empty ones after it.
+  absl::Status FinishCompleteTensors(CompressOutput* output) {
+    while (index_ < artefact_.tensors.size() && remaining_ == 0) {
+      KVC_RETURN_IF_ERROR(Encode(output, [&](std::string* decoded) {
+        return encoder_->Finish(&output->artefact, decoded);
+      }));
+      ArtefactTensor& tensor = Current();
+      tensor.digest = digest_.Hex();
+      pooled_.Merge(encoder_->distortion());
+      AddReport(tensor);
+      ++index_;
+      KVC_RETURN_IF_ERROR(StartTensor());
+    }
+    return absl::OkStatus();
+  }
+
+  void AddReport(const ArtefactTensor& tensor) {
+    TensorReport report;
+    report.spec = tensor.spec;
+    report.codec = tensor.codec.ToString();
+    report.original_size = tensor_size_;
+    report.compressed_size = tensor.payload_size;
+    report.metrics = encoder_->distortion().Compute();
+    report.verdict = Judge(report.metrics, options_.thresholds);
+    report.digest = tensor.digest;
+    if (!report.verdict.passed) ++report_.tensors_failed;
+    if (report.metrics.snr_db &&
+        (report_.worst_tensor < 0 ||
+         *report.metrics.snr_db <
+             *report_.tensors[report_.worst_tensor].metrics.snr_db)) {
+      report_.worst_tensor = static_cast<int64_t>(report_.tensors.size());
+    }
+    report_.tensors.push_back(std::move(report));
+  }
+
+  ArtefactTensor& Current() { return artefact_.tensors[index_]; }
+
+  const CompressOptions options_;
+  const CompressLimits limits_;
+  SafetensorsHeaderReader header_reader_;
+  bool begun_ = false;
+  uint64_t position_ = 0;  // in the input
+  uint64_t reserved_size_ = 0;
+  uint64_t payload_size_ = 0;
+  ArtefactHeader artefact_;
+  CompressReport report_;
+  DistortionAccumulator pooled_;
+  std::string header_;
+
+  // The tensor that is being encoded.
+  size_t index_ = 0;
+  uint64_t remaining_ = 0;  // bytes of it still to come
+  uint64_t tensor_size_ = 0;
+  std::unique_ptr<TensorEncoder> encoder_;
+  Digest digest_;
+};
+
+Compressor::Compressor(CompressOptions options, CompressLimits limits)
+    : impl_(std::make_unique<Impl>(std::move(options), limits)) {}
+Compressor::~Compressor() = default;
+
+absl::Status Compressor::ValidateOptions() const {
+  return impl_->ValidateOptions();
+}
+absl::Status Compressor::Append(absl::string_view bytes,
+                                CompressOutput* output) {
+  return impl_->Append(bytes, output);
+}
+absl::Status Compressor::DeclareTensors(
+    std::vector<TensorSpec> tensors,
+    std::vector<std::pair<std::string, std::string>> metadata,
+    CompressOutput* output) {
+  return impl_->DeclareTensors(std::move(tensors), std::move(metadata), output);
+}
+absl::Status Compressor::AppendTensor(absl::string_view tensor,
+                                      absl::string_view bytes,
+                                      CompressOutput* output) {
+  return impl_->AppendTensor(tensor, bytes, output);
+}
+absl::StatusOr<CompressReport> Compressor::Finish() { return impl_->Finish(); }
+bool Compressor::begun() const { return impl_->begun(); }
+uint64_t Compressor::reserved_header_size() const {
+  return impl_->reserved_size();
+}
+uint64_t Compressor::original_size() const { return impl_->original_size(); }
+uint64_t Compressor::tensor_count() const { return impl_->tensor_count(); }
+const std::string& Compressor::codec() const { return impl_->codec(); }
+const std::string& Compressor::header() const { return impl_->header(); }
+
+}  // namespace kvcompress

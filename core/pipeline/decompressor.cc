@@ -1,0 +1,235 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "kvcompress/decompressor.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "digest/digest.h"
+#include "kvcompress/error.h"
+#include "pipeline/selection.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+namespace {
+
+absl::Status DataLoss(absl::string_view message, ErrorDetail detail) {
+  return MakeError(absl::StatusCode::kDataLoss, message, detail);
+}
+
+// A header that cannot be read is damage: nothing else was promised here.
+absl::Status HeaderError(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kInvalidArgument) return status;
+  ErrorDetail detail = GetErrorDetail(status).value_or(ErrorDetail());
+  if (detail.reason != "TRUNCATED") detail.reason = "HEADER_DAMAGED";
+  // The message names the offset already, so only the detail is made anew.
+  absl::Status error(absl::StatusCode::kDataLoss,
+                     absl::StrCat("the artefact is damaged: ", status.message()));
+  MakeError(error.code(), "", detail)
+      .ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
+        error.SetPayload(url, payload);
+      });
+  return error;
+}
+
+}  // namespace
+
+class Decompressor::Impl {
+ public:
+  Impl(DecompressOptions options, DecompressLimits limits)
+      : options_(std::move(options)), header_reader_(limits.max_header_bytes) {}
+
+  absl::Status Append(absl::string_view bytes, std::string* restored) {
+    if (!begun_) {
+      if (absl::Status status = header_reader_.Append(&bytes); !status.ok()) {
+        return HeaderError(status);
+      }
+      if (!header_reader_.done()) return absl::OkStatus();
+      KVC_ASSIGN_OR_RETURN(header_, ParseArtefactHeader(header_reader_.raw()));
+      position_ = header_reader_.raw().size();
+      header_reader_ = SafetensorsHeaderReader(0);
+      KVC_RETURN_IF_ERROR(CheckIdentity());
+      KVC_RETURN_IF_ERROR(Begin(restored));
+    }
+    return AppendPayload(bytes, restored);
+  }
+
+  absl::StatusOr<DecompressReport> Finish() {
+    if (!begun_) return HeaderError(header_reader_.TruncatedError());
+    if (index_ < header_.tensors.size()) {
+      return DataLoss(absl::StrCat("the artefact is cut short: ", remaining_,
+                                   " bytes of the payload are missing"),
+                      {.reason = "TRUNCATED",
+                       .tensor = Current().spec.name,
+                       .offset = position_});
+    }
+    report_.compressed_size = position_;
+    report_.format_version = header_.format_version;
+    report_.tensor_count = header_.tensors.size();
+    if (report_.elements > 0) {
+      report_.compression_ratio = 2 * static_cast<double>(report_.elements) /
+                                  static_cast<double>(position_);
+    }
+    report_.labels = std::move(header_.labels);
+    report_.payload_digest = header_.checksum;
+    return std::move(report_);
+  }
+
+ private:
+  absl::Status CheckIdentity() const {
+    const absl::string_view digest = options_.expected_payload_digest;
+    if (!digest.empty() && digest != header_.checksum) {
+      return DataLoss(
+          "the artefact is not the one expected: its payload_digest differs",
+          {.reason = "IDENTITY_MISMATCH",
+           .field = "options.expected_payload_digest"});
+    }
+    for (const auto& [key, value] : options_.expected_labels) {
+      const auto found = header_.labels.find(key);
+      if (found == header_.labels.end() || found->second != value) {
+        return DataLoss(
+            absl::StrCat("the artefact is not the one expected: label ",
+                         QuoteName(key),
+                         found == header_.labels.end() ? " is missing"
+                                                       : " differs"),
+            {.reason = "IDENTITY_MISMATCH",
+             .field = "options.expected_labels"});
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Decides what is given back, and writes the header of it.
+  absl::Status Begin(std::string* restored) {
+    begun_ = true;
+    SafetensorsHeader out;
+    out.metadata = header_.metadata;
+    for (const ArtefactTensor& tensor : header_.tensors) {
+      const bool selected =
+          !options_.verify_only && MatchesAny(options_.tensors, tensor.spec.name);
+      selected_.push_back(selected);
+      KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
+      report_.elements += elements;
+      report_.original_size += elements * DTypeSize(tensor.spec.dtype);
+      if (!selected) continue;
+      SafetensorsEntry entry;
+      entry.spec = tensor.spec;
+      if (options_.tokens) {
+        KVC_RETURN_IF_ERROR(NarrowToTokens(*options_.tokens, &entry.spec));
+      }
+      KVC_ASSIGN_OR_RETURN(const uint64_t kept, ElementCount(entry.spec));
+      entry.begin = out.data_size;
+      entry.end = entry.begin + kept * DTypeSize(entry.spec.dtype);
+      out.data_size = entry.end;
+      out.tensors.push_back(std::move(entry));
+    }
+    report_.tensors_selected = out.tensors.size();
+    if (!options_.verify_only) {
+      if (out.tensors.empty() && !header_.tensors.empty()) {
+        return MakeError(absl::StatusCode::kInvalidArgument,
+                         "no tensor of the artefact matches the patterns",
+                         {.reason = "NO_TENSOR_SELECTED",
+                          .field = "options.tensors"});
+      }
+      const std::string raw = SerializeSafetensorsHeader(out);
+      report_.output_size = raw.size() + out.data_size;
+      restored->append(raw);
+    }
+    KVC_RETURN_IF_ERROR(StartTensor());
+    return FinishCompleteTensors(restored);
+  }
+
+  absl::Status AppendPayload(absl::string_view bytes, std::string* restored) {
+    while (!bytes.empty()) {
+      if (index_ == header_.tensors.size()) {
+        return DataLoss("bytes follow the end of the artefact",
+                        {.reason = "TRAILING_BYTES", .offset = position_});
+      }
+      const absl::string_view part = bytes.substr(0, remaining_);
+      bytes.remove_prefix(part.size());
+      remaining_ -= part.size();
+      position_ += part.size();
+      digest_.Update(part);
+      KVC_RETURN_IF_ERROR(Decode(restored, [&](std::string* decoded) {
+        return decoder_->Append(part, decoded);
+      }));
+      KVC_RETURN_IF_ERROR(FinishCompleteTensors(restored));
+    }
+    return absl::OkStatus();
+  }
+
+  // Runs a step of the decoder and passes on what is selected of it.
+  template <typename Step>
+  absl::Status Decode(std::string* restored, Step step) {
+    if (selected_[index_] && !filter_) return step(restored);
+    scratch_.clear();
+    KVC_RETURN_IF_ERROR(step(&scratch_));
+    if (selected_[index_]) filter_->Append(scratch_, restored);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartTensor() {
+    if (index_ == header_.tensors.size()) return absl::OkStatus();
+    const ArtefactTensor& tensor = Current();
+    remaining_ = tensor.payload_size;
+    digest_ = Digest();
+    filter_.reset();
+    if (options_.tokens && selected_[index_]) {
+      filter_.emplace(tensor.spec, *options_.tokens);
+    }
+    KVC_ASSIGN_OR_RETURN(decoder_, tensor.codec.codec->NewDecoder(
+                                       tensor.spec, tensor.codec.parameters));
+    return absl::OkStatus();
+  }
+
+  // Ends the current tensor if all of its payload has come, and those after it
+  // that have none.
+  absl::Status FinishCompleteTensors(std::string* restored) {
+    while (index_ < header_.tensors.size() && remaining_ == 0) {
+      if (digest_.Hex() != Current().digest) {
+        return DataLoss("the payload does not match its digest",
+                        {.reason = "PAYLOAD_DAMAGED",
+                         .tensor = Current().spec.name,
+                         .offset = position_ - Current().payload_size});
+      }
+      KVC_RETURN_IF_ERROR(Decode(restored, [&](std::string* decoded) {
+        return decoder_->Finish(decoded);
+      }));
+      ++index_;
+      KVC_RETURN_IF_ERROR(StartTensor());
+    }
+    return absl::OkStatus();
+  }
+
+  const ArtefactTensor& Current() const { return header_.tensors[index_]; }
+
+  const DecompressOptions options_;
+  SafetensorsHeaderReader header_reader_;
+  bool begun_ = false;
+  uint64_t position_ = 0;  // in the artefact
+  ArtefactHeader header_;
+  std::vector<bool> selected_;
+  DecompressReport report_;
+  std::string scratch_;
+
+  // The tensor that is being decoded.
+  size_t index_ = 0;
+  uint64_t remaining_ = 0;  // bytes of its payload still to come
+  std::unique_ptr<TensorDecoder> decoder_;
+  std::optional<TokenFilter> filter_;
+  Digest digest_;
+};
+
+Decompressor::Decompressor(DecompressOptions options, DecompressLimits limits)
+    : impl_(std::make_unique<Impl>(std::move(options), limits)) {}
+Decompressor::~Decompressor() = default;
+
+absl::Status Decompressor::Append(absl::string_view bytes,
+                                  std::string* restored) {
+  return impl_->Append(bytes, restored);
+}
+absl::StatusOr<DecompressReport> Decompressor::Finish() {
+  return impl_->Finish();
+}
+
+}  // namespace kvcompress

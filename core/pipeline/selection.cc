@@ -1,0 +1,78 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "pipeline/selection.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "kvcompress/error.h"
+
+namespace kvcompress {
+namespace {
+
+constexpr size_t kTokenDimension = 2;
+constexpr size_t kHeadDimension = 3;
+
+uint64_t BytesPerToken(const TensorSpec& spec) {
+  return spec.shape[kHeadDimension] * DTypeSize(spec.dtype);
+}
+
+}  // namespace
+
+bool MatchesAny(const std::vector<std::string>& patterns,
+                const std::string& name) {
+  if (patterns.empty()) return true;
+  return std::any_of(
+      patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+        return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+      });
+}
+
+absl::Status NarrowToTokens(TokenRange tokens, TensorSpec* spec) {
+  if (spec->shape.size() != 4) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("a range of tokens needs [batch, heads, tokens, head_dim], "
+                     "but the tensor has ",
+                     spec->shape.size(), " dimensions"),
+        {.reason = "INVALID_TOKENS",
+         .tensor = spec->name,
+         .field = "options.tokens"});
+  }
+  uint64_t& dimension = spec->shape[kTokenDimension];
+  if (tokens.first >= tokens.second || tokens.second > dimension) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("tokens ", tokens.first, ":", tokens.second,
+                     " are empty or not within the tensor's"),
+        {.reason = "INVALID_TOKENS",
+         .tensor = spec->name,
+         .limit = dimension,
+         .field = "options.tokens"});
+  }
+  dimension = tokens.second - tokens.first;
+  return absl::OkStatus();
+}
+
+TokenFilter::TokenFilter(const TensorSpec& spec, TokenRange tokens)
+    : period_(spec.shape[kTokenDimension] * BytesPerToken(spec)),
+      begin_(tokens.first * BytesPerToken(spec)),
+      end_(tokens.second * BytesPerToken(spec)) {}
+
+void TokenFilter::Append(absl::string_view bytes, std::string* out) {
+  while (!bytes.empty()) {
+    const absl::string_view part = bytes.substr(0, period_ - position_);
+    const uint64_t from = std::max(position_, begin_);
+    const uint64_t to = std::min(position_ + part.size(), end_);
+    if (from < to) {
+      const absl::string_view kept = part.substr(from - position_, to - from);
+      out->append(kept.data(), kept.size());
+    }
+    bytes.remove_prefix(part.size());
+    position_ = (position_ + part.size()) % period_;
+  }
+}
+
+}  // namespace kvcompress
