@@ -6,6 +6,8 @@
 #ifndef KVCOMPRESS_SERVER_SERVICE_H_
 #define KVCOMPRESS_SERVER_SERVICE_H_
 
+#include <grpcpp/impl/service_type.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,10 +15,6 @@
 #include "absl/status/status.h"
 #include "kvcompress/safetensors.h"
 #include "observer.h"
-
-namespace grpc {
-class Service;
-}
 
 namespace kvcompress {
 

@@ -2,8 +2,15 @@
 
 #include "kernels/kernels.h"
 
-namespace kvcompress::kernels {
+#include "kvcompress/kernels.h"
+
+namespace kvcompress {
+namespace kernels {
 
 const KernelSet& Active() { return Portable(); }
 
-}  // namespace kvcompress::kernels
+}  // namespace kernels
+
+absl::string_view ActiveKernels() { return kernels::Active().name; }
+
+}  // namespace kvcompress

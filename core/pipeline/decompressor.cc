@@ -110,7 +110,9 @@ class Decompressor::Impl {
       selected_.push_back(selected);
       KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
       report_.elements += elements;
-      report_.original_size += elements * DTypeSize(tensor.spec.dtype);
+      const uint64_t size = elements * DTypeSize(tensor.spec.dtype);
+      report_.original_size += size;
+      report_.decoded_bytes[tensor.codec.codec->traits().name] += size;
       if (!selected) continue;
       SafetensorsEntry entry;
       entry.spec = tensor.spec;

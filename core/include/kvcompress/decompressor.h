@@ -10,6 +10,7 @@
 #define KVCOMPRESS_DECOMPRESSOR_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,6 +54,8 @@ struct DecompressReport {
   double compression_ratio = 0;  // 2 * elements / compressed_size
   uint64_t tensor_count = 0;
   uint64_t tensors_selected = 0;
+  // Bytes of tensor data by the name of the codec that they were decoded by.
+  std::map<std::string, uint64_t> decoded_bytes;
   Labels labels;
   std::string payload_digest;
 };

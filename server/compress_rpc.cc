@@ -1,0 +1,184 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "compress_rpc.h"
+
+#include <memory>
+#include <utility>
+
+#include "compress_session.h"
+#include "stream_reactor.h"
+
+namespace kvcompress {
+namespace {
+
+class CompressHandler
+    : public StreamHandler<v1::CompressRequest, v1::CompressResponse> {
+ public:
+  CompressHandler(const ServiceOptions& options, Call* call)
+      : session_(options, call), call_(call) {}
+
+  absl::Status Take(const v1::CompressRequest& request) override {
+    return session_.Take(request);
+  }
+
+  absl::Status End() override {
+    ended_ = true;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<bool> Next(v1::CompressResponse* response) override {
+    do {
+      if (session_.begun() && !begin_sent_) {
+        SendBegin(response->mutable_begin());
+        return true;
+      }
+      CompressOutput& output = session_.output();
+      if (!output.artefact.empty()) {
+        SendChunk(&output.artefact, &artefact_offset_,
+                  response->mutable_artefact());
+        return true;
+      }
+      if (!output.reconstructed.empty()) {
+        SendChunk(&output.reconstructed, &reconstructed_offset_,
+                  response->mutable_reconstructed());
+        return true;
+      }
+      const absl::StatusOr<bool> more = session_.Step();
+      if (!more.ok()) return more.status();
+      if (!*more) return ended_ ? Conclude(response) : false;
+    } while (true);
+  }
+
+ private:
+  void SendBegin(v1::CompressBegin* begin) {
+    const Compressor& compressor = session_.compressor();
+    begin->set_reserved_header_bytes(compressor.reserved_header_size());
+    begin->set_codec(compressor.codec());
+    begin->set_tensor_count(compressor.tensor_count());
+    begin->set_original_size_bytes(compressor.original_size());
+    artefact_offset_ = compressor.reserved_header_size();
+    begin_sent_ = true;
+  }
+
+  static void SendChunk(std::string* bytes, uint64_t* offset,
+                        v1::FileChunk* chunk) {
+    chunk->set_offset(*offset);
+    *offset += bytes->size();
+    chunk->mutable_data()->swap(*bytes);
+    bytes->clear();
+  }
+
+  // After the input: the header, then the trailer, then no more.
+  absl::StatusOr<bool> Conclude(v1::CompressResponse* response) {
+    if (concluded_) return false;
+    if (!report_) {
+      absl::StatusOr<CompressReport> report = session_.Finish();
+      if (!report.ok()) return report.status();
+      report_ = *std::move(report);
+      response->mutable_artefact()->set_data(session_.compressor().header());
+      return true;
+    }
+    *response->mutable_trailer() = ToProto(
+        *report_, session_.options().report_tensors(), call_->Seconds());
+    concluded_ = true;
+    return true;
+  }
+
+  CompressSession session_;
+  Call* const call_;
+  bool begin_sent_ = false;
+  bool ended_ = false;
+  bool concluded_ = false;
+  uint64_t artefact_offset_ = 0;
+  uint64_t reconstructed_offset_ = 0;
+  std::optional<CompressReport> report_;
+};
+
+class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest> {
+ public:
+  MeasureReactor(grpc::CallbackServerContext* context,
+                 v1::MeasureResponse* response, const ServiceOptions& options,
+                 CallObserver* observer)
+      : context_(context),
+        response_(response),
+        call_(Method::kMeasure, observer),
+        session_(options, &call_) {
+    StartRead(&request_);
+  }
+
+ private:
+  void OnReadDone(bool ok) override {
+    if (!ok) return End(Guarded([&] { return Conclude(); }));
+    const uint64_t size = request_.ByteSizeLong();
+    call_.observer().BytesReceived(call_.method(), size);
+    call_.Hold(size);
+    if (absl::Status status = Guarded([&] { return Consume(); });
+        !status.ok()) {
+      return End(status);
+    }
+    call_.Hold(0);
+    StartRead(&request_);
+  }
+
+  void OnCancel() override {}
+
+  void OnDone() override { delete this; }
+
+  absl::Status Consume() {
+    if (request_.options().reconstruct()) {
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       "Measure gives back no values",
+                       {.reason = "INVALID_OPTIONS",
+                        .field = "options.reconstruct"});
+    }
+    if (absl::Status status = session_.Take(request_); !status.ok()) {
+      return status;
+    }
+    absl::StatusOr<bool> more = true;
+    while (more.ok() && *more) {
+      more = session_.Step();
+      session_.output().artefact.clear();
+    }
+    return more.status();
+  }
+
+  absl::Status Conclude() {
+    const absl::StatusOr<CompressReport> report = session_.Finish();
+    if (!report.ok()) return report.status();
+    *response_->mutable_report() =
+        ToProto(*report, session_.options().report_tensors(), call_.Seconds());
+    call_.observer().BytesSent(call_.method(), response_->ByteSizeLong());
+    return absl::OkStatus();
+  }
+
+  void End(const absl::Status& status) {
+    const absl::Status end = EndOf(*context_, status);
+    call_.set_code(end.code());
+    Finish(ToGrpcStatus(end));
+  }
+
+  grpc::CallbackServerContext* const context_;
+  v1::MeasureResponse* const response_;
+  Call call_;
+  CompressSession session_;
+  v1::MeasureRequest request_;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* NewCompress(
+    grpc::CallbackServerContext* context, const ServiceOptions& options,
+    CallObserver* observer) {
+  auto* reactor = new StreamReactor<v1::CompressRequest, v1::CompressResponse>(
+      context, Method::kCompress, observer);
+  reactor->Start(std::make_unique<CompressHandler>(options, &reactor->call()));
+  return reactor;
+}
+
+grpc::ServerReadReactor<v1::MeasureRequest>* NewMeasure(
+    grpc::CallbackServerContext* context, v1::MeasureResponse* response,
+    const ServiceOptions& options, CallObserver* observer) {
+  return new MeasureReactor(context, response, options, observer);
+}
+
+}  // namespace kvcompress

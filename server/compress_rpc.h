@@ -1,0 +1,27 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Compress and Measure.
+
+#ifndef KVCOMPRESS_SERVER_COMPRESS_RPC_H_
+#define KVCOMPRESS_SERVER_COMPRESS_RPC_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "kvcompress/v1/compression_service.pb.h"
+#include "observer.h"
+#include "service.h"
+
+namespace kvcompress {
+
+// Each returns a reactor that deletes itself. `observer` is not null.
+grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* NewCompress(
+    grpc::CallbackServerContext* context, const ServiceOptions& options,
+    CallObserver* observer);
+
+grpc::ServerReadReactor<v1::MeasureRequest>* NewMeasure(
+    grpc::CallbackServerContext* context, v1::MeasureResponse* response,
+    const ServiceOptions& options, CallObserver* observer);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_COMPRESS_RPC_H_

@@ -1,0 +1,80 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "compress_session.h"
+
+#include <utility>
+
+namespace kvcompress {
+
+absl::Status CompressSession::OutOfOrder(absl::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, message,
+                   {.reason = "INVALID_MESSAGE_ORDER", .field = "message"});
+}
+
+absl::Status CompressSession::TakeOptions(const v1::CompressOptions& options) {
+  if (compressor_ != nullptr) {
+    return OutOfOrder("options come once, as the first message");
+  }
+  options_ = options;
+  compressor_ = std::make_unique<Compressor>(FromProto(options), limits_);
+  return compressor_->ValidateOptions();
+}
+
+absl::Status CompressSession::TakeTable(const v1::TensorTable& table) {
+  if (compressor_ == nullptr) return OutOfOrder("options come first");
+  if (source_ != Source::kNone) {
+    return OutOfOrder("a table of tensors comes once, before any data");
+  }
+  source_ = Source::kTable;
+  absl::StatusOr<std::vector<TensorSpec>> tensors = TensorsFromProto(table);
+  if (!tensors.ok()) return tensors.status();
+  return compressor_->DeclareTensors(*std::move(tensors),
+                                     MetadataFromProto(table), &output_);
+}
+
+absl::Status CompressSession::TakeData(Source source, absl::string_view tensor,
+                                       absl::string_view data) {
+  if (compressor_ == nullptr) return OutOfOrder("options come first");
+  if (source == Source::kFile && source_ == Source::kNone) {
+    source_ = Source::kFile;
+  }
+  if (source != source_) {
+    return OutOfOrder(
+        "a call takes either the bytes of a file, or a table of tensors and "
+        "then their data");
+  }
+  tensor_ = tensor;
+  pending_ = data;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> CompressSession::Step() {
+  if (pending_.empty()) return false;
+  const StageTimer timer(&encode_seconds_);
+  // A tensor's chunk is taken whole, so that one that is too large is refused
+  // before any of it is used.
+  const size_t size =
+      source_ == Source::kTable ? pending_.size() : kCompressSlice;
+  const absl::string_view slice = pending_.substr(0, size);
+  pending_.remove_prefix(slice.size());
+  const absl::Status status =
+      source_ == Source::kTable
+          ? compressor_->AppendTensor(tensor_, slice, &output_)
+          : compressor_->Append(slice, &output_);
+  if (!status.ok()) return status;
+  return true;
+}
+
+absl::StatusOr<CompressReport> CompressSession::Finish() {
+  if (compressor_ == nullptr) return OutOfOrder("options come first");
+  absl::StatusOr<CompressReport> report = compressor_->Finish();
+  if (report.ok()) {
+    call_->observer().Compressed(*report);
+    const absl::string_view codec = report->codec;
+    call_->observer().CodecTime(codec.substr(0, codec.find(':')),
+                                Stage::kEncode, encode_seconds_);
+  }
+  return report;
+}
+
+}  // namespace kvcompress

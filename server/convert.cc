@@ -1,0 +1,246 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "convert.h"
+
+#include <map>
+
+#include "kvcompress/error.h"
+
+namespace kvcompress {
+namespace {
+
+v1::DataType ToProto(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return v1::DATA_TYPE_F32;
+    case DType::kF16:
+      return v1::DATA_TYPE_F16;
+    case DType::kBF16:
+      return v1::DATA_TYPE_BF16;
+    default:
+      return v1::DATA_TYPE_UNSPECIFIED;
+  }
+}
+
+bool FromProto(v1::DataType proto, DType* dtype) {
+  switch (proto) {
+    case v1::DATA_TYPE_F32:
+      *dtype = DType::kF32;
+      return true;
+    case v1::DATA_TYPE_F16:
+      *dtype = DType::kF16;
+      return true;
+    case v1::DATA_TYPE_BF16:
+      *dtype = DType::kBF16;
+      return true;
+    default:
+      return false;
+  }
+}
+
+v1::TensorRole ToProto(TensorRole role) {
+  switch (role) {
+    case TensorRole::kKey:
+      return v1::TENSOR_ROLE_KEY;
+    case TensorRole::kValue:
+      return v1::TENSOR_ROLE_VALUE;
+    case TensorRole::kNone:
+      break;
+  }
+  return v1::TENSOR_ROLE_UNSPECIFIED;
+}
+
+TensorRole FromProto(v1::TensorRole proto) {
+  switch (proto) {
+    case v1::TENSOR_ROLE_KEY:
+      return TensorRole::kKey;
+    case v1::TENSOR_ROLE_VALUE:
+      return TensorRole::kValue;
+    default:
+      return TensorRole::kNone;
+  }
+}
+
+v1::QualityLevel ToProto(QualityLevel level) {
+  switch (level) {
+    case QualityLevel::kExcellent:
+      return v1::QUALITY_LEVEL_EXCELLENT;
+    case QualityLevel::kGood:
+      return v1::QUALITY_LEVEL_GOOD;
+    case QualityLevel::kAcceptable:
+      return v1::QUALITY_LEVEL_ACCEPTABLE;
+    case QualityLevel::kPoor:
+      break;
+  }
+  return v1::QUALITY_LEVEL_POOR;
+}
+
+v1::QualityMetrics ToProto(const Metrics& metrics) {
+  v1::QualityMetrics proto;
+  proto.set_elements(metrics.elements);
+  proto.set_mse(metrics.mse);
+  proto.set_rmse(metrics.rmse);
+  proto.set_mae(metrics.mae);
+  proto.set_max_error(metrics.max_error);
+  if (metrics.snr_db) proto.set_snr_db(*metrics.snr_db);
+  if (metrics.psnr_db) proto.set_psnr_db(*metrics.psnr_db);
+  proto.set_cosine_similarity(metrics.cosine_similarity);
+  return proto;
+}
+
+v1::QualityVerdict ToProto(const QualityVerdict& verdict) {
+  v1::QualityVerdict proto;
+  proto.set_passed(verdict.passed);
+  proto.set_level(ToProto(verdict.level));
+  for (const std::string& violation : verdict.violations) {
+    proto.add_violations(violation);
+  }
+  return proto;
+}
+
+v1::TensorReport ToProto(const TensorReport& report) {
+  v1::TensorReport proto;
+  proto.set_name(report.spec.name);
+  proto.set_dtype(ToProto(report.spec.dtype));
+  for (uint64_t dimension : report.spec.shape) proto.add_shape(dimension);
+  proto.set_role(ToProto(report.spec.role));
+  if (report.spec.layer) proto.set_layer(*report.spec.layer);
+  proto.set_codec(report.codec);
+  proto.set_original_size_bytes(report.original_size);
+  proto.set_compressed_size_bytes(report.compressed_size);
+  if (report.metrics.elements > 0) {
+    proto.set_bits_per_value(8 * static_cast<double>(report.compressed_size) /
+                             static_cast<double>(report.metrics.elements));
+  }
+  *proto.mutable_metrics() = ToProto(report.metrics);
+  *proto.mutable_verdict() = ToProto(report.verdict);
+  proto.set_digest(report.digest);
+  return proto;
+}
+
+}  // namespace
+
+CompressOptions FromProto(const v1::CompressOptions& proto) {
+  CompressOptions options;
+  if (!proto.codec().empty()) options.codec.name = proto.codec();
+  if (proto.has_group_size()) options.codec.group_size = proto.group_size();
+  options.codec.preset = proto.preset();
+  const v1::QualityThresholds& thresholds = proto.thresholds();
+  QualityThresholds& bounds = options.thresholds;
+  if (thresholds.has_max_rmse()) bounds.max_rmse = thresholds.max_rmse();
+  if (thresholds.has_max_error()) bounds.max_error = thresholds.max_error();
+  if (thresholds.has_min_snr_db()) bounds.min_snr_db = thresholds.min_snr_db();
+  if (thresholds.has_min_cosine_similarity()) {
+    bounds.min_cosine_similarity = thresholds.min_cosine_similarity();
+  }
+  options.labels.insert(proto.labels().begin(), proto.labels().end());
+  options.reconstruct = proto.reconstruct();
+  return options;
+}
+
+DecompressOptions FromProto(const v1::DecompressOptions& proto) {
+  DecompressOptions options;
+  options.expected_labels.insert(proto.expected_labels().begin(),
+                                 proto.expected_labels().end());
+  options.expected_payload_digest = proto.expected_payload_digest();
+  options.tensors.assign(proto.tensors().begin(), proto.tensors().end());
+  if (proto.has_tokens()) {
+    options.tokens = {proto.tokens().begin(), proto.tokens().end()};
+  }
+  options.verify_only = proto.verify_only();
+  return options;
+}
+
+absl::StatusOr<std::vector<TensorSpec>> TensorsFromProto(
+    const v1::TensorTable& proto) {
+  std::vector<TensorSpec> tensors;
+  for (const v1::TensorSpec& tensor : proto.tensors()) {
+    TensorSpec spec;
+    spec.name = tensor.name();
+    if (!FromProto(tensor.dtype(), &spec.dtype)) {
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       "the data type is not set or not known",
+                       {.reason = "UNSUPPORTED_DTYPE",
+                        .tensor = tensor.name(),
+                        .field = "tensors.tensors.dtype"});
+    }
+    spec.shape.assign(tensor.shape().begin(), tensor.shape().end());
+    spec.role = FromProto(tensor.role());
+    if (tensor.has_layer()) spec.layer = tensor.layer();
+    tensors.push_back(std::move(spec));
+  }
+  return tensors;
+}
+
+std::vector<std::pair<std::string, std::string>> MetadataFromProto(
+    const v1::TensorTable& proto) {
+  const std::map<std::string, std::string> sorted(proto.metadata().begin(),
+                                                  proto.metadata().end());
+  return {sorted.begin(), sorted.end()};
+}
+
+v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
+                              double seconds) {
+  v1::CompressionReport proto;
+  proto.set_codec(report.codec);
+  proto.set_original_size_bytes(report.original_size);
+  proto.set_compressed_size_bytes(report.compressed_size);
+  proto.set_compression_ratio(report.compression_ratio);
+  proto.set_bits_per_value(report.bits_per_value);
+  *proto.mutable_metrics() = ToProto(report.metrics);
+  *proto.mutable_verdict() = ToProto(report.verdict);
+  proto.set_tensor_count(report.tensors.size());
+  proto.set_tensors_failed(report.tensors_failed);
+  if (report.worst_tensor >= 0) {
+    *proto.mutable_worst_tensor() =
+        ToProto(report.tensors[report.worst_tensor]);
+  }
+  if (with_tensors) {
+    for (const TensorReport& tensor : report.tensors) {
+      *proto.add_tensors() = ToProto(tensor);
+    }
+  }
+  proto.set_payload_digest(report.payload_digest);
+  proto.set_processing_seconds(seconds);
+  return proto;
+}
+
+v1::DecompressionReport ToProto(const DecompressReport& report,
+                                double seconds) {
+  v1::DecompressionReport proto;
+  proto.set_format_version(static_cast<uint32_t>(report.format_version));
+  proto.set_compressed_size_bytes(report.compressed_size);
+  proto.set_original_size_bytes(report.original_size);
+  proto.set_output_size_bytes(report.output_size);
+  proto.set_compression_ratio(report.compression_ratio);
+  proto.set_tensor_count(report.tensor_count);
+  proto.set_tensors_selected(report.tensors_selected);
+  proto.mutable_labels()->insert(report.labels.begin(), report.labels.end());
+  proto.set_payload_digest(report.payload_digest);
+  proto.set_processing_seconds(seconds);
+  return proto;
+}
+
+v1::CodecInfo ToProto(const CodecTraits& traits) {
+  v1::CodecInfo proto;
+  proto.set_name(traits.name);
+  proto.set_description(traits.description);
+  for (const CodecParameter& parameter : traits.parameters) {
+    v1::CodecParameter& out = *proto.add_parameters();
+    out.set_name(parameter.name);
+    for (const std::string& value : parameter.values) out.add_values(value);
+    out.set_default_value(parameter.default_value);
+    out.set_description(parameter.description);
+  }
+  for (const std::string& preset : traits.presets) proto.add_presets(preset);
+  for (DType dtype : traits.dtypes) proto.add_dtypes(ToProto(dtype));
+  proto.set_lossless(traits.lossless);
+  proto.set_streaming(traits.streaming);
+  proto.set_fixed_size(traits.fixed_size);
+  proto.set_role_aware(traits.role_aware);
+  proto.set_couples_heads(traits.couples_heads);
+  proto.set_couples_layers(traits.couples_layers);
+  return proto;
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,39 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Between the messages of the API and the types of the library. Pure functions.
+
+#ifndef KVCOMPRESS_SERVER_CONVERT_H_
+#define KVCOMPRESS_SERVER_CONVERT_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/compressor.h"
+#include "kvcompress/decompressor.h"
+#include "kvcompress/v1/compression_service.pb.h"
+
+namespace kvcompress {
+
+CompressOptions FromProto(const v1::CompressOptions& proto);
+DecompressOptions FromProto(const v1::DecompressOptions& proto);
+
+// INVALID_ARGUMENT when a type is not set.
+absl::StatusOr<std::vector<TensorSpec>> TensorsFromProto(
+    const v1::TensorTable& proto);
+// The metadata, sorted by key: maps have no order on the wire.
+std::vector<std::pair<std::string, std::string>> MetadataFromProto(
+    const v1::TensorTable& proto);
+
+// `with_tensors`: whether to list every tensor.
+v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
+                              double seconds);
+v1::DecompressionReport ToProto(const DecompressReport& report,
+                                double seconds);
+v1::CodecInfo ToProto(const CodecTraits& traits);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_CONVERT_H_

@@ -1,0 +1,23 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Decompress.
+
+#ifndef KVCOMPRESS_SERVER_DECOMPRESS_RPC_H_
+#define KVCOMPRESS_SERVER_DECOMPRESS_RPC_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include "kvcompress/v1/compression_service.pb.h"
+#include "observer.h"
+#include "service.h"
+
+namespace kvcompress {
+
+// Returns a reactor that deletes itself. `observer` is not null.
+grpc::ServerBidiReactor<v1::DecompressRequest, v1::DecompressResponse>*
+NewDecompress(grpc::CallbackServerContext* context,
+              const ServiceOptions& options, CallObserver* observer);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_DECOMPRESS_RPC_H_

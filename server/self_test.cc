@@ -1,0 +1,163 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "self_test.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "call.h"
+#include "kvcompress/decompressor.h"
+#include "kvcompress/error.h"
+#include "service.h"
+
+namespace kvcompress {
+namespace {
+
+// A cache of keys and values in every type, with a length that no block or group
+// divides. Values are spread over [-0.5, 0.5) by a linear congruential generator
+// (Knuth, MMIX), so that any machine builds the same bytes.
+struct BuiltInCache {
+  std::vector<TensorSpec> tensors;
+  std::string data;
+};
+
+BuiltInCache MakeCache() {
+  BuiltInCache cache;
+  uint64_t state = 1;
+  uint32_t layer = 0;
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (absl::string_view role : {"key", "value"}) {
+      TensorSpec spec;
+      spec.name = absl::StrCat("layer_", layer, "_", role);
+      spec.dtype = dtype;
+      spec.shape = {1, 2, 37, 64};
+      for (uint64_t i = 0; i < 2 * 37 * 64; ++i) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        const float value = static_cast<float>(state >> 40) * 0x1p-24f - 0.5f;
+        if (dtype == DType::kF32) {
+          char bytes[4];
+          std::memcpy(bytes, &value, sizeof(bytes));
+          cache.data.append(bytes, sizeof(bytes));
+        } else {
+          const uint16_t bits = dtype == DType::kF16 ? FloatToHalf(value)
+                                                     : FloatToBFloat16(value);
+          char bytes[2];
+          std::memcpy(bytes, &bits, sizeof(bytes));
+          cache.data.append(bytes, sizeof(bytes));
+        }
+      }
+      cache.tensors.push_back(std::move(spec));
+    }
+    ++layer;
+  }
+  return cache;
+}
+
+absl::StatusOr<std::string> Restore(absl::string_view artefact) {
+  Decompressor decompressor({}, {});
+  std::string restored;
+  if (absl::Status status = decompressor.Append(artefact, &restored);
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = decompressor.Finish().status(); !status.ok()) {
+    return status;
+  }
+  return restored;
+}
+
+absl::StatusOr<CompressReport> RunCodec(const CodecChoice& choice,
+                                        const BuiltInCache& cache,
+                                        bool lossless) {
+  CompressOptions options;
+  options.codec = choice;
+  options.reconstruct = true;
+  Compressor compressor(std::move(options), {});
+  CompressOutput output;
+  if (absl::Status status =
+          compressor.DeclareTensors(cache.tensors, {}, &output);
+      !status.ok()) {
+    return status;
+  }
+  const size_t header_size = output.reconstructed.size();
+  size_t position = 0;
+  for (const TensorSpec& spec : cache.tensors) {
+    const absl::StatusOr<uint64_t> elements = ElementCount(spec);
+    if (!elements.ok()) return elements.status();
+    const size_t size = *elements * DTypeSize(spec.dtype);
+    if (absl::Status status = compressor.AppendTensor(
+            spec.name, absl::string_view(cache.data).substr(position, size),
+            &output);
+        !status.ok()) {
+      return status;
+    }
+    position += size;
+  }
+  absl::StatusOr<CompressReport> report = compressor.Finish();
+  if (!report.ok()) return report;
+
+  std::string artefact = compressor.header() + output.artefact;
+  const absl::StatusOr<std::string> restored = Restore(artefact);
+  if (!restored.ok()) return restored.status();
+  if (*restored != output.reconstructed) {
+    return absl::InternalError("decoding gave other values than encoding said");
+  }
+  if (lossless && restored->substr(header_size) != cache.data) {
+    return absl::InternalError("a lossless codec changed a value");
+  }
+  if (!lossless && !report->verdict.passed) {
+    return absl::InternalError(
+        absl::StrCat("quality is off: ", report->verdict.violations[0]));
+  }
+  artefact[artefact.size() / 2] ^= 1;
+  if (Restore(artefact).status().code() != absl::StatusCode::kDataLoss) {
+    return absl::InternalError("a flipped bit was not found");
+  }
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SelfTestOutcome>> SelfTest(absl::string_view codec) {
+  if (!codec.empty()) {
+    const absl::StatusOr<CodecSpec> known =
+        ResolveCodec({.name = std::string(codec)});
+    if (!known.ok()) return known.status();
+  }
+  const BuiltInCache cache = MakeCache();
+  std::vector<SelfTestOutcome> outcomes;
+  for (const Codec* candidate : AllCodecs()) {
+    const CodecTraits& traits = candidate->traits();
+    if (!codec.empty() && codec != traits.name) continue;
+    for (const CodecChoice& choice : candidate->SelfTestChoices()) {
+      SelfTestOutcome outcome;
+      const absl::StatusOr<CodecSpec> spec = ResolveCodec(choice);
+      outcome.codec = spec.ok() ? spec->ToString() : choice.name;
+      {
+        const StageTimer timer(&outcome.seconds);
+        absl::StatusOr<CompressReport> report =
+            RunCodec(choice, cache, traits.lossless);
+        outcome.status = report.status();
+        if (report.ok()) outcome.report = *std::move(report);
+      }
+      outcomes.push_back(std::move(outcome));
+    }
+  }
+  return outcomes;
+}
+
+absl::Status RunSelfTest() {
+  const absl::StatusOr<std::vector<SelfTestOutcome>> outcomes = SelfTest("");
+  if (!outcomes.ok()) return outcomes.status();
+  for (const SelfTestOutcome& outcome : *outcomes) {
+    if (outcome.status.ok()) continue;
+    return MakeError(absl::StatusCode::kInternal,
+                     absl::StrCat("self-test of ", outcome.codec,
+                                  " failed: ", outcome.status.message()),
+                     {.reason = "SELF_TEST_FAILED"});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace kvcompress

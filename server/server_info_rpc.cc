@@ -1,0 +1,43 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "server_info_rpc.h"
+
+#include <string>
+
+#include "convert.h"
+#include "kvcompress/kernels.h"
+#include "kvcompress/version.h"
+
+namespace kvcompress {
+namespace {
+
+// A stream holds one request and one response at most. A slice of a request
+// gives at most eight times its size, and the copy that a message is parsed
+// from is as large as the message.
+uint64_t StreamMemory(const ServiceOptions& options) {
+  return 4 * options.max_message_bytes;
+}
+
+}  // namespace
+
+void FillServerInfo(const ServiceOptions& options,
+                    v1::GetServerInfoResponse* response) {
+  constexpr uint64_t kRecommendedChunk = 1 << 20;
+  response->set_version(kVersion);
+  response->set_api_version(kApiVersion);
+  response->set_format_version(kFormatVersion);
+  response->set_min_format_version(kMinFormatVersion);
+  response->set_kernels(std::string(ActiveKernels()));
+  v1::ServerLimits& limits = *response->mutable_limits();
+  limits.set_max_message_bytes(options.max_message_bytes);
+  limits.set_recommended_chunk_bytes(kRecommendedChunk);
+  limits.set_max_header_bytes(options.max_header_bytes);
+  limits.set_max_rank(kMaxRank);
+  limits.set_max_labels(kMaxLabels);
+  limits.set_max_stream_memory_bytes(StreamMemory(options));
+  for (const Codec* codec : AllCodecs()) {
+    *response->add_codecs() = ToProto(codec->traits());
+  }
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,121 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "service.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+
+#include "call.h"
+#include "compress_rpc.h"
+#include "convert.h"
+#include "decompress_rpc.h"
+#include "errors.h"
+#include "kvcompress/v1/compression_service.grpc.pb.h"
+#include "self_test.h"
+#include "server_info_rpc.h"
+
+namespace kvcompress {
+namespace {
+
+absl::Status FillSelfTest(const v1::SelfTestRequest& request,
+                          v1::SelfTestResponse* response) {
+  const absl::StatusOr<std::vector<SelfTestOutcome>> outcomes =
+      SelfTest(request.codec());
+  if (!outcomes.ok()) return outcomes.status();
+  response->set_passed(true);
+  for (const SelfTestOutcome& outcome : *outcomes) {
+    v1::SelfTestResult& result = *response->add_results();
+    result.set_codec(outcome.codec);
+    result.set_passed(outcome.status.ok());
+    result.set_message(std::string(outcome.status.message()));
+    if (outcome.status.ok()) {
+      *result.mutable_report() =
+          ToProto(outcome.report, /*with_tensors=*/false, outcome.seconds);
+    } else {
+      response->set_passed(false);
+    }
+  }
+  return absl::OkStatus();
+}
+
+class Service final : public v1::CompressionService::CallbackService {
+ public:
+  Service(const ServiceOptions& options, CallObserver* observer)
+      : options_(options),
+        observer_(observer != nullptr ? observer : &silent_) {}
+
+  grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* Compress(
+      grpc::CallbackServerContext* context) override {
+    return NewCompress(context, options_, observer_);
+  }
+
+  grpc::ServerBidiReactor<v1::DecompressRequest, v1::DecompressResponse>*
+  Decompress(grpc::CallbackServerContext* context) override {
+    return NewDecompress(context, options_, observer_);
+  }
+
+  grpc::ServerReadReactor<v1::MeasureRequest>* Measure(
+      grpc::CallbackServerContext* context,
+      v1::MeasureResponse* response) override {
+    return NewMeasure(context, response, options_, observer_);
+  }
+
+  grpc::ServerUnaryReactor* GetServerInfo(
+      grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
+      v1::GetServerInfoResponse* response) override {
+    return Answer(context, Method::kGetServerInfo, [&] {
+      FillServerInfo(options_, response);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* SelfTest(grpc::CallbackServerContext* context,
+                                     const v1::SelfTestRequest* request,
+                                     v1::SelfTestResponse* response) override {
+    return Answer(context, Method::kSelfTest,
+                  [&] { return FillSelfTest(*request, response); });
+  }
+
+ private:
+  // Answers a unary call at once.
+  template <typename Fill>
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                   Method method, Fill fill) {
+    Call call(method, observer_);
+    const absl::Status status = fill();
+    call.set_code(status.code());
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpcStatus(status));
+    return reactor;
+  }
+
+  const ServiceOptions options_;
+  CallObserver silent_;
+  CallObserver* const observer_;
+};
+
+}  // namespace
+
+absl::string_view MethodName(Method method) {
+  switch (method) {
+    case Method::kCompress:
+      return "Compress";
+    case Method::kDecompress:
+      return "Decompress";
+    case Method::kMeasure:
+      return "Measure";
+    case Method::kGetServerInfo:
+      return "GetServerInfo";
+    case Method::kSelfTest:
+      return "SelfTest";
+  }
+  return "Unknown";
+}
+
+std::unique_ptr<grpc::Service> NewCompressionService(
+    const ServiceOptions& options, CallObserver* observer) {
+  return std::make_unique<Service>(options, observer);
+}
+
+}  // namespace kvcompress
