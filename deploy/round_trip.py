@@ -1,0 +1,219 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The second half of quickstart: a verified round trip over the real server.
+
+What the server reports is not taken on trust: the distortion is computed again from
+the files, in NumPy, and the artefact is decoded by the reader in kvcompress.payload,
+which shares no code with the server.
+"""
+
+import json
+import math
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+
+from kvcompress import payload
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
+BIN = REPOSITORY / "bin"
+START_SECONDS = 30.0
+STOP_SECONDS = 10.0
+STEP_SECONDS = 120.0
+
+
+class NotVerifiedError(Exception):
+    """What did not hold."""
+
+
+def check(holds: bool, what: str) -> None:
+    """Raises NotVerifiedError with `what` unless it holds."""
+    if not holds:
+        raise NotVerifiedError(what)
+
+
+@contextmanager
+def running_server(log: Path) -> Iterator[str]:
+    """Runs kv-compressd on a free port of loopback, and gives its address once it serves."""
+    daemon, anywhere = BIN / "kv-compressd", "127.0.0.1:0"
+    command = [str(daemon), "--listen", anywhere, "--metrics-listen", anywhere]
+    with log.open("wb") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=output)
+    try:
+        yield wait_until_serving(server, log)
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def wait_until_serving(server: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Waits for grpc.health.v1 to say SERVING; gives the address."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        text = log.read_text(errors="replace")
+        check(server.poll() is None, f"the server ended at once, saying:\n{text}")
+        listening = re.search(r"listening on (127\.0\.0\.1:[0-9]+)", text)
+        if listening is not None and is_serving(listening[1]):
+            return listening[1]
+        time.sleep(0.05)
+    raise NotVerifiedError(f"the server was not SERVING after {START_SECONDS:.0f} s")
+
+
+def is_serving(address: str) -> bool:
+    """Asks grpc.health.v1. An empty request asks for all; bytes 8, 1 say SERVING."""
+    with grpc.insecure_channel(address) as channel:
+        health: grpc.UnaryUnaryMultiCallable[bytes, bytes]
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")
+        try:
+            return health(b"", timeout=5) == b"\x08\x01"
+        except grpc.RpcError:
+            return False
+
+
+def kv_compress(server: str, *arguments: object) -> dict[str, Any]:
+    """Runs the command line client and gives its JSON."""
+    command = [str(BIN / "kv-compress"), "-server", server, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=STEP_SECONDS)
+    failure = f"`{shlex.join(command)}` ended with status {done.returncode}:\n{done.stderr}"
+    check(done.returncode == 0, failure.strip())
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def bits_of(path: Path) -> dict[str, npt.NDArray[np.uint16]]:
+    """Reads a safetensors file of BF16 tensors: the bits of their elements by name."""
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        check(entry["dtype"] == "BF16", f"{name} in {path.name} is not BF16")
+        first, last = entry["data_offsets"]
+        tensors[name] = np.frombuffer(data[end + first : end + last], "<u2").reshape(entry["shape"])
+    return tensors
+
+
+def widen(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float64]:
+    """The values of BF16 elements."""
+    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def distortion(source: Path, restored: Path) -> dict[str, float]:
+    """Computes what the client reports, from the values in the two files."""
+    before, after = bits_of(source), bits_of(restored)
+    check(list(before) == list(after), "the restored file has other tensors")
+    for name in before:
+        check(before[name].shape == after[name].shape, f"{name} has another shape")
+    x = np.concatenate([widen(bits).ravel() for bits in before.values()])
+    y = np.concatenate([widen(bits).ravel() for bits in after.values()])
+    error = y - x
+    return {
+        "rmse": math.sqrt(np.mean(error**2)),
+        "snr_db": 10 * math.log10(np.sum(x**2) / np.sum(error**2)),
+        "cosine_similarity": float(x @ y / math.sqrt((x @ x) * (y @ y))),
+        "max_error": float(np.abs(error).max()),
+    }
+
+
+def verify(metrics: dict[str, Any], artefact: Path, restored: Path) -> None:
+    """Raises NotVerifiedError unless the files bear out what the client reported."""
+    for key, value in distortion(SAMPLE, restored).items():
+        agree = math.isclose(metrics[key], value, rel_tol=1e-9)
+        check(agree, f"{key} is {value} by NumPy, and was reported as {metrics[key]}")
+    size = artefact.stat().st_size
+    check(metrics["compressed_size_bytes"] == size, "the artefact has another size than reported")
+    values = 2 * sum(bits.size for bits in bits_of(SAMPLE).values())
+    check(metrics["original_size_bytes"] == values, "the cache has another size than reported")
+    decoded, expected = payload.read(artefact), bits_of(restored)
+    for name, bits in expected.items():
+        same = np.array_equal(decoded[name].view(np.uint16), bits)
+        check(same, f"the NumPy reader decodes {name} to other values than the server")
+
+
+def table(metrics: dict[str, Any], restoring: dict[str, Any]) -> str:
+    """What the round trip cost, for people."""
+    original = metrics["original_size_bytes"]
+
+    def speed(report: dict[str, Any]) -> str:
+        return f"{original / 1e3 / report['processing_time_ms']:,.0f} MB/s"
+
+    verdict = f"{metrics['quality_level']}, " + (
+        "every threshold holds"
+        if metrics["quality_passed"]
+        else "not passed: " + "; ".join(metrics["violations"])
+    )
+    rows = [
+        ("codec", metrics["codec"]),
+        ("bytes before", f"{original:,}"),
+        ("bytes after", f"{metrics['compressed_size_bytes']:,} (headers, scales and checksums)"),
+        ("ratio", f"{metrics['compression_ratio']:.3f} against 16-bit values"),
+        ("RMSE", f"{metrics['rmse']:.6f}"),
+        ("SNR", f"{metrics['snr_db']:.2f} dB"),
+        ("cosine", f"{metrics['cosine_similarity']:.6f}"),
+        ("max error", f"{metrics['max_error']:.4f}"),
+        ("verdict", verdict),
+        ("compress", speed(metrics)),
+        ("decompress", speed(restoring)),
+    ]
+    return "\n".join(f"  {name:<14}{value}" for name, value in rows)
+
+
+def round_trip() -> None:
+    """Compresses, restores, verifies and reports."""
+    with tempfile.TemporaryDirectory(prefix="kvcompress-") as name:
+        folder = Path(name)
+        artefact, restored = folder / "cache.kvc.safetensors", folder / "restored.safetensors"
+        with running_server(folder / "server.log") as server:
+            print(f"\nkv-compressd serves on {server}. Compressing {SAMPLE.name} and back:\n")
+            metrics = kv_compress(server, "-input", SAMPLE, "-output", artefact, "-codec", "int4")
+            restoring = kv_compress(server, "-decompress", "-input", artefact, "-output", restored)
+            kv_compress(server, "-verify", artefact)
+            verify(metrics, artefact, restored)
+        print(table(metrics, restoring))
+    print(
+        "\nVerified: every checksum holds; NumPy computes the same distortion from the files; an\n"
+        "independent reader decodes the artefact to the same values. The server is stopped.\n\n"
+        "To start it for good, and to use it:\n"
+        "  bin/kv-compressd --listen 127.0.0.1:50051 --metrics-listen 127.0.0.1:9464\n"
+        "  bin/kv-compress -server 127.0.0.1:50051 -input FILE -output FILE"
+    )
+
+
+def stop(number: int, _frame: object) -> NoReturn:
+    """Ends by an exception, so that the server and the files go too."""
+    sys.exit(128 + number)
+
+
+def main() -> None:
+    """Exits with 0 only if the round trip was verified."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    try:
+        round_trip()
+    except NotVerifiedError as error:
+        sys.exit(f"quickstart: not verified: {error}")
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
+        sys.exit(f"quickstart: not verified: {type(error).__name__}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
