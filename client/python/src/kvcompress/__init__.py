@@ -1,0 +1,90 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""KV Compress: compresses KV caches of LLM inference with measured quality.
+
+    with kvcompress.Client("127.0.0.1:50051") as client:
+        report = client.compress("cache.safetensors", "small.safetensors").report
+        client.decompress("small.safetensors", "restored.safetensors")
+
+`kvcompress.payload` reads artefacts without the service.
+"""
+
+from kvcompress.arrays import Array, load_arrays
+from kvcompress.client import Client
+from kvcompress.errors import (
+    AbortedError,
+    AlreadyExistsError,
+    CancelledError,
+    DataLossError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    InternalError,
+    InvalidArgumentError,
+    KVCompressError,
+    NotFoundError,
+    OutOfRangeError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnimplementedError,
+    UnknownError,
+)
+from kvcompress.info import (
+    CodecInfo,
+    CodecParameter,
+    SelfTestReport,
+    SelfTestResult,
+    ServerInfo,
+    ServerLimits,
+)
+from kvcompress.reports import (
+    CompressionReport,
+    CompressionResult,
+    DecompressionReport,
+    DecompressionResult,
+    Metrics,
+    QualityLevel,
+    TensorReport,
+    Thresholds,
+    Verdict,
+)
+from kvcompress.version import __version__
+
+__all__ = [
+    "AbortedError",
+    "AlreadyExistsError",
+    "Array",
+    "CancelledError",
+    "Client",
+    "CodecInfo",
+    "CodecParameter",
+    "CompressionReport",
+    "CompressionResult",
+    "DataLossError",
+    "DeadlineExceededError",
+    "DecompressionReport",
+    "DecompressionResult",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "KVCompressError",
+    "Metrics",
+    "NotFoundError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "QualityLevel",
+    "ResourceExhaustedError",
+    "SelfTestReport",
+    "SelfTestResult",
+    "ServerInfo",
+    "ServerLimits",
+    "TensorReport",
+    "Thresholds",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+    "Verdict",
+    "__version__",
+    "load_arrays",
+]

@@ -1,0 +1,273 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Reads artefacts without the service: NumPy, xxhash and the standard library.
+
+Written from core/FORMAT.md alone and independent of the rest of the package, so that this
+one file is enough to get a cache back from an archive, and is a check on the C++ code.
+Section numbers below are those of FORMAT.md.
+"""
+
+import json
+import math
+import re
+import struct
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+Array = npt.NDArray[Any]
+
+_BEGINNING = re.compile(rb'\{"__metadata__":\{"kvcompress\.checksum":"xxh3-128:([0-9a-f]{32})",')
+_LABEL = re.compile(r"kvcompress\.label\.[a-z0-9_.-]{1,64}")
+_DECIMAL = r"(?:0|[1-9][0-9]*)"
+_ENTRY = re.compile(
+    rf"([^ ]+) (F32|F16|BF16) (-|{_DECIMAL}(?:x{_DECIMAL})*) ([kv-])({_DECIMAL}?) ([0-9a-f]{{32}})"
+)
+_DTYPES = ("F32", "F16", "BF16")
+_CODECS = ("int4:32", "int4:64", "int4:128")
+_BLOCK = 4096
+
+
+class PayloadError(ValueError):
+    """An artefact that cannot be read.
+
+    Attributes:
+        code: `DATA_LOSS` for damage, `FAILED_PRECONDITION` for a safetensors file that is no
+            artefact, `UNIMPLEMENTED` for a later format version.
+        tensor: Name of the tensor concerned, or None.
+    """
+
+    def __init__(self, message: str, code: str = "DATA_LOSS", tensor: str | None = None) -> None:
+        """Keeps the cause beside the message."""
+        super().__init__(message if tensor is None else f"{message} (tensor {tensor!r})")
+        self.code = code
+        self.tensor = tensor
+
+
+class Entry(NamedTuple):
+    """One tensor of an artefact; `begin` and `end` are byte positions in the file."""
+
+    name: str
+    codec: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: str
+    layer: int | None
+    digest: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """The header of an artefact, after every check of sections 1 to 3.
+
+    Attributes:
+        checksum: `xxh3-128:` and 32 hexadecimal digits: the artefact's identity.
+        labels: Labels bound by the caller.
+        metadata: The source's own metadata, in its order.
+        tensors: The tensors, in the order of the payloads.
+    """
+
+    checksum: str
+    labels: dict[str, str]
+    metadata: dict[str, str]
+    tensors: tuple[Entry, ...]
+
+
+def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
+    """Verifies an artefact and decodes every tensor.
+
+    Args:
+        source: The artefact's bytes, or its path.
+
+    Returns:
+        The arrays by name, in the order of the file, with the shapes of the source. F32 and
+        F16 become float32 and float16. BF16 becomes ml_dtypes.bfloat16 when that package is
+        installed, else uint16 holding the bit patterns: the upper halves of float32 values,
+        so that `(a.astype(np.uint32) << 16).view(np.float32)` gives them exactly.
+
+    Raises:
+        PayloadError: A check failed.
+        OSError: The file cannot be read.
+    """
+    data = source if isinstance(source, bytes) else Path(source).read_bytes()
+    tensors = {}
+    for entry in read_header(data).tensors:
+        payload = data[entry.begin : entry.end]
+        if xxhash.xxh3_128_hexdigest(payload) != entry.digest:
+            raise PayloadError("the payload does not match its digest", tensor=entry.name)
+        values = _decode_int4(payload, entry)
+        tensors[entry.name] = _round(values, entry.dtype).reshape(entry.shape)
+    return tensors
+
+
+def payload_size(codec: str, shape: tuple[int, ...], dtype: str) -> int:
+    """Gives the exact size of a tensor's payload; the header comes on top.
+
+    Args:
+        codec: Codec and parameters: `int4:32`, `int4:64` or `int4:128`.
+        shape: Dimensions of the tensor, empty for a scalar.
+        dtype: `F32`, `F16` or `BF16`; int4 gives the same size for each.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        ValueError: The codec or the dtype is not one of these, or a dimension is negative.
+    """
+    if codec not in _CODECS:
+        raise ValueError(f"unknown codec {codec!r}")
+    if dtype not in _DTYPES or any(dimension < 0 for dimension in shape):
+        raise ValueError(f"not a tensor that can be compressed: {dtype} {shape}")
+    count, group = math.prod(shape), int(codec.split(":")[1])
+    return 2 * -(-count // group) + -(-count // 2)
+
+
+def read_header(data: bytes) -> Header:
+    """Verifies and reads the header of an artefact, and that its payloads end with the file.
+
+    Args:
+        data: The whole artefact.
+
+    Returns:
+        The header. Digests of payloads have not been checked.
+
+    Raises:
+        PayloadError: A check failed.
+    """
+    if len(data) < 8 or 8 + (length := struct.unpack("<Q", data[:8])[0]) > len(data):
+        raise PayloadError("the file ends within its header")
+    raw, end = data[8 : 8 + length], 8 + length
+    if (beginning := _BEGINNING.match(raw)) is None:
+        _refuse_foreign(raw, len(data) - end)
+    digits = beginning[1].decode()
+    before, after = raw[: beginning.start(1)], raw[beginning.end(1) :]
+    if xxhash.xxh3_128_hexdigest(data[:8] + before + b"0" * 32 + after) != digits:
+        raise PayloadError("the header does not match its checksum")
+    metadata, tensors = _parse(raw)
+    version = metadata.get("kvcompress.format", "")
+    if re.fullmatch("[1-9][0-9]*", version) and version != "1":
+        raise PayloadError(f"format version {version} is later than 1", "UNIMPLEMENTED")
+    labels = [key for key in metadata if _LABEL.fullmatch(key)]
+    own = [key for key in metadata if not key.startswith("kvcompress.")]
+    fixed = [f"kvcompress.{key}" for key in ("checksum", "format", "layout", "tensors")]
+    if list(metadata) != fixed + sorted(labels) + own or len(labels) > 32:
+        raise PayloadError("the metadata's keys break a rule")
+    if (version, metadata["kvcompress.layout"]) != ("1", "bhtd") or end % 8 != 0:
+        raise PayloadError("the version, the layout or the header's length breaks a rule")
+    if any(len(metadata[key].encode()) > 1024 for key in labels):
+        raise PayloadError("a label is too long")
+    manifest = metadata["kvcompress.tensors"].split(";") if tensors else []
+    if ";".join(manifest) != metadata["kvcompress.tensors"] or len(manifest) != len(tensors):
+        raise PayloadError("the manifest and the tensors differ in number")
+    entries: list[Entry] = []
+    position = end
+    for text, (name, dtype, shape, begin, stop) in zip(manifest, tensors, strict=True):
+        entry = _entry(text, name, end + begin, end + stop)
+        if (dtype, shape, entry.begin) != ("U8", [stop - begin], position):
+            raise PayloadError("not U8 of one dimension, or out of place", tensor=name)
+        entries.append(entry)
+        position = entry.end
+    if position != len(data):
+        raise PayloadError("the payloads and the file do not end together")
+    return Header(
+        f"xxh3-128:{digits}",
+        {key.removeprefix("kvcompress.label."): metadata[key] for key in labels},
+        {key: metadata[key] for key in own},
+        tuple(entries),
+    )
+
+
+def _entry(text: str, name: str, begin: int, end: int) -> Entry:
+    """Reads an entry of the manifest, for a payload at these positions of the file."""
+    fields = _ENTRY.fullmatch(text)
+    if fields is None or fields[1] not in _CODECS:
+        raise PayloadError("the manifest's entry breaks a rule", tensor=name)
+    shape = () if fields[3] == "-" else tuple(map(int, fields[3].split("x")))
+    if end - begin != payload_size(fields[1], shape, fields[2]):
+        raise PayloadError("the payload has another size than its shape asks for", tensor=name)
+    layer = int(fields[5]) if fields[5] else None
+    return Entry(name, fields[1], fields[2], shape, fields[4], layer, fields[6], begin, end)
+
+
+def _parse(raw: bytes) -> tuple[dict[str, str], list[tuple[str, str, list[int], int, int]]]:
+    """Reads the JSON of a safetensors header: metadata, and name, dtype, shape, begin, end."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(pairs) != len(dict(pairs)):
+            raise ValueError("a key appears twice")
+        return dict(pairs)
+
+    try:
+        header = json.loads(raw.rstrip(b" ").decode(), object_pairs_hook=unique)
+        metadata, tensors = header.pop("__metadata__", {}), []
+        for name, value in header.items():
+            (begin, end), shape = value["data_offsets"], value["shape"]
+            if value.keys() != {"dtype", "shape", "data_offsets"} or not all(
+                type(number) is int and number >= 0 for number in (begin, end, *shape)
+            ):
+                raise ValueError("a tensor breaks a rule")
+            tensors.append((name, str(value["dtype"]), shape, begin, end))
+        "".join([*header, *metadata.keys(), *metadata.values()]).encode()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise PayloadError(f"the header is not that of a safetensors file: {error}") from None
+    return metadata, tensors
+
+
+def _refuse_foreign(raw: bytes, data_size: int) -> NoReturn:
+    """Tells a safetensors file that is no artefact from a damaged one."""
+    metadata, tensors = _parse(raw)
+    ranges = sorted((begin, end) for _, _, _, begin, end in tensors)
+    ends = [0, *(end for _, end in ranges)]
+    if [begin for begin, _ in ranges] != ends[:-1] or ends[-1] != data_size:
+        raise PayloadError("neither an artefact nor a safetensors file")
+    if any(key.startswith("kvcompress.") for key in metadata):
+        raise PayloadError("the header does not begin as that of an artefact")
+    raise PayloadError("not an artefact", "FAILED_PRECONDITION")
+
+
+def _decode_int4(payload: bytes, entry: Entry) -> npt.NDArray[np.float32]:
+    """Decodes `int4:G` (section 5) to the flattened values q * scale."""
+    group, count = int(entry.codec.split(":")[1]), math.prod(entry.shape)
+    position, parts = 0, [np.zeros(0, np.float32)]
+    for start in range(0, count, _BLOCK):
+        size = min(_BLOCK, count - start)
+        scales = np.frombuffer(payload, "<f2", -(-size // group), position).astype(np.float32)
+        codes = np.frombuffer(payload, np.int8, -(-size // 2), position + 2 * len(scales))
+        position += 2 * len(scales) + len(codes)
+        if not np.isfinite(scales).all() or np.signbit(scales).any():
+            raise PayloadError("a scale is negative or not finite", tensor=entry.name)
+        full, length = divmod(size, group)
+        whole, rest = codes[: full * group // 2], codes[full * group // 2 :]
+        parts.append((_unpack(whole.reshape(full, group // 2)) * scales[:full, None]).ravel())
+        if length:
+            both = _unpack(rest)
+            if both[length:].any():
+                raise PayloadError("the unused half of a byte is not zero", tensor=entry.name)
+            parts.append(both[:length] * scales[full])
+    return np.concatenate(parts)
+
+
+def _unpack(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """Gives the codes of bytes [..., h] as [..., 2h]: low halves, then high halves."""
+    return np.concatenate([np.left_shift(codes, 4) >> 4, codes >> 4], axis=-1)
+
+
+def _round(values: npt.NDArray[np.float32], dtype: str) -> Array:
+    """Rounds to the source type, to nearest even; F16 stays within its finite range."""
+    if dtype == "F32":
+        return values
+    if dtype == "F16":
+        return np.clip(values, -65504, 65504).astype(np.float16)
+    bits = values.view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    try:
+        import ml_dtypes
+    except ImportError:
+        return rounded
+    return rounded.view(ml_dtypes.bfloat16)

@@ -1,0 +1,118 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""A server that gives the answers it was told to, right or wrong."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from google.protobuf import any_pb2
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+from kvcompress.v1 import compression_service_pb2 as service_pb2
+from kvcompress.v1 import quality_pb2, tensor_pb2
+
+Answer = Callable[[Iterator[Any], grpc.ServicerContext], Iterator[Any]]
+
+_REQUESTS: dict[str, type[Message]] = {
+    "Compress": service_pb2.CompressRequest,
+    "Decompress": service_pb2.DecompressRequest,
+}
+
+
+@contextmanager
+def fake_server(answer: Answer) -> Iterator[str]:
+    """Serves Compress and Decompress with one function until the block ends.
+
+    Args:
+        answer: Takes the requests and the context, gives the responses.
+
+    Yields:
+        The address.
+    """
+    server = grpc.server(ThreadPoolExecutor(4))
+    handlers: dict[str, Any] = {
+        name: grpc.stream_stream_rpc_method_handler(
+            answer,
+            request_deserializer=kind.FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+        for name, kind in _REQUESTS.items()
+    }
+    service = "kvcompress.v1.CompressionService"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+def canned(responses: Sequence[Message]) -> Answer:
+    """Gives an answer that reads everything and then says `responses`."""
+
+    def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        for _ in requests:
+            pass
+        yield from responses
+
+    return answer
+
+
+def failing(code: grpc.StatusCode, reason: str, places: dict[str, str]) -> Answer:
+    """Gives an answer that fails at once, with details."""
+
+    def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        info = error_details_pb2.ErrorInfo(reason=reason, domain="kvcompress.v1", metadata=places)
+        details = [any_pb2.Any(), any_pb2.Any()]
+        details[0].Pack(error_details_pb2.BadRequest())
+        details[1].Pack(info)
+        status = status_pb2.Status(code=code.value[0], message="a message", details=details)
+        context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+        context.abort(code, "a message")
+        yield from ()
+
+    return answer
+
+
+def begin(reserved: int) -> service_pb2.CompressResponse:
+    """Makes the first response of Compress."""
+    return service_pb2.CompressResponse(
+        begin=service_pb2.CompressBegin(reserved_header_bytes=reserved, codec="int4:64")
+    )
+
+
+def artefact(offset: int, data: bytes) -> service_pb2.CompressResponse:
+    """Makes a chunk of an artefact."""
+    return service_pb2.CompressResponse(artefact=tensor_pb2.FileChunk(offset=offset, data=data))
+
+
+def reconstructed(offset: int, data: bytes) -> service_pb2.CompressResponse:
+    """Makes a chunk of a reconstructed file."""
+    chunk = tensor_pb2.FileChunk(offset=offset, data=data)
+    return service_pb2.CompressResponse(reconstructed=chunk)
+
+
+def compressed(size: int, original: int = 0) -> service_pb2.CompressResponse:
+    """Makes the trailer of Compress."""
+    return service_pb2.CompressResponse(
+        trailer=quality_pb2.CompressionReport(
+            codec="int4:64", compressed_size_bytes=size, original_size_bytes=original
+        )
+    )
+
+
+def safetensors(offset: int, data: bytes) -> service_pb2.DecompressResponse:
+    """Makes a chunk of a restored file."""
+    chunk = tensor_pb2.FileChunk(offset=offset, data=data)
+    return service_pb2.DecompressResponse(safetensors=chunk)
+
+
+def restored(size: int) -> service_pb2.DecompressResponse:
+    """Makes the trailer of Decompress."""
+    return service_pb2.DecompressResponse(
+        trailer=service_pb2.DecompressionReport(output_size_bytes=size)
+    )

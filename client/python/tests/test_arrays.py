@@ -1,0 +1,84 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Arrays in and out of the safetensors format."""
+
+import struct
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import kvcompress
+from kvcompress.arrays import data_type, little_endian_bytes
+from kvcompress.v1 import tensor_pb2
+
+
+def test_safetensors_file() -> None:
+    arrays: dict[str, kvcompress.Array] = {
+        "b": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "a": np.array(1.5, np.float16),
+        "empty": np.zeros((0, 4), np.float32),
+    }
+    file = safetensors.numpy.save(arrays, {"k": "v"})
+    loaded, metadata = kvcompress.load_arrays(file)
+    assert metadata == {"k": "v"}
+    assert loaded.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert loaded[name].dtype == array.dtype
+        assert np.array_equal(loaded[name], array)
+        assert not loaded[name].flags.writeable
+
+
+BF16 = b'{"x":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}'
+FILE = struct.pack("<Q", len(BF16)) + BF16 + np.array([0x3F80, 0xC040], "<u2").tobytes()
+
+
+def test_bfloat16() -> None:
+    array = kvcompress.load_arrays(FILE)[0]["x"]
+    assert array.dtype == ml_dtypes.bfloat16
+    assert array.astype(np.float32).tolist() == [1.0, -3.0]
+
+
+def test_bfloat16_without_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    array = kvcompress.load_arrays(FILE)[0]["x"]
+    assert array.dtype == np.uint16
+    assert (array.astype(np.uint32) << 16).view(np.float32).tolist() == [1.0, -3.0]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        b"",
+        b"\x01",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 100) + b"{}",
+        FILE[:-1],
+        FILE.replace(b"[2]", b"[3]"),
+        FILE.replace(b"BF16", b"BF17"),
+    ],
+)
+def test_no_safetensors_file(file: bytes) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        kvcompress.load_arrays(file)
+
+
+def test_types() -> None:
+    assert data_type(np.zeros(1, np.float32)) == tensor_pb2.DATA_TYPE_F32
+    assert data_type(np.zeros(1, ">f2")) == tensor_pb2.DATA_TYPE_F16
+    assert data_type(np.zeros(1, ml_dtypes.bfloat16)) == tensor_pb2.DATA_TYPE_BF16
+    assert data_type(np.zeros(1, np.float64)) is None
+    assert data_type(np.zeros(1, np.uint16)) is None
+
+
+def test_bytes_are_little_endian_in_c_order() -> None:
+    array = np.arange(6, dtype="<f4").reshape(2, 3)
+    want = array.tobytes()
+    assert bytes(little_endian_bytes(array)) == want
+    assert bytes(little_endian_bytes(array.astype(">f4"))) == want
+    assert bytes(little_endian_bytes(np.asfortranarray(array))) == want
+    assert bytes(little_endian_bytes(np.array(2, np.float32))) == np.float32(2).tobytes()
+    assert bytes(little_endian_bytes(np.zeros((0, 3), np.float16))) == b""
+    halves = np.array([1, -3], ml_dtypes.bfloat16)
+    assert bytes(little_endian_bytes(halves)) == FILE[-4:]

@@ -1,0 +1,110 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""payload.py on an artefact written out by hand from core/FORMAT.md."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+
+from kvcompress import payload
+
+# One group of three F16 values: scale 0.5; codes 7, -2 and 3, the third beside the first.
+PAYLOAD = np.float16(0.5).tobytes() + bytes([0x37, 0x0E])
+
+
+def artefact(payload_bytes: bytes = PAYLOAD, more: bytes = b"") -> bytes:
+    """Writes an artefact of one tensor; `more` goes into the metadata."""
+    digest = xxhash.xxh3_128_hexdigest(payload_bytes).encode()
+    text = (
+        b'{"__metadata__":{"kvcompress.checksum":"xxh3-128:' + b"0" * 32 + b'",'
+        b'"kvcompress.format":"1","kvcompress.layout":"bhtd",'
+        b'"kvcompress.tensors":"int4:64 F16 3 k2 ' + digest + b'"' + more + b"},"
+        b'"layer_2_key":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}'
+    )
+    text += b" " * (-len(text) % 8)
+    head = len(text).to_bytes(8, "little") + text
+    checksum = xxhash.xxh3_128_hexdigest(head).encode()
+    return head.replace(b"0" * 32, checksum, 1) + payload_bytes
+
+
+def test_values_by_hand(tmp_path: Path) -> None:
+    more = b',"kvcompress.label.model":"m","own":"\xc3\xbc"'
+    path = tmp_path / "artefact"
+    path.write_bytes(artefact(more=more))
+    for source in (path, str(path), path.read_bytes()):
+        arrays = payload.read(source)
+        assert list(arrays) == ["layer_2_key"]
+        assert arrays["layer_2_key"].dtype == np.float16
+        assert arrays["layer_2_key"].tolist() == [3.5, -1.0, 1.5]
+    header = payload.read_header(artefact(more=more))
+    assert (header.labels, header.metadata) == ({"model": "m"}, {"own": "ü"})
+    entry = header.tensors[0]
+    assert (entry.codec, entry.dtype, entry.shape) == ("int4:64", "F16", (3,))
+    assert (entry.role, entry.layer, entry.end - entry.begin) == ("k", 2, 4)
+
+
+def test_damage() -> None:
+    for change, code, tensor in (
+        (artefact()[:-1], "DATA_LOSS", None),
+        (artefact() + b"\0", "DATA_LOSS", None),
+        (artefact()[:-1] + b"\x0f", "DATA_LOSS", "layer_2_key"),
+        (artefact(PAYLOAD[:3] + b"\x1e"), "DATA_LOSS", "layer_2_key"),
+        (artefact(b"\x00\xbc" + PAYLOAD[2:]), "DATA_LOSS", "layer_2_key"),
+        (artefact(more=b',"kvcompress.label.M":"m"'), "DATA_LOSS", None),
+        (b"\x02" + bytes(7) + b"{}", "FAILED_PRECONDITION", None),
+    ):
+        with pytest.raises(payload.PayloadError) as caught:
+            payload.read(change)
+        assert (caught.value.code, caught.value.tensor) == (code, tensor)
+
+
+@pytest.mark.parametrize(
+    ("codec", "shape", "size"),
+    [
+        ("int4:64", (), 3),
+        ("int4:64", (0,), 0),
+        ("int4:32", (1, 3, 0, 64), 0),
+        ("int4:32", (65,), 6 + 33),
+        ("int4:64", (1, 3, 96, 64), 18432 // 2 + 2 * 288),
+        ("int4:128", (2**40,), 2**39 + 2**34),
+    ],
+)
+def test_payload_size(codec: str, shape: tuple[int, ...], size: int) -> None:
+    for dtype in ("F32", "F16", "BF16"):
+        assert payload.payload_size(codec, shape, dtype) == size
+
+
+@pytest.mark.parametrize(
+    ("codec", "shape", "dtype"),
+    [
+        ("int4", (1,), "F16"),
+        ("int4:16", (1,), "F16"),
+        ("int4:64", (-1,), "F16"),
+        ("int4:64", (1,), "F64"),
+    ],
+)
+def test_payload_size_of_what_is_none(codec: str, shape: tuple[int, ...], dtype: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        payload.payload_size(codec, shape, dtype)
+
+
+def test_the_one_file_is_enough(tmp_path: Path) -> None:
+    alone = tmp_path / "reader.py"
+    alone.write_text(Path(payload.__file__).read_text())
+    (tmp_path / "artefact").write_bytes(artefact())
+    program = (
+        "import sys; import reader; arrays = reader.read('artefact')\n"
+        "print([array.tolist() for array in arrays.values()])\n"
+        "print(sorted({'grpc', 'google', 'kvcompress'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:] += {sys.path!r}\n{program}"],
+        capture_output=True,
+        cwd=tmp_path,
+        check=True,
+        text=True,
+    )
+    assert done.stdout == "[[3.5, -1.0, 1.5]]\n[]\n"

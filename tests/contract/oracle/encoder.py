@@ -1,0 +1,219 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The encoder of FORMAT.md, version 1, in NumPy: slow, plain, and independent of the C++."""
+
+import json
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import xxhash
+
+from oracle.source import F32, Tensor, narrow, read, widen, write
+
+BLOCK = 4096
+ZEROS = "0" * 32
+
+
+class RefusedError(ValueError):
+    """Values that int4 cannot hold.
+
+    Attributes:
+        tensor: Name of the tensor.
+        element: Index of the first such element, or None for a scale that is not finite.
+    """
+
+    def __init__(self, tensor: str, element: int | None) -> None:
+        """Keeps the place."""
+        super().__init__(f"{tensor}: {element}")
+        self.tensor = tensor
+        self.element = element
+
+
+@dataclass(frozen=True)
+class EncodedTensor:
+    """A tensor and what became of it.
+
+    Attributes:
+        source: The tensor.
+        payload: Its payload.
+        decoded: The elements that decoding gives, as stored.
+        entry: Its entry in the manifest.
+    """
+
+    source: Tensor
+    payload: bytes
+    decoded: bytes
+    entry: str
+
+    @property
+    def digest(self) -> str:
+        """Digest of the payload, 32 hexadecimal digits."""
+        return xxhash.xxh3_128_hexdigest(self.payload)
+
+    @property
+    def values(self) -> F32:
+        """The flattened decoded values, in binary32."""
+        return widen(self.source.dtype, self.decoded)
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """An artefact and what it decodes to.
+
+    Attributes:
+        data: The whole file.
+        restored: The safetensors file that decompression gives.
+        tensors: Its tensors, in order.
+        header_size: Bytes before the first payload.
+    """
+
+    data: bytes
+    restored: bytes
+    tensors: tuple[EncodedTensor, ...]
+    header_size: int
+
+    @property
+    def checksum(self) -> str:
+        """`xxh3-128:` and 32 digits."""
+        return self.data[8:].split(b'"', 6)[5].decode()
+
+
+def encode(
+    file: bytes,
+    group: int = 64,
+    labels: Mapping[str, str] | None = None,
+    roles: Mapping[str, str] | None = None,
+) -> Artefact:
+    """Compresses a safetensors file.
+
+    Args:
+        file: The file.
+        group: Elements that share a scale.
+        labels: Labels to bind.
+        roles: The manifest's role field, by tensor name, where it is not that of the name.
+
+    Raises:
+        RefusedError: A value is not finite, or a scale would not be.
+    """
+    sources, metadata = read(file)
+    tensors = []
+    for source in sources:
+        payload, decoded = encode_tensor(source, group)
+        role = (roles or {}).get(source.name, role_of(source.name))
+        shape = "x".join(map(str, source.shape)) or "-"
+        digest = xxhash.xxh3_128_hexdigest(payload)
+        entry = f"int4:{group} {source.dtype} {shape} {role} {digest}"
+        tensors.append(EncodedTensor(source, payload, decoded, entry))
+    data = assemble(
+        [(each.source.name, each.payload) for each in tensors],
+        {
+            "kvcompress.checksum": f"xxh3-128:{ZEROS}",
+            "kvcompress.format": "1",
+            "kvcompress.layout": "bhtd",
+            "kvcompress.tensors": ";".join(each.entry for each in tensors),
+            **{f"kvcompress.label.{key}": value for key, value in sorted((labels or {}).items())},
+            **metadata,
+        },
+    )
+    restored = write(
+        [
+            Tensor(each.source.name, each.source.dtype, each.source.shape, each.decoded)
+            for each in tensors
+        ],
+        metadata,
+    )
+    header_size = len(data) - sum(len(each.payload) for each in tensors)
+    return Artefact(data, restored, tuple(tensors), header_size)
+
+
+def assemble(payloads: list[tuple[str, bytes]], metadata: Mapping[str, str]) -> bytes:
+    """Makes a file from payloads and metadata, and puts the right checksum in.
+
+    Args:
+        payloads: Names and payloads, in order.
+        metadata: All of `__metadata__`, with zeros for the checksum's digits. Metadata that
+            breaks the format makes an artefact whose checksum is right all the same.
+    """
+    header: dict[str, object] = {"__metadata__": metadata}
+    position = 0
+    for name, payload in payloads:
+        header[name] = {
+            "dtype": "U8",
+            "shape": [len(payload)],
+            "data_offsets": [position, position + len(payload)],
+        }
+        position += len(payload)
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % 8)
+    return seal(struct.pack("<Q", len(text)) + text) + b"".join(data for _, data in payloads)
+
+
+def seal(header: bytes) -> bytes:
+    """Computes the checksum of a header, length field included, over what it has there."""
+    zeroed = re.sub(rb"xxh3-128:[0-9a-f]{32}", f"xxh3-128:{ZEROS}".encode(), header, count=1)
+    digest = xxhash.xxh3_128_hexdigest(zeroed)
+    return zeroed.replace(ZEROS.encode(), digest.encode(), 1)
+
+
+def role_of(name: str) -> str:
+    """Gives the manifest's role field for a tensor's name."""
+    match = re.fullmatch(r"layer_(0|[1-9][0-9]{0,8})_(key|value)", name)
+    return "-" if match is None else match[2][0] + match[1]
+
+
+def encode_tensor(source: Tensor, group: int) -> tuple[bytes, bytes]:
+    """Encodes one tensor with int4.
+
+    Returns:
+        The payload, and the decoded elements as stored.
+
+    Raises:
+        RefusedError: A value is not finite, or a scale would not be.
+    """
+    values = source.values
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise RefusedError(source.name, int(bad[0]))
+    payload, decoded = b"", [np.zeros(0, np.float32)]
+    for start in range(0, values.size, BLOCK):
+        block = values[start : start + BLOCK]
+        scales, codes = b"", b""
+        for first in range(0, block.size, group):
+            scale, q = quantize(block[first : first + group])
+            if not np.isfinite(scale):
+                raise RefusedError(source.name, None)
+            scales += scale.tobytes()
+            codes += pack(q)
+            decoded.append(q.astype(np.float32) * np.float32(scale))
+        payload += scales + codes
+    return payload, round_to(source.dtype, np.concatenate(decoded))
+
+
+def quantize(x: F32) -> tuple[np.float16, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """Gives the scale and the codes of one group."""
+    with np.errstate(over="ignore"):
+        scale = np.float16(np.float32(np.abs(x).max() / np.float32(7)))
+    if scale == 0 or not np.isfinite(scale):
+        return scale, np.zeros(x.size, np.int64)
+    ratio = (x / np.float32(scale)).astype(np.float64)
+    q = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
+    return scale, np.clip(q, -8, 7).astype(np.int64)
+
+
+def pack(q: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bytes:
+    """Packs the codes of one group: first half low, second half high."""
+    half = (q.size + 1) // 2
+    nibbles = [int(code) & 15 for code in q] + [0] * (q.size % 2)
+    return bytes(nibbles[i] | nibbles[i + half] << 4 for i in range(half))
+
+
+def round_to(dtype: str, values: F32) -> bytes:
+    """Rounds decoded values to the source type; a finite value stays finite."""
+    if dtype != "F16":
+        return narrow(dtype, values)
+    halves = np.frombuffer(narrow(dtype, values), "<f2").copy()
+    infinite = np.isinf(halves)
+    halves[infinite] = np.copysign(np.float16(65504), halves[infinite])
+    return halves.tobytes()
