@@ -1,9 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The blocking client."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,12 +20,11 @@ from kvcompress.reports import (
     Thresholds,
 )
 from kvcompress.sinks import open_sink
-from kvcompress.sources import Feed, compress_messages, decompress_messages
+from kvcompress.sources import Feed, PathOrStr, compress_feed, decompress_feed
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
-PathOrStr = str | os.PathLike[str]
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
@@ -125,10 +123,9 @@ class Client:
         """
         options = _compress_options(codec, group_size, preset, thresholds, labels, report_tensors)
         options.reconstruct = reconstruct is not False
-        messages = compress_messages(service_pb2.CompressRequest, options, source, metadata)
         with ExitStack() as stack:
-            feed = Feed(messages)
-            stack.callback(feed.close)
+            feed = compress_feed(service_pb2.CompressRequest, options, source, metadata)
+            stack.enter_context(closing(feed))
             artefact = stack.enter_context(open_sink(output))
             restored = None
             if reconstruct is not False:
@@ -194,10 +191,9 @@ class Client:
         )
         if tokens is not None:
             options.tokens.begin, options.tokens.end = tokens
-        messages = decompress_messages(options, source)
         with ExitStack() as stack:
-            feed = Feed(messages)
-            stack.callback(feed.close)
+            feed = decompress_feed(options, source)
+            stack.enter_context(closing(feed))
             path = None if output is None or verify_only else Path(output)
             sink = stack.enter_context(open_sink(path))
             answer = DecompressAnswer(sink)
@@ -246,11 +242,9 @@ class Client:
             TypeError: `source` is none of these.
         """
         options = _compress_options(codec, group_size, preset, thresholds, labels, report_tensors)
-        feed = Feed(compress_messages(service_pb2.MeasureRequest, options, source, metadata))
-        with ExitStack() as stack:
-            stack.callback(feed.close)
-            with _translated(feed):
-                response = self._stub.Measure(feed, timeout=self._seconds(timeout))
+        feed = compress_feed(service_pb2.MeasureRequest, options, source, metadata)
+        with closing(feed), _translated(feed):
+            response = self._stub.Measure(feed, timeout=self._seconds(timeout))
         return CompressionReport.from_proto(response.report)
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:

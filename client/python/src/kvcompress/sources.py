@@ -17,7 +17,7 @@ from kvcompress.v1 import tensor_pb2
 
 CHUNK_BYTES = 1 << 20
 
-Path_ = str | os.PathLike[str]
+PathOrStr = str | os.PathLike[str]
 Message = TypeVar("Message")
 InputMessage = TypeVar("InputMessage", service_pb2.CompressRequest, service_pb2.MeasureRequest)
 
@@ -29,10 +29,13 @@ class Feed(Iterator[Message], Generic[Message]):
     without a cause; `error` keeps the cause.
     """
 
-    def __init__(self, messages: Generator[Message, None, None]) -> None:
-        """Takes the messages to send, in order."""
+    def __init__(
+        self, messages: Generator[Message, None, None], file: BinaryIO | None = None
+    ) -> None:
+        """Takes the messages to send, in order, and the file they are read from."""
         self.error: Exception | None = None
         self._messages = messages
+        self._file = file
         self._lock = threading.Lock()
 
     def __next__(self) -> Message:
@@ -54,14 +57,16 @@ class Feed(Iterator[Message], Generic[Message]):
         """Ends the stream and releases what it reads from."""
         with self._lock:
             self._messages.close()
+            if self._file is not None:
+                self._file.close()
 
 
-def compress_messages(
+def compress_feed(
     kind: type[InputMessage],
     options: service_pb2.CompressOptions,
-    source: Path_ | bytes | Mapping[str, Array],
+    source: PathOrStr | bytes | Mapping[str, Array],
     metadata: Mapping[str, str] | None,
-) -> Generator[InputMessage, None, None]:
+) -> Feed[InputMessage]:
     """Gives the requests of Compress or Measure.
 
     Args:
@@ -71,7 +76,7 @@ def compress_messages(
         metadata: With arrays only: metadata of the file that they stand for.
 
     Returns:
-        The messages. Memory is bounded by a chunk, and by one array if its layout needs a copy.
+        The feed. Memory is bounded by a chunk, and by one array if its layout needs a copy.
 
     Raises:
         InvalidArgumentError: An array cannot be compressed, or there is metadata with a file.
@@ -80,15 +85,22 @@ def compress_messages(
     """
     first = kind(options=options)
     if isinstance(source, Mapping):
-        return _array_messages(kind, first, source, metadata or {})
+        return Feed(_array_messages(kind, first, source, metadata or {}))
     if metadata is not None:
         raise InvalidArgumentError("metadata goes with arrays; a file has its own")
-    return _file_messages(kind, first, open_source(source))
+    file = open_source(source)
+
+    def messages() -> Generator[InputMessage, None, None]:
+        yield first
+        while chunk := file.read(CHUNK_BYTES):
+            yield kind(safetensors=chunk)
+
+    return Feed(messages(), file)
 
 
-def decompress_messages(
-    options: service_pb2.DecompressOptions, source: Path_ | bytes
-) -> Generator[service_pb2.DecompressRequest, None, None]:
+def decompress_feed(
+    options: service_pb2.DecompressOptions, source: PathOrStr | bytes
+) -> Feed[service_pb2.DecompressRequest]:
     """Gives the requests of Decompress.
 
     Args:
@@ -96,7 +108,7 @@ def decompress_messages(
         source: Path or bytes of an artefact.
 
     Returns:
-        The messages.
+        The feed.
 
     Raises:
         OSError: The file cannot be opened.
@@ -105,15 +117,14 @@ def decompress_messages(
     file = open_source(source)
 
     def messages() -> Generator[service_pb2.DecompressRequest, None, None]:
-        with file:
-            yield service_pb2.DecompressRequest(options=options)
-            while chunk := file.read(CHUNK_BYTES):
-                yield service_pb2.DecompressRequest(artefact=chunk)
+        yield service_pb2.DecompressRequest(options=options)
+        while chunk := file.read(CHUNK_BYTES):
+            yield service_pb2.DecompressRequest(artefact=chunk)
 
-    return messages()
+    return Feed(messages(), file)
 
 
-def open_source(source: Path_ | bytes) -> BinaryIO:
+def open_source(source: PathOrStr | bytes) -> BinaryIO:
     """Opens a path, or bytes as if they were a file.
 
     Raises:
@@ -125,16 +136,6 @@ def open_source(source: Path_ | bytes) -> BinaryIO:
     if isinstance(source, str | os.PathLike):
         return Path(source).open("rb")
     raise TypeError(f"a path, bytes or a mapping of arrays is needed, not {type(source).__name__}")
-
-
-def _file_messages(
-    kind: type[InputMessage], first: InputMessage, file: BinaryIO
-) -> Generator[InputMessage, None, None]:
-    """Gives `first`, then the bytes of the file."""
-    with file:
-        yield first
-        while chunk := file.read(CHUNK_BYTES):
-            yield kind(safetensors=chunk)
 
 
 def _array_messages(
