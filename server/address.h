@@ -1,0 +1,50 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Where a server listens: `host:port`, `[ipv6]:port` or `unix:PATH`.
+
+#ifndef KVCOMPRESS_SERVER_ADDRESS_H_
+#define KVCOMPRESS_SERVER_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace kvcompress {
+
+// Either a host and a port, or a path.
+struct ListenAddress {
+  // A name or a numeric address, IPv6 without brackets.
+  std::string host;
+  // 0 to 65,535; 0 lets the system choose.
+  uint16_t port = 0;
+  // Path of a Unix socket, at most 107 bytes; empty for host and port.
+  std::string path;
+
+  bool is_unix() const { return !path.empty(); }
+  // Whether only this machine can reach it.
+  bool is_local() const;
+  // What ParseListenAddress takes, IPv6 in brackets: gRPC's and civetweb's own
+  // notation too.
+  std::string ToString() const;
+
+  friend bool operator==(const ListenAddress&, const ListenAddress&) = default;
+};
+
+// INVALID_ARGUMENT, saying what is expected. `unix:///PATH` is taken as well.
+absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
+
+// Makes way for a Unix socket at `path`: removes a socket on which nobody
+// answers. OK when there is nothing. FAILED_PRECONDITION when a process answers
+// there, or when the file is not a socket.
+absl::Status RemoveStaleSocket(const std::string& path);
+
+// Why a server cannot be bound to `address`, such as "Address already in use".
+// For messages: it tries again, briefly, to learn the reason.
+std::string ExplainBindFailure(const ListenAddress& address);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_ADDRESS_H_

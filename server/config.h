@@ -1,0 +1,72 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The options of kv-compressd, from its flags and environment.
+//
+// Every flag `--some-name` is also the variable KVCOMPRESS_SOME_NAME; a flag
+// wins over its variable, and a variable that is set but empty counts as not
+// set, except KVCOMPRESS_METRICS_LISTEN, where empty means none.
+
+#ifndef KVCOMPRESS_SERVER_CONFIG_H_
+#define KVCOMPRESS_SERVER_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "address.h"
+#include "kvcompress/safetensors.h"
+
+namespace kvcompress {
+
+enum class LogLevel : uint8_t { kDebug, kInfo, kWarn, kError };
+enum class LogFormat : uint8_t { kText, kJson };
+
+struct DaemonOptions {
+  // Where gRPC listens; at least one address, none twice. --listen
+  std::vector<ListenAddress> listen = {{"127.0.0.1", 50051, ""}};
+
+  // Where /metrics and /healthz are served over HTTP: a host and a port, or
+  // nothing for no HTTP at all. --metrics-listen
+  std::optional<ListenAddress> metrics_listen =
+      ListenAddress{"127.0.0.1", 9464, ""};
+
+  // The least severe lines logged. --log-level
+  LogLevel log_level = LogLevel::kInfo;
+  // --log-format
+  LogFormat log_format = LogFormat::kText;
+
+  // Longest header of a file, in bytes: 1,024 to 100,000,000.
+  // --max-header-bytes
+  uint64_t max_header_bytes = kMaxSafetensorsHeader;
+
+  // Largest request message, in bytes: 65,536 to 1,073,741,824.
+  // --max-message-bytes
+  uint64_t max_message_bytes = 8 << 20;
+
+  // How long to keep serving after SIGTERM while health says NOT_SERVING, for
+  // load balancers to look elsewhere: 0 to 3,600 seconds, fractions allowed.
+  // --drain-delay-seconds
+  absl::Duration drain_delay = absl::ZeroDuration();
+
+  // How long running streams may take to finish after that, before they are
+  // cancelled: 0 to 3,600 seconds, fractions allowed.
+  // --shutdown-grace-seconds
+  absl::Duration shutdown_grace = absl::Seconds(30);
+};
+
+struct CommandLine {
+  DaemonOptions options;
+  // When set: print this on stdout and exit with 0 (--help, --version).
+  std::optional<std::string> answer;
+};
+
+// INVALID_ARGUMENT, naming the flag or the variable, for whatever is outside
+// the ranges above. Not thread safe: reads the environment.
+absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_CONFIG_H_

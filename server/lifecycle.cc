@@ -1,0 +1,188 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "lifecycle.h"
+
+#include <grpc/grpc.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "health.h"
+#include "kvcompress/version.h"
+#include "service.h"
+#include "telemetry/call_log.h"
+#include "telemetry/http.h"
+#include "telemetry/metrics.h"
+
+namespace kvcompress {
+namespace {
+
+constexpr char kServiceName[] = "kvcompress.v1.CompressionService";
+
+// A connection is given up when a ping has no answer for 20 seconds; pings go
+// out after a minute of silence. Clients may ping as often as every 20 seconds.
+constexpr int kKeepaliveTimeMs = 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+constexpr int kMinPingIntervalMs = 20'000;
+
+void SetChannelArguments(const DaemonOptions& options,
+                         grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(
+      static_cast<int>(options.max_message_bytes));
+  builder->SetMaxSendMessageSize(-1);
+  // A port in use is an error, not something to share.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                              kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      kMinPingIntervalMs);
+}
+
+// Binds every address and starts. Fills in the ports that were chosen.
+absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
+    const DaemonOptions& options, const std::vector<grpc::Service*>& services,
+    std::vector<ListenAddress>* addresses) {
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::EnableDefaultHealthCheckService(false);
+  grpc::ServerBuilder builder;
+  SetChannelArguments(options, &builder);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::vector<int> ports(addresses->size(), 0);
+  for (size_t i = 0; i < addresses->size(); ++i) {
+    const ListenAddress& address = (*addresses)[i];
+    if (address.is_unix()) {
+      const absl::Status free = RemoveStaleSocket(address.path);
+      if (!free.ok()) return free;
+    }
+    builder.AddListeningPort(address.ToString(),
+                             grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  for (size_t i = 0; i < addresses->size(); ++i) {
+    ListenAddress& address = (*addresses)[i];
+    if (server == nullptr && ports[i] <= 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ",
+                                                 address.ToString(), ": ",
+                                                 ExplainBindFailure(address)));
+    }
+    if (!address.is_unix()) address.port = static_cast<uint16_t>(ports[i]);
+  }
+  if (server == nullptr) return absl::InternalError("gRPC did not start");
+  return server;
+}
+
+void LogStart(const DaemonOptions& options,
+              const std::vector<ListenAddress>& addresses,
+              const HttpEndpoint* http) {
+  spdlog::info(
+      "kv-compressd {} (API {}, artefact format {}) listening on {}; metrics "
+      "on {}; max_message_bytes {}, max_header_bytes {}",
+      kVersion, kApiVersion, kFormatVersion,
+      absl::StrJoin(addresses, ", ",
+                    [](std::string* out, const ListenAddress& address) {
+                      absl::StrAppend(out, address.ToString());
+                    }),
+      http == nullptr ? "nothing"
+                      : absl::StrCat("http://", http->address().ToString()),
+      options.max_message_bytes, options.max_header_bytes);
+  for (const ListenAddress& address : addresses) {
+    if (!address.is_local()) {
+      spdlog::warn(
+          "{} can be reached from other machines, and the connection is "
+          "neither encrypted nor authenticated",
+          address.ToString());
+    }
+  }
+}
+
+// Ends calls and connections: those that run have `grace`, or until a signal.
+void ShutDown(absl::Duration grace, grpc::Server* server, HealthService* health,
+              StopSignals* signals) {
+  health->Shutdown();
+  const absl::Time deadline = absl::Now() + grace;
+  std::thread shutdown([&] {
+    server->Shutdown(absl::ToChronoTime(deadline));
+    signals->Wake();
+  });
+  if (signals->Wait(absl::InfiniteFuture()) != 0) {
+    spdlog::warn("another signal: cancelling the calls that still run");
+    grpc_server_cancel_all_calls(server->c_server());
+  }
+  shutdown.join();
+  if (grace > absl::ZeroDuration() && absl::Now() >= deadline) {
+    spdlog::warn("calls that still ran after the grace were cancelled");
+  }
+}
+
+void ServeUntilStopped(const DaemonOptions& options, grpc::Server* server,
+                       HealthService* health, StopSignals* signals) {
+  health->SetServing(true);
+  spdlog::info("self-test passed: SERVING");
+  const int signal = signals->Wait(absl::InfiniteFuture());
+  health->SetServing(false);
+  const absl::Duration delay =
+      signal == SIGTERM ? options.drain_delay : absl::ZeroDuration();
+  spdlog::info("{}: NOT_SERVING; draining for {}, then a grace of {}",
+               signal == SIGTERM ? "SIGTERM" : "SIGINT",
+               absl::FormatDuration(delay),
+               absl::FormatDuration(options.shutdown_grace));
+  const bool hurry =
+      delay > absl::ZeroDuration() && signals->Wait(absl::Now() + delay) != 0;
+  ShutDown(hurry ? absl::ZeroDuration() : options.shutdown_grace, server,
+           health, signals);
+  spdlog::info("stopped");
+}
+
+}  // namespace
+
+absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
+  // In this order: what is declared later uses what comes before it.
+  ServerMetrics metrics;
+  CallLog observer(&metrics);
+  HealthService health({kServiceName});
+  const std::unique_ptr<grpc::Service> service = NewCompressionService(
+      {options.max_message_bytes, options.max_header_bytes}, &observer);
+
+  std::unique_ptr<HttpEndpoint> http;
+  if (options.metrics_listen.has_value()) {
+    absl::StatusOr<std::unique_ptr<HttpEndpoint>> started = HttpEndpoint::Start(
+        *options.metrics_listen,
+        {[&] { return metrics.Render(); }, [&] { return health.serving(); }});
+    if (!started.ok()) return started.status();
+    http = *std::move(started);
+  }
+
+  std::vector<ListenAddress> addresses = options.listen;
+  absl::StatusOr<std::unique_ptr<grpc::Server>> server =
+      Listen(options, {service.get(), &health}, &addresses);
+  if (!server.ok()) return server.status();
+  LogStart(options, addresses, http.get());
+
+  const absl::Status tested = RunSelfTest();
+  if (!tested.ok()) {
+    ShutDown(absl::ZeroDuration(), server->get(), &health, signals);
+    return tested;
+  }
+  ServeUntilStopped(options, server->get(), &health, signals);
+  return absl::OkStatus();
+}
+
+}  // namespace kvcompress

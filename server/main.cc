@@ -1,0 +1,39 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// kv-compressd: the server. See OPERATIONS.md.
+
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "config.h"
+#include "lifecycle.h"
+#include "signals.h"
+#include "telemetry/logging.h"
+
+int main(int argc, char** argv) {
+  const absl::StatusOr<kvcompress::CommandLine> line =
+      kvcompress::ParseCommandLine(argc, argv);
+  if (!line.ok()) {
+    std::fprintf(stderr,
+                 "kv-compressd: %s\nRun kv-compressd --help for usage.\n",
+                 std::string(line.status().message()).c_str());
+    return 1;
+  }
+  if (line->answer.has_value()) {
+    std::fputs(line->answer->c_str(), stdout);
+    return 0;
+  }
+
+  kvcompress::StopSignals signals;
+  kvcompress::SetUpLogging(line->options.log_level, line->options.log_format);
+  const absl::Status status = kvcompress::RunServer(line->options, &signals);
+  if (!status.ok()) {
+    spdlog::error("{}", std::string(status.message()));
+    return 1;
+  }
+  return 0;
+}

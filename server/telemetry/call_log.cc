@@ -1,0 +1,44 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "telemetry/call_log.h"
+
+#include <spdlog/spdlog.h>
+
+#include <string>
+
+namespace kvcompress {
+namespace {
+
+spdlog::level::level_enum LevelOf(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return spdlog::level::debug;
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+      return spdlog::level::info;
+    default:
+      return spdlog::level::warn;
+  }
+}
+
+}  // namespace
+
+void CallLog::CallHandled(Method method, absl::StatusCode code,
+                          double seconds) {
+  next_->CallHandled(method, code, seconds);
+  const absl::string_view name = MethodName(method);
+  spdlog::log(LevelOf(code), "{} ended with {} after {:.6f} s",
+              fmt::string_view(name.data(), name.size()),
+              absl::StatusCodeToString(code), seconds);
+}
+
+}  // namespace kvcompress

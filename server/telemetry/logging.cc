@@ -1,0 +1,106 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "telemetry/logging.h"
+
+#include <grpc/support/log.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_format.h"
+
+namespace kvcompress {
+namespace {
+
+// The message as the inside of a JSON string.
+class JsonMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& line) override {
+    const std::string quoted =
+        nlohmann::json(
+            std::string(message.payload.data(), message.payload.size()))
+            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    line.append(quoted.data() + 1, quoted.data() + quoted.size() - 1);
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<JsonMessage>();
+  }
+};
+
+// The message with control characters as \xNN, so that none ends the line.
+class TextMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& line) override {
+    std::string escaped;
+    for (const char c : message.payload) {
+      if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+        absl::StrAppendFormat(&escaped, "\\x%02x",
+                              static_cast<unsigned char>(c));
+      } else {
+        escaped.push_back(c);
+      }
+    }
+    line.append(escaped.data(), escaped.data() + escaped.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<TextMessage>();
+  }
+};
+
+spdlog::level::level_enum SpdlogLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarn:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+void LogFromGrpc(gpr_log_func_args* args) {
+  spdlog::level::level_enum level = spdlog::level::debug;
+  if (args->severity == GPR_LOG_SEVERITY_ERROR) level = spdlog::level::err;
+  if (args->severity == GPR_LOG_SEVERITY_INFO) level = spdlog::level::info;
+  const char* slash = std::strrchr(args->file, '/');
+  spdlog::log(level, "gRPC: {} ({}:{})", args->message,
+              slash == nullptr ? args->file : slash + 1, args->line);
+}
+
+}  // namespace
+
+std::unique_ptr<spdlog::formatter> NewLogFormatter(LogFormat format) {
+  auto formatter = std::make_unique<spdlog::pattern_formatter>(
+      spdlog::pattern_time_type::utc);
+  if (format == LogFormat::kJson) {
+    formatter->add_flag<JsonMessage>('*').set_pattern(
+        R"({"time":"%Y-%m-%dT%H:%M:%S.%fZ","level":"%l","message":"%*"})");
+  } else {
+    formatter->add_flag<TextMessage>('*').set_pattern(
+        "%Y-%m-%dT%H:%M:%S.%fZ %l %*");
+  }
+  return formatter;
+}
+
+void SetUpLogging(LogLevel level, LogFormat format) {
+  auto logger = std::make_shared<spdlog::logger>(
+      "kv-compressd", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_formatter(NewLogFormatter(format));
+  logger->set_level(SpdlogLevel(level));
+  logger->flush_on(spdlog::level::trace);
+  spdlog::set_default_logger(std::move(logger));
+  gpr_set_log_function(LogFromGrpc);
+}
+
+}  // namespace kvcompress

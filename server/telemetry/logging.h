@@ -1,0 +1,31 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The process's log: spdlog's default logger on stderr, one line per message.
+//
+// Text: `2026-01-31T12:00:00.123456Z info message`, control characters of the
+// message escaped. JSON: an object with `time`, `level` and `message`, always
+// valid JSON: bytes that are not UTF-8 become U+FFFD. Times are UTC.
+
+#ifndef KVCOMPRESS_SERVER_TELEMETRY_LOGGING_H_
+#define KVCOMPRESS_SERVER_TELEMETRY_LOGGING_H_
+
+#include <spdlog/common.h>
+#include <spdlog/formatter.h>
+
+#include <memory>
+
+#include "config.h"
+
+namespace kvcompress {
+
+// The format of a line, for any spdlog sink.
+std::unique_ptr<spdlog::formatter> NewLogFormatter(LogFormat format);
+
+// Sets up the default logger, and routes gRPC's own messages to it at the level
+// they have there (GRPC_VERBOSITY says which gRPC gives out: ERROR by default).
+// Once, before other threads log.
+void SetUpLogging(LogLevel level, LogFormat format);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_TELEMETRY_LOGGING_H_

@@ -1,0 +1,77 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "telemetry/metrics.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "kvcompress/version.h"
+#include "telemetry/families.h"
+
+namespace kvcompress {
+
+ServerMetrics::ServerMetrics() : rpc_(&registry_), quality_(&registry_) {
+  inflight_bytes_ = &GaugeFamily(&registry_, "kvcompress_inflight_bytes",
+                                 "Bytes of messages held by running streams.")
+                         .Add({});
+  GaugeFamily(&registry_, "kvcompress_inflight_budget_bytes",
+              "Bound on kvcompress_inflight_bytes; 0: no budget is set.")
+      .Add({});
+  GaugeFamily(&registry_, "kvcompress_build_info",
+              "Always 1; the versions are in the labels.")
+      .Add({{"version", kVersion},
+            {"api_version", kApiVersion},
+            {"format_version", std::to_string(kFormatVersion)}})
+      .Set(1);
+}
+
+std::string ServerMetrics::Render() const {
+  std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  for (prometheus::MetricFamily& family : process_.Collect()) {
+    families.push_back(std::move(family));
+  }
+  std::sort(families.begin(), families.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (prometheus::MetricFamily& family : families) {
+    std::sort(family.metric.begin(), family.metric.end(),
+              [](const auto& a, const auto& b) { return a.label < b.label; });
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+void ServerMetrics::CallStarted(Method method) { rpc_.CallStarted(method); }
+
+void ServerMetrics::CallHandled(Method method, absl::StatusCode code,
+                                double seconds) {
+  rpc_.CallHandled(method, code, seconds);
+}
+
+void ServerMetrics::BytesReceived(Method method, uint64_t bytes) {
+  rpc_.BytesReceived(method, bytes);
+}
+
+void ServerMetrics::BytesSent(Method method, uint64_t bytes) {
+  rpc_.BytesSent(method, bytes);
+}
+
+void ServerMetrics::InFlightBytes(int64_t delta) {
+  inflight_bytes_->Increment(static_cast<double>(delta));
+}
+
+void ServerMetrics::Compressed(const CompressReport& report) {
+  quality_.Compressed(report);
+}
+
+void ServerMetrics::CodecTime(absl::string_view codec, Stage stage,
+                              double seconds) {
+  quality_.CodecTime(codec, stage, seconds);
+}
+
+void ServerMetrics::IntegrityFailure(absl::string_view reason) {
+  quality_.IntegrityFailure(reason);
+}
+
+}  // namespace kvcompress

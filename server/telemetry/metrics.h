@@ -1,0 +1,54 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Everything on the /metrics page; server/OPERATIONS.md lists the series. Label
+// sets are closed and every series is there from the start, at zero.
+//
+// Thread safe.
+
+#ifndef KVCOMPRESS_SERVER_TELEMETRY_METRICS_H_
+#define KVCOMPRESS_SERVER_TELEMETRY_METRICS_H_
+
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "observer.h"
+#include "telemetry/process_metrics.h"
+#include "telemetry/quality_metrics.h"
+#include "telemetry/rpc_metrics.h"
+
+namespace kvcompress {
+
+class ServerMetrics final : public CallObserver {
+ public:
+  // Make it early: it dates the start of the process.
+  ServerMetrics();
+
+  // The page in Prometheus's text format, version 0.0.4, in alphabetical order.
+  std::string Render() const;
+
+  void CallStarted(Method method) override;
+  void CallHandled(Method method, absl::StatusCode code,
+                   double seconds) override;
+  void BytesReceived(Method method, uint64_t bytes) override;
+  void BytesSent(Method method, uint64_t bytes) override;
+  void InFlightBytes(int64_t delta) override;
+  void Compressed(const CompressReport& report) override;
+  void CodecTime(absl::string_view codec, Stage stage, double seconds) override;
+  void IntegrityFailure(absl::string_view reason) override;
+
+ private:
+  ProcessMetrics process_;
+  prometheus::Registry registry_;
+  RpcMetrics rpc_;
+  QualityMetrics quality_;
+  prometheus::Gauge* inflight_bytes_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_TELEMETRY_METRICS_H_

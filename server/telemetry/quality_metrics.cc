@@ -1,0 +1,119 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "telemetry/quality_metrics.h"
+
+#include <string>
+
+#include "kvcompress/codec.h"
+#include "kvcompress/quality.h"
+#include "telemetry/families.h"
+
+namespace kvcompress {
+namespace {
+
+// Bounds of the quality levels and of the default thresholds are among the
+// boundaries (core/include/kvcompress/quality.h), so that a dashboard can read
+// off the share of caches on either side.
+constexpr double kRatioBuckets[] = {1,   1.25, 1.5, 1.75, 2, 2.5, 3,  3.25,
+                                    3.5, 3.75, 4,   5,    6, 8,   12, 16};
+constexpr double kSnrBuckets[] = {0,  5,  10, 12, 15, 18, 20, 22,
+                                  25, 30, 35, 40, 50, 60, 80, 100};
+constexpr double kCosineBuckets[] = {0.5,     0.9,     0.95,     0.98,   0.985,
+                                     0.99,    0.992,   0.994,    0.995,  0.996,
+                                     0.997,   0.998,   0.999,    0.9995, 0.9999,
+                                     0.99995, 0.99999, 0.999999, 1};
+constexpr double kRmseBuckets[] = {0,    0.0001, 0.0003, 0.001, 0.003, 0.01,
+                                   0.02, 0.03,   0.05,   0.07,  0.1,   0.2,
+                                   0.5,  1,      2,      5};
+constexpr double kSecondsBuckets[] = {.0001, .0005, .001, .005, .01, .05, .1,
+                                      .5,    1,     5,    10,   30,  60,  120};
+
+}  // namespace
+
+QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
+  auto& ratio = HistogramFamily(
+      registry, "kvcompress_compression_ratio",
+      "2 bytes x elements / bytes of the artefact, of each cache compressed or "
+      "measured.");
+  auto& snr = HistogramFamily(
+      registry, "kvcompress_snr_decibels",
+      "Signal-to-noise ratio of each cache, pooled; exact ones are left out.");
+  auto& cosine = HistogramFamily(registry, "kvcompress_cosine_similarity",
+                                 "Cosine similarity of each cache, pooled.");
+  auto& rmse = HistogramFamily(
+      registry, "kvcompress_rmse",
+      "Root of the mean squared error of each cache, pooled, in the unit of "
+      "its values.");
+  auto& seconds =
+      HistogramFamily(registry, "kvcompress_codec_seconds",
+                      "Time one call spent in a codec, in seconds, by stage.");
+  for (const Codec* codec : AllCodecs()) {
+    const std::string& name = codec->traits().name;
+    const prometheus::Labels labels = {{"codec", name}};
+    PerCodec series = {name,
+                       &ratio.Add(labels, Boundaries(kRatioBuckets)),
+                       &snr.Add(labels, Boundaries(kSnrBuckets)),
+                       &cosine.Add(labels, Boundaries(kCosineBuckets)),
+                       &rmse.Add(labels, Boundaries(kRmseBuckets)),
+                       {}};
+    series.seconds[static_cast<int>(Stage::kEncode)] = &seconds.Add(
+        {{"codec", name}, {"stage", "encode"}}, Boundaries(kSecondsBuckets));
+    series.seconds[static_cast<int>(Stage::kDecode)] = &seconds.Add(
+        {{"codec", name}, {"stage", "decode"}}, Boundaries(kSecondsBuckets));
+    codecs_.push_back(series);
+  }
+
+  auto& levels = CounterFamily(
+      registry, "kvcompress_quality_total",
+      "Caches compressed or measured, by the quality level reached.");
+  for (int i = 0; i < kLevelCount; ++i) {
+    levels_[i] = &levels.Add({{"level", std::string(QualityLevelName(
+                                            static_cast<QualityLevel>(i)))}});
+  }
+  auto& failures =
+      CounterFamily(registry, "kvcompress_integrity_failures_total",
+                    "Artefacts that failed a check on decode, by reason.");
+  for (size_t i = 0; i < failures_.size(); ++i) {
+    failures_[i] =
+        &failures.Add({{"reason", std::string(kIntegrityReasons[i])}});
+  }
+}
+
+const QualityMetrics::PerCodec* QualityMetrics::Find(
+    absl::string_view codec) const {
+  const absl::string_view name = codec.substr(0, codec.find(':'));
+  for (const PerCodec& series : codecs_) {
+    if (series.name == name) return &series;
+  }
+  return nullptr;
+}
+
+void QualityMetrics::Compressed(const CompressReport& report) {
+  const PerCodec* series = Find(report.codec);
+  if (series == nullptr || report.elements == 0) return;
+  series->ratio->Observe(report.compression_ratio);
+  if (report.metrics.snr_db.has_value()) {
+    series->snr->Observe(*report.metrics.snr_db);
+  }
+  series->cosine->Observe(report.metrics.cosine_similarity);
+  series->rmse->Observe(report.metrics.rmse);
+  levels_[static_cast<int>(report.verdict.level)]->Increment();
+}
+
+void QualityMetrics::CodecTime(absl::string_view codec, Stage stage,
+                               double seconds) {
+  const PerCodec* series = Find(codec);
+  if (series == nullptr) return;
+  series->seconds[static_cast<int>(stage)]->Observe(seconds);
+}
+
+void QualityMetrics::IntegrityFailure(absl::string_view reason) {
+  for (size_t i = 0; i < failures_.size(); ++i) {
+    if (kIntegrityReasons[i] == reason) {
+      failures_[i]->Increment();
+      return;
+    }
+  }
+}
+
+}  // namespace kvcompress

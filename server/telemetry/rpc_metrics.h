@@ -1,0 +1,61 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Counters and latencies of calls, by method and code. Every series exists from
+// the start, and is then reached by index: no look-up in a call's path.
+//
+// Thread safe.
+
+#ifndef KVCOMPRESS_SERVER_TELEMETRY_RPC_METRICS_H_
+#define KVCOMPRESS_SERVER_TELEMETRY_RPC_METRICS_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "observer.h"
+
+namespace kvcompress {
+
+class RpcMetrics {
+ public:
+  // `registry` must outlive this.
+  explicit RpcMetrics(prometheus::Registry* registry);
+
+  // As in CallObserver.
+  void CallStarted(Method method);
+  void CallHandled(Method method, absl::StatusCode code, double seconds);
+  void BytesReceived(Method method, uint64_t bytes);
+  void BytesSent(Method method, uint64_t bytes);
+
+ private:
+  // The canonical codes, 0 (OK) to 16 (UNAUTHENTICATED).
+  static constexpr int kCodeCount = 17;
+
+  struct PerMethod {
+    prometheus::Counter* grpc_started;
+    std::array<prometheus::Counter*, kCodeCount> grpc_handled;
+    prometheus::Histogram* grpc_handling_seconds;
+    prometheus::Counter* requests;
+    std::array<prometheus::Counter*, kCodeCount> errors;  // none for OK
+    prometheus::Histogram* duration_seconds;
+    prometheus::Counter* input_bytes;
+    prometheus::Counter* output_bytes;
+  };
+
+  PerMethod& of(Method method) { return methods_[static_cast<int>(method)]; }
+  void AddGrpcSeries(prometheus::Registry* registry);
+  void AddOwnSeries(prometheus::Registry* registry);
+
+  std::array<PerMethod, kMethodCount> methods_ = {};
+  prometheus::Counter* rejected_budget_;
+  prometheus::Counter* rejected_limit_;
+  prometheus::Counter* rejected_draining_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_TELEMETRY_RPC_METRICS_H_
