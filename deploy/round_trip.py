@@ -23,7 +23,6 @@ from typing import Any, NoReturn
 import grpc
 import numpy as np
 import numpy.typing as npt
-
 from kvcompress import payload
 
 REPOSITORY = Path(__file__).resolve().parents[1]
