@@ -1,0 +1,65 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The input and the output of a command, with errors in the words of the Go
+// program: "read input: open FILE: no such file or directory".
+
+#ifndef KVCOMPRESS_CLIENT_CLI_FILES_H_
+#define KVCOMPRESS_CLIENT_CLI_FILES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/cli/flags.h"
+#include "client/cli/progress.h"
+#include "kvcompress/byte_stream.h"
+#include "kvcompress/file_source.h"
+#include "kvcompress/output_file.h"
+
+namespace kvcompress::cli {
+
+// Reads a file and shows how far it has come.
+class Input : public ByteSource {
+ public:
+  static absl::StatusOr<std::unique_ptr<Input>> Open(const std::string& path,
+                                                     ProgressMode progress);
+
+  absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
+  void Cancel() override { file_->Cancel(); }
+
+ private:
+  Input(std::unique_ptr<FileSource> file, ProgressMode progress)
+      : file_(std::move(file)), progress_(progress, file_->size()) {}
+
+  const std::unique_ptr<FileSource> file_;
+  Progress progress_;
+};
+
+// Writes a file that is removed when a signal ends the process. Refuses to
+// write to a terminal.
+class Output : public ByteSink {
+ public:
+  static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path);
+
+  absl::Status WriteAt(uint64_t offset, absl::string_view bytes) override;
+  absl::Status Commit();
+
+  // Whether the bytes go to standard output.
+  bool is_stdout() const { return is_stdout_; }
+
+ private:
+  Output(std::unique_ptr<OutputFile> file, bool is_stdout)
+      : file_(std::move(file)), is_stdout_(is_stdout) {}
+
+  const std::unique_ptr<OutputFile> file_;
+  const bool is_stdout_;
+};
+
+}  // namespace kvcompress::cli
+
+#endif  // KVCOMPRESS_CLIENT_CLI_FILES_H_

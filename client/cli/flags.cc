@@ -1,0 +1,167 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "client/cli/flags.h"
+
+#include <cmath>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/raw_flags.h"
+
+namespace kvcompress::cli {
+namespace {
+
+// In Go's words.
+absl::Status InvalidValue(absl::string_view value, absl::string_view flag,
+                          absl::string_view why = "parse error") {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "invalid value \"", value, "\" for flag -", flag, ": ", why));
+}
+
+absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
+  const int modes = raw.decompress + raw.metrics_only + raw.info.has_value() +
+                    raw.verify.has_value();
+  if (modes > 1) {
+    return absl::InvalidArgumentError(
+        "-decompress, -metrics-only, -info and -verify exclude each other");
+  }
+  flags->input = raw.input;
+  flags->output = raw.output;
+  if (raw.decompress) flags->mode = Mode::kDecompress;
+  if (raw.metrics_only) flags->mode = Mode::kMeasure;
+  if (raw.info || raw.verify) {
+    if (!raw.input.empty()) {
+      return absl::InvalidArgumentError(
+          "-info and -verify name their file themselves, without -input");
+    }
+    flags->mode = raw.info ? Mode::kInfo : Mode::kVerify;
+    flags->input = raw.info ? *raw.info : *raw.verify;
+  }
+  if (flags->input.empty()) {
+    return absl::InvalidArgumentError("-input is required");
+  }
+  const bool writes =
+      flags->mode == Mode::kCompress || flags->mode == Mode::kDecompress;
+  if (writes && flags->output.empty()) {
+    return absl::InvalidArgumentError("-output is required");
+  }
+  return absl::OkStatus();
+}
+
+// Refuses new flags that would do nothing. Those of the Go program are not
+// refused where it took them.
+absl::Status CheckMode(const RawFlags& raw, Mode mode) {
+  const auto need = [](absl::string_view flag, absl::string_view modes) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, " needs ", modes));
+  };
+  if (mode != Mode::kDecompress) {
+    if (!raw.tensors.empty()) return need("-tensors", "-decompress");
+    if (raw.tokens) return need("-tokens", "-decompress");
+  }
+  if (mode != Mode::kCompress && mode != Mode::kMeasure) {
+    constexpr absl::string_view kModes = "compression or -metrics-only";
+    if (!raw.codec.empty()) return need("-codec", kModes);
+    if (!raw.preset.empty()) return need("-preset", kModes);
+    if (raw.min_snr_db) return need("-min-snr-db", kModes);
+  }
+  if (mode == Mode::kInfo && !raw.labels.empty()) {
+    return need("-label", "compression or decoding");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetNumbers(const RawFlags& raw, Flags* flags) {
+  if (raw.group_size) {
+    uint32_t size;
+    if (!absl::SimpleAtoi(*raw.group_size, &size)) {
+      return InvalidValue(*raw.group_size, "group-size");
+    }
+    if (size != 32 && size != 64 && size != 128) {
+      return InvalidValue(*raw.group_size, "group-size",
+                          "must be 32, 64 or 128");
+    }
+    flags->group_size = size;
+  }
+  if (raw.sparsity) {
+    if (!absl::SimpleAtod(*raw.sparsity, &flags->sparsity)) {
+      return InvalidValue(*raw.sparsity, "sparsity");
+    }
+    if (!(flags->sparsity >= 0 && flags->sparsity <= 1)) {
+      return InvalidValue(*raw.sparsity, "sparsity", "must be from 0 to 1");
+    }
+  }
+  if (raw.min_snr_db) {
+    double bound;
+    if (!absl::SimpleAtod(*raw.min_snr_db, &bound) || !std::isfinite(bound)) {
+      return InvalidValue(*raw.min_snr_db, "min-snr-db",
+                          "must be a finite number");
+    }
+    flags->min_snr_db = bound;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetProgress(const RawFlags& raw, Flags* flags) {
+  if (!raw.progress || raw.progress == "auto") return absl::OkStatus();
+  if (raw.progress == "always") {
+    flags->progress = ProgressMode::kAlways;
+  } else if (raw.progress == "never") {
+    flags->progress = ProgressMode::kNever;
+  } else {
+    return InvalidValue(*raw.progress, "progress",
+                        "must be auto, always or never");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetSelection(const RawFlags& raw, Flags* flags) {
+  flags->tensors = raw.tensors;
+  if (raw.tokens) {
+    const std::vector<absl::string_view> ends =
+        absl::StrSplit(*raw.tokens, ':');
+    uint64_t begin, end;
+    if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &begin) ||
+        !absl::SimpleAtoi(ends[1], &end)) {
+      return InvalidValue(*raw.tokens, "tokens", "must be FIRST:END");
+    }
+    flags->tokens.emplace(begin, end);
+  }
+  for (const std::string& label : raw.labels) {
+    const size_t equals = label.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return InvalidValue(label, "label", "must be KEY=VALUE");
+    }
+    const auto [position, added] = flags->labels.emplace(
+        label.substr(0, equals), label.substr(equals + 1));
+    if (!added) return InvalidValue(label, "label", "the key is given twice");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<RawFlags> raw = ParseRawFlags(arguments);
+  if (!raw.ok()) return raw.status();
+  Flags flags;
+  if (raw->help || raw->version) {
+    flags.mode = raw->help ? Mode::kHelp : Mode::kVersion;
+    return flags;
+  }
+  flags.verbose = raw->verbose;
+  flags.server = raw->server;
+  flags.codec = raw->codec;
+  flags.preset = raw->preset;
+  absl::Status status = SetFiles(*raw, &flags);
+  status.Update(CheckMode(*raw, flags.mode));
+  status.Update(SetNumbers(*raw, &flags));
+  status.Update(SetProgress(*raw, &flags));
+  status.Update(SetSelection(*raw, &flags));
+  if (!status.ok()) return status;
+  return flags;
+}
+
+}  // namespace kvcompress::cli

@@ -1,0 +1,63 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The command line of kv-compress: the flags of the Go program it replaces, in
+// that program's syntax (one dash or two, -flag value or -flag=value, boolean
+// flags bare or with =true and =false, the last one wins), and the new ones.
+
+#ifndef KVCOMPRESS_CLIENT_CLI_FLAGS_H_
+#define KVCOMPRESS_CLIENT_CLI_FLAGS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace kvcompress::cli {
+
+// What the command line asks for.
+enum class Mode {
+  kCompress,
+  kMeasure,
+  kDecompress,
+  kInfo,
+  kVerify,
+  kHelp,
+  kVersion
+};
+
+// When to draw a progress bar. kAuto: on a terminal, once work takes a second.
+enum class ProgressMode { kAuto, kAlways, kNever };
+
+struct Flags {
+  Mode mode = Mode::kCompress;
+  std::string input;   // "-" is standard input
+  std::string output;  // "-" is standard output
+  // Not set: the codec's default.
+  std::optional<uint32_t> group_size;
+  double sparsity = 0;  // 0 to 1
+  bool verbose = false;
+  std::string server;  // empty: the service runs in this process
+  std::string codec;   // empty: the service's default
+  std::string preset;
+  // Every tensor's SNR must be above this, in dB.
+  std::optional<double> min_snr_db;
+  ProgressMode progress = ProgressMode::kAuto;
+  std::vector<std::string> tensors;                     // shell patterns
+  std::optional<std::pair<uint64_t, uint64_t>> tokens;  // half-open
+  std::map<std::string, std::string> labels;
+};
+
+// Reads the arguments, the program's name left out, and the environment.
+// INVALID_ARGUMENT with the message to print.
+absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments);
+
+// The text of -help.
+std::string Usage();
+
+}  // namespace kvcompress::cli
+
+#endif  // KVCOMPRESS_CLIENT_CLI_FLAGS_H_

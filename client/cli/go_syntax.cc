@@ -1,0 +1,54 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "client/cli/go_syntax.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace kvcompress::cli {
+
+absl::StatusOr<std::vector<std::string>> FromGoSyntax(
+    const std::vector<std::string>& arguments,
+    const std::map<std::string, FlagSyntax>& flags) {
+  std::vector<std::string> result;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    absl::string_view text = arguments[i];
+    if (text.size() < 2 || text[0] != '-' || text == "--") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unexpected argument: ", text));
+    }
+    text.remove_prefix(absl::StartsWith(text, "--") ? 2 : 1);
+    const size_t equals = text.find('=');
+    const std::string name(text.substr(0, equals));
+    const auto flag = flags.find(name);
+    if (flag == flags.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("flag provided but not defined: -", name));
+    }
+    const FlagSyntax& syntax = flag->second;
+    const bool has_next = i + 1 < arguments.size();
+    std::string value;
+    if (equals != absl::string_view::npos) {
+      value = std::string(text.substr(equals + 1));
+    } else if (!syntax.bare) {
+      if (!has_next) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("flag needs an argument: -", name));
+      }
+      value = arguments[++i];
+    } else if (has_next && std::count(syntax.choices.begin(),
+                                      syntax.choices.end(), arguments[i + 1])) {
+      value = arguments[++i];
+    } else {
+      value = *syntax.bare;
+    }
+    result.push_back(absl::StrCat("--", name));
+    result.push_back(std::move(value));
+  }
+  return result;
+}
+
+}  // namespace kvcompress::cli

@@ -1,0 +1,43 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// kv-compress: compresses KV caches and measures what that costs.
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/commands.h"
+#include "client/cli/flags.h"
+#include "client/cli/signals.h"
+#include "kvcompress/version.h"
+
+int main(int argc, char** argv) {
+  namespace cli = kvcompress::cli;
+  // Errors are reported once, by this program; gRPC's own log only on request.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  const absl::StatusOr<cli::Flags> flags =
+      cli::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
+  if (!flags.ok()) {
+    absl::FPrintF(stderr, "Error: %s\nRun kv-compress -help for usage.\n",
+                  flags.status().message());
+    return cli::kExitError;
+  }
+  if (flags->mode == cli::Mode::kHelp) {
+    absl::PrintF("%s", cli::Usage());
+    return cli::kExitOk;
+  }
+  if (flags->mode == cli::Mode::kVersion) {
+    absl::PrintF("kv-compress %s (API %s, artefact format %d)\n",
+                 kvcompress::kVersion, kvcompress::kApiVersion,
+                 kvcompress::kFormatVersion);
+    return cli::kExitOk;
+  }
+  cli::InstallSignalHandlers();
+  const absl::StatusOr<int> code = cli::RunCommand(*flags);
+  if (code.ok()) return *code;
+  absl::FPrintF(stderr, "Error: %s\n", code.status().message());
+  return cli::kExitError;
+}

@@ -1,0 +1,125 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "client/cli/raw_flags.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <map>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "client/cli/flags.h"
+#include "client/cli/go_syntax.h"
+
+namespace kvcompress::cli {
+namespace {
+
+constexpr char kFooter[] =
+    "Flags take one dash or two. The result is printed to standard output as\n"
+    "JSON, everything else to standard error; with -output - the JSON goes to\n"
+    "standard error too.\n\n"
+    "Examples:\n"
+    "  kv-compress -input cache.safetensors -output cache.kvc.safetensors\n"
+    "  kv-compress -input cache.safetensors -metrics-only -verbose\n"
+    "  kv-compress -decompress -input cache.kvc.safetensors -output -\n\n"
+    "Exit status: 0 success, 1 error, 2 when -min-snr-db does not hold.";
+
+// Describes every flag to CLI11. A flag without a type is boolean.
+void Define(CLI::App* app, RawFlags* raw) {
+  app->set_help_flag();
+  app->footer(kFooter);
+  const auto value = [app](const char* name, auto* target, const char* type,
+                           const char* text) {
+    using Target = std::remove_pointer_t<decltype(target)>;
+    using Value =
+        std::conditional_t<std::is_same_v<Target, bool>, bool, std::string>;
+    // Not add_option, which takes an empty value for none.
+    return app
+        ->add_option_function<Value>(
+            name, [target](const Value& given) { *target = given; }, text)
+        ->type_name(type)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  };
+  const auto flag = [value](const char* name, bool* target, const char* text) {
+    value(name, target, "", text);
+  };
+  const auto list = [app](const char* name, std::vector<std::string>* target,
+                          const char* type, const char* text) {
+    app->add_option(name, *target, text)
+        ->type_name(type)
+        ->allow_extra_args(false);
+  };
+  value("--input", &raw->input, "FILE", "Input file; - is standard input");
+  value("--output", &raw->output, "FILE", "Output file; - is standard output");
+  value("--group-size", &raw->group_size, "N",
+        "Elements that share a scale: 32, 64 or 128 (default 64)");
+  value("--sparsity", &raw->sparsity, "RATIO",
+        "Sparsification ratio, 0 to 1 (default 0: none)");
+  flag("--decompress", &raw->decompress, "Decompress");
+  flag("--metrics-only", &raw->metrics_only, "Measure, write nothing");
+  flag("--verbose", &raw->verbose, "Report every tensor, log to stderr");
+  value("--server", &raw->server, "ADDRESS",
+        "HOST:PORT or unix:PATH of the service (default: inside this process)")
+      ->envname("KVCOMPRESS_SERVER");
+  value("--codec", &raw->codec, "NAME", "Codec (default int4)");
+  value("--preset", &raw->preset, "NAME", "Preset of the codec");
+  value("--min-snr-db", &raw->min_snr_db, "DB",
+        "Publish only if the SNR of every tensor is above this");
+  value("--progress", &raw->progress, "WHEN",
+        "Progress bar: auto, always or never (default auto)");
+  value("--info", &raw->info, "FILE", "List an artefact without decoding it");
+  value("--verify", &raw->verify, "FILE",
+        "Decode an artefact, check everything, write nothing");
+  list("--tensors", &raw->tensors, "GLOB",
+       "Decompress only matching tensors (repeatable)");
+  value("--tokens", &raw->tokens, "A:B", "Decompress only tokens A to B-1");
+  list("--label", &raw->labels, "KEY=VALUE",
+       "Bind a label, or expect it when decoding (repeatable)");
+  flag("--help", &raw->help, "Print this text");
+  flag("--version", &raw->version, "Print the versions");
+}
+
+std::map<std::string, FlagSyntax> Syntax(const CLI::App& app) {
+  std::map<std::string, FlagSyntax> result;
+  for (const CLI::Option* option : app.get_options()) {
+    FlagSyntax syntax;
+    if (option->get_type_name().empty()) syntax.bare = "true";
+    result[option->get_lnames().front()] = std::move(syntax);
+  }
+  result["progress"] = {.bare = "always",
+                        .choices = {"auto", "always", "never"}};
+  result["h"] = result["help"];
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<RawFlags> ParseRawFlags(
+    const std::vector<std::string>& arguments) {
+  RawFlags raw;
+  CLI::App app;
+  Define(&app, &raw);
+  absl::StatusOr<std::vector<std::string>> normal =
+      FromGoSyntax(arguments, Syntax(app));
+  if (!normal.ok()) return normal.status();
+  std::reverse(normal->begin(), normal->end());  // as CLI11 takes them
+  try {
+    app.parse(*std::move(normal));
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  return raw;
+}
+
+std::string Usage() {
+  RawFlags raw;
+  CLI::App app("Compress KV caches with measured quality.", "kv-compress");
+  Define(&app, &raw);
+  return app.help();
+}
+
+}  // namespace kvcompress::cli

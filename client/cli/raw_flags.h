@@ -1,0 +1,32 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The flags as they stand on the command line: which there are, and their text.
+
+#ifndef KVCOMPRESS_CLIENT_CLI_RAW_FLAGS_H_
+#define KVCOMPRESS_CLIENT_CLI_RAW_FLAGS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace kvcompress::cli {
+
+// A flag that is given may still be empty, where its type is optional.
+struct RawFlags {
+  std::string input, output, server, codec, preset;
+  std::optional<std::string> group_size, sparsity, min_snr_db, progress, tokens;
+  std::optional<std::string> info, verify;
+  std::vector<std::string> tensors, labels;
+  bool decompress = false, metrics_only = false, verbose = false;
+  bool help = false, version = false;
+};
+
+// INVALID_ARGUMENT for what does not follow the syntax.
+absl::StatusOr<RawFlags> ParseRawFlags(
+    const std::vector<std::string>& arguments);
+
+}  // namespace kvcompress::cli
+
+#endif  // KVCOMPRESS_CLIENT_CLI_RAW_FLAGS_H_

@@ -1,0 +1,37 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Where a command's work is done: in this process, or by a server.
+
+#ifndef KVCOMPRESS_CLIENT_CLI_SERVICE_CONNECTION_H_
+#define KVCOMPRESS_CLIENT_CLI_SERVICE_CONNECTION_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "embedded.h"
+#include "kvcompress/client.h"
+
+namespace kvcompress::cli {
+
+class ServiceConnection {
+ public:
+  // `address` as -server takes it; empty for a service in this process.
+  static absl::StatusOr<ServiceConnection> Open(const std::string& address);
+
+  const Client& client() const { return *client_; }
+
+  // Names the server in errors that are about reaching it.
+  absl::Status Explain(const absl::Status& status) const;
+
+ private:
+  std::string address_;
+  // The embedded service outlives the client that uses it.
+  std::unique_ptr<EmbeddedServer> embedded_;
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace kvcompress::cli
+
+#endif  // KVCOMPRESS_CLIENT_CLI_SERVICE_CONNECTION_H_

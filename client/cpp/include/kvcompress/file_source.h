@@ -1,0 +1,53 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// A file, a pipe or standard input as a source of bytes.
+
+#ifndef KVCOMPRESS_FILE_SOURCE_H_
+#define KVCOMPRESS_FILE_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kvcompress/byte_stream.h"
+
+namespace kvcompress {
+
+class FileSource : public ByteSource {
+ public:
+  // Opens `path`; "-" is standard input.
+  // Errors read like Go's: "open PATH: no such file or directory".
+  static absl::StatusOr<std::unique_ptr<FileSource>> Open(
+      const std::string& path);
+
+  ~FileSource() override;
+
+  FileSource(const FileSource&) = delete;
+  FileSource& operator=(const FileSource&) = delete;
+
+  absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
+  void Cancel() override;
+
+  // Bytes from where reading began to the end; unknown unless this is a regular
+  // file.
+  std::optional<uint64_t> size() const { return size_; }
+
+ private:
+  FileSource(std::string name, int fd, int cancel_fd);
+
+  // Blocks until there is something to read. CANCELLED after Cancel.
+  absl::Status Wait();
+
+  const std::string name_;
+  const int fd_;
+  const int cancel_fd_;  // an eventfd
+  std::optional<uint64_t> size_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_FILE_SOURCE_H_
