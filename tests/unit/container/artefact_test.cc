@@ -1,0 +1,140 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "kvcompress/artefact.h"
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "container/keys.h"
+#include "digest/digest.h"
+#include "kvcompress/error.h"
+#include "kvcompress/safetensors.h"
+#include "support/safetensors_file.h"
+
+namespace kvcompress {
+namespace {
+
+ArtefactHeader SmallHeader() {
+  ArtefactHeader header;
+  header.labels = {{"model", "m@1"}, {"tenant", "t"}};
+  header.metadata = {{"format", "pt"}, {"a", "ü\""}};
+  ArtefactTensor tensor;
+  tensor.spec = {.name = "layer_0_key",
+                 .dtype = DType::kBF16,
+                 .shape = {1, 1, 2, 32},
+                 .role = TensorRole::kKey,
+                 .layer = 0};
+  tensor.codec = *ParseCodecSpec("int4:64");
+  tensor.payload_size = 34;
+  tensor.digest = std::string(kDigestDigits, 'a');
+  header.tensors.push_back(tensor);
+  return header;
+}
+
+std::string Serialize(ArtefactHeader header) {
+  return *SerializeArtefactHeader(*ReservedHeaderSize(header), &header);
+}
+
+// Puts a correct checksum over a header that was changed.
+std::string Resealed(std::string raw) {
+  raw.replace(kChecksumOffset, kDigestDigits, kDigestDigits, '0');
+  Digest digest;
+  digest.Update(raw);
+  return raw.replace(kChecksumOffset, kDigestDigits, digest.Hex());
+}
+
+TEST(ArtefactHeader, ComesBack) {
+  const ArtefactHeader header = SmallHeader();
+  const std::string raw = Serialize(header);
+  EXPECT_EQ(raw.size() % 8, 0);
+  const auto parsed = ParseArtefactHeader(raw);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->format_version, 1);
+  EXPECT_EQ(parsed->labels, header.labels);
+  EXPECT_EQ(parsed->metadata, header.metadata);
+  ASSERT_EQ(parsed->tensors.size(), 1);
+  EXPECT_EQ(parsed->tensors[0].spec.name, "layer_0_key");
+  EXPECT_EQ(parsed->tensors[0].spec.shape, header.tensors[0].spec.shape);
+  EXPECT_EQ(parsed->tensors[0].spec.role, TensorRole::kKey);
+  EXPECT_EQ(parsed->tensors[0].spec.layer, 0);
+  EXPECT_EQ(parsed->tensors[0].digest, header.tensors[0].digest);
+  EXPECT_EQ(parsed->checksum.substr(0, 9), "xxh3-128:");
+}
+
+TEST(ArtefactHeader, ItsSizeDoesNotDependOnTheDigests) {
+  ArtefactHeader header = SmallHeader();
+  const uint64_t size = *ReservedHeaderSize(header);
+  header.tensors[0].digest.clear();
+  EXPECT_EQ(*ReservedHeaderSize(header), size);
+}
+
+TEST(ArtefactHeader, EveryFlippedBitIsFound) {
+  const std::string raw = Serialize(SmallHeader());
+  // The length is the reader's affair: it changes what is read.
+  for (size_t bit = 64; bit < raw.size() * 8; ++bit) {
+    std::string flipped = raw;
+    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    EXPECT_EQ(ParseArtefactHeader(flipped).status().code(),
+              absl::StatusCode::kDataLoss)
+        << "bit " << bit;
+  }
+}
+
+TEST(ArtefactHeader, RulesHoldBehindACorrectChecksumToo) {
+  const std::string raw = Serialize(SmallHeader());
+  const auto change = [&](absl::string_view from, absl::string_view to) {
+    const std::string changed =
+        Resealed(absl::StrReplaceAll(raw, {{from, to}}));
+    EXPECT_NE(changed, raw) << from;
+    return ParseArtefactHeader(changed).status();
+  };
+  EXPECT_EQ(change("x2x32 k0", "x2x64 k0").code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("BF16 1x1", "BF16 01x").code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("32 k0 ", "32 q0 ").code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("BF16 1x", "BF17 1x").code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("\"bhtd\"", "\"bthd\"").code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("aaaaaaaa", "AAAAAAAA").code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("\"dtype\":\"U8\"", "\"dtype\":\"I8\"").code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("kvcompress.label.model", "kvcompress.lobel.model").code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("kvcompress.format\":\"1", "kvcompress.format\":\"0").code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(change("kvcompress.format\":\"1", "kvcompress.format\":\"2").code(),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(change("int4:64 BF", "int9:64 BF").code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(ArtefactHeader, TellsAPlainFileFromADamagedOne) {
+  const std::string plain = testing::MakeFile({}, {{"format", "pt"}});
+  EXPECT_EQ(ParseArtefactHeader(plain).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const std::string marked =
+      testing::MakeFile({}, {{"kvcompress.format", "1"}});
+  EXPECT_EQ(ParseArtefactHeader(marked).status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ParseArtefactHeader("").status().code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ParseArtefactHeader(Serialize(SmallHeader()).substr(0, 70))
+                .status()
+                .code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST(Labels, AreChecked) {
+  EXPECT_TRUE(ValidateLabels({{"model.rev-1_a", "x"}}).ok());
+  EXPECT_TRUE(ValidateLabels({{"k", std::string(1024, 'x')}}).ok());
+  EXPECT_FALSE(ValidateLabels({{"k", std::string(1025, 'x')}}).ok());
+  EXPECT_FALSE(ValidateLabels({{"k", "\xff"}}).ok());
+  EXPECT_FALSE(ValidateLabels({{"K", ""}}).ok());
+  EXPECT_FALSE(ValidateLabels({{"", ""}}).ok());
+  EXPECT_FALSE(ValidateLabels({{std::string(65, 'k'), ""}}).ok());
+  Labels many;
+  for (int i = 0; i < 33; ++i) many[absl::StrCat("k", i)] = "";
+  EXPECT_FALSE(ValidateLabels(many).ok());
+}
+
+}  // namespace
+}  // namespace kvcompress

@@ -1,0 +1,118 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "kvcompress/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kvcompress/quality.h"
+
+namespace kvcompress {
+namespace {
+
+DistortionSums Block(double x, double y) {
+  const double e = y - x;
+  return {.count = 1, .sum_x2 = x * x, .sum_y2 = y * y, .sum_xy = x * y,
+          .sum_e2 = e * e, .sum_abs_e = std::abs(e), .max_abs_e = std::abs(e),
+          .max_abs_x = std::abs(x)};
+}
+
+TEST(Metrics, AreExactOnSmallNumbers) {
+  DistortionAccumulator sums;
+  sums.Add(Block(3, 3));
+  sums.Add(Block(-4, -5));
+  const Metrics metrics = sums.Compute();
+  EXPECT_EQ(metrics.elements, 2);
+  EXPECT_EQ(metrics.mse, 0.5);
+  EXPECT_EQ(metrics.rmse, std::sqrt(0.5));
+  EXPECT_EQ(metrics.mae, 0.5);
+  EXPECT_EQ(metrics.max_error, 1);
+  EXPECT_DOUBLE_EQ(*metrics.snr_db, 10 * std::log10(25.0));
+  EXPECT_DOUBLE_EQ(*metrics.psnr_db, 20 * std::log10(4 / std::sqrt(0.5)));
+  EXPECT_DOUBLE_EQ(metrics.cosine_similarity,
+                   29 / (std::sqrt(25.0) * std::sqrt(34.0)));
+}
+
+TEST(Metrics, AnExactReconstructionHasNoSnr) {
+  DistortionAccumulator sums;
+  EXPECT_FALSE(sums.Compute().snr_db);
+  sums.Add(Block(2, 2));
+  const Metrics metrics = sums.Compute();
+  EXPECT_FALSE(metrics.snr_db);
+  EXPECT_FALSE(metrics.psnr_db);
+  EXPECT_EQ(metrics.cosine_similarity, 1);
+  EXPECT_EQ(metrics.rmse, 0);
+}
+
+TEST(Metrics, AVectorThatVanishesHasCosineZero) {
+  DistortionAccumulator sums;
+  sums.Add(Block(2, 0));
+  EXPECT_EQ(sums.Compute().cosine_similarity, 0);
+  EXPECT_EQ(*sums.Compute().snr_db, 0);
+}
+
+TEST(Metrics, SumsDoNotLoseSmallBlocksBesideLargeOnes) {
+  DistortionAccumulator sums;
+  sums.Add({.count = 1, .sum_e2 = 1e16});
+  for (int i = 0; i < 1000; ++i) sums.Add({.count = 1, .sum_e2 = 1});
+  EXPECT_EQ(sums.Compute().mse * 1001, 1e16 + 1000);
+}
+
+TEST(Metrics, MergingIsPooling) {
+  DistortionAccumulator all, a, b;
+  for (int i = 0; i < 100; ++i) {
+    const DistortionSums block = Block(i * 0.37, i * 0.37 + 0.01 * (i % 7));
+    all.Add(block);
+    (i < 40 ? a : b).Add(block);
+  }
+  a.Merge(b);
+  EXPECT_DOUBLE_EQ(a.Compute().rmse, all.Compute().rmse);
+  EXPECT_DOUBLE_EQ(*a.Compute().snr_db, *all.Compute().snr_db);
+  EXPECT_EQ(a.Compute().elements, 100);
+}
+
+Metrics Sample(double rmse, double snr) {
+  Metrics metrics;
+  metrics.elements = 1;
+  metrics.rmse = rmse;
+  metrics.snr_db = snr;
+  return metrics;
+}
+
+TEST(Quality, TheLevelIsTheBestWhoseBoundsBothHold) {
+  const auto level = [](double rmse, double snr) {
+    return QualityLevelName(Judge(Sample(rmse, snr), {}).level);
+  };
+  EXPECT_EQ(level(0.009, 41), "EXCELLENT");
+  EXPECT_EQ(level(0.009, 40), "GOOD");
+  EXPECT_EQ(level(0.045, 25.18), "ACCEPTABLE");
+  EXPECT_EQ(level(0.05, 31), "ACCEPTABLE");
+  EXPECT_EQ(level(0.1, 50), "POOR");
+  EXPECT_EQ(level(0.01, 18), "POOR");
+  EXPECT_EQ(QualityLevelName(Judge(Metrics(), {}).level), "EXCELLENT");
+}
+
+TEST(Quality, EachBoundThatDoesNotHoldIsNamed) {
+  Metrics metrics = Sample(0.2, 10);
+  metrics.max_error = 0.5;
+  metrics.cosine_similarity = 0.5;
+  const QualityVerdict verdict = Judge(metrics, {});
+  EXPECT_FALSE(verdict.passed);
+  ASSERT_EQ(verdict.violations.size(), 4);
+  EXPECT_EQ(verdict.violations[0], "rmse 0.2 is not below 0.1");
+  EXPECT_EQ(verdict.violations[1], "max_error 0.5 is not below 0.5");
+  EXPECT_EQ(verdict.violations[2], "snr_db 10 is not above 18");
+  EXPECT_EQ(verdict.violations[3], "cosine_similarity 0.5 is not above 0.99");
+}
+
+TEST(Quality, ThresholdsMustBeNumbers) {
+  EXPECT_TRUE(ValidateThresholds({}).ok());
+  EXPECT_FALSE(ValidateThresholds({.max_rmse = NAN}).ok());
+  EXPECT_FALSE(ValidateThresholds({.max_error = 0}).ok());
+  EXPECT_FALSE(ValidateThresholds({.min_snr_db = INFINITY}).ok());
+  EXPECT_TRUE(ValidateThresholds({.min_snr_db = -5}).ok());
+}
+
+}  // namespace
+}  // namespace kvcompress

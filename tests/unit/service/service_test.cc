@@ -1,0 +1,212 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The service behind an in-process channel: the order of messages, the details
+// of errors, and the self-test.
+
+#include "service.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "embedded.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "kvcompress/v1/compression_service.grpc.pb.h"
+#include "kvcompress/version.h"
+#include "self_test.h"
+#include "support/safetensors_file.h"
+
+namespace kvcompress {
+namespace {
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto server = EmbeddedServer::Start();
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = v1::CompressionService::NewStub(server_->channel());
+  }
+
+  // Sends messages and returns the status, with what came back.
+  grpc::Status Compress(const std::vector<v1::CompressRequest>& requests,
+                        std::vector<v1::CompressResponse>* responses) {
+    grpc::ClientContext context;
+    auto stream = stub_->Compress(&context);
+    for (const auto& request : requests) {
+      if (!stream->Write(request)) break;
+    }
+    stream->WritesDone();
+    v1::CompressResponse response;
+    while (stream->Read(&response)) responses->push_back(response);
+    return stream->Finish();
+  }
+
+  grpc::Status Compress(const std::vector<v1::CompressRequest>& requests) {
+    std::vector<v1::CompressResponse> responses;
+    return Compress(requests, &responses);
+  }
+
+  std::unique_ptr<EmbeddedServer> server_;
+  std::unique_ptr<v1::CompressionService::Stub> stub_;
+};
+
+v1::CompressRequest Options() {
+  v1::CompressRequest request;
+  request.mutable_options();
+  return request;
+}
+
+v1::CompressRequest Bytes(std::string bytes) {
+  v1::CompressRequest request;
+  request.set_safetensors(std::move(bytes));
+  return request;
+}
+
+google::rpc::ErrorInfo Info(const grpc::Status& status) {
+  google::rpc::Status details;
+  EXPECT_TRUE(details.ParseFromString(status.error_details()));
+  EXPECT_EQ(details.code(), static_cast<int>(status.error_code()));
+  google::rpc::ErrorInfo info;
+  EXPECT_GE(details.details_size(), 1);
+  EXPECT_TRUE(details.details(0).UnpackTo(&info));
+  EXPECT_EQ(info.domain(), "kvcompress.v1");
+  return info;
+}
+
+std::string SmallFile() {
+  return testing::MakeFile(
+      {{{.name = "layer_0_key", .dtype = DType::kBF16, .shape = {1, 1, 4, 64}},
+        testing::RandomBytes(DType::kBF16, 256, 1)}});
+}
+
+TEST_F(ServiceTest, StreamsBeginPayloadHeaderTrailer) {
+  std::vector<v1::CompressResponse> responses;
+  ASSERT_TRUE(Compress({Options(), Bytes(SmallFile())}, &responses).ok());
+  ASSERT_EQ(responses.size(), 4);
+  const v1::CompressBegin& begin = responses[0].begin();
+  EXPECT_EQ(begin.codec(), "int4:64");
+  EXPECT_EQ(responses[1].artefact().offset(), begin.reserved_header_bytes());
+  EXPECT_EQ(responses[2].artefact().offset(), 0);
+  EXPECT_EQ(responses[2].artefact().data().size(),
+            begin.reserved_header_bytes());
+  const v1::CompressionReport& report = responses[3].trailer();
+  EXPECT_EQ(report.compressed_size_bytes(),
+            responses[1].artefact().data().size() +
+                responses[2].artefact().data().size());
+  EXPECT_EQ(report.tensors_size(), 0);
+  EXPECT_EQ(report.worst_tensor().name(), "layer_0_key");
+  EXPECT_TRUE(testing::DecompressFile(responses[2].artefact().data() +
+                                      responses[1].artefact().data())
+                  .ok());
+}
+
+TEST_F(ServiceTest, RefusesMessagesOutOfOrder) {
+  v1::CompressRequest table;
+  table.mutable_tensors();
+  v1::CompressRequest data;
+  data.mutable_tensor_data();
+  for (const std::vector<v1::CompressRequest>& requests :
+       std::vector<std::vector<v1::CompressRequest>>{
+           {},
+           {Bytes("x")},
+           {table},
+           {v1::CompressRequest()},
+           {Options(), Options()},
+           {Options(), v1::CompressRequest()},
+           {Options(), data},
+           {Options(), Bytes("x"), table},
+           {Options(), table, Bytes("x")},
+           {Options(), table, table}}) {
+    const grpc::Status status = Compress(requests);
+    EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+    EXPECT_EQ(Info(status).reason(), "INVALID_MESSAGE_ORDER");
+  }
+}
+
+TEST_F(ServiceTest, ErrorsNameFieldTensorAndOffset) {
+  v1::CompressRequest options = Options();
+  options.mutable_options()->set_group_size(48);
+  grpc::Status status = Compress({options});
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(Info(status).metadata().at("field"), "options.group_size");
+  google::rpc::Status details;
+  google::rpc::BadRequest bad_request;
+  ASSERT_TRUE(details.ParseFromString(status.error_details()));
+  ASSERT_EQ(details.details_size(), 2);
+  ASSERT_TRUE(details.details(1).UnpackTo(&bad_request));
+  EXPECT_EQ(bad_request.field_violations(0).field(), "options.group_size");
+
+  const std::string file = SmallFile();
+  status = Compress({Options(), Bytes(file.substr(0, file.size() - 3))});
+  EXPECT_EQ(Info(status).reason(), "TRUNCATED");
+  EXPECT_EQ(Info(status).metadata().at("tensor"), "layer_0_key");
+  EXPECT_EQ(Info(status).metadata().at("offset"),
+            std::to_string(file.size() - 3));
+}
+
+TEST_F(ServiceTest, LongAndStrangeNamesDoNotBreakTheError) {
+  const std::string name = std::string(100000, 'n') + "\n\"ü";
+  const grpc::Status status =
+      Compress({Options(), Bytes(testing::MakeFile(
+                               {{{.name = name, .dtype = DType::kU8,
+                                  .shape = {1}},
+                                 "x"}}))});
+  EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
+  EXPECT_EQ(Info(status).metadata().at("tensor").size(), 200);
+  EXPECT_LT(status.error_message().size(), 400);
+}
+
+TEST_F(ServiceTest, MeasureReportsWhatCompressDoes) {
+  std::vector<v1::CompressResponse> responses;
+  ASSERT_TRUE(Compress({Options(), Bytes(SmallFile())}, &responses).ok());
+  v1::CompressionReport expected = responses.back().trailer();
+
+  const auto measure = [&](bool reconstruct, v1::MeasureResponse* response) {
+    grpc::ClientContext context;
+    auto writer = stub_->Measure(&context, response);
+    v1::MeasureRequest request;
+    request.mutable_options()->set_reconstruct(reconstruct);
+    writer->Write(request);
+    request.set_safetensors(SmallFile());
+    writer->Write(request);
+    writer->WritesDone();
+    return writer->Finish();
+  };
+  v1::MeasureResponse response;
+  ASSERT_TRUE(measure(false, &response).ok());
+  expected.clear_processing_seconds();
+  response.mutable_report()->clear_processing_seconds();
+  EXPECT_EQ(response.report().SerializeAsString(),
+            expected.SerializeAsString());
+  EXPECT_EQ(measure(true, &response).error_code(), grpc::INVALID_ARGUMENT);
+}
+
+TEST_F(ServiceTest, GetServerInfoDescribesTheBuild) {
+  grpc::ClientContext context;
+  v1::GetServerInfoResponse info;
+  ASSERT_TRUE(stub_->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.version(), kVersion);
+  EXPECT_EQ(info.format_version(), 1);
+  EXPECT_EQ(info.codecs(0).name(), "int4");
+  EXPECT_EQ(info.codecs(0).parameters(0).values_size(), 3);
+  EXPECT_TRUE(info.codecs(0).fixed_size());
+  EXPECT_GT(info.limits().max_message_bytes(), 1 << 20);
+}
+
+TEST_F(ServiceTest, SelfTestPasses) {
+  grpc::ClientContext context;
+  v1::SelfTestResponse response;
+  ASSERT_TRUE(stub_->SelfTest(&context, {}, &response).ok());
+  EXPECT_TRUE(response.passed()) << response.DebugString();
+  EXPECT_EQ(response.results_size(), 3);
+  EXPECT_TRUE(RunSelfTest().ok());
+  grpc::ClientContext other;
+  v1::SelfTestRequest request;
+  request.set_codec("nope");
+  EXPECT_EQ(stub_->SelfTest(&other, request, &response).error_code(),
+            grpc::INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace kvcompress

@@ -1,0 +1,114 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Small safetensors files for tests.
+
+#ifndef KVCOMPRESS_TESTS_UNIT_SUPPORT_SAFETENSORS_FILE_H_
+#define KVCOMPRESS_TESTS_UNIT_SUPPORT_SAFETENSORS_FILE_H_
+
+#include <bit>
+#include <cstring>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kvcompress/compressor.h"
+#include "kvcompress/decompressor.h"
+#include "kvcompress/safetensors.h"
+
+namespace kvcompress::testing {
+
+// A file from a text header (any text) and data.
+inline std::string RawFile(absl::string_view json, absl::string_view data = "") {
+  std::string file(8, '\0');
+  uint64_t length = json.size();
+  for (int i = 0; i < 8; ++i, length >>= 8) file[i] = static_cast<char>(length);
+  file.append(json.data(), json.size());
+  file.append(data.data(), data.size());
+  return file;
+}
+
+inline std::string F32Bytes(const std::vector<float>& values) {
+  std::string bytes(values.size() * 4, '\0');
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+struct NamedTensor {
+  TensorSpec spec;
+  std::string bytes;
+};
+
+// `count` values of a normal distribution, rounded to `dtype`.
+inline std::string RandomBytes(DType dtype, size_t count, uint32_t seed) {
+  std::mt19937 engine(seed);
+  std::normal_distribution<float> normal(0, 0.3f);
+  std::string bytes;
+  for (size_t i = 0; i < count; ++i) {
+    const float value = normal(engine);
+    const uint32_t bits = dtype == DType::kF32 ? std::bit_cast<uint32_t>(value)
+                          : dtype == DType::kF16 ? FloatToHalf(value)
+                                                 : FloatToBFloat16(value);
+    bytes.append(reinterpret_cast<const char*>(&bits), DTypeSize(dtype));
+  }
+  return bytes;
+}
+
+inline std::string MakeFile(
+    const std::vector<NamedTensor>& tensors,
+    std::vector<std::pair<std::string, std::string>> metadata = {}) {
+  SafetensorsHeader header;
+  header.metadata = std::move(metadata);
+  std::string data;
+  for (const NamedTensor& tensor : tensors) {
+    SafetensorsEntry entry;
+    entry.spec = tensor.spec;
+    entry.begin = data.size();
+    data += tensor.bytes;
+    entry.end = data.size();
+    header.tensors.push_back(entry);
+  }
+  return SerializeSafetensorsHeader(header) + data;
+}
+
+// Compresses a whole file in chunks of `chunk` bytes.
+struct Compressed {
+  std::string artefact;
+  std::string reconstructed;
+  CompressReport report;
+};
+inline absl::StatusOr<Compressed> CompressFile(absl::string_view file,
+                                               CompressOptions options = {},
+                                               size_t chunk = 1 << 20) {
+  Compressor compressor(std::move(options), {});
+  CompressOutput output;
+  for (size_t i = 0; i < file.size(); i += chunk) {
+    absl::Status status = compressor.Append(file.substr(i, chunk), &output);
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<CompressReport> report = compressor.Finish();
+  if (!report.ok()) return report.status();
+  return Compressed{compressor.header() + output.artefact,
+                    output.reconstructed, *std::move(report)};
+}
+
+inline absl::StatusOr<std::string> DecompressFile(
+    absl::string_view artefact, DecompressOptions options = {},
+    size_t chunk = 1 << 20, DecompressReport* report = nullptr) {
+  Decompressor decompressor(std::move(options), {});
+  std::string restored;
+  for (size_t i = 0; i < artefact.size(); i += chunk) {
+    absl::Status status =
+        decompressor.Append(artefact.substr(i, chunk), &restored);
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<DecompressReport> end = decompressor.Finish();
+  if (!end.ok()) return end.status();
+  if (report != nullptr) *report = *std::move(end);
+  return restored;
+}
+
+}  // namespace kvcompress::testing
+
+#endif  // KVCOMPRESS_TESTS_UNIT_SUPPORT_SAFETENSORS_FILE_H_
