@@ -2,8 +2,12 @@
 
 #include "embedded.h"
 
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/server_posix.h>
+#include <sys/socket.h>
 
+#include <cerrno>
 #include <chrono>
 #include <utility>
 
@@ -13,7 +17,7 @@
 namespace kvcompress {
 namespace {
 
-class InProcessServer final : public EmbeddedServer {
+class SocketPairServer final : public EmbeddedServer {
  public:
   absl::Status Start() {
     const ServiceOptions options;
@@ -25,13 +29,21 @@ class InProcessServer final : public EmbeddedServer {
     if (server_ == nullptr) {
       return absl::InternalError("the embedded server could not be started");
     }
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
+                   ends) != 0) {
+      return absl::ErrnoToStatus(errno, "the embedded server has no socket");
+    }
+    // Both take over their end.
+    grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
-    channel_ = server_->InProcessChannel(arguments);
+    channel_ =
+        grpc::CreateCustomInsecureChannelFromFd("embedded", ends[1], arguments);
     return absl::OkStatus();
   }
 
-  ~InProcessServer() override {
+  ~SocketPairServer() override {
     channel_.reset();
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now());
   }
@@ -47,7 +59,7 @@ class InProcessServer final : public EmbeddedServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddedServer>> EmbeddedServer::Start() {
-  auto server = std::make_unique<InProcessServer>();
+  auto server = std::make_unique<SocketPairServer>();
   if (absl::Status status = server->Start(); !status.ok()) return status;
   return server;
 }

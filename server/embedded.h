@@ -1,7 +1,11 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The embedded default: the same service as kv-compressd, inside the caller's
-// process and reached over an in-process channel. No socket is opened.
+// process and reached over a private pair of sockets. Nothing listens.
+//
+// A socket pair rather than gRPC's in-process transport, in which a write that
+// comes after the server's status blocks until the status is asked for: over the
+// pair, calls behave as they do over the network.
 //
 // Thread safe. The channel must not be used after the server is destroyed.
 

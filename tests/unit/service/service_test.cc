@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The service behind an in-process channel: the order of messages, the details
+// The service behind the embedded server: the order of messages, the details
 // of errors, and the self-test.
 
 #include "service.h"
