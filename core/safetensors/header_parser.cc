@@ -237,6 +237,12 @@ absl::Status OrderAndCheck(uint64_t data_start, SafetensorsHeader* header) {
 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     absl::string_view json) {
+  // The JSON library takes a NUL for the end of the text and would ignore what
+  // follows it; no JSON text holds one.
+  if (const size_t nul = json.find('\0'); nul != absl::string_view::npos) {
+    return InvalidHeader("invalid JSON: a NUL byte", "INVALID_JSON",
+                         std::nullopt, kTextOffset + nul);
+  }
   HeaderHandler handler;
   const bool parsed =
       nlohmann::json::sax_parse(json.begin(), json.end(), &handler);
