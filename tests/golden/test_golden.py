@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xxhash
+
 from kvcompress import Client, KVCompressError, load_arrays, payload
 from oracle import encoder
 from oracle.source import Tensor, write

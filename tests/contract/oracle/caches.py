@@ -117,7 +117,7 @@ def scrambled() -> bytes:
     """A header in another order than the data, with whitespace, escapes and empty tensors."""
     first, second = np.arange(6, dtype="<f4").tobytes(), np.arange(5, dtype="<f2").tobytes()
     text = (
-        b' { "second" : {"shape":[5],"data_offsets":[24,34],"dtype":"F16"},\n'
+        b'{ "second" : {"shape":[5],"data_offsets":[24,34],"dtype":"F16"},\n'
         b'"e2":{"dtype":"BF16","shape":[0,4],"data_offsets":[24,24]},'
         b'"e1":{"dtype":"F32","shape":[0],"data_offsets":[24,24]},'
         b'"f\\u00efr\\u0073t":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},\t'

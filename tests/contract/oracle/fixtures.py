@@ -7,9 +7,9 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from kvcompress import Client
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
-
 from oracle.server import Server, running_server
 
 REPOSITORY = Path(__file__).resolve().parents[3]

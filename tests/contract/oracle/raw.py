@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2, tensor_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
-
 from oracle.source import read
 
 DTYPES = {

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import safetensors
-from kvcompress import Client, CompressionReport, TensorReport, payload
 
+from kvcompress import Client, CompressionReport, TensorReport, payload
 from oracle import caches, encoder, metrics, source
 from oracle.fixtures import SAMPLE
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from kvcompress import Client, DataLossError, UnimplementedError, payload
 
+from kvcompress import Client, DataLossError, UnimplementedError, payload
 from oracle import caches, encoder
 from oracle.server import Server, is_serving
 from oracle.source import tensor, write
 
+REASONS = ("HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES")
 TINY = encoder.encode(caches.tiny(), 32, {"tenant": "a"})
 
 
@@ -31,7 +32,7 @@ def refused(client: Client, data: bytes) -> DataLossError:
     assert offline.value.code == "DATA_LOSS"
     with pytest.raises(DataLossError) as caught:
         client.decompress(data)
-    assert caught.value.reason
+    assert caught.value.reason in REASONS
     with pytest.raises(DataLossError):
         client.decompress(data, verify_only=True)
     return caught.value
@@ -156,9 +157,12 @@ BROKEN_RULES = {
     "version not decimal": (rb'"kvcompress.format":"1"', b'"kvcompress.format":"01"'),
     "label not allowed": (rb"kvcompress\.label\.tenant", b"kvcompress.label.Tenant"),
     "manifest too short": (rb';int4[^"]*', b""),
-    "manifest too long": (rb'(?<=[0-9a-f]{32})"', b";int4:32 F16 0 - " + b"0" * 32 + b'"'),
-    "other codec": (rb"int4:32 F16", b"int9:32 F16"),
-    "other parameter": (rb"int4:32 F16", b"int4:33 F16"),
+    "manifest too long": (
+        rb'","kvcompress.label',
+        b";int4:32 F16 0 - " + b"0" * 32 + b'","kvcompress.label',
+    ),
+    "text after the checksum": (rb'","kvcompress.format"', b'more","kvcompress.format"'),
+    "text after the manifest": (rb'","kvcompress.label', b';","kvcompress.label'),
     "other dtype": (rb"int4:32 F16", b"int4:32 F64"),
     "other shape": (rb"F16 3 ", b"F16 33 "),
     "shape with a leading zero": (rb"F16 3 ", b"F16 03 "),
@@ -178,6 +182,17 @@ BROKEN_RULES = {
 @pytest.mark.parametrize("name", BROKEN_RULES)
 def test_broken_rule_under_a_right_checksum(client: Client, name: str) -> None:
     refused(client, rewritten(*BROKEN_RULES[name]))
+
+
+@pytest.mark.parametrize("codec", [b"int9:32", b"int4:33", b"int4", b"later"])
+def test_unknown_codec_under_a_right_checksum(client: Client, codec: bytes) -> None:
+    data = rewritten(rb"int4:32 F16", codec + b" F16")
+    with pytest.raises(UnimplementedError) as caught:
+        client.decompress(data)
+    assert caught.value.tensor == "layer_0_key"
+    with pytest.raises(payload.PayloadError) as offline:
+        payload.read(data)
+    assert (offline.value.code, offline.value.tensor) == ("UNIMPLEMENTED", "layer_0_key")
 
 
 def with_payload(change: bytes, at: int) -> bytes:

@@ -3,8 +3,8 @@
 
 import numpy as np
 import pytest
-from kvcompress import payload
 
+from kvcompress import payload
 from oracle import caches, encoder, metrics, source
 from oracle.reference import deserialize
 

@@ -6,13 +6,13 @@ import struct
 
 import numpy as np
 import pytest
+
 from kvcompress import (
     Client,
     FailedPreconditionError,
     InvalidArgumentError,
     Thresholds,
 )
-
 from oracle import caches, encoder
 from oracle.source import Tensor, tensor, write
 
@@ -84,6 +84,7 @@ ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 BROKEN = {
     "not JSON": file_of(b"{", b""),
     "no object": file_of([]),
+    "space before the object": file_of(b" {}"),
     "not UTF-8": file_of(b'{"\xff":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}', b"1234"),
     "header beyond the format": struct.pack("<Q", 100_000_001) + b"{}",
     "header of 2^64-1 bytes": b"\xff" * 8 + b"{}",

@@ -5,8 +5,8 @@ import fnmatch
 
 import numpy as np
 import pytest
-from kvcompress import Client, DataLossError, InvalidArgumentError
 
+from kvcompress import Client, DataLossError, InvalidArgumentError
 from oracle import encoder
 from oracle.source import ITEM_SIZE, Tensor, tensor, write
 

@@ -4,12 +4,12 @@
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2
+
 from kvcompress import Client, InvalidArgumentError, UnavailableError
 from kvcompress.errors import from_rpc_error
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import tensor_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
-
 from oracle import caches
 from oracle.server import Server, free_port, health
 

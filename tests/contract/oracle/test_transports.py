@@ -11,12 +11,12 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+
 from kvcompress import Client
 from kvcompress.arrays import Array
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import tensor_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
-
 from oracle import caches, encoder, raw, source
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
@@ -144,6 +144,14 @@ def test_declared_roles(stub: CompressionServiceStub) -> None:
     roles = {"a": "k4294967295", "b": "v", "layer_3_key": "v3", "c": "-0"}
     want = encoder.encode(source.write(tensors), 64, roles=roles)
     assert bytes(raw.compress(stub, requests()).artefact) == want.data
+
+
+def test_metadata_of_a_table_is_sorted(client: Client) -> None:
+    arrays = {"x": np.ones(3, np.float32)}
+    metadata = {key: key for key in ("z", "", "a", "ü", "Z", "a.b", "10", "9")}
+    ordered = sorted(metadata.items(), key=lambda item: item[0].encode())
+    want = encoder.encode(source.write([source.tensor("x", "F32", arrays["x"])], ordered))
+    assert client.compress(arrays, metadata=metadata).artefact == want.data
 
 
 def test_arrays(client: Client) -> None:

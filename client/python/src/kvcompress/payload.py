@@ -37,7 +37,7 @@ class PayloadError(ValueError):
 
     Attributes:
         code: `DATA_LOSS` for damage, `FAILED_PRECONDITION` for a safetensors file that is no
-            artefact, `UNIMPLEMENTED` for a later format version.
+            artefact, `UNIMPLEMENTED` for a later format version or a codec not known here.
         tensor: Name of the tensor concerned, or None.
     """
 
@@ -186,8 +186,10 @@ def read_header(data: bytes) -> Header:
 def _entry(text: str, name: str, begin: int, end: int) -> Entry:
     """Reads an entry of the manifest, for a payload at these positions of the file."""
     fields = _ENTRY.fullmatch(text)
-    if fields is None or fields[1] not in _CODECS:
+    if fields is None:
         raise PayloadError("the manifest's entry breaks a rule", tensor=name)
+    if fields[1] not in _CODECS:
+        raise PayloadError(f"unknown codec {fields[1]!r}", "UNIMPLEMENTED", name)
     shape = () if fields[3] == "-" else tuple(map(int, fields[3].split("x")))
     if end - begin != payload_size(fields[1], shape, fields[2]):
         raise PayloadError("the payload has another size than its shape asks for", tensor=name)
