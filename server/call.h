@@ -65,9 +65,9 @@ class StageTimer {
   explicit StageTimer(double* sum)
       : sum_(sum), start_(std::chrono::steady_clock::now()) {}
   ~StageTimer() {
-    *sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                           start_)
-                 .count();
+    *sum_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_)
+            .count();
   }
   StageTimer(const StageTimer&) = delete;
   StageTimer& operator=(const StageTimer&) = delete;

@@ -126,10 +126,9 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest> {
 
   absl::Status Consume() {
     if (request_.options().reconstruct()) {
-      return MakeError(absl::StatusCode::kInvalidArgument,
-                       "Measure gives back no values",
-                       {.reason = "INVALID_OPTIONS",
-                        .field = "options.reconstruct"});
+      return MakeError(
+          absl::StatusCode::kInvalidArgument, "Measure gives back no values",
+          {.reason = "INVALID_OPTIONS", .field = "options.reconstruct"});
     }
     if (absl::Status status = session_.Take(request_); !status.ok()) {
       return status;

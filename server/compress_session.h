@@ -30,8 +30,8 @@ class CompressSession {
   CompressSession(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes}, call_(call) {}
 
-  // Takes a CompressRequest or a MeasureRequest, which must outlive the calls of
-  // Step that consume it.
+  // Takes a CompressRequest or a MeasureRequest, which must outlive the calls
+  // of Step that consume it.
   template <typename Request>
   absl::Status Take(const Request& request) {
     switch (request.message_case()) {

@@ -30,8 +30,7 @@ std::vector<std::pair<std::string, std::string>> MetadataFromProto(
 // `with_tensors`: whether to list every tensor.
 v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
                               double seconds);
-v1::DecompressionReport ToProto(const DecompressReport& report,
-                                double seconds);
+v1::DecompressionReport ToProto(const DecompressReport& report, double seconds);
 v1::CodecInfo ToProto(const CodecTraits& traits);
 
 }  // namespace kvcompress

@@ -93,9 +93,10 @@ class DecompressHandler
   void ReportTime(const DecompressReport& report) {
     for (const auto& [codec, bytes] : report.decoded_bytes) {
       if (bytes == 0) continue;
-      call_->observer().CodecTime(codec, Stage::kDecode,
-                                  decode_seconds_ * static_cast<double>(bytes) /
-                                      static_cast<double>(report.original_size));
+      call_->observer().CodecTime(
+          codec, Stage::kDecode,
+          decode_seconds_ * static_cast<double>(bytes) /
+              static_cast<double>(report.original_size));
     }
   }
 

@@ -23,7 +23,8 @@ class SocketPairServer final : public EmbeddedServer {
     const ServiceOptions options;
     service_ = NewCompressionService(options, /*observer=*/nullptr);
     grpc::ServerBuilder builder;
-    builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+    builder.SetMaxReceiveMessageSize(
+        static_cast<int>(options.max_message_bytes));
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {

@@ -4,8 +4,8 @@
 // process and reached over a private pair of sockets. Nothing listens.
 //
 // A socket pair rather than gRPC's in-process transport, in which a write that
-// comes after the server's status blocks until the status is asked for: over the
-// pair, calls behave as they do over the network.
+// comes after the server's status blocks until the status is asked for: over
+// the pair, calls behave as they do over the network.
 //
 // Thread safe. The channel must not be used after the server is destroyed.
 

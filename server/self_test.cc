@@ -14,9 +14,9 @@
 namespace kvcompress {
 namespace {
 
-// A cache of keys and values in every type, with a length that no block or group
-// divides. Values are spread over [-0.5, 0.5) by a linear congruential generator
-// (Knuth, MMIX), so that any machine builds the same bytes.
+// A cache of keys and values in every type, with a length that no block or
+// group divides. Values are spread over [-0.5, 0.5) by a linear congruential
+// generator (Knuth, MMIX), so that any machine builds the same bytes.
 struct BuiltInCache {
   std::vector<TensorSpec> tensors;
   std::string data;

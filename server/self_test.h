@@ -17,9 +17,9 @@
 namespace kvcompress {
 
 struct SelfTestOutcome {
-  std::string codec;       // "int4:64"
-  absl::Status status;     // OK, or what went wrong
-  CompressReport report;   // complete when status is OK
+  std::string codec;      // "int4:64"
+  absl::Status status;    // OK, or what went wrong
+  CompressReport report;  // complete when status is OK
   double seconds = 0;
 };
 

@@ -31,8 +31,8 @@ std::unique_ptr<grpc::Service> NewCompressionService(
     const ServiceOptions& options, CallObserver* observer);
 
 // Runs a built-in cache through every codec: encode, decode, compare, and see
-// that a flipped bit is found. INTERNAL, naming the codec, when one fails. Takes
-// milliseconds; a server runs it before it says SERVING.
+// that a flipped bit is found. INTERNAL, naming the codec, when one fails.
+// Takes milliseconds; a server runs it before it says SERVING.
 absl::Status RunSelfTest();
 
 }  // namespace kvcompress

@@ -2,8 +2,8 @@
 
 // A bidirectional stream as a pump: read a message, write every response that
 // it gives, read the next. One request and one response are held at a time, so
-// a stream's memory is bounded whatever the size of the cache, and a reader that
-// is slow slows its own writer, by HTTP/2 flow control.
+// a stream's memory is bounded whatever the size of the cache, and a reader
+// that is slow slows its own writer, by HTTP/2 flow control.
 
 #ifndef KVCOMPRESS_SERVER_STREAM_REACTOR_H_
 #define KVCOMPRESS_SERVER_STREAM_REACTOR_H_

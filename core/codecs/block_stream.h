@@ -22,9 +22,9 @@ class BlockStream {
   BlockStream(uint64_t total_size, uint64_t block_size)
       : remaining_(total_size), block_size_(block_size) {}
 
-  // Calls `consume(absl::string_view block)` for each block that is complete with
-  // `bytes`, and stops at its first error.
-  // REQUIRES: no more bytes than total_size in all.
+  // Calls `consume(absl::string_view block)` for each block that is complete
+  // with `bytes`, and stops at its first error. REQUIRES: no more bytes than
+  // total_size in all.
   template <typename Consume>
   absl::Status Append(absl::string_view bytes, Consume consume) {
     while (!bytes.empty()) {

@@ -30,8 +30,8 @@ const Codec* Find(absl::string_view name) {
 }
 
 absl::Status UnknownCodec(absl::string_view name) {
-  const std::string known = absl::StrJoin(
-      Registry(), ", ", [](std::string* out, const Codec* codec) {
+  const std::string known =
+      absl::StrJoin(Registry(), ", ", [](std::string* out, const Codec* codec) {
         out->append(codec->traits().name);
       });
   return MakeError(absl::StatusCode::kInvalidArgument,
@@ -43,8 +43,9 @@ absl::Status UnknownCodec(absl::string_view name) {
 }  // namespace
 
 std::string CodecSpec::ToString() const {
-  return parameters.empty() ? codec->traits().name
-                            : absl::StrCat(codec->traits().name, ":", parameters);
+  return parameters.empty()
+             ? codec->traits().name
+             : absl::StrCat(codec->traits().name, ":", parameters);
 }
 
 absl::Span<const Codec* const> AllCodecs() { return Registry(); }

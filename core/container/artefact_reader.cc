@@ -61,12 +61,11 @@ absl::StatusOr<int> ParseVersion(absl::string_view text) {
     return Damaged(absl::StrCat("format version ", QuoteName(text)));
   }
   if (version > kFormatVersion) {
-    return MakeError(
-        absl::StatusCode::kUnimplemented,
-        absl::StrCat("the artefact has format version ", version,
-                     "; this build reads up to ", kFormatVersion),
-        {.reason = "LATER_FORMAT",
-         .limit = static_cast<uint64_t>(kFormatVersion)});
+    return MakeError(absl::StatusCode::kUnimplemented,
+                     absl::StrCat("the artefact has format version ", version,
+                                  "; this build reads up to ", kFormatVersion),
+                     {.reason = "LATER_FORMAT",
+                      .limit = static_cast<uint64_t>(kFormatVersion)});
   }
   return version;
 }
@@ -79,12 +78,13 @@ absl::Status ReadMetadata(
                                              kLayoutKey, kTensorsKey};
   for (size_t i = 0; i < std::size(kRequired); ++i) {
     if (i >= metadata.size() || metadata[i].first != kRequired[i]) {
-      return Damaged(absl::StrCat("metadata key ", kRequired[i],
-                                  " is not in its place"));
+      return Damaged(
+          absl::StrCat("metadata key ", kRequired[i], " is not in its place"));
     }
   }
   header->checksum = metadata[0].second;
-  KVC_ASSIGN_OR_RETURN(header->format_version, ParseVersion(metadata[1].second));
+  KVC_ASSIGN_OR_RETURN(header->format_version,
+                       ParseVersion(metadata[1].second));
   if (metadata[2].second != kLayout) return Damaged("unknown layout");
   absl::StatusOr<std::vector<ArtefactTensor>> tensors =
       ParseManifest(metadata[3].second);

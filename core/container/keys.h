@@ -20,7 +20,8 @@ inline constexpr absl::string_view kLabelPrefix = "kvcompress.label.";
 inline constexpr absl::string_view kLayout = "bhtd";
 inline constexpr absl::string_view kDigestName = "xxh3-128:";
 
-// How the JSON text of every artefact begins; the digits of the checksum follow.
+// How the JSON text of every artefact begins; the digits of the checksum
+// follow.
 inline constexpr absl::string_view kFixedBeginning =
     R"({"__metadata__":{"kvcompress.checksum":"xxh3-128:)";
 

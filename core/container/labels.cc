@@ -13,10 +13,9 @@ namespace kvcompress {
 namespace {
 
 absl::Status InvalidLabel(absl::string_view message, size_t limit) {
-  return MakeError(absl::StatusCode::kInvalidArgument, message,
-                   {.reason = "INVALID_LABEL",
-                    .limit = limit,
-                    .field = "options.labels"});
+  return MakeError(
+      absl::StatusCode::kInvalidArgument, message,
+      {.reason = "INVALID_LABEL", .limit = limit, .field = "options.labels"});
 }
 
 bool IsKeyCharacter(char c) {
@@ -40,10 +39,9 @@ absl::Status ValidateLabels(const Labels& labels) {
                           kMaxLabelKeyBytes);
     }
     if (value.size() > kMaxLabelValueBytes || !IsValidUtf8(value)) {
-      return InvalidLabel(
-          absl::StrCat("the value of label ", QuoteName(key),
-                       " is too long or is not UTF-8"),
-          kMaxLabelValueBytes);
+      return InvalidLabel(absl::StrCat("the value of label ", QuoteName(key),
+                                       " is too long or is not UTF-8"),
+                          kMaxLabelValueBytes);
     }
   }
   return absl::OkStatus();

@@ -87,13 +87,13 @@ bool IsDigest(absl::string_view text) {
 std::string SerializeManifest(const std::vector<ArtefactTensor>& tensors) {
   return absl::StrJoin(
       tensors, ";", [](std::string* out, const ArtefactTensor& tensor) {
-        absl::StrAppend(
-            out, tensor.codec.ToString(), " ", DTypeName(tensor.spec.dtype),
-            " ",
-            tensor.spec.shape.empty() ? std::string(kScalar)
-                                      : absl::StrJoin(tensor.spec.shape, "x"),
-            " ", RoleField(tensor.spec), " ",
-            tensor.digest.empty() ? kNoDigest : tensor.digest);
+        absl::StrAppend(out, tensor.codec.ToString(), " ",
+                        DTypeName(tensor.spec.dtype), " ",
+                        tensor.spec.shape.empty()
+                            ? std::string(kScalar)
+                            : absl::StrJoin(tensor.spec.shape, "x"),
+                        " ", RoleField(tensor.spec), " ",
+                        tensor.digest.empty() ? kNoDigest : tensor.digest);
       });
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The manifest of an artefact: the value of `kvcompress.tensors` (core/FORMAT.md,
-// section 2). Internal to the library.
+// The manifest of an artefact: the value of `kvcompress.tensors`
+// (core/FORMAT.md, section 2). Internal to the library.
 
 #ifndef KVCOMPRESS_CONTAINER_MANIFEST_H_
 #define KVCOMPRESS_CONTAINER_MANIFEST_H_
@@ -22,9 +22,9 @@ inline constexpr absl::string_view kNoDigest =
 // Tensors without a digest get kNoDigest.
 std::string SerializeManifest(const std::vector<ArtefactTensor>& tensors);
 
-// Reads what SerializeManifest writes, and nothing else; names and payload sizes
-// are not in it. INVALID_ARGUMENT; UNIMPLEMENTED for a codec this build does not
-// know.
+// Reads what SerializeManifest writes, and nothing else; names and payload
+// sizes are not in it. INVALID_ARGUMENT; UNIMPLEMENTED for a codec this build
+// does not know.
 absl::StatusOr<std::vector<ArtefactTensor>> ParseManifest(
     absl::string_view text);
 

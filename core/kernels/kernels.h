@@ -26,17 +26,17 @@ struct EncodeFault {
   size_t element = 0;  // index within the block
 };
 
-// Encodes `count` elements, 1 to kBlockElements, at `source` (little-endian, any
-// alignment) in groups of `group` (32, 64 or 128) into `payload`, which has room
-// for Int4BlockSize(count, group) bytes. Writes the bytes that decoding gives to
-// `decoded` unless it is null, and the distortion to `*sums`. After a fault the
-// outputs are unspecified.
+// Encodes `count` elements, 1 to kBlockElements, at `source` (little-endian,
+// any alignment) in groups of `group` (32, 64 or 128) into `payload`, which has
+// room for Int4BlockSize(count, group) bytes. Writes the bytes that decoding
+// gives to `decoded` unless it is null, and the distortion to `*sums`. After a
+// fault the outputs are unspecified.
 using Int4EncodeBlock = EncodeFault (*)(const uint8_t* source, size_t count,
                                         size_t group, uint8_t* payload,
                                         uint8_t* decoded, DistortionSums* sums);
 
-// The reverse: Int4BlockSize(count, group) bytes to `count` elements. False when
-// the payload breaks the format.
+// The reverse: Int4BlockSize(count, group) bytes to `count` elements. False
+// when the payload breaks the format.
 using Int4DecodeBlock = bool (*)(const uint8_t* payload, size_t count,
                                  size_t group, uint8_t* decoded);
 

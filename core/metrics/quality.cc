@@ -24,12 +24,12 @@ constexpr Level kLevels[] = {
 
 absl::Status CheckBound(absl::string_view field, double value, bool upper) {
   if (std::isfinite(value) && (!upper || value > 0)) return absl::OkStatus();
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat("thresholds.", field, " is ", value, ", but must be a finite",
-                   upper ? " number above 0" : " number"),
-      {.reason = "INVALID_THRESHOLD",
-       .field = absl::StrCat("options.thresholds.", field)});
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   absl::StrCat("thresholds.", field, " is ", value,
+                                ", but must be a finite",
+                                upper ? " number above 0" : " number"),
+                   {.reason = "INVALID_THRESHOLD",
+                    .field = absl::StrCat("options.thresholds.", field)});
 }
 
 }  // namespace

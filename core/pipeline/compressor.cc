@@ -84,11 +84,11 @@ class Compressor::Impl {
     // Parsing what a file would begin with applies every rule of the format.
     const std::string raw = SerializeSafetensorsHeader(header);
     if (raw.size() - 8 > limits_.max_header_bytes) {
-      return MakeError(absl::StatusCode::kOutOfRange,
-                       absl::StrCat("the table of tensors needs a header of ",
-                                    raw.size() - 8, " bytes"),
-                       {.reason = "HEADER_TOO_LARGE",
-                        .limit = limits_.max_header_bytes});
+      return MakeError(
+          absl::StatusCode::kOutOfRange,
+          absl::StrCat("the table of tensors needs a header of ",
+                       raw.size() - 8, " bytes"),
+          {.reason = "HEADER_TOO_LARGE", .limit = limits_.max_header_bytes});
     }
     KVC_RETURN_IF_ERROR(
         ParseSafetensorsHeader(absl::string_view(raw).substr(8)).status());
@@ -119,12 +119,11 @@ class Compressor::Impl {
   absl::StatusOr<CompressReport> Finish() {
     if (!begun_) return header_reader_.TruncatedError();
     if (index_ < artefact_.tensors.size()) {
-      return Invalid(
-          absl::StrCat("the input ends ", remaining_,
-                       " bytes before the end of the tensor"),
-          {.reason = "TRUNCATED",
-           .tensor = Current().spec.name,
-           .offset = position_});
+      return Invalid(absl::StrCat("the input ends ", remaining_,
+                                  " bytes before the end of the tensor"),
+                     {.reason = "TRUNCATED",
+                      .tensor = Current().spec.name,
+                      .offset = position_});
     }
     KVC_ASSIGN_OR_RETURN(header_,
                          SerializeArtefactHeader(reserved_size_, &artefact_));
@@ -177,7 +176,8 @@ class Compressor::Impl {
                         .offset = position_ + entry.begin});
       }
       InferRole(&entry.spec);
-      artefact_.tensors.push_back({.spec = std::move(entry.spec), .codec = codec});
+      artefact_.tensors.push_back(
+          {.spec = std::move(entry.spec), .codec = codec});
     }
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
@@ -192,9 +192,9 @@ class Compressor::Impl {
   absl::Status AppendData(absl::string_view bytes, CompressOutput* output) {
     while (!bytes.empty()) {
       if (index_ == artefact_.tensors.size()) {
-        return Invalid(
-            absl::StrCat(bytes.size(), " bytes follow the end of the last tensor"),
-            {.reason = "TRAILING_BYTES", .offset = position_});
+        return Invalid(absl::StrCat(bytes.size(),
+                                    " bytes follow the end of the last tensor"),
+                       {.reason = "TRAILING_BYTES", .offset = position_});
       }
       const absl::string_view part = bytes.substr(0, remaining_);
       bytes.remove_prefix(part.size());

@@ -23,8 +23,9 @@ absl::Status HeaderError(const absl::Status& status) {
   ErrorDetail detail = GetErrorDetail(status).value_or(ErrorDetail());
   if (detail.reason != "TRUNCATED") detail.reason = "HEADER_DAMAGED";
   // The message names the offset already, so only the detail is made anew.
-  absl::Status error(absl::StatusCode::kDataLoss,
-                     absl::StrCat("the artefact is damaged: ", status.message()));
+  absl::Status error(
+      absl::StatusCode::kDataLoss,
+      absl::StrCat("the artefact is damaged: ", status.message()));
   MakeError(error.code(), "", detail)
       .ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
         error.SetPayload(url, payload);
@@ -88,10 +89,9 @@ class Decompressor::Impl {
       const auto found = header_.labels.find(key);
       if (found == header_.labels.end() || found->second != value) {
         return DataLoss(
-            absl::StrCat("the artefact is not the one expected: label ",
-                         QuoteName(key),
-                         found == header_.labels.end() ? " is missing"
-                                                       : " differs"),
+            absl::StrCat(
+                "the artefact is not the one expected: label ", QuoteName(key),
+                found == header_.labels.end() ? " is missing" : " differs"),
             {.reason = "IDENTITY_MISMATCH",
              .field = "options.expected_labels"});
       }
@@ -105,8 +105,8 @@ class Decompressor::Impl {
     SafetensorsHeader out;
     out.metadata = header_.metadata;
     for (const ArtefactTensor& tensor : header_.tensors) {
-      const bool selected =
-          !options_.verify_only && MatchesAny(options_.tensors, tensor.spec.name);
+      const bool selected = !options_.verify_only &&
+                            MatchesAny(options_.tensors, tensor.spec.name);
       selected_.push_back(selected);
       KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
       report_.elements += elements;
@@ -128,10 +128,10 @@ class Decompressor::Impl {
     report_.tensors_selected = out.tensors.size();
     if (!options_.verify_only) {
       if (out.tensors.empty() && !header_.tensors.empty()) {
-        return MakeError(absl::StatusCode::kInvalidArgument,
-                         "no tensor of the artefact matches the patterns",
-                         {.reason = "NO_TENSOR_SELECTED",
-                          .field = "options.tensors"});
+        return MakeError(
+            absl::StatusCode::kInvalidArgument,
+            "no tensor of the artefact matches the patterns",
+            {.reason = "NO_TENSOR_SELECTED", .field = "options.tensors"});
       }
       const std::string raw = SerializeSafetensorsHeader(out);
       report_.output_size = raw.size() + out.data_size;

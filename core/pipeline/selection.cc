@@ -24,33 +24,33 @@ uint64_t BytesPerToken(const TensorSpec& spec) {
 bool MatchesAny(const std::vector<std::string>& patterns,
                 const std::string& name) {
   if (patterns.empty()) return true;
-  return std::any_of(
-      patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-        return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-      });
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) {
+                       return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+                     });
 }
 
 absl::Status NarrowToTokens(TokenRange tokens, TensorSpec* spec) {
   if (spec->shape.size() != 4) {
     return MakeError(
         absl::StatusCode::kInvalidArgument,
-        absl::StrCat("a range of tokens needs [batch, heads, tokens, head_dim], "
-                     "but the tensor has ",
-                     spec->shape.size(), " dimensions"),
+        absl::StrCat(
+            "a range of tokens needs [batch, heads, tokens, head_dim], "
+            "but the tensor has ",
+            spec->shape.size(), " dimensions"),
         {.reason = "INVALID_TOKENS",
          .tensor = spec->name,
          .field = "options.tokens"});
   }
   uint64_t& dimension = spec->shape[kTokenDimension];
   if (tokens.first >= tokens.second || tokens.second > dimension) {
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
-        absl::StrCat("tokens ", tokens.first, ":", tokens.second,
-                     " are empty or not within the tensor's"),
-        {.reason = "INVALID_TOKENS",
-         .tensor = spec->name,
-         .limit = dimension,
-         .field = "options.tokens"});
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("tokens ", tokens.first, ":", tokens.second,
+                                  " are empty or not within the tensor's"),
+                     {.reason = "INVALID_TOKENS",
+                      .tensor = spec->name,
+                      .limit = dimension,
+                      .field = "options.tokens"});
   }
   dimension = tokens.second - tokens.first;
   return absl::OkStatus();

@@ -25,8 +25,8 @@ bool MatchesAny(const std::vector<std::string>& patterns,
 using TokenRange = std::pair<uint64_t, uint64_t>;  // half-open
 
 // Narrows the shape of a tensor [batch, heads, tokens, head_dim] to a range of
-// tokens. INVALID_ARGUMENT for another rank or a range that is empty or does not
-// lie within the tokens.
+// tokens. INVALID_ARGUMENT for another rank or a range that is empty or does
+// not lie within the tokens.
 absl::Status NarrowToTokens(TokenRange tokens, TensorSpec* spec);
 
 // Passes on the bytes of a range of tokens from a tensor that streams by.

@@ -32,8 +32,8 @@ absl::Status InvalidHeader(absl::string_view what, absl::string_view reason,
                     .offset = offset});
 }
 
-// Builds the table while the JSON library reads. Stops at the first thing out of
-// place, so that nesting never goes deeper than the format's.
+// Builds the table while the JSON library reads. Stops at the first thing out
+// of place, so that nesting never goes deeper than the format's.
 class HeaderHandler : public nlohmann::json::json_sax_t {
  public:
   SafetensorsHeader header;
@@ -104,15 +104,13 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
     const bool top = place_ == Place::kTop;
     key_ = std::move(value);
     if (!(top ? names_seen_ : fields_seen_).insert(key_).second) {
-      return Fail(InvalidHeader(
-          absl::StrCat("duplicate key ", QuoteName(key_)), "DUPLICATE_KEY",
-          top ? key_ : CurrentTensor()));
+      return Fail(InvalidHeader(absl::StrCat("duplicate key ", QuoteName(key_)),
+                                "DUPLICATE_KEY", top ? key_ : CurrentTensor()));
     }
     if (place_ == Place::kTensor && key_ != "dtype" && key_ != "shape" &&
         key_ != "data_offsets") {
-      return Fail(InvalidHeader(
-          absl::StrCat("unknown field ", QuoteName(key_)), "INVALID_HEADER",
-          CurrentTensor()));
+      return Fail(InvalidHeader(absl::StrCat("unknown field ", QuoteName(key_)),
+                                "INVALID_HEADER", CurrentTensor()));
     }
     return true;
   }
@@ -172,16 +170,16 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
   bool EndTensor() {
     for (absl::string_view field : {"dtype", "shape", "data_offsets"}) {
       if (!fields_seen_.contains(field)) {
-        return Fail(InvalidHeader(
-            absl::StrCat("field \"", field, "\" is missing"), "INVALID_HEADER",
-            CurrentTensor()));
+        return Fail(
+            InvalidHeader(absl::StrCat("field \"", field, "\" is missing"),
+                          "INVALID_HEADER", CurrentTensor()));
       }
     }
     if (offsets_.size() != 2) {
-      return Fail(InvalidHeader(
-          absl::StrCat("data_offsets has ", offsets_.size(),
-                       " numbers instead of 2"),
-          "INVALID_OFFSETS", CurrentTensor()));
+      return Fail(
+          InvalidHeader(absl::StrCat("data_offsets has ", offsets_.size(),
+                                     " numbers instead of 2"),
+                        "INVALID_OFFSETS", CurrentTensor()));
     }
     tensor_.begin = offsets_[0];
     tensor_.end = offsets_[1];
@@ -206,11 +204,10 @@ absl::Status OrderAndCheck(uint64_t data_start, SafetensorsHeader* header) {
     const uint64_t size = count * DTypeSize(entry.spec.dtype);
     if (entry.begin > entry.end || entry.end > kMostData ||
         entry.end - entry.begin != size) {
-      return InvalidHeader(
-          absl::StrCat("data_offsets [", entry.begin, ", ", entry.end,
-                       "] do not hold the ", size,
-                       " bytes of the type and shape"),
-          "INVALID_OFFSETS", entry.spec.name);
+      return InvalidHeader(absl::StrCat("data_offsets [", entry.begin, ", ",
+                                        entry.end, "] do not hold the ", size,
+                                        " bytes of the type and shape"),
+                           "INVALID_OFFSETS", entry.spec.name);
     }
   }
   std::stable_sort(header->tensors.begin(), header->tensors.end(),

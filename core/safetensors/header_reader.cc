@@ -20,8 +20,8 @@ uint64_t LittleEndian64(absl::string_view bytes) {
 }
 
 absl::Status CheckLength(uint64_t length, uint64_t max_header_bytes) {
-  const std::string announced =
-      absl::StrCat("parse header: the file announces a header of ", length, " bytes");
+  const std::string announced = absl::StrCat(
+      "parse header: the file announces a header of ", length, " bytes");
   if (length > kMaxSafetensorsHeader) {
     return MakeError(absl::StatusCode::kInvalidArgument, announced,
                      {.reason = "HEADER_TOO_LARGE",
@@ -29,10 +29,9 @@ absl::Status CheckLength(uint64_t length, uint64_t max_header_bytes) {
                       .limit = kMaxSafetensorsHeader});
   }
   if (length > max_header_bytes) {
-    return MakeError(absl::StatusCode::kOutOfRange, announced,
-                     {.reason = "HEADER_TOO_LARGE",
-                      .offset = 0,
-                      .limit = max_header_bytes});
+    return MakeError(
+        absl::StatusCode::kOutOfRange, announced,
+        {.reason = "HEADER_TOO_LARGE", .offset = 0, .limit = max_header_bytes});
   }
   if (length < 2) {
     return MakeError(absl::StatusCode::kInvalidArgument, announced,
@@ -60,9 +59,10 @@ absl::Status SafetensorsHeaderReader::Append(absl::string_view* bytes) {
   }
   take(kLengthSize + json_size_);
   if (raw_.size() > kLengthSize && raw_[kLengthSize] != '{') {
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     "parse header: invalid JSON: the header does not begin with '{'",
-                     {.reason = "INVALID_HEADER", .offset = kLengthSize});
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        "parse header: invalid JSON: the header does not begin with '{'",
+        {.reason = "INVALID_HEADER", .offset = kLengthSize});
   }
   return absl::OkStatus();
 }
@@ -70,8 +70,9 @@ absl::Status SafetensorsHeaderReader::Append(absl::string_view* bytes) {
 absl::Status SafetensorsHeaderReader::TruncatedError() const {
   const std::string message =
       raw_.size() < kLengthSize
-          ? absl::StrCat("parse header: the input ends after ", raw_.size(), " of the ",
-                         kLengthSize, " bytes of the header's length")
+          ? absl::StrCat("parse header: the input ends after ", raw_.size(),
+                         " of the ", kLengthSize,
+                         " bytes of the header's length")
           : absl::StrCat("parse header: the input ends after ",
                          raw_.size() - kLengthSize, " of the ", json_size_,
                          " bytes of the header");

@@ -10,16 +10,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define KVC_RETURN_IF_ERROR(expression)                              \
-  do {                                                               \
-    if (absl::Status kvc_status = (expression); !kvc_status.ok()) {  \
-      return kvc_status;                                             \
-    }                                                                \
+#define KVC_RETURN_IF_ERROR(expression)                             \
+  do {                                                              \
+    if (absl::Status kvc_status = (expression); !kvc_status.ok()) { \
+      return kvc_status;                                            \
+    }                                                               \
   } while (false)
 
 #define KVC_CONCAT_INNER(a, b) a##b
 #define KVC_CONCAT(a, b) KVC_CONCAT_INNER(a, b)
-#define KVC_ASSIGN_OR_RETURN(target, expression) \
+#define KVC_ASSIGN_OR_RETURN(target, expression)                         \
   KVC_ASSIGN_OR_RETURN_IMPL(KVC_CONCAT(kvc_statusor_, __LINE__), target, \
                             expression)
 #define KVC_ASSIGN_OR_RETURN_IMPL(statusor, target, expression) \

@@ -31,9 +31,10 @@ uint32_t ParseGroup(absl::string_view parameters) {
 
 absl::StatusOr<uint32_t> RequireGroup(absl::string_view parameters) {
   if (const uint32_t group = ParseGroup(parameters); group != 0) return group;
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   absl::StrCat("int4 has no parameters ", QuoteName(parameters)),
-                   {.reason = "INVALID_CODEC"});
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat("int4 has no parameters ", QuoteName(parameters)),
+      {.reason = "INVALID_CODEC"});
 }
 
 uint64_t PayloadSize(uint64_t elements, uint32_t group) {
@@ -93,14 +94,14 @@ class Encoder : public TensorEncoder {
 
   absl::Status Refuse(const EncodeFault& fault) const {
     const bool not_finite = fault.kind == EncodeFault::Kind::kNotFinite;
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
-        not_finite ? "NaN and infinity cannot be quantized by int4"
-                   : "the value is too large for int4: its group's scale "
-                     "exceeds binary16",
-        {.reason = not_finite ? "NOT_FINITE" : "SCALE_OVERFLOW",
-         .tensor = name_,
-         .element = element_ + fault.element});
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     not_finite
+                         ? "NaN and infinity cannot be quantized by int4"
+                         : "the value is too large for int4: its group's scale "
+                           "exceeds binary16",
+                     {.reason = not_finite ? "NOT_FINITE" : "SCALE_OVERFLOW",
+                      .tensor = name_,
+                      .element = element_ + fault.element});
   }
 
   const std::string name_;
@@ -137,7 +138,8 @@ class Decoder : public TensorDecoder {
 
  private:
   absl::Status DecodeBlock(absl::string_view block, std::string* decoded) {
-    const size_t count = std::min<uint64_t>(remaining_elements_, kBlockElements);
+    const size_t count =
+        std::min<uint64_t>(remaining_elements_, kBlockElements);
     const size_t begin = decoded->size();
     decoded->resize(begin + count * element_size_);
     if (!kernel_(reinterpret_cast<const uint8_t*>(block.data()), count, group_,

@@ -4,8 +4,8 @@
 // listed in core/codecs/registry.cc; nothing else knows codecs by name.
 //
 // A codec turns the bytes of one tensor into a payload (core/FORMAT.md, section
-// 5) and back, in chunks cut anywhere. The payload depends on the tensor's spec,
-// the parameters and the bytes alone: not on chunking, machine or kernel.
+// 5) and back, in chunks cut anywhere. The payload depends on the tensor's
+// spec, the parameters and the bytes alone: not on chunking, machine or kernel.
 
 #ifndef KVCOMPRESS_CODEC_H_
 #define KVCOMPRESS_CODEC_H_
@@ -30,15 +30,15 @@ class TensorEncoder {
  public:
   virtual ~TensorEncoder() = default;
 
-  // Takes the next bytes of the tensor. Appends payload bytes to `*payload`, and
-  // the bytes that decoding will give to `*decoded` unless it is null; either
-  // may lag behind the input.
-  // INVALID_ARGUMENT, with the element's index, for a value the codec refuses.
+  // Takes the next bytes of the tensor. Appends payload bytes to `*payload`,
+  // and the bytes that decoding will give to `*decoded` unless it is null;
+  // either may lag behind the input. INVALID_ARGUMENT, with the element's
+  // index, for a value the codec refuses.
   virtual absl::Status Append(absl::string_view bytes, std::string* payload,
                               std::string* decoded) = 0;
 
-  // Ends the tensor and appends what is left. REQUIRES: every byte of the tensor
-  // was appended.
+  // Ends the tensor and appends what is left. REQUIRES: every byte of the
+  // tensor was appended.
   virtual absl::Status Finish(std::string* payload, std::string* decoded) = 0;
 
   // Distortion of what was encoded; complete after Finish.
@@ -98,7 +98,8 @@ class Codec {
   // The parameters that `choice` stands for, in their canonical text: what
   // follows the colon in a manifest. INVALID_ARGUMENT, with the field, for a
   // value this codec does not take.
-  virtual absl::StatusOr<std::string> Resolve(const CodecChoice& choice) const = 0;
+  virtual absl::StatusOr<std::string> Resolve(
+      const CodecChoice& choice) const = 0;
 
   // Choices that between them reach every path worth a self-test.
   virtual std::vector<CodecChoice> SelfTestChoices() const = 0;
@@ -130,8 +131,8 @@ absl::Span<const Codec* const> AllCodecs();
 // the codec does not take.
 absl::StatusOr<CodecSpec> ResolveCodec(const CodecChoice& choice);
 
-// Reads the codec field of a manifest. INVALID_ARGUMENT when this build does not
-// know the codec.
+// Reads the codec field of a manifest. INVALID_ARGUMENT when this build does
+// not know the codec.
 absl::StatusOr<CodecSpec> ParseCodecSpec(absl::string_view text);
 
 }  // namespace kvcompress

@@ -101,8 +101,8 @@ class Compressor {
   // Takes the next bytes of a safetensors file, cut anywhere. Output grows by
   // at most the decoded and encoded size of `bytes` and one block or, for
   // codecs that are not streaming, one tensor.
-  // INVALID_ARGUMENT for a broken rule, FAILED_PRECONDITION for an input that is
-  // already compressed, OUT_OF_RANGE past a limit.
+  // INVALID_ARGUMENT for a broken rule, FAILED_PRECONDITION for an input that
+  // is already compressed, OUT_OF_RANGE past a limit.
   absl::Status Append(absl::string_view bytes, CompressOutput* output);
 
   // Instead of a file: declares the tensors, once and before any data...

@@ -16,8 +16,21 @@ namespace kvcompress {
 // Every byte-sized type of the safetensors format, so that a file that holds
 // some other tensor gets a precise error.
 enum class DType : uint8_t {
-  kF32, kF16, kBF16,
-  kBool, kU8, kI8, kF8E4M3, kF8E5M2, kI16, kU16, kI32, kU32, kF64, kI64, kU64,
+  kF32,
+  kF16,
+  kBF16,
+  kBool,
+  kU8,
+  kI8,
+  kF8E4M3,
+  kF8E5M2,
+  kI16,
+  kU16,
+  kI32,
+  kU32,
+  kF64,
+  kI64,
+  kU64,
 };
 
 // Name in a safetensors header, such as "BF16".

@@ -3,10 +3,10 @@
 // Distortion between source values x and decoded values y, with e = y - x.
 //
 // Sums are kept in double precision per block of elements, and blocks are added
-// with Neumaier's compensated summation (Z. Angew. Math. Mech. 54, 1974), so the
-// result neither depends on how the input was cut into chunks nor loses digits
-// on long tensors. No single number tells whether a cache is good: read RMSE
-// beside the largest error, and SNR beside the worst tensor's.
+// with Neumaier's compensated summation (Z. Angew. Math. Mech. 54, 1974), so
+// the result neither depends on how the input was cut into chunks nor loses
+// digits on long tensors. No single number tells whether a cache is good: read
+// RMSE beside the largest error, and SNR beside the worst tensor's.
 
 #ifndef KVCOMPRESS_METRICS_H_
 #define KVCOMPRESS_METRICS_H_

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Judging metrics: thresholds, levels and violations. The default thresholds are
-// those usual for INT4 caches (KVQuant, arXiv 2401.18079).
+// Judging metrics: thresholds, levels and violations. The default thresholds
+// are those usual for INT4 caches (KVQuant, arXiv 2401.18079).
 
 #ifndef KVCOMPRESS_QUALITY_H_
 #define KVCOMPRESS_QUALITY_H_
@@ -24,8 +24,8 @@ struct QualityThresholds {
   double min_cosine_similarity = 0.99;
 };
 
-// INVALID_ARGUMENT when a bound is not a finite number, or an upper bound is not
-// positive.
+// INVALID_ARGUMENT when a bound is not a finite number, or an upper bound is
+// not positive.
 absl::Status ValidateThresholds(const QualityThresholds& thresholds);
 
 enum class QualityLevel : uint8_t { kExcellent, kGood, kAcceptable, kPoor };
@@ -41,7 +41,8 @@ struct QualityVerdict {
 };
 
 // An exact reconstruction passes every SNR bound.
-QualityVerdict Judge(const Metrics& metrics, const QualityThresholds& thresholds);
+QualityVerdict Judge(const Metrics& metrics,
+                     const QualityThresholds& thresholds);
 
 }  // namespace kvcompress
 

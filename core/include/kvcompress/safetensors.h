@@ -4,8 +4,8 @@
 //
 // Format: https://github.com/huggingface/safetensors. The checks are those of
 // its reference parser, and two more: a key may appear once only in any object,
-// and a tensor has no fields beyond the three of the format, because what is not
-// understood could not be given back.
+// and a tensor has no fields beyond the three of the format, because what is
+// not understood could not be given back.
 
 #ifndef KVCOMPRESS_SAFETENSORS_H_
 #define KVCOMPRESS_SAFETENSORS_H_
@@ -44,7 +44,8 @@ struct SafetensorsHeader {
 // Parses and checks the JSON text of a header, without its length. Offsets in
 // errors count from the start of the file, so the text begins at 8.
 // INVALID_ARGUMENT for any broken rule.
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json);
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
+    absl::string_view json);
 
 // The first bytes of a file: length, JSON, and spaces up to a multiple of 8.
 // Metadata is left out when empty.

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What is known of a tensor before its bytes: name, type, shape, and its part in
-// attention.
+// What is known of a tensor before its bytes: name, type, shape, and its part
+// in attention.
 
 #ifndef KVCOMPRESS_TENSOR_H_
 #define KVCOMPRESS_TENSOR_H_

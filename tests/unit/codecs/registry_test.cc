@@ -44,8 +44,7 @@ TEST(Registry, EveryCodecIsDescribed) {
     for (const CodecChoice& choice : codec->SelfTestChoices()) {
       const auto spec = ResolveCodec(choice);
       ASSERT_TRUE(spec.ok()) << spec.status();
-      EXPECT_EQ(ParseCodecSpec(spec->ToString())->ToString(),
-                spec->ToString());
+      EXPECT_EQ(ParseCodecSpec(spec->ToString())->ToString(), spec->ToString());
     }
   }
 }

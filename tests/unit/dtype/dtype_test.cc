@@ -66,8 +66,8 @@ TEST(Half, KeepsTheEndsOfTheRange) {
   EXPECT_EQ(FloatToHalf(-0.0f), 0x8000);
   EXPECT_TRUE(std::isnan(HalfToFloat(FloatToHalf(NAN))));
   // A NaN whose payload lies in the bits that are dropped stays a NaN.
-  EXPECT_TRUE(std::isnan(HalfToFloat(FloatToHalf(
-      std::bit_cast<float>(0x7f800001u)))));
+  EXPECT_TRUE(
+      std::isnan(HalfToFloat(FloatToHalf(std::bit_cast<float>(0x7f800001u)))));
 }
 
 TEST(BFloat16, RoundsToNearestEven) {
@@ -76,8 +76,8 @@ TEST(BFloat16, RoundsToNearestEven) {
   EXPECT_EQ(FloatToBFloat16(std::bit_cast<float>(0x3f808001u)), 0x3f81);
   EXPECT_EQ(FloatToBFloat16(std::bit_cast<float>(0x3f818000u)), 0x3f82);
   EXPECT_EQ(FloatToBFloat16(std::numeric_limits<float>::max()), 0x7f80);
-  EXPECT_TRUE(std::isnan(BFloat16ToFloat(
-      FloatToBFloat16(std::bit_cast<float>(0x7f800001u)))));
+  EXPECT_TRUE(std::isnan(
+      BFloat16ToFloat(FloatToBFloat16(std::bit_cast<float>(0x7f800001u)))));
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const float value = BFloat16ToFloat(static_cast<uint16_t>(bits));
     if (!std::isnan(value)) {

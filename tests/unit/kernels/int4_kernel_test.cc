@@ -83,8 +83,7 @@ TEST(Int4Kernel, ASubnormalScaleClamps) {
   const float x = 9.8f * 0x1p-24f;
   const Encoded out = Encode({x, -x});
   EXPECT_EQ(ScaleBits(out, 0), 1);
-  EXPECT_EQ(out.decoded,
-            (std::vector<float>{7 * 0x1p-24f, -8 * 0x1p-24f}));
+  EXPECT_EQ(out.decoded, (std::vector<float>{7 * 0x1p-24f, -8 * 0x1p-24f}));
 }
 
 TEST(Int4Kernel, RefusesWhatItCannotHold) {
@@ -136,7 +135,8 @@ TEST(Int4Kernel, DecoderRefusesWhatNoEncoderWrites) {
 TEST(Int4Kernel, DecodingGivesWhatEncodingSaid) {
   for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (size_t group : {32, 64, 128}) {
-      for (size_t count : {1, 7, 31, 32, 33, 63, 64, 65, 127, 129, 4095, 4096}) {
+      for (size_t count :
+           {1, 7, 31, 32, 33, 63, 64, 65, 127, 129, 4095, 4096}) {
         const std::string source = testing::RandomBytes(dtype, count, 7);
         std::vector<uint8_t> payload(Int4BlockSize(count, group));
         std::vector<uint8_t> said(source.size()), decoded(source.size());

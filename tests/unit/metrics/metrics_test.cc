@@ -13,8 +13,13 @@ namespace {
 
 DistortionSums Block(double x, double y) {
   const double e = y - x;
-  return {.count = 1, .sum_x2 = x * x, .sum_y2 = y * y, .sum_xy = x * y,
-          .sum_e2 = e * e, .sum_abs_e = std::abs(e), .max_abs_e = std::abs(e),
+  return {.count = 1,
+          .sum_x2 = x * x,
+          .sum_y2 = y * y,
+          .sum_xy = x * y,
+          .sum_e2 = e * e,
+          .sum_abs_e = std::abs(e),
+          .max_abs_e = std::abs(e),
           .max_abs_x = std::abs(x)};
 }
 

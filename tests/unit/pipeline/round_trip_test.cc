@@ -29,13 +29,13 @@ NamedTensor Random(std::string name, DType dtype, std::vector<uint64_t> shape) {
 }
 
 std::string Mixed() {
-  return MakeFile({Random("layer_0_key", DType::kBF16, {1, 2, 65, 64}),
-                   Random("empty", DType::kF32, {0, 4}),
-                   Random("layer_0_value", DType::kF16, {1, 2, 65, 64}),
-                   Random("scalar", DType::kF32, {}),
-                   Random("odd", DType::kF32, {4097}),
-                   Random("last_empty", DType::kF16, {0})},
-                  {{"format", "pt"}});
+  return MakeFile(
+      {Random("layer_0_key", DType::kBF16, {1, 2, 65, 64}),
+       Random("empty", DType::kF32, {0, 4}),
+       Random("layer_0_value", DType::kF16, {1, 2, 65, 64}),
+       Random("scalar", DType::kF32, {}), Random("odd", DType::kF32, {4097}),
+       Random("last_empty", DType::kF16, {0})},
+      {{"format", "pt"}});
 }
 
 TEST(RoundTrip, DecompressionGivesWhatCompressionSaid) {
@@ -93,11 +93,11 @@ TEST(RoundTrip, DeclaredTensorsGiveTheSameArtefactAsAFile) {
       *CompressFile(MakeFile(tensors, {{"a", "b"}}), {.reconstruct = true});
   Compressor compressor({.reconstruct = true}, {});
   CompressOutput output;
-  ASSERT_TRUE(compressor
-                  .DeclareTensors({tensors[0].spec, tensors[1].spec,
-                                   tensors[2].spec},
-                                  {{"a", "b"}}, &output)
-                  .ok());
+  ASSERT_TRUE(
+      compressor
+          .DeclareTensors({tensors[0].spec, tensors[1].spec, tensors[2].spec},
+                          {{"a", "b"}}, &output)
+          .ok());
   for (size_t i : {0, 2}) {
     ASSERT_TRUE(
         compressor.AppendTensor(tensors[i].spec.name, tensors[i].bytes, &output)
@@ -181,10 +181,9 @@ TEST(Identity, AMixUpOfTwoValidArtefactsIsDataLoss) {
   EXPECT_TRUE(
       DecompressFile(out.artefact, {.expected_labels = {{"tenant", "a"}}})
           .ok());
-  EXPECT_TRUE(
-      DecompressFile(out.artefact, {.expected_payload_digest =
-                                        out.report.payload_digest})
-          .ok());
+  EXPECT_TRUE(DecompressFile(out.artefact, {.expected_payload_digest =
+                                                out.report.payload_digest})
+                  .ok());
   for (const DecompressOptions& wrong :
        {DecompressOptions{.expected_labels = {{"tenant", "b"}}},
         DecompressOptions{.expected_labels = {{"model", "a"}}},
@@ -205,9 +204,9 @@ TEST(Compress, RefusesWhatIsNotFiniteNamingTensorAndElement) {
   std::vector<float> values(5000, 1.0f);
   values[4321] = NAN;
   const absl::Status status =
-      CompressFile(MakeFile({Random("good", DType::kF32, {7}),
-                             {{.name = "bad", .shape = {5000}},
-                              F32Bytes(values)}}))
+      CompressFile(
+          MakeFile({Random("good", DType::kF32, {7}),
+                    {{.name = "bad", .shape = {5000}}, F32Bytes(values)}}))
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(GetErrorDetail(status)->tensor, "bad");
@@ -265,8 +264,8 @@ TEST(Decompress, GivesBackOnlyWhatIsAskedFor) {
 }
 
 TEST(Decompress, VerifiesAlsoWhatIsNotAskedFor) {
-  const std::string file = MakeFile({Random("a", DType::kF32, {64}),
-                                     Random("b", DType::kF32, {64})});
+  const std::string file = MakeFile(
+      {Random("a", DType::kF32, {64}), Random("b", DType::kF32, {64})});
   std::string artefact = CompressFile(file)->artefact;
   DecompressReport report;
   EXPECT_EQ(*DecompressFile(artefact, {.verify_only = true}, 100, &report), "");

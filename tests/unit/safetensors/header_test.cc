@@ -28,11 +28,11 @@ TEST(ParseHeader, AcceptsWhatTheFormatAllows) {
   EXPECT_EQ(Message("{}   \n\t "), "OK");
   EXPECT_EQ(Message(R"({"__metadata__":{}})"), "OK");
   EXPECT_EQ(Message(std::string("{") + kTensor + "}"), "OK");
-  EXPECT_EQ(
-      Message(R"({"s":{"shape":[],"data_offsets":[0,4],"dtype":"F32"}})"),
-      "OK");
-  EXPECT_EQ(Message(R"({"":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}})"),
+  EXPECT_EQ(Message(R"({"s":{"shape":[],"data_offsets":[0,4],"dtype":"F32"}})"),
             "OK");
+  EXPECT_EQ(
+      Message(R"({"":{"dtype":"BOOL","shape":[0],"data_offsets":[0,0]}})"),
+      "OK");
 }
 
 TEST(ParseHeader, KeepsTheOrderOfTheData) {
@@ -63,10 +63,12 @@ TEST_P(BadHeader, IsRefused) {
               ::testing::HasSubstr(GetParam().message));
 }
 
-std::string One(const std::string& fields) { return "{\"a\":{" + fields + "}}"; }
+std::string One(const std::string& fields) {
+  return "{\"a\":{" + fields + "}}";
+}
 std::string Offsets(const std::string& list, const std::string& shape = "2") {
-  return One("\"dtype\":\"U8\",\"shape\":[" + shape + "],\"data_offsets\":" +
-             list);
+  return One("\"dtype\":\"U8\",\"shape\":[" + shape +
+             "],\"data_offsets\":" + list);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -86,10 +88,10 @@ INSTANTIATE_TEST_SUITE_P(
              "duplicate key \"a\""},
         Case{"duplicate_field", One("\"dtype\":\"U8\",\"dtype\":\"U8\""),
              "duplicate key \"dtype\""},
-        Case{"duplicate_metadata",
-             R"({"__metadata__":{},"__metadata__":{}})", "duplicate key"},
-        Case{"duplicate_metadata_key",
-             R"({"__metadata__":{"k":"1","k":"2"}})", "duplicate key \"k\""},
+        Case{"duplicate_metadata", R"({"__metadata__":{},"__metadata__":{}})",
+             "duplicate key"},
+        Case{"duplicate_metadata_key", R"({"__metadata__":{"k":"1","k":"2"}})",
+             "duplicate key \"k\""},
         Case{"metadata_number", R"({"__metadata__":{"k":1}})",
              "a number is not allowed"},
         Case{"metadata_nested", R"({"__metadata__":{"k":{}}})",
@@ -116,14 +118,13 @@ INSTANTIATE_TEST_SUITE_P(
              "no 64-bit integer"},
         Case{"shape_nested", One("\"shape\":[[1]]"), "an array is not allowed"},
         Case{"shape_wraps_to_0",
-             Offsets("[0,0]", "4294967296,4294967296,4294967296"),
-             "overflows"},
+             Offsets("[0,0]", "4294967296,4294967296,4294967296"), "overflows"},
         Case{"offsets_one", Offsets("[0]"), "1 numbers instead of 2"},
         Case{"offsets_three", Offsets("[0,2,4]"), "3 numbers instead of 2"},
         Case{"offsets_reversed", Offsets("[2,0]"), "do not hold"},
         Case{"offsets_wrong_size", Offsets("[0,3]"), "do not hold"},
-        Case{"offsets_wrap",
-             Offsets("[18446744073709551615,1]"), "do not hold"},
+        Case{"offsets_wrap", Offsets("[18446744073709551615,1]"),
+             "do not hold"},
         Case{"hole_at_start", Offsets("[1,3]"), "a hole"},
         Case{"overlap",
              R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
@@ -138,13 +139,13 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(ParseHeader, NamesTensorAndOffset) {
-  const absl::Status status =
-      ParseSafetensorsHeader(Offsets("[1,3]")).status();
+  const absl::Status status = ParseSafetensorsHeader(Offsets("[1,3]")).status();
   const ErrorDetail detail = *GetErrorDetail(status);
   EXPECT_EQ(detail.tensor, "a");
   EXPECT_EQ(detail.offset, 8 + Offsets("[1,3]").size());
-  EXPECT_EQ(GetErrorDetail(ParseSafetensorsHeader("{\"a\" 1}").status())->offset,
-            8 + 5);
+  EXPECT_EQ(
+      GetErrorDetail(ParseSafetensorsHeader("{\"a\" 1}").status())->offset,
+      8 + 5);
 }
 
 TEST(SerializeHeader, ComesBackAndIsAligned) {

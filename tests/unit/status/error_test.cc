@@ -8,10 +8,14 @@ namespace kvcompress {
 namespace {
 
 TEST(Error, CarriesItsDetail) {
-  const absl::Status status = MakeError(
-      absl::StatusCode::kInvalidArgument, "no",
-      {.reason = "WHY", .tensor = "a\n=\"b\\", .offset = 7, .element = 3,
-       .limit = 9, .field = "options.codec"});
+  const absl::Status status =
+      MakeError(absl::StatusCode::kInvalidArgument, "no",
+                {.reason = "WHY",
+                 .tensor = "a\n=\"b\\",
+                 .offset = 7,
+                 .element = 3,
+                 .limit = 9,
+                 .field = "options.codec"});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   const std::optional<ErrorDetail> detail = GetErrorDetail(status);
   ASSERT_TRUE(detail);

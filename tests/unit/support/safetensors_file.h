@@ -20,7 +20,8 @@
 namespace kvcompress::testing {
 
 // A file from a text header (any text) and data.
-inline std::string RawFile(absl::string_view json, absl::string_view data = "") {
+inline std::string RawFile(absl::string_view json,
+                           absl::string_view data = "") {
   std::string file(8, '\0');
   uint64_t length = json.size();
   for (int i = 0; i < 8; ++i, length >>= 8) file[i] = static_cast<char>(length);
@@ -89,8 +90,8 @@ inline absl::StatusOr<Compressed> CompressFile(absl::string_view file,
   }
   absl::StatusOr<CompressReport> report = compressor.Finish();
   if (!report.ok()) return report.status();
-  return Compressed{compressor.header() + output.artefact,
-                    output.reconstructed, *std::move(report)};
+  return Compressed{compressor.header() + output.artefact, output.reconstructed,
+                    *std::move(report)};
 }
 
 inline absl::StatusOr<std::string> DecompressFile(
