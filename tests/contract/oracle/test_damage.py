@@ -15,6 +15,7 @@ from oracle.source import tensor, write
 
 REASONS = ("HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES")
 TINY = encoder.encode(caches.tiny(), 32, {"tenant": "a"})
+TWO_LABELS = encoder.encode(caches.tiny(), 32, {"b": "", "c": ""}).data
 
 
 @pytest.fixture(autouse=True)
@@ -193,6 +194,36 @@ def test_unknown_codec_under_a_right_checksum(client: Client, codec: bytes) -> N
     with pytest.raises(payload.PayloadError) as offline:
         payload.read(data)
     assert (offline.value.code, offline.value.tensor) == ("UNIMPLEMENTED", "layer_0_key")
+
+
+def padded(padding: bytes) -> bytes:
+    """Gives TINY other bytes after its header's text, and a right checksum."""
+    text = TINY.data[8 : TINY.header_size].rstrip(b" ") + padding
+    return encoder.seal(struct.pack("<Q", len(text)) + text) + TINY.data[TINY.header_size :]
+
+
+@pytest.mark.parametrize("padding", ["\n", "\t", " \0", "x"])
+def test_padding_other_than_spaces(client: Client, padding: str) -> None:
+    length = TINY.header_size - 8
+    text = TINY.data[8 : TINY.header_size].rstrip(b" ")
+    refused(client, padded(padding.rjust(length - len(text) + 8).encode()))
+
+
+def test_header_of_a_length_that_is_no_multiple_of_8(client: Client) -> None:
+    text = TINY.data[8 : TINY.header_size].rstrip(b" ")
+    refused(client, padded(b" " * ((1 - len(text)) % 8)))
+
+
+def test_labels_out_of_order(client: Client) -> None:
+    refused(client, rewritten(rb"label\.b", b"label.d", TWO_LABELS))
+
+
+def test_tensors_out_of_order(client: Client) -> None:
+    text = TINY.data[8 : TINY.header_size].rstrip(b" ")
+    first = text.index(b'"layer_0_key"')
+    second = text.index(b'"layer_0_value"')
+    swapped = text[second:-1] + b"," + text[first : second - 1] + b"}"
+    refused(client, rewritten(re.escape(text[first:]), swapped))
 
 
 def with_payload(change: bytes, at: int) -> bytes:

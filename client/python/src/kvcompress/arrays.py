@@ -60,7 +60,7 @@ def load_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
         float32 values, so that `(a.astype(np.uint32) << 16).view(np.float32)` gives them.
 
     Raises:
-        ValueError: The bytes are not such a file.
+        ValueError: The bytes are not such a file, or a shape is one that NumPy cannot hold.
     """
     types: dict[str, np.dtype[Any]] = {
         "F32": np.dtype("<f4"),

@@ -181,7 +181,8 @@ class Client:
                 is not the one expected.
             OSError: A file cannot be read or written.
             TypeError: `source` is none of these.
-            ValueError: `output` is there and not a regular file.
+            ValueError: `output` is there and not a regular file, or arrays are asked for and
+                a shape is one that NumPy cannot hold.
         """
         options = service_pb2.DecompressOptions(
             expected_labels=expected_labels,

@@ -37,7 +37,8 @@ class PayloadError(ValueError):
 
     Attributes:
         code: `DATA_LOSS` for damage, `FAILED_PRECONDITION` for a safetensors file that is no
-            artefact, `UNIMPLEMENTED` for a later format version or a codec not known here.
+            artefact, `UNIMPLEMENTED` for a later format version, a codec not known here, or a
+            shape that NumPy cannot hold.
         tensor: Name of the tensor concerned, or None.
     """
 
@@ -101,8 +102,11 @@ def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
         payload = data[entry.begin : entry.end]
         if xxhash.xxh3_128_hexdigest(payload) != entry.digest:
             raise PayloadError("the payload does not match its digest", tensor=entry.name)
-        values = _decode_int4(payload, entry)
-        tensors[entry.name] = _round(values, entry.dtype).reshape(entry.shape)
+        values = _round(_decode_int4(payload, entry), entry.dtype)
+        try:
+            tensors[entry.name] = values.reshape(entry.shape)
+        except ValueError as error:
+            raise PayloadError(str(error), "UNIMPLEMENTED", entry.name) from None
     return tensors
 
 
@@ -206,7 +210,10 @@ def _parse(raw: bytes) -> tuple[dict[str, str], list[tuple[str, str, list[int], 
         return dict(pairs)
 
     try:
-        header = json.loads(raw.rstrip(b" ").decode(), object_pairs_hook=unique)
+        text = raw.rstrip(b" ").decode()
+        if not (text.startswith("{") and text.endswith("}")):
+            raise ValueError("it is not an object and spaces")
+        header = json.loads(text, object_pairs_hook=unique)
         metadata, tensors = header.pop("__metadata__", {}), []
         for name, value in header.items():
             (begin, end), shape = value["data_offsets"], value["shape"]
