@@ -22,7 +22,8 @@ absl::StatusOr<std::vector<std::string>> FromGoSyntax(
     }
     text.remove_prefix(absl::StartsWith(text, "--") ? 2 : 1);
     const size_t equals = text.find('=');
-    const std::string name(text.substr(0, equals));
+    std::string name(text.substr(0, equals));
+    if (name == "h") name = "help";  // as in Go
     const auto flag = flags.find(name);
     if (flag == flags.end()) {
       return absl::InvalidArgumentError(

@@ -62,7 +62,11 @@ void Progress::Advance(uint64_t bytes) {
 
 void Progress::Draw(absl::Time now) {
   const std::string line = ProgressLine(done_, total_, now - start_);
-  absl::FPrintF(stderr, terminal_ ? "\r%s\033[K" : "%s\n", line);
+  if (terminal_) {
+    absl::FPrintF(stderr, "\r%s\033[K", line);
+  } else {
+    absl::FPrintF(stderr, "%s\n", line);
+  }
   drawn_ = true;
   next_ = now + (terminal_ ? absl::Milliseconds(100) : absl::Seconds(1));
 }

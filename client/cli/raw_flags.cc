@@ -92,7 +92,6 @@ std::map<std::string, FlagSyntax> Syntax(const CLI::App& app) {
   }
   result["progress"] = {.bare = "always",
                         .choices = {"auto", "always", "never"}};
-  result["h"] = result["help"];
   return result;
 }
 

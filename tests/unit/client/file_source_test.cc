@@ -1,0 +1,64 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "kvcompress/file_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "temp_dir.h"
+
+namespace kvcompress {
+namespace {
+
+TEST(FileSourceTest, FillsBuffersUpToTheEnd) {
+  TempDir dir;
+  auto source = FileSource::Open(dir.Write("in", "abcdefg"));
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->size(), 7);
+  char buffer[5];
+  EXPECT_EQ(*(*source)->Read(absl::MakeSpan(buffer)), 5);
+  EXPECT_EQ(std::string(buffer, 5), "abcde");
+  EXPECT_EQ(*(*source)->Read(absl::MakeSpan(buffer)), 2);
+  EXPECT_EQ(std::string(buffer, 2), "fg");
+  EXPECT_EQ(*(*source)->Read(absl::MakeSpan(buffer)), 0);
+}
+
+TEST(FileSourceTest, ErrorsReadLikeGos) {
+  TempDir dir;
+  const std::string missing = dir.Path("missing");
+  const auto source = FileSource::Open(missing);
+  EXPECT_TRUE(absl::IsNotFound(source.status()));
+  EXPECT_EQ(source.status().message(),
+            "open " + missing + ": no such file or directory");
+  auto folder = FileSource::Open(dir.Path(""));
+  ASSERT_TRUE(folder.ok());
+  char buffer[1];
+  EXPECT_EQ((*folder)->Read(absl::MakeSpan(buffer)).status().message(),
+            "read " + dir.Path("") + ": is a directory");
+}
+
+TEST(FileSourceTest, CancelEndsAReadThatWaits) {
+  TempDir dir;
+  const std::string path = dir.Path("fifo");
+  ASSERT_EQ(mkfifo(path.c_str(), 0666), 0);
+  // Open for writing too, so that the end of the input never comes.
+  const int writer = open(path.c_str(), O_RDWR);
+  auto source = FileSource::Open(path);
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ((*source)->size(), std::nullopt);
+  std::thread canceller([&] { (*source)->Cancel(); });
+  char buffer[1];
+  EXPECT_TRUE(
+      absl::IsCancelled((*source)->Read(absl::MakeSpan(buffer)).status()));
+  canceller.join();
+  EXPECT_TRUE(
+      absl::IsCancelled((*source)->Read(absl::MakeSpan(buffer)).status()));
+  close(writer);
+}
+
+}  // namespace
+}  // namespace kvcompress

@@ -1,0 +1,156 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "client/cli/flags.h"
+
+#include <cstdlib>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace kvcompress::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+Flags Parse(const std::vector<std::string>& arguments) {
+  const absl::StatusOr<Flags> flags = ParseFlags(arguments);
+  EXPECT_TRUE(flags.ok()) << flags.status();
+  return flags.ok() ? *flags : Flags();
+}
+
+std::string Error(const std::vector<std::string>& arguments) {
+  return std::string(ParseFlags(arguments).status().message());
+}
+
+TEST(FlagsTest, TheCommandsOfTheGoProgram) {
+  const Flags compress = Parse({"-input", "a", "-output", "b", "-group-size",
+                                "128", "-sparsity", "0.5", "-verbose"});
+  EXPECT_EQ(compress.mode, Mode::kCompress);
+  EXPECT_EQ(compress.input, "a");
+  EXPECT_EQ(compress.output, "b");
+  EXPECT_EQ(compress.group_size, 128);
+  EXPECT_EQ(compress.sparsity, 0.5);
+  EXPECT_TRUE(compress.verbose);
+  EXPECT_EQ(Parse({"-input", "a", "-metrics-only"}).mode, Mode::kMeasure);
+  EXPECT_EQ(Parse({"-decompress", "-input", "a", "-output", "b"}).mode,
+            Mode::kDecompress);
+}
+
+TEST(FlagsTest, TheSyntaxOfGo) {
+  const Flags flags = Parse({"--input=a=b", "-output=x", "--output", "-",
+                             "-verbose", "-verbose=false"});
+  EXPECT_EQ(flags.input, "a=b");
+  EXPECT_EQ(flags.output, "-");
+  EXPECT_FALSE(flags.verbose);
+  // A value is a value, whatever it looks like.
+  EXPECT_EQ(Parse({"-metrics-only", "-input", "-verbose"}).input, "-verbose");
+  EXPECT_EQ(
+      Parse({"-metrics-only", "-input", "a", "-min-snr-db", "-3"}).min_snr_db,
+      -3);
+}
+
+TEST(FlagsTest, TheMessagesOfTheGoProgram) {
+  EXPECT_EQ(Error({}), "-input is required");
+  EXPECT_EQ(Error({"-output", "b"}), "-input is required");
+  EXPECT_EQ(Error({"-input", "a"}), "-output is required");
+  EXPECT_EQ(Error({"-input", "a", "-decompress"}), "-output is required");
+  EXPECT_EQ(Error({"-input"}), "flag needs an argument: -input");
+  EXPECT_EQ(Error({"-inptu", "a"}), "flag provided but not defined: -inptu");
+  EXPECT_EQ(Error({"-input", "a", "-output", "b", "-group-size", "x"}),
+            "invalid value \"x\" for flag -group-size: parse error");
+}
+
+TEST(FlagsTest, ValuesOutOfRange) {
+  const auto error = [](const std::string& flag) {
+    return Error({"-input", "a", "-output", "b", flag});
+  };
+  EXPECT_THAT(error("-group-size=48"), HasSubstr("must be 32, 64 or 128"));
+  for (const char* sparsity : {"-0.1", "1.01", "nan"}) {
+    EXPECT_THAT(error(std::string("-sparsity=") + sparsity),
+                HasSubstr("must be from 0 to 1"));
+  }
+  EXPECT_THAT(error("-min-snr-db="), HasSubstr("finite number"));
+  EXPECT_THAT(error("-min-snr-db=inf"), HasSubstr("finite number"));
+  EXPECT_THAT(error("-progress=maybe"), HasSubstr("auto, always or never"));
+  EXPECT_THAT(error("-verbose=maybe"), HasSubstr("maybe"));
+  EXPECT_THAT(error("-label=x"), HasSubstr("KEY=VALUE"));
+  EXPECT_EQ(error("stray"), "unexpected argument: stray");
+}
+
+TEST(FlagsTest, Modes) {
+  EXPECT_EQ(Parse({"-info", "f"}).mode, Mode::kInfo);
+  EXPECT_EQ(Parse({"-info", "f"}).input, "f");
+  EXPECT_EQ(Parse({"-verify", "f"}).mode, Mode::kVerify);
+  EXPECT_EQ(Parse({"-help"}).mode, Mode::kHelp);
+  EXPECT_EQ(Parse({"-h"}).mode, Mode::kHelp);
+  EXPECT_EQ(Parse({"-version"}).mode, Mode::kVersion);
+  EXPECT_THAT(Error({"-info", "f", "-verify", "g"}), HasSubstr("exclude"));
+  EXPECT_THAT(Error({"-info", "f", "-input", "g"}), HasSubstr("-input"));
+}
+
+TEST(FlagsTest, FlagsThatWouldDoNothingAreRefused) {
+  EXPECT_EQ(Error({"-input", "a", "-output", "b", "-tokens", "0:1"}),
+            "-tokens needs -decompress");
+  EXPECT_THAT(Error({"-decompress", "-input", "a", "-output", "b",
+                     "-min-snr-db", "20"}),
+              HasSubstr("-min-snr-db needs"));
+  // But not those that the Go program took.
+  EXPECT_EQ(Parse({"-decompress", "-input", "a", "-output", "b", "-group-size",
+                   "32", "-sparsity", "0"})
+                .mode,
+            Mode::kDecompress);
+}
+
+TEST(FlagsTest, Selections) {
+  const Flags flags =
+      Parse({"-decompress", "-input", "a", "-output", "b", "-tensors", "[ab]",
+             "-tensors", "*_key", "-tokens", "3:9", "-label", "model=x=y",
+             "-label", "tenant="});
+  EXPECT_THAT(flags.tensors, ElementsAre("[ab]", "*_key"));
+  EXPECT_EQ(flags.tokens, std::pair(uint64_t{3}, uint64_t{9}));
+  EXPECT_THAT(flags.labels,
+              ElementsAre(Pair("model", "x=y"), Pair("tenant", "")));
+  for (const char* tokens : {"3", "3:", ":3", "a:b", "1:2:3", "-1:2", ""}) {
+    EXPECT_THAT(Error({"-decompress", "-input", "a", "-output", "b", "-tokens",
+                       tokens}),
+                HasSubstr("FIRST:END"))
+        << tokens;
+  }
+}
+
+TEST(FlagsTest, ProgressMayStandAlone) {
+  const auto progress = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"-metrics-only"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Parse(arguments).progress;
+  };
+  EXPECT_EQ(progress({"-input", "a"}), ProgressMode::kAuto);
+  EXPECT_EQ(progress({"-progress", "-input", "a"}), ProgressMode::kAlways);
+  EXPECT_EQ(progress({"-progress", "never", "-input", "a"}),
+            ProgressMode::kNever);
+  EXPECT_EQ(progress({"-progress=auto", "-input", "a"}), ProgressMode::kAuto);
+}
+
+TEST(FlagsTest, TheServerFromTheEnvironment) {
+  setenv("KVCOMPRESS_SERVER", "host:1", 1);
+  EXPECT_EQ(Parse({"-info", "f"}).server, "host:1");
+  EXPECT_EQ(Parse({"-info", "f", "-server", "unix:x"}).server, "unix:x");
+  EXPECT_EQ(Parse({"-info", "f", "-server="}).server, "");
+  unsetenv("KVCOMPRESS_SERVER");
+  EXPECT_EQ(Parse({"-info", "f"}).server, "");
+}
+
+TEST(FlagsTest, UsageNamesEveryFlag) {
+  const std::string usage = Usage();
+  for (const char* flag :
+       {"input", "output", "group-size", "sparsity", "decompress",
+        "metrics-only", "verbose", "server", "codec", "preset", "min-snr-db",
+        "progress", "info", "verify", "tensors", "tokens", "label"}) {
+    EXPECT_THAT(usage, HasSubstr(std::string("--") + flag));
+  }
+}
+
+}  // namespace
+}  // namespace kvcompress::cli
