@@ -1,6 +1,5 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -21,18 +20,26 @@
 namespace kvcompress {
 namespace {
 
+constexpr absl::string_view kPrefix = "the artefact is damaged: ";
+constexpr absl::string_view kReason = "HEADER_DAMAGED";
+
 absl::Status Damaged(absl::string_view what,
                      std::optional<std::string> tensor = std::nullopt) {
-  return MakeError(absl::StatusCode::kDataLoss,
-                   absl::StrCat("the artefact is damaged: ", what),
-                   {.reason = "HEADER_DAMAGED", .tensor = std::move(tensor)});
+  return MakeError(
+      absl::StatusCode::kDataLoss, absl::StrCat(kPrefix, what),
+      {.reason = std::string(kReason), .tensor = std::move(tensor)});
+}
+
+// The same for a rule that another part of the library found broken.
+absl::Status Damaged(const absl::Status& cause) {
+  return Reclassify(cause, absl::StatusCode::kDataLoss, kReason, kPrefix);
 }
 
 // The error for a file that does not begin as an artefact does: either it never
 // was one, or its beginning is damaged.
 absl::Status NotAnArtefact(absl::string_view json) {
   const absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(json);
-  if (!header.ok()) return Damaged(header.status().message());
+  if (!header.ok()) return Damaged(header.status());
   for (const auto& [key, value] : header->metadata) {
     if (IsReservedMetadataKey(key)) {
       return Damaged("the header does not begin with its checksum");
@@ -54,95 +61,76 @@ absl::Status VerifyChecksum(absl::string_view raw) {
   return absl::OkStatus();
 }
 
+// A version in decimal; one that is too long for a number is a later one.
 absl::StatusOr<int> ParseVersion(absl::string_view text) {
-  int version;
-  if (!absl::SimpleAtoi(text, &version) || absl::StrCat(version) != text ||
-      version < kMinFormatVersion) {
-    return Damaged(absl::StrCat("format version ", QuoteName(text)));
-  }
-  if (version > kFormatVersion) {
-    return MakeError(absl::StatusCode::kUnimplemented,
-                     absl::StrCat("the artefact has format version ", version,
-                                  "; this build reads up to ", kFormatVersion),
-                     {.reason = "LATER_FORMAT",
-                      .limit = static_cast<uint64_t>(kFormatVersion)});
+  constexpr size_t kMostDigits = 9;
+  int version = 0;
+  bool valid = !text.empty() && text[0] != '0';
+  for (char c : text) valid = valid && c >= '0' && c <= '9';
+  if (!valid) return Damaged(absl::StrCat("format version ", QuoteName(text)));
+  if (text.size() > kMostDigits || !absl::SimpleAtoi(text, &version) ||
+      version > kFormatVersion) {
+    return MakeError(
+        absl::StatusCode::kUnimplemented,
+        absl::StrCat("the artefact has format version ", QuoteName(text),
+                     "; this build reads up to ", kFormatVersion),
+        {.reason = "LATER_FORMAT",
+         .limit = static_cast<uint64_t>(kFormatVersion)});
   }
   return version;
 }
 
-// Takes the metadata apart; the keys of the format come first, in order.
-absl::Status ReadMetadata(
-    std::vector<std::pair<std::string, std::string>> metadata,
-    ArtefactHeader* header) {
-  constexpr absl::string_view kRequired[] = {kChecksumKey, kFormatKey,
-                                             kLayoutKey, kTensorsKey};
-  for (size_t i = 0; i < std::size(kRequired); ++i) {
-    if (i >= metadata.size() || metadata[i].first != kRequired[i]) {
-      return Damaged(
-          absl::StrCat("metadata key ", kRequired[i], " is not in its place"));
-    }
+// The position of the keys up to the version is the same in every version.
+absl::StatusOr<int> ReadVersion(const SafetensorsHeader& file) {
+  if (file.metadata.size() < 2 || file.metadata[0].first != kChecksumKey ||
+      file.metadata[1].first != kFormatKey) {
+    return Damaged("the version is not in its place");
   }
-  header->checksum = metadata[0].second;
-  KVC_ASSIGN_OR_RETURN(header->format_version,
-                       ParseVersion(metadata[1].second));
-  if (metadata[2].second != kLayout) return Damaged("unknown layout");
-  absl::StatusOr<std::vector<ArtefactTensor>> tensors =
-      ParseManifest(metadata[3].second);
-  if (!tensors.ok()) {
-    // The checksum held, so an unknown codec is a later one.
-    if (tensors.status().code() == absl::StatusCode::kUnimplemented) {
-      return tensors.status();
-    }
-    return Damaged(tensors.status().message());
-  }
-  header->tensors = *std::move(tensors);
+  return ParseVersion(file.metadata[1].second);
+}
 
-  for (size_t i = std::size(kRequired); i < metadata.size(); ++i) {
-    auto& [key, value] = metadata[i];
-    if (!IsReservedMetadataKey(key)) {
-      header->metadata.push_back(std::move(metadata[i]));
-      continue;
-    }
+// Takes the metadata and the manifest apart.
+absl::Status ReadMetadata(const SafetensorsHeader& file,
+                          ArtefactHeader* header) {
+  header->checksum = file.metadata[0].second;
+  for (const auto& [key, value] : file.metadata) {
     absl::string_view label = key;
-    if (!absl::ConsumePrefix(&label, kLabelPrefix) ||
-        !header->metadata.empty()) {
-      return Damaged(
-          absl::StrCat("metadata key ", QuoteName(key), " is out of place"));
+    if (absl::ConsumePrefix(&label, kLabelPrefix)) {
+      header->labels.emplace(label, value);
+    } else if (key == kTensorsKey) {
+      absl::StatusOr<std::vector<ArtefactTensor>> tensors =
+          ParseManifest(value, file.tensors);
+      if (tensors.status().code() == absl::StatusCode::kUnimplemented) {
+        return tensors.status();
+      }
+      if (!tensors.ok()) return Damaged(tensors.status());
+      header->tensors = *std::move(tensors);
+    } else if (!IsReservedMetadataKey(key)) {
+      header->metadata.emplace_back(key, value);
     }
-    header->labels.emplace(label, std::move(value));
   }
   if (absl::Status status = ValidateLabels(header->labels); !status.ok()) {
-    return Damaged(status.message());
+    return Damaged(status);
   }
   return absl::OkStatus();
 }
 
-// Joins the manifest with the names and sizes of the safetensors header.
-absl::Status JoinTensors(const SafetensorsHeader& file,
-                         ArtefactHeader* header) {
-  if (file.tensors.size() != header->tensors.size()) {
-    return Damaged(absl::StrCat("the manifest lists ", header->tensors.size(),
-                                " tensors, the header ", file.tensors.size()));
-  }
+// Joins the manifest with the sizes of the safetensors header.
+absl::Status JoinSizes(const SafetensorsHeader& file, ArtefactHeader* header) {
   uint64_t decoded_size = 0;
-  for (size_t i = 0; i < file.tensors.size(); ++i) {
+  for (size_t i = 0; i < header->tensors.size(); ++i) {
     const SafetensorsEntry& entry = file.tensors[i];
     ArtefactTensor& tensor = header->tensors[i];
-    tensor.spec.name = entry.spec.name;
     tensor.payload_size = entry.end - entry.begin;
     const CodecSpec& codec = tensor.codec;
     const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
-    if (!elements.ok()) {
-      return Damaged(elements.status().message(), tensor.spec.name);
-    }
+    if (!elements.ok()) return Damaged(elements.status());
     const absl::StatusOr<uint64_t> most =
         codec.codec->MaxEncodedSize(tensor.spec, codec.parameters);
-    if (!most.ok()) return Damaged(most.status().message(), tensor.spec.name);
-    if (entry.spec.dtype != DType::kU8 || entry.spec.shape.size() != 1 ||
-        tensor.payload_size > *most ||
+    if (!most.ok()) return Damaged(most.status());
+    if (tensor.payload_size > *most ||
         (codec.codec->traits().fixed_size && tensor.payload_size != *most)) {
-      return Damaged("the payload's type or size is not the codec's",
-                     tensor.spec.name);
+      return Damaged("the payload's size is not the codec's", tensor.spec.name);
     }
     constexpr uint64_t kMost = std::numeric_limits<int64_t>::max() / 2;
     const uint64_t size = *elements * DTypeSize(tensor.spec.dtype);
@@ -150,6 +138,17 @@ absl::Status JoinTensors(const SafetensorsHeader& file,
       return Damaged("the tensors are too large together", tensor.spec.name);
     }
     decoded_size += size;
+  }
+  return absl::OkStatus();
+}
+
+// A header has one form only: the one that writing it again gives.
+absl::Status CheckForm(absl::string_view raw, const ArtefactHeader& header) {
+  ArtefactHeader copy = header;
+  const absl::StatusOr<std::string> form =
+      SerializeArtefactHeader(raw.size(), &copy);
+  if (!form.ok() || *form != raw || raw.size() % 8 != 0) {
+    return Damaged("the header is not in its one form");
   }
   return absl::OkStatus();
 }
@@ -164,10 +163,12 @@ absl::StatusOr<ArtefactHeader> ParseArtefactHeader(absl::string_view raw) {
   }
   KVC_RETURN_IF_ERROR(VerifyChecksum(raw));
   absl::StatusOr<SafetensorsHeader> file = ParseSafetensorsHeader(json);
-  if (!file.ok()) return Damaged(file.status().message());
+  if (!file.ok()) return Damaged(file.status());
   ArtefactHeader header;
-  KVC_RETURN_IF_ERROR(ReadMetadata(std::move(file->metadata), &header));
-  KVC_RETURN_IF_ERROR(JoinTensors(*file, &header));
+  KVC_ASSIGN_OR_RETURN(header.format_version, ReadVersion(*file));
+  KVC_RETURN_IF_ERROR(ReadMetadata(*file, &header));
+  KVC_RETURN_IF_ERROR(JoinSizes(*file, &header));
+  KVC_RETURN_IF_ERROR(CheckForm(raw, header));
   return header;
 }
 

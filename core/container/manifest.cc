@@ -38,11 +38,10 @@ std::optional<uint64_t> ParseDecimal(absl::string_view text, uint64_t most) {
   return value;
 }
 
-absl::Status BadEntry(size_t index, absl::string_view what) {
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat("entry ", index, " of the manifest has a bad ", what),
-      {.reason = "INVALID_MANIFEST"});
+absl::Status BadEntry(const std::string& tensor, absl::string_view what) {
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   absl::StrCat("the manifest's entry has a bad ", what),
+                   {.reason = "INVALID_MANIFEST", .tensor = tensor});
 }
 
 bool ParseShape(absl::string_view text, std::vector<uint64_t>* shape) {
@@ -98,31 +97,37 @@ std::string SerializeManifest(const std::vector<ArtefactTensor>& tensors) {
 }
 
 absl::StatusOr<std::vector<ArtefactTensor>> ParseManifest(
-    absl::string_view text) {
+    absl::string_view text, absl::Span<const SafetensorsEntry> entries) {
+  std::vector<absl::string_view> texts;
+  if (!text.empty()) texts = absl::StrSplit(text, ';');
+  if (texts.size() != entries.size()) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("the manifest lists ", texts.size(),
+                                  " tensors, the header ", entries.size()),
+                     {.reason = "INVALID_MANIFEST"});
+  }
   std::vector<ArtefactTensor> tensors;
-  if (text.empty()) return tensors;
-  for (absl::string_view entry : absl::StrSplit(text, ';')) {
-    const std::vector<absl::string_view> fields = absl::StrSplit(entry, ' ');
-    if (fields.size() != 5) return BadEntry(tensors.size(), "number of fields");
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::string& name = entries[i].spec.name;
+    const std::vector<absl::string_view> fields = absl::StrSplit(texts[i], ' ');
+    if (fields.size() != 5) return BadEntry(name, "number of fields");
     ArtefactTensor tensor;
+    tensor.spec.name = name;
     absl::StatusOr<CodecSpec> codec = ParseCodecSpec(fields[0]);
     if (!codec.ok()) {
       return MakeError(absl::StatusCode::kUnimplemented,
-                       codec.status().message(), {.reason = "UNKNOWN_CODEC"});
+                       codec.status().message(),
+                       {.reason = "UNKNOWN_CODEC", .tensor = name});
     }
     tensor.codec = *std::move(codec);
     const std::optional<DType> dtype = DTypeFromName(fields[1]);
-    if (!dtype || !IsCompressible(*dtype)) {
-      return BadEntry(tensors.size(), "dtype");
-    }
+    if (!dtype || !IsCompressible(*dtype)) return BadEntry(name, "dtype");
     tensor.spec.dtype = *dtype;
     if (!ParseShape(fields[2], &tensor.spec.shape)) {
-      return BadEntry(tensors.size(), "shape");
+      return BadEntry(name, "shape");
     }
-    if (!ParseRole(fields[3], &tensor.spec)) {
-      return BadEntry(tensors.size(), "role");
-    }
-    if (!IsDigest(fields[4])) return BadEntry(tensors.size(), "digest");
+    if (!ParseRole(fields[3], &tensor.spec)) return BadEntry(name, "role");
+    if (!IsDigest(fields[4])) return BadEntry(name, "digest");
     tensor.digest = std::string(fields[4]);
     tensors.push_back(std::move(tensor));
   }

@@ -11,7 +11,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "kvcompress/artefact.h"
+#include "kvcompress/safetensors.h"
 
 namespace kvcompress {
 
@@ -22,11 +24,11 @@ inline constexpr absl::string_view kNoDigest =
 // Tensors without a digest get kNoDigest.
 std::string SerializeManifest(const std::vector<ArtefactTensor>& tensors);
 
-// Reads what SerializeManifest writes, and nothing else; names and payload
-// sizes are not in it. INVALID_ARGUMENT; UNIMPLEMENTED for a codec this build
-// does not know.
+// Reads what SerializeManifest writes, for the tensors of a header in their
+// order, of which it takes the names. Payload sizes are not filled in.
+// INVALID_ARGUMENT; UNIMPLEMENTED for a codec this build does not know.
 absl::StatusOr<std::vector<ArtefactTensor>> ParseManifest(
-    absl::string_view text);
+    absl::string_view text, absl::Span<const SafetensorsEntry> entries);
 
 }  // namespace kvcompress
 

@@ -20,17 +20,11 @@ absl::Status DataLoss(absl::string_view message, ErrorDetail detail) {
 // A header that cannot be read is damage: nothing else was promised here.
 absl::Status HeaderError(const absl::Status& status) {
   if (status.code() != absl::StatusCode::kInvalidArgument) return status;
-  ErrorDetail detail = GetErrorDetail(status).value_or(ErrorDetail());
-  if (detail.reason != "TRUNCATED") detail.reason = "HEADER_DAMAGED";
-  // The message names the offset already, so only the detail is made anew.
-  absl::Status error(
-      absl::StatusCode::kDataLoss,
-      absl::StrCat("the artefact is damaged: ", status.message()));
-  MakeError(error.code(), "", detail)
-      .ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
-        error.SetPayload(url, payload);
-      });
-  return error;
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  const bool truncated = detail && detail->reason == "TRUNCATED";
+  return Reclassify(status, absl::StatusCode::kDataLoss,
+                    truncated ? "TRUNCATED" : "HEADER_DAMAGED",
+                    "the artefact is damaged: ");
 }
 
 }  // namespace

@@ -153,10 +153,19 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
     return false;
   }
 
+  // The tensor that a misplaced value belongs to.
   std::optional<std::string> CurrentTensor() const {
-    if (place_ == Place::kTensor || place_ == Place::kShape ||
-        place_ == Place::kOffsets) {
-      return tensor_.spec.name;
+    switch (place_) {
+      case Place::kTop:
+        if (key_ == "__metadata__") return std::nullopt;
+        return key_;
+      case Place::kTensor:
+      case Place::kShape:
+      case Place::kOffsets:
+        return tensor_.spec.name;
+      case Place::kStart:
+      case Place::kMetadata:
+        break;
     }
     return std::nullopt;
   }

@@ -36,6 +36,18 @@ std::optional<uint64_t> ToNumber(const std::string& text) {
   return value;
 }
 
+void Attach(const ErrorDetail& detail, absl::Status* status) {
+  std::string payload;
+  AddLine("reason", detail.reason, &payload);
+  if (detail.tensor) AddLine("tensor", *detail.tensor, &payload);
+  AddNumber("offset", detail.offset, &payload);
+  AddNumber("element", detail.element, &payload);
+  AddNumber("limit", detail.limit, &payload);
+  if (detail.field) AddLine("field", *detail.field, &payload);
+
+  status->SetPayload(kTypeUrl, absl::Cord(payload));
+}
+
 }  // namespace
 
 absl::string_view TruncateUtf8(absl::string_view text, size_t size) {
@@ -66,16 +78,17 @@ absl::Status MakeError(absl::StatusCode code, absl::string_view message,
   }
   if (!where.empty()) text += ")";
 
-  std::string payload;
-  AddLine("reason", detail.reason, &payload);
-  if (detail.tensor) AddLine("tensor", *detail.tensor, &payload);
-  AddNumber("offset", detail.offset, &payload);
-  AddNumber("element", detail.element, &payload);
-  AddNumber("limit", detail.limit, &payload);
-  if (detail.field) AddLine("field", *detail.field, &payload);
-
   absl::Status status(code, text);
-  status.SetPayload(kTypeUrl, absl::Cord(payload));
+  Attach(detail, &status);
+  return status;
+}
+
+absl::Status Reclassify(const absl::Status& cause, absl::StatusCode code,
+                        absl::string_view reason, absl::string_view prefix) {
+  ErrorDetail detail = GetErrorDetail(cause).value_or(ErrorDetail());
+  detail.reason = std::string(reason);
+  absl::Status status(code, absl::StrCat(prefix, cause.message()));
+  Attach(detail, &status);
   return status;
 }
 

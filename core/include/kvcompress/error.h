@@ -37,6 +37,11 @@ struct ErrorDetail {
 absl::Status MakeError(absl::StatusCode code, absl::string_view message,
                        const ErrorDetail& detail);
 
+// `cause` under another code and reason, with `prefix` before its message. What
+// it says of the place stays.
+absl::Status Reclassify(const absl::Status& cause, absl::StatusCode code,
+                        absl::string_view reason, absl::string_view prefix);
+
 // The detail attached to `status`; nothing when there is none.
 std::optional<ErrorDetail> GetErrorDetail(const absl::Status& status);
 
