@@ -31,6 +31,8 @@ _DTYPES = ("F32", "F16", "BF16")
 _CODECS = ("int4:32", "int4:64", "int4:128")
 _BLOCK = 4096
 
+_Row = tuple[str, str, list[int], int, int]  # name, dtype, shape, begin, end
+
 
 class PayloadError(ValueError):
     """An artefact that cannot be read.
@@ -157,6 +159,8 @@ def read_header(data: bytes) -> Header:
     version = metadata.get("kvcompress.format", "")
     if re.fullmatch("[1-9][0-9]*", version) and version != "1":
         raise PayloadError(f"format version {version} is later than 1", "UNIMPLEMENTED")
+    if _form(metadata, tensors) != raw.rstrip(b" "):
+        raise PayloadError("the header is not in its one form")
     labels = [key for key in metadata if _LABEL.fullmatch(key)]
     own = [key for key in metadata if not key.startswith("kvcompress.")]
     fixed = [f"kvcompress.{key}" for key in ("checksum", "format", "layout", "tensors")]
@@ -201,7 +205,7 @@ def _entry(text: str, name: str, begin: int, end: int) -> Entry:
     return Entry(name, fields[1], fields[2], shape, fields[4], layer, fields[6], begin, end)
 
 
-def _parse(raw: bytes) -> tuple[dict[str, str], list[tuple[str, str, list[int], int, int]]]:
+def _parse(raw: bytes) -> tuple[dict[str, str], list[_Row]]:
     """Reads the JSON of a safetensors header: metadata, and name, dtype, shape, begin, end."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -226,6 +230,14 @@ def _parse(raw: bytes) -> tuple[dict[str, str], list[tuple[str, str, list[int], 
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise PayloadError(f"the header is not that of a safetensors file: {error}") from None
     return metadata, tensors
+
+
+def _form(metadata: dict[str, str], tensors: list[_Row]) -> bytes:
+    """Writes the JSON of a header in the one form that it may have."""
+    header: dict[str, Any] = {"__metadata__": metadata}
+    for name, dtype, shape, begin, end in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _refuse_foreign(raw: bytes, data_size: int) -> NoReturn:

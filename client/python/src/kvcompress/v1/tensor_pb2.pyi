@@ -93,8 +93,8 @@ class TensorSpec(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     LAYER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name, unique in the request, 1 to 65,535 bytes of UTF-8. `__metadata__` is
-    reserved by the safetensors format.
+    """Name, unique in the request. `__metadata__` is reserved by the safetensors
+    format.
     """
     dtype: Global___DataType.ValueType
     """Element type."""
@@ -161,8 +161,8 @@ class TensorTable(_message.Message):
 
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Free-form metadata, kept as the `__metadata__` of the safetensors format.
-        Keys beginning with `kvcompress.` are refused.
+        """Free-form metadata, kept as the `__metadata__` of the safetensors format, in
+        the order of its keys. Keys beginning with `kvcompress.` are refused.
         """
 
     def __init__(
