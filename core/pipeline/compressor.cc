@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
@@ -47,6 +48,26 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
   return header;
 }
 
+bool IsRopeTheta(double theta) {
+  return theta == 0 || (theta >= 1 && theta <= 1e12);
+}
+
+// What the options and the metadata say; metadata that makes no sense says
+// nothing.
+EncodeHints HintsFrom(
+    const CompressOptions& options,
+    const std::vector<std::pair<std::string, std::string>>& metadata) {
+  EncodeHints hints{.rope_theta = options.rope_theta};
+  for (const auto& [key, value] : metadata) {
+    double theta;
+    if (key == "rope_theta" && !hints.rope_theta &&
+        absl::SimpleAtod(value, &theta) && IsRopeTheta(theta)) {
+      hints.rope_theta = theta;
+    }
+  }
+  return hints;
+}
+
 }  // namespace
 
 class Compressor::Impl {
@@ -57,6 +78,11 @@ class Compressor::Impl {
         header_reader_(limits.max_header_bytes) {}
 
   absl::Status ValidateOptions() const {
+    if (options_.rope_theta && !IsRopeTheta(*options_.rope_theta)) {
+      return Invalid("rope_theta is neither 0 nor a number from 1 to 1e12",
+                     {.reason = "INVALID_OPTIONS",
+                      .field = "options.rope_theta"});
+    }
     KVC_RETURN_IF_ERROR(ValidateThresholds(options_.thresholds));
     KVC_RETURN_IF_ERROR(ValidateLabels(options_.labels));
     return ResolveCodec(options_.codec).status();
@@ -175,10 +201,23 @@ class Compressor::Impl {
                         .tensor = entry.spec.name,
                         .offset = position_ + entry.begin});
       }
+      if (!codec.codec->traits().streaming &&
+          entry.end - entry.begin > limits_.max_tensor_bytes) {
+        return MakeError(
+            absl::StatusCode::kOutOfRange,
+            absl::StrCat(codec.codec->traits().name,
+                         " holds a whole tensor, and this one has ",
+                         entry.end - entry.begin, " bytes"),
+            {.reason = "TENSOR_TOO_LARGE",
+             .tensor = entry.spec.name,
+             .offset = position_ + entry.begin,
+             .limit = limits_.max_tensor_bytes});
+      }
       InferRole(&entry.spec);
       artefact_.tensors.push_back(
           {.spec = std::move(entry.spec), .codec = codec});
     }
+    hints_ = HintsFrom(options_, header.metadata);
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
     report_.codec = codec.ToString();
@@ -230,7 +269,8 @@ class Compressor::Impl {
     remaining_ = elements * DTypeSize(tensor.spec.dtype);
     tensor_size_ = remaining_;
     KVC_ASSIGN_OR_RETURN(encoder_, tensor.codec.codec->NewEncoder(
-                                       tensor.spec, tensor.codec.parameters));
+                                       tensor.spec, tensor.codec.parameters,
+                                       hints_));
     digest_ = Digest();
     return absl::OkStatus();
   }
@@ -279,6 +319,7 @@ class Compressor::Impl {
   uint64_t position_ = 0;  // in the input
   uint64_t reserved_size_ = 0;
   uint64_t payload_size_ = 0;
+  EncodeHints hints_;
   ArtefactHeader artefact_;
   CompressReport report_;
   DistortionAccumulator pooled_;

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Golden files are written bit by bit, and read, by the service and by payload.py."""
+"""Golden files are written bit by bit, and read, by the service and by kvcompress.payload."""
 
 import json
 import subprocess

@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""payload.py on an artefact written out by hand from core/FORMAT.md."""
+"""kvcompress.payload on an artefact written out by hand from core/FORMAT.md."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -91,9 +92,8 @@ def test_payload_size_of_what_is_none(codec: str, shape: tuple[int, ...], dtype:
         payload.payload_size(codec, shape, dtype)
 
 
-def test_the_one_file_is_enough(tmp_path: Path) -> None:
-    alone = tmp_path / "reader.py"
-    alone.write_text(Path(payload.__file__).read_text())
+def test_the_one_folder_is_enough(tmp_path: Path) -> None:
+    shutil.copytree(Path(payload.__file__).parent, tmp_path / "reader")
     (tmp_path / "artefact").write_bytes(artefact())
     program = (
         "import sys; import reader; arrays = reader.read('artefact')\n"

@@ -218,7 +218,8 @@ class Int4 : public Codec {
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
+      const TensorSpec& spec, absl::string_view parameters,
+      const EncodeHints&) const override {
     return New<TensorEncoder, Encoder>(spec, parameters);
   }
 

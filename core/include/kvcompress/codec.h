@@ -81,6 +81,14 @@ struct CodecTraits {
   bool couples_layers = false;
 };
 
+// What an encoder may be told of a tensor beyond its spec. Never needed to
+// decode.
+struct EncodeHints {
+  // Base of the rotary position embedding that keys carry, such as 10000;
+  // 0 says that they carry none. Codecs that care find out when it is not set.
+  std::optional<double> rope_theta;
+};
+
 // What a caller may choose, before it is resolved.
 struct CodecChoice {
   std::string name = "int4";
@@ -110,7 +118,8 @@ class Codec {
       const TensorSpec& spec, absl::string_view parameters) const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters) const = 0;
+      const TensorSpec& spec, absl::string_view parameters,
+      const EncodeHints& hints) const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
       const TensorSpec& spec, absl::string_view parameters) const = 0;

@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,11 +43,16 @@ struct CompressOptions {
   Labels labels;
   // Whether to produce the file that decompression would give.
   bool reconstruct = false;
+  // Base of the rotary position embedding, for codecs that undo it; 0 for none.
+  // Taken from the metadata key "rope_theta" of the input when not set.
+  std::optional<double> rope_theta;
 };
 
 struct CompressLimits {
   // Longest safetensors header taken, in bytes; at most kMaxSafetensorsHeader.
   uint64_t max_header_bytes = kMaxSafetensorsHeader;
+  // Largest tensor taken by a codec that holds a whole tensor, in bytes.
+  uint64_t max_tensor_bytes = uint64_t{1} << 30;
 };
 
 // Bytes produced so far and not yet taken away; the caller clears them.

@@ -27,7 +27,7 @@ def _serves_on(server: Server, client: Client) -> Iterator[None]:
 
 
 def refused(client: Client, data: bytes) -> DataLossError:
-    """Decompresses damaged bytes; the service and payload.py must both find it."""
+    """Decompresses damaged bytes; the service and kvcompress.payload must both find it."""
     with pytest.raises(payload.PayloadError) as offline:
         payload.read(data)
     assert offline.value.code == "DATA_LOSS"

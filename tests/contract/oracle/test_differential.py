@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Mutated headers: the service, payload.py and the reference library agree on which are good."""
+"""Mutated headers: the service, kvcompress.payload and the reference library agree on which are good."""
 
 import random
 import struct
@@ -31,7 +31,7 @@ def mutated(file: bytes, rng: random.Random, first: int) -> tuple[bytes, bytes]:
 
 
 def read_offline(data: bytes) -> dict[str, Array] | str:
-    """Reads an artefact with payload.py; gives the code when it is refused."""
+    """Reads an artefact with kvcompress.payload; gives the code when it is refused."""
     try:
         return payload.read(data)
     except payload.PayloadError as error:

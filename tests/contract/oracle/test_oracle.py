@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""The oracle against examples worked out by hand, and against payload.py; no server."""
+"""The oracle against examples worked out by hand, and against kvcompress.payload; no server."""
 
 import numpy as np
 import pytest

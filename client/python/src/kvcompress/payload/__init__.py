@@ -2,24 +2,32 @@
 """Reads artefacts without the service: NumPy, xxhash and the standard library.
 
 Written from core/FORMAT.md alone and independent of the rest of the package, so that this
-one file is enough to get a cache back from an archive, and is a check on the C++ code.
-Section numbers below are those of FORMAT.md.
+folder is enough to get a cache back from an archive, and is a check on the C++ code. Each
+codec has a module of its own. Section numbers below are those of FORMAT.md.
 """
 
 import json
-import math
 import re
 import struct
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
-import numpy as np
-import numpy.typing as npt
 import xxhash
 
-Array = npt.NDArray[Any]
+from .codec import Array, Codec, Entry, PayloadError
+from .int4 import Int4
+
+__all__ = [
+    "CODECS",
+    "Entry",
+    "Header",
+    "PayloadError",
+    "payload_size",
+    "read",
+    "read_header",
+]
 
 _BEGINNING = re.compile(rb'\{"__metadata__":\{"kvcompress\.checksum":"xxh3-128:([0-9a-f]{32})",')
 _LABEL = re.compile(r"kvcompress\.label\.[a-z0-9_.-]{1,64}")
@@ -28,41 +36,11 @@ _ENTRY = re.compile(
     rf"([^ ]+) (F32|F16|BF16) (-|{_DECIMAL}(?:x{_DECIMAL})*) ([kv-])({_DECIMAL}?) ([0-9a-f]{{32}})"
 )
 _DTYPES = ("F32", "F16", "BF16")
-_CODECS = ("int4:32", "int4:64", "int4:128")
-_BLOCK = 4096
+
+CODECS: dict[str, Codec] = {"int4": Int4()}
+"""The codecs this reader knows, by name."""
 
 _Row = tuple[str, str, list[int], int, int]  # name, dtype, shape, begin, end
-
-
-class PayloadError(ValueError):
-    """An artefact that cannot be read.
-
-    Attributes:
-        code: `DATA_LOSS` for damage, `FAILED_PRECONDITION` for a safetensors file that is no
-            artefact, `UNIMPLEMENTED` for a later format version, a codec not known here, or a
-            shape that NumPy cannot hold.
-        tensor: Name of the tensor concerned, or None.
-    """
-
-    def __init__(self, message: str, code: str = "DATA_LOSS", tensor: str | None = None) -> None:
-        """Keeps the cause beside the message."""
-        super().__init__(message if tensor is None else f"{message} (tensor {tensor!r})")
-        self.code = code
-        self.tensor = tensor
-
-
-class Entry(NamedTuple):
-    """One tensor of an artefact; `begin` and `end` are byte positions in the file."""
-
-    name: str
-    codec: str
-    dtype: str
-    shape: tuple[int, ...]
-    role: str
-    layer: int | None
-    digest: str
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True)
@@ -104,7 +82,7 @@ def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
         payload = data[entry.begin : entry.end]
         if xxhash.xxh3_128_hexdigest(payload) != entry.digest:
             raise PayloadError("the payload does not match its digest", tensor=entry.name)
-        values = _round(_decode_int4(payload, entry), entry.dtype)
+        values = CODECS[entry.codec.partition(":")[0]].decode(payload, entry)
         try:
             tensors[entry.name] = values.reshape(entry.shape)
         except ValueError as error:
@@ -113,25 +91,25 @@ def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
 
 
 def payload_size(codec: str, shape: tuple[int, ...], dtype: str) -> int:
-    """Gives the exact size of a tensor's payload; the header comes on top.
+    """Gives the size bound of a tensor's payload; the header comes on top.
 
     Args:
-        codec: Codec and parameters: `int4:32`, `int4:64` or `int4:128`.
+        codec: Codec and parameters, such as `int4:64`.
         shape: Dimensions of the tensor, empty for a scalar.
-        dtype: `F32`, `F16` or `BF16`; int4 gives the same size for each.
+        dtype: `F32`, `F16` or `BF16`.
 
     Returns:
-        Bytes.
+        Bytes: the exact size for codecs whose size follows from the shape, else the most.
 
     Raises:
-        ValueError: The codec or the dtype is not one of these, or a dimension is negative.
+        ValueError: The codec or the dtype is not known, or a dimension is negative.
     """
-    if codec not in _CODECS:
+    found = _find(codec)
+    if found is None:
         raise ValueError(f"unknown codec {codec!r}")
     if dtype not in _DTYPES or any(dimension < 0 for dimension in shape):
         raise ValueError(f"not a tensor that can be compressed: {dtype} {shape}")
-    count, group = math.prod(shape), int(codec.split(":")[1])
-    return 2 * -(-count // group) + -(-count // 2)
+    return found.largest(codec.partition(":")[2], shape, dtype)
 
 
 def read_header(data: bytes) -> Header:
@@ -191,15 +169,25 @@ def read_header(data: bytes) -> Header:
     )
 
 
+def _find(codec: str) -> Codec | None:
+    """The codec of a manifest's codec field, if its name and parameters are known."""
+    name, _, parameters = codec.partition(":")
+    found = CODECS.get(name)
+    canonical = f"{name}:{parameters}" if parameters else name
+    return found if found and canonical == codec and found.accepts(parameters) else None
+
+
 def _entry(text: str, name: str, begin: int, end: int) -> Entry:
     """Reads an entry of the manifest, for a payload at these positions of the file."""
     fields = _ENTRY.fullmatch(text)
     if fields is None:
         raise PayloadError("the manifest's entry breaks a rule", tensor=name)
-    if fields[1] not in _CODECS:
+    codec = _find(fields[1])
+    if codec is None:
         raise PayloadError(f"unknown codec {fields[1]!r}", "UNIMPLEMENTED", name)
     shape = () if fields[3] == "-" else tuple(map(int, fields[3].split("x")))
-    if end - begin != payload_size(fields[1], shape, fields[2]):
+    largest = payload_size(fields[1], shape, fields[2])
+    if end - begin > largest or (codec.fixed and end - begin != largest):
         raise PayloadError("the payload has another size than its shape asks for", tensor=name)
     layer = int(fields[5]) if fields[5] else None
     return Entry(name, fields[1], fields[2], shape, fields[4], layer, fields[6], begin, end)
@@ -250,45 +238,3 @@ def _refuse_foreign(raw: bytes, data_size: int) -> NoReturn:
     if any(key.startswith("kvcompress.") for key in metadata):
         raise PayloadError("the header does not begin as that of an artefact")
     raise PayloadError("not an artefact", "FAILED_PRECONDITION")
-
-
-def _decode_int4(payload: bytes, entry: Entry) -> npt.NDArray[np.float32]:
-    """Decodes `int4:G` (section 5) to the flattened values q * scale."""
-    group, count = int(entry.codec.split(":")[1]), math.prod(entry.shape)
-    position, parts = 0, [np.zeros(0, np.float32)]
-    for start in range(0, count, _BLOCK):
-        size = min(_BLOCK, count - start)
-        scales = np.frombuffer(payload, "<f2", -(-size // group), position).astype(np.float32)
-        codes = np.frombuffer(payload, np.int8, -(-size // 2), position + 2 * len(scales))
-        position += 2 * len(scales) + len(codes)
-        if not np.isfinite(scales).all() or np.signbit(scales).any():
-            raise PayloadError("a scale is negative or not finite", tensor=entry.name)
-        full, length = divmod(size, group)
-        whole, rest = codes[: full * group // 2], codes[full * group // 2 :]
-        parts.append((_unpack(whole.reshape(full, group // 2)) * scales[:full, None]).ravel())
-        if length:
-            both = _unpack(rest)
-            if both[length:].any():
-                raise PayloadError("the unused half of a byte is not zero", tensor=entry.name)
-            parts.append(both[:length] * scales[full])
-    return np.concatenate(parts)
-
-
-def _unpack(codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    """Gives the codes of bytes [..., h] as [..., 2h]: low halves, then high halves."""
-    return np.concatenate([np.left_shift(codes, 4) >> 4, codes >> 4], axis=-1)
-
-
-def _round(values: npt.NDArray[np.float32], dtype: str) -> Array:
-    """Rounds to the source type, to nearest even; F16 stays within its finite range."""
-    if dtype == "F32":
-        return values
-    if dtype == "F16":
-        return np.clip(values, -65504, 65504).astype(np.float16)
-    bits = values.view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    try:
-        import ml_dtypes
-    except ImportError:
-        return rounded
-    return rounded.view(ml_dtypes.bfloat16)

@@ -1,0 +1,89 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What the codecs of the offline reader share.
+
+A codec is a module of this package with a class that fits `Codec`, and an entry in
+`CODECS` of `kvcompress.payload`.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class PayloadError(ValueError):
+    """An artefact that cannot be read.
+
+    Attributes:
+        code: `DATA_LOSS` for damage, `FAILED_PRECONDITION` for a safetensors file that is no
+            artefact, `UNIMPLEMENTED` for a later format version, a codec not known here, or a
+            shape that NumPy cannot hold.
+        tensor: Name of the tensor concerned, or None.
+    """
+
+    def __init__(self, message: str, code: str = "DATA_LOSS", tensor: str | None = None) -> None:
+        """Keeps the cause beside the message."""
+        super().__init__(message if tensor is None else f"{message} (tensor {tensor!r})")
+        self.code = code
+        self.tensor = tensor
+
+
+class Entry(NamedTuple):
+    """One tensor of an artefact; `begin` and `end` are byte positions in the file."""
+
+    name: str
+    codec: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: str
+    layer: int | None
+    digest: str
+    begin: int
+    end: int
+
+    @property
+    def parameters(self) -> str:
+        """What follows the colon in the codec's field; empty without a colon."""
+        return self.codec.partition(":")[2]
+
+
+class Codec(Protocol):
+    """How the payload of a tensor is read. FORMAT.md, section 5, says what it holds."""
+
+    def accepts(self, parameters: str) -> bool:
+        """Whether the codec has these parameters."""
+
+    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str) -> int:
+        """Gives the size bound of a payload, in bytes."""
+
+    fixed: bool
+    """Whether every payload is exactly as large as its bound."""
+
+    def decode(self, payload: bytes, entry: Entry) -> Array:
+        """Decodes a payload to the flattened values, in the type of the source.
+
+        Raises:
+            PayloadError: The payload breaks a rule of the codec.
+        """
+
+
+def from_float(values: npt.NDArray[np.float32], dtype: str) -> Array:
+    """Rounds to the source type, to nearest even; F16 stays within its finite range.
+
+    Returns:
+        float32, float16, or for BF16 ml_dtypes.bfloat16 where that package is installed and
+        else uint16 with the bit patterns.
+    """
+    if dtype == "F32":
+        return values
+    if dtype == "F16":
+        return np.clip(values, -65504, 65504).astype(np.float16)
+    bits = values.view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    try:
+        import ml_dtypes
+    except ImportError:
+        return rounded
+    return rounded.view(ml_dtypes.bfloat16)
