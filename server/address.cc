@@ -13,6 +13,7 @@
 #include <cstring>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -70,12 +71,44 @@ sockaddr_un UnixSockaddr(const std::string& path) {
   return sockaddr;
 }
 
-int TryBind(int family, const sockaddr* sockaddr, socklen_t size) {
+// Calls `use` with each socket address that `address` stands for, until it
+// gives an errno. Gives that errno, or text when a host has no address.
+absl::StatusOr<int> ForEachSockaddr(
+    const ListenAddress& address,
+    absl::FunctionRef<int(int, const sockaddr*, socklen_t)> use) {
+  if (address.is_unix()) {
+    const sockaddr_un path = UnixSockaddr(address.path);
+    return use(AF_UNIX, reinterpret_cast<const sockaddr*>(&path), sizeof(path));
+  }
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int failure =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
+                  &hints, &found);
+  if (failure != 0) return absl::NotFoundError(gai_strerror(failure));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found,
+                                                                 &freeaddrinfo);
+  int error = 0;
+  for (; found != nullptr && error == 0; found = found->ai_next) {
+    error = use(found->ai_family, found->ai_addr, found->ai_addrlen);
+  }
+  return error;
+}
+
+// 0 or errno.
+int TryConnect(int family, const sockaddr* target, socklen_t size) {
+  const Socket probe(family);
+  return connect(probe.fd(), target, size) == 0 ? 0 : errno;
+}
+
+int TryBind(int family, const sockaddr* target, socklen_t size) {
   const Socket probe(family);
   if (probe.fd() < 0) return errno;
   const int on = 1;
   setsockopt(probe.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  return bind(probe.fd(), sockaddr, size) == 0 ? 0 : errno;
+  return bind(probe.fd(), target, size) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -97,8 +130,11 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos) return BadAddress(text);
   absl::string_view host = text.substr(0, colon);
-  const bool bracketed =
-      absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
+  const bool bracketed = absl::StartsWith(host, "[");
+  if (bracketed) {
+    host.remove_prefix(1);
+    if (!absl::ConsumeSuffix(&host, "]")) return BadAddress(text);
+  }
   if (host.empty() || host.find_first_of("[]/ ") != absl::string_view::npos ||
       absl::StrContains(host, ':') != bracketed) {
     return BadAddress(text);
@@ -124,17 +160,15 @@ absl::Status RemoveStaleSocket(const std::string& path) {
         absl::StrCat(path, " exists and is not a socket"));
   }
   const sockaddr_un target = UnixSockaddr(path);
-  const Socket probe(AF_UNIX);
-  const bool answered =
-      connect(probe.fd(), reinterpret_cast<const sockaddr*>(&target),
-              sizeof(target)) == 0;
-  if (answered || errno == EAGAIN) {
+  const int error = TryConnect(
+      AF_UNIX, reinterpret_cast<const sockaddr*>(&target), sizeof(target));
+  if (error == 0 || error == EAGAIN) {
     return absl::FailedPreconditionError(
         absl::StrCat("another process is listening on ", path));
   }
-  if (errno != ECONNREFUSED) {
+  if (error != ECONNREFUSED) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "cannot tell whether ", path, " is in use: ", strerror(errno)));
+        "cannot tell whether ", path, " is in use: ", strerror(error)));
   }
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -144,28 +178,19 @@ absl::Status RemoveStaleSocket(const std::string& path) {
 }
 
 std::string ExplainBindFailure(const ListenAddress& address) {
-  int error = 0;
-  if (address.is_unix()) {
-    const sockaddr_un target = UnixSockaddr(address.path);
-    error = TryBind(AF_UNIX, reinterpret_cast<const sockaddr*>(&target),
-                    sizeof(target));
-    if (error == 0) unlink(address.path.c_str());
-  } else {
-    addrinfo hints = {};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_PASSIVE;
-    addrinfo* found = nullptr;
-    const int failure =
-        getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
-                    &hints, &found);
-    if (failure != 0) return gai_strerror(failure);
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(
-        found, &freeaddrinfo);
-    for (; found != nullptr && error == 0; found = found->ai_next) {
-      error = TryBind(found->ai_family, found->ai_addr, found->ai_addrlen);
-    }
-  }
-  return error == 0 ? "the reason is gone" : strerror(error);
+  const absl::StatusOr<int> error = ForEachSockaddr(address, TryBind);
+  if (!error.ok()) return std::string(error.status().message());
+  if (*error != 0) return strerror(*error);
+  if (address.is_unix()) unlink(address.path.c_str());
+  return "the reason is gone";
+}
+
+void Knock(const ListenAddress& address) {
+  ForEachSockaddr(address, [](int family, const sockaddr* target,
+                              socklen_t size) {
+    TryConnect(family, target, size);
+    return 0;
+  }).IgnoreError();
 }
 
 }  // namespace kvcompress

@@ -45,6 +45,9 @@ absl::Status RemoveStaleSocket(const std::string& path);
 // For messages: it tries again, briefly, to learn the reason.
 std::string ExplainBindFailure(const ListenAddress& address);
 
+// Opens a connection to `address` and drops it, without waiting for either.
+void Knock(const ListenAddress& address);
+
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_SERVER_ADDRESS_H_

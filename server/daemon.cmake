@@ -20,7 +20,8 @@ add_library(kvcompress_daemon STATIC
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(kvcompress_daemon
     PUBLIC kvcompress_service kvcompress_proto spdlog::spdlog
-           prometheus-cpp::core absl::flat_hash_set absl::synchronization
+           prometheus-cpp::core absl::flat_hash_set absl::function_ref
+           absl::synchronization
            absl::time
     PRIVATE CLI11::CLI11 civetweb::civetweb-cpp gRPC::grpc
             gRPC::grpc++_reflection nlohmann_json::nlohmann_json)

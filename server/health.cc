@@ -21,8 +21,9 @@ class HealthService::Watcher final
   Watcher(HealthService* service, bool known)
       : service_(service), known_(known) {}
 
-  // Claims the next operation, if one is due and none is under way.
-  Step Claim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(service_->mutex_) {
+  // Claims the next operation, if one is due and none is under way. REQUIRES:
+  // the service's mutex is held.
+  Step Claim() {
     if (busy_) return Step::kNone;
     const Status status =
         known_ ? service_->status_ : HealthCheckResponse::SERVICE_UNKNOWN;
@@ -55,7 +56,7 @@ class HealthService::Watcher final
   void Continue(bool idle, bool gone) {
     Step step = Step::kNone;
     {
-      absl::MutexLock lock(&service_->mutex_);
+      const std::lock_guard lock(service_->mutex_);
       if (idle) busy_ = false;
       if (gone) gone_ = true;
       step = Claim();
@@ -90,7 +91,7 @@ void HealthService::SetServing(bool serving) {
 }
 
 bool HealthService::serving() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return status_ == HealthCheckResponse::SERVING;
 }
 
@@ -101,7 +102,7 @@ void HealthService::Shutdown() {
 void HealthService::Update(Status status, bool shutdown) {
   std::vector<std::pair<Watcher*, Watcher::Step>> steps;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (shutdown_) return;
     status_ = status;
     shutdown_ = shutdown;
@@ -124,7 +125,7 @@ grpc::ServerUnaryReactor* HealthService::Check(
     return reactor;
   }
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     response->set_status(status_);
   }
   reactor->Finish(grpc::Status::OK);
@@ -136,7 +137,7 @@ grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
   auto* watcher = new Watcher(this, services_.contains(request->service()));
   Watcher::Step step = Watcher::Step::kNone;
   {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     watchers_.insert(watcher);
     step = watcher->Claim();
   }

@@ -5,11 +5,14 @@
 #include <CivetServer.h>
 #include <spdlog/spdlog.h>
 
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 
 namespace kvcompress {
 namespace {
@@ -84,12 +87,26 @@ class CivetEndpoint final : public HttpEndpoint {
     if (!ports.empty()) address_.port = static_cast<uint16_t>(ports.front());
   }
 
+  // civetweb looks whether it should stop when a connection comes, and else
+  // only every two seconds: so knock.
+  ~CivetEndpoint() override {
+    absl::Notification closed;
+    std::thread closer([&] {
+      server_->close();
+      closed.Notify();
+    });
+    while (!closed.WaitForNotificationWithTimeout(absl::Milliseconds(10))) {
+      Knock(address_);
+    }
+    closer.join();
+  }
+
   const ListenAddress& address() const override { return address_; }
 
  private:
   Handler handler_;
   ListenAddress address_;
-  std::unique_ptr<CivetServer> server_;  // the first to go
+  std::unique_ptr<CivetServer> server_;
 };
 
 }  // namespace

@@ -95,10 +95,12 @@ void RpcMetrics::AddOwnSeries(prometheus::Registry* registry) {
       registry, "kvcompress_request_duration_seconds",
       "Time from the start of a call to its end, in seconds; waiting for the "
       "client included.");
-  auto& input = CounterFamily(registry, "kvcompress_input_bytes_total",
-                              "Payload bytes received in request messages.");
-  auto& output = CounterFamily(registry, "kvcompress_output_bytes_total",
-                               "Payload bytes sent in response messages.");
+  auto& input =
+      CounterFamily(registry, "kvcompress_input_bytes_total",
+                    "Bytes of request messages of streams, as serialized.");
+  auto& output =
+      CounterFamily(registry, "kvcompress_output_bytes_total",
+                    "Bytes of response messages of streams, as serialized.");
   for (int i = 0; i < kMethodCount; ++i) {
     const std::string name(MethodName(static_cast<Method>(i)));
     methods_[i].requests = &requests.Add({{"method", name}});

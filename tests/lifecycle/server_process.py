@@ -1,0 +1,151 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""kv-compressd as a process under test."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Protocol
+
+import grpc
+import health
+
+SERVICE = "kvcompress.v1.CompressionService"
+
+# Seconds for a step that takes milliseconds, on a busy machine.
+PATIENCE = 20
+
+BINARY = (
+    Path(os.environ.get("KVCOMPRESS_BIN_DIR", Path(__file__).parents[2] / "bin")).resolve()
+    / "kv-compressd"
+)
+
+
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """`variables` and the environment, less what would configure the server."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("KVCOMPRESS_")}
+    return {**inherited, **variables}
+
+
+def run(*flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs the server to its end: for starts that fail, --help and --version."""
+    return subprocess.run(
+        [BINARY, *flags],
+        env=environment(variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+
+
+class ServerProcess:
+    """A running server, its log read line by line as JSON.
+
+    It listens on ports that the system chose unless `flags` say otherwise.
+    """
+
+    def __init__(self, flags: Sequence[str], variables: Mapping[str, str], directory: Path) -> None:
+        """Starts the process in `directory`."""
+        defaults = ["--log-format", "json"]
+        for flag in ("--listen", "--metrics-listen"):
+            if flag not in flags:
+                defaults += [flag, "127.0.0.1:0"]
+        self._process = subprocess.Popen(
+            [BINARY, *defaults, *flags],
+            env=environment(variables),
+            cwd=directory,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.messages: list[str] = []
+        self.addresses: list[str] = []
+        self.http = ""
+        self._ended = False
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read_log)
+        self._reader.start()
+
+    def _read_log(self) -> None:
+        assert self._process.stderr is not None
+        with self._process.stderr as lines:
+            for line in lines:
+                message = json.loads(line)["message"]
+                with self._changed:
+                    self.messages.append(message)
+                    self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def wait_log(self, text: str) -> str:
+        """Waits for a message with `text` in it and returns the first."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._ended or any(text in message for message in self.messages), PATIENCE
+            )
+            matches = [message for message in self.messages if text in message]
+        assert matches, f"no {text!r} in {self.messages}"
+        return matches[0]
+
+    def wait_until_serving(self) -> None:
+        """Waits for SERVING and learns the addresses."""
+        banner = self.wait_log("listening on")
+        found = re.search(r"listening on (.*?); metrics on (\S+);", banner)
+        assert found, banner
+        self.addresses = found[1].split(", ")
+        self.http = found[2]
+        self.wait_log("SERVING")
+
+    def channel(self, address: str | None = None) -> grpc.Channel:
+        """A new channel, to the first address unless said otherwise."""
+        return grpc.insecure_channel(address or self.addresses[0])
+
+    def check(self, service: str = "", address: str | None = None) -> int:
+        """The status that health gives now."""
+        with self.channel(address) as channel:
+            return health.check(channel, service, PATIENCE)
+
+    def get(self, path: str) -> tuple[int, str, str]:
+        """Status, content type and body of an HTTP GET."""
+        host, port = self.http.removeprefix("http://").rsplit(":", 1)
+        with contextlib.closing(HTTPConnection(host, int(port), timeout=PATIENCE)) as connection:
+            connection.request("GET", path)
+            reply = connection.getresponse()
+            return reply.status, reply.headers["Content-Type"], reply.read().decode()
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal."""
+        self._process.send_signal(number)
+
+    def send_and_wait(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
+        """Sends a signal; the exit status, and the seconds it took."""
+        begin = time.monotonic()
+        self.send(number)
+        return self.wait(), time.monotonic() - begin
+
+    def wait(self) -> int:
+        """Waits for the end; the exit status."""
+        status = self._process.wait(timeout=3 * PATIENCE)
+        self._reader.join(PATIENCE)
+        return status
+
+    def kill(self) -> None:
+        """Ends the process, whatever it is doing."""
+        self._process.kill()
+        self.wait()
+
+
+class Start(Protocol):
+    """Starts a server with flags and environment variables, and waits for SERVING."""
+
+    def __call__(self, *flags: str, **variables: str) -> ServerProcess:
+        """A server that is SERVING."""
+        ...

@@ -1,0 +1,164 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The metrics page: valid, complete from the start, and counting."""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from server_process import PATIENCE, SERVICE, ServerProcess, Start
+from streams import CompressStream
+
+from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
+from kvcompress.v1.server_info_pb2 import GetServerInfoRequest
+
+# Name and labels of a series.
+Series = tuple[str, frozenset[tuple[str, str]]]
+
+METHODS = {
+    "Compress": "bidi_stream",
+    "Decompress": "bidi_stream",
+    "Measure": "client_stream",
+    "GetServerInfo": "unary",
+    "SelfTest": "unary",
+}
+ERRORS = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]
+SINGLE = [
+    "kvcompress_inflight_bytes",
+    "kvcompress_inflight_budget_bytes",
+    "process_start_time_seconds",
+    "process_resident_memory_bytes",
+    "process_open_fds",
+]
+
+
+def series(name: str, **labels: str) -> Series:
+    return name, frozenset(labels.items())
+
+
+def grpc_code(code: str) -> str:
+    """A code as go-grpc-prometheus writes it."""
+    if code == "OK":
+        return code
+    return "Canceled" if code == "CANCELLED" else code.title().replace("_", "")
+
+
+def samples(server: ServerProcess) -> dict[Series, float]:
+    status, content_type, page = server.get("/metrics")
+    assert status == 200
+    assert content_type == "text/plain; version=0.0.4; charset=utf-8"
+    found: dict[Series, float] = {}
+    for line in page.splitlines():
+        if line.startswith("#"):
+            continue
+        parts = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+        assert parts, line
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', parts[2] or ""))
+        assert series(parts[1], **labels) not in found, line
+        found[series(parts[1], **labels)] = float(parts[3])
+    return found
+
+
+def codecs(server: ServerProcess) -> list[str]:
+    with server.channel() as channel:
+        info = CompressionServiceStub(channel).GetServerInfo(GetServerInfoRequest())
+    return [codec.name for codec in info.codecs]
+
+
+def grpc_labels(method: str) -> dict[str, str]:
+    return {"grpc_type": METHODS[method], "grpc_service": SERVICE, "grpc_method": method}
+
+
+def expected(codec_names: list[str]) -> Iterator[Series]:
+    """Every series that dashboards and alerts count on."""
+    for name in SINGLE:
+        yield series(name)
+    for method in METHODS:
+        labels = grpc_labels(method)
+        yield series("grpc_server_started_total", **labels)
+        yield series("grpc_server_handling_seconds_count", **labels)
+        for code in ["OK", *ERRORS]:
+            yield series("grpc_server_handled_total", **labels, grpc_code=grpc_code(code))
+        for code in ERRORS:
+            yield series("kvcompress_errors_total", method=method, code=code)
+        for name in ("requests", "input_bytes", "output_bytes"):
+            yield series(f"kvcompress_{name}_total", method=method)
+        yield series("kvcompress_request_duration_seconds_count", method=method)
+    for reason in ("budget", "limit", "draining"):
+        yield series("kvcompress_requests_rejected_total", reason=reason)
+    for level in ("EXCELLENT", "GOOD", "ACCEPTABLE", "POOR"):
+        yield series("kvcompress_quality_total", level=level)
+    for reason in REASONS:
+        yield series("kvcompress_integrity_failures_total", reason=reason)
+    for codec in codec_names:
+        for name in ("compression_ratio", "snr_decibels", "cosine_similarity", "rmse"):
+            yield series(f"kvcompress_{name}_count", codec=codec)
+        for stage in ("encode", "decode"):
+            yield series("kvcompress_codec_seconds_count", codec=codec, stage=stage)
+
+
+def test_every_series_is_there_before_traffic(start: Start) -> None:
+    server = start()
+    found = samples(server)
+    assert [wanted for wanted in expected(codecs(server)) if wanted not in found] == []
+    moving = ("process_", "kvcompress_build_info")
+    assert [key for key, value in found.items() if value and not key[0].startswith(moving)] == []
+
+
+def test_build_info(start: Start) -> None:
+    found = samples(start())
+    [info] = [key for key in found if key[0] == "kvcompress_build_info"]
+    assert found[info] == 1
+    assert {label for label, _ in info[1]} == {"version", "api_version", "format_version"}
+
+
+def test_promtool_accepts_the_page(start: Start) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not on the PATH")
+    result = subprocess.run(
+        [promtool, "check", "metrics"],
+        input=start().get("/metrics")[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_bytes_in_flight_come_back_to_zero_and_a_call_is_counted(start: Start) -> None:
+    server = start()
+    with server.channel() as channel:
+        stream = CompressStream(channel)
+        stream.finish()
+    handled = series("kvcompress_request_duration_seconds_count", method="Compress")
+    give_up = time.monotonic() + PATIENCE
+    # The server counts a call just after its client has seen the end.
+    while (found := samples(server))[handled] == 0:
+        assert time.monotonic() < give_up
+
+    received = sum(request.ByteSize() for request in stream.requests)
+    sent = sum(response.ByteSize() for response in stream.responses)
+    grpc_handled = series("grpc_server_handled_total", **grpc_labels("Compress"), grpc_code="OK")
+    assert found[handled] == 1
+    assert found[series("grpc_server_started_total", **grpc_labels("Compress"))] == 1
+    assert found[grpc_handled] == 1
+    assert found[series("kvcompress_requests_total", method="Compress")] == 1
+    assert found[series("kvcompress_input_bytes_total", method="Compress")] == received
+    assert found[series("kvcompress_output_bytes_total", method="Compress")] == sent
+    assert found[series("kvcompress_compression_ratio_count", codec="int4")] == 1
+    assert found[series("kvcompress_codec_seconds_count", codec="int4", stage="encode")] == 1
+    assert found[series("kvcompress_quality_total", level="EXCELLENT")] == 1
+    assert found[series("kvcompress_inflight_bytes")] == 0
+    assert sum(v for (name, _), v in found.items() if name == "kvcompress_errors_total") == 0
+
+
+def test_other_paths_are_not_found(start: Start) -> None:
+    server = start()
+    for path in ("/", "/metrics/x", "/healthz/", "/etc/passwd"):
+        assert server.get(path)[0] == 404
