@@ -8,6 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "codecs/int4/int4.h"
+#include "codecs/int4_hadamard/int4_hadamard.h"
+#include "codecs/int8/int8.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
@@ -18,6 +20,8 @@ namespace {
 const std::vector<const Codec*>& Registry() {
   static const auto* const codecs = new std::vector<const Codec*>{
       &Int4Codec(),
+      &Int4HadamardCodec(),
+      &Int8Codec(),
   };
   return *codecs;
 }

@@ -16,8 +16,17 @@
 
 namespace kvcompress::kernels {
 
-// Elements of a block of the format (core/FORMAT.md, section 5).
+// Elements of a block of the format (core/FORMAT.md, section 5), and the widest
+// rotation, which divides it.
 inline constexpr size_t kBlockElements = 4096;
+inline constexpr size_t kMaxRotation = 256;
+
+// How the elements of a block are treated.
+struct BlockLayout {
+  size_t count = 0;     // elements, 1 to kBlockElements
+  size_t group = 64;    // elements that share a scale: 32, 64 or 128
+  size_t rotation = 1;  // width, a power of two that divides count; 1 for none
+};
 
 // Why a block was refused, and where.
 struct EncodeFault {
@@ -26,35 +35,39 @@ struct EncodeFault {
   size_t element = 0;  // index within the block
 };
 
-// Encodes `count` elements, 1 to kBlockElements, at `source` (little-endian,
-// any alignment) in groups of `group` (32, 64 or 128) into `payload`, which has
-// room for Int4BlockSize(count, group) bytes. Writes the bytes that decoding
+// Encodes the elements at `source` (little-endian, any alignment) into
+// `payload`, which has room for BlockSize bytes. Writes the bytes that decoding
 // gives to `decoded` unless it is null, and the distortion to `*sums`. After a
 // fault the outputs are unspecified.
-using Int4EncodeBlock = EncodeFault (*)(const uint8_t* source, size_t count,
-                                        size_t group, uint8_t* payload,
-                                        uint8_t* decoded, DistortionSums* sums);
+using EncodeBlock = EncodeFault (*)(const uint8_t* source, BlockLayout layout,
+                                    uint8_t* payload, uint8_t* decoded,
+                                    DistortionSums* sums);
 
-// The reverse: Int4BlockSize(count, group) bytes to `count` elements. False
-// when the payload breaks the format.
-using Int4DecodeBlock = bool (*)(const uint8_t* payload, size_t count,
-                                 size_t group, uint8_t* decoded);
+// The reverse: BlockSize bytes to elements. False when the payload breaks the
+// format.
+using DecodeBlock = bool (*)(const uint8_t* payload, BlockLayout layout,
+                             uint8_t* decoded);
 
-// Bytes of an int4 block: the scales, then the codes.
-constexpr size_t Int4ScalesSize(size_t count, size_t group) {
-  return (count + group - 1) / group * 2;
+// Bytes of a block of `bits`-bit codes, 4 or 8: the scales, then the codes.
+constexpr size_t ScalesSize(size_t count, size_t group) {
+  return (count / group + (count % group != 0)) * 2;
 }
-constexpr size_t Int4BlockSize(size_t count, size_t group) {
-  return Int4ScalesSize(count, group) + (count + 1) / 2;
+constexpr size_t BlockSize(int bits, size_t count, size_t group) {
+  return ScalesSize(count, group) + (bits == 8 ? count : count / 2 + count % 2);
 }
 
 // Number of compressible types; the tables below are indexed by DType.
 inline constexpr size_t kDTypes = 3;
 
+struct GroupedKernels {
+  EncodeBlock encode[kDTypes];
+  DecodeBlock decode[kDTypes];
+};
+
 struct KernelSet {
   const char* name;
-  Int4EncodeBlock int4_encode[kDTypes];
-  Int4DecodeBlock int4_decode[kDTypes];
+  GroupedKernels int4;
+  GroupedKernels int8;
 };
 
 // The reference, in standard C++.

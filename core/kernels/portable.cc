@@ -49,12 +49,79 @@ void StoreBits(typename T::Bits bits, uint8_t* bytes, size_t index) {
 
 constexpr uint16_t kHalfInfinity = 0x7c00;
 
-// x / scale, rounded half away from zero and clamped to 4 bits.
-int Quantize(float x, float scale) {
-  return static_cast<int>(std::clamp(std::round(x / scale), -8.0f, 7.0f));
+// The two widths of codes. Codes of a group of m elements take Size(m) bytes.
+struct Codes4 {
+  static constexpr float kDivisor = 7, kLeast = -8, kMost = 7;
+  static size_t Size(size_t m) { return (m + 1) / 2; }
+  // Halves of the group share a byte. REQUIRES: zeroed bytes.
+  static void Store(int q, size_t i, size_t m, uint8_t* codes) {
+    const size_t half = Size(m);
+    codes[i % half] |= static_cast<uint8_t>((q & 15) << (i < half ? 0 : 4));
+  }
+  static int Load(const uint8_t* codes, size_t i, size_t m) {
+    const size_t half = Size(m);
+    const uint8_t byte = codes[i % half];
+    const uint8_t nibble = i < half ? byte & 15 : byte >> 4;
+    return (nibble ^ 8) - 8;
+  }
+  // Whether the bits that hold no code are 0.
+  static bool Padded(const uint8_t* codes, size_t m) {
+    return m % 2 == 0 || codes[Size(m) - 1] >> 4 == 0;
+  }
+};
+
+struct Codes8 {
+  static constexpr float kDivisor = 127, kLeast = -128, kMost = 127;
+  static size_t Size(size_t m) { return m; }
+  static void Store(int q, size_t i, size_t, uint8_t* codes) {
+    codes[i] = static_cast<uint8_t>(q);
+  }
+  static int Load(const uint8_t* codes, size_t i, size_t) {
+    return static_cast<int8_t>(codes[i]);
+  }
+  static bool Padded(const uint8_t*, size_t) { return true; }
+};
+
+// The sign of position i in a rotation: bit 63 of (i + 1) times 2^64 divided by
+// the golden ratio.
+float RotationSign(size_t i) {
+  return (i + 1) * 0x9e3779b97f4a7c15u >> 63 != 0 ? -1.0f : 1.0f;
 }
 
-int SignExtend4(uint8_t nibble) { return (nibble ^ 8) - 8; }
+// Multiplies each run of `width` values by the Hadamard matrix over the root of
+// `width`: its own inverse, but for the signs.
+void Hadamard(size_t width, size_t count, float* values) {
+  const float norm =
+      static_cast<float>(1 / std::sqrt(static_cast<double>(width)));
+  for (float* run = values; run < values + count; run += width) {
+    for (size_t step = 1; step < width; step *= 2) {
+      for (size_t i = 0; i < width; i += 2 * step) {
+        for (size_t j = i; j < i + step; ++j) {
+          const float sum = run[j] + run[j + step];
+          run[j + step] = run[j] - run[j + step];
+          run[j] = sum;
+        }
+      }
+    }
+    for (size_t i = 0; i < width; ++i) run[i] *= norm;
+  }
+}
+
+void FlipSigns(size_t width, size_t count, float* values) {
+  for (size_t i = 0; i < count; ++i) values[i] *= RotationSign(i % width);
+}
+
+void Rotate(size_t width, size_t count, float* values) {
+  if (width == 1) return;
+  FlipSigns(width, count, values);
+  Hadamard(width, count, values);
+}
+
+void RotateBack(size_t width, size_t count, float* values) {
+  if (width == 1) return;
+  Hadamard(width, count, values);
+  FlipSigns(width, count, values);
+}
 
 void Accumulate(float x, float y, DistortionSums* sums) {
   const double dx = x;
@@ -69,75 +136,95 @@ void Accumulate(float x, float y, DistortionSums* sums) {
   sums->max_abs_x = std::max(sums->max_abs_x, std::abs(dx));
 }
 
-template <typename T>
-EncodeFault EncodeBlock(const uint8_t* source, size_t count, size_t group,
-                        uint8_t* payload, uint8_t* decoded,
-                        DistortionSums* sums) {
-  *sums = DistortionSums();
-  sums->count = count;
-  uint8_t* codes = payload + Int4ScalesSize(count, group);
-  for (size_t first = 0, g = 0; first < count; first += group, ++g) {
-    const size_t m = std::min(group, count - first);
-    float x[128];
-    float max_abs = 0;
-    size_t max_index = 0;
-    for (size_t i = 0; i < m; ++i) {
-      x[i] = T::Load(LoadBits<T>(source, first + i));
-      if (!std::isfinite(x[i])) {
-        return {EncodeFault::Kind::kNotFinite, first + i};
-      }
-      if (std::abs(x[i]) > max_abs) {
-        max_abs = std::abs(x[i]);
-        max_index = i;
-      }
+// Quantizes `values` in place, group by group, into scales and codes.
+template <typename Codes>
+EncodeFault Quantize(BlockLayout layout, float* values, uint8_t* payload) {
+  uint8_t* codes = payload + ScalesSize(layout.count, layout.group);
+  for (size_t first = 0; first < layout.count; first += layout.group) {
+    const size_t m = std::min(layout.group, layout.count - first);
+    float* const x = values + first;
+    size_t largest = 0;
+    for (size_t i = 1; i < m; ++i) {
+      if (std::abs(x[i]) > std::abs(x[largest])) largest = i;
     }
-    const uint16_t scale_bits = FloatToHalf(max_abs / 7.0f);
-    if (scale_bits == kHalfInfinity) {
-      return {EncodeFault::Kind::kScaleOverflow, first + max_index};
+    const uint16_t scale_bits =
+        FloatToHalf(std::abs(x[largest]) / Codes::kDivisor);
+    if (scale_bits >= kHalfInfinity) {
+      return {EncodeFault::Kind::kScaleOverflow, first + largest};
     }
-    std::memcpy(payload + 2 * g, &scale_bits, sizeof(scale_bits));
+    std::memcpy(payload + 2 * (first / layout.group), &scale_bits,
+                sizeof(scale_bits));
     const float scale = HalfToFloat(scale_bits);
-
-    const size_t half = (m + 1) / 2;
-    std::memset(codes, 0, half);
+    std::memset(codes, 0, Codes::Size(m));
     for (size_t i = 0; i < m; ++i) {
-      const int q = scale_bits == 0 ? 0 : Quantize(x[i], scale);
-      codes[i % half] |= static_cast<uint8_t>((q & 15) << (i < half ? 0 : 4));
-      const typename T::Bits y = T::Round(static_cast<float>(q) * scale);
-      if (decoded != nullptr) StoreBits<T>(y, decoded, first + i);
-      Accumulate(x[i], T::Load(y), sums);
+      const int q =
+          scale_bits == 0
+              ? 0
+              : static_cast<int>(std::clamp(std::round(x[i] / scale),
+                                            Codes::kLeast, Codes::kMost));
+      Codes::Store(q, i, m, codes);
+      x[i] = static_cast<float>(q) * scale;
     }
-    codes += half;
+    codes += Codes::Size(m);
   }
   return {};
 }
 
-template <typename T>
-bool DecodeBlock(const uint8_t* payload, size_t count, size_t group,
-                 uint8_t* decoded) {
-  const uint8_t* codes = payload + Int4ScalesSize(count, group);
-  for (size_t first = 0, g = 0; first < count; first += group, ++g) {
-    const size_t m = std::min(group, count - first);
+template <typename T, typename Codes>
+EncodeFault Encode(const uint8_t* source, BlockLayout layout, uint8_t* payload,
+                   uint8_t* decoded, DistortionSums* sums) {
+  float values[kBlockElements];
+  for (size_t i = 0; i < layout.count; ++i) {
+    values[i] = T::Load(LoadBits<T>(source, i));
+    if (!std::isfinite(values[i])) return {EncodeFault::Kind::kNotFinite, i};
+  }
+  Rotate(layout.rotation, layout.count, values);
+  const EncodeFault fault = Quantize<Codes>(layout, values, payload);
+  if (fault.kind != EncodeFault::Kind::kNone) return fault;
+  RotateBack(layout.rotation, layout.count, values);
+  *sums = DistortionSums();
+  sums->count = layout.count;
+  for (size_t i = 0; i < layout.count; ++i) {
+    const typename T::Bits y = T::Round(values[i]);
+    if (decoded != nullptr) StoreBits<T>(y, decoded, i);
+    Accumulate(T::Load(LoadBits<T>(source, i)), T::Load(y), sums);
+  }
+  return {};
+}
+
+template <typename T, typename Codes>
+bool Decode(const uint8_t* payload, BlockLayout layout, uint8_t* decoded) {
+  float values[kBlockElements];
+  const uint8_t* codes = payload + ScalesSize(layout.count, layout.group);
+  for (size_t first = 0; first < layout.count; first += layout.group) {
+    const size_t m = std::min(layout.group, layout.count - first);
     uint16_t scale_bits;
-    std::memcpy(&scale_bits, payload + 2 * g, sizeof(scale_bits));
-    if (scale_bits >= kHalfInfinity) return false;
+    std::memcpy(&scale_bits, payload + 2 * (first / layout.group),
+                sizeof(scale_bits));
+    if (scale_bits >= kHalfInfinity || !Codes::Padded(codes, m)) return false;
     const float scale = HalfToFloat(scale_bits);
-    const size_t half = (m + 1) / 2;
-    if (m % 2 != 0 && codes[half - 1] >> 4 != 0) return false;
     for (size_t i = 0; i < m; ++i) {
-      const uint8_t byte = codes[i % half];
-      const int q = SignExtend4(i < half ? byte & 15 : byte >> 4);
-      StoreBits<T>(T::Round(static_cast<float>(q) * scale), decoded, first + i);
+      values[first + i] = static_cast<float>(Codes::Load(codes, i, m)) * scale;
     }
-    codes += half;
+    codes += Codes::Size(m);
+  }
+  RotateBack(layout.rotation, layout.count, values);
+  for (size_t i = 0; i < layout.count; ++i) {
+    StoreBits<T>(T::Round(values[i]), decoded, i);
   }
   return true;
 }
 
+template <typename Codes>
+constexpr GroupedKernels Grouped() {
+  return {{Encode<F32, Codes>, Encode<F16, Codes>, Encode<BF16, Codes>},
+          {Decode<F32, Codes>, Decode<F16, Codes>, Decode<BF16, Codes>}};
+}
+
 constexpr KernelSet kPortable = {
     .name = "portable",
-    .int4_encode = {EncodeBlock<F32>, EncodeBlock<F16>, EncodeBlock<BF16>},
-    .int4_decode = {DecodeBlock<F32>, DecodeBlock<F16>, DecodeBlock<BF16>},
+    .int4 = Grouped<Codes4>(),
+    .int8 = Grouped<Codes8>(),
 };
 static_assert(static_cast<int>(DType::kF32) == 0 &&
               static_cast<int>(DType::kF16) == 1 &&

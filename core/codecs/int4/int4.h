@@ -1,7 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // `int4:G`: symmetric 4-bit integers with one binary16 scale for G consecutive
-// elements, G = 32, 64 or 128. Specified in core/FORMAT.md, section 5.
+// elements, G = 32, 64 or 128.
+// Specified in core/FORMAT.md, section 5.
 
 #ifndef KVCOMPRESS_CODECS_INT4_INT4_H_
 #define KVCOMPRESS_CODECS_INT4_INT4_H_

@@ -51,7 +51,8 @@ TEST(Registry, EveryCodecIsDescribed) {
 
 TEST(Int4, SizeIsExact) {
   const auto size = [](std::vector<uint64_t> shape, const char* group) {
-    return *AllCodecs()[0]->MaxEncodedSize({.shape = std::move(shape)}, group);
+    return *ResolveCodec({})->codec->MaxEncodedSize({.shape = std::move(shape)},
+                                                    group);
   };
   EXPECT_EQ(size({0}, "64"), 0);
   EXPECT_EQ(size({}, "64"), 3);

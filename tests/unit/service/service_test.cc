@@ -198,7 +198,7 @@ TEST_F(ServiceTest, SelfTestPasses) {
   v1::SelfTestResponse response;
   ASSERT_TRUE(stub_->SelfTest(&context, {}, &response).ok());
   EXPECT_TRUE(response.passed()) << response.DebugString();
-  EXPECT_EQ(response.results_size(), 3);
+  EXPECT_GE(response.results_size(), 3);
   EXPECT_TRUE(RunSelfTest().ok());
   grpc::ClientContext other;
   v1::SelfTestRequest request;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -26,12 +27,12 @@ struct Encoded {
 Encoded Encode(const std::vector<float>& values, size_t group = 32) {
   Encoded out;
   const std::string bytes = testing::F32Bytes(values);
-  out.payload.resize(Int4BlockSize(values.size(), group));
+  out.payload.resize(BlockSize(4, values.size(), group));
   out.decoded.resize(values.size());
-  out.fault = Portable().int4_encode[0](
-      reinterpret_cast<const uint8_t*>(bytes.data()), values.size(), group,
-      out.payload.data(), reinterpret_cast<uint8_t*>(out.decoded.data()),
-      &out.sums);
+  out.fault = Portable().int4.encode[0](
+      reinterpret_cast<const uint8_t*>(bytes.data()),
+      {.count = values.size(), .group = group}, out.payload.data(),
+      reinterpret_cast<uint8_t*>(out.decoded.data()), &out.sums);
   return out;
 }
 
@@ -102,17 +103,18 @@ TEST(Int4Kernel, RefusesWhatItCannotHold) {
 
 TEST(Int4Kernel, TheLargestHalfStaysFinite) {
   const uint16_t source[] = {0x7bff, 0xfbff};  // 65,504 and -65,504
-  uint8_t payload[Int4BlockSize(2, 32)];
+  uint8_t payload[BlockSize(4, 2, 32)];
   uint16_t decoded[2];
   DistortionSums sums;
   const KernelSet& set = Portable();
-  set.int4_encode[1](reinterpret_cast<const uint8_t*>(source), 2, 32, payload,
+  set.int4.encode[1](reinterpret_cast<const uint8_t*>(source),
+                     {.count = 2, .group = 32}, payload,
                      reinterpret_cast<uint8_t*>(decoded), &sums);
   EXPECT_EQ(decoded[0], 0x7bff);
   EXPECT_EQ(decoded[1], 0xfbff);
   uint16_t again[2];
-  ASSERT_TRUE(
-      set.int4_decode[1](payload, 2, 32, reinterpret_cast<uint8_t*>(again)));
+  ASSERT_TRUE(set.int4.decode[1](payload, {.count = 2, .group = 32},
+                                 reinterpret_cast<uint8_t*>(again)));
   EXPECT_EQ(again[0], 0x7bff);
 }
 
@@ -120,7 +122,8 @@ TEST(Int4Kernel, DecoderRefusesWhatNoEncoderWrites) {
   Encoded out = Encode({7, -7, 3});
   uint8_t decoded[12];
   const auto decode = [&] {
-    return Portable().int4_decode[0](out.payload.data(), 3, 32, decoded);
+    return Portable().int4.decode[0](out.payload.data(),
+                                     {.count = 3, .group = 32}, decoded);
   };
   EXPECT_TRUE(decode());
   out.payload[3] |= 0x10;  // the unused half of the last byte
@@ -132,25 +135,67 @@ TEST(Int4Kernel, DecoderRefusesWhatNoEncoderWrites) {
   }
 }
 
-TEST(Int4Kernel, DecodingGivesWhatEncodingSaid) {
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    for (size_t group : {32, 64, 128}) {
-      for (size_t count :
-           {1, 7, 31, 32, 33, 63, 64, 65, 127, 129, 4095, 4096}) {
-        const std::string source = testing::RandomBytes(dtype, count, 7);
-        std::vector<uint8_t> payload(Int4BlockSize(count, group));
-        std::vector<uint8_t> said(source.size()), decoded(source.size());
-        DistortionSums sums;
-        const size_t index = static_cast<size_t>(dtype);
-        const EncodeFault fault = Portable().int4_encode[index](
-            reinterpret_cast<const uint8_t*>(source.data()), count, group,
-            payload.data(), said.data(), &sums);
-        ASSERT_EQ(fault.kind, EncodeFault::Kind::kNone);
-        ASSERT_TRUE(Portable().int4_decode[index](payload.data(), count, group,
-                                                  decoded.data()));
-        EXPECT_EQ(said, decoded);
-        EXPECT_EQ(sums.count, count);
-        EXPECT_GT(sums.sum_x2, 0);
+TEST(Int8Kernel, IntegersUpTo127AreExact) {
+  const std::string bytes = testing::F32Bytes({127, -127, 3, 0, -128.4f});
+  std::vector<uint8_t> payload(BlockSize(8, 5, 32));
+  std::vector<float> decoded(5);
+  DistortionSums sums;
+  const EncodeFault fault = Portable().int8.encode[0](
+      reinterpret_cast<const uint8_t*>(bytes.data()), {.count = 4, .group = 32},
+      payload.data(), reinterpret_cast<uint8_t*>(decoded.data()), &sums);
+  ASSERT_EQ(fault.kind, EncodeFault::Kind::kNone);
+  EXPECT_EQ(std::vector<uint8_t>(payload.begin() + 2, payload.begin() + 6),
+            (std::vector<uint8_t>{127, 129, 3, 0}));
+  EXPECT_EQ(sums.sum_e2, 0);
+}
+
+TEST(Rotation, SpreadsAnOutlierAndKeepsTheRest) {
+  // One large value among 64 small ones ruins plain int4, and not the rotated.
+  std::vector<float> values(64, 0.1f);
+  values[5] = 20;
+  const std::string bytes = testing::F32Bytes(values);
+  const auto error = [&](size_t rotation) {
+    std::vector<uint8_t> payload(BlockSize(4, 64, 64));
+    DistortionSums sums;
+    Portable().int4.encode[0](reinterpret_cast<const uint8_t*>(bytes.data()),
+                              {.count = 64, .rotation = rotation},
+                              payload.data(), nullptr, &sums);
+    return sums.max_abs_e;
+  };
+  EXPECT_GE(error(1), 0.09);  // every small value is lost
+  EXPECT_LT(error(64), 3.0);
+}
+
+using Member = const GroupedKernels KernelSet::*;
+constexpr std::pair<Member, int> kCodes[] = {{&KernelSet::int4, 4},
+                                             {&KernelSet::int8, 8}};
+
+TEST(GroupedKernels, DecodingGivesWhatEncodingSaid) {
+  for (const auto& [member, bits] : kCodes) {
+    const GroupedKernels& set = Portable().*member;
+    for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      for (size_t group : {32, 64, 128}) {
+        for (size_t count :
+             {1, 7, 31, 32, 33, 63, 64, 65, 127, 129, 4095, 4096}) {
+          for (size_t rotation : {1, 2, 64, 256}) {
+            if (count % rotation != 0) continue;
+            const BlockLayout layout = {count, group, rotation};
+            const std::string source = testing::RandomBytes(dtype, count, 7);
+            std::vector<uint8_t> payload(BlockSize(bits, count, group));
+            std::vector<uint8_t> said(source.size()), decoded(source.size());
+            DistortionSums sums;
+            const size_t index = static_cast<size_t>(dtype);
+            const EncodeFault fault = set.encode[index](
+                reinterpret_cast<const uint8_t*>(source.data()), layout,
+                payload.data(), said.data(), &sums);
+            ASSERT_EQ(fault.kind, EncodeFault::Kind::kNone);
+            ASSERT_TRUE(
+                set.decode[index](payload.data(), layout, decoded.data()));
+            EXPECT_EQ(said, decoded);
+            EXPECT_EQ(sums.count, count);
+            EXPECT_LT(sums.sum_e2, 0.05 * sums.sum_x2);
+          }
+        }
       }
     }
   }

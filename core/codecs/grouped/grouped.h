@@ -1,0 +1,56 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// What the codecs of grouped integers share: `int4`, `int8`, `int4-hadamard`.
+// Consecutive elements share a binary16 scale; payloads are streams of blocks.
+// Specified in core/FORMAT.md, section 5.
+
+#ifndef KVCOMPRESS_CODECS_GROUPED_GROUPED_H_
+#define KVCOMPRESS_CODECS_GROUPED_GROUPED_H_
+
+#include <string>
+#include <vector>
+
+#include "kernels/kernels.h"
+#include "kvcompress/codec.h"
+
+namespace kvcompress {
+
+class GroupedCodec : public Codec {
+ public:
+  struct Options {
+    std::string name;
+    std::string description;
+    int bits = 4;  // of a code: 4 or 8
+    // Whether values are rotated along head_dim first.
+    bool rotate = false;
+    // Picks the kernels of a set for these codes.
+    const kernels::GroupedKernels kernels::KernelSet::*kernels = nullptr;
+  };
+
+  explicit GroupedCodec(Options options);
+
+  const CodecTraits& traits() const override { return traits_; }
+  absl::StatusOr<std::string> Resolve(const CodecChoice& choice) const override;
+  std::vector<CodecChoice> SelfTestChoices() const override;
+  absl::StatusOr<uint64_t> MaxEncodedSize(
+      const TensorSpec& spec, absl::string_view parameters) const override;
+  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
+      const TensorSpec& spec, absl::string_view parameters,
+      const EncodeHints& hints) const override;
+  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const override;
+
+ private:
+  template <typename Interface, typename Implementation>
+  absl::StatusOr<std::unique_ptr<Interface>> New(
+      const TensorSpec& spec, absl::string_view parameters) const;
+
+  absl::StatusOr<uint32_t> RequireGroup(absl::string_view parameters) const;
+
+  const Options options_;
+  CodecTraits traits_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_CODECS_GROUPED_GROUPED_H_
