@@ -25,15 +25,19 @@ def begin_stop(server: ServerProcess) -> None:
 
 
 def wait_until_refused(server: ServerProcess) -> None:
-    """Waits until new calls fail with UNAVAILABLE."""
+    """Waits until new calls fail with UNAVAILABLE.
+
+    gRPC ends a call that comes in at the very moment of the shutdown with CANCELLED.
+    """
+    codes = set()
     give_up = time.monotonic() + PATIENCE
-    while time.monotonic() < give_up:
+    while grpc.StatusCode.UNAVAILABLE not in codes:
+        assert time.monotonic() < give_up
         try:
             server.check()
         except grpc.RpcError as error:
-            assert error.code() == grpc.StatusCode.UNAVAILABLE
-            return
-    pytest.fail("new calls are still taken")
+            codes.add(error.code())
+    assert codes <= set(CANCELLED)
 
 
 def test_idle_server_stops_at_once(start: Start) -> None:
