@@ -43,7 +43,7 @@ def test_adding_changes_nothing() -> None:
 def test_the_oracle_writes_it(name: str) -> None:
     entry = GOOD[name]
     source = (HERE / "sources" / entry["source"]).read_bytes()
-    artefact = encoder.encode(source, entry["group_size"], entry["labels"])
+    artefact = encoder.encode(source, entry["group_size"], entry["labels"], codec=entry["codec"])
     assert artefact.data == (HERE / "v1" / name).read_bytes()
     assert artefact.checksum == entry["payload_digest"]
 

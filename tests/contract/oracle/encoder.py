@@ -13,11 +13,13 @@ import xxhash
 from oracle.source import F32, Tensor, narrow, read, widen, write
 
 BLOCK = 4096
+# Bits of a code, and whether values are rotated first.
+CODECS = {"int4": (4, False), "int8": (8, False), "int4-hadamard": (4, True)}
 ZEROS = "0" * 32
 
 
 class RefusedError(ValueError):
-    """Values that int4 cannot hold.
+    """Values that the codec cannot hold.
 
     Attributes:
         tensor: Name of the tensor.
@@ -85,6 +87,7 @@ def encode(
     group: int = 64,
     labels: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
+    codec: str = "int4",
 ) -> Artefact:
     """Compresses a safetensors file.
 
@@ -93,6 +96,7 @@ def encode(
         group: Elements that share a scale.
         labels: Labels to bind.
         roles: The manifest's role field, by tensor name, where it is not that of the name.
+        codec: Name of the codec, one of CODECS.
 
     Raises:
         RefusedError: A value is not finite, or a scale would not be.
@@ -100,11 +104,11 @@ def encode(
     sources, metadata = read(file)
     tensors = []
     for source in sources:
-        payload, decoded = encode_tensor(source, group)
+        payload, decoded = encode_tensor(source, group, codec)
         role = (roles or {}).get(source.name, role_of(source.name))
         shape = "x".join(map(str, source.shape)) or "-"
         digest = xxhash.xxh3_128_hexdigest(payload)
-        entry = f"int4:{group} {source.dtype} {shape} {role} {digest}"
+        entry = f"{codec}:{group} {source.dtype} {shape} {role} {digest}"
         tensors.append(EncodedTensor(source, payload, decoded, entry))
     data = assemble(
         [(each.source.name, each.payload) for each in tensors],
@@ -163,8 +167,8 @@ def role_of(name: str) -> str:
     return "-" if match is None else match[2][0] + match[1]
 
 
-def encode_tensor(source: Tensor, group: int) -> tuple[bytes, bytes]:
-    """Encodes one tensor with int4.
+def encode_tensor(source: Tensor, group: int, codec: str = "int4") -> tuple[bytes, bytes]:
+    """Encodes one tensor.
 
     Returns:
         The payload, and the decoded elements as stored.
@@ -172,38 +176,75 @@ def encode_tensor(source: Tensor, group: int) -> tuple[bytes, bytes]:
     Raises:
         RefusedError: A value is not finite, or a scale would not be.
     """
+    bits, rotated = CODECS[codec]
     values = source.values
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise RefusedError(source.name, int(bad[0]))
+    width = rotation_width(source.shape) if rotated else 1
+    values = hadamard(values * signs(width, values.size), width)
     payload, decoded = b"", [np.zeros(0, np.float32)]
     for start in range(0, values.size, BLOCK):
         block = values[start : start + BLOCK]
         scales, codes = b"", b""
         for first in range(0, block.size, group):
-            scale, q = quantize(block[first : first + group])
+            scale, q = quantize(block[first : first + group], bits)
             if not np.isfinite(scale):
                 raise RefusedError(source.name, None)
             scales += scale.tobytes()
-            codes += pack(q)
+            codes += pack(q, bits)
             decoded.append(q.astype(np.float32) * np.float32(scale))
         payload += scales + codes
-    return payload, round_to(source.dtype, np.concatenate(decoded))
+    back = hadamard(np.concatenate(decoded), width) * signs(width, values.size)
+    return payload, round_to(source.dtype, back)
 
 
-def quantize(x: F32) -> tuple[np.float16, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+def rotation_width(shape: tuple[int, ...]) -> int:
+    """Gives the width of a tensor's rotation; 1 is none."""
+    last = shape[-1] if shape else 1
+    return max(width for width in (2**k for k in range(9)) if last % width == 0)
+
+
+def signs(width: int, count: int) -> F32:
+    """Gives the signs of `count` elements in runs of `width`; a width of 1 has none."""
+    if width == 1:
+        return np.ones(count, np.float32)
+    run = [-1 if (i + 1) * 0x9E3779B97F4A7C15 % 2**64 >= 2**63 else 1 for i in range(width)]
+    return np.resize(np.array(run, np.float32), count)
+
+
+def hadamard(values: F32, width: int) -> F32:
+    """Multiplies runs by the Hadamard matrix over the root of the width, step by step."""
+    if width == 1:
+        return values
+    v = values.reshape(-1, width).copy()
+    h = 1
+    while h < width:
+        for i in range(0, width, 2 * h):
+            low, high = v[:, i : i + h].copy(), v[:, i + h : i + 2 * h].copy()
+            v[:, i : i + h], v[:, i + h : i + 2 * h] = low + high, low - high
+        h *= 2
+    return (v * np.float32(1 / np.sqrt(width))).ravel()
+
+
+def quantize(
+    x: F32, bits: int = 4
+) -> tuple[np.float16, np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """Gives the scale and the codes of one group."""
+    most = 2 ** (bits - 1) - 1
     with np.errstate(over="ignore"):
-        scale = np.float16(np.float32(np.abs(x).max() / np.float32(7)))
+        scale = np.float16(np.float32(np.abs(x).max() / np.float32(most)))
     if scale == 0 or not np.isfinite(scale):
         return scale, np.zeros(x.size, np.int64)
     ratio = (x / np.float32(scale)).astype(np.float64)
     q = np.copysign(np.floor(np.abs(ratio) + 0.5), ratio)
-    return scale, np.clip(q, -8, 7).astype(np.int64)
+    return scale, np.clip(q, -most - 1, most).astype(np.int64)
 
 
-def pack(q: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bytes:
-    """Packs the codes of one group: first half low, second half high."""
+def pack(q: np.ndarray[tuple[int], np.dtype[np.int64]], bits: int = 4) -> bytes:
+    """Packs the codes of one group; of 4 bits the first half low, the second half high."""
+    if bits == 8:
+        return q.astype(np.int8).tobytes()
     half = (q.size + 1) // 2
     nibbles = [int(code) & 15 for code in q] + [0] * (q.size % 2)
     return bytes(nibbles[i] | nibbles[i + half] << 4 for i in range(half))

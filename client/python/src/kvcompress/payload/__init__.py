@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import xxhash
 
 from .codec import Array, Codec, Entry, PayloadError
-from .int4 import Int4
+from .grouped import Grouped
 
 __all__ = [
     "CODECS",
@@ -37,7 +37,11 @@ _ENTRY = re.compile(
 )
 _DTYPES = ("F32", "F16", "BF16")
 
-CODECS: dict[str, Codec] = {"int4": Int4()}
+CODECS: dict[str, Codec] = {
+    "int4": Grouped(4),
+    "int4-hadamard": Grouped(4, rotated=True),
+    "int8": Grouped(8),
+}
 """The codecs this reader knows, by name."""
 
 _Row = tuple[str, str, list[int], int, int]  # name, dtype, shape, begin, end
