@@ -146,7 +146,7 @@ def bf16(data: bytes) -> "np.ndarray[Any, np.dtype[np.float64]]":
         (["-input", SAMPLE, "-output", "out", "stray"], "stray"),
         (["-input", SAMPLE, "-output", "out", "-tokens", "0:1"], "-tokens.*-decompress"),
         (["-info", SAMPLE, "-input", SAMPLE], "-input"),
-        (["-info", SAMPLE], "not an artefact"),
+        (["-info", SAMPLE], "not a compressed one"),
     ],
     ids=lambda value: "_".join(Path(str(v)).name for v in value) if isinstance(value, list) else "",
 )
@@ -404,7 +404,7 @@ def test_sparsity_is_refused_rather_than_ignored(run: Run, tmp_path: Path) -> No
 def test_compressing_twice_is_refused(run: Run, artefact: Path) -> None:
     """An artefact is a safetensors file, but not a cache."""
     refuse(run("-input", artefact, "-output", "out"), "already compressed")
-    refuse(run("-decompress", "-input", SAMPLE, "-output", "out"), "not an artefact")
+    refuse(run("-decompress", "-input", SAMPLE, "-output", "out"), "not a compressed one")
 
 
 def test_output_is_kept_when_the_input_is_broken(run: Run, tmp_path: Path) -> None:

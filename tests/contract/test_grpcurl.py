@@ -95,9 +95,9 @@ def test_health(grpcurl: Grpcurl, service: str) -> None:
 def test_server_info(grpcurl: Grpcurl) -> None:
     """Versions, limits and codecs."""
     answer = json.loads(grpcurl(f"{SERVICE}/GetServerInfo"))
-    assert answer["apiVersion"] == "v1"
-    assert answer["formatVersion"] == 1
-    assert int(answer["limits"]["maxMessageBytes"]) > 0
+    assert answer["api_version"] == "v1"
+    assert answer["format_version"] == 1
+    assert int(answer["limits"]["max_message_bytes"]) > 0
     assert "int4" in [codec["name"] for codec in answer["codecs"]]
 
 
@@ -112,7 +112,7 @@ def test_self_test(grpcurl: Grpcurl) -> None:
 def test_compresses_the_sample(grpcurl: Grpcurl, bin_dir: Path, tmp_path: Path) -> None:
     """A stream of JSON gives the artefact that the command line gives."""
     data, chunk = SAMPLE.read_bytes(), 1 << 18
-    messages: list[dict[str, Any]] = [{"options": {"codec": "int4", "groupSize": 64}}]
+    messages: list[dict[str, Any]] = [{"options": {"codec": "int4", "group_size": 64}}]
     for begin in range(0, len(data), chunk):
         text = base64.b64encode(data[begin : begin + chunk]).decode()
         messages.append({"safetensors": text})
@@ -121,7 +121,7 @@ def test_compresses_the_sample(grpcurl: Grpcurl, bin_dir: Path, tmp_path: Path) 
 
     assert list(received[0]) == ["begin"]
     assert list(received[-1]) == ["trailer"]
-    artefact = bytearray(int(received[-1]["trailer"]["compressedSizeBytes"]))
+    artefact = bytearray(int(received[-1]["trailer"]["compressed_size_bytes"]))
     covered = 0
     for message in received[1:-1]:
         part = base64.b64decode(message["artefact"]["data"])
@@ -135,4 +135,4 @@ def test_compresses_the_sample(grpcurl: Grpcurl, bin_dir: Path, tmp_path: Path) 
     done = subprocess.run(command, capture_output=True, timeout=60)
     assert bytes(artefact) == output.read_bytes()
     reported = json.loads(done.stdout)
-    assert received[-1]["trailer"]["payloadDigest"] == reported["payload_digest"]
+    assert received[-1]["trailer"]["payload_digest"] == reported["payload_digest"]

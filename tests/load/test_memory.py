@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+
 from kvcompress.v1 import compression_service_pb2 as pb
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from oracle.server import running_server

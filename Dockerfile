@@ -1,0 +1,44 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+FROM debian:12-slim AS build
+WORKDIR /src
+COPY deploy/build deploy/common.sh deploy/
+RUN deploy/build --deps-only
+COPY . .
+RUN deploy/build --binaries-only && strip bin/kv-compress bin/kv-compressd
+
+FROM debian:12-slim
+# The libraries that the two binaries name, and nothing else.
+# hadolint ignore=DL3008
+RUN apt-get update && \
+    apt-get install --yes --no-install-recommends \
+      libabsl20220623 \
+      libcivetweb1 \
+      libfmt9 \
+      libgrpc++1.51 \
+      libgrpc29 \
+      libprometheus-cpp-core1.0 \
+      libprotobuf32 \
+      libspdlog1.10 \
+      libxxhash0 && \
+    rm -rf /var/cache/apt /var/lib/apt/lists/*
+COPY --from=build /src/bin/ /usr/local/bin/
+COPY LICENSE /usr/share/doc/kvcompress/
+
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="KV Compress" \
+      org.opencontainers.image.description="Compresses KV caches of LLM inference with measured quality, over gRPC" \
+      org.opencontainers.image.vendor="The KV Compress Authors" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.base.name="docker.io/library/debian:12-slim" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+
+# Within the container every address; which of them can be reached from outside
+# is for whoever runs it to say. There is no TLS.
+ENV KVCOMPRESS_LISTEN=0.0.0.0:50051 \
+    KVCOMPRESS_METRICS_LISTEN=0.0.0.0:9464
+EXPOSE 50051 9464
+USER 65532:65532
+ENTRYPOINT ["/usr/local/bin/kv-compressd"]

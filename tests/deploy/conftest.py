@@ -1,0 +1,11 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the deployment tests: the real binaries."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "contract"))
+
+from oracle.fixtures import bin_dir
+
+__all__ = ["bin_dir"]

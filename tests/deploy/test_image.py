@@ -1,0 +1,142 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The container image: what it declares, and that it serves under tight limits."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
+IMAGE = "localhost/kvcompress:test"
+CANNOT = 3
+
+# Works where there is neither systemd nor a delegated cgroup, in a container too.
+CONTAINERS_CONF = """
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+class Podman:
+    """Podman on the storage that the image was built in."""
+
+    def __init__(self, storage: Path) -> None:
+        """Takes the folder that tests/tools/image filled."""
+        self._storage = storage
+        self._configuration = storage / "containers.conf"
+        self._configuration.write_text(CONTAINERS_CONF)
+
+    def __call__(self, *arguments: str) -> str:
+        """Runs a command of podman; gives what it printed on either stream."""
+        places = ["--root", str(self._storage / "root"), "--runroot", str(self._storage / "run")]
+        done = subprocess.run(
+            ["podman", *places, "--storage-driver", "vfs", *arguments],
+            env={**os.environ, "CONTAINERS_CONF": str(self._configuration)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    """The image, built."""
+    storage = tmp_path_factory.mktemp("containers")
+    build = [str(REPOSITORY / "tests" / "tools" / "image"), str(storage)]
+    done = subprocess.run(build, capture_output=True, text=True)
+    if done.returncode == CANNOT:
+        pytest.skip(done.stderr.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    podman = Podman(storage)
+    yield podman
+    podman("rm", "--all", "--force", "--time", "0")
+    podman("rmi", "--all", "--force")
+
+
+@pytest.fixture(scope="module")
+def config(podman: Podman) -> dict[str, Any]:
+    """What the image declares."""
+    image: dict[str, Any] = json.loads(podman("image", "inspect", IMAGE))[0]
+    config: dict[str, Any] = image["Config"]
+    return config
+
+
+def free_port() -> int:
+    """A port of loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_user_is_a_number_and_not_root(config: dict[str, Any]) -> None:
+    """So that runAsNonRoot can be checked before anything runs."""
+    user, group = map(int, config["User"].split(":"))
+    assert user > 0
+    assert group > 0
+
+
+def test_listens_for_other_machines(config: dict[str, Any]) -> None:
+    """A container that listens on its own loopback serves nobody."""
+    assert config["Entrypoint"] == ["/usr/local/bin/kv-compressd"]
+    assert "KVCOMPRESS_LISTEN=0.0.0.0:50051" in config["Env"]
+    assert set(config["ExposedPorts"]) == {"50051/tcp", "9464/tcp"}
+
+
+def test_labels(config: dict[str, Any]) -> None:
+    """Those of the image specification that are known without a registry."""
+    names = ["title", "description", "licenses", "version", "revision", "base.name"]
+    for name in names:
+        assert config["Labels"][f"org.opencontainers.image.{name}"]
+
+
+def test_libraries_are_all_there(podman: Podman) -> None:
+    """Of both binaries."""
+    for binary in ("kv-compressd", "kv-compress"):
+        answer = podman(
+            "run", "--rm", "--network", "none", "--entrypoint", binary, IMAGE, "--version"
+        )
+        assert answer.startswith(f"{binary} ")
+
+
+def test_holds_no_tools_of_the_build(podman: Podman) -> None:
+    """Only what runs."""
+    script = "command -v g++ cmake ninja protoc python3 git || true; ls /src 2>&1 || true"
+    answer = podman("run", "--rm", "--network", "none", "--entrypoint", "sh", IMAGE, "-c", script)
+    assert answer.splitlines() == ["ls: cannot access '/src': No such file or directory"]
+
+
+def test_serves_under_tight_limits(podman: Podman, bin_dir: Path) -> None:
+    """Read-only, without capabilities, in 256 MiB; it stops in order on SIGTERM."""
+    address, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    container = podman(
+        *("run", "--detach", "--network", "host", "--read-only", "--cap-drop", "all"),
+        *("--security-opt", "no-new-privileges", "--memory", "256m"),
+        *("--env", f"KVCOMPRESS_LISTEN={address}"),
+        *("--env", f"KVCOMPRESS_METRICS_LISTEN={metrics}", IMAGE),
+    ).split()[-1]
+    deadline = time.monotonic() + 30
+    while "SERVING" not in podman("logs", container):
+        assert time.monotonic() < deadline, podman("logs", container)
+        time.sleep(0.1)
+    command = [str(bin_dir / "kv-compress"), "-server", address, "-input", str(SAMPLE)]
+    done = subprocess.run([*command, "-metrics-only"], capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["original_size_bytes"] == 2_211_840
+    podman("stop", "--time", "30", container)
+    state = json.loads(podman("inspect", container))[0]["State"]
+    assert (state["ExitCode"], state["OOMKilled"]) == (0, False)

@@ -1,0 +1,210 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The scripts that users run: what they print, and that they can fail."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SECONDS = 90
+
+# A second run of a script, on a busy machine.
+AGAIN_SECONDS = 30
+
+
+def run(*command: object, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a program in the root of the repository."""
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=REPOSITORY,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
+def running(text: str) -> list[str]:
+    """The command lines of processes in which the text occurs."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in line:
+            found.append(line)
+    return found
+
+
+@pytest.fixture
+def temporary(tmp_path: Path) -> Path:
+    """A folder for the temporary files of a run."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def fakes(tmp_path: Path, bin_dir: Path) -> Path:
+    """A folder of binaries that a test can put its own in place of."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("kv-compress", "kv-compressd"):
+        (folder / name).symlink_to(bin_dir.resolve() / name)
+    return folder
+
+
+def replace(path: Path, script: str) -> None:
+    """Puts a shell script in the place of a binary."""
+    path.unlink()
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def round_trip(binaries: Path, temporary: Path) -> "subprocess.CompletedProcess[str]":
+    """Runs the second half of quickstart on these binaries."""
+    program = "import pathlib, sys, round_trip; round_trip.BIN = pathlib.Path(sys.argv[1]); "
+    program += "round_trip.main()"
+    paths = [str(REPOSITORY / "deploy"), str(REPOSITORY / "client" / "python" / "src")]
+    variables = {"PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(temporary)}
+    return run(sys.executable, "-c", program, binaries, **variables)
+
+
+@pytest.mark.parametrize("script", ["deploy/build", "deploy/python-env", "tests/run"])
+def test_help(script: str) -> None:
+    """--help succeeds; what is not known is refused, and nothing is done."""
+    done = run(script, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"Usage: {script}")
+    done = run(script, "--bogus")
+    assert done.returncode == 1
+    assert "--bogus" in done.stderr
+
+
+def test_quickstart(bin_dir: Path, temporary: Path) -> None:
+    """The table, the verdict on the round trip, and nothing left behind."""
+    done = round_trip(bin_dir.resolve(), temporary)
+    assert done.returncode == 0, done.stderr
+    for row in (
+        r"bytes before +2,211,840",
+        r"bytes after +[0-9,]+",
+        r"ratio +[0-9.]+",
+        r"RMSE +[0-9.]+",
+        r"SNR +[0-9.]+ dB",
+        r"cosine +0\.[0-9]+",
+        r"max error +[0-9.]+",
+        r"verdict +(EXCELLENT|GOOD|ACCEPTABLE|POOR)",
+        r"compress +[0-9,]+ MB/s",
+        r"decompress +[0-9,]+ MB/s",
+    ):
+        assert re.search(rf"^ *{row}", done.stdout, re.MULTILINE), row
+    assert "Verified" in done.stdout
+    assert "bin/kv-compressd --listen" in done.stdout
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("binary", "script", "words"),
+    [
+        ("kv-compressd", "echo no luck; exit 4", "ended at once.*no luck"),
+        ("kv-compress", "echo out of order >&2; exit 1", "status 1.*out of order"),
+        ("kv-compress", "echo '{}'", "not verified"),
+        (
+            "kv-compress",
+            """$REAL "$@" | sed 's/"rmse": 0/"rmse": 1/'""",
+            "rmse is .* by NumPy, and was reported as",
+        ),
+        (
+            "kv-compress",
+            """$REAL "$@" && for last; do :; done && case $last in *restored*)
+            printf X | dd of="$last" bs=1 seek=500000 conv=notrunc status=none;; esac""",
+            "not verified",
+        ),
+    ],
+    ids=["server_dies", "client_fails", "no_metrics", "client_lies", "other_values"],
+)
+def test_quickstart_can_fail(
+    fakes: Path, temporary: Path, binary: str, script: str, words: str
+) -> None:
+    """Whatever goes wrong is said; the server is stopped, the files are gone."""
+    real = (fakes / binary).resolve()
+    replace(fakes / binary, script.replace("$REAL", str(real)))
+    done = round_trip(fakes, temporary)
+    assert done.returncode == 1
+    assert re.search(words, done.stderr, re.DOTALL), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Verified" not in done.stdout
+    assert running(str(fakes)) == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_quickstart_stopped_by_a_signal(fakes: Path, temporary: Path) -> None:
+    """The server does not outlive it."""
+    replace(fakes / "kv-compress", "exec sleep 60")
+    paths = [str(REPOSITORY / "deploy"), str(REPOSITORY / "client" / "python" / "src")]
+    program = f"import pathlib, round_trip; round_trip.BIN = pathlib.Path({str(fakes)!r}); "
+    process = subprocess.Popen(
+        [sys.executable, "-c", program + "round_trip.main()"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TMPDIR": str(temporary)},
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + SECONDS
+    while len(running(str(fakes))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    process.terminate()
+    assert process.wait(SECONDS) == 128 + 15
+    assert [line for line in running(str(fakes)) if "kv-compressd" in line] == []
+    assert list(temporary.iterdir()) == []
+
+
+def test_building_again_takes_seconds() -> None:
+    """Nothing is installed, configured or compiled a second time."""
+    if "KVCOMPRESS_BIN_DIR" in os.environ:
+        pytest.skip("KVCOMPRESS_BIN_DIR names other binaries than those of bin/")
+    begun = time.monotonic()
+    done = run("deploy/build")
+    assert done.returncode == 0, done.stderr
+    assert "installing" not in done.stderr
+    assert time.monotonic() - begun < AGAIN_SECONDS
+
+
+def test_environment_is_made_once() -> None:
+    """The same files give the same environment, at once."""
+    first = run("deploy/python-env")
+    begun = time.monotonic()
+    second = run("deploy/python-env")
+    assert first.returncode == 0, first.stderr
+    assert second.stdout == first.stdout
+    assert time.monotonic() - begun < AGAIN_SECONDS
+    python = Path(first.stdout.strip()) / "bin" / "python"
+    assert run(python, "-c", "import grpc, numpy, xxhash").returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_environment_without_a_cache_folder(temporary: Path) -> None:
+    """Where the cache cannot be written, the environment is made under TMPDIR."""
+    done = run("deploy/python-env", XDG_CACHE_HOME="/proc/none", TMPDIR=str(temporary))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(temporary))
+
+
+def test_counting(tmp_path: Path) -> None:
+    """Every outcome of a JUnit report is counted, as pytest and CTest write them."""
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite><testcase name="a"/><testcase name="b"><failure/></testcase>'
+        '<testcase name="c"><error/></testcase><testcase name="d"><skipped message="why"/>'
+        '</testcase><testcase name="e" status="run"/><testcase name="f" status="disabled"/>'
+        "</testsuite></testsuites>"
+    )
+    done = run("tests/tools/count", report, "--name", "x")
+    assert done.stdout == "2 2 2\n"
+    assert "skipped d: why" in done.stderr
