@@ -1,0 +1,218 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/lossless/lossless.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "codecs/block_stream.h"
+#include "codecs/lossless/block.h"
+#include "codecs/lossless/planes.h"
+#include "kvcompress/error.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+namespace {
+
+using lossless::kBlockElements;
+
+class Encoder : public TensorEncoder {
+ public:
+  Encoder(const TensorSpec& spec, uint64_t elements)
+      : name_(spec.name),
+        dtype_(spec.dtype),
+        element_size_(DTypeSize(spec.dtype)),
+        blocks_(elements * element_size_, kBlockElements * element_size_),
+        scratch_(std::min<uint64_t>(elements, kBlockElements) * element_size_) {
+  }
+
+  absl::Status Append(absl::string_view bytes, std::string* payload,
+                      std::string* decoded) override {
+    if (decoded != nullptr) decoded->append(bytes.data(), bytes.size());
+    return blocks_.Append(bytes, [&](absl::string_view block) {
+      lossless::EncodeBlock(block, element_size_, scratch_.data(), payload);
+      distortion_.Add(
+          lossless::MeasureExact(reinterpret_cast<const uint8_t*>(block.data()),
+                                 block.size() / element_size_, dtype_));
+      return absl::OkStatus();
+    });
+  }
+
+  absl::Status Finish(std::string*, std::string*) override {
+    if (blocks_.done()) return absl::OkStatus();
+    return MakeError(absl::StatusCode::kInternal, "the tensor is incomplete",
+                     {.reason = "INTERNAL", .tensor = name_});
+  }
+
+  const DistortionAccumulator& distortion() const override {
+    return distortion_;
+  }
+
+ private:
+  const std::string name_;
+  const DType dtype_;
+  const uint64_t element_size_;
+  BlockStream blocks_;
+  std::vector<uint8_t> scratch_;
+  DistortionAccumulator distortion_;
+};
+
+class Decoder : public TensorDecoder {
+ public:
+  Decoder(const TensorSpec& spec, uint64_t elements)
+      : name_(spec.name),
+        element_size_(DTypeSize(spec.dtype)),
+        remaining_(elements) {}
+
+  absl::Status Append(absl::string_view payload,
+                      std::string* decoded) override {
+    while (!payload.empty()) {
+      if (remaining_ == 0) {
+        return Damaged("the payload goes on after its last block");
+      }
+      if (size_ == 0) {
+        const absl::string_view sizes =
+            Collect(lossless::SizesSize(element_size_), &payload);
+        if (sizes.empty()) break;
+        const std::optional<size_t> size =
+            lossless::BlockSize(sizes, BlockElements(), element_size_);
+        if (!size) return Damaged("the size of a plane breaks the format");
+        size_ = *size;
+        // The sizes are a part of the block: take them up again.
+        if (partial_.empty()) partial_.assign(sizes.data(), sizes.size());
+      }
+      const absl::string_view block = Collect(size_, &payload);
+      if (block.empty()) break;
+      KVC_RETURN_IF_ERROR(DecodeBlock(block, decoded));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(std::string*) override {
+    if (remaining_ == 0) return absl::OkStatus();
+    return Damaged("the payload is incomplete");
+  }
+
+ private:
+  // Elements of the block that is due.
+  size_t BlockElements() const {
+    return std::min<uint64_t>(remaining_, kBlockElements);
+  }
+
+  // The first `size` bytes of the block that is due, once they are there; else
+  // keeps what there is for later and gives nothing.
+  absl::string_view Collect(size_t size, absl::string_view* payload) {
+    const absl::string_view part = payload->substr(0, size - partial_.size());
+    payload->remove_prefix(part.size());
+    if (part.size() == size) return part;
+    partial_.append(part.data(), part.size());
+    return partial_.size() == size ? absl::string_view(partial_) : "";
+  }
+
+  absl::Status DecodeBlock(absl::string_view block, std::string* decoded) {
+    const size_t count = BlockElements();
+    const size_t begin = decoded->size();
+    scratch_.resize(count * element_size_);
+    decoded->resize(begin + scratch_.size());
+    if (!lossless::DecodeBlock(
+            block, count, element_size_, scratch_.data(),
+            reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
+      return Damaged("coded bytes break the format");
+    }
+    remaining_ -= count;
+    size_ = 0;
+    partial_.clear();
+    return absl::OkStatus();
+  }
+
+  absl::Status Damaged(absl::string_view message) const {
+    return MakeError(absl::StatusCode::kDataLoss, message,
+                     {.reason = "PAYLOAD_DAMAGED", .tensor = name_});
+  }
+
+  const std::string name_;
+  const uint64_t element_size_;
+  uint64_t remaining_;   // elements
+  size_t size_ = 0;      // of the block that is due; 0 while it is not known
+  std::string partial_;  // the beginning of that block
+  std::vector<uint8_t> scratch_;
+};
+
+class Lossless : public Codec {
+ public:
+  Lossless() {
+    traits_.name = "lossless";
+    traits_.description =
+        "Every bit as it was: byte planes, with exponents entropy coded";
+    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.lossless = true;
+    traits_.streaming = true;
+  }
+
+  const CodecTraits& traits() const override { return traits_; }
+
+  absl::StatusOr<std::string> Resolve(
+      const CodecChoice& choice) const override {
+    if (!choice.preset.empty()) {
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       "lossless has no presets",
+                       {.reason = "INVALID_PRESET", .field = "options.preset"});
+    }
+    if (choice.group_size) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument, "lossless has no groups",
+          {.reason = "INVALID_GROUP_SIZE", .field = "options.group_size"});
+    }
+    return "";
+  }
+
+  std::vector<CodecChoice> SelfTestChoices() const override {
+    return {{.name = traits_.name}};
+  }
+
+  absl::StatusOr<uint64_t> MaxEncodedSize(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
+    const uint64_t blocks =
+        elements / kBlockElements + (elements % kBlockElements != 0);
+    const uint64_t size = DTypeSize(spec.dtype);
+    return elements * size + blocks * lossless::SizesSize(size);
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
+      const TensorSpec& spec, absl::string_view parameters,
+      const EncodeHints&) const override {
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
+    return std::make_unique<Encoder>(spec, elements);
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
+    return std::make_unique<Decoder>(spec, elements);
+  }
+
+ private:
+  static absl::StatusOr<uint64_t> Elements(const TensorSpec& spec,
+                                           absl::string_view parameters) {
+    if (!parameters.empty()) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("lossless has no parameters ", QuoteName(parameters)),
+          {.reason = "INVALID_CODEC"});
+    }
+    return ElementCount(spec);
+  }
+
+  CodecTraits traits_;
+};
+
+}  // namespace
+
+const Codec& LosslessCodec() {
+  static const Lossless* const codec = new Lossless;
+  return *codec;
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,130 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/lossless/planes.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace kvcompress::lossless {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian and so is this code");
+
+template <typename Bits>
+Bits Load(const uint8_t* elements, size_t index) {
+  Bits bits;
+  std::memcpy(&bits, elements + index * sizeof(bits), sizeof(bits));
+  return bits;
+}
+
+template <typename Bits>
+void Split(const uint8_t* elements, size_t count, uint8_t* planes) {
+  constexpr int kShift = 8 * (sizeof(Bits) - sizeof(uint16_t));
+  for (size_t i = 0; i < count; ++i) {
+    const Bits bits = Load<Bits>(elements, i);
+    const uint32_t h = bits >> kShift;
+    planes[i] = static_cast<uint8_t>(h >> 7);
+    planes[count + i] = static_cast<uint8_t>((h >> 8 & 128) | (h & 127));
+    if constexpr (sizeof(Bits) == 4) {
+      planes[2 * count + i] = static_cast<uint8_t>(bits >> 8);
+      planes[3 * count + i] = static_cast<uint8_t>(bits);
+    }
+  }
+}
+
+template <typename Bits>
+void Join(const uint8_t* planes, size_t count, uint8_t* elements) {
+  constexpr int kShift = 8 * (sizeof(Bits) - sizeof(uint16_t));
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t second = planes[count + i];
+    const uint32_t h =
+        (second & 128) << 8 | uint32_t{planes[i]} << 7 | (second & 127);
+    Bits bits = static_cast<Bits>(h << kShift);
+    if constexpr (sizeof(Bits) == 4) {
+      bits |= uint32_t{planes[2 * count + i]} << 8 | planes[3 * count + i];
+    }
+    std::memcpy(elements + i * sizeof(bits), &bits, sizeof(bits));
+  }
+}
+
+// Magnitudes as binary32, exact; NaN and infinity stay what they are, save that
+// those of F16 become finite: IsFinite tells before.
+struct F32 {
+  using Bits = uint32_t;
+  static constexpr Bits kInfinity = 0x7f800000;
+  static float Magnitude(Bits bits) { return std::bit_cast<float>(bits); }
+};
+struct F16 {
+  using Bits = uint16_t;
+  static constexpr Bits kInfinity = 0x7c00;
+  static float Magnitude(Bits bits) {
+    return std::bit_cast<float>(uint32_t{bits} << 13) * 0x1p112f;
+  }
+};
+struct BF16 {
+  using Bits = uint16_t;
+  static constexpr Bits kInfinity = 0x7f80;
+  static float Magnitude(Bits bits) {
+    return std::bit_cast<float>(uint32_t{bits} << 16);
+  }
+};
+
+template <typename T>
+DistortionSums Measure(const uint8_t* elements, size_t count) {
+  using Bits = typename T::Bits;
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
+  // Eight sums side by side: a single one would wait for itself.
+  constexpr size_t kSums = 8;
+  double squares[kSums] = {};
+  Bits largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    Bits bits = Load<Bits>(elements, i) & kMagnitude;
+    bits = bits < T::kInfinity ? bits : 0;
+    largest = std::max(largest, bits);
+    const double x = T::Magnitude(bits);
+    squares[i % kSums] += x * x;
+  }
+  DistortionSums sums;
+  sums.count = count;
+  for (double square : squares) sums.sum_x2 += square;
+  sums.sum_y2 = sums.sum_x2;
+  sums.sum_xy = sums.sum_x2;
+  sums.max_abs_x = T::Magnitude(largest);
+  return sums;
+}
+
+}  // namespace
+
+void SplitPlanes(const uint8_t* elements, size_t count, size_t element_size,
+                 uint8_t* planes) {
+  if (element_size == 4) {
+    Split<uint32_t>(elements, count, planes);
+  } else {
+    Split<uint16_t>(elements, count, planes);
+  }
+}
+
+void JoinPlanes(const uint8_t* planes, size_t count, size_t element_size,
+                uint8_t* elements) {
+  if (element_size == 4) {
+    Join<uint32_t>(planes, count, elements);
+  } else {
+    Join<uint16_t>(planes, count, elements);
+  }
+}
+
+DistortionSums MeasureExact(const uint8_t* elements, size_t count,
+                            DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return Measure<F32>(elements, count);
+    case DType::kF16:
+      return Measure<F16>(elements, count);
+    default:
+      return Measure<BF16>(elements, count);
+  }
+}
+
+}  // namespace kvcompress::lossless
