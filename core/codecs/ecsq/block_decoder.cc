@@ -1,0 +1,260 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/ecsq/block_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "codecs/ecsq/bits.h"
+#include "codecs/ecsq/element.h"
+#include "codecs/ecsq/rans.h"
+#include "codecs/ecsq/reconstruct.h"
+#include "codecs/ecsq/tables.h"
+
+namespace kvcompress::ecsq {
+namespace {
+
+using Bytes = absl::Span<const uint8_t>;
+
+// Cuts bytes off the front of what is left.
+class Cutter {
+ public:
+  explicit Cutter(Bytes bytes) : left_(bytes) {}
+
+  // Nothing when fewer are left.
+  std::optional<Bytes> Take(uint64_t size) {
+    if (size > left_.size()) return std::nullopt;
+    const Bytes taken = left_.subspan(0, size);
+    left_.remove_prefix(size);
+    return taken;
+  }
+  Bytes left() const { return left_; }
+
+ private:
+  Bytes left_;
+};
+
+// The list of escapes.
+class Escapes {
+ public:
+  explicit Escapes(Bytes bytes) : cutter_(bytes) {}
+
+  // False at the end of the list, or for a number that needs no more than the
+  // form it has not got.
+  bool Next(int32_t* value) {
+    const std::optional<Bytes> two = cutter_.Take(2);
+    if (!two) return false;
+    int16_t small;
+    std::memcpy(&small, two->data(), sizeof(small));
+    *value = small;
+    if (small != INT16_MIN) return true;
+    const std::optional<Bytes> four = cutter_.Take(4);
+    if (!four) return false;
+    std::memcpy(value, four->data(), sizeof(*value));
+    return *value >= -kMaxQuantum && *value <= kMaxQuantum &&
+           (*value <= INT16_MIN || *value > INT16_MAX);
+  }
+  bool AtEnd() const { return cutter_.left().empty(); }
+
+ private:
+  Cutter cutter_;
+};
+
+class Decoder {
+ public:
+  Decoder(const TensorHeader& header, const Geometry& geometry,
+          const Block& block)
+      : header_(header),
+        geometry_(geometry),
+        block_(block),
+        channels_(geometry.channels()),
+        all_channels_(block.heads * channels_),
+        lanes_(geometry.Lanes(block)),
+        sinks_(header.Int8Sinks(block)) {}
+
+  bool Decode(DType dtype, Bytes bytes, uint8_t* out) {
+    const size_t elements = geometry_.Elements(block_);
+    const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
+    if (!sizes) return false;
+    Cutter cutter(bytes.subspan(kBlockHeaderSize));
+    const auto states = cutter.Take(lanes_ * sizeof(uint32_t));
+    const auto words = cutter.Take(uint64_t{2} * sizes->words);
+    const auto escapes = cutter.Take(sizes->escapes);
+    const auto sink_scales = cutter.Take(2 * block_.heads * sinks_);
+    const auto sink_codes = cutter.Take(all_channels_ * sinks_);
+    const auto patches = cutter.Take(sizes->patches);
+    if (!states || !words || !escapes || !sink_scales || !sink_codes ||
+        !patches) {
+      return false;
+    }
+    RansDecoder rans(*states, *words);
+    Escapes escape_list(*escapes);
+    BitReader low_bits(cutter.left());
+    if (!rans.valid() || !ReadSideData(*sizes, &rans, &escape_list) ||
+        !AddLowBitsOfMeans(sizes->mean_shift, &low_bits) ||
+        !ReadQuanta(&rans, &escape_list, &low_bits) ||
+        !ReadSinks(*sink_scales, *sink_codes) || !rans.AtEnd() ||
+        !escape_list.AtEnd() || !low_bits.AtEnd()) {
+      return false;
+    }
+    std::vector<float> values(elements);
+    Reconstruct(header_, geometry_, block_, content_, absl::MakeSpan(values));
+    StoreElements(dtype, values, out);
+    return ApplyPatches(*patches, dtype, elements, out);
+  }
+
+ private:
+  // Reads `count` numbers in rows under one table.
+  template <typename Take>
+  bool ReadNumbers(size_t count, uint8_t table, RansDecoder* rans,
+                   Escapes* escapes, Take take) {
+    uint8_t tables[kMaxLanes];
+    std::fill(tables, tables + kMaxLanes, table);
+    int8_t symbols[kMaxLanes];
+    for (size_t first = 0; first < count; first += lanes_) {
+      const size_t size = std::min(lanes_, count - first);
+      if (!rans->ReadRow(tables, absl::MakeSpan(symbols, size))) return false;
+      for (size_t lane = 0; lane < size; ++lane) {
+        int32_t value = symbols[lane];
+        if (value == kEscape && !escapes->Next(&value)) return false;
+        if (!take(value)) return false;
+      }
+    }
+    return true;
+  }
+
+  bool ReadSideData(const BlockHeader& sizes, RansDecoder* rans,
+                    Escapes* escapes) {
+    SideData& side = content_.side;
+    const auto take_class = [&](int32_t value) {
+      value += sizes.class_middle;
+      if (value < 0 || value >= kClasses) return false;
+      side.classes.push_back(static_cast<uint8_t>(value));
+      return true;
+    };
+    const auto take_mean = [&](int32_t value) {
+      if (std::abs(value) > kMaxMean) return false;
+      side.means.push_back(value);
+      return true;
+    };
+    const auto take_norm = [&](int32_t value) {
+      value += sizes.norm_middle;
+      if (value < 0 || value >= kNormEnd) return false;
+      side.norms.push_back(static_cast<uint16_t>(value));
+      return true;
+    };
+    return ReadNumbers(all_channels_, sizes.class_table, rans, escapes,
+                       take_class) &&
+           ReadNumbers(all_channels_, sizes.mean_table, rans, escapes,
+                       take_mean) &&
+           (!header_.norms ||
+            ReadNumbers(block_.heads * block_.tokens, sizes.norm_table, rans,
+                        escapes, take_norm));
+  }
+
+  bool AddLowBitsOfMeans(int shift, BitReader* low_bits) {
+    for (int32_t& mean : content_.side.means) {
+      const int64_t whole =
+          int64_t{mean} * (int64_t{1} << shift) + low_bits->Get(shift);
+      if (std::abs(whole) > kMaxMean) return false;
+      mean = static_cast<int32_t>(whole);
+    }
+    return true;
+  }
+
+  bool ReadQuanta(RansDecoder* rans, Escapes* escapes, BitReader* low_bits) {
+    content_.quanta.resize(geometry_.Elements(block_));
+    uint8_t tables[kMaxShift + 1][kMaxLanes];
+    uint8_t low_counts[kMaxShift + 1][kMaxLanes];
+    size_t position[kMaxLanes];  // of the lane's channel at the first token
+    int8_t symbols[kMaxLanes];
+    for (size_t group = 0; group < all_channels_; group += kMaxLanes) {
+      const size_t size = std::min(kMaxLanes, all_channels_ - group);
+      for (size_t lane = 0; lane < size; ++lane) {
+        const size_t channel = group + lane;
+        position[lane] = channel / channels_ * block_.tokens * channels_ +
+                         channel % channels_;
+        for (int shift = 0; shift <= kMaxShift; ++shift) {
+          const SplitClass split(content_.side.classes[channel] + 4 * shift);
+          tables[shift][lane] = static_cast<uint8_t>(split.table);
+          low_counts[shift][lane] = static_cast<uint8_t>(split.low_bits);
+        }
+      }
+      for (size_t t = sinks_; t < block_.tokens; ++t) {
+        const int shift =
+            header_.ShiftOf(block_.first_token + t, geometry_.tokens());
+        if (!rans->ReadRow(tables[shift], absl::MakeSpan(symbols, size))) {
+          return false;
+        }
+        for (size_t lane = 0; lane < size; ++lane) {
+          int32_t symbol = symbols[lane];
+          if (symbol == kEscape && !escapes->Next(&symbol)) return false;
+          const int count = low_counts[shift][lane];
+          const int64_t quantum =
+              int64_t{symbol} * (int64_t{1} << count) + low_bits->Get(count);
+          if (std::abs(quantum) > kMaxQuantum) return false;
+          content_.quanta[position[lane] + t * channels_] =
+              static_cast<int32_t>(quantum);
+        }
+      }
+    }
+    return true;
+  }
+
+  bool ReadSinks(Bytes scales, Bytes codes) {
+    content_.sink_scales.resize(block_.heads * sinks_);
+    if (sinks_ == 0) return true;
+    std::memcpy(content_.sink_scales.data(), scales.data(), scales.size());
+    content_.sink_codes.assign(codes.begin(), codes.end());
+    return std::all_of(content_.sink_scales.begin(), content_.sink_scales.end(),
+                       Int8Scale::Valid) &&
+           std::find(content_.sink_codes.begin(), content_.sink_codes.end(),
+                     int8_t{-128}) == content_.sink_codes.end();
+  }
+
+  static bool ApplyPatches(Bytes patches, DType dtype, size_t elements,
+                           uint8_t* out) {
+    const size_t element_size = DTypeSize(dtype);
+    uint64_t next = 0;  // the first element that may still be patched
+    while (!patches.empty()) {
+      uint64_t gap = 0;
+      size_t length = 0;
+      do {
+        if (length == patches.size() || length == 3) return false;
+        gap |= uint64_t{patches[length] & 0x7fu} << (7 * length);
+      } while (patches[length++] >= 0x80);
+      if (length > 1 && patches[length - 1] == 0) return false;
+      patches.remove_prefix(length);
+      const uint64_t element = next + gap;
+      if (element >= elements || patches.size() < element_size) return false;
+      float value;
+      LoadElements(dtype, patches.data(), absl::MakeSpan(&value, 1));
+      if (!std::isfinite(value)) return false;
+      std::memcpy(out + element * element_size, patches.data(), element_size);
+      patches.remove_prefix(element_size);
+      next = element + 1;
+    }
+    return true;
+  }
+
+  const TensorHeader& header_;
+  const Geometry& geometry_;
+  const Block& block_;
+  const size_t channels_;      // of a head
+  const size_t all_channels_;  // of all heads
+  const size_t lanes_;
+  const size_t sinks_;
+  BlockContent content_;
+};
+
+}  // namespace
+
+bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
+                 const Block& block, DType dtype,
+                 absl::Span<const uint8_t> bytes, uint8_t* out) {
+  return Decoder(header, geometry, block).Decode(dtype, bytes, out);
+}
+
+}  // namespace kvcompress::ecsq

@@ -1,0 +1,27 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Decodes one block of ecsq. Specified in core/FORMAT.md, "ecsq".
+
+#ifndef KVCOMPRESS_CODECS_ECSQ_BLOCK_DECODER_H_
+#define KVCOMPRESS_CODECS_ECSQ_BLOCK_DECODER_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "codecs/ecsq/format.h"
+#include "codecs/ecsq/geometry.h"
+#include "kvcompress/dtype.h"
+
+namespace kvcompress::ecsq {
+
+// Decodes `bytes`, which are not trusted, to the elements of `block` at `out`.
+// Memory is bounded by the block. False when a rule of the format is broken;
+// `out` is then unspecified. REQUIRES: bytes has the size that its
+// BlockHeader, already accepted, states; geometry.codable().
+bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
+                 const Block& block, DType dtype,
+                 absl::Span<const uint8_t> bytes, uint8_t* out);
+
+}  // namespace kvcompress::ecsq
+
+#endif  // KVCOMPRESS_CODECS_ECSQ_BLOCK_DECODER_H_

@@ -1,0 +1,61 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/ecsq/distortion.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "codecs/ecsq/element.h"
+
+namespace kvcompress::ecsq {
+
+DistortionSums Compare(DType dtype, absl::Span<const float> source,
+                       const uint8_t* decoded,
+                       DistortionAccumulator* accumulator) {
+  constexpr size_t kBlock = 4096;
+  DistortionSums all;
+  float restored[kBlock];
+  for (size_t first = 0; first < source.size(); first += kBlock) {
+    const absl::Span<const float> block = source.subspan(first, kBlock);
+    LoadElements(dtype, decoded + first * DTypeSize(dtype),
+                 absl::MakeSpan(restored, block.size()));
+    DistortionSums sums;
+    sums.count = block.size();
+    for (size_t i = 0; i < block.size(); ++i) {
+      const double x = block[i];
+      const double y = restored[i];
+      const double e = y - x;
+      sums.sum_x2 += x * x;
+      sums.sum_y2 += y * y;
+      sums.sum_xy += x * y;
+      sums.sum_e2 += e * e;
+      sums.sum_abs_e += std::abs(e);
+      sums.max_abs_e = std::max(sums.max_abs_e, std::abs(e));
+      sums.max_abs_x = std::max(sums.max_abs_x, std::abs(x));
+    }
+    accumulator->Add(sums);
+    all.count += sums.count;
+    all.sum_x2 += sums.sum_x2;
+    all.sum_y2 += sums.sum_y2;
+    all.sum_xy += sums.sum_xy;
+    all.sum_e2 += sums.sum_e2;
+    all.max_abs_e = std::max(all.max_abs_e, sums.max_abs_e);
+  }
+  return all;
+}
+
+bool KeepsContract(const DistortionSums& sums) {
+  // A hair inside the bounds, for other orders of summation.
+  constexpr double kMostError = 0.4999;
+  constexpr double kMostSquare = 0.0999 * 0.0999;
+  constexpr double kLeastRatio = 63.2;  // 10^1.8 is 63.096
+  constexpr double kLeastCosine = 0.9901;
+  if (sums.sum_e2 == 0) return true;
+  return sums.max_abs_e < kMostError &&
+         sums.sum_e2 < kMostSquare * static_cast<double>(sums.count) &&
+         sums.sum_x2 > kLeastRatio * sums.sum_e2 &&
+         sums.sum_xy >
+             kLeastCosine * std::sqrt(sums.sum_x2) * std::sqrt(sums.sum_y2);
+}
+
+}  // namespace kvcompress::ecsq

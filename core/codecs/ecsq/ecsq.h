@@ -1,0 +1,24 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// `ecsq:PRESET`: entropy-coded scalar quantization of keys and values. Keys
+// lose their rotary embedding and channel means, values their tokens' norms;
+// one quantizer step serves the whole tensor, and rANS under fixed tables codes
+// the rest.
+// Specified in core/FORMAT.md, section 5.
+//
+// The encoder holds the tensor and gives everything at Finish. The decoder
+// works block by block, each at most 2^18 elements, and gives them in the order
+// of the tensor: it holds one block and the elements of one.
+
+#ifndef KVCOMPRESS_CODECS_ECSQ_ECSQ_H_
+#define KVCOMPRESS_CODECS_ECSQ_ECSQ_H_
+
+#include "kvcompress/codec.h"
+
+namespace kvcompress {
+
+const Codec& EcsqCodec();
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_CODECS_ECSQ_ECSQ_H_

@@ -1,0 +1,56 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/ecsq/preset.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
+
+namespace kvcompress::ecsq {
+namespace {
+
+constexpr uint32_t kLeast = 500;  // in 1/10000
+constexpr uint32_t kMost = 80000;
+
+// "0.52" but not "00.52", ".52", "0.520" or "1.".
+std::optional<double> ParseStep(absl::string_view text) {
+  if (text.size() < 1 || text.size() > 6 || !absl::ascii_isdigit(text[0])) {
+    return std::nullopt;
+  }
+  uint32_t number = static_cast<uint32_t>(text[0] - '0') * 10000;
+  if (text.size() > 1) {
+    if (text[1] != '.' || text.size() == 2 || text.back() == '0') {
+      return std::nullopt;
+    }
+    uint32_t unit = 1000;
+    for (const char digit : text.substr(2)) {
+      if (!absl::ascii_isdigit(digit)) return std::nullopt;
+      number += static_cast<uint32_t>(digit - '0') * unit;
+      unit /= 10;
+    }
+  }
+  if (number < kLeast || number > kMost) return std::nullopt;
+  return static_cast<double>(number) / 10000;
+}
+
+}  // namespace
+
+std::optional<Preset> ParsePreset(absl::string_view text) {
+  if (text == "contract") {
+    return Preset{.key_step = 0.43, .value_step = 0.41, .contract = true};
+  }
+  if (text == "high") return Preset{.key_step = 0.52, .value_step = 0.52};
+  if (text == "max") {
+    return Preset{.key_step = 0.8, .value_step = 1.2, .recent = true};
+  }
+  const std::pair<absl::string_view, absl::string_view> both =
+      absl::StrSplit(text, absl::MaxSplits(',', 1));
+  const std::optional<double> key = ParseStep(both.first);
+  const std::optional<double> value = ParseStep(both.second);
+  if (!key || !value) return std::nullopt;
+  return Preset{.key_step = *key, .value_step = *value};
+}
+
+}  // namespace kvcompress::ecsq

@@ -1,0 +1,84 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <cmath>
+#include <string>
+
+#include "codecs/ecsq/element.h"
+#include "codecs/ecsq/stream.h"
+#include "codecs/ecsq/tensor_encoder.h"
+#include "kvcompress/error.h"
+
+namespace kvcompress::ecsq {
+namespace {
+
+class StreamEncoder : public TensorEncoder {
+ public:
+  StreamEncoder(const TensorSpec& spec, uint64_t elements, const Preset& preset,
+                const EncodeHints& hints)
+      : spec_(spec),
+        preset_(preset),
+        hints_(hints),
+        size_(elements * DTypeSize(spec.dtype)) {}
+
+  absl::Status Append(absl::string_view bytes, std::string*,
+                      std::string*) override {
+    bytes_.append(bytes.data(), bytes.size());
+    return CheckFinite();
+  }
+
+  absl::Status Finish(std::string* payload, std::string* decoded) override {
+    if (bytes_.size() != size_) {
+      return MakeError(absl::StatusCode::kInternal, "the tensor is incomplete",
+                       {.reason = "INTERNAL", .tensor = spec_.name});
+    }
+    if (size_ == 0) return absl::OkStatus();
+    EncodedTensor encoded = EncodeTensor(spec_, preset_, hints_, bytes_);
+    bytes_ = std::string();
+    payload->append(encoded.payload);
+    if (decoded != nullptr) decoded->append(encoded.decoded);
+    distortion_ = encoded.distortion;
+    return absl::OkStatus();
+  }
+
+  const DistortionAccumulator& distortion() const override {
+    return distortion_;
+  }
+
+ private:
+  // Checks the elements that are whole and were not checked before.
+  absl::Status CheckFinite() {
+    const size_t element_size = DTypeSize(spec_.dtype);
+    for (; checked_ < bytes_.size() / element_size; ++checked_) {
+      float value;
+      LoadElements(spec_.dtype,
+                   reinterpret_cast<const uint8_t*>(bytes_.data()) +
+                       checked_ * element_size,
+                   absl::MakeSpan(&value, 1));
+      if (std::isfinite(value)) continue;
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          "NaN and infinity cannot be quantized by ecsq",
+          {.reason = "NOT_FINITE", .tensor = spec_.name, .element = checked_});
+    }
+    return absl::OkStatus();
+  }
+
+  const TensorSpec spec_;
+  const Preset preset_;
+  const EncodeHints hints_;
+  const uint64_t size_;
+  std::string bytes_;
+  uint64_t checked_ = 0;  // elements
+  DistortionAccumulator distortion_;
+};
+
+}  // namespace
+
+std::unique_ptr<TensorEncoder> NewStreamEncoder(const TensorSpec& spec,
+                                                uint64_t elements,
+                                                const Preset& preset,
+                                                const EncodeHints& hints) {
+  return std::make_unique<StreamEncoder>(spec, elements, preset, hints);
+}
+
+}  // namespace kvcompress::ecsq
