@@ -28,7 +28,9 @@ inline constexpr size_t kCompressSlice = 1 << 20;
 class CompressSession {
  public:
   CompressSession(const ServiceOptions& options, Call* call)
-      : limits_{.max_header_bytes = options.max_header_bytes}, call_(call) {}
+      : limits_{.max_header_bytes = options.max_header_bytes,
+                .max_tensor_bytes = options.max_tensor_bytes},
+        call_(call) {}
 
   // Takes a CompressRequest or a MeasureRequest, which must outlive the calls
   // of Step that consume it.

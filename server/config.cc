@@ -144,6 +144,13 @@ constexpr Flag kFlags[] = {
      [](Values v, DaemonOptions* o) {
        return SetBytes(v[0], 64 << 10, 1 << 30, &o->max_message_bytes);
      }},
+    {"max-tensor-bytes", "BYTES",
+     "Largest tensor for codecs that hold a whole tensor, 1048576 to "
+     "1099511627776 [1073741824]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetBytes(v[0], 1 << 20, uint64_t{1} << 40, &o->max_tensor_bytes);
+     }},
     {"drain-delay-seconds", "SECONDS",
      "How long to keep serving after SIGTERM while health says NOT_SERVING, 0 "
      "to 3600 [0]",

@@ -46,6 +46,10 @@ struct DaemonOptions {
   // --max-message-bytes
   uint64_t max_message_bytes = 8 << 20;
 
+  // Largest tensor taken by a codec that holds a whole tensor, in bytes: 2^20
+  // to 2^40. --max-tensor-bytes
+  uint64_t max_tensor_bytes = uint64_t{1} << 30;
+
   // How long to keep serving after SIGTERM while health says NOT_SERVING, for
   // load balancers to look elsewhere: 0 to 3,600 seconds, fractions allowed.
   // --drain-delay-seconds

@@ -61,6 +61,22 @@ TensorRole FromProto(v1::TensorRole proto) {
   }
 }
 
+// Takes over the bounds that are set.
+void Override(const v1::QualityThresholds& proto, QualityThresholds* bounds) {
+  if (proto.has_max_rmse()) bounds->max_rmse = proto.max_rmse();
+  if (proto.has_max_error()) bounds->max_error = proto.max_error();
+  if (proto.has_min_snr_db()) bounds->min_snr_db = proto.min_snr_db();
+  if (proto.has_min_cosine_similarity()) {
+    bounds->min_cosine_similarity = proto.min_cosine_similarity();
+  }
+  if (proto.has_min_centred_snr_db()) {
+    bounds->min_centred_snr_db = proto.min_centred_snr_db();
+  }
+  if (proto.has_min_token_snr_db_p1()) {
+    bounds->min_token_snr_db_p1 = proto.min_token_snr_db_p1();
+  }
+}
+
 v1::QualityLevel ToProto(QualityLevel level) {
   switch (level) {
     case QualityLevel::kExcellent:
@@ -85,6 +101,13 @@ v1::QualityMetrics ToProto(const Metrics& metrics) {
   if (metrics.snr_db) proto.set_snr_db(*metrics.snr_db);
   if (metrics.psnr_db) proto.set_psnr_db(*metrics.psnr_db);
   proto.set_cosine_similarity(metrics.cosine_similarity);
+  if (metrics.centred_snr_db) proto.set_centred_snr_db(*metrics.centred_snr_db);
+  if (metrics.token_snr_db_p1) {
+    proto.set_token_snr_db_p1(*metrics.token_snr_db_p1);
+  }
+  if (metrics.first_token_rmse) {
+    proto.set_first_token_rmse(*metrics.first_token_rmse);
+  }
   return proto;
 }
 
@@ -125,14 +148,16 @@ CompressOptions FromProto(const v1::CompressOptions& proto) {
   if (!proto.codec().empty()) options.codec.name = proto.codec();
   if (proto.has_group_size()) options.codec.group_size = proto.group_size();
   options.codec.preset = proto.preset();
-  const v1::QualityThresholds& thresholds = proto.thresholds();
-  QualityThresholds& bounds = options.thresholds;
-  if (thresholds.has_max_rmse()) bounds.max_rmse = thresholds.max_rmse();
-  if (thresholds.has_max_error()) bounds.max_error = thresholds.max_error();
-  if (thresholds.has_min_snr_db()) bounds.min_snr_db = thresholds.min_snr_db();
-  if (thresholds.has_min_cosine_similarity()) {
-    bounds.min_cosine_similarity = thresholds.min_cosine_similarity();
+  Override(proto.thresholds(), &options.thresholds);
+  if (proto.has_key_thresholds()) {
+    options.key_thresholds = options.thresholds;
+    Override(proto.key_thresholds(), &*options.key_thresholds);
   }
+  if (proto.has_value_thresholds()) {
+    options.value_thresholds = options.thresholds;
+    Override(proto.value_thresholds(), &*options.value_thresholds);
+  }
+  if (proto.has_rope_theta()) options.rope_theta = proto.rope_theta();
   options.labels.insert(proto.labels().begin(), proto.labels().end());
   options.reconstruct = proto.reconstruct();
   return options;

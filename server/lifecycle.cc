@@ -159,7 +159,9 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   CallLog observer(&metrics);
   HealthService health({kServiceName});
   const std::unique_ptr<grpc::Service> service = NewCompressionService(
-      {options.max_message_bytes, options.max_header_bytes}, &observer);
+      {options.max_message_bytes, options.max_header_bytes,
+       options.max_tensor_bytes},
+      &observer);
 
   std::unique_ptr<HttpEndpoint> http;
   if (options.metrics_listen.has_value()) {

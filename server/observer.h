@@ -40,7 +40,8 @@ class CallObserver {
   // Once for each CallStarted.
   virtual void CallHandled(Method, absl::StatusCode, double /*seconds*/) {}
 
-  // Payload bytes of request messages and of response messages.
+  // Bytes of the request messages and of the response messages of streams, as
+  // serialized.
   virtual void BytesReceived(Method, uint64_t) {}
   virtual void BytesSent(Method, uint64_t) {}
 

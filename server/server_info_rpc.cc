@@ -34,6 +34,7 @@ void FillServerInfo(const ServiceOptions& options,
   limits.set_max_header_bytes(options.max_header_bytes);
   limits.set_max_rank(kMaxRank);
   limits.set_max_labels(kMaxLabels);
+  limits.set_max_tensor_bytes(options.max_tensor_bytes);
   limits.set_max_stream_memory_bytes(StreamMemory(options));
   for (const Codec* codec : AllCodecs()) {
     *response->add_codecs() = ToProto(codec->traits());

@@ -24,6 +24,8 @@ struct ServiceOptions {
   uint64_t max_message_bytes = 8 << 20;
   // Longest header of a file, in bytes; at most kMaxSafetensorsHeader.
   uint64_t max_header_bytes = kMaxSafetensorsHeader;
+  // Largest tensor taken by a codec that holds a whole tensor, in bytes.
+  uint64_t max_tensor_bytes = uint64_t{1} << 30;
 };
 
 // Thread safe. `observer` may be null and must outlive the service.

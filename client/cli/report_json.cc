@@ -37,6 +37,16 @@ Json PsnrJson(const v1::QualityMetrics& metrics) {
   return OrNull(metrics.has_psnr_db(), metrics.psnr_db());
 }
 
+// What is known only of tensors with tokens, at the end of `json`.
+void AddTokenMetrics(const v1::QualityMetrics& metrics, Json* json) {
+  (*json)["centred_snr_db"] =
+      OrNull(metrics.has_centred_snr_db(), metrics.centred_snr_db());
+  (*json)["token_snr_db_p1"] =
+      OrNull(metrics.has_token_snr_db_p1(), metrics.token_snr_db_p1());
+  (*json)["first_token_rmse"] =
+      OrNull(metrics.has_first_token_rmse(), metrics.first_token_rmse());
+}
+
 Json ViolationsJson(const v1::QualityVerdict& verdict) {
   Json list = Json::array();
   for (const std::string& violation : verdict.violations()) {
@@ -71,26 +81,29 @@ Json TensorJson(const v1::TensorReport& tensor) {
   const v1::QualityMetrics& metrics = tensor.metrics();
   Json shape = Json::array();
   for (const uint64_t dimension : tensor.shape()) shape.push_back(dimension);
-  return {{"name", tensor.name()},
-          {"dtype", EnumJson(v1::DataType_Name(tensor.dtype()), "DATA_TYPE_")},
-          {"shape", std::move(shape)},
-          {"role", RoleJson(tensor.role())},
-          {"layer", OrNull(tensor.has_layer(), tensor.layer())},
-          {"codec", tensor.codec()},
-          {"original_size_bytes", tensor.original_size_bytes()},
-          {"compressed_size_bytes", tensor.compressed_size_bytes()},
-          {"bits_per_value", tensor.bits_per_value()},
-          {"mse", metrics.mse()},
-          {"rmse", metrics.rmse()},
-          {"mae", metrics.mae()},
-          {"max_error", metrics.max_error()},
-          {"snr_db", SnrJson(metrics)},
-          {"psnr_db", PsnrJson(metrics)},
-          {"cosine_similarity", metrics.cosine_similarity()},
-          {"quality_level", LevelJson(tensor.verdict().level())},
-          {"passed", tensor.verdict().passed()},
-          {"violations", ViolationsJson(tensor.verdict())},
-          {"digest", tensor.digest()}};
+  Json json = {
+      {"name", tensor.name()},
+      {"dtype", EnumJson(v1::DataType_Name(tensor.dtype()), "DATA_TYPE_")},
+      {"shape", std::move(shape)},
+      {"role", RoleJson(tensor.role())},
+      {"layer", OrNull(tensor.has_layer(), tensor.layer())},
+      {"codec", tensor.codec()},
+      {"original_size_bytes", tensor.original_size_bytes()},
+      {"compressed_size_bytes", tensor.compressed_size_bytes()},
+      {"bits_per_value", tensor.bits_per_value()},
+      {"mse", metrics.mse()},
+      {"rmse", metrics.rmse()},
+      {"mae", metrics.mae()},
+      {"max_error", metrics.max_error()},
+      {"snr_db", SnrJson(metrics)},
+      {"psnr_db", PsnrJson(metrics)},
+      {"cosine_similarity", metrics.cosine_similarity()},
+      {"quality_level", LevelJson(tensor.verdict().level())},
+      {"passed", tensor.verdict().passed()},
+      {"violations", ViolationsJson(tensor.verdict())},
+      {"digest", tensor.digest()}};
+  AddTokenMetrics(metrics, &json);
+  return json;
 }
 
 }  // namespace
@@ -117,6 +130,7 @@ Json CompressionJson(const v1::CompressionReport& report, bool verbose) {
                {"tensors_failed", report.tensors_failed()},
                {"worst_tensor", WorstTensorJson(report)},
                {"payload_digest", report.payload_digest()}};
+  AddTokenMetrics(metrics, &json);
   if (!verbose) return json;
   Json::object_t named;
   Json tensors = Json::array();

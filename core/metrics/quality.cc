@@ -40,6 +40,10 @@ absl::Status ValidateThresholds(const QualityThresholds& thresholds) {
   status.Update(CheckBound("min_snr_db", thresholds.min_snr_db, false));
   status.Update(CheckBound("min_cosine_similarity",
                            thresholds.min_cosine_similarity, false));
+  status.Update(CheckBound("min_centred_snr_db",
+                           thresholds.min_centred_snr_db.value_or(0), false));
+  status.Update(CheckBound("min_token_snr_db_p1",
+                           thresholds.min_token_snr_db_p1.value_or(0), false));
   return status;
 }
 
@@ -78,6 +82,15 @@ QualityVerdict Judge(const Metrics& metrics,
   expect(metrics.cosine_similarity > thresholds.min_cosine_similarity,
          "cosine_similarity", metrics.cosine_similarity, "above",
          thresholds.min_cosine_similarity);
+  const auto expect_above = [&](absl::string_view name,
+                                const std::optional<double>& value,
+                                const std::optional<double>& bound) {
+    if (value && bound) expect(*value > *bound, name, *value, "above", *bound);
+  };
+  expect_above("centred_snr_db", metrics.centred_snr_db,
+               thresholds.min_centred_snr_db);
+  expect_above("token_snr_db_p1", metrics.token_snr_db_p1,
+               thresholds.min_token_snr_db_p1);
 
   verdict.level = QualityLevel::kPoor;
   for (const Level& level : kLevels) {

@@ -3,12 +3,15 @@
 #include "kvcompress/compressor.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
+#include "metrics/token_quality.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -48,6 +51,25 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
   return header;
 }
 
+// JSON has no infinity: no signal at all is this much.
+constexpr double kNoSignalDb = -300;
+
+double Decibels(double signal, double noise) {
+  return std::max(kNoSignalDb, 10 * std::log10(signal / noise));
+}
+
+// `keys` for what is about keys alone.
+void AddTokenMetrics(const TokenSums& keys, const TokenSums& all,
+                     Metrics* metrics) {
+  if (all.first_count == 0) return;
+  if (keys.e2 > 0) {
+    metrics->centred_snr_db = Decibels(keys.centred_x2, keys.e2);
+  }
+  metrics->token_snr_db_p1 = all.token_snr_db_p1;
+  metrics->first_token_rmse =
+      std::sqrt(all.first_e2 / static_cast<double>(all.first_count));
+}
+
 bool IsRopeTheta(double theta) {
   return theta == 0 || (theta >= 1 && theta <= 1e12);
 }
@@ -79,11 +101,13 @@ class Compressor::Impl {
 
   absl::Status ValidateOptions() const {
     if (options_.rope_theta && !IsRopeTheta(*options_.rope_theta)) {
-      return Invalid("rope_theta is neither 0 nor a number from 1 to 1e12",
-                     {.reason = "INVALID_OPTIONS",
-                      .field = "options.rope_theta"});
+      return Invalid(
+          "rope_theta is neither 0 nor a number from 1 to 1e12",
+          {.reason = "INVALID_OPTIONS", .field = "options.rope_theta"});
     }
     KVC_RETURN_IF_ERROR(ValidateThresholds(options_.thresholds));
+    KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kKey)));
+    KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kValue)));
     KVC_RETURN_IF_ERROR(ValidateLabels(options_.labels));
     return ResolveCodec(options_.codec).status();
   }
@@ -155,6 +179,7 @@ class Compressor::Impl {
                          SerializeArtefactHeader(reserved_size_, &artefact_));
     report_.compressed_size = reserved_size_ + payload_size_;
     report_.metrics = pooled_.Compute();
+    AddTokenMetrics(pooled_keys_, pooled_tokens_, &report_.metrics);
     report_.verdict = Judge(report_.metrics, options_.thresholds);
     report_.elements = report_.metrics.elements;
     if (report_.elements > 0) {
@@ -236,6 +261,7 @@ class Compressor::Impl {
                        {.reason = "TRAILING_BYTES", .offset = position_});
       }
       const absl::string_view part = bytes.substr(0, remaining_);
+      if (tokens_) tokens_->AddSource(part);
       bytes.remove_prefix(part.size());
       remaining_ -= part.size();
       position_ += part.size();
@@ -251,8 +277,15 @@ class Compressor::Impl {
   template <typename Step>
   absl::Status Encode(CompressOutput* output, Step step) {
     const size_t before = output->artefact.size();
+    scratch_.clear();
+    std::string* const decoded =
+        options_.reconstruct ? &output->reconstructed : &scratch_;
+    const size_t decoded_before = decoded->size();
     KVC_RETURN_IF_ERROR(
-        step(options_.reconstruct ? &output->reconstructed : nullptr));
+        step(tokens_ || options_.reconstruct ? decoded : nullptr));
+    if (tokens_) {
+      tokens_->AddDecoded(absl::string_view(*decoded).substr(decoded_before));
+    }
     const absl::string_view added =
         absl::string_view(output->artefact).substr(before);
     digest_.Update(added);
@@ -268,10 +301,12 @@ class Compressor::Impl {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
     remaining_ = elements * DTypeSize(tensor.spec.dtype);
     tensor_size_ = remaining_;
-    KVC_ASSIGN_OR_RETURN(encoder_, tensor.codec.codec->NewEncoder(
-                                       tensor.spec, tensor.codec.parameters,
-                                       hints_));
+    KVC_ASSIGN_OR_RETURN(encoder_,
+                         tensor.codec.codec->NewEncoder(
+                             tensor.spec, tensor.codec.parameters, hints_));
     digest_ = Digest();
+    tokens_.reset();
+    if (TokenAccumulator::Applies(tensor.spec)) tokens_.emplace(tensor.spec);
     return absl::OkStatus();
   }
 
@@ -298,7 +333,14 @@ class Compressor::Impl {
     report.original_size = tensor_size_;
     report.compressed_size = tensor.payload_size;
     report.metrics = encoder_->distortion().Compute();
-    report.verdict = Judge(report.metrics, options_.thresholds);
+    if (tokens_) {
+      const TokenSums sums = tokens_->Compute();
+      const bool key = tensor.spec.role == TensorRole::kKey;
+      AddTokenMetrics(key ? sums : TokenSums(), sums, &report.metrics);
+      pooled_tokens_.Merge(sums);
+      if (key) pooled_keys_.Merge(sums);
+    }
+    report.verdict = Judge(report.metrics, ThresholdsOf(tensor.spec.role));
     report.digest = tensor.digest;
     if (!report.verdict.passed) ++report_.tensors_failed;
     if (report.metrics.snr_db &&
@@ -308,6 +350,13 @@ class Compressor::Impl {
       report_.worst_tensor = static_cast<int64_t>(report_.tensors.size());
     }
     report_.tensors.push_back(std::move(report));
+  }
+
+  const QualityThresholds& ThresholdsOf(TensorRole role) const {
+    const std::optional<QualityThresholds>& own =
+        role == TensorRole::kKey ? options_.key_thresholds
+                                 : options_.value_thresholds;
+    return own && role != TensorRole::kNone ? *own : options_.thresholds;
   }
 
   ArtefactTensor& Current() { return artefact_.tensors[index_]; }
@@ -323,6 +372,8 @@ class Compressor::Impl {
   ArtefactHeader artefact_;
   CompressReport report_;
   DistortionAccumulator pooled_;
+  TokenSums pooled_tokens_;  // of tensors that have tokens
+  TokenSums pooled_keys_;    // of the keys among them
   std::string header_;
 
   // The tensor that is being encoded.
@@ -330,6 +381,8 @@ class Compressor::Impl {
   uint64_t remaining_ = 0;  // bytes of it still to come
   uint64_t tensor_size_ = 0;
   std::unique_ptr<TensorEncoder> encoder_;
+  std::optional<TokenAccumulator> tokens_;
+  std::string scratch_;
   Digest digest_;
 };
 

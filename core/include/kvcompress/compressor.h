@@ -39,7 +39,10 @@ namespace kvcompress {
 
 struct CompressOptions {
   CodecChoice codec;
+  // For tensors without thresholds of their role, and for the whole.
   QualityThresholds thresholds;
+  std::optional<QualityThresholds> key_thresholds;
+  std::optional<QualityThresholds> value_thresholds;
   Labels labels;
   // Whether to produce the file that decompression would give.
   bool reconstruct = false;

@@ -38,6 +38,11 @@ struct Metrics {
   std::optional<double> snr_db;   // nothing: exact
   std::optional<double> psnr_db;  // nothing: exact
   double cosine_similarity = 1;
+
+  // Only for tensors [batch, heads, tokens, head_dim].
+  std::optional<double> centred_snr_db;   // keys; nothing also when exact
+  std::optional<double> token_snr_db_p1;  // nothing also when exact
+  std::optional<double> first_token_rmse;
 };
 
 // Not thread safe.

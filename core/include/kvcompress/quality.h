@@ -7,6 +7,7 @@
 #define KVCOMPRESS_QUALITY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct QualityThresholds {
   double max_error = 0.5;
   double min_snr_db = 18;
   double min_cosine_similarity = 0.99;
+  // Not checked unless set, and only where the metric applies.
+  std::optional<double> min_centred_snr_db;
+  std::optional<double> min_token_snr_db_p1;
 };
 
 // INVALID_ARGUMENT when a bound is not a finite number, or an upper bound is

@@ -74,3 +74,37 @@ def level(metrics: Metrics) -> str:
 def _sum(values: npt.NDArray[Any]) -> float:
     """Adds without rounding until the end."""
     return math.fsum(values.tolist())
+
+
+@dataclass(frozen=True)
+class TokenMetrics:
+    """The metrics that only tensors [batch, heads, tokens, head_dim] have."""
+
+    centred_snr_db: float | None
+    token_snr_db_p1: float | None
+    first_token_rmse: float
+
+
+def measure_tokens(shape: tuple[int, ...], x: F32, y: F32) -> TokenMetrics:
+    """Measures one tensor of keys.
+
+    Args:
+        shape: [batch, heads, tokens, head_dim], none of them 0.
+        x: Flattened source values.
+        y: Flattened decoded values.
+    """
+    source = x.astype(np.float64).reshape(shape)
+    error = y.astype(np.float64).reshape(shape) - source
+    centred = source - source.mean(axis=2, keepdims=True)
+    e2 = _sum(error.ravel() ** 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = 10 * np.log10((source**2).sum(axis=3) / (error**2).sum(axis=3)).ravel()
+    ratios[(error**2).sum(axis=3).ravel() == 0] = np.inf
+    percentile = float(np.sort(ratios)[math.ceil(ratios.size / 100) - 1])
+    signal = _sum(centred.ravel() ** 2)
+    centred_snr = max(-300.0, 10 * math.log10(signal / e2)) if e2 and signal else -300.0
+    return TokenMetrics(
+        centred_snr_db=centred_snr if e2 else None,
+        token_snr_db_p1=None if math.isinf(percentile) else max(-300.0, percentile),
+        first_token_rmse=math.sqrt(float((error[:, :, 0] ** 2).mean())),
+    )

@@ -8,6 +8,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from kvcompress.arrays import Array
 from kvcompress.v1 import compression_service_pb2, quality_pb2, tensor_pb2
@@ -32,12 +33,17 @@ class Thresholds:
         max_error: Largest absolute error must be below this. Default 0.5.
         min_snr_db: Signal-to-noise ratio must be above this, in dB. Default 18.
         min_cosine_similarity: Cosine similarity must be above this. Default 0.99.
+        min_centred_snr_db: Centred SNR of keys must be above this, in dB. Default: no bound.
+        min_token_snr_db_p1: 1st percentile of per-token SNR must be above this, in dB.
+            Default: no bound.
     """
 
     max_rmse: float | None = None
     max_error: float | None = None
     min_snr_db: float | None = None
     min_cosine_similarity: float | None = None
+    min_centred_snr_db: float | None = None
+    min_token_snr_db_p1: float | None = None
 
     def to_proto(self) -> quality_pb2.QualityThresholds:
         """Gives the message of the API."""
@@ -46,7 +52,14 @@ class Thresholds:
             max_error=self.max_error,
             min_snr_db=self.min_snr_db,
             min_cosine_similarity=self.min_cosine_similarity,
+            min_centred_snr_db=self.min_centred_snr_db,
+            min_token_snr_db_p1=self.min_token_snr_db_p1,
         )
+
+
+_OptionalMetric = Literal[
+    "snr_db", "psnr_db", "centred_snr_db", "token_snr_db_p1", "first_token_rmse"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,12 @@ class Metrics:
         snr_db: 10 log10(sum x^2 / sum e^2); None when the reconstruction is exact.
         psnr_db: 20 log10(max |x| / RMSE); None when the reconstruction is exact.
         cosine_similarity: Of x and y as vectors, in [-1, 1].
+        centred_snr_db: SNR of keys after the mean over tokens of each channel of each head was
+            taken from the source; None when exact. This and the next two are None for what is
+            not [batch, heads, tokens, head_dim].
+        token_snr_db_p1: 1st percentile of the SNRs of single tokens of single heads, over
+            several tensors the least of theirs; None when at most 1 % have an error.
+        first_token_rmse: RMSE of token 0.
     """
 
     elements: int
@@ -72,19 +91,30 @@ class Metrics:
     snr_db: float | None
     psnr_db: float | None
     cosine_similarity: float
+    centred_snr_db: float | None
+    token_snr_db_p1: float | None
+    first_token_rmse: float | None
 
     @classmethod
     def from_proto(cls, message: quality_pb2.QualityMetrics) -> "Metrics":
         """Takes the values of a message of the API."""
+
+        def known(name: _OptionalMetric) -> float | None:
+            value: float = getattr(message, name)
+            return value if message.HasField(name) else None
+
         return cls(
             elements=message.elements,
             mse=message.mse,
             rmse=message.rmse,
             mae=message.mae,
             max_error=message.max_error,
-            snr_db=message.snr_db if message.HasField("snr_db") else None,
-            psnr_db=message.psnr_db if message.HasField("psnr_db") else None,
+            snr_db=known("snr_db"),
+            psnr_db=known("psnr_db"),
             cosine_similarity=message.cosine_similarity,
+            centred_snr_db=known("centred_snr_db"),
+            token_snr_db_p1=known("token_snr_db_p1"),
+            first_token_rmse=known("first_token_rmse"),
         )
 
 

@@ -68,6 +68,9 @@ class CompressOptions(_message.Message):
     REPORT_TENSORS_FIELD_NUMBER: _builtins.int
     RECONSTRUCT_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    KEY_THRESHOLDS_FIELD_NUMBER: _builtins.int
+    VALUE_THRESHOLDS_FIELD_NUMBER: _builtins.int
+    ROPE_THETA_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """Name of the codec. Default `int4`."""
     group_size: _builtins.int
@@ -82,6 +85,11 @@ class CompressOptions(_message.Message):
     """Whether to send back, beside the artefact, the safetensors file that
     Decompress would give, as `reconstructed` chunks.
     """
+    rope_theta: _builtins.float
+    """Base of the rotary position embedding that the keys carry, such as 10000;
+    0 when they carry none. Taken from the metadata key `rope_theta` of the
+    input when not set, else found out. For codecs that undo the rotation.
+    """
     @_builtins.property
     def thresholds(self) -> _quality_pb2.QualityThresholds:
         """Bounds for the verdict."""
@@ -91,6 +99,18 @@ class CompressOptions(_message.Message):
         """Labels to bind to the artefact: model, revision, tenant, a digest of the
         token range. At most 32. Keys match [a-z0-9_.-]{1,64}; values are at most
         1,024 bytes of UTF-8.
+        """
+
+    @_builtins.property
+    def key_thresholds(self) -> _quality_pb2.QualityThresholds:
+        """Bounds for keys, where they differ. A field that is not set is as in
+        `thresholds`.
+        """
+
+    @_builtins.property
+    def value_thresholds(self) -> _quality_pb2.QualityThresholds:
+        """Bounds for values, where they differ. A field that is not set is as in
+        `thresholds`.
         """
 
     def __init__(
@@ -103,14 +123,22 @@ class CompressOptions(_message.Message):
         report_tensors: _builtins.bool = ...,
         reconstruct: _builtins.bool = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        key_thresholds: _quality_pb2.QualityThresholds | None = ...,
+        value_thresholds: _quality_pb2.QualityThresholds | None = ...,
+        rope_theta: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "group_size", b"group_size", "thresholds", b"thresholds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "codec", b"codec", "group_size", b"group_size", "labels", b"labels", "preset", b"preset", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "thresholds", b"thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "codec", b"codec", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "labels", b"labels", "preset", b"preset", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_size: _TypeAlias = _typing.Literal["group_size"]  # noqa: Y015
     _WhichOneofArgType__group_size: _TypeAlias = _typing.Literal["_group_size", b"_group_size"]  # noqa: Y015
+    _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
+    _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__group_size) -> _WhichOneofReturnType__group_size | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rope_theta) -> _WhichOneofReturnType__rope_theta | None: ...
 
 Global___CompressOptions: _TypeAlias = CompressOptions  # noqa: Y015
 

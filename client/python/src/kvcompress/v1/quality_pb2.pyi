@@ -76,6 +76,9 @@ class QualityMetrics(_message.Message):
     SNR_DB_FIELD_NUMBER: _builtins.int
     PSNR_DB_FIELD_NUMBER: _builtins.int
     COSINE_SIMILARITY_FIELD_NUMBER: _builtins.int
+    CENTRED_SNR_DB_FIELD_NUMBER: _builtins.int
+    TOKEN_SNR_DB_P1_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_RMSE_FIELD_NUMBER: _builtins.int
     elements: _builtins.int
     """Number of elements n."""
     mse: _builtins.float
@@ -98,6 +101,22 @@ class QualityMetrics(_message.Message):
     """Cosine similarity of x and y as vectors, in [-1, 1]; 1 when the
     reconstruction is exact, 0 when only one of the vectors is zero.
     """
+    centred_snr_db: _builtins.float
+    """Signal-to-noise ratio of keys after the mean over tokens of each channel of
+    each head was taken from the source, in dB: what all tokens share carries no
+    information in attention. Only for keys [batch, heads, tokens, head_dim];
+    not set when the reconstruction is exact. At least -300.
+    """
+    token_snr_db_p1: _builtins.float
+    """1st percentile, by nearest rank, of the signal-to-noise ratios of single
+    tokens of single heads, in dB. Over several tensors the least of theirs.
+    Only for [batch, heads, tokens, head_dim]; not set when at most 1 % of the
+    tokens have an error. At least -300.
+    """
+    first_token_rmse: _builtins.float
+    """RMSE of token 0, which attention leans on most. Only for [batch, heads,
+    tokens, head_dim].
+    """
     def __init__(
         self,
         *,
@@ -109,19 +128,34 @@ class QualityMetrics(_message.Message):
         snr_db: _builtins.float | None = ...,
         psnr_db: _builtins.float | None = ...,
         cosine_similarity: _builtins.float = ...,
+        centred_snr_db: _builtins.float | None = ...,
+        token_snr_db_p1: _builtins.float | None = ...,
+        first_token_rmse: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_psnr_db", b"_psnr_db", "_snr_db", b"_snr_db", "psnr_db", b"psnr_db", "snr_db", b"snr_db"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_centred_snr_db", b"_centred_snr_db", "_first_token_rmse", b"_first_token_rmse", "_psnr_db", b"_psnr_db", "_snr_db", b"_snr_db", "_token_snr_db_p1", b"_token_snr_db_p1", "centred_snr_db", b"centred_snr_db", "first_token_rmse", b"first_token_rmse", "psnr_db", b"psnr_db", "snr_db", b"snr_db", "token_snr_db_p1", b"token_snr_db_p1"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_psnr_db", b"_psnr_db", "_snr_db", b"_snr_db", "cosine_similarity", b"cosine_similarity", "elements", b"elements", "mae", b"mae", "max_error", b"max_error", "mse", b"mse", "psnr_db", b"psnr_db", "rmse", b"rmse", "snr_db", b"snr_db"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_centred_snr_db", b"_centred_snr_db", "_first_token_rmse", b"_first_token_rmse", "_psnr_db", b"_psnr_db", "_snr_db", b"_snr_db", "_token_snr_db_p1", b"_token_snr_db_p1", "centred_snr_db", b"centred_snr_db", "cosine_similarity", b"cosine_similarity", "elements", b"elements", "first_token_rmse", b"first_token_rmse", "mae", b"mae", "max_error", b"max_error", "mse", b"mse", "psnr_db", b"psnr_db", "rmse", b"rmse", "snr_db", b"snr_db", "token_snr_db_p1", b"token_snr_db_p1"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__centred_snr_db: _TypeAlias = _typing.Literal["centred_snr_db"]  # noqa: Y015
+    _WhichOneofArgType__centred_snr_db: _TypeAlias = _typing.Literal["_centred_snr_db", b"_centred_snr_db"]  # noqa: Y015
+    _WhichOneofReturnType__first_token_rmse: _TypeAlias = _typing.Literal["first_token_rmse"]  # noqa: Y015
+    _WhichOneofArgType__first_token_rmse: _TypeAlias = _typing.Literal["_first_token_rmse", b"_first_token_rmse"]  # noqa: Y015
     _WhichOneofReturnType__psnr_db: _TypeAlias = _typing.Literal["psnr_db"]  # noqa: Y015
     _WhichOneofArgType__psnr_db: _TypeAlias = _typing.Literal["_psnr_db", b"_psnr_db"]  # noqa: Y015
     _WhichOneofReturnType__snr_db: _TypeAlias = _typing.Literal["snr_db"]  # noqa: Y015
     _WhichOneofArgType__snr_db: _TypeAlias = _typing.Literal["_snr_db", b"_snr_db"]  # noqa: Y015
+    _WhichOneofReturnType__token_snr_db_p1: _TypeAlias = _typing.Literal["token_snr_db_p1"]  # noqa: Y015
+    _WhichOneofArgType__token_snr_db_p1: _TypeAlias = _typing.Literal["_token_snr_db_p1", b"_token_snr_db_p1"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__centred_snr_db) -> _WhichOneofReturnType__centred_snr_db | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token_rmse) -> _WhichOneofReturnType__first_token_rmse | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__psnr_db) -> _WhichOneofReturnType__psnr_db | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__snr_db) -> _WhichOneofReturnType__snr_db | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__token_snr_db_p1) -> _WhichOneofReturnType__token_snr_db_p1 | None: ...
 
 Global___QualityMetrics: _TypeAlias = QualityMetrics  # noqa: Y015
 
@@ -135,6 +169,8 @@ class QualityThresholds(_message.Message):
     MAX_ERROR_FIELD_NUMBER: _builtins.int
     MIN_SNR_DB_FIELD_NUMBER: _builtins.int
     MIN_COSINE_SIMILARITY_FIELD_NUMBER: _builtins.int
+    MIN_CENTRED_SNR_DB_FIELD_NUMBER: _builtins.int
+    MIN_TOKEN_SNR_DB_P1_FIELD_NUMBER: _builtins.int
     max_rmse: _builtins.float
     """RMSE must be below this. Default 0.10."""
     max_error: _builtins.float
@@ -143,6 +179,14 @@ class QualityThresholds(_message.Message):
     """Signal-to-noise ratio must be above this, in dB. Default 18."""
     min_cosine_similarity: _builtins.float
     """Cosine similarity must be above this. Default 0.99."""
+    min_centred_snr_db: _builtins.float
+    """Centred signal-to-noise ratio of keys must be above this, in dB. Not checked
+    by default.
+    """
+    min_token_snr_db_p1: _builtins.float
+    """1st percentile of per-token signal-to-noise ratios must be above this, in
+    dB. Not checked by default.
+    """
     def __init__(
         self,
         *,
@@ -150,27 +194,37 @@ class QualityThresholds(_message.Message):
         max_error: _builtins.float | None = ...,
         min_snr_db: _builtins.float | None = ...,
         min_cosine_similarity: _builtins.float | None = ...,
+        min_centred_snr_db: _builtins.float | None = ...,
+        min_token_snr_db_p1: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_error", b"_max_error", "_max_rmse", b"_max_rmse", "_min_cosine_similarity", b"_min_cosine_similarity", "_min_snr_db", b"_min_snr_db", "max_error", b"max_error", "max_rmse", b"max_rmse", "min_cosine_similarity", b"min_cosine_similarity", "min_snr_db", b"min_snr_db"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_error", b"_max_error", "_max_rmse", b"_max_rmse", "_min_centred_snr_db", b"_min_centred_snr_db", "_min_cosine_similarity", b"_min_cosine_similarity", "_min_snr_db", b"_min_snr_db", "_min_token_snr_db_p1", b"_min_token_snr_db_p1", "max_error", b"max_error", "max_rmse", b"max_rmse", "min_centred_snr_db", b"min_centred_snr_db", "min_cosine_similarity", b"min_cosine_similarity", "min_snr_db", b"min_snr_db", "min_token_snr_db_p1", b"min_token_snr_db_p1"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_error", b"_max_error", "_max_rmse", b"_max_rmse", "_min_cosine_similarity", b"_min_cosine_similarity", "_min_snr_db", b"_min_snr_db", "max_error", b"max_error", "max_rmse", b"max_rmse", "min_cosine_similarity", b"min_cosine_similarity", "min_snr_db", b"min_snr_db"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_error", b"_max_error", "_max_rmse", b"_max_rmse", "_min_centred_snr_db", b"_min_centred_snr_db", "_min_cosine_similarity", b"_min_cosine_similarity", "_min_snr_db", b"_min_snr_db", "_min_token_snr_db_p1", b"_min_token_snr_db_p1", "max_error", b"max_error", "max_rmse", b"max_rmse", "min_centred_snr_db", b"min_centred_snr_db", "min_cosine_similarity", b"min_cosine_similarity", "min_snr_db", b"min_snr_db", "min_token_snr_db_p1", b"min_token_snr_db_p1"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_error: _TypeAlias = _typing.Literal["max_error"]  # noqa: Y015
     _WhichOneofArgType__max_error: _TypeAlias = _typing.Literal["_max_error", b"_max_error"]  # noqa: Y015
     _WhichOneofReturnType__max_rmse: _TypeAlias = _typing.Literal["max_rmse"]  # noqa: Y015
     _WhichOneofArgType__max_rmse: _TypeAlias = _typing.Literal["_max_rmse", b"_max_rmse"]  # noqa: Y015
+    _WhichOneofReturnType__min_centred_snr_db: _TypeAlias = _typing.Literal["min_centred_snr_db"]  # noqa: Y015
+    _WhichOneofArgType__min_centred_snr_db: _TypeAlias = _typing.Literal["_min_centred_snr_db", b"_min_centred_snr_db"]  # noqa: Y015
     _WhichOneofReturnType__min_cosine_similarity: _TypeAlias = _typing.Literal["min_cosine_similarity"]  # noqa: Y015
     _WhichOneofArgType__min_cosine_similarity: _TypeAlias = _typing.Literal["_min_cosine_similarity", b"_min_cosine_similarity"]  # noqa: Y015
     _WhichOneofReturnType__min_snr_db: _TypeAlias = _typing.Literal["min_snr_db"]  # noqa: Y015
     _WhichOneofArgType__min_snr_db: _TypeAlias = _typing.Literal["_min_snr_db", b"_min_snr_db"]  # noqa: Y015
+    _WhichOneofReturnType__min_token_snr_db_p1: _TypeAlias = _typing.Literal["min_token_snr_db_p1"]  # noqa: Y015
+    _WhichOneofArgType__min_token_snr_db_p1: _TypeAlias = _typing.Literal["_min_token_snr_db_p1", b"_min_token_snr_db_p1"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_error) -> _WhichOneofReturnType__max_error | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_rmse) -> _WhichOneofReturnType__max_rmse | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_centred_snr_db) -> _WhichOneofReturnType__min_centred_snr_db | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_cosine_similarity) -> _WhichOneofReturnType__min_cosine_similarity | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_snr_db) -> _WhichOneofReturnType__min_snr_db | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_token_snr_db_p1) -> _WhichOneofReturnType__min_token_snr_db_p1 | None: ...
 
 Global___QualityThresholds: _TypeAlias = QualityThresholds  # noqa: Y015
 

@@ -35,6 +35,7 @@ class ServerLimits(_message.Message):
     MAX_RANK_FIELD_NUMBER: _builtins.int
     MAX_LABELS_FIELD_NUMBER: _builtins.int
     MAX_STREAM_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_TENSOR_BYTES_FIELD_NUMBER: _builtins.int
     max_message_bytes: _builtins.int
     """Largest request message, in bytes."""
     recommended_chunk_bytes: _builtins.int
@@ -47,6 +48,8 @@ class ServerLimits(_message.Message):
     """Most labels that may be bound to an artefact."""
     max_stream_memory_bytes: _builtins.int
     """Memory that one stream may hold beyond the header, in bytes."""
+    max_tensor_bytes: _builtins.int
+    """Largest tensor taken by a codec that is not `streaming`, in bytes."""
     def __init__(
         self,
         *,
@@ -56,10 +59,11 @@ class ServerLimits(_message.Message):
         max_rank: _builtins.int = ...,
         max_labels: _builtins.int = ...,
         max_stream_memory_bytes: _builtins.int = ...,
+        max_tensor_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_header_bytes", b"max_header_bytes", "max_labels", b"max_labels", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "max_stream_memory_bytes", b"max_stream_memory_bytes", "recommended_chunk_bytes", b"recommended_chunk_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_header_bytes", b"max_header_bytes", "max_labels", b"max_labels", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "max_stream_memory_bytes", b"max_stream_memory_bytes", "max_tensor_bytes", b"max_tensor_bytes", "recommended_chunk_bytes", b"recommended_chunk_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,90 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Distortion as attention sees it, for tensors [batch, heads, tokens,
+// head_dim].
+//
+// RMSE, SNR and cosine flatter keys: a channel's constant offset carries no
+// information, since softmax ignores what all tokens share, but it makes up
+// most of the norm. And an average hides the few tokens that a codec ruined.
+// Internal to the library; the meaning of each number is in
+// kvcompress.v1.QualityMetrics.
+
+#ifndef KVCOMPRESS_METRICS_TOKEN_QUALITY_H_
+#define KVCOMPRESS_METRICS_TOKEN_QUALITY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "kvcompress/metrics.h"
+#include "kvcompress/tensor.h"
+
+namespace kvcompress {
+
+// Sums over one tensor, or over several pooled.
+struct TokenSums {
+  double centred_x2 = 0;  // of source values less their channel's mean
+  double e2 = 0;
+  double first_e2 = 0;  // of token 0
+  uint64_t first_count = 0;
+  // 1st percentile of per-token SNR, in dB; the least of the tensors pooled.
+  // Nothing when every token of it is exact.
+  std::optional<double> token_snr_db_p1;
+
+  void Merge(const TokenSums& other);
+};
+
+// Watches the values of one tensor stream by. Memory grows with the number of
+// tokens and heads, not with head_dim. Not thread safe.
+class TokenAccumulator {
+ public:
+  // Whether a tensor of this shape has tokens to speak of.
+  static bool Applies(const TensorSpec& spec);
+
+  // REQUIRES: Applies(spec).
+  explicit TokenAccumulator(const TensorSpec& spec);
+
+  // Takes source bytes, and decoded bytes of the same elements; either may run
+  // ahead of the other.
+  void AddSource(absl::string_view bytes) { source_.append(bytes); }
+  void AddDecoded(absl::string_view bytes);
+
+  // REQUIRES: all of the tensor was added, of both.
+  TokenSums Compute();
+
+ private:
+  class Lag {
+   public:
+    void append(absl::string_view bytes) {
+      bytes_.append(bytes.data(), bytes.size());
+    }
+    size_t size() const { return bytes_.size() - begin_; }
+    const char* data() const { return bytes_.data() + begin_; }
+    void Drop(size_t size);
+
+   private:
+    std::string bytes_;
+    size_t begin_ = 0;
+  };
+
+  void AddRow(const char* source, const char* decoded);
+  void EndHead();
+
+  const DType dtype_;
+  const uint64_t tokens_;
+  const size_t head_dim_;
+  const size_t row_size_;  // bytes
+  Lag source_;
+  Lag decoded_;
+  uint64_t token_ = 0;  // of the head under way
+  std::vector<double> channel_x_;
+  std::vector<double> channel_x2_;
+  std::vector<float> token_snr_;  // dB, of the rows that are not exact
+  uint64_t exact_rows_ = 0;
+  TokenSums sums_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_METRICS_TOKEN_QUALITY_H_

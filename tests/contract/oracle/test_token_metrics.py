@@ -1,0 +1,68 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The metrics of tokens are those of NumPy, tensor by tensor and pooled."""
+
+import math
+
+import numpy as np
+import pytest
+
+from kvcompress import Client, InvalidArgumentError, Metrics, Thresholds
+from oracle import encoder
+from oracle.metrics import TokenMetrics, measure_tokens
+from oracle.source import tensor, write
+
+
+def check(got: Metrics, want: TokenMetrics, *, key: bool) -> None:
+    """Compares; per-token ratios are kept in single precision."""
+    assert got.centred_snr_db == (pytest.approx(want.centred_snr_db, rel=1e-9) if key else None)
+    assert got.token_snr_db_p1 == pytest.approx(want.token_snr_db_p1, rel=1e-6)
+    assert got.first_token_rmse == pytest.approx(want.first_token_rmse, rel=1e-9)
+
+
+def test_sample(client: Client, sample: bytes) -> None:
+    report = client.compress(sample).report
+    lowest, signal, noise = math.inf, 0.0, 0.0
+    for got, each in zip(report.tensors, encoder.encode(sample).tensors, strict=True):
+        want = measure_tokens(each.source.shape, each.source.values, each.values)
+        key = got.role == "key"
+        check(got.metrics, want, key=key)
+        assert want.token_snr_db_p1 is not None and want.centred_snr_db is not None
+        lowest = min(lowest, want.token_snr_db_p1)
+        if key:
+            error = got.metrics.mse * got.metrics.elements
+            noise += error
+            signal += error * 10 ** (want.centred_snr_db / 10)
+    assert report.metrics.token_snr_db_p1 == pytest.approx(lowest, rel=1e-6)
+    assert report.metrics.centred_snr_db == pytest.approx(10 * math.log10(signal / noise))
+
+
+def test_small_shapes(client: Client) -> None:
+    rng = np.random.default_rng(5)
+    shapes = [(2, 3, 7, 5), (1, 1, 1, 64), (1, 2, 130, 1), (3, 1, 101, 2)]
+    file = write(
+        [
+            tensor(f"layer_{i}_key", "F32", rng.standard_normal(shape) + 5, shape)
+            for i, shape in enumerate(shapes)
+        ]
+    )
+    report = client.compress(file).report
+    for got, each in zip(report.tensors, encoder.encode(file).tensors, strict=True):
+        want = measure_tokens(each.source.shape, each.source.values, each.values)
+        check(got.metrics, want, key=True)
+
+
+def test_other_tensors_have_none(client: Client) -> None:
+    rng = np.random.default_rng(6)
+    file = write([tensor("layer_0_key", "F32", rng.standard_normal((4, 64)), (4, 64))])
+    metrics = client.compress(file).report.metrics
+    assert metrics.centred_snr_db is metrics.token_snr_db_p1 is metrics.first_token_rmse is None
+
+
+def test_bounds_are_named_when_they_do_not_hold(client: Client, sample: bytes) -> None:
+    bounds = Thresholds(min_centred_snr_db=40, min_token_snr_db_p1=39)
+    violations = " ".join(client.measure(sample, thresholds=bounds).verdict.violations)
+    assert "centred_snr_db" in violations
+    assert "is not above 40" in violations
+    assert "token_snr_db_p1" in violations
+    with pytest.raises(InvalidArgumentError, match="min_centred_snr_db"):
+        client.measure(sample, thresholds=Thresholds(min_centred_snr_db=math.nan))

@@ -1,0 +1,78 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "metrics/token_quality.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/safetensors_file.h"
+
+namespace kvcompress {
+namespace {
+
+TokenSums Measure(std::vector<uint64_t> shape, const std::vector<float>& source,
+                  const std::vector<float>& decoded, size_t chunk = 1000) {
+  TokenAccumulator tokens({.name = "x", .shape = std::move(shape)});
+  const std::string x = testing::F32Bytes(source);
+  const std::string y = testing::F32Bytes(decoded);
+  for (size_t i = 0; i < x.size(); i += chunk) {
+    tokens.AddSource(absl::string_view(x).substr(i, chunk));
+  }
+  for (size_t i = 0; i < y.size(); i += chunk) {
+    tokens.AddDecoded(absl::string_view(y).substr(i, chunk));
+  }
+  return tokens.Compute();
+}
+
+TEST(TokenQuality, AppliesToTensorsWithTokens) {
+  EXPECT_TRUE(TokenAccumulator::Applies({.shape = {1, 1, 1, 1}}));
+  EXPECT_FALSE(TokenAccumulator::Applies({.shape = {1, 1, 1}}));
+  EXPECT_FALSE(TokenAccumulator::Applies({.shape = {1, 2, 0, 64}}));
+}
+
+TEST(TokenQuality, AConstantOffsetCarriesNoSignal) {
+  // Two tokens of two channels: means 10 and 2, deviations 1 and 0.
+  const TokenSums sums =
+      Measure({1, 1, 2, 2}, {9, 2, 11, 2}, {9, 2, 11, 2.5f}, 3);
+  EXPECT_EQ(sums.centred_x2, 2);
+  EXPECT_EQ(sums.e2, 0.25);
+  EXPECT_EQ(sums.first_e2, 0);
+  EXPECT_EQ(sums.first_count, 2);
+  // One row of two is exact; the other is the 1st percentile.
+  EXPECT_FLOAT_EQ(*sums.token_snr_db_p1, 10 * std::log10(125 / 0.25));
+}
+
+TEST(TokenQuality, HeadsHaveMeansOfTheirOwn) {
+  const TokenSums sums = Measure({1, 2, 2, 1}, {1, 1, 5, 5}, {2, 1, 6, 5});
+  EXPECT_EQ(sums.centred_x2, 0);
+  EXPECT_EQ(sums.first_e2, 2);  // token 0 of both heads
+  EXPECT_EQ(sums.first_count, 2);
+}
+
+TEST(TokenQuality, ThePercentileIsByNearestRank) {
+  std::vector<float> source(300, 1), decoded(300, 1);
+  decoded[7] = 1.5f;
+  decoded[8] = 1.25f;
+  EXPECT_FALSE(Measure({1, 1, 300, 1}, source, decoded).token_snr_db_p1);
+  decoded[9] = 1.125f;
+  EXPECT_FLOAT_EQ(*Measure({1, 1, 300, 1}, source, decoded).token_snr_db_p1,
+                  10 * std::log10(64.0));
+}
+
+TEST(TokenQuality, TokensOfZerosAndExactOnesDoNotBreakIt) {
+  EXPECT_EQ(*Measure({1, 1, 1, 2}, {0, 0}, {0, 1}).token_snr_db_p1, -300);
+  EXPECT_FALSE(Measure({1, 1, 1, 2}, {0, 0}, {0, 0}).token_snr_db_p1);
+  EXPECT_EQ(Measure({1, 1, 1, 2}, {INFINITY, 1}, {INFINITY, 1}).e2, 0);
+}
+
+TEST(TokenQuality, PoolingTakesTheLeastPercentile) {
+  TokenSums a{.e2 = 1, .token_snr_db_p1 = 10};
+  a.Merge({.e2 = 2, .token_snr_db_p1 = 5});
+  a.Merge({.e2 = 0});
+  EXPECT_EQ(a.e2, 3);
+  EXPECT_EQ(a.token_snr_db_p1, 5);
+}
+
+}  // namespace
+}  // namespace kvcompress
