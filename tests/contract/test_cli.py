@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 from malformed import CASES
+from safetensors import safe_open
+
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
-from safetensors import safe_open
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
 

@@ -16,9 +16,10 @@ import grpc
 import pytest
 import safetensors
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from malformed import CASES, CONTROLS, Case
+
 from kvcompress.v1 import compression_service_pb2 as pb
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
-from malformed import CASES, CONTROLS, Case
 
 DOMAIN = "kvcompress.v1"
 SECONDS = 30
