@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "codecs/ecsq/ecsq.h"
 #include "codecs/int4/int4.h"
 #include "codecs/int4_hadamard/int4_hadamard.h"
 #include "codecs/int8/int8.h"
@@ -22,6 +23,7 @@ const std::vector<const Codec*>& Registry() {
       &Int4Codec(),
       &Int4HadamardCodec(),
       &Int8Codec(),
+      &EcsqCodec(),
   };
   return *codecs;
 }

@@ -30,7 +30,7 @@ Geometry::Geometry(const TensorSpec& spec) {
     tokens_ = spec.shape[rank - 2];
     channels_ = spec.shape[rank - 1];
   }
-  if (!codable()) return;
+  if (!codable() || heads_ == 0 || tokens_ == 0 || channels_ == 0) return;
   const uint64_t most_tokens =
       std::min(kMaxBlockTokens, kMaxBlockElements / channels_);
   if (tokens_ <= most_tokens) {

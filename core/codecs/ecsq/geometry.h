@@ -28,7 +28,7 @@ struct Block {
 
 class Geometry {
  public:
-  // REQUIRES: the tensor has elements.
+  // A tensor without elements has no blocks.
   explicit Geometry(const TensorSpec& spec);
 
   uint64_t heads() const { return heads_; }

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import xxhash
 
 from .codec import Array, Codec, Entry, PayloadError
+from .ecsq import Ecsq
 from .grouped import Grouped
 
 __all__ = [
@@ -38,6 +39,7 @@ _ENTRY = re.compile(
 _DTYPES = ("F32", "F16", "BF16")
 
 CODECS: dict[str, Codec] = {
+    "ecsq": Ecsq(),
     "int4": Grouped(4),
     "int4-hadamard": Grouped(4, rotated=True),
     "int8": Grouped(8),
