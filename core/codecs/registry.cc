@@ -11,6 +11,7 @@
 #include "codecs/int4/int4.h"
 #include "codecs/int4_hadamard/int4_hadamard.h"
 #include "codecs/int8/int8.h"
+#include "codecs/lossless/lossless.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
@@ -23,6 +24,7 @@ const std::vector<const Codec*>& Registry() {
       &Int4Codec(),
       &Int4HadamardCodec(),
       &Int8Codec(),
+      &LosslessCodec(),
       &EcsqCodec(),
   };
   return *codecs;

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
+from oracle import lossless
 from oracle.source import F32, Tensor, narrow, read, widen, write
 
 BLOCK = 4096
@@ -84,7 +85,7 @@ class Artefact:
 
 def encode(
     file: bytes,
-    group: int = 64,
+    group: int | None = 64,
     labels: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
     codec: str = "int4",
@@ -93,10 +94,10 @@ def encode(
 
     Args:
         file: The file.
-        group: Elements that share a scale.
+        group: Elements that share a scale; None for a codec without groups.
         labels: Labels to bind.
         roles: The manifest's role field, by tensor name, where it is not that of the name.
-        codec: Name of the codec, one of CODECS.
+        codec: Name of the codec, one of CODECS or `lossless`.
 
     Raises:
         RefusedError: A value is not finite, or a scale would not be.
@@ -104,11 +105,15 @@ def encode(
     sources, metadata = read(file)
     tensors = []
     for source in sources:
-        payload, decoded = encode_tensor(source, group, codec)
+        if group is None:
+            payload, decoded = lossless.encode_tensor(source), source.data
+        else:
+            payload, decoded = encode_tensor(source, group, codec)
         role = (roles or {}).get(source.name, role_of(source.name))
         shape = "x".join(map(str, source.shape)) or "-"
         digest = xxhash.xxh3_128_hexdigest(payload)
-        entry = f"{codec}:{group} {source.dtype} {shape} {role} {digest}"
+        field = codec if group is None else f"{codec}:{group}"
+        entry = f"{field} {source.dtype} {shape} {role} {digest}"
         tensors.append(EncodedTensor(source, payload, decoded, entry))
     data = assemble(
         [(each.source.name, each.payload) for each in tensors],
@@ -120,6 +125,7 @@ def encode(
             **{f"kvcompress.label.{key}": value for key, value in sorted((labels or {}).items())},
             **metadata,
         },
+        [lossless.largest(source) for source in sources] if group is None else None,
     )
     restored = write(
         [
@@ -132,26 +138,38 @@ def encode(
     return Artefact(data, restored, tuple(tensors), header_size)
 
 
-def assemble(payloads: list[tuple[str, bytes]], metadata: Mapping[str, str]) -> bytes:
+def assemble(
+    payloads: list[tuple[str, bytes]],
+    metadata: Mapping[str, str],
+    largest: list[int] | None = None,
+) -> bytes:
     """Makes a file from payloads and metadata, and puts the right checksum in.
 
     Args:
         payloads: Names and payloads, in order.
         metadata: All of `__metadata__`, with zeros for the checksum's digits. Metadata that
             breaks the format makes an artefact whose checksum is right all the same.
+        largest: Size bounds of the payloads; None where every size is its bound.
     """
+    names, sizes = [name for name, _ in payloads], [len(data) for _, data in payloads]
+    text = header_text(names, sizes, metadata)
+    length = len(text if largest is None else header_text(names, largest, metadata))
+    text = text.ljust(length + -(8 + length) % 8)
+    return seal(struct.pack("<Q", len(text)) + text) + b"".join(data for _, data in payloads)
+
+
+def header_text(names: list[str], sizes: list[int], metadata: Mapping[str, str]) -> bytes:
+    """Gives the JSON of a header."""
     header: dict[str, object] = {"__metadata__": metadata}
     position = 0
-    for name, payload in payloads:
+    for name, size in zip(names, sizes, strict=True):
         header[name] = {
             "dtype": "U8",
-            "shape": [len(payload)],
-            "data_offsets": [position, position + len(payload)],
+            "shape": [size],
+            "data_offsets": [position, position + size],
         }
-        position += len(payload)
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-(8 + len(text)) % 8)
-    return seal(struct.pack("<Q", len(text)) + text) + b"".join(data for _, data in payloads)
+        position += size
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def seal(header: bytes) -> bytes:

@@ -19,6 +19,7 @@ import xxhash
 from .codec import Array, Codec, Entry, PayloadError
 from .ecsq import Ecsq
 from .grouped import Grouped
+from .lossless import Lossless
 
 __all__ = [
     "CODECS",
@@ -43,6 +44,7 @@ CODECS: dict[str, Codec] = {
     "int4": Grouped(4),
     "int4-hadamard": Grouped(4, rotated=True),
     "int8": Grouped(8),
+    "lossless": Lossless(),
 }
 """The codecs this reader knows, by name."""
 

@@ -81,9 +81,21 @@ def from_float(values: npt.NDArray[np.float32], dtype: str) -> Array:
     if dtype == "F16":
         return np.clip(values, -65504, 65504).astype(np.float16)
     bits = values.view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return from_bits(rounded.astype(np.uint16), dtype)
+
+
+def from_bits(bits: Array, dtype: str) -> Array:
+    """Takes bit patterns of the source type, uint32 or uint16, for the values they are.
+
+    Returns:
+        float32, float16, or for BF16 ml_dtypes.bfloat16 where that package is installed and
+        else the patterns.
+    """
+    if dtype != "BF16":
+        return bits.view(np.float32 if dtype == "F32" else np.float16)
     try:
         import ml_dtypes
     except ImportError:
-        return rounded
-    return rounded.view(ml_dtypes.bfloat16)
+        return bits
+    return bits.view(ml_dtypes.bfloat16)
