@@ -15,8 +15,9 @@ namespace kvcompress {
 namespace {
 
 // Input that is decoded before its output is sent, in bytes. Output is up to
-// eight times as large.
+// 64 times as large, so it is cut too: clients may limit messages to 4 MB.
 constexpr size_t kSlice = 128 << 10;
+constexpr size_t kMostOutput = 1 << 20;
 
 class DecompressHandler
     : public StreamHandler<v1::DecompressRequest, v1::DecompressResponse> {
@@ -62,22 +63,23 @@ class DecompressHandler
   }
 
   absl::StatusOr<bool> Advance(v1::DecompressResponse* response) {
-    while (!pending_.empty()) {
+    while (sent_ == restored_.size() && !pending_.empty()) {
       const absl::string_view slice = pending_.substr(0, kSlice);
       pending_.remove_prefix(slice.size());
-      std::string restored;
-      {
-        const StageTimer timer(&decode_seconds_);
-        if (absl::Status status = decompressor_->Append(slice, &restored);
-            !status.ok()) {
-          return status;
-        }
+      restored_.clear();
+      sent_ = 0;
+      const StageTimer timer(&decode_seconds_);
+      if (absl::Status status = decompressor_->Append(slice, &restored_);
+          !status.ok()) {
+        return status;
       }
-      if (restored.empty()) continue;
+    }
+    if (sent_ < restored_.size()) {
       v1::FileChunk& chunk = *response->mutable_safetensors();
       chunk.set_offset(offset_);
-      offset_ += restored.size();
-      chunk.set_data(std::move(restored));
+      chunk.set_data(restored_.substr(sent_, kMostOutput));
+      sent_ += chunk.data().size();
+      offset_ += chunk.data().size();
       return true;
     }
     if (!ended_ || concluded_) return false;
@@ -110,6 +112,8 @@ class DecompressHandler
   Call* const call_;
   std::unique_ptr<Decompressor> decompressor_;
   absl::string_view pending_;
+  std::string restored_;  // output that is being sent
+  size_t sent_ = 0;       // of it
   uint64_t offset_ = 0;
   double decode_seconds_ = 0;
   bool ended_ = false;

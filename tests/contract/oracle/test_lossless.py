@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from kvcompress import Client, DataLossError, InvalidArgumentError, payload
+from kvcompress.v1 import compression_service_pb2 as service_pb2
+from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from oracle import caches, encoder, lossless
 from oracle.fixtures import SAMPLE
+from oracle.raw import chunks
 from oracle.source import ITEM_SIZE, Tensor, read, tensor, write
 
 CACHES = caches.all_caches()
@@ -201,6 +204,24 @@ def test_block_that_ends_with_other_bytes_than_zeros(client: Client) -> None:
     assert len(zeros) == 63
     client.decompress(sealed(zeros, 1000))
     refused(client, sealed(zeros[:-1] + b"\1", 1000))
+
+
+def test_zeros_come_back_in_messages_of_at_most_1_mib(
+    client: Client, stub: CompressionServiceStub
+) -> None:
+    zeros = write([tensor("x", "F32", np.zeros(8_000_000))])
+    artefact = client.compress(zeros, codec="lossless").artefact
+    assert artefact is not None
+    assert len(artefact) < len(zeros) / 60
+    requests = [service_pb2.DecompressRequest(options=service_pb2.DecompressOptions())]
+    requests += [service_pb2.DecompressRequest(artefact=each) for each in chunks(artefact, 1 << 22)]
+    sizes = [
+        len(response.safetensors.data)
+        for response in stub.Decompress(iter(requests), timeout=120)
+        if response.WhichOneof("message") == "safetensors"
+    ]
+    assert sum(sizes) == len(zeros)
+    assert max(sizes) <= 1 << 20
 
 
 def test_flipped_bits_in_the_payload(client: Client) -> None:
