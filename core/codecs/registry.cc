@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "codecs/auto/auto.h"
 #include "codecs/ecsq/ecsq.h"
 #include "codecs/int4/int4.h"
 #include "codecs/int4_hadamard/int4_hadamard.h"
@@ -21,11 +22,8 @@ namespace {
 
 const std::vector<const Codec*>& Registry() {
   static const auto* const codecs = new std::vector<const Codec*>{
-      &Int4Codec(),
-      &Int4HadamardCodec(),
-      &Int8Codec(),
-      &LosslessCodec(),
-      &EcsqCodec(),
+      &Int4Codec(),     &Int4HadamardCodec(), &Int8Codec(),
+      &LosslessCodec(), &EcsqCodec(),         &AutoCodec(),
   };
   return *codecs;
 }
@@ -71,7 +69,7 @@ absl::StatusOr<CodecSpec> ParseCodecSpec(absl::string_view text) {
   const Codec* codec = Find(parts[0]);
   if (codec == nullptr) return UnknownCodec(parts[0]);
   CodecSpec spec{codec, parts.size() > 1 ? parts[1] : ""};
-  if (spec.ToString() != text) return UnknownCodec(text);
+  if (spec.ToString() != text || !codec->stored()) return UnknownCodec(text);
   // Asking for a size makes the codec check its parameters.
   KVC_RETURN_IF_ERROR(
       codec->MaxEncodedSize(TensorSpec(), spec.parameters).status());

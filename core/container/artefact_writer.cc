@@ -46,13 +46,17 @@ SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
 
 absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header) {
   ArtefactHeader largest = header;
+  uint64_t longer_fields = 0;
   for (ArtefactTensor& tensor : largest.tensors) {
+    longer_fields += tensor.codec.codec->MaxFieldSize(tensor.codec.parameters) -
+                     tensor.codec.ToString().size();
     KVC_ASSIGN_OR_RETURN(tensor.payload_size,
                          tensor.codec.codec->MaxEncodedSize(
                              tensor.spec, tensor.codec.parameters));
   }
   const uint64_t size =
-      SerializeSafetensorsHeader(ToSafetensors(largest)).size();
+      SerializeSafetensorsHeader(ToSafetensors(largest)).size() +
+      (longer_fields + 7) / 8 * 8;
   if (size > 8 + kMaxSafetensorsHeader) {
     return MakeError(
         absl::StatusCode::kOutOfRange,

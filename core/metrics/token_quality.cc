@@ -9,8 +9,13 @@
 namespace kvcompress {
 namespace {
 
-// The SNR given to a token of zeros that is not decoded as zeros.
-constexpr float kNoSignalDb = -300;
+// JSON has no infinity: this stands for an error without any signal.
+constexpr double kNoSignalDb = -300;
+
+double Decibels(double signal, double noise) {
+  return signal == 0 ? kNoSignalDb
+                     : std::max(kNoSignalDb, 10 * std::log10(signal / noise));
+}
 
 float Load(DType dtype, const char* bytes, size_t index) {
   if (dtype == DType::kF32) {
@@ -24,6 +29,17 @@ float Load(DType dtype, const char* bytes, size_t index) {
 }
 
 }  // namespace
+
+void AddTokenMetrics(const TokenSums& keys, const TokenSums& all,
+                     Metrics* metrics) {
+  if (all.first_count == 0) return;
+  if (keys.e2 > 0) {
+    metrics->centred_snr_db = Decibels(keys.centred_x2, keys.e2);
+  }
+  metrics->token_snr_db_p1 = all.token_snr_db_p1;
+  metrics->first_token_rmse =
+      std::sqrt(all.first_e2 / static_cast<double>(all.first_count));
+}
 
 void TokenSums::Merge(const TokenSums& other) {
   centred_x2 += other.centred_x2;
@@ -92,8 +108,7 @@ void TokenAccumulator::AddRow(const char* source, const char* decoded) {
   if (e2 == 0) {
     ++exact_rows_;
   } else {
-    token_snr_.push_back(
-        x2 == 0 ? kNoSignalDb : static_cast<float>(10 * std::log10(x2 / e2)));
+    token_snr_.push_back(static_cast<float>(Decibels(x2, e2)));
   }
   if (++token_ == tokens_) EndHead();
 }

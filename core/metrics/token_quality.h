@@ -35,6 +35,11 @@ struct TokenSums {
   void Merge(const TokenSums& other);
 };
 
+// Fills in the metrics of tokens; `keys` are the sums of what is about keys
+// alone. Leaves all unset when no tensor had tokens.
+void AddTokenMetrics(const TokenSums& keys, const TokenSums& all,
+                     Metrics* metrics);
+
 // Watches the values of one tensor stream by. Memory grows with the number of
 // tokens and heads, not with head_dim. Not thread safe.
 class TokenAccumulator {

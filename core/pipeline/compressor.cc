@@ -3,7 +3,6 @@
 #include "kvcompress/compressor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -49,25 +48,6 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
     header.tensors.push_back(std::move(entry));
   }
   return header;
-}
-
-// JSON has no infinity: no signal at all is this much.
-constexpr double kNoSignalDb = -300;
-
-double Decibels(double signal, double noise) {
-  return std::max(kNoSignalDb, 10 * std::log10(signal / noise));
-}
-
-// `keys` for what is about keys alone.
-void AddTokenMetrics(const TokenSums& keys, const TokenSums& all,
-                     Metrics* metrics) {
-  if (all.first_count == 0) return;
-  if (keys.e2 > 0) {
-    metrics->centred_snr_db = Decibels(keys.centred_x2, keys.e2);
-  }
-  metrics->token_snr_db_p1 = all.token_snr_db_p1;
-  metrics->first_token_rmse =
-      std::sqrt(all.first_e2 / static_cast<double>(all.first_count));
 }
 
 bool IsRopeTheta(double theta) {
@@ -301,6 +281,7 @@ class Compressor::Impl {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
     remaining_ = elements * DTypeSize(tensor.spec.dtype);
     tensor_size_ = remaining_;
+    hints_.thresholds = ThresholdsOf(tensor.spec.role);
     KVC_ASSIGN_OR_RETURN(encoder_,
                          tensor.codec.codec->NewEncoder(
                              tensor.spec, tensor.codec.parameters, hints_));
@@ -317,6 +298,7 @@ class Compressor::Impl {
         return encoder_->Finish(&output->artefact, decoded);
       }));
       ArtefactTensor& tensor = Current();
+      if (encoder_->chosen() != nullptr) tensor.codec = *encoder_->chosen();
       tensor.digest = digest_.Hex();
       pooled_.Merge(encoder_->distortion());
       AddReport(tensor);

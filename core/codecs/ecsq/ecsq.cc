@@ -67,6 +67,10 @@ class Ecsq : public Codec {
     return choices;
   }
 
+  std::vector<std::string> AutoCandidates() const override {
+    return traits_.presets;
+  }
+
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());

@@ -223,6 +223,10 @@ std::vector<CodecChoice> GroupedCodec::SelfTestChoices() const {
   return choices;
 }
 
+std::vector<std::string> GroupedCodec::AutoCandidates() const {
+  return {absl::StrCat(kDefaultGroup)};
+}
+
 absl::StatusOr<uint32_t> GroupedCodec::RequireGroup(
     absl::string_view parameters) const {
   if (const uint32_t group = ParseGroup(parameters); group != 0) return group;

@@ -171,6 +171,8 @@ class Lossless : public Codec {
     return {{.name = traits_.name}};
   }
 
+  std::vector<std::string> AutoCandidates() const override { return {""}; }
+
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));

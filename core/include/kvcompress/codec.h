@@ -21,9 +21,20 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kvcompress/metrics.h"
+#include "kvcompress/quality.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress {
+
+class Codec;
+
+// A codec with its parameters: "int4:64".
+struct CodecSpec {
+  const Codec* codec = nullptr;
+  std::string parameters;
+
+  std::string ToString() const;
+};
 
 // Encodes one tensor. Not thread safe.
 class TensorEncoder {
@@ -43,6 +54,10 @@ class TensorEncoder {
 
   // Distortion of what was encoded; complete after Finish.
   virtual const DistortionAccumulator& distortion() const = 0;
+
+  // The codec the payload is to be recorded under, where an encoder chose among
+  // others; known after Finish.
+  virtual const CodecSpec* chosen() const { return nullptr; }
 };
 
 // Decodes one tensor. Not thread safe. Payloads are not trusted.
@@ -84,6 +99,8 @@ struct CodecTraits {
 // What an encoder may be told of a tensor beyond its spec. Never needed to
 // decode.
 struct EncodeHints {
+  // Bounds the result should hold, for codecs that choose by quality.
+  QualityThresholds thresholds;
   // Base of the rotary position embedding that keys carry, such as 10000;
   // 0 says that they carry none. Codecs that care find out when it is not set.
   std::optional<double> rope_theta;
@@ -112,6 +129,20 @@ class Codec {
   // Choices that between them reach every path worth a self-test.
   virtual std::vector<CodecChoice> SelfTestChoices() const = 0;
 
+  // Parameters that `auto` tries; none leaves the codec out.
+  virtual std::vector<std::string> AutoCandidates() const { return {}; }
+
+  // Most bytes of the codec field that a manifest may need for these
+  // parameters; more than that of the codec itself only where an encoder
+  // chooses.
+  virtual size_t MaxFieldSize(absl::string_view parameters) const {
+    return traits().name.size() + (parameters.empty() ? 0 : 1) +
+           parameters.size();
+  }
+
+  // Whether payloads are recorded under this codec's name.
+  virtual bool stored() const { return true; }
+
   // The largest payload of a tensor of this spec, in bytes; the exact size when
   // traits().fixed_size. INVALID_ARGUMENT for parameters not in canonical form.
   virtual absl::StatusOr<uint64_t> MaxEncodedSize(
@@ -123,14 +154,6 @@ class Codec {
 
   virtual absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
       const TensorSpec& spec, absl::string_view parameters) const = 0;
-};
-
-// A codec with its parameters: "int4:64".
-struct CodecSpec {
-  const Codec* codec = nullptr;
-  std::string parameters;
-
-  std::string ToString() const;
 };
 
 // Every codec, in the order of the registry.

@@ -1,0 +1,187 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/auto/auto.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kvcompress/error.h"
+#include "metrics/token_quality.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+namespace {
+
+// Every codec and parameters to try.
+std::vector<CodecSpec> Candidates() {
+  std::vector<CodecSpec> candidates;
+  for (const Codec* codec : AllCodecs()) {
+    for (std::string& parameters : codec->AutoCandidates()) {
+      candidates.push_back({codec, std::move(parameters)});
+    }
+  }
+  return candidates;
+}
+
+struct Attempt {
+  CodecSpec spec;
+  std::string payload;
+  std::string decoded;
+  DistortionAccumulator distortion;
+};
+
+Metrics Measure(const TensorSpec& spec, absl::string_view source,
+                const Attempt& attempt) {
+  Metrics metrics = attempt.distortion.Compute();
+  if (TokenAccumulator::Applies(spec)) {
+    TokenAccumulator tokens(spec);
+    tokens.AddSource(source);
+    tokens.AddDecoded(attempt.decoded);
+    const TokenSums sums = tokens.Compute();
+    AddTokenMetrics(spec.role == TensorRole::kKey ? sums : TokenSums(), sums,
+                    &metrics);
+  }
+  return metrics;
+}
+
+class Encoder : public TensorEncoder {
+ public:
+  Encoder(const TensorSpec& spec, const EncodeHints& hints)
+      : spec_(spec), hints_(hints) {}
+
+  absl::Status Append(absl::string_view bytes, std::string*,
+                      std::string*) override {
+    source_.append(bytes.data(), bytes.size());
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(std::string* payload, std::string* decoded) override {
+    absl::Status refusal;
+    for (const CodecSpec& candidate : Candidates()) {
+      absl::StatusOr<Attempt> attempt = Try(candidate);
+      if (!attempt.ok()) {
+        if (attempt.status().code() != absl::StatusCode::kInvalidArgument) {
+          return attempt.status();
+        }
+        refusal = attempt.status();
+        continue;
+      }
+      if (best_ && attempt->payload.size() >= best_->payload.size()) continue;
+      if (Judge(Measure(spec_, source_, *attempt), hints_.thresholds).passed) {
+        best_ = *std::move(attempt);
+      }
+    }
+    if (!best_) {
+      if (!refusal.ok()) return refusal;
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       "no codec holds the thresholds",
+                       {.reason = "NO_CODEC_HOLDS", .tensor = spec_.name});
+    }
+    payload->append(best_->payload);
+    if (decoded != nullptr) decoded->append(best_->decoded);
+    return absl::OkStatus();
+  }
+
+  const DistortionAccumulator& distortion() const override {
+    return best_->distortion;
+  }
+
+  const CodecSpec* chosen() const override { return &best_->spec; }
+
+ private:
+  absl::StatusOr<Attempt> Try(const CodecSpec& candidate) const {
+    Attempt attempt{.spec = candidate};
+    KVC_ASSIGN_OR_RETURN(
+        const std::unique_ptr<TensorEncoder> encoder,
+        candidate.codec->NewEncoder(spec_, candidate.parameters, hints_));
+    KVC_RETURN_IF_ERROR(
+        encoder->Append(source_, &attempt.payload, &attempt.decoded));
+    KVC_RETURN_IF_ERROR(encoder->Finish(&attempt.payload, &attempt.decoded));
+    attempt.distortion = encoder->distortion();
+    return attempt;
+  }
+
+  const TensorSpec spec_;
+  const EncodeHints hints_;
+  std::string source_;
+  std::optional<Attempt> best_;
+};
+
+class Auto : public Codec {
+ public:
+  Auto() {
+    traits_.name = "auto";
+    traits_.description =
+        "For each tensor the smallest codec whose measured quality holds the "
+        "thresholds of the request";
+    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.role_aware = true;
+  }
+
+  const CodecTraits& traits() const override { return traits_; }
+
+  absl::StatusOr<std::string> Resolve(
+      const CodecChoice& choice) const override {
+    if (choice.group_size || !choice.preset.empty()) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          "auto takes thresholds, and neither a group size nor a preset",
+          {.reason = "INVALID_OPTIONS",
+           .field =
+               choice.group_size ? "options.group_size" : "options.preset"});
+    }
+    return "";
+  }
+
+  std::vector<CodecChoice> SelfTestChoices() const override {
+    return {{.name = traits_.name}};
+  }
+
+  size_t MaxFieldSize(absl::string_view) const override {
+    size_t size = traits_.name.size();
+    for (const CodecSpec& candidate : Candidates()) {
+      size =
+          std::max(size, candidate.codec->MaxFieldSize(candidate.parameters));
+    }
+    return size;
+  }
+
+  bool stored() const override { return false; }
+
+  absl::StatusOr<uint64_t> MaxEncodedSize(const TensorSpec& spec,
+                                          absl::string_view) const override {
+    uint64_t size = 0;
+    for (const CodecSpec& candidate : Candidates()) {
+      KVC_ASSIGN_OR_RETURN(
+          const uint64_t most,
+          candidate.codec->MaxEncodedSize(spec, candidate.parameters));
+      size = std::max(size, most);
+    }
+    return size;
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
+      const TensorSpec& spec, absl::string_view,
+      const EncodeHints& hints) const override {
+    return std::make_unique<Encoder>(spec, hints);
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      const TensorSpec&, absl::string_view) const override {
+    return absl::InternalError("auto is never stored");
+  }
+
+ private:
+  CodecTraits traits_;
+};
+
+}  // namespace
+
+const Codec& AutoCodec() {
+  static const Auto* const codec = new Auto;
+  return *codec;
+}
+
+}  // namespace kvcompress

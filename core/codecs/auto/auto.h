@@ -1,0 +1,22 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// `auto`: encodes a tensor with every codec that offers itself, and keeps the
+// smallest payload whose measured quality holds the thresholds; ties go to the
+// codec that is listed first. A codec that refuses the tensor's values is out.
+// The manifest records the codec that was chosen, never `auto`, so there is
+// nothing to decode.
+//
+// Holds a whole tensor, and of two candidates at a time what they gave.
+
+#ifndef KVCOMPRESS_CODECS_AUTO_AUTO_H_
+#define KVCOMPRESS_CODECS_AUTO_AUTO_H_
+
+#include "kvcompress/codec.h"
+
+namespace kvcompress {
+
+const Codec& AutoCodec();
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_CODECS_AUTO_AUTO_H_

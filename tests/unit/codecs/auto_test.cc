@@ -1,0 +1,110 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The quality contract: per tensor the smallest that holds.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kvcompress/error.h"
+#include "support/safetensors_file.h"
+
+namespace kvcompress {
+namespace {
+
+using testing::CompressFile;
+using testing::MakeFile;
+using testing::NamedTensor;
+
+NamedTensor Tensor(std::string name, DType dtype) {
+  return {{.name = std::move(name), .dtype = dtype, .shape = {1, 2, 50, 64}},
+          testing::RandomBytes(dtype, 6400, 3)};
+}
+
+std::string File() {
+  return MakeFile({Tensor("layer_0_key", DType::kBF16),
+                   Tensor("layer_0_value", DType::kF16),
+                   Tensor("other", DType::kF32)});
+}
+
+TEST(Auto, EveryTensorHoldsTheThresholds) {
+  for (double snr : {5.0, 18.0, 25.0, 40.0}) {
+    const auto out = CompressFile(
+        File(), {.codec = {.name = "auto"}, .thresholds = {.min_snr_db = snr}});
+    ASSERT_TRUE(out.ok()) << out.status();
+    EXPECT_EQ(out->report.tensors_failed, 0) << snr;
+    for (const TensorReport& tensor : out->report.tensors) {
+      EXPECT_NE(tensor.codec, "auto");
+      if (tensor.metrics.snr_db) {
+        EXPECT_GT(*tensor.metrics.snr_db, snr);
+      }
+    }
+    EXPECT_TRUE(testing::DecompressFile(out->artefact).ok());
+  }
+}
+
+TEST(Auto, IsNoLargerThanAnyCodecThatHolds) {
+  const CompressOptions automatic{.codec = {.name = "auto"}};
+  const auto best = CompressFile(File(), automatic);
+  ASSERT_TRUE(best.ok()) << best.status();
+  for (const Codec* codec : AllCodecs()) {
+    for (const CodecChoice& choice : codec->SelfTestChoices()) {
+      const auto other = CompressFile(File(), {.codec = choice});
+      ASSERT_TRUE(other.ok()) << other.status();
+      if (!codec->stored() || codec->AutoCandidates().empty()) continue;
+      for (size_t i = 0; i < best->report.tensors.size(); ++i) {
+        const TensorReport& rival = other->report.tensors[i];
+        const auto candidates = codec->AutoCandidates();
+        const std::string parameters = ResolveCodec(choice)->parameters;
+        if (!rival.verdict.passed ||
+            std::find(candidates.begin(), candidates.end(), parameters) ==
+                candidates.end()) {
+          continue;
+        }
+        EXPECT_LE(best->report.tensors[i].compressed_size,
+                  rival.compressed_size)
+            << rival.codec;
+      }
+    }
+  }
+}
+
+TEST(Auto, BoundsOfARoleAreForTheRoleAlone) {
+  const auto out = CompressFile(
+      File(), {.codec = {.name = "auto"},
+               .thresholds = {.min_snr_db = 10},
+               .key_thresholds = QualityThresholds{.min_snr_db = 35}});
+  ASSERT_TRUE(out.ok()) << out.status();
+  const std::vector<TensorReport>& tensors = out->report.tensors;
+  EXPECT_GT(*tensors[0].metrics.snr_db, 35);
+  EXPECT_LT(*tensors[1].metrics.snr_db, 35);
+  EXPECT_LT(tensors[1].compressed_size, tensors[0].compressed_size);
+}
+
+TEST(Auto, TheChoiceDoesNotDependOnChunks) {
+  const CompressOptions options{.codec = {.name = "auto"}, .reconstruct = true};
+  const auto whole = CompressFile(File(), options);
+  const auto cut = CompressFile(File(), options, 999);
+  ASSERT_TRUE(whole.ok() && cut.ok());
+  EXPECT_EQ(whole->artefact, cut->artefact);
+  EXPECT_EQ(*testing::DecompressFile(whole->artefact), whole->reconstructed);
+}
+
+TEST(Auto, TakesThresholdsAndNothingElse) {
+  EXPECT_FALSE(ResolveCodec({.name = "auto", .group_size = 64}).ok());
+  EXPECT_FALSE(ResolveCodec({.name = "auto", .preset = "high"}).ok());
+}
+
+TEST(Auto, HasALimitOnTensors) {
+  Compressor compressor({.codec = {.name = "auto"}},
+                        {.max_tensor_bytes = 1000});
+  CompressOutput output;
+  const std::string file = File();
+  const absl::Status status = compressor.Append(file, &output);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(GetErrorDetail(status)->tensor, "layer_0_key");
+  EXPECT_EQ(GetErrorDetail(status)->limit, 1000);
+}
+
+}  // namespace
+}  // namespace kvcompress
