@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "codecs/ecsq/element.h"
@@ -137,9 +139,9 @@ class Encoder {
       const int shift = ShiftOf(t);
       const float exact = (values_[first + t * channels_] - mean) /
                           header_.step * static_cast<float>(1 << shift);
-      const float nearest =
-          std::clamp<float>(std::round(exact), -kMaxQuantum, kMaxQuantum);
-      int32_t quantum = static_cast<int32_t>(nearest);
+      const float bounded = std::clamp<float>(exact, -kMaxQuantum, kMaxQuantum);
+      int32_t quantum =
+          static_cast<int32_t>(bounded + (bounded < 0 ? -0.5f : 0.5f));
       if (choices_.rate_aware && shift == 0) {
         quantum = Cheaper(exact, quantum, split);
       }
@@ -150,14 +152,13 @@ class Encoder {
   }
 
   // `nearest`, or its neighbour towards zero where that is worth its error.
-  static int32_t Cheaper(float exact, int32_t nearest,
-                         const SplitClass& split) {
+  int32_t Cheaper(float exact, int32_t nearest, const SplitClass& split) const {
     if (nearest == 0) return 0;
     const int32_t other = nearest > 0 ? nearest - 1 : nearest + 1;
-    const Tables& tables = GetTables();
     const auto loss = [&](int32_t quantum) {
       const float error = exact - static_cast<float>(quantum);
-      const uint32_t bits = tables.Cost(split.table, quantum >> split.low_bits);
+      const uint32_t bits =
+          tables_.Cost(split.table, quantum >> split.low_bits);
       return error * error + static_cast<float>(bits) * (kErrorPerBit / 256);
     };
     return loss(other) < loss(nearest) ? other : nearest;
@@ -166,17 +167,35 @@ class Encoder {
   // The class near `klass` that codes the channel at `first` in fewest bits.
   int BestClass(size_t first, int klass) const {
     constexpr int kNearby = 3;
-    const Tables& tables = GetTables();
+    constexpr int kCounted = 64;
+    uint32_t counts[2 * kCounted + 1] = {};
+    int largest = 0;
+    std::vector<std::pair<int32_t, int>> others;  // quanta with their shifts
+    for (size_t t = int8_sinks_; t < block_.tokens; ++t) {
+      const int shift = ShiftOf(t);
+      const int32_t quantum = content_.quanta[first + t * channels_];
+      if (shift == 0 && std::abs(quantum) <= kCounted) {
+        ++counts[quantum + kCounted];
+        largest = std::max(largest, std::abs(quantum));
+      } else {
+        others.emplace_back(quantum, shift);
+      }
+    }
+    const auto bits = [this](int32_t quantum, int split_class) {
+      const SplitClass split(split_class);
+      return 256u * static_cast<uint32_t>(split.low_bits) +
+             tables_.Cost(split.table, quantum >> split.low_bits);
+    };
     int best = klass;
     uint64_t best_cost = ~uint64_t{0};
     const int last = std::min(klass + 1, kClasses - 1);
     for (int k = std::max(0, klass - kNearby); k <= last; ++k) {
       uint64_t cost = 0;
-      for (size_t t = int8_sinks_; t < block_.tokens; ++t) {
-        const SplitClass split(k + 4 * ShiftOf(t));
-        const int32_t quantum = content_.quanta[first + t * channels_];
-        cost += uint64_t{256} * split.low_bits +
-                tables.Cost(split.table, quantum >> split.low_bits);
+      for (int32_t quantum = -largest; quantum <= largest; ++quantum) {
+        cost += uint64_t{counts[quantum + kCounted]} * bits(quantum, k);
+      }
+      for (const auto& [quantum, shift] : others) {
+        cost += bits(quantum, k + 4 * shift);
       }
       if (cost < best_cost) {
         best_cost = cost;
@@ -281,7 +300,8 @@ class Encoder {
 
   bool Write(DType dtype, std::string* payload, uint8_t* decoded) {
     BlockHeader sizes;
-    SymbolWriter writer;
+    SymbolWriter writer(values_.size() + 2 * all_channels_ +
+                        content_.side.norms.size());
     PutSideData(&writer, &sizes);
     PutQuanta(&writer);
     writer.Finish();
@@ -321,6 +341,7 @@ class Encoder {
   const Block& block_;
   const BlockChoices& choices_;
   const BlockInput& input_;
+  const Tables& tables_ = GetTables();
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;

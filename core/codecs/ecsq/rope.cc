@@ -111,7 +111,7 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
                                        std::optional<double> theta) {
   constexpr double kCommon[] = {1e4, 5e5, 1e6, 1e5,   5e6,  8e6,
                                 1e7, 2e6, 5e4, 1.5e5, 2.5e5};
-  constexpr size_t kMostTokens = 256;
+  constexpr size_t kMostTokens = 128;
   constexpr size_t kMostHeads = 4;
   // The first token is often unlike the rest.
   constexpr size_t kSkipped = 1;

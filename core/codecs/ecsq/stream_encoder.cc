@@ -1,5 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -47,20 +48,29 @@ class StreamEncoder : public TensorEncoder {
  private:
   // Checks the elements that are whole and were not checked before.
   absl::Status CheckFinite() {
+    constexpr uint64_t kAtOnce = 1024;
     const size_t element_size = DTypeSize(spec_.dtype);
-    for (; checked_ < bytes_.size() / element_size; ++checked_) {
-      float value;
+    const uint64_t whole = bytes_.size() / element_size;
+    while (checked_ < whole) {
+      float values[kAtOnce];
+      const size_t count = std::min(kAtOnce, whole - checked_);
       LoadElements(spec_.dtype,
                    reinterpret_cast<const uint8_t*>(bytes_.data()) +
                        checked_ * element_size,
-                   absl::MakeSpan(&value, 1));
-      if (std::isfinite(value)) continue;
-      return MakeError(
-          absl::StatusCode::kInvalidArgument,
-          "NaN and infinity cannot be quantized by ecsq",
-          {.reason = "NOT_FINITE", .tensor = spec_.name, .element = checked_});
+                   absl::MakeSpan(values, count));
+      for (size_t i = 0; i < count; ++i, ++checked_) {
+        if (!std::isfinite(values[i])) return NotFinite();
+      }
     }
     return absl::OkStatus();
+  }
+
+  // About the element that checked_ counts up to.
+  absl::Status NotFinite() const {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        "NaN and infinity cannot be quantized by ecsq",
+        {.reason = "NOT_FINITE", .tensor = spec_.name, .element = checked_});
   }
 
   const TensorSpec spec_;

@@ -7,7 +7,7 @@ namespace kvcompress::ecsq {
 void SymbolWriter::Put(size_t lane, size_t table, int32_t value, int low_bits) {
   if (low_bits > 0) PutLowBits(value, low_bits);
   const int32_t high = value >> low_bits;
-  const int largest = GetTables().largest[table];
+  const int largest = tables_.largest[table];
   const bool fits = high >= -largest && high <= largest;
   symbols_.push_back({.lane = static_cast<uint8_t>(lane),
                       .table = static_cast<uint8_t>(table),

@@ -19,7 +19,10 @@ namespace kvcompress::ecsq {
 
 class SymbolWriter {
  public:
-  SymbolWriter() : bits_(&low_bits_) {}
+  // For about `size` symbols.
+  explicit SymbolWriter(size_t size) : bits_(&low_bits_) {
+    symbols_.reserve(size);
+  }
 
   // Codes `value` in a lane: its low bits as they are, the rest under a table.
   void Put(size_t lane, size_t table, int32_t value, int low_bits);
@@ -36,6 +39,7 @@ class SymbolWriter {
   const std::string& low_bits() const { return low_bits_; }
 
  private:
+  const Tables& tables_ = GetTables();
   std::vector<Coded> symbols_;
   std::string escapes_;
   std::string low_bits_;
