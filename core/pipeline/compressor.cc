@@ -6,11 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
+#include "pipeline/hints.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -48,26 +48,6 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
     header.tensors.push_back(std::move(entry));
   }
   return header;
-}
-
-bool IsRopeTheta(double theta) {
-  return theta == 0 || (theta >= 1 && theta <= 1e12);
-}
-
-// What the options and the metadata say; metadata that makes no sense says
-// nothing.
-EncodeHints HintsFrom(
-    const CompressOptions& options,
-    const std::vector<std::pair<std::string, std::string>>& metadata) {
-  EncodeHints hints{.rope_theta = options.rope_theta};
-  for (const auto& [key, value] : metadata) {
-    double theta;
-    if (key == "rope_theta" && !hints.rope_theta &&
-        absl::SimpleAtod(value, &theta) && IsRopeTheta(theta)) {
-      hints.rope_theta = theta;
-    }
-  }
-  return hints;
 }
 
 }  // namespace
