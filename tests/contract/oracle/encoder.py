@@ -220,7 +220,7 @@ def encode_tensor(source: Tensor, group: int, codec: str = "int4") -> tuple[byte
 def rotation_width(shape: tuple[int, ...]) -> int:
     """Gives the width of a tensor's rotation; 1 is none."""
     last = shape[-1] if shape else 1
-    return max(width for width in (2**k for k in range(9)) if last % width == 0)
+    return max(width for width in (1, 2, 4, 8, 16, 32, 64, 128, 256) if last % width == 0)
 
 
 def signs(width: int, count: int) -> F32:

@@ -92,18 +92,26 @@ def check_report(got: CompressionReport, want: encoder.Artefact, codec: str) -> 
     assert got.payload_digest == want.checksum
 
 
+def refused_by_oracle(file: bytes, codec: str, group: int) -> str | None:
+    """Names the tensor that the codec cannot hold: a rotation can gather too much."""
+    try:
+        encoder.encode(file, group, codec=codec)
+    except encoder.RefusedError as refusal:
+        return refusal.tensor
+    return None
+
+
 @pytest.mark.parametrize(("codec", "group"), GROUPED)
 @pytest.mark.parametrize("name", CACHES)
 def test_synthetic_cache(client: Client, name: str, codec: str, group: int) -> None:
     labels = {"model": "synthetic", "tenant": "ü", "a.b_c-d": ""}
-    try:
-        want = encoder.encode(CACHES[name], group, labels, codec=codec)
-    except encoder.RefusedError as refusal:
-        # A rotation can gather more than the scale of a group holds.
+    refusal = refused_by_oracle(CACHES[name], codec, group)
+    if refusal is not None:
         with pytest.raises(InvalidArgumentError, match="SCALE_OVERFLOW") as refused:
             client.compress(CACHES[name], codec=codec, group_size=group)
-        assert refused.value.tensor == refusal.tensor
+        assert refused.value.tensor == refusal
         return
+    want = encoder.encode(CACHES[name], group, labels, codec=codec)
     got = client.compress(
         CACHES[name], codec=codec, group_size=group, labels=labels, reconstruct=True
     )

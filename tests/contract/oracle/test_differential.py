@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Mutated headers: the service, kvcompress.payload and the reference library agree on which are good."""
+"""Mutated headers: the service, the offline reader and the reference library agree."""
 
 import random
 import struct
