@@ -54,7 +54,8 @@ TEST(CompressionJsonTest, KeysAndOrderOfTheGoProgramFirst) {
                   "cosine_similarity", "max_error", "quality_level",
                   "processing_time_ms", "quality_passed", "violations", "codec",
                   "bits_per_value", "mse", "mae", "psnr_db", "tensor_count",
-                  "tensors_failed", "worst_tensor", "payload_digest"));
+                  "tensors_failed", "worst_tensor", "payload_digest",
+                  "centred_snr_db", "token_snr_db_p1", "first_token_rmse"));
 }
 
 TEST(CompressionJsonTest, Values) {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "kvcompress/error.h"
 #include "kvcompress/safetensors.h"
 #include "support/safetensors_file.h"
@@ -55,6 +57,9 @@ struct Case {
   std::string json;
   const char* message;
 };
+
+// For the names of tests in reports.
+void PrintTo(const Case& bad, std::ostream* out) { *out << bad.name; }
 
 class BadHeader : public ::testing::TestWithParam<Case> {};
 
