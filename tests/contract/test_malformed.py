@@ -159,3 +159,22 @@ def test_server_still_serves(stub: CompressionServiceStub, sample: bytes) -> Non
     assert not refused_by_library(artefact)
     answer = stub.SelfTest(pb.SelfTestRequest(), timeout=SECONDS)
     assert answer.passed
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.element is not None], ids=lambda case: case.name
+)
+def test_lossless_carries_what_lossy_codecs_refuse(
+    bin_dir: Path, tmp_path: Path, case: Case
+) -> None:
+    """NaN and infinity come back bit for bit."""
+    (tmp_path / "in").write_bytes(case.data)
+    binary = str(bin_dir / "kv-compress")
+    for arguments in (
+        ["-input", "in", "-output", "artefact", "-codec", "lossless"],
+        ["-decompress", "-input", "artefact", "-output", "restored"],
+    ):
+        done = subprocess.run([binary, *arguments], cwd=tmp_path, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr.decode()
+    restored = safetensors.deserialize((tmp_path / "restored").read_bytes())
+    assert restored == safetensors.deserialize(case.data)
