@@ -6,9 +6,9 @@ is the peak of the resident memory of a fresh process, as the kernel counted it.
 """
 
 import json
-import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,14 +132,14 @@ def test_server(bin_dir: Path) -> None:
 
 def command_line(bin_dir: Path, *arguments: object) -> int:
     """Runs kv-compress with the service inside; gives its peak."""
-    command = [str(bin_dir / "kv-compress"), *map(str, arguments)]
-    with tempfile.TemporaryFile() as messages:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=messages)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        messages.seek(0)
-        assert process.returncode == 0, messages.read().decode()
-    return usage.ru_maxrss * 1024
+    command = [bin_dir / "kv-compress", *arguments]
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("peak"), *map(str, command)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
 
 
 def test_command_line(bin_dir: Path) -> None:

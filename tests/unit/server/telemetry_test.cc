@@ -323,8 +323,9 @@ class LogTest : public ::testing::Test {
 
 TEST_F(LogTest, JsonStaysValidWhateverTheMessage) {
   Collect(LogFormat::kJson);
-  const std::string nasty(
-      "quote \" slash \\ line\nnul \0 tab\t bad \xff\xfe %v", 44);
+  constexpr char kNasty[] =
+      "quote \" slash \\ line\nnul \0 tab\t bad \xff\xfe %v";
+  const std::string nasty(kNasty, sizeof(kNasty) - 1);
   spdlog::warn("{}", nasty);
   const nlohmann::json line = nlohmann::json::parse(lines_.str());
   EXPECT_EQ(line.size(), 3);
