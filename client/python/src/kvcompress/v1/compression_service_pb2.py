@@ -28,7 +28,7 @@ from kvcompress.v1 import server_info_pb2 as kvcompress_dot_v1_dot_server__info_
 from kvcompress.v1 import tensor_pb2 as kvcompress_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'kvcompress/v1/compression_service.proto\x12\rkvcompress.v1\x1a\x1bkvcompress/v1/quality.proto\x1a\x1fkvcompress/v1/server_info.proto\x1a\x1akvcompress/v1/tensor.proto\"\xc4\x03\n\x0f\x43ompressOptions\x12\r\n\x05\x63odec\x18\x01 \x01(\t\x12\x17\n\ngroup_size\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06preset\x18\x03 \x01(\t\x12\x34\n\nthresholds\x18\x04 \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12\x16\n\x0ereport_tensors\x18\x05 \x01(\x08\x12\x13\n\x0breconstruct\x18\x06 \x01(\x08\x12:\n\x06labels\x18\x07 \x03(\x0b\x32*.kvcompress.v1.CompressOptions.LabelsEntry\x12\x38\n\x0ekey_thresholds\x18\x08 \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12:\n\x10value_thresholds\x18\t \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12\x17\n\nrope_theta\x18\n \x01(\x01H\x01\x88\x01\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_group_sizeB\r\n\x0b_rope_theta\"\xc8\x01\n\x0f\x43ompressRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptionsH\x00\x12\x15\n\x0bsafetensors\x18\x02 \x01(\x0cH\x00\x12-\n\x07tensors\x18\x03 \x01(\x0b\x32\x1a.kvcompress.v1.TensorTableH\x00\x12\x31\n\x0btensor_data\x18\x04 \x01(\x0b\x32\x1a.kvcompress.v1.TensorChunkH\x00\x42\t\n\x07message\"p\n\rCompressBegin\x12\x1d\n\x15reserved_header_bytes\x18\x01 \x01(\x04\x12\r\n\x05\x63odec\x18\x02 \x01(\t\x12\x14\n\x0ctensor_count\x18\x03 \x01(\x04\x12\x1b\n\x13original_size_bytes\x18\x04 \x01(\x04\"\xe2\x01\n\x10\x43ompressResponse\x12-\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1c.kvcompress.v1.CompressBeginH\x00\x12,\n\x08\x61rtefact\x18\x02 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x31\n\rreconstructed\x18\x03 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x33\n\x07trailer\x18\x04 \x01(\x0b\x32 .kvcompress.v1.CompressionReportH\x00\x42\t\n\x07message\"\x8b\x02\n\x11\x44\x65\x63ompressOptions\x12M\n\x0f\x65xpected_labels\x18\x01 \x03(\x0b\x32\x34.kvcompress.v1.DecompressOptions.ExpectedLabelsEntry\x12\x1f\n\x17\x65xpected_payload_digest\x18\x02 \x01(\t\x12\x0f\n\x07tensors\x18\x03 \x03(\t\x12)\n\x06tokens\x18\x04 \x01(\x0b\x32\x19.kvcompress.v1.TokenRange\x12\x13\n\x0bverify_only\x18\x05 \x01(\x08\x1a\x35\n\x13\x45xpectedLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\nTokenRange\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"g\n\x11\x44\x65\x63ompressRequest\x12\x33\n\x07options\x18\x01 \x01(\x0b\x32 .kvcompress.v1.DecompressOptionsH\x00\x12\x12\n\x08\x61rtefact\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"\x87\x01\n\x12\x44\x65\x63ompressResponse\x12/\n\x0bsafetensors\x18\x01 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x35\n\x07trailer\x18\x02 \x01(\x0b\x32\".kvcompress.v1.DecompressionReportH\x00\x42\t\n\x07message\"\xf2\x02\n\x13\x44\x65\x63ompressionReport\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x1d\n\x15\x63ompressed_size_bytes\x18\x02 \x01(\x04\x12\x1b\n\x13original_size_bytes\x18\x03 \x01(\x04\x12\x19\n\x11output_size_bytes\x18\x04 \x01(\x04\x12\x19\n\x11\x63ompression_ratio\x18\x05 \x01(\x01\x12\x14\n\x0ctensor_count\x18\x06 \x01(\x04\x12\x18\n\x10tensors_selected\x18\x07 \x01(\x04\x12>\n\x06labels\x18\x08 \x03(\x0b\x32..kvcompress.v1.DecompressionReport.LabelsEntry\x12\x16\n\x0epayload_digest\x18\t \x01(\t\x12\x1a\n\x12processing_seconds\x18\n \x01(\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc7\x01\n\x0eMeasureRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptionsH\x00\x12\x15\n\x0bsafetensors\x18\x02 \x01(\x0cH\x00\x12-\n\x07tensors\x18\x03 \x01(\x0b\x32\x1a.kvcompress.v1.TensorTableH\x00\x12\x31\n\x0btensor_data\x18\x04 \x01(\x0b\x32\x1a.kvcompress.v1.TensorChunkH\x00\x42\t\n\x07message\"C\n\x0fMeasureResponse\x12\x30\n\x06report\x18\x01 \x01(\x0b\x32 .kvcompress.v1.CompressionReport\" \n\x0fSelfTestRequest\x12\r\n\x05\x63odec\x18\x01 \x01(\t\"r\n\x0eSelfTestResult\x12\r\n\x05\x63odec\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x30\n\x06report\x18\x04 \x01(\x0b\x32 .kvcompress.v1.CompressionReport\"R\n\x10SelfTestResponse\x12\x0e\n\x06passed\x18\x01 \x01(\x08\x12.\n\x07results\x18\x02 \x03(\x0b\x32\x1d.kvcompress.v1.SelfTestResult2\xb1\x03\n\x12\x43ompressionService\x12O\n\x08\x43ompress\x12\x1e.kvcompress.v1.CompressRequest\x1a\x1f.kvcompress.v1.CompressResponse(\x01\x30\x01\x12U\n\nDecompress\x12 .kvcompress.v1.DecompressRequest\x1a!.kvcompress.v1.DecompressResponse(\x01\x30\x01\x12J\n\x07Measure\x12\x1d.kvcompress.v1.MeasureRequest\x1a\x1e.kvcompress.v1.MeasureResponse(\x01\x12Z\n\rGetServerInfo\x12#.kvcompress.v1.GetServerInfoRequest\x1a$.kvcompress.v1.GetServerInfoResponse\x12K\n\x08SelfTest\x12\x1e.kvcompress.v1.SelfTestRequest\x1a\x1f.kvcompress.v1.SelfTestResponseB\x03\xf8\x01\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'kvcompress/v1/compression_service.proto\x12\rkvcompress.v1\x1a\x1bkvcompress/v1/quality.proto\x1a\x1fkvcompress/v1/server_info.proto\x1a\x1akvcompress/v1/tensor.proto\"\xfc\x03\n\x0f\x43ompressOptions\x12\r\n\x05\x63odec\x18\x01 \x01(\t\x12\x17\n\ngroup_size\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06preset\x18\x03 \x01(\t\x12\x34\n\nthresholds\x18\x04 \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12\x16\n\x0ereport_tensors\x18\x05 \x01(\x08\x12\x13\n\x0breconstruct\x18\x06 \x01(\x08\x12:\n\x06labels\x18\x07 \x03(\x0b\x32*.kvcompress.v1.CompressOptions.LabelsEntry\x12\x38\n\x0ekey_thresholds\x18\x08 \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12:\n\x10value_thresholds\x18\t \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12\x17\n\nrope_theta\x18\n \x01(\x01H\x01\x88\x01\x01\x12\x15\n\x08sparsity\x18\x0b \x01(\x01H\x02\x88\x01\x01\x12\x12\n\nlast_stage\x18\x0c \x01(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_group_sizeB\r\n\x0b_rope_thetaB\x0b\n\t_sparsity\"\xc8\x01\n\x0f\x43ompressRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptionsH\x00\x12\x15\n\x0bsafetensors\x18\x02 \x01(\x0cH\x00\x12-\n\x07tensors\x18\x03 \x01(\x0b\x32\x1a.kvcompress.v1.TensorTableH\x00\x12\x31\n\x0btensor_data\x18\x04 \x01(\x0b\x32\x1a.kvcompress.v1.TensorChunkH\x00\x42\t\n\x07message\"p\n\rCompressBegin\x12\x1d\n\x15reserved_header_bytes\x18\x01 \x01(\x04\x12\r\n\x05\x63odec\x18\x02 \x01(\t\x12\x14\n\x0ctensor_count\x18\x03 \x01(\x04\x12\x1b\n\x13original_size_bytes\x18\x04 \x01(\x04\"\xe2\x01\n\x10\x43ompressResponse\x12-\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1c.kvcompress.v1.CompressBeginH\x00\x12,\n\x08\x61rtefact\x18\x02 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x31\n\rreconstructed\x18\x03 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x33\n\x07trailer\x18\x04 \x01(\x0b\x32 .kvcompress.v1.CompressionReportH\x00\x42\t\n\x07message\"\x8b\x02\n\x11\x44\x65\x63ompressOptions\x12M\n\x0f\x65xpected_labels\x18\x01 \x03(\x0b\x32\x34.kvcompress.v1.DecompressOptions.ExpectedLabelsEntry\x12\x1f\n\x17\x65xpected_payload_digest\x18\x02 \x01(\t\x12\x0f\n\x07tensors\x18\x03 \x03(\t\x12)\n\x06tokens\x18\x04 \x01(\x0b\x32\x19.kvcompress.v1.TokenRange\x12\x13\n\x0bverify_only\x18\x05 \x01(\x08\x1a\x35\n\x13\x45xpectedLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\nTokenRange\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"g\n\x11\x44\x65\x63ompressRequest\x12\x33\n\x07options\x18\x01 \x01(\x0b\x32 .kvcompress.v1.DecompressOptionsH\x00\x12\x12\n\x08\x61rtefact\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"\x87\x01\n\x12\x44\x65\x63ompressResponse\x12/\n\x0bsafetensors\x18\x01 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x35\n\x07trailer\x18\x02 \x01(\x0b\x32\".kvcompress.v1.DecompressionReportH\x00\x42\t\n\x07message\"\xf2\x02\n\x13\x44\x65\x63ompressionReport\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x1d\n\x15\x63ompressed_size_bytes\x18\x02 \x01(\x04\x12\x1b\n\x13original_size_bytes\x18\x03 \x01(\x04\x12\x19\n\x11output_size_bytes\x18\x04 \x01(\x04\x12\x19\n\x11\x63ompression_ratio\x18\x05 \x01(\x01\x12\x14\n\x0ctensor_count\x18\x06 \x01(\x04\x12\x18\n\x10tensors_selected\x18\x07 \x01(\x04\x12>\n\x06labels\x18\x08 \x03(\x0b\x32..kvcompress.v1.DecompressionReport.LabelsEntry\x12\x16\n\x0epayload_digest\x18\t \x01(\t\x12\x1a\n\x12processing_seconds\x18\n \x01(\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc7\x01\n\x0eMeasureRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptionsH\x00\x12\x15\n\x0bsafetensors\x18\x02 \x01(\x0cH\x00\x12-\n\x07tensors\x18\x03 \x01(\x0b\x32\x1a.kvcompress.v1.TensorTableH\x00\x12\x31\n\x0btensor_data\x18\x04 \x01(\x0b\x32\x1a.kvcompress.v1.TensorChunkH\x00\x42\t\n\x07message\"C\n\x0fMeasureResponse\x12\x30\n\x06report\x18\x01 \x01(\x0b\x32 .kvcompress.v1.CompressionReport\" \n\x0fSelfTestRequest\x12\r\n\x05\x63odec\x18\x01 \x01(\t\"r\n\x0eSelfTestResult\x12\r\n\x05\x63odec\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x30\n\x06report\x18\x04 \x01(\x0b\x32 .kvcompress.v1.CompressionReport\"R\n\x10SelfTestResponse\x12\x0e\n\x06passed\x18\x01 \x01(\x08\x12.\n\x07results\x18\x02 \x03(\x0b\x32\x1d.kvcompress.v1.SelfTestResult2\xb1\x03\n\x12\x43ompressionService\x12O\n\x08\x43ompress\x12\x1e.kvcompress.v1.CompressRequest\x1a\x1f.kvcompress.v1.CompressResponse(\x01\x30\x01\x12U\n\nDecompress\x12 .kvcompress.v1.DecompressRequest\x1a!.kvcompress.v1.DecompressResponse(\x01\x30\x01\x12J\n\x07Measure\x12\x1d.kvcompress.v1.MeasureRequest\x1a\x1e.kvcompress.v1.MeasureResponse(\x01\x12Z\n\rGetServerInfo\x12#.kvcompress.v1.GetServerInfoRequest\x1a$.kvcompress.v1.GetServerInfoResponse\x12K\n\x08SelfTest\x12\x1e.kvcompress.v1.SelfTestRequest\x1a\x1f.kvcompress.v1.SelfTestResponseB\x03\xf8\x01\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,39 +43,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._loaded_options = None
   _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_options = b'8\001'
   _globals['_COMPRESSOPTIONS']._serialized_start=149
-  _globals['_COMPRESSOPTIONS']._serialized_end=601
-  _globals['_COMPRESSOPTIONS_LABELSENTRY']._serialized_start=526
-  _globals['_COMPRESSOPTIONS_LABELSENTRY']._serialized_end=571
-  _globals['_COMPRESSREQUEST']._serialized_start=604
-  _globals['_COMPRESSREQUEST']._serialized_end=804
-  _globals['_COMPRESSBEGIN']._serialized_start=806
-  _globals['_COMPRESSBEGIN']._serialized_end=918
-  _globals['_COMPRESSRESPONSE']._serialized_start=921
-  _globals['_COMPRESSRESPONSE']._serialized_end=1147
-  _globals['_DECOMPRESSOPTIONS']._serialized_start=1150
-  _globals['_DECOMPRESSOPTIONS']._serialized_end=1417
-  _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_start=1364
-  _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_end=1417
-  _globals['_TOKENRANGE']._serialized_start=1419
-  _globals['_TOKENRANGE']._serialized_end=1459
-  _globals['_DECOMPRESSREQUEST']._serialized_start=1461
-  _globals['_DECOMPRESSREQUEST']._serialized_end=1564
-  _globals['_DECOMPRESSRESPONSE']._serialized_start=1567
-  _globals['_DECOMPRESSRESPONSE']._serialized_end=1702
-  _globals['_DECOMPRESSIONREPORT']._serialized_start=1705
-  _globals['_DECOMPRESSIONREPORT']._serialized_end=2075
-  _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_start=526
-  _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_end=571
-  _globals['_MEASUREREQUEST']._serialized_start=2078
-  _globals['_MEASUREREQUEST']._serialized_end=2277
-  _globals['_MEASURERESPONSE']._serialized_start=2279
-  _globals['_MEASURERESPONSE']._serialized_end=2346
-  _globals['_SELFTESTREQUEST']._serialized_start=2348
-  _globals['_SELFTESTREQUEST']._serialized_end=2380
-  _globals['_SELFTESTRESULT']._serialized_start=2382
-  _globals['_SELFTESTRESULT']._serialized_end=2496
-  _globals['_SELFTESTRESPONSE']._serialized_start=2498
-  _globals['_SELFTESTRESPONSE']._serialized_end=2580
-  _globals['_COMPRESSIONSERVICE']._serialized_start=2583
-  _globals['_COMPRESSIONSERVICE']._serialized_end=3016
+  _globals['_COMPRESSOPTIONS']._serialized_end=657
+  _globals['_COMPRESSOPTIONS_LABELSENTRY']._serialized_start=569
+  _globals['_COMPRESSOPTIONS_LABELSENTRY']._serialized_end=614
+  _globals['_COMPRESSREQUEST']._serialized_start=660
+  _globals['_COMPRESSREQUEST']._serialized_end=860
+  _globals['_COMPRESSBEGIN']._serialized_start=862
+  _globals['_COMPRESSBEGIN']._serialized_end=974
+  _globals['_COMPRESSRESPONSE']._serialized_start=977
+  _globals['_COMPRESSRESPONSE']._serialized_end=1203
+  _globals['_DECOMPRESSOPTIONS']._serialized_start=1206
+  _globals['_DECOMPRESSOPTIONS']._serialized_end=1473
+  _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_start=1420
+  _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_end=1473
+  _globals['_TOKENRANGE']._serialized_start=1475
+  _globals['_TOKENRANGE']._serialized_end=1515
+  _globals['_DECOMPRESSREQUEST']._serialized_start=1517
+  _globals['_DECOMPRESSREQUEST']._serialized_end=1620
+  _globals['_DECOMPRESSRESPONSE']._serialized_start=1623
+  _globals['_DECOMPRESSRESPONSE']._serialized_end=1758
+  _globals['_DECOMPRESSIONREPORT']._serialized_start=1761
+  _globals['_DECOMPRESSIONREPORT']._serialized_end=2131
+  _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_start=569
+  _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_end=614
+  _globals['_MEASUREREQUEST']._serialized_start=2134
+  _globals['_MEASUREREQUEST']._serialized_end=2333
+  _globals['_MEASURERESPONSE']._serialized_start=2335
+  _globals['_MEASURERESPONSE']._serialized_end=2402
+  _globals['_SELFTESTREQUEST']._serialized_start=2404
+  _globals['_SELFTESTREQUEST']._serialized_end=2436
+  _globals['_SELFTESTRESULT']._serialized_start=2438
+  _globals['_SELFTESTRESULT']._serialized_end=2552
+  _globals['_SELFTESTRESPONSE']._serialized_start=2554
+  _globals['_SELFTESTRESPONSE']._serialized_end=2636
+  _globals['_COMPRESSIONSERVICE']._serialized_start=2639
+  _globals['_COMPRESSIONSERVICE']._serialized_end=3072
 # @@protoc_insertion_point(module_scope)

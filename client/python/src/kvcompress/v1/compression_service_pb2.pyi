@@ -71,6 +71,8 @@ class CompressOptions(_message.Message):
     KEY_THRESHOLDS_FIELD_NUMBER: _builtins.int
     VALUE_THRESHOLDS_FIELD_NUMBER: _builtins.int
     ROPE_THETA_FIELD_NUMBER: _builtins.int
+    SPARSITY_FIELD_NUMBER: _builtins.int
+    LAST_STAGE_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """Name of the codec. Default `int4`."""
     group_size: _builtins.int
@@ -89,6 +91,14 @@ class CompressOptions(_message.Message):
     """Base of the rotary position embedding that the keys carry, such as 10000;
     0 when they carry none. Taken from the metadata key `rope_theta` of the
     input when not set, else found out. For codecs that undo the rotation.
+    """
+    sparsity: _builtins.float
+    """Share of the values that are not kept but become zero, from 0 to 1. Default
+    0.5. For `sparse`.
+    """
+    last_stage: _builtins.str
+    """General-purpose compressor over what the codec wrote, `lz4` or `zstd`; kept
+    chunk by chunk, only where it makes less of it. None when empty.
     """
     @_builtins.property
     def thresholds(self) -> _quality_pb2.QualityThresholds:
@@ -126,19 +136,25 @@ class CompressOptions(_message.Message):
         key_thresholds: _quality_pb2.QualityThresholds | None = ...,
         value_thresholds: _quality_pb2.QualityThresholds | None = ...,
         rope_theta: _builtins.float | None = ...,
+        sparsity: _builtins.float | None = ...,
+        last_stage: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "_sparsity", b"_sparsity", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "rope_theta", b"rope_theta", "sparsity", b"sparsity", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "codec", b"codec", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "labels", b"labels", "preset", b"preset", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "_sparsity", b"_sparsity", "codec", b"codec", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "labels", b"labels", "last_stage", b"last_stage", "preset", b"preset", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "sparsity", b"sparsity", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_size: _TypeAlias = _typing.Literal["group_size"]  # noqa: Y015
     _WhichOneofArgType__group_size: _TypeAlias = _typing.Literal["_group_size", b"_group_size"]  # noqa: Y015
     _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
     _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015
+    _WhichOneofReturnType__sparsity: _TypeAlias = _typing.Literal["sparsity"]  # noqa: Y015
+    _WhichOneofArgType__sparsity: _TypeAlias = _typing.Literal["_sparsity", b"_sparsity"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__group_size) -> _WhichOneofReturnType__group_size | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rope_theta) -> _WhichOneofReturnType__rope_theta | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sparsity) -> _WhichOneofReturnType__sparsity | None: ...
 
 Global___CompressOptions: _TypeAlias = CompressOptions  # noqa: Y015
 

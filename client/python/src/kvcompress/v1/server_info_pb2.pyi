@@ -205,6 +205,7 @@ class GetServerInfoResponse(_message.Message):
     KERNELS_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     CODECS_FIELD_NUMBER: _builtins.int
+    LAST_STAGES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Release of the server, by semantic versioning."""
     api_version: _builtins.str
@@ -223,6 +224,10 @@ class GetServerInfoResponse(_message.Message):
     def codecs(self) -> _containers.RepeatedCompositeFieldContainer[Global___CodecInfo]:
         """Codecs, in the order of the registry."""
 
+    @_builtins.property
+    def last_stages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Values of CompressOptions.last_stage beside the empty one."""
+
     def __init__(
         self,
         *,
@@ -233,10 +238,11 @@ class GetServerInfoResponse(_message.Message):
         kernels: _builtins.str = ...,
         limits: Global___ServerLimits | None = ...,
         codecs: _abc.Iterable[Global___CodecInfo] | None = ...,
+        last_stages: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "codecs", b"codecs", "format_version", b"format_version", "kernels", b"kernels", "limits", b"limits", "min_format_version", b"min_format_version", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "codecs", b"codecs", "format_version", b"format_version", "kernels", b"kernels", "last_stages", b"last_stages", "limits", b"limits", "min_format_version", b"min_format_version", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
