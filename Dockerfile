@@ -17,10 +17,12 @@ RUN apt-get update && \
       libfmt9 \
       libgrpc++1.51 \
       libgrpc29 \
+      liblz4-1 \
       libprometheus-cpp-core1.0 \
       libprotobuf32 \
       libspdlog1.10 \
-      libxxhash0 && \
+      libxxhash0 \
+      libzstd1 && \
     rm -rf /var/cache/apt /var/lib/apt/lists/*
 COPY --from=build /src/bin/ /usr/local/bin/
 COPY LICENSE /usr/share/doc/kvcompress/

@@ -148,6 +148,8 @@ CompressOptions FromProto(const v1::CompressOptions& proto) {
   if (!proto.codec().empty()) options.codec.name = proto.codec();
   if (proto.has_group_size()) options.codec.group_size = proto.group_size();
   options.codec.preset = proto.preset();
+  if (proto.has_sparsity()) options.codec.sparsity = proto.sparsity();
+  options.codec.last_stage = proto.last_stage();
   Override(proto.thresholds(), &options.thresholds);
   if (proto.has_key_thresholds()) {
     options.key_thresholds = options.thresholds;

@@ -14,9 +14,11 @@
 namespace kvcompress {
 namespace {
 
-// Input that is decoded before its output is sent, in bytes. Output is up to
-// 64 times as large, so it is cut too: clients may limit messages to 4 MB.
-constexpr size_t kSlice = 128 << 10;
+// Input that is decoded at a time, in bytes. Output is up to 64 times as large,
+// and 256 times after a last stage.
+constexpr size_t kSlice = 16 << 10;
+// Output is gathered up to this size, and cut: clients may limit messages to
+// 4 MB.
 constexpr size_t kMostOutput = 1 << 20;
 
 class DecompressHandler
@@ -63,11 +65,13 @@ class DecompressHandler
   }
 
   absl::StatusOr<bool> Advance(v1::DecompressResponse* response) {
-    while (sent_ == restored_.size() && !pending_.empty()) {
-      const absl::string_view slice = pending_.substr(0, kSlice);
-      pending_.remove_prefix(slice.size());
+    if (sent_ == restored_.size()) {
       restored_.clear();
       sent_ = 0;
+    }
+    while (sent_ == 0 && restored_.size() < kMostOutput && !pending_.empty()) {
+      const absl::string_view slice = pending_.substr(0, kSlice);
+      pending_.remove_prefix(slice.size());
       const StageTimer timer(&decode_seconds_);
       if (absl::Status status = decompressor_->Append(slice, &restored_);
           !status.ok()) {

@@ -134,7 +134,11 @@ absl::StatusOr<std::vector<SelfTestOutcome>> SelfTest(absl::string_view codec) {
   for (const Codec* candidate : AllCodecs()) {
     const CodecTraits& traits = candidate->traits();
     if (!codec.empty() && codec != traits.name) continue;
-    for (const CodecChoice& choice : candidate->SelfTestChoices()) {
+    std::vector<CodecChoice> choices = candidate->SelfTestChoices();
+    for (const std::string& stage : LastStages()) {
+      choices.push_back({.name = traits.name, .last_stage = stage});
+    }
+    for (const CodecChoice& choice : choices) {
       SelfTestOutcome outcome;
       const absl::StatusOr<CodecSpec> spec = ResolveCodec(choice);
       outcome.codec = spec.ok() ? spec->ToString() : choice.name;

@@ -11,9 +11,9 @@
 namespace kvcompress {
 namespace {
 
-// A stream holds one request and one response at most. A slice of a request
-// gives at most eight times its size, and the copy that a message is parsed
-// from is as large as the message.
+// A stream holds one request and one response at most. The copy that a message
+// is parsed from is as large as the message, and a slice of a request gives at
+// most 4 MiB.
 uint64_t StreamMemory(const ServiceOptions& options) {
   return 4 * options.max_message_bytes;
 }
@@ -38,6 +38,9 @@ void FillServerInfo(const ServiceOptions& options,
   limits.set_max_stream_memory_bytes(StreamMemory(options));
   for (const Codec* codec : AllCodecs()) {
     *response->add_codecs() = ToProto(codec->traits());
+  }
+  for (const std::string& stage : LastStages()) {
+    response->add_last_stages(stage);
   }
 }
 

@@ -70,15 +70,9 @@ absl::Status LogServer(const Client& client) {
   return absl::OkStatus();
 }
 
-absl::Status RefuseSparsity(const Client& client) {
-  const absl::StatusOr<v1::GetServerInfoResponse> info = client.GetServerInfo();
-  return info.ok() ? SparsityError(*info) : info.status();
-}
-
 // Measures; also writes the artefact where there is an output.
 absl::StatusOr<int> Compress(const Flags& flags, Session* session) {
   const Client& client = session->service.client();
-  if (flags.sparsity != 0) return RefuseSparsity(client);
   const v1::CompressOptions options = ToCompressOptions(flags);
   absl::StatusOr<v1::CompressionReport> report =
       session->output == nullptr
@@ -87,8 +81,7 @@ absl::StatusOr<int> Compress(const Flags& flags, Session* session) {
                             session->output.get());
   if (!report.ok()) return report.status();
   session->input.reset();  // ends the progress bar
-  const bool holds =
-      !flags.min_snr_db || ApplyGate(*flags.min_snr_db, &*report);
+  const bool holds = !HasGate(options) || ApplyGate(options, &*report);
   absl::Status status;
   if (holds && session->output != nullptr) status = session->output->Commit();
   if (status.ok()) {

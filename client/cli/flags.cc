@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/raw_flags.h"
+#include "client/cli/thresholds.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -66,6 +67,11 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (!raw.codec.empty()) return need("-codec", kModes);
     if (!raw.preset.empty()) return need("-preset", kModes);
     if (raw.min_snr_db) return need("-min-snr-db", kModes);
+    if (raw.thresholds) return need("-thresholds", kModes);
+    if (raw.key_thresholds) return need("-key-thresholds", kModes);
+    if (raw.value_thresholds) return need("-value-thresholds", kModes);
+    if (raw.rope_theta) return need("-rope-theta", kModes);
+    if (!raw.last_stage.empty()) return need("-last-stage", kModes);
   }
   if (mode == Mode::kInfo && !raw.labels.empty()) {
     return need("-label", "compression or decoding");
@@ -93,14 +99,60 @@ absl::Status SetNumbers(const RawFlags& raw, Flags* flags) {
       return InvalidValue(*raw.sparsity, "sparsity", "must be from 0 to 1");
     }
   }
-  if (raw.min_snr_db) {
-    double bound;
-    if (!absl::SimpleAtod(*raw.min_snr_db, &bound) || !std::isfinite(bound)) {
-      return InvalidValue(*raw.min_snr_db, "min-snr-db",
+  if (raw.rope_theta) {
+    double base;
+    if (!absl::SimpleAtod(*raw.rope_theta, &base) || !std::isfinite(base)) {
+      return InvalidValue(*raw.rope_theta, "rope-theta",
                           "must be a finite number");
     }
-    flags->min_snr_db = bound;
+    flags->rope_theta = base;
   }
+  return absl::OkStatus();
+}
+
+absl::Status SetBounds(const RawFlags& raw, Flags* flags) {
+  const auto set = [](const std::optional<std::string>& text,
+                      absl::string_view flag,
+                      std::optional<v1::QualityThresholds>* bounds) {
+    if (!text) return absl::OkStatus();
+    absl::StatusOr<v1::QualityThresholds> parsed = ParseThresholds(*text);
+    if (!parsed.ok()) {
+      return InvalidValue(*text, flag, parsed.status().message());
+    }
+    *bounds = *std::move(parsed);
+    return absl::OkStatus();
+  };
+  absl::Status status = set(raw.thresholds, "thresholds", &flags->thresholds);
+  status.Update(
+      set(raw.key_thresholds, "key-thresholds", &flags->key_thresholds));
+  status.Update(
+      set(raw.value_thresholds, "value-thresholds", &flags->value_thresholds));
+  if (!status.ok() || !raw.min_snr_db) return status;
+  double bound;
+  if (!absl::SimpleAtod(*raw.min_snr_db, &bound) || !std::isfinite(bound)) {
+    return InvalidValue(*raw.min_snr_db, "min-snr-db",
+                        "must be a finite number");
+  }
+  if (!flags->thresholds) flags->thresholds.emplace();
+  if (flags->thresholds->has_min_snr_db()) {
+    return absl::InvalidArgumentError(
+        "-min-snr-db and min_snr_db of -thresholds exclude each other");
+  }
+  flags->thresholds->set_min_snr_db(bound);
+  return absl::OkStatus();
+}
+
+// -sparsity stands for the codec that has one.
+absl::Status SetCodec(const RawFlags& raw, Flags* flags) {
+  flags->codec = raw.codec;
+  flags->preset = raw.preset;
+  flags->last_stage = raw.last_stage;
+  if (flags->sparsity == 0) return absl::OkStatus();
+  if (!raw.codec.empty() && raw.codec != "sparse") {
+    return absl::InvalidArgumentError(
+        "-sparsity needs -codec sparse, or no -codec");
+  }
+  flags->codec = "sparse";
   return absl::OkStatus();
 }
 
@@ -153,11 +205,11 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   }
   flags.verbose = raw->verbose;
   flags.server = raw->server;
-  flags.codec = raw->codec;
-  flags.preset = raw->preset;
   absl::Status status = SetFiles(*raw, &flags);
   status.Update(CheckMode(*raw, flags.mode));
   status.Update(SetNumbers(*raw, &flags));
+  status.Update(SetBounds(*raw, &flags));
+  status.Update(SetCodec(*raw, &flags));
   status.Update(SetProgress(*raw, &flags));
   status.Update(SetSelection(*raw, &flags));
   if (!status.ok()) return status;

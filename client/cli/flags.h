@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kvcompress/v1/quality.pb.h"
 
 namespace kvcompress::cli {
 
@@ -43,8 +44,12 @@ struct Flags {
   std::string server;  // empty: the service runs in this process
   std::string codec;   // empty: the service's default
   std::string preset;
-  // Every tensor's SNR must be above this, in dB.
-  std::optional<double> min_snr_db;
+  std::string last_stage;  // empty: none
+  std::optional<double> rope_theta;
+  // Bounds that every tensor must hold; of keys and of values, where they
+  // differ.
+  std::optional<v1::QualityThresholds> thresholds, key_thresholds,
+      value_thresholds;
   ProgressMode progress = ProgressMode::kAuto;
   std::vector<std::string> tensors;                     // shell patterns
   std::optional<std::pair<uint64_t, uint64_t>> tokens;  // half-open

@@ -2,22 +2,94 @@
 
 #include "client/cli/gate.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress::cli {
+namespace {
 
-bool ApplyGate(double min_snr_db, v1::CompressionReport* report) {
-  if (!report->has_worst_tensor()) return true;
-  const v1::TensorReport& worst = report->worst_tensor();
-  if (!worst.metrics().has_snr_db()) return true;
-  const double snr_db = worst.metrics().snr_db();
-  if (snr_db > min_snr_db) return true;
+// The others are counted.
+constexpr size_t kMostSentences = 20;
+
+// A bound and the metric it is for, by the numbers of their fields.
+struct Bound {
+  int threshold;
+  int metric;
+  bool upper;
+};
+
+using Thresholds = v1::QualityThresholds;
+using Metrics = v1::QualityMetrics;
+
+constexpr Bound kBounds[] = {
+    {Thresholds::kMaxRmseFieldNumber, Metrics::kRmseFieldNumber, true},
+    {Thresholds::kMaxErrorFieldNumber, Metrics::kMaxErrorFieldNumber, true},
+    {Thresholds::kMinSnrDbFieldNumber, Metrics::kSnrDbFieldNumber, false},
+    {Thresholds::kMinCosineSimilarityFieldNumber,
+     Metrics::kCosineSimilarityFieldNumber, false},
+    {Thresholds::kMinCentredSnrDbFieldNumber, Metrics::kCentredSnrDbFieldNumber,
+     false},
+    {Thresholds::kMinTokenSnrDbP1FieldNumber, Metrics::kTokenSnrDbP1FieldNumber,
+     false},
+};
+
+Thresholds BoundsFor(const v1::CompressOptions& options, v1::TensorRole role) {
+  Thresholds bounds = options.thresholds();
+  if (role == v1::TENSOR_ROLE_KEY) bounds.MergeFrom(options.key_thresholds());
+  if (role == v1::TENSOR_ROLE_VALUE) {
+    bounds.MergeFrom(options.value_thresholds());
+  }
+  return bounds;
+}
+
+// Appends a sentence for each bound that the tensor misses.
+void Judge(const v1::TensorReport& tensor, const Thresholds& bounds,
+           std::vector<std::string>* sentences) {
+  const auto& metrics = tensor.metrics();
+  for (const Bound& each : kBounds) {
+    const auto* const limit_field =
+        Thresholds::descriptor()->FindFieldByNumber(each.threshold);
+    const auto* const field =
+        Metrics::descriptor()->FindFieldByNumber(each.metric);
+    const auto& reflection = *metrics.GetReflection();
+    if (!bounds.GetReflection()->HasField(bounds, limit_field)) continue;
+    if (field->has_presence() && !reflection.HasField(metrics, field)) continue;
+    const double limit = bounds.GetReflection()->GetDouble(bounds, limit_field);
+    const double value = reflection.GetDouble(metrics, field);
+    if (each.upper ? value < limit : value > limit) continue;
+    sentences->push_back(absl::StrCat(
+        field->name(), " ", value, " of tensor ", QuoteName(tensor.name()),
+        " is not ", each.upper ? "below " : "above ", limit, ": it misses by ",
+        each.upper ? value - limit : limit - value));
+  }
+}
+
+}  // namespace
+
+bool HasGate(const v1::CompressOptions& options) {
+  return options.has_thresholds() || options.has_key_thresholds() ||
+         options.has_value_thresholds();
+}
+
+bool ApplyGate(const v1::CompressOptions& options,
+               v1::CompressionReport* report) {
+  std::vector<std::string> sentences;
+  for (const v1::TensorReport& tensor : report->tensors()) {
+    Judge(tensor, BoundsFor(options, tensor.role()), &sentences);
+  }
+  if (sentences.empty()) return true;
   v1::QualityVerdict* verdict = report->mutable_verdict();
   verdict->set_passed(false);
-  verdict->add_violations(absl::StrCat("snr_db ", snr_db, " of tensor ",
-                                       QuoteName(worst.name()),
-                                       " is not above ", min_snr_db));
+  for (size_t i = 0; i < sentences.size() && i < kMostSentences; ++i) {
+    verdict->add_violations(sentences[i]);
+  }
+  if (sentences.size() > kMostSentences) {
+    verdict->add_violations(absl::StrCat(
+        "and ", sentences.size() - kMostSentences, " more bounds are missed"));
+  }
   return false;
 }
 

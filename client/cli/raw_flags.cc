@@ -58,7 +58,7 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--group-size", &raw->group_size, "N",
         "Elements that share a scale: 32, 64 or 128 (default 64)");
   value("--sparsity", &raw->sparsity, "RATIO",
-        "Sparsification ratio, 0 to 1 (default 0: none)");
+        "Sparsification ratio, 0 to 1 (default 0: none); takes codec sparse");
   flag("--decompress", &raw->decompress, "Decompress");
   flag("--metrics-only", &raw->metrics_only, "Measure, write nothing");
   flag("--verbose", &raw->verbose, "Report every tensor, log to stderr");
@@ -67,8 +67,21 @@ void Define(CLI::App* app, RawFlags* raw) {
       ->envname("KVCOMPRESS_SERVER");
   value("--codec", &raw->codec, "NAME", "Codec (default int4)");
   value("--preset", &raw->preset, "NAME", "Preset of the codec");
+  value("--last-stage", &raw->last_stage, "NAME",
+        "lz4 or zstd over what the codec writes, where that makes it smaller");
+  value("--rope-theta", &raw->rope_theta, "BASE",
+        "Base of the rotary embedding of the keys; 0: none (default: from the "
+        "metadata, or found out)");
   value("--min-snr-db", &raw->min_snr_db, "DB",
         "Publish only if the SNR of every tensor is above this");
+  value("--thresholds", &raw->thresholds, "NAME=X,...",
+        "Publish only if every tensor holds these bounds: max_rmse, max_error, "
+        "min_snr_db, min_cosine_similarity, min_centred_snr_db, "
+        "min_token_snr_db_p1");
+  value("--key-thresholds", &raw->key_thresholds, "NAME=X,...",
+        "Bounds for keys, where they differ");
+  value("--value-thresholds", &raw->value_thresholds, "NAME=X,...",
+        "Bounds for values, where they differ");
   value("--progress", &raw->progress, "WHEN",
         "Progress bar: auto, always or never (default auto)");
   value("--info", &raw->info, "FILE", "List an artefact without decoding it");

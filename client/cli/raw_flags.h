@@ -15,8 +15,10 @@ namespace kvcompress::cli {
 
 // A flag that is given may still be empty, where its type is optional.
 struct RawFlags {
-  std::string input, output, server, codec, preset;
+  std::string input, output, server, codec, preset, last_stage;
   std::optional<std::string> group_size, sparsity, min_snr_db, progress, tokens;
+  std::optional<std::string> thresholds, key_thresholds, value_thresholds;
+  std::optional<std::string> rope_theta;
   std::optional<std::string> info, verify;
   std::vector<std::string> tensors, labels;
   bool decompress = false, metrics_only = false, verbose = false;

@@ -2,6 +2,8 @@
 
 #include "client/cli/requests.h"
 
+#include "client/cli/gate.h"
+
 namespace kvcompress::cli {
 
 v1::CompressOptions ToCompressOptions(const Flags& flags) {
@@ -9,10 +11,17 @@ v1::CompressOptions ToCompressOptions(const Flags& flags) {
   options.set_codec(flags.codec);
   if (flags.group_size) options.set_group_size(*flags.group_size);
   options.set_preset(flags.preset);
-  if (flags.min_snr_db) {
-    options.mutable_thresholds()->set_min_snr_db(*flags.min_snr_db);
+  options.set_last_stage(flags.last_stage);
+  if (flags.sparsity != 0) options.set_sparsity(flags.sparsity);
+  if (flags.rope_theta) options.set_rope_theta(*flags.rope_theta);
+  if (flags.thresholds) *options.mutable_thresholds() = *flags.thresholds;
+  if (flags.key_thresholds) {
+    *options.mutable_key_thresholds() = *flags.key_thresholds;
   }
-  options.set_report_tensors(flags.verbose);
+  if (flags.value_thresholds) {
+    *options.mutable_value_thresholds() = *flags.value_thresholds;
+  }
+  options.set_report_tensors(flags.verbose || HasGate(options));
   options.mutable_labels()->insert(flags.labels.begin(), flags.labels.end());
   return options;
 }
@@ -28,18 +37,6 @@ v1::DecompressOptions ToDecompressOptions(const Flags& flags) {
   }
   options.set_verify_only(flags.mode == Mode::kVerify);
   return options;
-}
-
-absl::Status SparsityError(const v1::GetServerInfoResponse& server) {
-  for (const v1::CodecInfo& codec : server.codecs()) {
-    if (codec.name() == "sparse") {
-      return absl::UnimplementedError(
-          "-sparsity: the server has the codec \"sparse\", but this version of "
-          "kv-compress cannot ask for it");
-    }
-  }
-  return absl::UnimplementedError(
-      "-sparsity needs the codec \"sparse\", which this server does not have");
 }
 
 }  // namespace kvcompress::cli

@@ -19,12 +19,15 @@ namespace kvcompress {
 class BlockStream {
  public:
   // Blocks of `block_size` bytes out of `total_size`; the last may be shorter.
+  // REQUIRES: block_size > 0 where total_size > 0.
   BlockStream(uint64_t total_size, uint64_t block_size)
       : remaining_(total_size), block_size_(block_size) {}
 
   // Calls `consume(absl::string_view block)` for each block that is complete
   // with `bytes`, and stops at its first error. REQUIRES: no more bytes than
   // total_size in all.
+  //
+  // `consume` may set the size of the blocks that follow.
   template <typename Consume>
   absl::Status Append(absl::string_view bytes, Consume consume) {
     while (!bytes.empty()) {
@@ -47,12 +50,14 @@ class BlockStream {
     return absl::OkStatus();
   }
 
+  void set_block_size(uint64_t block_size) { block_size_ = block_size; }
+
   // Whether every block was consumed.
   bool done() const { return remaining_ == 0; }
 
  private:
   uint64_t remaining_;
-  const uint64_t block_size_;
+  uint64_t block_size_;
   std::string partial_;
 };
 

@@ -106,7 +106,7 @@ class Decompressor::Impl {
       report_.elements += elements;
       const uint64_t size = elements * DTypeSize(tensor.spec.dtype);
       report_.original_size += size;
-      report_.decoded_bytes[tensor.codec.codec->traits().name] += size;
+      report_.decoded_bytes[tensor.codec.codec->base().traits().name] += size;
       if (!selected) continue;
       SafetensorsEntry entry;
       entry.spec = tensor.spec;
@@ -175,6 +175,14 @@ class Decompressor::Impl {
     }
     KVC_ASSIGN_OR_RETURN(decoder_, tensor.codec.codec->NewDecoder(
                                        tensor.spec, tensor.codec.parameters));
+    // The digest covers what is not decoded.
+    if (filter_) {
+      decoder_->set_needed([this](uint64_t begin, uint64_t end) {
+        return filter_->Overlaps(begin, end);
+      });
+    } else if (!selected_[index_] && !options_.verify_only) {
+      decoder_->set_needed([](uint64_t, uint64_t) { return false; });
+    }
     return absl::OkStatus();
   }
 

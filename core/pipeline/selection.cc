@@ -57,9 +57,21 @@ absl::Status NarrowToTokens(TokenRange tokens, TensorSpec* spec) {
 }
 
 TokenFilter::TokenFilter(const TensorSpec& spec, TokenRange tokens)
-    : period_(spec.shape[kTokenDimension] * BytesPerToken(spec)),
+    : element_size_(DTypeSize(spec.dtype)),
+      period_(spec.shape[kTokenDimension] * BytesPerToken(spec)),
       begin_(tokens.first * BytesPerToken(spec)),
       end_(tokens.second * BytesPerToken(spec)) {}
+
+bool TokenFilter::Overlaps(uint64_t begin, uint64_t end) const {
+  begin *= element_size_;
+  end *= element_size_;
+  if (end - begin >= period_) return true;
+  const uint64_t head = begin / period_ * period_;
+  const auto overlaps = [&](uint64_t origin) {
+    return std::max(begin, origin + begin_) < std::min(end, origin + end_);
+  };
+  return overlaps(head) || overlaps(head + period_);
+}
 
 void TokenFilter::Append(absl::string_view bytes, std::string* out) {
   while (!bytes.empty()) {

@@ -37,7 +37,11 @@ class TokenFilter {
 
   void Append(absl::string_view bytes, std::string* out);
 
+  // Whether an element of [begin, end), of the flattened tensor, is passed on.
+  bool Overlaps(uint64_t begin, uint64_t end) const;
+
  private:
+  const uint64_t element_size_;
   const uint64_t period_;  // bytes of all tokens of one head
   const uint64_t begin_;   // bytes within the period
   const uint64_t end_;

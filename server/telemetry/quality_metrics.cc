@@ -2,6 +2,7 @@
 
 #include "telemetry/quality_metrics.h"
 
+#include <optional>
 #include <string>
 
 #include "kvcompress/codec.h"
@@ -16,6 +17,8 @@ namespace {
 // off the share of caches on either side.
 constexpr double kRatioBuckets[] = {1,   1.25, 1.5, 1.75, 2, 2.5, 3,  3.25,
                                     3.5, 3.75, 4,   5,    6, 8,   12, 16};
+constexpr double kBitsBuckets[] = {0.5, 1, 1.5, 2, 2.5, 3,  3.5, 4,
+                                   4.5, 5, 6,   7, 8.5, 10, 12,  16};
 constexpr double kSnrBuckets[] = {0,  5,  10, 12, 15, 18, 20, 22,
                                   25, 30, 35, 40, 50, 60, 80, 100};
 constexpr double kCosineBuckets[] = {0.5,     0.9,     0.95,     0.98,   0.985,
@@ -38,6 +41,25 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
   auto& snr = HistogramFamily(
       registry, "kvcompress_snr_decibels",
       "Signal-to-noise ratio of each cache, pooled; exact ones are left out.");
+  auto& bits = HistogramFamily(
+      registry, "kvcompress_bits_per_value",
+      "8 x bytes of the artefact / elements, of each cache compressed or "
+      "measured.");
+  auto& worst_snr = HistogramFamily(
+      registry, "kvcompress_worst_tensor_snr_decibels",
+      "Signal-to-noise ratio of the worst tensor of each cache; exact ones are "
+      "left out.");
+  auto& centred_snr = HistogramFamily(
+      registry, "kvcompress_centred_snr_decibels",
+      "Signal-to-noise ratio of each cache's keys without the mean over tokens "
+      "of each channel, pooled; exact ones are left out.");
+  auto& token_snr_p1 = HistogramFamily(
+      registry, "kvcompress_token_snr_p1_decibels",
+      "1st percentile of the signal-to-noise ratios of single tokens of single "
+      "heads, the least of each cache's tensors; exact ones are left out.");
+  auto& first_token_rmse = HistogramFamily(
+      registry, "kvcompress_first_token_rmse",
+      "RMSE of the first token of each cache, in the unit of its values.");
   auto& cosine = HistogramFamily(registry, "kvcompress_cosine_similarity",
                                  "Cosine similarity of each cache, pooled.");
   auto& rmse = HistogramFamily(
@@ -52,9 +74,14 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
     const prometheus::Labels labels = {{"codec", name}};
     PerCodec series = {name,
                        &ratio.Add(labels, Boundaries(kRatioBuckets)),
+                       &bits.Add(labels, Boundaries(kBitsBuckets)),
                        &snr.Add(labels, Boundaries(kSnrBuckets)),
+                       &worst_snr.Add(labels, Boundaries(kSnrBuckets)),
+                       &centred_snr.Add(labels, Boundaries(kSnrBuckets)),
+                       &token_snr_p1.Add(labels, Boundaries(kSnrBuckets)),
                        &cosine.Add(labels, Boundaries(kCosineBuckets)),
                        &rmse.Add(labels, Boundaries(kRmseBuckets)),
+                       &first_token_rmse.Add(labels, Boundaries(kRmseBuckets)),
                        {}};
     series.seconds[static_cast<int>(Stage::kEncode)] = &seconds.Add(
         {{"codec", name}, {"stage", "encode"}}, Boundaries(kSecondsBuckets));
@@ -81,7 +108,7 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
 
 const QualityMetrics::PerCodec* QualityMetrics::Find(
     absl::string_view codec) const {
-  const absl::string_view name = codec.substr(0, codec.find(':'));
+  const absl::string_view name = codec.substr(0, codec.find_first_of("+:"));
   for (const PerCodec& series : codecs_) {
     if (series.name == name) return &series;
   }
@@ -91,10 +118,21 @@ const QualityMetrics::PerCodec* QualityMetrics::Find(
 void QualityMetrics::Compressed(const CompressReport& report) {
   const PerCodec* series = Find(report.codec);
   if (series == nullptr || report.elements == 0) return;
+  const auto observe = [](prometheus::Histogram* histogram,
+                          const std::optional<double>& value) {
+    if (value) histogram->Observe(*value);
+  };
   series->ratio->Observe(report.compression_ratio);
-  if (report.metrics.snr_db.has_value()) {
-    series->snr->Observe(*report.metrics.snr_db);
+  series->bits->Observe(report.bits_per_value);
+  observe(series->snr, report.metrics.snr_db);
+  if (report.worst_tensor >= 0) {
+    observe(series->worst_snr,
+            report.tensors[static_cast<size_t>(report.worst_tensor)]
+                .metrics.snr_db);
   }
+  observe(series->centred_snr, report.metrics.centred_snr_db);
+  observe(series->token_snr_p1, report.metrics.token_snr_db_p1);
+  observe(series->first_token_rmse, report.metrics.first_token_rmse);
   series->cosine->Observe(report.metrics.cosine_similarity);
   series->rmse->Observe(report.metrics.rmse);
   levels_[static_cast<int>(report.verdict.level)]->Increment();

@@ -40,13 +40,18 @@ class QualityMetrics {
   struct PerCodec {
     absl::string_view name;
     prometheus::Histogram* ratio;
+    prometheus::Histogram* bits;
     prometheus::Histogram* snr;
+    prometheus::Histogram* worst_snr;
+    prometheus::Histogram* centred_snr;
+    prometheus::Histogram* token_snr_p1;
     prometheus::Histogram* cosine;
     prometheus::Histogram* rmse;
+    prometheus::Histogram* first_token_rmse;
     std::array<prometheus::Histogram*, kStageCount> seconds;
   };
 
-  // The series of "int4" or "int4:64"; null for an unknown codec.
+  // The series of "int4", also for "int4:64" or "int4+zstd:64"; null for an unknown codec.
   const PerCodec* Find(absl::string_view codec) const;
 
   std::vector<PerCodec> codecs_;

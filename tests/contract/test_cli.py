@@ -396,10 +396,53 @@ def test_exact_reconstruction_has_no_snr(run: Run, tmp_path: Path) -> None:
     assert (answer["snr_db"], answer["rmse"], answer["quality_level"]) == (None, 0.0, "EXCELLENT")
 
 
-def test_sparsity_is_refused_rather_than_ignored(run: Run, tmp_path: Path) -> None:
-    """There is no such codec yet."""
-    refuse(run("-input", SAMPLE, "-output", "out", "-sparsity", "0.5"), "sparsity")
+def test_sparsity_is_stored(run: Run, tmp_path: Path) -> None:
+    """It takes the codec that has one: 3.25 bits a value at 0.5, header on top."""
+    answer = succeed(run("-input", SAMPLE, "-output", "out", "-sparsity", "0.5"))
+    assert answer["codec"] == "sparse:0.5,64"
+    assert answer["compressed_size_bytes"] == (tmp_path / "out").stat().st_size
+    assert 3.25 < answer["bits_per_value"] < 3.4
+    same = succeed(run("-input", SAMPLE, "-output", "two", "-codec", "sparse"))
+    assert same["payload_digest"] == answer["payload_digest"]
+    refuse(
+        run("-input", SAMPLE, "-output", "x", "-sparsity", "0.5", "-codec", "int8"), "-codec sparse"
+    )
+    refuse(run("-input", SAMPLE, "-output", "x", "-sparsity", "0.12345"), "four digits")
+
+
+def test_gate_by_role(run: Run, tmp_path: Path) -> None:
+    """Bounds of any metric, for keys and values apart; a miss names tensor and metric."""
+    bounds = ["-thresholds", "max_rmse=1", "-value-thresholds", "max_rmse=0.001"]
+    done = run("-input", SAMPLE, "-output", "out", *bounds)
+    assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
+    missed = json.loads(done.stdout)["violations"]
+    assert any("layer_0_value" in sentence and "misses by" in sentence for sentence in missed)
+    assert not any("_key" in sentence for sentence in missed)
+    succeed(run("-input", SAMPLE, "-output", "out", "-codec", "auto", *bounds[:2]))
+    refuse(run("-input", SAMPLE, "-output", "x", "-thresholds", "rmse=1"), "max_rmse")
+
+
+def test_last_stage(run: Run) -> None:
+    """Both round trips, and a name that there is not."""
+    sizes = {}
+    for stage in ("", "lz4", "zstd"):
+        answer = succeed(run("-input", SAMPLE, "-output", "out", "-last-stage", stage))
+        sizes[stage] = answer["compressed_size_bytes"]
+        succeed(run("-verify", "out"))
+        succeed(run("-decompress", "-input", "out", "-output", "back"))
+    assert sizes["zstd"] < sizes[""]
+    refuse(run("-input", SAMPLE, "-output", "x", "-last-stage", "gzip"), "lz4, zstd")
+
+
+def test_rope_theta(run: Run) -> None:
+    """The right base is found out anyway; none costs bits."""
+    found, told, none = (
+        succeed(run("-input", SAMPLE, "-output", "out", "-codec", "ecsq", *more))
+        for more in ([], ["-rope-theta", "100000"], ["-rope-theta", "0"])
+    )
+    assert found["payload_digest"] == told["payload_digest"]
+    assert none["compressed_size_bytes"] > told["compressed_size_bytes"]
 
 
 def test_compressing_twice_is_refused(run: Run, artefact: Path) -> None:

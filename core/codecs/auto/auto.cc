@@ -122,16 +122,7 @@ class Auto : public Codec {
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const override {
-    if (choice.group_size || !choice.preset.empty()) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument,
-          "auto takes thresholds, and neither a group size nor a preset",
-          {.reason = "INVALID_OPTIONS",
-           .field =
-               choice.group_size ? "options.group_size" : "options.preset"});
-    }
+  absl::StatusOr<std::string> Resolve(const CodecChoice&) const override {
     return "";
   }
 

@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "codecs/ecsq/bits.h"
-#include "codecs/ecsq/element.h"
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
+#include "dtype/elements.h"
 
 namespace kvcompress::ecsq {
 namespace {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "codecs/ecsq/element.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/symbol_writer.h"
 #include "codecs/ecsq/tables.h"
+#include "dtype/elements.h"
 
 namespace kvcompress::ecsq {
 namespace {

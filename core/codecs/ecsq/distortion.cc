@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "codecs/ecsq/element.h"
+#include "dtype/elements.h"
+#include "metrics/compare.h"
 
 namespace kvcompress::ecsq {
 
@@ -19,20 +20,8 @@ DistortionSums Compare(DType dtype, absl::Span<const float> source,
     const absl::Span<const float> block = source.subspan(first, kBlock);
     LoadElements(dtype, decoded + first * DTypeSize(dtype),
                  absl::MakeSpan(restored, block.size()));
-    DistortionSums sums;
-    sums.count = block.size();
-    for (size_t i = 0; i < block.size(); ++i) {
-      const double x = block[i];
-      const double y = restored[i];
-      const double e = y - x;
-      sums.sum_x2 += x * x;
-      sums.sum_y2 += y * y;
-      sums.sum_xy += x * y;
-      sums.sum_e2 += e * e;
-      sums.sum_abs_e += std::abs(e);
-      sums.max_abs_e = std::max(sums.max_abs_e, std::abs(e));
-      sums.max_abs_x = std::max(sums.max_abs_x, std::abs(x));
-    }
+    const DistortionSums sums =
+        kvcompress::Compare(block, absl::MakeConstSpan(restored, block.size()));
     accumulator->Add(sums);
     all.count += sums.count;
     all.sum_x2 += sums.sum_x2;

@@ -41,11 +41,6 @@ class Ecsq : public Codec {
 
   absl::StatusOr<std::string> Resolve(
       const CodecChoice& choice) const override {
-    if (choice.group_size) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument, "ecsq has no group_size",
-          {.reason = "INVALID_GROUP_SIZE", .field = "options.group_size"});
-    }
     const absl::string_view preset =
         choice.preset.empty() ? kDefaultPreset : choice.preset;
     if (!ecsq::ParsePreset(preset)) {

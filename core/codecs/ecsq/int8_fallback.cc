@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "codecs/ecsq/element.h"
 #include "codecs/ecsq/reconstruct.h"
+#include "dtype/elements.h"
 
 namespace kvcompress::ecsq {
 

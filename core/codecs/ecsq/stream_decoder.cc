@@ -27,6 +27,7 @@ class StreamDecoder : public TensorDecoder {
       : name_(spec.name),
         dtype_(spec.dtype),
         geometry_(spec),
+        elements_(elements),
         elements_left_(elements) {}
 
   absl::Status Append(absl::string_view payload,
@@ -94,11 +95,11 @@ class StreamDecoder : public TensorDecoder {
     }
     const size_t begin = decoded->size();
     decoded->resize(begin + elements * DTypeSize(dtype_));
-    if (!DecodeBlock(*header_, geometry_, block, dtype_, bytes,
+    if (TakeElements(elements) &&
+        !DecodeBlock(*header_, geometry_, block, dtype_, bytes,
                      reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
       return Damaged("a block breaks the format");
     }
-    elements_left_ -= elements;
     ++block_;
     return NextPart();
   }
@@ -122,13 +123,20 @@ class StreamDecoder : public TensorDecoder {
           std::min<uint64_t>(elements_left_, kInt8BlockElements);
       const size_t begin = decoded->size();
       decoded->resize(begin + elements * DTypeSize(dtype_));
-      if (!DecodeInt8(dtype_, AsBytes(block), elements,
+      if (TakeElements(elements) &&
+          !DecodeInt8(dtype_, AsBytes(block), elements,
                       reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
         return Damaged("the payload breaks the format");
       }
-      elements_left_ -= elements;
       return absl::OkStatus();
     });
+  }
+
+  // Counts the next elements as done; says whether they are needed.
+  bool TakeElements(size_t count) {
+    const uint64_t begin = elements_ - elements_left_;
+    elements_left_ -= count;
+    return IsNeeded(begin, begin + count);
   }
 
   absl::Status Damaged(absl::string_view message) const {
@@ -139,6 +147,7 @@ class StreamDecoder : public TensorDecoder {
   const std::string name_;
   const DType dtype_;
   const Geometry geometry_;
+  const uint64_t elements_;
   uint64_t elements_left_;
   // A part that is not whole yet, and how long it must become.
   std::string pending_;

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <string>
 
-#include "codecs/ecsq/element.h"
 #include "codecs/ecsq/stream.h"
 #include "codecs/ecsq/tensor_encoder.h"
+#include "dtype/elements.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress::ecsq {

@@ -10,11 +10,11 @@
 
 #include "codecs/ecsq/block_encoder.h"
 #include "codecs/ecsq/distortion.h"
-#include "codecs/ecsq/element.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/geometry.h"
 #include "codecs/ecsq/int8_fallback.h"
 #include "codecs/ecsq/rope.h"
+#include "dtype/elements.h"
 
 namespace kvcompress::ecsq {
 namespace {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "codecs/block_codec.h"
 #include "kernels/kernels.h"
 #include "kvcompress/codec.h"
 
@@ -42,11 +43,8 @@ class GroupedCodec : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override;
 
  private:
-  template <typename Interface, typename Implementation>
-  absl::StatusOr<std::unique_ptr<Interface>> New(
-      const TensorSpec& spec, absl::string_view parameters) const;
-
-  absl::StatusOr<uint32_t> RequireGroup(absl::string_view parameters) const;
+  absl::StatusOr<BlockTensor> Tensor(const TensorSpec& spec,
+                                     absl::string_view parameters) const;
 
   const Options options_;
   CodecTraits traits_;

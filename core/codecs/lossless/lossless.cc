@@ -115,11 +115,13 @@ class Decoder : public TensorDecoder {
     const size_t begin = decoded->size();
     scratch_.resize(count * element_size_);
     decoded->resize(begin + scratch_.size());
-    if (!lossless::DecodeBlock(
+    if (IsNeeded(element_, element_ + count) &&
+        !lossless::DecodeBlock(
             block, count, element_size_, scratch_.data(),
             reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
       return Damaged("coded bytes break the format");
     }
+    element_ += count;
     remaining_ -= count;
     size_ = 0;
     partial_.clear();
@@ -133,6 +135,7 @@ class Decoder : public TensorDecoder {
 
   const std::string name_;
   const uint64_t element_size_;
+  uint64_t element_ = 0;
   uint64_t remaining_;   // elements
   size_t size_ = 0;      // of the block that is due; 0 while it is not known
   std::string partial_;  // the beginning of that block
@@ -152,18 +155,7 @@ class Lossless : public Codec {
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const override {
-    if (!choice.preset.empty()) {
-      return MakeError(absl::StatusCode::kInvalidArgument,
-                       "lossless has no presets",
-                       {.reason = "INVALID_PRESET", .field = "options.preset"});
-    }
-    if (choice.group_size) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument, "lossless has no groups",
-          {.reason = "INVALID_GROUP_SIZE", .field = "options.group_size"});
-    }
+  absl::StatusOr<std::string> Resolve(const CodecChoice&) const override {
     return "";
   }
 

@@ -11,9 +11,11 @@
 #define KVCOMPRESS_CODEC_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,7 +65,14 @@ class TensorEncoder {
 // Decodes one tensor. Not thread safe. Payloads are not trusted.
 class TensorDecoder {
  public:
+  // Whether any of the elements [begin, end) of the flattened tensor is needed.
+  using Needed = std::function<bool(uint64_t begin, uint64_t end)>;
+
   virtual ~TensorDecoder() = default;
+
+  // Lets the decoder give any bytes in the place of blocks that are not needed,
+  // instead of decoding them. To be called before Append.
+  void set_needed(Needed needed) { needed_ = std::move(needed); }
 
   // Takes the next bytes of the payload and appends decoded bytes.
   // DATA_LOSS for a payload that breaks the format.
@@ -72,6 +81,14 @@ class TensorDecoder {
 
   // Ends the payload. DATA_LOSS when it is incomplete.
   virtual absl::Status Finish(std::string* decoded) = 0;
+
+ protected:
+  bool IsNeeded(uint64_t begin, uint64_t end) const {
+    return !needed_ || needed_(begin, end);
+  }
+
+ private:
+  Needed needed_;
 };
 
 struct CodecParameter {
@@ -111,6 +128,8 @@ struct CodecChoice {
   std::string name = "int4";
   std::optional<uint32_t> group_size;
   std::string preset;
+  std::optional<double> sparsity;
+  std::string last_stage;  // empty for none
 };
 
 // A codec. Stateless and thread safe; lives as long as the program.
@@ -119,6 +138,9 @@ class Codec {
   virtual ~Codec() = default;
 
   virtual const CodecTraits& traits() const = 0;
+
+  // Itself, or the codec that a last stage comes after.
+  virtual const Codec& base() const { return *this; }
 
   // The parameters that `choice` stands for, in their canonical text: what
   // follows the colon in a manifest. INVALID_ARGUMENT, with the field, for a
@@ -156,8 +178,11 @@ class Codec {
       const TensorSpec& spec, absl::string_view parameters) const = 0;
 };
 
-// Every codec, in the order of the registry.
+// Every codec without a last stage, in the order of the registry.
 absl::Span<const Codec* const> AllCodecs();
+
+// What CodecChoice::last_stage may be, beside empty.
+const std::vector<std::string>& LastStages();
 
 // INVALID_ARGUMENT, listing the codecs, for an unknown name or a parameter that
 // the codec does not take.

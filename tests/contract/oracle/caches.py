@@ -137,9 +137,25 @@ def tiny() -> bytes:
     )
 
 
+def heads() -> bytes:
+    """Keys, values and others of four dimensions, with channels far from zero."""
+    rng = np.random.default_rng(2)
+    tensors = []
+    for index, shape in enumerate(
+        [(1, 2, 70, 64), (2, 1, 33, 80), (1, 1, 130, 7), (1, 3, 1, 16), (1, 1, 66, 1)]
+    ):
+        for part in ("key", "value", "other"):
+            offset = 8 * rng.standard_normal(shape[-1])
+            size = np.exp2(rng.uniform(-6, 4, (*shape[:3], 1)))
+            numbers = rng.standard_normal(shape) * size + offset
+            tensors.append(tensor(f"layer_{index}_{part}", DTYPES[index % 3], numbers))
+    return write(tensors)
+
+
 def all_caches() -> dict[str, bytes]:
     """Every cache by name."""
     caches = {"mixed": mixed(), "values": values(), "scrambled": scrambled(), "tiny": tiny()}
+    caches["heads"] = heads()
     for dtype in DTYPES:
         caches[f"shapes_{dtype}"] = shapes(dtype)
         caches[f"bits_{dtype}"] = bits(dtype)

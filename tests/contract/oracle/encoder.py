@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
-from oracle import lossless
+from oracle import kivi, lossless, sparse
 from oracle.source import F32, Tensor, narrow, read, widen, write
 
 BLOCK = 4096
@@ -89,6 +89,7 @@ def encode(
     labels: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
     codec: str = "int4",
+    sparsity: str = "0.5",
 ) -> Artefact:
     """Compresses a safetensors file.
 
@@ -97,7 +98,8 @@ def encode(
         group: Elements that share a scale; None for a codec without groups.
         labels: Labels to bind.
         roles: The manifest's role field, by tensor name, where it is not that of the name.
-        codec: Name of the codec, one of CODECS or `lossless`.
+        codec: Name of the codec: one of CODECS, `int4-kivi`, `sparse` or `lossless`.
+        sparsity: Of `sparse`, in its one form.
 
     Raises:
         RefusedError: A value is not finite, or a scale would not be.
@@ -105,14 +107,14 @@ def encode(
     sources, metadata = read(file)
     tensors = []
     for source in sources:
+        role = (roles or {}).get(source.name, role_of(source.name))
         if group is None:
             payload, decoded = lossless.encode_tensor(source), source.data
         else:
-            payload, decoded = encode_tensor(source, group, codec)
-        role = (roles or {}).get(source.name, role_of(source.name))
+            payload, decoded = encode_tensor(source, group, codec, role, sparsity)
         shape = "x".join(map(str, source.shape)) or "-"
         digest = xxhash.xxh3_128_hexdigest(payload)
-        field = codec if group is None else f"{codec}:{group}"
+        field = codec_field(codec, group, sparsity)
         entry = f"{field} {source.dtype} {shape} {role} {digest}"
         tensors.append(EncodedTensor(source, payload, decoded, entry))
     data = assemble(
@@ -185,8 +187,17 @@ def role_of(name: str) -> str:
     return "-" if match is None else match[2][0] + match[1]
 
 
-def encode_tensor(source: Tensor, group: int, codec: str = "int4") -> tuple[bytes, bytes]:
-    """Encodes one tensor.
+def codec_field(codec: str, group: int | None, sparsity: str = "0.5") -> str:
+    """Gives a codec with its parameters, as in a manifest."""
+    if group is None:
+        return codec
+    return f"sparse:{sparsity},{group}" if codec == "sparse" else f"{codec}:{group}"
+
+
+def encode_tensor(
+    source: Tensor, group: int, codec: str = "int4", role: str = "-", sparsity: str = "0.5"
+) -> tuple[bytes, bytes]:
+    """Encodes one tensor of a codec with groups.
 
     Returns:
         The payload, and the decoded elements as stored.
@@ -194,11 +205,20 @@ def encode_tensor(source: Tensor, group: int, codec: str = "int4") -> tuple[byte
     Raises:
         RefusedError: A value is not finite, or a scale would not be.
     """
-    bits, rotated = CODECS[codec]
     values = source.values
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise RefusedError(source.name, int(bad[0]))
+    if codec not in CODECS:
+        done = (
+            kivi.encode(source, group, role[0])
+            if codec == "int4-kivi"
+            else sparse.encode(values, sparsity, group)
+        )
+        if done is None:
+            raise RefusedError(source.name, None)
+        return done[0], round_to(source.dtype, done[1])
+    bits, rotated = CODECS[codec]
     width = rotation_width(source.shape) if rotated else 1
     values = hadamard(values * signs(width, values.size), width)
     payload, decoded = b"", [np.zeros(0, np.float32)]

@@ -19,6 +19,7 @@ from oracle.fixtures import SAMPLE
 
 CACHES = caches.all_caches()
 GROUPED = [("int4", 32), ("int4", 64), ("int4", 128), ("int8", 64), ("int4-hadamard", 64)]
+GROUPED += [("int4-kivi", 32), ("int4-kivi", 64), ("sparse", 64), ("sparse", 128)]
 METRICS = ("mse", "rmse", "mae", "max_error", "snr_db", "psnr_db", "cosine_similarity")
 
 
@@ -117,9 +118,9 @@ def test_synthetic_cache(client: Client, name: str, codec: str, group: int) -> N
     )
     assert got.artefact == want.data
     assert got.reconstructed == want.restored
-    check_report(got.report, want, f"{codec}:{group}")
+    check_report(got.report, want, encoder.codec_field(codec, group))
     measured = client.measure(CACHES[name], codec=codec, group_size=group, labels=labels)
-    check_report(measured, want, f"{codec}:{group}")
+    check_report(measured, want, encoder.codec_field(codec, group))
     back = client.decompress(want.data, expected_labels={"model": "synthetic"})
     assert back.safetensors == want.restored
     assert back.report.labels == labels
@@ -138,7 +139,7 @@ def test_sample(client: Client, sample: bytes, tmp_path: Path, codec: str, group
     result = client.compress(SAMPLE, small, codec=codec, group_size=group)
     assert small.read_bytes() == want.data
     assert (result.path, result.artefact) == (small, None)
-    check_report(result.report, want, f"{codec}:{group}")
+    check_report(result.report, want, encoder.codec_field(codec, group))
     assert small.stat().st_size == result.report.compressed_size_bytes
     back = client.decompress(small, restored)
     assert restored.read_bytes() == want.restored

@@ -46,9 +46,9 @@ TEST(FlagsTest, TheSyntaxOfGo) {
   EXPECT_FALSE(flags.verbose);
   // A value is a value, whatever it looks like.
   EXPECT_EQ(Parse({"-metrics-only", "-input", "-verbose"}).input, "-verbose");
-  EXPECT_EQ(
-      Parse({"-metrics-only", "-input", "a", "-min-snr-db", "-3"}).min_snr_db,
-      -3);
+  EXPECT_EQ(Parse({"-metrics-only", "-input", "a", "-min-snr-db", "-3"})
+                .thresholds->min_snr_db(),
+            -3);
 }
 
 TEST(FlagsTest, TheMessagesOfTheGoProgram) {

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "client/cli/gate.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvcompress/error.h"
@@ -123,22 +122,6 @@ TEST(DamagedJsonTest, SaysWhere) {
 TEST(PrintTest, IndentsByTwoAndSurvivesAnyText) {
   EXPECT_EQ(Print({{"a", 1}}), "{\n  \"a\": 1\n}\n");
   EXPECT_THAT(Print("\xff"), HasSubstr("\xef\xbf\xbd"));
-}
-
-TEST(GateTest, JudgesTheWorstTensor) {
-  v1::CompressionReport report = Report();
-  EXPECT_TRUE(ApplyGate(12.2, &report));
-  EXPECT_TRUE(report.verdict().passed());
-  EXPECT_FALSE(ApplyGate(12.25, &report)) << "above, not at";
-  EXPECT_FALSE(report.verdict().passed());
-  EXPECT_THAT(report.verdict().violations(),
-              ElementsAre("snr_db 12.25 of tensor \"layer_0_key\" is not above "
-                          "12.25"));
-}
-
-TEST(GateTest, AnExactResultIsAboveEveryBound) {
-  v1::CompressionReport report;
-  EXPECT_TRUE(ApplyGate(1e9, &report));
 }
 
 }  // namespace

@@ -19,7 +19,10 @@ import xxhash
 from .codec import Array, Codec, Entry, PayloadError
 from .ecsq import Ecsq
 from .grouped import Grouped
+from .kivi import Kivi
+from .last_stage import STAGES, LastStage
 from .lossless import Lossless
+from .sparse import Sparse
 
 __all__ = [
     "CODECS",
@@ -43,10 +46,15 @@ CODECS: dict[str, Codec] = {
     "ecsq": Ecsq(),
     "int4": Grouped(4),
     "int4-hadamard": Grouped(4, rotated=True),
+    "int4-kivi": Kivi(),
     "int8": Grouped(8),
     "lossless": Lossless(),
+    "sparse": Sparse(),
 }
 """The codecs this reader knows, by name."""
+CODECS |= {
+    f"{name}+{stage}": LastStage(codec, stage) for name, codec in CODECS.items() for stage in STAGES
+}
 
 _Row = tuple[str, str, list[int], int, int]  # name, dtype, shape, begin, end
 
@@ -98,13 +106,14 @@ def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
     return tensors
 
 
-def payload_size(codec: str, shape: tuple[int, ...], dtype: str) -> int:
+def payload_size(codec: str, shape: tuple[int, ...], dtype: str, role: str = "-") -> int:
     """Gives the size bound of a tensor's payload; the header comes on top.
 
     Args:
         codec: Codec and parameters, such as `int4:64`.
         shape: Dimensions of the tensor, empty for a scalar.
         dtype: `F32`, `F16` or `BF16`.
+        role: `k`, `v` or `-`, as in the manifest.
 
     Returns:
         Bytes: the exact size for codecs whose size follows from the shape, else the most.
@@ -117,7 +126,7 @@ def payload_size(codec: str, shape: tuple[int, ...], dtype: str) -> int:
         raise ValueError(f"unknown codec {codec!r}")
     if dtype not in _DTYPES or any(dimension < 0 for dimension in shape):
         raise ValueError(f"not a tensor that can be compressed: {dtype} {shape}")
-    return found.largest(codec.partition(":")[2], shape, dtype)
+    return found.largest(codec.partition(":")[2], shape, dtype, role)
 
 
 def read_header(data: bytes) -> Header:
@@ -194,7 +203,7 @@ def _entry(text: str, name: str, begin: int, end: int) -> Entry:
     if codec is None:
         raise PayloadError(f"unknown codec {fields[1]!r}", "UNIMPLEMENTED", name)
     shape = () if fields[3] == "-" else tuple(map(int, fields[3].split("x")))
-    largest = payload_size(fields[1], shape, fields[2])
+    largest = payload_size(fields[1], shape, fields[2], fields[4])
     if end - begin > largest or (codec.fixed and end - begin != largest):
         raise PayloadError("the payload has another size than its shape asks for", tensor=name)
     layer = int(fields[5]) if fields[5] else None

@@ -55,7 +55,7 @@ class Codec(Protocol):
     def accepts(self, parameters: str) -> bool:
         """Whether the codec has these parameters."""
 
-    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str) -> int:
+    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
         """Gives the size bound of a payload, in bytes."""
 
     fixed: bool

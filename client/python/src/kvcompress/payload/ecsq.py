@@ -37,7 +37,7 @@ class Ecsq:
         steps = _STEPS.fullmatch(parameters)
         return steps is not None and all(0.05 <= float(step) <= 8 for step in steps.groups())
 
-    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str) -> int:
+    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
         """Gives the bound, that of the fallback."""
         count = math.prod(shape)
         return 1 + count + 2 * -(-count // 64) if count else 0

@@ -26,7 +26,7 @@ class Grouped:
         """Whether this is a group size."""
         return parameters in ("32", "64", "128")
 
-    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str) -> int:
+    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
         """Gives the exact size, the same for every type."""
         count, group = math.prod(shape), int(parameters)
         return 2 * -(-count // group) + -(-count * self.bits // 8)

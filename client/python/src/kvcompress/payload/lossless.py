@@ -22,7 +22,7 @@ class Lossless:
         """Whether there are none."""
         return not parameters
 
-    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str) -> int:
+    def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
         """Gives the size of a payload whose planes are raw."""
         count, size = math.prod(shape), _SIZES[dtype]
         return size * count + 4 * size * -(-count // _BLOCK)

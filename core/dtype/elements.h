@@ -1,9 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Elements of a tensor as binary32 and back, in the rounding of ecsq.
+// Elements of a tensor as binary32 and back. Internal to the library.
 
-#ifndef KVCOMPRESS_CODECS_ECSQ_ELEMENT_H_
-#define KVCOMPRESS_CODECS_ECSQ_ELEMENT_H_
+#ifndef KVCOMPRESS_DTYPE_ELEMENTS_H_
+#define KVCOMPRESS_DTYPE_ELEMENTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include "absl/types/span.h"
 #include "kvcompress/dtype.h"
 
-namespace kvcompress::ecsq {
+namespace kvcompress {
 
 // Converts elements at `source` (little-endian, any alignment), exactly.
 void LoadElements(DType dtype, const uint8_t* source, absl::Span<float> values);
@@ -20,6 +20,6 @@ void LoadElements(DType dtype, const uint8_t* source, absl::Span<float> values);
 // largest finite value of its sign. REQUIRES: no value is NaN.
 void StoreElements(DType dtype, absl::Span<const float> values, uint8_t* out);
 
-}  // namespace kvcompress::ecsq
+}  // namespace kvcompress
 
-#endif  // KVCOMPRESS_CODECS_ECSQ_ELEMENT_H_
+#endif  // KVCOMPRESS_DTYPE_ELEMENTS_H_

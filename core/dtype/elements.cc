@@ -1,12 +1,12 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "codecs/ecsq/element.h"
+#include "dtype/elements.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-namespace kvcompress::ecsq {
+namespace kvcompress {
 
 static_assert(std::endian::native == std::endian::little,
               "the format is little-endian and so is this code");
@@ -43,4 +43,4 @@ void StoreElements(DType dtype, absl::Span<const float> values, uint8_t* out) {
   }
 }
 
-}  // namespace kvcompress::ecsq
+}  // namespace kvcompress

@@ -1,0 +1,191 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/block_codec.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "codecs/block_stream.h"
+#include "kvcompress/error.h"
+
+namespace kvcompress {
+namespace {
+
+using kernels::EncodeFault;
+
+constexpr uint32_t kGroups[] = {32, 64, 128};
+constexpr uint32_t kDefaultGroup = 64;
+
+const uint8_t* Bytes(absl::string_view text) {
+  return reinterpret_cast<const uint8_t*>(text.data());
+}
+
+// Makes room for `size` bytes more.
+uint8_t* Extend(std::string* text, size_t size) {
+  const size_t begin = text->size();
+  text->resize(begin + size);
+  return reinterpret_cast<uint8_t*>(text->data() + begin);
+}
+
+BlockScheme::Sizes FirstBlock(const BlockTensor& tensor) {
+  return tensor.elements == 0 ? BlockScheme::Sizes() : tensor.scheme->At(0);
+}
+
+class Encoder : public TensorEncoder {
+ public:
+  explicit Encoder(BlockTensor tensor)
+      : tensor_(std::move(tensor)),
+        element_size_(DTypeSize(tensor_.dtype)),
+        sizes_(FirstBlock(tensor_)),
+        blocks_(tensor_.elements * element_size_,
+                sizes_.elements * element_size_) {}
+
+  absl::Status Append(absl::string_view bytes, std::string* payload,
+                      std::string* decoded) override {
+    return blocks_.Append(bytes, [&](absl::string_view block) {
+      return EncodeBlock(block, payload, decoded);
+    });
+  }
+
+  absl::Status Finish(std::string*, std::string*) override {
+    if (blocks_.done()) return absl::OkStatus();
+    return MakeError(absl::StatusCode::kInternal, "the tensor is incomplete",
+                     {.reason = "INTERNAL", .tensor = tensor_.name});
+  }
+
+  const DistortionAccumulator& distortion() const override {
+    return distortion_;
+  }
+
+ private:
+  absl::Status EncodeBlock(absl::string_view block, std::string* payload,
+                           std::string* decoded) {
+    uint8_t* const restored =
+        decoded == nullptr ? nullptr : Extend(decoded, block.size());
+    DistortionSums sums;
+    const EncodeFault fault = tensor_.scheme->Encode(
+        element_, Bytes(block), Extend(payload, sizes_.payload), restored,
+        &sums);
+    if (fault.kind != EncodeFault::Kind::kNone) return Refuse(fault);
+    distortion_.Add(sums);
+    element_ += sizes_.elements;
+    if (element_ < tensor_.elements) {
+      sizes_ = tensor_.scheme->At(element_);
+      blocks_.set_block_size(sizes_.elements * element_size_);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Refuse(const EncodeFault& fault) const {
+    const bool not_finite = fault.kind == EncodeFault::Kind::kNotFinite;
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        not_finite ? absl::StrCat("NaN and infinity cannot be quantized by ",
+                                  tensor_.codec)
+                   : absl::StrCat("the value is too large for ", tensor_.codec,
+                                  ": no scale of its group can hold it"),
+        {.reason = not_finite ? "NOT_FINITE" : "SCALE_OVERFLOW",
+         .tensor = tensor_.name,
+         .element = element_ + fault.element});
+  }
+
+  const BlockTensor tensor_;
+  const size_t element_size_;
+  BlockScheme::Sizes sizes_;  // of the block that is due
+  BlockStream blocks_;
+  uint64_t element_ = 0;
+  DistortionAccumulator distortion_;
+};
+
+class Decoder : public TensorDecoder {
+ public:
+  explicit Decoder(BlockTensor tensor)
+      : tensor_(std::move(tensor)),
+        sizes_(FirstBlock(tensor_)),
+        blocks_(tensor_.payload_size, sizes_.payload) {}
+
+  absl::Status Append(absl::string_view payload,
+                      std::string* decoded) override {
+    return blocks_.Append(payload, [&](absl::string_view block) {
+      return DecodeBlock(block, decoded);
+    });
+  }
+
+  absl::Status Finish(std::string*) override {
+    if (blocks_.done()) return absl::OkStatus();
+    return Damaged("the payload is incomplete");
+  }
+
+ private:
+  absl::Status DecodeBlock(absl::string_view block, std::string* decoded) {
+    uint8_t* const restored =
+        Extend(decoded, sizes_.elements * DTypeSize(tensor_.dtype));
+    if (IsNeeded(element_, element_ + sizes_.elements) &&
+        !tensor_.scheme->Decode(element_, Bytes(block), restored)) {
+      return Damaged("the payload breaks the format");
+    }
+    element_ += sizes_.elements;
+    if (element_ < tensor_.elements) {
+      sizes_ = tensor_.scheme->At(element_);
+      blocks_.set_block_size(sizes_.payload);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Damaged(absl::string_view message) const {
+    return MakeError(absl::StatusCode::kDataLoss, message,
+                     {.reason = "PAYLOAD_DAMAGED", .tensor = tensor_.name});
+  }
+
+  const BlockTensor tensor_;
+  BlockScheme::Sizes sizes_;  // of the block that is due
+  BlockStream blocks_;
+  uint64_t element_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<TensorEncoder> NewBlockEncoder(BlockTensor tensor) {
+  return std::make_unique<Encoder>(std::move(tensor));
+}
+
+std::unique_ptr<TensorDecoder> NewBlockDecoder(BlockTensor tensor) {
+  return std::make_unique<Decoder>(std::move(tensor));
+}
+
+absl::StatusOr<std::string> ResolveGroup(const CodecChoice& choice) {
+  const uint32_t size = choice.group_size.value_or(kDefaultGroup);
+  for (uint32_t group : kGroups) {
+    if (size == group) return absl::StrCat(size);
+  }
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat("group_size is ", size, ", but must be one of ",
+                   absl::StrJoin(kGroups, ", ")),
+      {.reason = "INVALID_GROUP_SIZE", .field = "options.group_size"});
+}
+
+absl::StatusOr<uint32_t> RequireGroup(absl::string_view codec,
+                                      absl::string_view text) {
+  for (uint32_t group : kGroups) {
+    if (text == absl::StrCat(group)) return group;
+  }
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   absl::StrCat(codec, " has no parameters ", QuoteName(text)),
+                   {.reason = "INVALID_CODEC"});
+}
+
+absl::Span<const uint32_t> GroupSizes() { return kGroups; }
+
+CodecParameter GroupParameter() {
+  CodecParameter parameter = {.name = "group_size",
+                              .default_value = absl::StrCat(kDefaultGroup),
+                              .description = "Elements that share a scale"};
+  for (uint32_t group : kGroups) {
+    parameter.values.push_back(absl::StrCat(group));
+  }
+  return parameter;
+}
+
+}  // namespace kvcompress

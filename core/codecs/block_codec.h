@@ -1,0 +1,71 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Encoders and decoders of codecs whose payload is a run of blocks, each of
+// consecutive elements and of a size that follows from the shape. A codec says
+// how one block is done; what is here does the stream. Internal to the library.
+
+#ifndef KVCOMPRESS_CODECS_BLOCK_CODEC_H_
+#define KVCOMPRESS_CODECS_BLOCK_CODEC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kernels/kernels.h"
+#include "kvcompress/codec.h"
+
+namespace kvcompress {
+
+// How a tensor is cut into blocks, and how a block is coded. Not thread safe.
+class BlockScheme {
+ public:
+  struct Sizes {
+    size_t elements = 0;  // at least 1
+    size_t payload = 0;   // bytes, at least 1
+  };
+
+  virtual ~BlockScheme() = default;
+
+  // The block that begins at an element. REQUIRES: it begins a block.
+  virtual Sizes At(uint64_t element) const = 0;
+
+  // As kernels::EncodeBlock, for the block that begins at `element`.
+  virtual kernels::EncodeFault Encode(uint64_t element, const uint8_t* source,
+                                      uint8_t* payload, uint8_t* decoded,
+                                      DistortionSums* sums) = 0;
+
+  // As kernels::DecodeBlock.
+  virtual bool Decode(uint64_t element, const uint8_t* payload,
+                      uint8_t* decoded) = 0;
+};
+
+// A tensor in the terms of a scheme.
+struct BlockTensor {
+  std::string codec;
+  std::string name;
+  DType dtype = DType::kF32;
+  uint64_t elements = 0;
+  uint64_t payload_size = 0;  // bytes of all blocks
+  std::unique_ptr<BlockScheme> scheme;
+};
+
+std::unique_ptr<TensorEncoder> NewBlockEncoder(BlockTensor tensor);
+std::unique_ptr<TensorDecoder> NewBlockDecoder(BlockTensor tensor);
+
+// The sizes of a group that a caller may choose: 32, 64 (the default) and 128.
+// Canonical text of a choice, or INVALID_ARGUMENT.
+absl::StatusOr<std::string> ResolveGroup(const CodecChoice& choice);
+// Reads a group size back. INVALID_ARGUMENT for any other text.
+absl::StatusOr<uint32_t> RequireGroup(absl::string_view codec,
+                                      absl::string_view text);
+// Every group size, and what a server says of them.
+absl::Span<const uint32_t> GroupSizes();
+CodecParameter GroupParameter();
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_CODECS_BLOCK_CODEC_H_

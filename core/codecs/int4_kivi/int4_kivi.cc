@@ -1,0 +1,222 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/int4_kivi/int4_kivi.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "codecs/block_codec.h"
+#include "codecs/int4_kivi/unit.h"
+#include "dtype/elements.h"
+#include "kvcompress/error.h"
+#include "metrics/compare.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+namespace {
+
+using int4_kivi::UnitShape;
+using kernels::EncodeFault;
+
+// More channels in a head are not told apart: a unit stays within some 500 KiB.
+constexpr uint64_t kMaxChannels = 1024;
+
+// Heads of tokens of channels. A tensor without four dimensions, or with too
+// many channels, is one head whose tokens are groups.
+struct Geometry {
+  uint64_t heads = 1;
+  uint64_t head_elements = 0;
+  uint64_t channels = 0;
+  // Elements at the start of a head that are kept as they are.
+  uint64_t exact = 0;
+  uint64_t unit_elements = 0;  // most
+  uint64_t group = 0;          // as in UnitShape
+
+  Geometry(const TensorSpec& spec, uint64_t elements, uint32_t group_size) {
+    if (elements == 0) return;
+    if (spec.shape.size() == 4 && spec.shape[3] <= kMaxChannels) {
+      heads = spec.shape[0] * spec.shape[1];
+      channels = spec.shape[3];
+      exact = channels;
+      group = spec.role == TensorRole::kKey ? 0 : group_size;
+    } else {
+      channels = group_size;
+      group = group_size;
+    }
+    head_elements = elements / heads;
+    unit_elements = channels * group_size;
+  }
+
+  UnitShape Unit(uint64_t count) const { return {count, channels, group}; }
+
+  uint64_t PayloadSize(DType dtype) const {
+    if (head_elements == 0) return 0;
+    const uint64_t rest = head_elements - exact;
+    return heads * (exact * DTypeSize(dtype) +
+                    rest / unit_elements * Unit(unit_elements).PayloadSize() +
+                    Unit(rest % unit_elements).PayloadSize());
+  }
+};
+
+class Scheme : public BlockScheme {
+ public:
+  Scheme(DType dtype, Geometry geometry) : dtype_(dtype), geometry_(geometry) {}
+
+  Sizes At(uint64_t element) const override {
+    const uint64_t position = element % geometry_.head_elements;
+    if (position < geometry_.exact) {
+      return {geometry_.exact, geometry_.exact * DTypeSize(dtype_)};
+    }
+    const size_t count =
+        std::min(geometry_.unit_elements, geometry_.head_elements - position);
+    return {count, geometry_.Unit(count).PayloadSize()};
+  }
+
+  EncodeFault Encode(uint64_t element, const uint8_t* source, uint8_t* payload,
+                     uint8_t* decoded, DistortionSums* sums) override {
+    const Sizes sizes = At(element);
+    source_.resize(sizes.elements);
+    LoadElements(dtype_, source, absl::MakeSpan(source_));
+    for (size_t i = 0; i < source_.size(); ++i) {
+      if (!std::isfinite(source_[i])) {
+        return {EncodeFault::Kind::kNotFinite, i};
+      }
+    }
+    if (Exact(element)) {
+      std::memcpy(payload, source, sizes.payload);
+      if (decoded != nullptr) std::memcpy(decoded, source, sizes.payload);
+      *sums = Compare(source_, source_);
+      return {};
+    }
+    values_ = source_;
+    if (const auto fault = EncodeUnit(geometry_.Unit(sizes.elements),
+                                      absl::MakeSpan(values_), payload)) {
+      return {EncodeFault::Kind::kScaleOverflow, *fault};
+    }
+    rounded_.resize(sizes.elements * DTypeSize(dtype_));
+    uint8_t* const out = decoded == nullptr ? rounded_.data() : decoded;
+    StoreElements(dtype_, values_, out);
+    LoadElements(dtype_, out, absl::MakeSpan(values_));
+    *sums = Compare(source_, values_);
+    return {};
+  }
+
+  bool Decode(uint64_t element, const uint8_t* payload,
+              uint8_t* decoded) override {
+    const Sizes sizes = At(element);
+    values_.resize(sizes.elements);
+    if (Exact(element)) {
+      LoadElements(dtype_, payload, absl::MakeSpan(values_));
+      std::memcpy(decoded, payload, sizes.payload);
+      return std::all_of(values_.begin(), values_.end(),
+                         [](float value) { return std::isfinite(value); });
+    }
+    if (!DecodeUnit(geometry_.Unit(sizes.elements), payload,
+                    absl::MakeSpan(values_))) {
+      return false;
+    }
+    StoreElements(dtype_, values_, decoded);
+    return true;
+  }
+
+ private:
+  bool Exact(uint64_t element) const {
+    return element % geometry_.head_elements < geometry_.exact;
+  }
+
+  const DType dtype_;
+  const Geometry geometry_;
+  std::vector<float> source_, values_;
+  std::vector<uint8_t> rounded_;
+};
+
+class Int4Kivi : public Codec {
+ public:
+  Int4Kivi() {
+    traits_.name = "int4-kivi";
+    traits_.description =
+        "Asymmetric 4-bit integers: keys in groups of tokens, channel by "
+        "channel, all else in groups of consecutive elements; the first token "
+        "of a head exact";
+    traits_.parameters = {GroupParameter()};
+    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.streaming = true;
+    traits_.fixed_size = true;
+    traits_.role_aware = true;
+  }
+
+  const CodecTraits& traits() const override { return traits_; }
+
+  absl::StatusOr<std::string> Resolve(
+      const CodecChoice& choice) const override {
+    return ResolveGroup(choice);
+  }
+
+  std::vector<CodecChoice> SelfTestChoices() const override {
+    std::vector<CodecChoice> choices;
+    for (uint32_t group : GroupSizes()) {
+      choices.push_back({.name = traits_.name, .group_size = group});
+    }
+    return choices;
+  }
+
+  std::vector<std::string> AutoCandidates() const override {
+    return {traits_.parameters[0].default_value};
+  }
+
+  absl::StatusOr<uint64_t> MaxEncodedSize(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_ASSIGN_OR_RETURN(const Geometry geometry, GeometryOf(spec, parameters));
+    return geometry.PayloadSize(spec.dtype);
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
+      const TensorSpec& spec, absl::string_view parameters,
+      const EncodeHints&) const override {
+    KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
+    return NewBlockEncoder(std::move(tensor));
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
+    return NewBlockDecoder(std::move(tensor));
+  }
+
+ private:
+  absl::StatusOr<Geometry> GeometryOf(const TensorSpec& spec,
+                                      absl::string_view parameters) const {
+    KVC_ASSIGN_OR_RETURN(const uint32_t group,
+                         RequireGroup(traits_.name, parameters));
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    return Geometry(spec, elements, group);
+  }
+
+  absl::StatusOr<BlockTensor> Tensor(const TensorSpec& spec,
+                                     absl::string_view parameters) const {
+    KVC_ASSIGN_OR_RETURN(const Geometry geometry, GeometryOf(spec, parameters));
+    return BlockTensor{
+        .codec = traits_.name,
+        .name = spec.name,
+        .dtype = spec.dtype,
+        .elements = geometry.heads * geometry.head_elements,
+        .payload_size = geometry.PayloadSize(spec.dtype),
+        .scheme = std::make_unique<Scheme>(spec.dtype, geometry)};
+  }
+
+  CodecTraits traits_;
+};
+
+}  // namespace
+
+const Codec& Int4KiviCodec() {
+  static const Int4Kivi* const codec = new Int4Kivi;
+  return *codec;
+}
+
+}  // namespace kvcompress

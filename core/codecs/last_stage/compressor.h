@@ -1,0 +1,33 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The general-purpose compressors behind a last stage: LZ4 blocks and Zstandard
+// frames, by their own libraries.
+
+#ifndef KVCOMPRESS_CODECS_LAST_STAGE_COMPRESSOR_H_
+#define KVCOMPRESS_CODECS_LAST_STAGE_COMPRESSOR_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace kvcompress {
+
+// Stateless and thread safe. For inputs of at most 2^30 bytes.
+struct ByteCompressor {
+  const char* name;
+
+  // Compresses `input` into less than its own size; false when that fails.
+  bool (*compress)(absl::string_view input, std::string* output);
+
+  // Decompresses into exactly `size` bytes at `output`. False when `input` is
+  // not exactly one compressed piece of that many.
+  bool (*decompress)(absl::string_view input, size_t size, char* output);
+};
+
+const ByteCompressor& Lz4();
+const ByteCompressor& Zstd();
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_CODECS_LAST_STAGE_COMPRESSOR_H_
