@@ -1,16 +1,18 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """A server that gives the answers it was told to, right or wrong."""
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import grpc
 from google.protobuf import any_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
+from kvcompress import aio
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2, tensor_pb2
 
@@ -22,12 +24,40 @@ _REQUESTS: dict[str, type[Message]] = {
 }
 
 
+class BlockingAio:
+    """The client for asyncio behind the methods of the blocking one, for the same tests."""
+
+    def __init__(self, target: str | None = None, **arguments: Any) -> None:  # noqa: ANN401
+        """Makes a client in an event loop of its own."""
+        self._runner = asyncio.Runner()
+
+        async def client() -> aio.Client:
+            return aio.Client(target, **arguments)
+
+        self._client = self._runner.run(client())
+
+    def __enter__(self) -> Self:
+        """Gives the client itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the client and its event loop."""
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Gives a method that waits for what the client's gives."""
+        method = getattr(self._client, name)
+        return lambda *arguments, **named: self._runner.run(method(*arguments, **named))
+
+
 @contextmanager
-def fake_server(answer: Answer) -> Iterator[str]:
+def fake_server(answer: Answer, credentials: grpc.ServerCredentials | None = None) -> Iterator[str]:
     """Serves Compress and Decompress with one function until the block ends.
 
     Args:
         answer: Takes the requests and the context, gives the responses.
+        credentials: For TLS.
 
     Yields:
         The address.
@@ -43,7 +73,11 @@ def fake_server(answer: Answer) -> Iterator[str]:
     }
     service = "kvcompress.v1.CompressionService"
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    address = "127.0.0.1:0"
+    if credentials is None:
+        port = server.add_insecure_port(address)
+    else:
+        port = server.add_secure_port(address, credentials)
     server.start()
     try:
         yield f"127.0.0.1:{port}"

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 import kvcompress
 from fake import (
     Answer,
+    BlockingAio,
     artefact,
     begin,
     canned,
@@ -30,12 +31,19 @@ from fake import (
     safetensors,
 )
 
+Connected = Callable[[Answer], AbstractContextManager[kvcompress.Client]]
 
-@contextmanager
-def connected(answer: Answer) -> Iterator[kvcompress.Client]:
-    """Gives a client of a server that answers like this."""
-    with fake_server(answer) as target, kvcompress.Client(target, timeout=10) as client:
-        yield client
+
+@pytest.fixture(params=[kvcompress.Client, BlockingAio])
+def connected(request: pytest.FixtureRequest) -> Connected:
+    """Gives a client, of either kind, of a server that answers like this."""
+
+    @contextmanager
+    def connected(answer: Answer) -> Iterator[kvcompress.Client]:
+        with fake_server(answer) as target, request.param(target, timeout=10) as client:
+            yield client
+
+    return connected
 
 
 def names(folder: Path) -> list[str]:
@@ -47,7 +55,7 @@ GOOD = [begin(4), artefact(4, b"body"), artefact(8, b"!"), artefact(0, b"head"),
 RESTORED = b"\x02" + bytes(7) + b"{}"
 
 
-def test_artefact_is_put_together(tmp_path: Path) -> None:
+def test_artefact_is_put_together(connected: Connected, tmp_path: Path) -> None:
     path = tmp_path / "out"
     with connected(canned(GOOD)) as client:
         assert client.compress(b"").artefact == b"headbody!"
@@ -78,7 +86,7 @@ BAD_COMPRESS = {
 
 
 @pytest.mark.parametrize("name", BAD_COMPRESS)
-def test_bad_answer_leaves_no_file(name: str, tmp_path: Path) -> None:
+def test_bad_answer_leaves_no_file(connected: Connected, name: str, tmp_path: Path) -> None:
     reason, responses = BAD_COMPRESS[name]
     before = tmp_path / "before"
     before.write_bytes(b"as it was")
@@ -91,14 +99,14 @@ def test_bad_answer_leaves_no_file(name: str, tmp_path: Path) -> None:
     assert before.read_bytes() == b"as it was"
 
 
-def test_header_in_pieces() -> None:
+def test_header_in_pieces(connected: Connected) -> None:
     pieces = [*GOOD[:3], artefact(0, b"he"), artefact(2, b"ad"), GOOD[4]]
     with connected(canned(pieces)) as client:
         assert client.compress(b"").artefact == b"headbody!"
 
 
 @pytest.mark.parametrize("size", [0, 1, -1])
-def test_reconstructed_file_is_complete(size: int, tmp_path: Path) -> None:
+def test_reconstructed_file_is_complete(connected: Connected, size: int, tmp_path: Path) -> None:
     data = b"12" if size >= 0 else b"1"
     pieces = [GOOD[0], reconstructed(0, RESTORED), reconstructed(10, data), *GOOD[1:4]]
     pieces.append(compressed(9, 2 + max(size, 0)))
@@ -123,7 +131,7 @@ BAD_DECOMPRESS = {
 
 
 @pytest.mark.parametrize("name", BAD_DECOMPRESS)
-def test_bad_restored_file(name: str, tmp_path: Path) -> None:
+def test_bad_restored_file(connected: Connected, name: str, tmp_path: Path) -> None:
     reason, responses = BAD_DECOMPRESS[name]
     with connected(canned(responses)) as client:
         for path in (tmp_path / "new", None):
@@ -133,14 +141,14 @@ def test_bad_restored_file(name: str, tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_verify_only_writes_nothing(tmp_path: Path) -> None:
+def test_verify_only_writes_nothing(connected: Connected, tmp_path: Path) -> None:
     with connected(canned([restored(0)])) as client:
         result = client.decompress(b"", tmp_path / "out", verify_only=True)
     assert (result.path, result.tensors) == (None, None)
     assert names(tmp_path) == []
 
 
-def test_errors_carry_the_place() -> None:
+def test_errors_carry_the_place(connected: Connected) -> None:
     places = {"tensor": "t ☂", "offset": "18446744073709551615", "element": "7", "limit": "x"}
     answer = failing(grpc.StatusCode.DATA_LOSS, "PAYLOAD_DAMAGED", places)
     with connected(answer) as client, pytest.raises(kvcompress.DataLossError) as caught:
@@ -159,7 +167,7 @@ def test_errors_carry_the_place() -> None:
 @pytest.mark.parametrize(
     "code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 )
-def test_every_code_has_a_class(code: grpc.StatusCode) -> None:
+def test_every_code_has_a_class(connected: Connected, code: grpc.StatusCode) -> None:
     with (
         connected(failing(code, "R", {})) as client,
         pytest.raises(kvcompress.KVCompressError) as caught,
@@ -174,7 +182,7 @@ def test_python_families() -> None:
     assert issubclass(kvcompress.DeadlineExceededError, TimeoutError)
 
 
-def test_timeout() -> None:
+def test_timeout(connected: Connected) -> None:
     release = threading.Event()
 
     def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
@@ -201,7 +209,7 @@ class BrokenSource(dict[str, kvcompress.Array]):
         return taken.items()
 
 
-def test_input_that_breaks_is_the_error(tmp_path: Path) -> None:
+def test_input_that_breaks_is_the_error(connected: Connected, tmp_path: Path) -> None:
     broken = BrokenSource(x=np.ones(4, np.float32))
     with connected(canned(GOOD)) as client, pytest.raises(MemoryError, match="no room"):
         client.compress(broken, tmp_path / "out")
@@ -232,7 +240,7 @@ def test_output_that_is_no_file(tmp_path: Path) -> None:
     assert names(tmp_path) == ["pipe"]
 
 
-def test_link_as_output_is_followed(tmp_path: Path) -> None:
+def test_link_as_output_is_followed(connected: Connected, tmp_path: Path) -> None:
     target_file, link = tmp_path / "file", tmp_path / "link"
     target_file.write_bytes(b"old")
     link.symlink_to(target_file)
@@ -243,7 +251,7 @@ def test_link_as_output_is_followed(tmp_path: Path) -> None:
 
 
 def test_answer_that_cannot_be_written_ends_the_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    connected: Connected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cancelled = threading.Event()
 
@@ -263,7 +271,7 @@ def test_answer_that_cannot_be_written_ends_the_call(
     assert names(tmp_path) == []
 
 
-def test_unknown_level_and_types_are_no_error() -> None:
+def test_unknown_level_and_types_are_no_error(connected: Connected) -> None:
     trailer = compressed(9)
     trailer.trailer.verdict.level = 99  # type: ignore[assignment]
     trailer.trailer.tensors.add(name="x", dtype=99)

@@ -5,9 +5,11 @@
         report = client.compress("cache.safetensors", "small.safetensors").report
         client.decompress("small.safetensors", "restored.safetensors")
 
+`kvcompress.Client()` starts a server of its own, `kvcompress.aio.Client` is for asyncio.
 `kvcompress.payload` reads artefacts without the service.
 """
 
+from kvcompress import aio
 from kvcompress.arrays import Array, load_arrays
 from kvcompress.client import Client
 from kvcompress.errors import (
@@ -48,6 +50,7 @@ from kvcompress.reports import (
     Thresholds,
     Verdict,
 )
+from kvcompress.torch_tensors import load_torch
 from kvcompress.version import __version__
 
 __all__ = [
@@ -86,5 +89,7 @@ __all__ = [
     "UnknownError",
     "Verdict",
     "__version__",
+    "aio",
     "load_arrays",
+    "load_torch",
 ]

@@ -18,19 +18,23 @@ _DATA_TYPES = {
     "float16": tensor_pb2.DATA_TYPE_F16,
     "bfloat16": tensor_pb2.DATA_TYPE_BF16,
 }
+_FILE_TYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "BF16": np.dtype("<u2"),
+}
 
 
-def data_type(array: Array) -> tensor_pb2.DataType.ValueType | None:
-    """Gives the element type of the API for an array.
+def data_type(name: str) -> tensor_pb2.DataType.ValueType | None:
+    """Gives the element type of the API for the name of a dtype.
 
     Args:
-        array: Any array. bfloat16 is recognised by the name of its dtype, as ml_dtypes gives
-            it, so that this package needs no ml_dtypes.
+        name: As NumPy, ml_dtypes and torch give it, such as `bfloat16`.
 
     Returns:
-        The type, or None when arrays of this dtype cannot be compressed.
+        The type, or None when elements of this dtype cannot be compressed.
     """
-    return _DATA_TYPES.get(array.dtype.name)
+    return _DATA_TYPES.get(name)
 
 
 def little_endian_bytes(array: Array) -> memoryview:
@@ -62,11 +66,24 @@ def load_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     Raises:
         ValueError: The bytes are not such a file, or a shape is one that NumPy cannot hold.
     """
-    types: dict[str, np.dtype[Any]] = {
-        "F32": np.dtype("<f4"),
-        "F16": np.dtype("<f2"),
-        "BF16": _bfloat16(),
+    entries, metadata = load_bits(data)
+    bfloat16 = _bfloat16()
+    arrays = {
+        name: bits.view(bfloat16) if dtype == "BF16" else bits
+        for name, (dtype, bits) in entries.items()
     }
+    return arrays, metadata
+
+
+def load_bits(data: bytes) -> tuple[dict[str, tuple[str, Array]], dict[str, str]]:
+    """Opens a safetensors file as `load_arrays` does, but leaves BF16 as uint16.
+
+    Returns:
+        The type as the file names it, and the array, by name; and the metadata.
+
+    Raises:
+        ValueError: As `load_arrays`.
+    """
     try:
         (length,) = struct.unpack_from("<Q", data)
         if 8 + length > len(data):
@@ -75,12 +92,12 @@ def load_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
         metadata = dict(header.pop("__metadata__", None) or {})
         arrays = {}
         for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            dtype, shape = types[entry["dtype"]], entry["shape"]
+            dtype, shape = _FILE_TYPES[entry["dtype"]], entry["shape"]
             begin, end = entry["data_offsets"]
             if end - begin != math.prod(shape) * dtype.itemsize:
                 raise ValueError(f"tensor {name!r} has another size than its shape asks for")
             flat = np.frombuffer(data, dtype, math.prod(shape), 8 + length + begin)
-            arrays[name] = flat.reshape(shape)
+            arrays[name] = (entry["dtype"], flat.reshape(shape))
     except (struct.error, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a safetensors file: {error!r}") from error
     return arrays, metadata

@@ -1,35 +1,37 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The blocking client."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, Unpack
 
 import grpc
 
-from kvcompress.answers import CompressAnswer, DecompressAnswer
-from kvcompress.arrays import Array, load_arrays
-from kvcompress.errors import from_rpc_error
-from kvcompress.info import SelfTestReport, ServerInfo
-from kvcompress.reports import (
-    CompressionReport,
-    CompressionResult,
-    DecompressionResult,
-    Thresholds,
+from kvcompress.calls import (
+    Call,
+    CompressCall,
+    DecompressCall,
+    measure_feed,
+    translated,
 )
-from kvcompress.sinks import open_sink
-from kvcompress.sources import Feed, PathOrStr, compress_feed, decompress_feed
+from kvcompress.connection import ConnectionArguments, connect
+from kvcompress.info import SelfTestReport, ServerInfo
+from kvcompress.options import (
+    CompressArguments,
+    DecompressArguments,
+    compress_options,
+    decompress_options,
+)
+from kvcompress.progress import Progress
+from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
+from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
-
-# A trailer lists every tensor, so that its size has no useful bound.
-_DEFAULT_OPTIONS = (("grpc.max_receive_message_length", -1),)
+Result = TypeVar("Result")
 
 
 class Client:
@@ -42,20 +44,32 @@ class Client:
 
     def __init__(
         self,
-        target: str,
+        target: str | None = None,
         *,
-        options: Sequence[tuple[str, Any]] = (),
         timeout: float | None = None,
+        **connection: Unpack[ConnectionArguments],
     ) -> None:
         """Prepares a channel; nothing is sent.
 
         Args:
             target: Address as gRPC writes it: `host:port`, `unix:/path`, `dns:///name:port`.
-            options: Channel options of gRPC, which win over the client's own.
+                None starts a server of this client's own, which ends with `close` or with
+                this process; see `kvcompress.child`.
             timeout: Seconds that a call may take where it does not say; None for no limit.
+            connection: See `kvcompress.connection.ConnectionArguments`.
+
+        Raises:
+            OSError: A certificate cannot be read, or no server can be started:
+                FileNotFoundError when there is no kv-compressd.
+            ValueError: The arguments do not go together.
         """
         self._timeout = timeout
-        self._channel = grpc.insecure_channel(target, [*_DEFAULT_OPTIONS, *options])
+        self._connection = connect(target, **connection)
+        address, options = self._connection.target, self._connection.options
+        if self._connection.credentials is None:
+            self._channel = grpc.insecure_channel(address, options)
+        else:
+            self._channel = grpc.secure_channel(address, self._connection.credentials, options)
         self._stub = CompressionServiceStub(self._channel)
 
     def __enter__(self) -> Self:
@@ -72,90 +86,68 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the channel; calls in progress are cancelled."""
+        """Closes the channel, and the client's own server; calls in progress are cancelled."""
         self._channel.close()
+        self._connection.close()
 
     def compress(
         self,
-        source: PathOrStr | bytes | Mapping[str, Array],
+        source: Source,
         output: PathOrStr | None = None,
         *,
-        codec: str = "int4",
-        group_size: int | None = None,
-        preset: str = "",
-        thresholds: Thresholds | None = None,
-        labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         reconstruct: bool | PathOrStr = False,
-        report_tensors: bool = True,
+        progress: Progress = False,
         timeout: float | None = None,
+        **options: Unpack[CompressArguments],
     ) -> CompressionResult:
         """Compresses a cache.
 
         Memory is bounded by a few chunks from path to path.
 
         Args:
-            source: Path or bytes of a safetensors file, or arrays by name: float32, float16,
-                or bfloat16 of ml_dtypes, of any shape. Four-dimensional ones are
+            source: Path or bytes of a safetensors file, or tensors by name, of any shape:
+                NumPy arrays of float32, float16, or bfloat16 of ml_dtypes; torch tensors of
+                these types on any device. Four-dimensional ones are
                 [batch, heads, tokens, head_dim]; names of the form `layer_{i}_key` and
                 `layer_{i}_value` tell a tensor's part in attention.
             output: Path for the artefact; None gives it back as bytes.
-            codec: Name of the codec.
-            group_size: Elements that share a scale, for codecs with groups: 32, 64 or 128;
-                None for the server's default.
-            preset: Preset of the codec, for codecs that have presets.
-            thresholds: Bounds for the verdict; None for the server's defaults.
-            labels: Labels to bind to the artefact, at most 32.
-            metadata: With arrays: metadata for the restored file.
+            metadata: With tensors: metadata for the restored file.
             reconstruct: Whether to give back the file that decompression would give too, or a
                 path to write it to.
-            report_tensors: Whether the report lists every tensor.
+            progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
             timeout: Seconds; None for the client's own.
+            options: Codec, thresholds, labels...: see `kvcompress.options.CompressArguments`.
 
         Returns:
             The report, and the artefact unless it went to `output`.
 
         Raises:
             KVCompressError: The call failed.
+            ImportError: A bar is asked for and tqdm is not installed.
             OSError: A file cannot be read or written.
-            TypeError: `source` is none of these.
-            ValueError: An output path is there and not a regular file.
+            TypeError: `source` is none of these, or an option has a name that there is not.
+            ValueError: An output path is there and not a regular file, or an option does not
+                fit its field.
         """
-        options = _compress_options(codec, group_size, preset, thresholds, labels, report_tensors)
-        options.reconstruct = reconstruct is not False
-        with ExitStack() as stack:
-            feed = compress_feed(service_pb2.CompressRequest, options, source, metadata)
-            stack.enter_context(closing(feed))
-            artefact = stack.enter_context(open_sink(output))
-            restored = None
-            if reconstruct is not False:
-                path = None if reconstruct is True else reconstruct
-                restored = stack.enter_context(open_sink(path))
-            answer = CompressAnswer(artefact, restored)
-            for response in self._stream(self._stub.Compress, feed, timeout):
-                answer.take(response)
-            report = answer.finish()
-            artefact.commit()
-            if restored is not None:
-                restored.commit()
-        return CompressionResult(
-            report=report,
-            artefact=artefact.data,
-            path=None if output is None else Path(output),
-            reconstructed=None if restored is None else restored.data,
+        call = CompressCall(
+            source,
+            output,
+            compress_options(**options),
+            metadata=metadata,
+            reconstruct=reconstruct,
+            progress=progress,
         )
+        return self._run(self._stub.Compress, call, timeout)
 
     def decompress(
         self,
         source: PathOrStr | bytes,
         output: PathOrStr | None = None,
         *,
-        tensors: Sequence[str] = (),
-        tokens: tuple[int, int] | None = None,
-        expected_labels: Mapping[str, str] | None = None,
-        expected_payload_digest: str = "",
-        verify_only: bool = False,
+        progress: Progress = False,
         timeout: float | None = None,
+        **options: Unpack[DecompressArguments],
     ) -> DecompressionResult:
         """Restores a cache, after every check.
 
@@ -164,14 +156,10 @@ class Client:
         Args:
             source: Path or bytes of an artefact.
             output: Path for the safetensors file; None gives back arrays.
-            tensors: Shell patterns: only tensors that match one are given back. The others
-                are verified all the same.
-            tokens: Half-open range of tokens to give back, of tensors
-                [batch, heads, tokens, head_dim].
-            expected_labels: Labels that the artefact must carry with these values.
-            expected_payload_digest: The `payload_digest` that the artefact must have.
-            verify_only: Whether to check only; nothing is written or given back.
+            progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
             timeout: Seconds; None for the client's own.
+            options: Tensors, tokens, what is expected...: see
+                `kvcompress.options.DecompressArguments`.
 
         Returns:
             The report, and the arrays unless the file went to `output`.
@@ -179,72 +167,48 @@ class Client:
         Raises:
             KVCompressError: The call failed; DataLossError for a damaged artefact or one that
                 is not the one expected.
+            ImportError: A bar is asked for and tqdm is not installed.
             OSError: A file cannot be read or written.
-            TypeError: `source` is none of these.
+            TypeError: `source` is none of these, or an option has a name that there is not.
             ValueError: `output` is there and not a regular file, or arrays are asked for and
                 a shape is one that NumPy cannot hold.
         """
-        options = service_pb2.DecompressOptions(
-            expected_labels=expected_labels,
-            expected_payload_digest=expected_payload_digest,
-            tensors=tensors,
-            verify_only=verify_only,
-        )
-        if tokens is not None:
-            options.tokens.begin, options.tokens.end = tokens
-        with ExitStack() as stack:
-            feed = decompress_feed(options, source)
-            stack.enter_context(closing(feed))
-            path = None if output is None or verify_only else Path(output)
-            sink = stack.enter_context(open_sink(path))
-            answer = DecompressAnswer(sink)
-            for response in self._stream(self._stub.Decompress, feed, timeout):
-                answer.take(response)
-            report = answer.finish()
-            sink.commit()
-        data = None if verify_only else sink.data
-        if data is None:
-            return DecompressionResult(report, None, None, None, path)
-        arrays, metadata = load_arrays(data)
-        return DecompressionResult(report, arrays, metadata, data, None)
+        call = DecompressCall(source, output, decompress_options(**options), progress=progress)
+        return self._run(self._stub.Decompress, call, timeout)
 
     def measure(
         self,
-        source: PathOrStr | bytes | Mapping[str, Array],
+        source: Source,
         *,
-        codec: str = "int4",
-        group_size: int | None = None,
-        preset: str = "",
-        thresholds: Thresholds | None = None,
-        labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
-        report_tensors: bool = True,
+        progress: Progress = False,
         timeout: float | None = None,
+        **options: Unpack[CompressArguments],
     ) -> CompressionReport:
         """Measures what `compress` would give, and gives back no artefact.
 
         Args:
-            source: As for `compress`, and so are the others.
-            codec: Name of the codec.
-            group_size: Elements that share a scale.
-            preset: Preset of the codec.
-            thresholds: Bounds for the verdict.
-            labels: Labels that would be bound; they count in the size.
-            metadata: With arrays: metadata that would be kept; it counts in the size.
-            report_tensors: Whether the report lists every tensor.
+            source: As for `compress`, and so are the others. Labels and metadata count in the
+                size.
+            metadata: With tensors: metadata that would be kept.
+            progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
             timeout: Seconds; None for the client's own.
+            options: See `kvcompress.options.CompressArguments`.
 
         Returns:
             What `compress` would have reported.
 
         Raises:
             KVCompressError: The call failed.
+            ImportError: A bar is asked for and tqdm is not installed.
             OSError: The file cannot be read.
-            TypeError: `source` is none of these.
+            TypeError: `source` is none of these, or an option has a name that there is not.
         """
-        options = _compress_options(codec, group_size, preset, thresholds, labels, report_tensors)
-        feed = compress_feed(service_pb2.MeasureRequest, options, source, metadata)
-        with closing(feed), _translated(feed):
+        wanted = compress_options(**options)
+        with (
+            measure_feed(source, wanted, metadata=metadata, progress=progress) as feed,
+            translated(feed),
+        ):
             response = self._stub.Measure(feed, timeout=self._seconds(timeout))
         return CompressionReport.from_proto(response.report)
 
@@ -260,12 +224,10 @@ class Client:
         Raises:
             KVCompressError: The call failed.
         """
-        with _translated():
-            return ServerInfo.from_proto(
-                self._stub.GetServerInfo(
-                    server_info_pb2.GetServerInfoRequest(), timeout=self._seconds(timeout)
-                )
-            )
+        request = server_info_pb2.GetServerInfoRequest()
+        with translated():
+            response = self._stub.GetServerInfo(request, timeout=self._seconds(timeout))
+        return ServerInfo.from_proto(response)
 
     def self_test(self, codec: str = "", *, timeout: float | None = None) -> SelfTestReport:
         """Has the server run a built-in tensor through the data path of its codecs.
@@ -280,57 +242,27 @@ class Client:
         Raises:
             KVCompressError: The call failed. A test that did not pass is no error.
         """
-        with _translated():
-            return SelfTestReport.from_proto(
-                self._stub.SelfTest(
-                    service_pb2.SelfTestRequest(codec=codec), timeout=self._seconds(timeout)
-                )
-            )
+        request = service_pb2.SelfTestRequest(codec=codec)
+        with translated():
+            response = self._stub.SelfTest(request, timeout=self._seconds(timeout))
+        return SelfTestReport.from_proto(response)
 
     def _seconds(self, timeout: float | None) -> float | None:
         """Gives the timeout of one call."""
         return self._timeout if timeout is None else timeout
 
-    def _stream(
+    def _run(
         self,
         method: "grpc.StreamStreamMultiCallable[Request, Response]",
-        feed: Feed[Request],
+        call: Call[Request, Response, Result],
         timeout: float | None,
-    ) -> Iterator[Response]:
-        """Gives the responses of a call, and cancels it when they are left unread."""
-        with _translated(feed):
-            call = method(feed, timeout=self._seconds(timeout))
+    ) -> Result:
+        """Makes a call, and cancels it when its responses are not taken to the end."""
+        with call, translated(call.feed):
+            responses = method(call.feed, timeout=self._seconds(timeout))
             try:
-                yield from call
+                for response in responses:
+                    call.take(response)
             finally:
-                call.cancel()
-
-
-@contextmanager
-def _translated(feed: Feed[Any] | None = None) -> Iterator[None]:
-    """Turns gRPC's errors into this package's, or into what broke the request stream."""
-    try:
-        yield
-    except grpc.RpcError as error:
-        if feed is not None and feed.error is not None:
-            raise feed.error from None
-        raise from_rpc_error(error) from error
-
-
-def _compress_options(
-    codec: str,
-    group_size: int | None,
-    preset: str,
-    thresholds: Thresholds | None,
-    labels: Mapping[str, str] | None,
-    report_tensors: bool,
-) -> service_pb2.CompressOptions:
-    """Gives the options of Compress and Measure."""
-    return service_pb2.CompressOptions(
-        codec=codec,
-        group_size=group_size,
-        preset=preset,
-        thresholds=None if thresholds is None else thresholds.to_proto(),
-        report_tensors=report_tensors,
-        labels=labels,
-    )
+                responses.cancel()
+            return call.finish()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import grpc
+import grpc.aio
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
@@ -165,7 +166,7 @@ def from_rpc_error(error: grpc.RpcError) -> KVCompressError:
     Returns:
         An instance of the class of its code, with what the server's details say.
     """
-    if not isinstance(error, grpc.Call):
+    if not isinstance(error, grpc.Call | grpc.aio.AioRpcError):
         return UnknownError(str(error))
     info = _error_info(error.trailing_metadata() or ())
     places = info.metadata

@@ -20,6 +20,7 @@ class ServerLimits:
     max_rank: int
     max_labels: int
     max_stream_memory_bytes: int
+    max_tensor_bytes: int
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.ServerLimits) -> "ServerLimits":
@@ -31,6 +32,7 @@ class ServerLimits:
             max_rank=message.max_rank,
             max_labels=message.max_labels,
             max_stream_memory_bytes=message.max_stream_memory_bytes,
+            max_tensor_bytes=message.max_tensor_bytes,
         )
 
 
@@ -96,6 +98,7 @@ class ServerInfo:
     kernels: str
     limits: ServerLimits
     codecs: tuple[CodecInfo, ...]
+    last_stages: tuple[str, ...]
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.GetServerInfoResponse) -> "ServerInfo":
@@ -108,6 +111,7 @@ class ServerInfo:
             kernels=message.kernels,
             limits=ServerLimits.from_proto(message.limits),
             codecs=tuple(CodecInfo.from_proto(codec) for codec in message.codecs),
+            last_stages=tuple(message.last_stages),
         )
 
 

@@ -8,10 +8,14 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kvcompress.arrays import Array
+from kvcompress.torch_tensors import load_torch
 from kvcompress.v1 import compression_service_pb2, quality_pb2, tensor_pb2
+
+if TYPE_CHECKING:
+    import torch  # type: ignore[import-not-found,unused-ignore]
 
 
 class QualityLevel(enum.Enum):
@@ -338,3 +342,17 @@ class DecompressionResult:
     metadata: Mapping[str, str] | None
     safetensors: bytes | None
     path: Path | None
+
+    def torch_tensors(self) -> "dict[str, torch.Tensor]":
+        """Gives copies as torch tensors by name, in the order of the file, on the CPU.
+
+        Returns:
+            Tensors of float32, float16 and bfloat16 as the source had them.
+
+        Raises:
+            ImportError: torch is not installed.
+            ValueError: The tensors are in a file, or were verified only.
+        """
+        if self.safetensors is None:
+            raise ValueError("there are no tensors in memory")
+        return load_torch(self.safetensors)

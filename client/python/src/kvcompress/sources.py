@@ -4,20 +4,30 @@
 import io
 import os
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar, Union
 
 import numpy as np
 
 from kvcompress.arrays import Array, data_type, little_endian_bytes
 from kvcompress.errors import InvalidArgumentError
+from kvcompress.torch_tensors import dtype_name, is_tensor, tensor_bits
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import tensor_pb2
+
+if TYPE_CHECKING:
+    import torch  # type: ignore[import-not-found,unused-ignore]
 
 CHUNK_BYTES = 1 << 20
 
 PathOrStr = str | os.PathLike[str]
+Source = PathOrStr | bytes | Mapping[str, Union[Array, "torch.Tensor"]]
+"""What can be compressed: path or bytes of a safetensors file, or tensors by name."""
+
+Advance = Callable[[int], object]
+"""Is told of bytes of input as they are sent, from the thread that sends."""
+
 Message = TypeVar("Message")
 InputMessage = TypeVar("InputMessage", service_pb2.CompressRequest, service_pb2.MeasureRequest)
 
@@ -64,48 +74,52 @@ class Feed(Iterator[Message], Generic[Message]):
 def compress_feed(
     kind: type[InputMessage],
     options: service_pb2.CompressOptions,
-    source: PathOrStr | bytes | Mapping[str, Array],
+    source: Source,
     metadata: Mapping[str, str] | None,
+    advance: Advance,
 ) -> Feed[InputMessage]:
     """Gives the requests of Compress or Measure.
 
     Args:
         kind: The class of the messages.
         options: The first message's content.
-        source: Path or bytes of a safetensors file, or arrays by name.
-        metadata: With arrays only: metadata of the file that they stand for.
+        source: Path or bytes of a safetensors file, or tensors by name.
+        metadata: With tensors only: metadata of the file that they stand for.
+        advance: Is told of bytes as they are sent.
 
     Returns:
-        The feed. Memory is bounded by a chunk, and by one array if its layout needs a copy.
+        The feed. Memory is bounded by a chunk, and by one tensor if its layout or its device
+        needs a copy.
 
     Raises:
-        InvalidArgumentError: An array cannot be compressed, or there is metadata with a file.
+        InvalidArgumentError: A tensor cannot be compressed, or there is metadata with a file.
         OSError: The file cannot be opened.
         TypeError: The source is none of these.
     """
     first = kind(options=options)
     if isinstance(source, Mapping):
-        return Feed(_array_messages(kind, first, source, metadata or {}))
+        return Feed(_tensor_messages(kind, first, source, metadata or {}, advance))
     if metadata is not None:
-        raise InvalidArgumentError("metadata goes with arrays; a file has its own")
+        raise InvalidArgumentError("metadata goes with tensors; a file has its own")
     file = open_source(source)
 
     def messages() -> Generator[InputMessage, None, None]:
         yield first
-        while chunk := file.read(CHUNK_BYTES):
+        for chunk in _chunks(file, advance):
             yield kind(safetensors=chunk)
 
     return Feed(messages(), file)
 
 
 def decompress_feed(
-    options: service_pb2.DecompressOptions, source: PathOrStr | bytes
+    options: service_pb2.DecompressOptions, source: PathOrStr | bytes, advance: Advance
 ) -> Feed[service_pb2.DecompressRequest]:
     """Gives the requests of Decompress.
 
     Args:
         options: The first message's content.
         source: Path or bytes of an artefact.
+        advance: Is told of bytes as they are sent.
 
     Returns:
         The feed.
@@ -118,7 +132,7 @@ def decompress_feed(
 
     def messages() -> Generator[service_pb2.DecompressRequest, None, None]:
         yield service_pb2.DecompressRequest(options=options)
-        while chunk := file.read(CHUNK_BYTES):
+        for chunk in _chunks(file, advance):
             yield service_pb2.DecompressRequest(artefact=chunk)
 
     return Feed(messages(), file)
@@ -135,34 +149,59 @@ def open_source(source: PathOrStr | bytes) -> BinaryIO:
         return io.BytesIO(source)
     if isinstance(source, str | os.PathLike):
         return Path(source).open("rb")
-    raise TypeError(f"a path, bytes or a mapping of arrays is needed, not {type(source).__name__}")
+    raise TypeError(f"a path, bytes or a mapping of tensors is needed, not {type(source).__name__}")
 
 
-def _array_messages(
+def source_size(source: Source) -> int | None:
+    """Gives the bytes that will be sent of a source; None where they are not known."""
+    if isinstance(source, Mapping):
+        return sum(
+            value.nbytes if is_tensor(value) else np.asarray(value).nbytes
+            for value in source.values()
+        )
+    if isinstance(source, bytes | bytearray | memoryview):
+        return len(source)
+    path = Path(source)
+    return path.stat().st_size if path.is_file() else None
+
+
+def _chunks(file: BinaryIO, advance: Advance) -> Iterator[bytes]:
+    """Gives a file in pieces."""
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk
+        advance(len(chunk))
+
+
+def _tensor_messages(
     kind: type[InputMessage],
     first: InputMessage,
-    arrays: Mapping[str, Array],
+    tensors: "Mapping[str, Array | torch.Tensor]",
     metadata: Mapping[str, str],
+    advance: Advance,
 ) -> Generator[InputMessage, None, None]:
-    """Gives `first`, the table, then the bytes of the arrays; checks before it returns."""
+    """Gives `first`, the table, then the tensors' bytes; checks before it returns."""
     table = tensor_pb2.TensorTable(metadata=dict(metadata))
-    for name, array in arrays.items():
-        dtype = data_type(np.asarray(array))
-        if dtype is None:
+    for name, value in tensors.items():
+        dtype = dtype_name(value) if is_tensor(value) else np.asarray(value).dtype.name
+        known = data_type(dtype)
+        if known is None:
             raise InvalidArgumentError(
-                f"tensor {name!r} is {np.asarray(array).dtype}, not float32, float16 or bfloat16",
+                f"tensor {name!r} is {dtype}, not float32, float16 or bfloat16",
                 reason="UNSUPPORTED_DTYPE",
                 tensor=name,
             )
-        table.tensors.add(name=name, dtype=dtype, shape=np.shape(array))
+        shape = value.shape if is_tensor(value) else np.shape(value)
+        table.tensors.add(name=name, dtype=known, shape=shape)
 
     def messages() -> Generator[InputMessage, None, None]:
         yield first
         yield kind(tensors=table)
-        for name, array in arrays.items():
-            data = little_endian_bytes(np.asarray(array))
+        for name, value in tensors.items():
+            array = tensor_bits(value) if is_tensor(value) else np.asarray(value)
+            data = little_endian_bytes(array)
             for start in range(0, len(data), CHUNK_BYTES):
                 chunk = bytes(data[start : start + CHUNK_BYTES])
                 yield kind(tensor_data=tensor_pb2.TensorChunk(name=name, data=chunk))
+                advance(len(chunk))
 
     return messages()

@@ -1,0 +1,123 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""How a client reaches its server: address, channel options, TLS, retries."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+import grpc
+
+from kvcompress.child import ChildServer
+from kvcompress.sources import PathOrStr
+
+_SERVICE = "kvcompress.v1.CompressionService"
+_MAX_ATTEMPTS = 5  # what gRPC allows
+
+
+class ConnectionArguments(TypedDict, total=False):
+    """Keyword arguments of both clients. What is left out takes the default.
+
+    Attributes:
+        options: Channel options of gRPC, which win over the client's own.
+        tls: Whether to use TLS. Default: where one of the next three is given.
+        root_certificates: Certificates that the server's must be signed by, PEM, as bytes or
+            the path of a file. Default: those that gRPC trusts.
+        private_key: This client's key for mutual TLS, PEM, as bytes or a path.
+        certificate_chain: This client's certificate for mutual TLS, PEM, as bytes or a path.
+        attempts: How often a call is tried in all while the answer is UNAVAILABLE and
+            nothing has come back, 1 to 5. Default 4, within about a second. A call that has
+            sent more than gRPC keeps for this (256 KiB, `grpc.per_rpc_retry_buffer_size`) is
+            not tried again.
+    """
+
+    options: Sequence[tuple[str, Any]]
+    tls: bool | None
+    root_certificates: bytes | PathOrStr | None
+    private_key: bytes | PathOrStr | None
+    certificate_chain: bytes | PathOrStr | None
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a channel is made of.
+
+    Attributes:
+        target: Address as gRPC writes it.
+        options: Channel options.
+        credentials: TLS; None for none.
+        server: The server that was started for this connection, if one was.
+    """
+
+    target: str
+    options: list[tuple[str, Any]]
+    credentials: grpc.ChannelCredentials | None
+    server: ChildServer | None
+
+    def close(self) -> None:
+        """Stops the server that was started for this connection. May be called again."""
+        if self.server is not None:
+            self.server.stop()
+
+
+def connect(
+    target: str | None,
+    *,
+    options: Sequence[tuple[str, Any]] = (),
+    tls: bool | None = None,
+    root_certificates: bytes | PathOrStr | None = None,
+    private_key: bytes | PathOrStr | None = None,
+    certificate_chain: bytes | PathOrStr | None = None,
+    attempts: int = 4,
+) -> Connection:
+    """Gives what a channel is made of; starts a server where there is no target.
+
+    Raises:
+        OSError: A file with a key or a certificate cannot be read, or a server cannot be
+            started: FileNotFoundError when there is no kv-compressd.
+        TypeError: An argument has a name that there is not.
+        ValueError: The arguments do not go together.
+    """
+    pems = [_pem(each) for each in (root_certificates, private_key, certificate_chain)]
+    if (private_key is None) != (certificate_chain is None):
+        raise ValueError("private_key and certificate_chain go together")
+    given = any(pem is not None for pem in pems)
+    if tls is False and given:
+        raise ValueError("certificates are given, and tls is False")
+    secure = given if tls is None else tls
+    if secure and target is None:
+        raise ValueError("TLS needs a target")
+    if not 1 <= attempts <= _MAX_ATTEMPTS:
+        raise ValueError(f"attempts is {attempts}, not 1 to {_MAX_ATTEMPTS}")
+    server = ChildServer.start() if target is None else None
+    return Connection(
+        target=server.target if server is not None else str(target),
+        options=list({**_own_options(attempts), **dict(options)}.items()),
+        credentials=grpc.ssl_channel_credentials(*pems) if secure else None,
+        server=server,
+    )
+
+
+def _own_options(attempts: int) -> dict[str, Any]:
+    """Gives the channel options that callers may override."""
+    # A trailer lists every tensor, so that its size has no useful bound.
+    options: dict[str, Any] = {"grpc.max_receive_message_length": -1}
+    if attempts > 1:
+        policy = {
+            "maxAttempts": attempts,
+            "initialBackoff": "0.1s",
+            "maxBackoff": "1s",
+            "backoffMultiplier": 2,
+            "retryableStatusCodes": ["UNAVAILABLE"],
+        }
+        methods = [{"name": [{"service": _SERVICE}], "retryPolicy": policy}]
+        options["grpc.service_config"] = json.dumps({"methodConfig": methods})
+    return options
+
+
+def _pem(given: bytes | PathOrStr | None) -> bytes | None:
+    """Gives the bytes of a key or of certificates."""
+    return Path(given).read_bytes() if isinstance(given, str | os.PathLike) else given

@@ -1,0 +1,131 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What a call may be asked for, as keyword arguments that both clients share."""
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+from kvcompress.reports import Thresholds
+from kvcompress.v1 import compression_service_pb2 as service_pb2
+from kvcompress.v1 import quality_pb2
+
+
+class CompressArguments(TypedDict, total=False):
+    """Keyword arguments of `compress` and `measure`. What is left out takes the default.
+
+    Which codecs, values of theirs and last stages there are is what `server_info` lists.
+
+    Attributes:
+        codec: Name of the codec. Default `int4`.
+        group_size: Elements that share a scale, for codecs with groups: 32, 64 or 128.
+            Default: the codec's, 64.
+        preset: Preset of the codec, for codecs that have presets.
+        thresholds: Bounds for the verdict. Default: the server's.
+        key_thresholds: Bounds for keys, where they differ from `thresholds`.
+        value_thresholds: Bounds for values, where they differ from `thresholds`.
+        rope_theta: Base of the rotary position embedding that the keys carry, such as 10000;
+            0 when they carry none. Default: the metadata key `rope_theta` of the input, else
+            found out. For codecs that undo the rotation.
+        sparsity: Share of the values that become zero, from 0 to 1. For `sparse`.
+        last_stage: General-purpose compressor over what the codec wrote, such as `zstd`.
+            Default: none.
+        labels: Labels to bind to the artefact, at most 32.
+        report_tensors: Whether the report lists every tensor. Default True.
+    """
+
+    codec: str
+    group_size: int | None
+    preset: str
+    thresholds: Thresholds | None
+    key_thresholds: Thresholds | None
+    value_thresholds: Thresholds | None
+    rope_theta: float | None
+    sparsity: float | None
+    last_stage: str
+    labels: Mapping[str, str] | None
+    report_tensors: bool
+
+
+class DecompressArguments(TypedDict, total=False):
+    """Keyword arguments of `decompress`. What is left out takes the default.
+
+    Attributes:
+        tensors: Shell patterns: only tensors that match one are given back. The others are
+            verified all the same. Default: all.
+        tokens: Half-open range of tokens to give back, of tensors
+            [batch, heads, tokens, head_dim]. Default: all.
+        expected_labels: Labels that the artefact must carry with these values.
+        expected_payload_digest: The `payload_digest` that the artefact must have.
+        verify_only: Whether to check only; nothing is written or given back.
+    """
+
+    tensors: Sequence[str]
+    tokens: tuple[int, int] | None
+    expected_labels: Mapping[str, str] | None
+    expected_payload_digest: str
+    verify_only: bool
+
+
+def compress_options(
+    *,
+    codec: str = "int4",
+    group_size: int | None = None,
+    preset: str = "",
+    thresholds: Thresholds | None = None,
+    key_thresholds: Thresholds | None = None,
+    value_thresholds: Thresholds | None = None,
+    rope_theta: float | None = None,
+    sparsity: float | None = None,
+    last_stage: str = "",
+    labels: Mapping[str, str] | None = None,
+    report_tensors: bool = True,
+) -> service_pb2.CompressOptions:
+    """Gives the message of the API for CompressArguments.
+
+    Raises:
+        TypeError: An argument has another type, or a name that there is not.
+        ValueError: A number is negative or too large for its field.
+    """
+
+    def bounds(given: Thresholds | None) -> quality_pb2.QualityThresholds | None:
+        return None if given is None else given.to_proto()
+
+    return service_pb2.CompressOptions(
+        codec=codec,
+        group_size=group_size,
+        preset=preset,
+        thresholds=bounds(thresholds),
+        key_thresholds=bounds(key_thresholds),
+        value_thresholds=bounds(value_thresholds),
+        rope_theta=rope_theta,
+        sparsity=sparsity,
+        last_stage=last_stage,
+        labels=labels,
+        report_tensors=report_tensors,
+    )
+
+
+def decompress_options(
+    *,
+    tensors: Sequence[str] = (),
+    tokens: tuple[int, int] | None = None,
+    expected_labels: Mapping[str, str] | None = None,
+    expected_payload_digest: str = "",
+    verify_only: bool = False,
+) -> service_pb2.DecompressOptions:
+    """Gives the message of the API for DecompressArguments.
+
+    Raises:
+        TypeError: An argument has another type, or a name that there is not.
+        ValueError: A token's index is negative.
+    """
+    if isinstance(tensors, str):
+        raise TypeError("tensors is a sequence of patterns, not one string")
+    options = service_pb2.DecompressOptions(
+        expected_labels=expected_labels,
+        expected_payload_digest=expected_payload_digest,
+        tensors=tensors,
+        verify_only=verify_only,
+    )
+    if tokens is not None:
+        options.tokens.begin, options.tokens.end = tokens
+    return options

@@ -1,0 +1,31 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""How far the input has been sent: a bar of tqdm, or a function of the caller's."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kvcompress.sources import Advance, Source, source_size
+
+Progress = bool | Advance
+"""True draws a bar on stderr (needs tqdm); a function is told of bytes as they are sent."""
+
+
+@contextmanager
+def progressing(progress: Progress, source: Source) -> Iterator[Advance]:
+    """Gives what is to be told of bytes, and ends the bar with the block.
+
+    Raises:
+        ImportError: A bar is asked for and tqdm is not installed.
+        OSError: The source cannot be looked at.
+    """
+    if callable(progress):
+        yield progress
+    elif progress:
+        try:
+            from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
+        except ImportError as error:
+            raise ImportError("a bar needs tqdm: pip install kvcompress[progress]") from error
+        with tqdm(total=source_size(source), unit="B", unit_scale=True) as bar:
+            yield bar.update
+    else:
+        yield lambda size: None
