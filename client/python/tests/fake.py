@@ -34,7 +34,11 @@ class BlockingAio:
         async def client() -> aio.Client:
             return aio.Client(target, **arguments)
 
-        self._client = self._runner.run(client())
+        try:
+            self._client = self._runner.run(client())
+        except BaseException:
+            self._runner.close()
+            raise
 
     def __enter__(self) -> Self:
         """Gives the client itself."""
