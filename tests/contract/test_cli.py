@@ -119,38 +119,43 @@ def bf16(data: bytes) -> "np.ndarray[Any, np.dtype[np.float64]]":
     return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "-input is required"),
-        (["-output", "out"], "-input is required"),
-        (["-input", SAMPLE], "-output is required"),
-        (["-input="], "-input is required"),
-        (["-decompress", "-input", SAMPLE], "-output is required"),
-        (["-input", "absent", "-output", "out"], "read input: open .*: no such file"),
-        (["-input", ".", "-output", "out"], "read input: .*directory"),
-        (["-input", SAMPLE, "-output", "absent/out"], "absent/"),
-        (["-bogus"], "flag provided but not defined: -bogus"),
-        (["--bogus=1"], "flag provided but not defined: -bogus"),
-        (["-input"], "flag needs an argument: -input"),
-        (["-group-size", "x"], "-input is required|invalid value .*group-size"),
-        (["-input", SAMPLE, "-output", "out", "-group-size", "63"], "group.size.*32, 64 or 128"),
-        (
-            ["-input", SAMPLE, "-output", "out", "-group-size", "x"],
-            'invalid value "x" .*group-size',
-        ),
-        (["-input", SAMPLE, "-output", "out", "-sparsity", "2"], "sparsity.*0 to 1"),
-        (["-input", SAMPLE, "-output", "out", "-sparsity", "-1"], "sparsity.*0 to 1"),
-        (["-input", SAMPLE, "-output", "out", "-sparsity", "nan"], "sparsity"),
-        (["-input", SAMPLE, "-output", "out", "-codec", "bogus"], "bogus"),
-        (["-input", SAMPLE, "-output", "out", "-preset", "bogus"], "preset"),
-        (["-input", SAMPLE, "-output", "out", "stray"], "stray"),
-        (["-input", SAMPLE, "-output", "out", "-tokens", "0:1"], "-tokens.*-decompress"),
-        (["-info", SAMPLE, "-input", SAMPLE], "-input"),
-        (["-info", SAMPLE], "not a compressed one"),
-    ],
-    ids=lambda value: "_".join(Path(str(v)).name for v in value) if isinstance(value, list) else "",
-)
+# Arguments, and words of the message.
+MISTAKES: list[tuple[list[object], str]] = [
+    ([], "-input is required"),
+    (["-output", "out"], "-input is required"),
+    (["-input", SAMPLE], "-output is required"),
+    (["-input="], "-input is required"),
+    (["-decompress", "-input", SAMPLE], "-output is required"),
+    (["-input", "absent", "-output", "out"], "read input: open .*: no such file"),
+    (["-input", ".", "-output", "out"], "read input: .*directory"),
+    (["-input", SAMPLE, "-output", "absent/out"], "absent/"),
+    (["-bogus"], "flag provided but not defined: -bogus"),
+    (["--bogus=1"], "flag provided but not defined: -bogus"),
+    (["-input"], "flag needs an argument: -input"),
+    (["-group-size", "x"], "-input is required|invalid value .*group-size"),
+    (["-input", SAMPLE, "-output", "out", "-group-size", "63"], "group.size.*32, 64 or 128"),
+    (
+        ["-input", SAMPLE, "-output", "out", "-group-size", "x"],
+        'invalid value "x" .*group-size',
+    ),
+    (["-input", SAMPLE, "-output", "out", "-sparsity", "2"], "sparsity.*0 to 1"),
+    (["-input", SAMPLE, "-output", "out", "-sparsity", "-1"], "sparsity.*0 to 1"),
+    (["-input", SAMPLE, "-output", "out", "-sparsity", "nan"], "sparsity"),
+    (["-input", SAMPLE, "-output", "out", "-codec", "bogus"], "bogus"),
+    (["-input", SAMPLE, "-output", "out", "-preset", "bogus"], "preset"),
+    (["-input", SAMPLE, "-output", "out", "stray"], "stray"),
+    (["-input", SAMPLE, "-output", "out", "-tokens", "0:1"], "-tokens.*-decompress"),
+    (["-info", SAMPLE, "-input", SAMPLE], "-input"),
+    (["-info", SAMPLE], "not a compressed one"),
+]
+
+
+def words_of(value: object) -> str:
+    """Names a test after its arguments."""
+    return "_".join(Path(str(v)).name for v in value) if isinstance(value, list) else ""
+
+
+@pytest.mark.parametrize(("arguments", "words"), MISTAKES, ids=words_of)
 def test_mistakes_on_the_command_line(
     run: Run, tmp_path: Path, arguments: list[object], words: str
 ) -> None:

@@ -7,6 +7,7 @@ codec has a module of its own. Section numbers below are those of FORMAT.md.
 """
 
 import json
+import mmap
 import re
 import struct
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def payload_size(codec: str, shape: tuple[int, ...], dtype: str, role: str = "-"
     return found.largest(codec.partition(":")[2], shape, dtype, role)
 
 
-def read_header(data: bytes) -> Header:
+def read_header(data: bytes | mmap.mmap) -> Header:
     """Verifies and reads the header of an artefact, and that its payloads end with the file.
 
     Args:
