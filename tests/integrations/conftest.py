@@ -1,0 +1,37 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Fixtures of the tests of kvcompress.integrations: the real service, and a tiny model."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+
+from oracle.fixtures import bin_dir, client, sample, server
+
+__all__ = ["bin_dir", "client", "model", "sample", "server"]
+
+
+@pytest.fixture(scope="session")
+def model() -> Any:  # noqa: ANN401
+    """A Llama with two layers and random weights, the same in every run; float32."""
+    import torch  # type: ignore[import-not-found,unused-ignore]
+    from transformers import (  # type: ignore[import-not-found,unused-ignore]
+        LlamaConfig,
+        LlamaForCausalLM,
+    )
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=97,
+        hidden_size=128,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=512,
+        initializer_range=0.3,
+    )
+    return LlamaForCausalLM(config).eval()

@@ -1,0 +1,213 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""kvcompress.integrations.transformers, with the library itself and a tiny model."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+from transformers import DynamicCache  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+
+import kvcompress  # noqa: E402
+from kvcompress.integrations.transformers import (  # noqa: E402
+    CompressedCache,
+    cache_from_tensors,
+    cache_tensors,
+    load_cache,
+    save_cache,
+)
+
+CLIENT = Path(kvcompress.__file__).parents[1]
+
+
+def prompt(rows: int = 1, tokens: int = 70) -> Any:  # noqa: ANN401
+    """Ids that are the same in every run."""
+    return torch.randint(0, 97, (rows, tokens), generator=torch.Generator().manual_seed(rows))
+
+
+def generate(model: Any, ids: Any, cache: Any, **arguments: Any) -> Any:  # noqa: ANN401
+    """Continues a prompt by 40 tokens."""
+    fixed = {"max_new_tokens": 40, "min_new_tokens": 40, "do_sample": False, "pad_token_id": 0}
+    mask = torch.ones_like(ids)
+    return model.generate(ids, attention_mask=mask, past_key_values=cache, **{**fixed, **arguments})
+
+
+def lossless(client: kvcompress.Client, model: Any) -> CompressedCache:  # noqa: ANN401
+    """A cache that is compressed often, and exactly."""
+    return CompressedCache(
+        client, model.config, codec="lossless", residual_length=8, block_length=16
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"num_beams": 3},
+        {"prompt_lookup_num_tokens": 4},
+        {"num_beams": 2, "num_return_sequences": 2},
+    ],
+    ids=["greedy", "beams", "assisted", "several"],
+)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_generate_as_with_its_own_cache(
+    client: kvcompress.Client,
+    model: Any,  # noqa: ANN401
+    rows: int,
+    arguments: dict[str, Any],
+) -> None:
+    """With `lossless` every id is the same, whatever generate does to the cache."""
+    if rows > 1 and "prompt_lookup_num_tokens" in arguments:
+        pytest.skip("assisted generation takes one row")
+    expected = generate(model, prompt(rows), DynamicCache(config=model.config), **arguments)
+    cache = lossless(client, model)
+    assert torch.equal(generate(model, prompt(rows), cache, **arguments), expected)
+    assert cache.get_seq_length() == 70 + 40 - 1
+    assert [len(layer.blocks) > 2 for layer in cache.layers] == [True, True]
+    assert all(block.report.metrics.rmse == 0 for block in cache.blocks)
+
+
+def test_older_tokens_are_smaller_and_the_newest_exact(
+    client: kvcompress.Client,
+    model: Any,  # noqa: ANN401
+) -> None:
+    """What int8 costs is reported, is what comes back, and does not grow with steps."""
+    plain = DynamicCache(config=model.config)
+    cache = CompressedCache(client, model.config, residual_length=10, block_length=5, codec="int8")
+    ids = prompt(2, 200)
+    with torch.no_grad():
+        model(ids[:, :150], past_key_values=cache)
+        before = cache_tensors(cache)
+        model(ids[:, :150], past_key_values=plain)
+    originals = cache_tensors(plain)
+    assert cache.stored_bytes < 0.4 * sum(states.nbytes for states in originals.values())
+    for name, states in originals.items():
+        assert torch.equal(before[name][..., 140:, :], states[..., 140:, :])
+        assert not torch.equal(before[name], states)
+    for block, layer in zip(cache.blocks, range(2), strict=True):
+        error = torch.cat(
+            [
+                (before[f"layer_{layer}_{part}"] - originals[f"layer_{layer}_{part}"])[..., :140, :]
+                for part in ("key", "value")
+            ]
+        )
+        assert block.report.metrics.rmse == pytest.approx(float(error.pow(2).mean().sqrt()))
+    with torch.no_grad():
+        for token in range(150, 200):
+            model(ids[:, token : token + 1], past_key_values=cache)
+    after = cache_tensors(cache)
+    for name, states in before.items():
+        assert torch.equal(after[name][..., :140, :], states[..., :140, :])
+
+
+def test_reset_and_crop(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401
+    """Down into the compressed tokens, and to nothing."""
+    cache = lossless(client, model)
+    with torch.no_grad():
+        model(prompt(1, 90), past_key_values=cache)
+        states = cache_tensors(cache)
+        cache.crop(-60)
+        assert cache.get_seq_length() == 30
+        for name, cut in cache_tensors(cache).items():
+            assert torch.equal(cut, states[name][..., :30, :])
+        model(prompt(1, 90)[:, 30:], past_key_values=cache)
+        again = cache_tensors(cache)
+    assert all(torch.allclose(again[name], states[name], atol=1e-4) for name in states)
+    cache.reset()
+    assert (cache.get_seq_length(), list(cache.blocks)) == (0, [])
+
+
+def test_bfloat16(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401
+    """Goes in and comes back as it is."""
+    ids = prompt()
+    with torch.no_grad():
+        plain = model.to(torch.bfloat16)(ids, use_cache=True).past_key_values
+    model.to(torch.float32)
+    states = cache_tensors(plain)
+    assert states["layer_0_key"].dtype == torch.bfloat16
+    artefact = client.compress(states, codec="lossless").artefact
+    assert artefact is not None
+    result = client.decompress(artefact)
+    restored = result.torch_tensors()
+    assert {name: each.dtype for name, each in restored.items()} == dict.fromkeys(
+        states, torch.bfloat16
+    )
+    assert all(torch.equal(restored[name], states[name]) for name in states)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_tensors_of_any_layout(client: kvcompress.Client, dtype: str) -> None:
+    """Strides, gradients, negation, no elements, no dimensions."""
+    base = torch.arange(-24, 24).reshape(2, 3, 8).to(getattr(torch, dtype))
+    tensors = {
+        "plain": base,
+        "strided": base.transpose(0, 2)[::2],
+        "gradient": base.clone().requires_grad_(),
+        "empty": base[:0],
+        "scalar": base[0, 0, 1],
+        "negated": torch._neg_view(base),
+    }
+    artefact = client.compress(tensors, codec="lossless").artefact
+    assert artefact is not None
+    restored = client.decompress(artefact).torch_tensors()
+    assert list(restored) == list(tensors)
+    for name, tensor in tensors.items():
+        assert restored[name].dtype == tensor.dtype
+        assert torch.equal(restored[name], tensor)
+
+
+def test_prompt_in_another_process(
+    client: kvcompress.Client,
+    model: Any,  # noqa: ANN401
+    server: Any,  # noqa: ANN401
+    tmp_path: Path,
+) -> None:
+    """A prompt's cache is saved, loaded by another process, and continued alike."""
+    ids = prompt(1, 100)
+    expected = generate(model, ids, DynamicCache(config=model.config))
+    cache = lossless(client, model)
+    with torch.no_grad():
+        model(ids[:, :-1], past_key_values=cache)
+    path = tmp_path / "prompt.safetensors"
+    report = save_cache(client, path, cache, codec="lossless", labels={"model": "tiny"})
+    assert report.tensor_count == 4
+    model.save_pretrained(tmp_path / "model")
+    torch.save(ids, tmp_path / "ids")
+    program = (
+        "import sys, torch, kvcompress, transformers\n"
+        "from kvcompress.integrations.transformers import load_cache\n"
+        "target, folder = sys.argv[1:]\n"
+        "model = transformers.AutoModelForCausalLM.from_pretrained(folder + '/model')\n"
+        "path = folder + '/prompt.safetensors'\n"
+        "with kvcompress.Client(target, timeout=60) as client:\n"
+        "    cache = load_cache(client, path, expected_labels={'model': 'tiny'})\n"
+        "ids = torch.load(folder + '/ids')\n"
+        "out = model.generate(ids, attention_mask=torch.ones_like(ids), past_key_values=cache,\n"
+        "    max_new_tokens=40, min_new_tokens=40, do_sample=False, pad_token_id=0)\n"
+        "print(out[0].tolist())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, server.target, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(CLIENT)},
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.stdout.decode().strip() == str(expected[0].tolist()), done.stderr.decode()
+    with pytest.raises(kvcompress.DataLossError):
+        load_cache(client, path, expected_labels={"model": "another"})
+
+
+def test_what_is_no_cache(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401
+    with pytest.raises(ValueError, match="layer 0 has no states"):
+        cache_tensors(lossless(client, model))
+    with pytest.raises(ValueError, match="not those of a cache"):
+        cache_from_tensors({"layer_0_key": torch.zeros(1), "layer_1_key": torch.zeros(1)})
+    with pytest.raises(ValueError, match="at least"):
+        CompressedCache(client, block_length=0)
