@@ -19,7 +19,7 @@ def test_every_file_is_listed() -> None:
     assert files == {*GOOD, "source.safetensors"}
 
 
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", [name for name in GOOD if "last_stage" not in GOOD[name]])
 def test_the_service_writes_it(client: Client, name: str) -> None:
     entry = GOOD[name]
     got = client.compress(

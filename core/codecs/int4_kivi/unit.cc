@@ -14,9 +14,9 @@ constexpr int kLevels = 16;
 constexpr int kLeastZero = -128;
 constexpr int kMostZero = 127;
 
-// The step of a code from 1 on: 8 to the octave, from 2^-21 * 1.125 on.
+// The step of a code from 1 on: 8 to the octave, from 2^-18 * 1.125 on.
 float Step(int code) {
-  return std::ldexp(static_cast<float>(8 + (code & 7)), (code >> 3) - 24);
+  return std::ldexp(static_cast<float>(8 + (code & 7)), (code >> 3) - 21);
 }
 
 // REQUIRES: the result fits an int.
@@ -54,8 +54,8 @@ int ChooseStep(float low, float high) {
   const double least =
       std::max((static_cast<double>(high) - low) / (kLevels + 0.01),
                std::abs(static_cast<double>(low)) / (1 - kLeastZero));
-  const int octave = std::max(std::ilogb(least), -21);
-  for (int code = std::max(1, 8 * (octave + 21)); code < kStepCodes; ++code) {
+  const int octave = std::max(std::ilogb(least), -18);
+  for (int code = std::max(1, 8 * (octave + 18)); code < kStepCodes; ++code) {
     const float step = Step(code);
     if (step < least) continue;
     const int zero = Quantize(low, step);

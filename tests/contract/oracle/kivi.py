@@ -6,7 +6,7 @@ import numpy as np
 from oracle.source import F32, Tensor
 
 CODES = np.arange(1, 256)
-STEPS = np.ldexp((8 + (CODES & 7)).astype(np.float32), (CODES >> 3) - 24).astype(np.float32)
+STEPS = np.ldexp((8 + (CODES & 7)).astype(np.float32), (CODES >> 3) - 21).astype(np.float32)
 
 Codes = np.ndarray[tuple[int], np.dtype[np.int64]]
 

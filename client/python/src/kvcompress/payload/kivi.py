@@ -104,7 +104,7 @@ def dequantize(
     if codes[count:].any():
         raise PayloadError("the unused half of a byte is not zero", tensor=entry.name)
     c, z = steps.astype(np.int32), zeros.view(np.int8).astype(np.int32)
-    s = np.ldexp((8 + (c & 7)).astype(np.float32), (c >> 3) - 24) * (c > 0)
+    s = np.ldexp((8 + (c & 7)).astype(np.float32), (c >> 3) - 21) * (c > 0)
     if z[c == 0].any() or codes[:count][c[index] == 0].any():
         raise PayloadError("a group of zeros has codes", tensor=entry.name)
     values: npt.NDArray[np.float32] = (codes[:count] + z[index]).astype(np.float32) * s.astype(
