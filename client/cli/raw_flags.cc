@@ -26,7 +26,8 @@ constexpr char kFooter[] =
     "  kv-compress -input cache.safetensors -output cache.kvc.safetensors\n"
     "  kv-compress -input cache.safetensors -metrics-only -verbose\n"
     "  kv-compress -decompress -input cache.kvc.safetensors -output -\n\n"
-    "Exit status: 0 success, 1 error, 2 when -min-snr-db does not hold.";
+    "Exit status: 0 success, 1 error, 2 when a bound that was asked for does\n"
+    "not hold: -min-snr-db, -thresholds, -key-thresholds, -value-thresholds.";
 
 // Describes every flag to CLI11. A flag without a type is boolean.
 void Define(CLI::App* app, RawFlags* raw) {

@@ -27,6 +27,9 @@ METHODS = {
 }
 ERRORS = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]
+QUALITY = ["compression_ratio", "bits_per_value", "snr_decibels", "cosine_similarity", "rmse"]
+QUALITY += ["worst_tensor_snr_decibels", "centred_snr_decibels", "token_snr_p1_decibels"]
+QUALITY += ["first_token_rmse"]
 SINGLE = [
     "kvcompress_inflight_bytes",
     "kvcompress_inflight_budget_bytes",
@@ -95,7 +98,7 @@ def expected(codec_names: list[str]) -> Iterator[Series]:
     for reason in REASONS:
         yield series("kvcompress_integrity_failures_total", reason=reason)
     for codec in codec_names:
-        for name in ("compression_ratio", "snr_decibels", "cosine_similarity", "rmse"):
+        for name in QUALITY:
             yield series(f"kvcompress_{name}_count", codec=codec)
         for stage in ("encode", "decode"):
             yield series("kvcompress_codec_seconds_count", codec=codec, stage=stage)

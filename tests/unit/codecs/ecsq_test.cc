@@ -190,8 +190,7 @@ TEST(Ecsq, ResolvesPresetsAndSteps) {
     EXPECT_FALSE(EcsqCodec().MaxEncodedSize(Spec({1}), text).ok());
   }
   EXPECT_EQ(
-      GetErrorDetail(
-          EcsqCodec().Resolve({.name = "ecsq", .group_size = 64}).status())
+      GetErrorDetail(ResolveCodec({.name = "ecsq", .group_size = 64}).status())
           ->field,
       "options.group_size");
 }

@@ -272,11 +272,12 @@ TEST(LosslessDamage, AHugeShapeTakesNoMemory) {
 }
 
 TEST(Lossless, TakesNeitherGroupsNorPresets) {
-  EXPECT_EQ(*LosslessCodec().Resolve({.name = "lossless"}), "");
+  EXPECT_EQ(ResolveCodec({.name = "lossless"})->ToString(), "lossless");
   for (const CodecChoice& choice :
        {CodecChoice{.name = "lossless", .group_size = 64},
-        CodecChoice{.name = "lossless", .preset = "max"}}) {
-    EXPECT_EQ(LosslessCodec().Resolve(choice).status().code(),
+        CodecChoice{.name = "lossless", .preset = "max"},
+        CodecChoice{.name = "lossless", .sparsity = 0.5}}) {
+    EXPECT_EQ(ResolveCodec(choice).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }

@@ -152,6 +152,28 @@ TEST(MetricsTest, EveryCodecHasSeriesFromTheStart) {
   }
 }
 
+TEST(MetricsTest, KeysAndTokensHaveSeriesOfTheirOwn) {
+  ServerMetrics metrics;
+  CompressReport report = Report("int4+zstd:64");
+  report.bits_per_value = 4.25;
+  report.metrics.centred_snr_db = 11;
+  report.metrics.token_snr_db_p1 = 7.5;
+  report.metrics.first_token_rmse = 0.125;
+  report.tensors.resize(2);
+  report.tensors[1].metrics.snr_db = 9;
+  report.worst_tensor = 1;
+  metrics.Compressed(report);
+  const auto sum = [&](absl::string_view name) {
+    return Value(metrics,
+                 absl::StrCat("kvcompress_", name, "_sum{codec=\"int4\"}"));
+  };
+  EXPECT_EQ(sum("bits_per_value"), 4.25);
+  EXPECT_EQ(sum("worst_tensor_snr_decibels"), 9);
+  EXPECT_EQ(sum("centred_snr_decibels"), 11);
+  EXPECT_EQ(sum("token_snr_p1_decibels"), 7.5);
+  EXPECT_EQ(sum("first_token_rmse"), 0.125);
+}
+
 TEST(MetricsTest, QualityIsCountedByCodec) {
   ServerMetrics metrics;
   metrics.Compressed(Report("int4:64"));
