@@ -69,6 +69,15 @@ def both(bin_dir: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Both:
         ["-output", "out", "-codec", "int8", "-label", "model=m", "-label", "a=b=c"],
         ["-output", "out", "-min-snr-db", "1"],
         ["-output", "out", "-codec", "lossless", "-verbose"],
+        ["-metrics-only", "-sparsity", "0.5", "-last-stage", "zstd"],
+        ["-metrics-only", "-codec", "int4-kivi", "-rope-theta", "100000"],
+        [
+            "-output",
+            "out",
+            "-thresholds",
+            "max_rmse=9,min_snr_db=1",
+            "-key-thresholds=max_error=99",
+        ],
     ],
     ids=words_of,
 )
@@ -77,10 +86,19 @@ def test_compression(both: Both, arguments: list[str]) -> None:
     assert (status, answer["tensor_count"]) == (0, 60)
 
 
-@pytest.mark.parametrize("mode", [["-metrics-only"], ["-output", "out"]], ids=words_of)
-def test_gate_that_does_not_hold(both: Both, tmp_path: Path, mode: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-metrics-only", "-min-snr-db", "22.125"],
+        ["-output", "out", "-thresholds", "max_rmse=1e-7", "-value-thresholds", "max_rmse=0.01"],
+        ["-output", "out", "-key-thresholds", "min_centred_snr_db=60,min_token_snr_db_p1=70"],
+        ["-metrics-only", "-thresholds", "max_error=0.001,min_cosine_similarity=0.99999"],
+    ],
+    ids=words_of,
+)
+def test_gate_that_does_not_hold(both: Both, tmp_path: Path, arguments: list[str]) -> None:
     """The same violations, and no output."""
-    status, answer = both("-input", SAMPLE, *mode, "-min-snr-db", "22.125")
+    status, answer = both("-input", SAMPLE, *arguments)
     assert (status, answer["quality_passed"]) == (2, False)
     assert list(tmp_path.iterdir()) == []
 

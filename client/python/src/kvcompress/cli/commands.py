@@ -10,11 +10,11 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from kvcompress.cli.flags import PROGRAM, Flags, Mode, UsageError, parse
+from kvcompress.cli.gate import apply_gate
 from kvcompress.cli.report_json import (
     Json,
     compression_json,
@@ -31,9 +31,8 @@ from kvcompress.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from kvcompress.options import CompressArguments
 from kvcompress.payload import PayloadError, read_header
-from kvcompress.reports import CompressionReport, Thresholds
+from kvcompress.reports import CompressionReport
 
 OK, ERROR, GATE = 0, 1, 2
 
@@ -82,7 +81,7 @@ def _call(flags: Flags) -> int:
             print(f"service: {versions}, kernels {info.kernels}", file=sys.stderr)
         if flags.mode in {Mode.COMPRESS, Mode.MEASURE}:
             report = _compress(client, flags, source, spool)
-            report, holds = _gated(report, flags.min_snr_db)
+            report, holds = apply_gate(flags.options, report)
             result = compression_json(report, verbose=flags.verbose)
         else:
             holds, result = True, _decompress(client, flags, source, spool)
@@ -94,25 +93,10 @@ def _call(flags: Flags) -> int:
 
 def _compress(client: Client, flags: Flags, source: str, spool: Path | None) -> CompressionReport:
     """Compresses to `spool`, or measures where there is none."""
-    bound = flags.min_snr_db
-    options: CompressArguments = {
-        "codec": flags.codec,
-        "group_size": flags.group_size,
-        "preset": flags.preset,
-        "thresholds": None if bound is None else Thresholds(min_snr_db=bound),
-        "labels": flags.labels,
-        "report_tensors": flags.verbose,
-    }
-    if flags.sparsity:
-        if all(codec.name != "sparse" for codec in client.server_info().codecs):
-            words = '-sparsity needs the codec "sparse", which this server does not have'
-            raise CommandError(words)
-        options["codec"] = flags.codec or "sparse"
-        options["sparsity"] = flags.sparsity
     progress = _draws_progress(flags)
     if spool is None:
-        return client.measure(source, progress=progress, **options)
-    return client.compress(source, spool, progress=progress, **options).report
+        return client.measure(source, progress=progress, **flags.options)
+    return client.compress(source, spool, progress=progress, **flags.options).report
 
 
 def _decompress(client: Client, flags: Flags, source: str, spool: Path | None) -> Json:
@@ -158,18 +142,6 @@ def _mapped(file: BinaryIO) -> Iterator[bytes | mmap.mmap]:
         return
     with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         yield data
-
-
-def _gated(report: CompressionReport, min_snr_db: float | None) -> tuple[CompressionReport, bool]:
-    """Holds a report to the gate; gives the report with a violation where it does not hold."""
-    worst = report.worst_tensor
-    snr_db = None if worst is None else worst.metrics.snr_db
-    if min_snr_db is None or worst is None or snr_db is None or snr_db > min_snr_db:
-        return report, True
-    violation = f'snr_db {snr_db:g} of tensor "{worst.name}" is not above {min_snr_db:g}'
-    violations = (*report.verdict.violations, violation)
-    verdict = replace(report.verdict, passed=False, violations=violations)
-    return replace(report, verdict=verdict), False
 
 
 def _input_path(path: str) -> str:

@@ -3,14 +3,18 @@
 
 import argparse
 import enum
-import math
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn, TypeVar
 
+from kvcompress.cli.gate import has_gate, parse_finite, parse_thresholds
+from kvcompress.options import CompressArguments
+from kvcompress.reports import Thresholds
 from kvcompress.version import __version__
+
+Value = TypeVar("Value")
 
 PROGRAM = "python -m kvcompress"
 _EPILOG = """\
@@ -18,7 +22,8 @@ Flags take one dash or two. The result is printed to standard output as JSON,
 everything else to standard error; with -output - the JSON goes to standard
 error too.
 
-Exit status: 0 success, 1 error, 2 when -min-snr-db does not hold."""
+Exit status: 0 success, 1 error, 2 when a bound of -min-snr-db,
+-thresholds, -key-thresholds or -value-thresholds does not hold."""
 
 
 class UsageError(Exception):
@@ -44,11 +49,7 @@ class Flags:
         input: Path; `-` is standard input.
         output: Path; `-` is standard output. Empty where nothing is written.
         server: Address; None for a server of the command's own.
-        codec: Empty for the default.
-        preset: Empty for none.
-        group_size: 32, 64, 128, or None for the codec's default.
-        sparsity: From 0 to 1.
-        min_snr_db: What every tensor's SNR must be above, in dB.
+        options: For compressing and measuring.
         progress: `auto`, `always` or `never`.
         tensors: Shell patterns.
         tokens: Half-open range.
@@ -60,11 +61,7 @@ class Flags:
     input: str = ""
     output: str = ""
     server: str | None = None
-    codec: str = ""
-    preset: str = ""
-    group_size: int | None = None
-    sparsity: float = 0.0
-    min_snr_db: float | None = None
+    options: CompressArguments = field(default_factory=CompressArguments)
     progress: str = "auto"
     tensors: list[str] = field(default_factory=list)
     tokens: tuple[int, int] | None = None
@@ -83,18 +80,20 @@ def parse(arguments: Sequence[str]) -> Flags:
     raw = parser.parse_args(_normal(arguments, parser))
     flags = Flags(
         server=raw.server or os.environ.get("KVCOMPRESS_SERVER") or None,
-        codec=raw.codec,
-        preset=raw.preset,
+        options={"codec": raw.codec, "preset": raw.preset, "last_stage": raw.last_stage},
         tensors=raw.tensors,
         verbose=raw.verbose,
         progress=raw.progress,
     )
     _set_files(raw, flags)
     _check_mode(raw, flags.mode)
-    _set_numbers(raw, flags)
+    _set_numbers(raw, flags.options)
+    _set_bounds(raw, flags.options)
     if flags.progress not in {"auto", "always", "never"}:
         _refuse(flags.progress, "progress", "must be auto, always or never")
     _set_selection(raw, flags)
+    flags.options["labels"] = flags.labels
+    flags.options["report_tensors"] = flags.verbose or has_gate(flags.options)
     return flags
 
 
@@ -147,14 +146,25 @@ def _parser() -> argparse.ArgumentParser:
     value("input", "FILE", "Input file; - is standard input")
     value("output", "FILE", "Output file; - is standard output")
     value("group-size", "N", "Elements that share a scale: 32, 64 or 128 (default 64)", None)
-    value("sparsity", "RATIO", "Sparsification ratio, 0 to 1 (default 0: none)", None)
+    value(
+        "sparsity",
+        "RATIO",
+        "Sparsification ratio, 0 to 1 (default 0: none); takes codec sparse",
+        None,
+    )
     flag("decompress", "Decompress")
     flag("metrics-only", "Measure, write nothing")
     flag("verbose", "Report every tensor, log to stderr")
     value("server", "ADDRESS", "HOST:PORT or unix:PATH of the service, else KVCOMPRESS_SERVER")
     value("codec", "NAME", "Codec (default int4)")
     value("preset", "NAME", "Preset of the codec")
+    value("last-stage", "NAME", "lz4 or zstd over what the codec writes, where that is smaller")
+    value("rope-theta", "BASE", "Base of the rotary embedding of the keys; 0: none", None)
     value("min-snr-db", "DB", "Publish only if the SNR of every tensor is above this", None)
+    bounds = "NAME=X,..."
+    value("thresholds", bounds, "Publish only if every tensor holds these bounds", None)
+    value("key-thresholds", bounds, "Bounds for keys, where they differ", None)
+    value("value-thresholds", bounds, "Bounds for values, where they differ", None)
     value("progress", "WHEN", "Progress bar: auto, always or never (default auto)", "auto")
     value("info", "FILE", "List an artefact without decoding it", None)
     value("verify", "FILE", "Decode an artefact, check everything, write nothing", None)
@@ -225,7 +235,9 @@ def _check_mode(raw: argparse.Namespace, mode: Mode) -> None:
     if mode is not Mode.DECOMPRESS and any(given.values()):
         flag = next(flag for flag, value in given.items() if value)
         raise UsageError(f"-{flag} needs -decompress")
-    given = {"codec": raw.codec, "preset": raw.preset, "min-snr-db": raw.min_snr_db is not None}
+    given = {"codec": raw.codec, "preset": raw.preset, "last-stage": raw.last_stage}
+    for name in ("min_snr_db", "thresholds", "key_thresholds", "value_thresholds", "rope_theta"):
+        given[name.replace("_", "-")] = getattr(raw, name) is not None
     if mode not in {Mode.COMPRESS, Mode.MEASURE} and any(given.values()):
         flag = next(flag for flag, value in given.items() if value)
         raise UsageError(f"-{flag} needs compression or -metrics-only")
@@ -233,30 +245,59 @@ def _check_mode(raw: argparse.Namespace, mode: Mode) -> None:
         raise UsageError("-label needs compression or decoding")
 
 
-def _set_numbers(raw: argparse.Namespace, flags: Flags) -> None:
-    """Sets what is a number."""
+def _set_numbers(raw: argparse.Namespace, options: CompressArguments) -> None:
+    """Sets what is a number, and the codec that -sparsity stands for."""
     if raw.group_size is not None:
         if not re.fullmatch("[+-]?[0-9]{1,9}", raw.group_size):
             _refuse(raw.group_size, "group-size")
-        flags.group_size = int(raw.group_size)
-        if flags.group_size not in {32, 64, 128}:
+        options["group_size"] = int(raw.group_size)
+        if options["group_size"] not in {32, 64, 128}:
             _refuse(raw.group_size, "group-size", "must be 32, 64 or 128")
     if raw.sparsity is not None:
-        flags.sparsity = _number(raw.sparsity, "sparsity", "parse error")
-        if not 0 <= flags.sparsity <= 1:
+        try:
+            sparsity = float(raw.sparsity)
+        except ValueError:
+            _refuse(raw.sparsity, "sparsity")
+        if not 0 <= sparsity <= 1:
             _refuse(raw.sparsity, "sparsity", "must be from 0 to 1")
+        if sparsity and raw.codec not in {"", "sparse"}:
+            raise UsageError("-sparsity needs -codec sparse, or no -codec")
+        if sparsity:
+            options.update({"codec": "sparse", "sparsity": sparsity})
+    if raw.rope_theta is not None:
+        options["rope_theta"] = _checked(_finite, raw.rope_theta, "rope-theta")
+
+
+def _set_bounds(raw: argparse.Namespace, options: CompressArguments) -> None:
+    """Sets the bounds that tensors are held to."""
+    if raw.thresholds is not None:
+        options["thresholds"] = _checked(parse_thresholds, raw.thresholds, "thresholds")
+    if raw.key_thresholds is not None:
+        options["key_thresholds"] = _checked(parse_thresholds, raw.key_thresholds, "key-thresholds")
+    if raw.value_thresholds is not None:
+        options["value_thresholds"] = _checked(
+            parse_thresholds, raw.value_thresholds, "value-thresholds"
+        )
     if raw.min_snr_db is not None:
-        flags.min_snr_db = _number(raw.min_snr_db, "min-snr-db", "must be a finite number")
-        if not math.isfinite(flags.min_snr_db):
-            _refuse(raw.min_snr_db, "min-snr-db", "must be a finite number")
+        bound = _checked(_finite, raw.min_snr_db, "min-snr-db")
+        common = options.get("thresholds") or Thresholds()
+        if common.min_snr_db is not None:
+            words = "-min-snr-db and min_snr_db of -thresholds exclude each other"
+            raise UsageError(words)
+        options["thresholds"] = replace(common, min_snr_db=bound)
 
 
-def _number(text: str, flag: str, why: str) -> float:
-    """Reads a floating-point number."""
+def _finite(text: str) -> float:
+    """Reads a finite number."""
+    return parse_finite(text, "must be a finite number")
+
+
+def _checked(parse: Callable[[str], Value], text: str, flag: str) -> Value:
+    """Reads a value, or refuses it in the words of what reads it."""
     try:
-        return float(text)
-    except ValueError:
-        _refuse(text, flag, why)
+        return parse(text)
+    except ValueError as error:
+        _refuse(text, flag, str(error))
 
 
 def _set_selection(raw: argparse.Namespace, flags: Flags) -> None:

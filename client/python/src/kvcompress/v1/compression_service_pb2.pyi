@@ -324,13 +324,15 @@ class DecompressOptions(_message.Message):
     @_builtins.property
     def tensors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Shell patterns (`*`, `?`, `[...]`): only tensors whose names match one of
-        them are given back. Everything is verified all the same. None means all.
+        them are given back; of the others only checksums are verified, which find
+        any damage. None means all.
         """
 
     @_builtins.property
     def tokens(self) -> Global___TokenRange:
         """Only these tokens are given back, of tensors [batch, heads, tokens,
-        head_dim]; a selected tensor of another rank is refused.
+        head_dim]; a selected tensor of another rank is refused. Blocks without one
+        of them are not decoded.
         """
 
     def __init__(
