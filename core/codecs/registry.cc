@@ -16,6 +16,7 @@
 #include "codecs/int4_hadamard/int4_hadamard.h"
 #include "codecs/int4_kivi/int4_kivi.h"
 #include "codecs/int8/int8.h"
+#include "codecs/klt/klt.h"
 #include "codecs/last_stage/compressor.h"
 #include "codecs/last_stage/last_stage.h"
 #include "codecs/lossless/lossless.h"
@@ -35,8 +36,9 @@ std::string StagedName(const Codec& inner, absl::string_view stage) {
 
 const std::vector<const Codec*>& Registry() {
   static const auto* const codecs = new std::vector<const Codec*>{
-      &Int4Codec(),   &Int4HadamardCodec(), &Int4KiviCodec(), &Int8Codec(),
-      &SparseCodec(), &LosslessCodec(),     &EcsqCodec(),     &AutoCodec(),
+      &Int4Codec(), &Int4HadamardCodec(), &Int4KiviCodec(),
+      &Int8Codec(), &SparseCodec(),       &LosslessCodec(),
+      &EcsqCodec(), &KltCodec(),          &AutoCodec(),
   };
   return *codecs;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "codecs/ecsq/bits.h"
+#include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
@@ -17,50 +18,6 @@ namespace kvcompress::ecsq {
 namespace {
 
 using Bytes = absl::Span<const uint8_t>;
-
-// Cuts bytes off the front of what is left.
-class Cutter {
- public:
-  explicit Cutter(Bytes bytes) : left_(bytes) {}
-
-  // Nothing when fewer are left.
-  std::optional<Bytes> Take(uint64_t size) {
-    if (size > left_.size()) return std::nullopt;
-    const Bytes taken = left_.subspan(0, size);
-    left_.remove_prefix(size);
-    return taken;
-  }
-  Bytes left() const { return left_; }
-
- private:
-  Bytes left_;
-};
-
-// The list of escapes.
-class Escapes {
- public:
-  explicit Escapes(Bytes bytes) : cutter_(bytes) {}
-
-  // False at the end of the list, or for a number that needs no more than the
-  // form it has not got.
-  bool Next(int32_t* value) {
-    const std::optional<Bytes> two = cutter_.Take(2);
-    if (!two) return false;
-    int16_t small;
-    std::memcpy(&small, two->data(), sizeof(small));
-    *value = small;
-    if (small != INT16_MIN) return true;
-    const std::optional<Bytes> four = cutter_.Take(4);
-    if (!four) return false;
-    std::memcpy(value, four->data(), sizeof(*value));
-    return *value >= -kMaxQuantum && *value <= kMaxQuantum &&
-           (*value <= INT16_MIN || *value > INT16_MAX);
-  }
-  bool AtEnd() const { return cutter_.left().empty(); }
-
- private:
-  Cutter cutter_;
-};
 
 class Decoder {
  public:
@@ -212,31 +169,6 @@ class Decoder {
                        Int8Scale::Valid) &&
            std::find(content_.sink_codes.begin(), content_.sink_codes.end(),
                      int8_t{-128}) == content_.sink_codes.end();
-  }
-
-  static bool ApplyPatches(Bytes patches, DType dtype, size_t elements,
-                           uint8_t* out) {
-    const size_t element_size = DTypeSize(dtype);
-    uint64_t next = 0;  // the first element that may still be patched
-    while (!patches.empty()) {
-      uint64_t gap = 0;
-      size_t length = 0;
-      do {
-        if (length == patches.size() || length == 3) return false;
-        gap |= uint64_t{patches[length] & 0x7fu} << (7 * length);
-      } while (patches[length++] >= 0x80);
-      if (length > 1 && patches[length - 1] == 0) return false;
-      patches.remove_prefix(length);
-      const uint64_t element = next + gap;
-      if (element >= elements || patches.size() < element_size) return false;
-      float value;
-      LoadElements(dtype, patches.data(), absl::MakeSpan(&value, 1));
-      if (!std::isfinite(value)) return false;
-      std::memcpy(out + element * element_size, patches.data(), element_size);
-      patches.remove_prefix(element_size);
-      next = element + 1;
-    }
-    return true;
   }
 
   const TensorHeader& header_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/symbol_writer.h"
 #include "codecs/ecsq/tables.h"
@@ -275,29 +276,6 @@ class Encoder {
     }
   }
 
-  // Replaces elements that are too far off by the source, and lists them.
-  std::string Patch(DType dtype, absl::Span<const float> decoded,
-                    uint8_t* out) const {
-    std::string patches;
-    if (choices_.patch_error <= 0) return patches;
-    std::vector<float> source(decoded.size());
-    LoadElements(dtype, input_.source, absl::MakeSpan(source));
-    const size_t size = DTypeSize(dtype);
-    size_t next = 0;
-    for (size_t i = 0; i < source.size(); ++i) {
-      if (std::abs(decoded[i] - source[i]) <= choices_.patch_error) continue;
-      for (size_t gap = i - next;; gap >>= 7) {
-        const bool more = gap >= 0x80;
-        patches.push_back(static_cast<char>((gap & 0x7f) | (more ? 0x80 : 0)));
-        if (!more) break;
-      }
-      PutBytes(input_.source + i * size, size, &patches);
-      std::memcpy(out + i * size, input_.source + i * size, size);
-      next = i + 1;
-    }
-    return patches;
-  }
-
   bool Write(DType dtype, std::string* payload, uint8_t* decoded) {
     BlockHeader sizes;
     SymbolWriter writer(values_.size() + 2 * all_channels_ +
@@ -311,7 +289,8 @@ class Encoder {
     Reconstruct(header_, geometry_, block_, content_, absl::MakeSpan(values));
     StoreElements(dtype, values, decoded);
     LoadElements(dtype, decoded, absl::MakeSpan(values));
-    const std::string patches = Patch(dtype, values, decoded);
+    const std::string patches =
+        Patch(dtype, input_.source, choices_.patch_error, values, decoded);
 
     const size_t sinks_size =
         2 * content_.sink_scales.size() + content_.sink_codes.size();

@@ -8,6 +8,7 @@
 #include "codecs/ecsq/preset.h"
 #include "codecs/ecsq/stream.h"
 #include "codecs/ecsq/tensor_encoder.h"
+#include "codecs/whole_tensor.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
 
@@ -78,7 +79,11 @@ class Ecsq : public Codec {
       const EncodeHints& hints) const override {
     KVC_ASSIGN_OR_RETURN(const ecsq::Preset preset, RequirePreset(parameters));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return ecsq::NewStreamEncoder(spec, elements, preset, hints);
+    return NewWholeTensorEncoder(
+        traits_.name, spec, elements,
+        [spec, preset, hints](absl::string_view bytes) {
+          return ecsq::EncodeTensor(spec, preset, hints, bytes);
+        });
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(

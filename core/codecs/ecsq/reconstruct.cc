@@ -16,21 +16,6 @@ float InversePowerOfTwo(int power) {
   return std::bit_cast<float>(static_cast<uint32_t>(127 - power) << 23);
 }
 
-void Rotate(const SinCos* row, bool interleaved, size_t channels,
-            float* values) {
-  const size_t pairs = channels / 2;
-  const size_t stride = interleaved ? 2 : 1;
-  const size_t distance = interleaved ? 1 : pairs;
-  for (size_t pair = 0; pair < pairs; ++pair) {
-    float* a = values + pair * stride;
-    float* b = a + distance;
-    const float x = *a;
-    const float y = *b;
-    *a = x * row[pair].cos - y * row[pair].sin;
-    *b = y * row[pair].cos + x * row[pair].sin;
-  }
-}
-
 }  // namespace
 
 uint16_t Int8Scale::For(absl::Span<const float> values) {

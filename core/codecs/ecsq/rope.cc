@@ -106,6 +106,21 @@ void Unrotate(const std::vector<SinCos>& table, bool interleaved,
   }
 }
 
+void Rotate(const SinCos* row, bool interleaved, size_t channels,
+            float* values) {
+  const size_t pairs = channels / 2;
+  const size_t stride = interleaved ? 2 : 1;
+  const size_t distance = interleaved ? 1 : pairs;
+  for (size_t pair = 0; pair < pairs; ++pair) {
+    float* a = values + pair * stride;
+    float* b = a + distance;
+    const float x = *a;
+    const float y = *b;
+    *a = x * row[pair].cos - y * row[pair].sin;
+    *b = y * row[pair].cos + x * row[pair].sin;
+  }
+}
+
 std::optional<Rotation> DetectRotation(const float* values, size_t heads,
                                        size_t tokens, size_t channels,
                                        std::optional<double> theta) {
@@ -170,6 +185,26 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
     consider(*theta);
   }
   return best;
+}
+
+std::optional<Rotation> RemoveRotation(size_t heads, size_t tokens,
+                                       size_t channels,
+                                       std::optional<double> theta,
+                                       float* values) {
+  constexpr size_t kAtOnce = 1024;  // tokens; bounds the table
+  const std::optional<Rotation> rotation =
+      DetectRotation(values, heads, tokens, channels, theta);
+  if (!rotation) return rotation;
+  for (size_t first = 0; first < tokens; first += kAtOnce) {
+    const size_t count = std::min(kAtOnce, tokens - first);
+    const std::vector<SinCos> table =
+        RotationTable(rotation->ratio, channels / 2, first, count);
+    for (size_t h = 0; h < heads; ++h) {
+      Unrotate(table, rotation->interleaved, channels, count,
+               &values[(h * tokens + first) * channels]);
+    }
+  }
+  return rotation;
 }
 
 }  // namespace kvcompress::ecsq

@@ -44,6 +44,10 @@ std::vector<SinCos> RotationTable(uint64_t ratio, size_t pairs, uint64_t first,
 void Unrotate(const std::vector<SinCos>& table, bool interleaved,
               size_t channels, size_t tokens, float* values);
 
+// Turns one token, whose sines and cosines are at `row`: what Unrotate undoes.
+void Rotate(const SinCos* row, bool interleaved, size_t channels,
+            float* values);
+
 // The rotation that most likely made the keys `values` [heads, tokens,
 // channels], of which a sample is looked at: the candidate that leaves the
 // largest mean over tokens. Nothing when none beats no rotation clearly, or
@@ -51,6 +55,13 @@ void Unrotate(const std::vector<SinCos>& table, bool interleaved,
 std::optional<Rotation> DetectRotation(const float* values, size_t heads,
                                        size_t tokens, size_t channels,
                                        std::optional<double> theta);
+
+// Detects the rotation of keys [heads, tokens, channels] and undoes it in
+// place.
+std::optional<Rotation> RemoveRotation(size_t heads, size_t tokens,
+                                       size_t channels,
+                                       std::optional<double> theta,
+                                       float* values);
 
 }  // namespace kvcompress::ecsq
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The two ends of ecsq as streams; see ecsq.h for what each of them holds.
+// The decoding end of ecsq as a stream; it holds one block.
 
 #ifndef KVCOMPRESS_CODECS_ECSQ_STREAM_H_
 #define KVCOMPRESS_CODECS_ECSQ_STREAM_H_
@@ -8,17 +8,12 @@
 #include <cstdint>
 #include <memory>
 
-#include "codecs/ecsq/preset.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress::ecsq {
 
-// REQUIRES for both: the spec has `elements` elements of a compressible type.
-std::unique_ptr<TensorEncoder> NewStreamEncoder(const TensorSpec& spec,
-                                                uint64_t elements,
-                                                const Preset& preset,
-                                                const EncodeHints& hints);
+// REQUIRES: the spec has `elements` elements of a compressible type.
 std::unique_ptr<TensorDecoder> NewStreamDecoder(const TensorSpec& spec,
                                                 uint64_t elements);
 

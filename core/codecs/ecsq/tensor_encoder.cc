@@ -86,31 +86,11 @@ class Encoder {
   // Makes values_ of source_: without what is patched, and without rotation.
   void Prepare() {
     values_ = source_;
-    if (preset_.contract) {
-      const auto is_outlier = [](float value) {
-        return std::abs(value) > kOutlier;
-      };
-      const size_t outliers = static_cast<size_t>(
-          std::count_if(values_.begin(), values_.end(), is_outlier));
-      if (outliers <= values_.size() / kOutlierShare) {
-        std::replace_if(values_.begin(), values_.end(), is_outlier, 0.0f);
-      }
-    }
+    if (preset_.contract) HideOutliers(absl::MakeSpan(values_));
     if (!rotate_) return;
-    const size_t channels = geometry_.channels();
-    const size_t tokens = geometry_.tokens();
-    header_.rotation = DetectRotation(values_.data(), geometry_.heads(), tokens,
-                                      channels, theta_);
-    if (!header_.rotation) return;
-    for (size_t first = 0; first < tokens; first += kMaxBlockTokens) {
-      const size_t count = std::min<size_t>(kMaxBlockTokens, tokens - first);
-      const std::vector<SinCos> table =
-          RotationTable(header_.rotation->ratio, channels / 2, first, count);
-      for (size_t h = 0; h < geometry_.heads(); ++h) {
-        Unrotate(table, header_.rotation->interleaved, channels, count,
-                 &values_[(h * tokens + first) * channels]);
-      }
-    }
+    header_.rotation =
+        RemoveRotation(geometry_.heads(), geometry_.tokens(),
+                       geometry_.channels(), theta_, values_.data());
   }
 
   template <typename Visit>
@@ -240,6 +220,17 @@ class Encoder {
 
 uint64_t MaxPayloadSize(uint64_t elements) {
   return elements == 0 ? 0 : 1 + Int8Size(elements);
+}
+
+void HideOutliers(absl::Span<float> values) {
+  const auto is_outlier = [](float value) {
+    return std::abs(value) > kOutlier;
+  };
+  const size_t outliers = static_cast<size_t>(
+      std::count_if(values.begin(), values.end(), is_outlier));
+  if (outliers <= values.size() / kOutlierShare) {
+    std::replace_if(values.begin(), values.end(), is_outlier, 0.0f);
+  }
 }
 
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,

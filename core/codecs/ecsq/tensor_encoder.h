@@ -6,12 +6,13 @@
 #ifndef KVCOMPRESS_CODECS_ECSQ_TENSOR_ENCODER_H_
 #define KVCOMPRESS_CODECS_ECSQ_TENSOR_ENCODER_H_
 
-#include <string>
+#include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "codecs/ecsq/preset.h"
+#include "codecs/whole_tensor.h"
 #include "kvcompress/codec.h"
-#include "kvcompress/metrics.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress::ecsq {
@@ -19,11 +20,9 @@ namespace kvcompress::ecsq {
 // The largest payload of so many elements.
 uint64_t MaxPayloadSize(uint64_t elements);
 
-struct EncodedTensor {
-  std::string payload;
-  std::string decoded;
-  DistortionAccumulator distortion;
-};
+// Makes values zero that are better patched than coded: those beyond what a
+// cache usually holds, if they are rare.
+void HideOutliers(absl::Span<float> values);
 
 // Encodes the bytes of a tensor. REQUIRES: all elements are finite.
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,

@@ -1,24 +1,26 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
+#include "codecs/whole_tensor.h"
+
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
-#include "codecs/ecsq/stream.h"
-#include "codecs/ecsq/tensor_encoder.h"
+#include "absl/strings/str_cat.h"
 #include "dtype/elements.h"
 #include "kvcompress/error.h"
 
-namespace kvcompress::ecsq {
+namespace kvcompress {
 namespace {
 
-class StreamEncoder : public TensorEncoder {
+class WholeTensorEncoder : public TensorEncoder {
  public:
-  StreamEncoder(const TensorSpec& spec, uint64_t elements, const Preset& preset,
-                const EncodeHints& hints)
-      : spec_(spec),
-        preset_(preset),
-        hints_(hints),
+  WholeTensorEncoder(std::string codec, const TensorSpec& spec,
+                     uint64_t elements, EncodeWhole encode)
+      : codec_(std::move(codec)),
+        spec_(spec),
+        encode_(std::move(encode)),
         size_(elements * DTypeSize(spec.dtype)) {}
 
   absl::Status Append(absl::string_view bytes, std::string*,
@@ -33,7 +35,7 @@ class StreamEncoder : public TensorEncoder {
                        {.reason = "INTERNAL", .tensor = spec_.name});
     }
     if (size_ == 0) return absl::OkStatus();
-    EncodedTensor encoded = EncodeTensor(spec_, preset_, hints_, bytes_);
+    const EncodedTensor encoded = encode_(bytes_);
     bytes_ = std::string();
     payload->append(encoded.payload);
     if (decoded != nullptr) decoded->append(encoded.decoded);
@@ -69,13 +71,13 @@ class StreamEncoder : public TensorEncoder {
   absl::Status NotFinite() const {
     return MakeError(
         absl::StatusCode::kInvalidArgument,
-        "NaN and infinity cannot be quantized by ecsq",
+        absl::StrCat("NaN and infinity cannot be quantized by ", codec_),
         {.reason = "NOT_FINITE", .tensor = spec_.name, .element = checked_});
   }
 
+  const std::string codec_;
   const TensorSpec spec_;
-  const Preset preset_;
-  const EncodeHints hints_;
+  const EncodeWhole encode_;
   const uint64_t size_;
   std::string bytes_;
   uint64_t checked_ = 0;  // elements
@@ -84,11 +86,12 @@ class StreamEncoder : public TensorEncoder {
 
 }  // namespace
 
-std::unique_ptr<TensorEncoder> NewStreamEncoder(const TensorSpec& spec,
-                                                uint64_t elements,
-                                                const Preset& preset,
-                                                const EncodeHints& hints) {
-  return std::make_unique<StreamEncoder>(spec, elements, preset, hints);
+std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
+                                                     const TensorSpec& spec,
+                                                     uint64_t elements,
+                                                     EncodeWhole encode) {
+  return std::make_unique<WholeTensorEncoder>(std::move(codec), spec, elements,
+                                              std::move(encode));
 }
 
-}  // namespace kvcompress::ecsq
+}  // namespace kvcompress

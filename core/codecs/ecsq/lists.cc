@@ -1,0 +1,83 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/ecsq/lists.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "codecs/ecsq/format.h"
+#include "dtype/elements.h"
+
+namespace kvcompress::ecsq {
+
+std::optional<absl::Span<const uint8_t>> Cutter::Take(uint64_t size) {
+  if (size > left_.size()) return std::nullopt;
+  const absl::Span<const uint8_t> taken = left_.subspan(0, size);
+  left_.remove_prefix(size);
+  return taken;
+}
+
+bool Escapes::Next(int32_t* value) {
+  const auto two = cutter_.Take(2);
+  if (!two) return false;
+  int16_t small;
+  std::memcpy(&small, two->data(), sizeof(small));
+  *value = small;
+  if (small != INT16_MIN) return true;
+  const auto four = cutter_.Take(4);
+  if (!four) return false;
+  std::memcpy(value, four->data(), sizeof(*value));
+  return *value >= -kMaxQuantum && *value <= kMaxQuantum &&
+         (*value <= INT16_MIN || *value > INT16_MAX);
+}
+
+std::string Patch(DType dtype, const uint8_t* source_bytes, float most_error,
+                  absl::Span<const float> decoded, uint8_t* out) {
+  std::string patches;
+  if (most_error <= 0) return patches;
+  std::vector<float> source(decoded.size());
+  LoadElements(dtype, source_bytes, absl::MakeSpan(source));
+  const size_t size = DTypeSize(dtype);
+  size_t next = 0;
+  for (size_t i = 0; i < source.size(); ++i) {
+    if (std::abs(decoded[i] - source[i]) <= most_error) continue;
+    for (size_t gap = i - next;; gap >>= 7) {
+      const bool more = gap >= 0x80;
+      patches.push_back(static_cast<char>((gap & 0x7f) | (more ? 0x80 : 0)));
+      if (!more) break;
+    }
+    patches.append(reinterpret_cast<const char*>(source_bytes) + i * size,
+                   size);
+    std::memcpy(out + i * size, source_bytes + i * size, size);
+    next = i + 1;
+  }
+  return patches;
+}
+
+bool ApplyPatches(absl::Span<const uint8_t> patches, DType dtype,
+                  size_t elements, uint8_t* out) {
+  const size_t element_size = DTypeSize(dtype);
+  uint64_t next = 0;  // the first element that may still be patched
+  while (!patches.empty()) {
+    uint64_t gap = 0;
+    size_t length = 0;
+    do {
+      if (length == patches.size() || length == 3) return false;
+      gap |= uint64_t{patches[length] & 0x7fu} << (7 * length);
+    } while (patches[length++] >= 0x80);
+    if (length > 1 && patches[length - 1] == 0) return false;
+    patches.remove_prefix(length);
+    const uint64_t element = next + gap;
+    if (element >= elements || patches.size() < element_size) return false;
+    float value;
+    LoadElements(dtype, patches.data(), absl::MakeSpan(&value, 1));
+    if (!std::isfinite(value)) return false;
+    std::memcpy(out + element * element_size, patches.data(), element_size);
+    patches.remove_prefix(element_size);
+    next = element + 1;
+  }
+  return true;
+}
+
+}  // namespace kvcompress::ecsq

@@ -1,0 +1,59 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// What a block lists beside its coded symbols: escapes, and patches of
+// elements. Specified in core/FORMAT.md, "ecsq".
+
+#ifndef KVCOMPRESS_CODECS_ECSQ_LISTS_H_
+#define KVCOMPRESS_CODECS_ECSQ_LISTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/types/span.h"
+#include "kvcompress/dtype.h"
+
+namespace kvcompress::ecsq {
+
+// Cuts bytes off the front of what is left.
+class Cutter {
+ public:
+  explicit Cutter(absl::Span<const uint8_t> bytes) : left_(bytes) {}
+
+  // Nothing when fewer are left.
+  std::optional<absl::Span<const uint8_t>> Take(uint64_t size);
+  absl::Span<const uint8_t> left() const { return left_; }
+
+ private:
+  absl::Span<const uint8_t> left_;
+};
+
+// The list of escapes.
+class Escapes {
+ public:
+  explicit Escapes(absl::Span<const uint8_t> bytes) : cutter_(bytes) {}
+
+  // False at the end of the list, or for a number that needs no more than the
+  // form it has not got.
+  bool Next(int32_t* value);
+  bool AtEnd() const { return cutter_.left().empty(); }
+
+ private:
+  Cutter cutter_;
+};
+
+// Replaces the elements at `out` whose values, `decoded`, are more than
+// `most_error` off those of the source, and gives the list of them; none when
+// `most_error` is 0.
+std::string Patch(DType dtype, const uint8_t* source, float most_error,
+                  absl::Span<const float> decoded, uint8_t* out);
+
+// Replaces elements of a block of `elements` as a list says. False when the
+// list breaks a rule.
+bool ApplyPatches(absl::Span<const uint8_t> patches, DType dtype,
+                  size_t elements, uint8_t* out);
+
+}  // namespace kvcompress::ecsq
+
+#endif  // KVCOMPRESS_CODECS_ECSQ_LISTS_H_

@@ -1,0 +1,55 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The orthogonal matrix of a group of heads, made from the integer Householder
+// reflectors that a payload carries. Integers only: every machine has the same
+// matrix. Specified in core/FORMAT.md, "klt".
+
+#ifndef KVCOMPRESS_CODECS_KLT_BASIS_H_
+#define KVCOMPRESS_CODECS_KLT_BASIS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace kvcompress::klt {
+
+inline constexpr int32_t kMaxReflector = 32767;
+inline constexpr int kMatrixBits = 14;  // after the point
+
+// Row c, at [c * size], has the c-th basis vector; kMatrixBits after the point.
+struct Matrix {
+  size_t size = 0;
+  std::vector<int16_t> rows;
+};
+
+// Reflector j of `size` dimensions is that of `size` - j integers: its
+// components from j on. Kept one after the other.
+class Reflectors {
+ public:
+  explicit Reflectors(size_t size) : size_(size) {}
+
+  size_t size() const { return size_; }
+  size_t count() const { return count_; }
+  // Integers of the next reflector to be appended.
+  size_t NextLength() const { return size_ - count_; }
+  // REQUIRES: NextLength() integers, none beyond kMaxReflector.
+  void Append(absl::Span<const int32_t> integers);
+  absl::Span<const int32_t> Get(size_t index) const;
+
+ private:
+  const size_t size_;
+  size_t count_ = 0;
+  std::vector<int32_t> integers_;
+};
+
+// The unit vector of a reflector's integers, 15 bits after the point, into
+// `unit` of as many. False when all integers are zero: it reflects nothing.
+bool UnitVector(absl::Span<const int32_t> integers, int16_t* unit);
+
+Matrix MakeMatrix(const Reflectors& reflectors);
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_BASIS_H_

@@ -1,0 +1,294 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/klt/block_decoder.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "codecs/ecsq/bits.h"
+#include "codecs/ecsq/format.h"
+#include "codecs/ecsq/lists.h"
+#include "codecs/ecsq/rans.h"
+#include "codecs/ecsq/reconstruct.h"
+#include "codecs/ecsq/tables.h"
+#include "codecs/klt/reconstruct.h"
+#include "dtype/elements.h"
+
+namespace kvcompress::klt {
+namespace {
+
+using Bytes = absl::Span<const uint8_t>;
+using ecsq::kEscape;
+using ecsq::kMaxLanes;
+using ecsq::SplitClass;
+
+// The class that the differences of reflector classes begin from.
+constexpr int kFirstReflectorClass = 15;
+
+class Decoder {
+ public:
+  Decoder(const TensorHeader& header, const Geometry& geometry,
+          const Block& block)
+      : header_(header),
+        geometry_(geometry),
+        block_(block),
+        channels_(geometry.channels()),
+        all_channels_(geometry.Channels(block)),
+        lanes_(std::min<size_t>(kMaxLanes, all_channels_)),
+        sinks_(header.Sinks(block)) {}
+
+  bool Decode(DType dtype, Bytes bytes, uint8_t* out) {
+    const size_t elements = geometry_.Elements(block_);
+    const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
+    if (!sizes) return false;
+    ecsq::Cutter cutter(bytes.subspan(kBlockHeaderSize));
+    const auto counts = cutter.Take(geometry_.Groups(block_));
+    const auto states = cutter.Take(lanes_ * sizeof(uint32_t));
+    const auto words = cutter.Take(uint64_t{2} * sizes->words);
+    const auto escapes = cutter.Take(sizes->escapes);
+    const auto sink_scales = cutter.Take(2 * block_.heads * sinks_);
+    const auto sink_codes = cutter.Take(all_channels_ * sinks_);
+    const auto patches = cutter.Take(sizes->patches);
+    if (!counts || !states || !words || !escapes || !sink_scales ||
+        !sink_codes || !patches) {
+      return false;
+    }
+    ecsq::RansDecoder rans(*states, *words);
+    ecsq::Escapes escape_list(*escapes);
+    ecsq::BitReader low_bits(cutter.left());
+    rans_ = &rans;
+    escapes_ = &escape_list;
+    low_bits_ = &low_bits;
+    if (!rans.valid() || !ReadClasses(*sizes) || !ReadMeans(*sizes) ||
+        !ReadNorms(*sizes) || !ReadOffsets(*sizes) ||
+        !ReadReflectors(*sizes, *counts) || !ReadQuanta() ||
+        !ReadSinks(*sink_scales, *sink_codes) || !rans.AtEnd() ||
+        !escape_list.AtEnd() || !low_bits.AtEnd()) {
+      return false;
+    }
+    std::vector<float> values(elements);
+    Reconstruct(header_, geometry_, block_, content_, absl::MakeSpan(values));
+    StoreElements(dtype, values, out);
+    return ecsq::ApplyPatches(*patches, dtype, elements, out);
+  }
+
+ private:
+  // Reads `count` numbers in rows, number i under `class_of(i)`: its symbol,
+  // and the low bits of that class.
+  template <typename ClassOf, typename Take>
+  bool ReadNumbers(size_t count, ClassOf class_of, Take take) {
+    uint8_t tables[kMaxLanes];
+    int low_counts[kMaxLanes];
+    int8_t symbols[kMaxLanes];
+    for (size_t first = 0; first < count; first += lanes_) {
+      const size_t size = std::min(lanes_, count - first);
+      for (size_t lane = 0; lane < size; ++lane) {
+        const SplitClass split(class_of(first + lane));
+        tables[lane] = static_cast<uint8_t>(split.table);
+        low_counts[lane] = split.low_bits;
+      }
+      if (!rans_->ReadRow(tables, absl::MakeSpan(symbols, size))) return false;
+      for (size_t lane = 0; lane < size; ++lane) {
+        int64_t value;
+        if (!Resolve(symbols[lane], low_counts[lane], &value) || !take(value)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  bool Resolve(int32_t symbol, int low_count, int64_t* value) {
+    if (symbol == kEscape && !escapes_->Next(&symbol)) return false;
+    *value =
+        int64_t{symbol} * (int64_t{1} << low_count) + low_bits_->Get(low_count);
+    return true;
+  }
+
+  bool ReadClasses(const BlockHeader& sizes) {
+    return ReadNumbers(
+        all_channels_, [&](size_t) { return sizes.class_table; },
+        [&](int64_t value) {
+          value += sizes.class_middle;
+          if (value < 0 || value >= ecsq::kClasses) return false;
+          content_.classes.push_back(static_cast<uint8_t>(value));
+          return true;
+        });
+  }
+
+  bool ReadMeans(const BlockHeader& sizes) {
+    if (!ReadNumbers(
+            all_channels_, [&](size_t) { return sizes.mean_table; },
+            [&](int64_t value) {
+              if (std::abs(value) > ecsq::kMaxMean) return false;
+              content_.means.push_back(static_cast<int32_t>(value));
+              return true;
+            })) {
+      return false;
+    }
+    for (int32_t& mean : content_.means) {
+      const int64_t whole = int64_t{mean} * (int64_t{1} << sizes.mean_shift) +
+                            low_bits_->Get(sizes.mean_shift);
+      if (std::abs(whole) > ecsq::kMaxMean) return false;
+      mean = static_cast<int32_t>(whole);
+    }
+    return true;
+  }
+
+  bool ReadNorms(const BlockHeader& sizes) {
+    if (!header_.norms) return true;
+    return ReadNumbers(
+        block_.heads * block_.tokens, [&](size_t) { return sizes.norm_table; },
+        [&](int64_t value) {
+          value += sizes.norm_middle;
+          if (value < 0 || value >= ecsq::kNormEnd) return false;
+          content_.norms.push_back(static_cast<uint16_t>(value));
+          return true;
+        });
+  }
+
+  bool ReadOffsets(const BlockHeader& sizes) {
+    if (sizes.offset_table == BlockHeader::kNoOffsets) {
+      content_.offsets.resize(block_.tokens);
+      return true;
+    }
+    int64_t offset = 0;
+    return ReadNumbers(
+        block_.tokens, [&](size_t) { return sizes.offset_table; },
+        [&](int64_t value) {
+          offset += value;
+          if (offset < kLeastOffset || offset > kMostOffset) return false;
+          content_.offsets.push_back(static_cast<int8_t>(offset));
+          return true;
+        });
+  }
+
+  bool ReadReflectors(const BlockHeader& sizes, Bytes counts) {
+    size_t total = 0;
+    for (size_t group = 0; group < counts.size(); ++group) {
+      if (counts[group] > kMaxVectors ||
+          counts[group] > geometry_.GroupSize(block_, group)) {
+        return false;
+      }
+      total += counts[group];
+    }
+    std::vector<uint8_t> classes;
+    size_t group = 0;
+    size_t left = counts[0];  // reflectors of the group
+    int64_t klass = kFirstReflectorClass;
+    const bool read = ReadNumbers(
+        total, [&](size_t) { return sizes.reflector_table; },
+        [&](int64_t value) {
+          while (left == 0) {
+            left = counts[++group];
+            klass = kFirstReflectorClass;
+          }
+          --left;
+          klass += value;
+          if (klass < 0 || klass >= ecsq::kClasses) return false;
+          classes.push_back(static_cast<uint8_t>(klass));
+          return true;
+        });
+    return read && ReadReflectorIntegers(counts, classes);
+  }
+
+  bool ReadReflectorIntegers(Bytes counts, Bytes classes) {
+    std::vector<uint8_t> class_of;  // of each integer
+    for (size_t group = 0, next = 0; group < counts.size(); ++group) {
+      const size_t size = geometry_.GroupSize(block_, group);
+      for (size_t j = 0; j < counts[group]; ++j, ++next) {
+        class_of.insert(class_of.end(), size - j, classes[next]);
+      }
+    }
+    std::vector<int32_t> integers;
+    integers.reserve(class_of.size());
+    if (!ReadNumbers(
+            class_of.size(), [&](size_t i) { return class_of[i]; },
+            [&](int64_t value) {
+              if (std::abs(value) > kMaxReflector) return false;
+              integers.push_back(static_cast<int32_t>(value));
+              return true;
+            })) {
+      return false;
+    }
+    absl::Span<const int32_t> left = integers;
+    for (size_t group = 0; group < counts.size(); ++group) {
+      Reflectors reflectors(geometry_.GroupSize(block_, group));
+      for (size_t j = 0; j < counts[group]; ++j) {
+        const size_t length = reflectors.NextLength();
+        reflectors.Append(left.subspan(0, length));
+        left.remove_prefix(length);
+      }
+      content_.reflectors.push_back(std::move(reflectors));
+    }
+    return true;
+  }
+
+  bool ReadQuanta() {
+    content_.quanta.resize(geometry_.Elements(block_));
+    uint8_t tables[kMaxLanes];
+    int low_counts[kMaxLanes];
+    int8_t symbols[kMaxLanes];
+    for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
+      const size_t size = std::min(kMaxLanes, all_channels_ - first);
+      for (size_t t = sinks_; t < block_.tokens; ++t) {
+        for (size_t lane = 0; lane < size; ++lane) {
+          const SplitClass split(
+              ClassAt(content_.classes[first + lane], content_.offsets[t]));
+          tables[lane] = static_cast<uint8_t>(split.table);
+          low_counts[lane] = split.low_bits;
+        }
+        if (!rans_->ReadRow(tables, absl::MakeSpan(symbols, size))) {
+          return false;
+        }
+        for (size_t lane = 0; lane < size; ++lane) {
+          int64_t quantum;
+          if (!Resolve(symbols[lane], low_counts[lane], &quantum) ||
+              std::abs(quantum) > ecsq::kMaxQuantum) {
+            return false;
+          }
+          const size_t channel = first + lane;
+          const size_t row = channel / channels_ * block_.tokens + t;
+          content_.quanta[row * channels_ + channel % channels_] =
+              static_cast<int32_t>(quantum);
+        }
+      }
+    }
+    return true;
+  }
+
+  bool ReadSinks(Bytes scales, Bytes codes) {
+    content_.sink_scales.resize(block_.heads * sinks_);
+    if (sinks_ == 0) return true;
+    std::memcpy(content_.sink_scales.data(), scales.data(), scales.size());
+    content_.sink_codes.assign(codes.begin(), codes.end());
+    return std::all_of(content_.sink_scales.begin(), content_.sink_scales.end(),
+                       ecsq::Int8Scale::Valid) &&
+           std::find(content_.sink_codes.begin(), content_.sink_codes.end(),
+                     int8_t{-128}) == content_.sink_codes.end();
+  }
+
+  const TensorHeader& header_;
+  const Geometry& geometry_;
+  const Block& block_;
+  const size_t channels_;      // of a head
+  const size_t all_channels_;  // of all heads
+  const size_t lanes_;
+  const size_t sinks_;
+  ecsq::RansDecoder* rans_ = nullptr;
+  ecsq::Escapes* escapes_ = nullptr;
+  ecsq::BitReader* low_bits_ = nullptr;
+  BlockContent content_;
+};
+
+}  // namespace
+
+bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
+                 const Block& block, DType dtype,
+                 absl::Span<const uint8_t> bytes, uint8_t* out) {
+  return Decoder(header, geometry, block).Decode(dtype, bytes, out);
+}
+
+}  // namespace kvcompress::klt

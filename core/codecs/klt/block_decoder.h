@@ -1,0 +1,27 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Decodes one block of klt. Specified in core/FORMAT.md, "klt".
+
+#ifndef KVCOMPRESS_CODECS_KLT_BLOCK_DECODER_H_
+#define KVCOMPRESS_CODECS_KLT_BLOCK_DECODER_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "codecs/klt/format.h"
+#include "codecs/klt/geometry.h"
+#include "kvcompress/dtype.h"
+
+namespace kvcompress::klt {
+
+// Decodes `bytes`, which are not trusted, to the elements of `block`, [heads,
+// tokens, channels] at `out`. Memory and time are bounded by the block. False
+// when a rule of the format is broken; `out` is then unspecified. REQUIRES:
+// bytes has the size that its BlockHeader, already accepted, states.
+bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
+                 const Block& block, DType dtype,
+                 absl::Span<const uint8_t> bytes, uint8_t* out);
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_BLOCK_DECODER_H_

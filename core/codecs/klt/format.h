@@ -1,0 +1,108 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The parts of a klt payload in mode 2: the header of the tensor, and of each
+// block. Specified in core/FORMAT.md, "klt".
+
+#ifndef KVCOMPRESS_CODECS_KLT_FORMAT_H_
+#define KVCOMPRESS_CODECS_KLT_FORMAT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "codecs/ecsq/rope.h"
+#include "codecs/klt/basis.h"
+#include "codecs/klt/geometry.h"
+
+namespace kvcompress::klt {
+
+// The first byte of a payload whose other modes are those of ecsq. Never change
+// this value.
+inline constexpr uint8_t kModeJoint = 2;
+
+inline constexpr size_t kMaxVectors = 128;  // of a group
+// Offsets of tokens, in quarter octaves: steps are finer by 2^(offset / 4).
+inline constexpr int kLeastOffset = -16;
+inline constexpr int kMostOffset = 48;
+
+// What holds for every block of a tensor.
+struct TensorHeader {
+  bool norms = false;  // each token of a head has its norm
+  std::optional<ecsq::Rotation> rotation;
+  uint8_t sinks = 0;  // first tokens of the tensor, which are 8-bit integers
+  float step = 1;
+
+  // How many tokens at the beginning of `block` are 8-bit integers.
+  size_t Sinks(const Block& block) const {
+    if (block.first_token >= sinks) return 0;
+    const uint64_t left = sinks - block.first_token;
+    return left < block.tokens ? left : block.tokens;
+  }
+};
+
+inline constexpr size_t kTensorHeaderSize = 12;
+inline constexpr size_t kRotationSize = 8;
+
+void WriteTensorHeader(const TensorHeader& header, std::string* out);
+// Bytes of the header that begins with `bytes`, at least kTensorHeaderSize.
+size_t TensorHeaderSize(absl::Span<const uint8_t> bytes);
+// Nothing when a rule is broken. REQUIRES: bytes.size() ==
+// TensorHeaderSize(bytes).
+std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
+                                             const Geometry& geometry);
+
+struct BlockHeader {
+  uint32_t size = 0;     // of the block, this header included
+  uint32_t words = 0;    // 16-bit words of the entropy coder
+  uint32_t escapes = 0;  // bytes of the list of escapes
+  uint32_t patches = 0;  // bytes of the list of patches
+  uint16_t norm_middle = 0;
+  uint8_t norm_table = 0;
+  uint8_t class_middle = 0;
+  uint8_t class_table = 0;
+  uint8_t mean_table = 0;
+  uint8_t mean_shift = 0;
+  uint8_t offset_table = kNoOffsets;
+  uint8_t reflector_table = 0;  // of the classes of reflectors
+
+  static constexpr uint8_t kNoOffsets = 255;
+};
+
+inline constexpr size_t kBlockHeaderSize = 28;
+constexpr uint64_t MaxBlockSize(uint64_t elements) {
+  return 4 * elements + 1024;
+}
+
+void WriteBlockHeader(const BlockHeader& header, std::string* out);
+// Nothing when a rule is broken that does not need the rest of the block.
+std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
+                                           uint64_t elements);
+
+// Everything a block holds but its patches.
+struct BlockContent {
+  std::vector<uint8_t> classes;        // of each coefficient
+  std::vector<int32_t> means;          // of each channel, in eighths of a step
+  std::vector<uint16_t> norms;         // of each token of each head, or empty
+  std::vector<int8_t> offsets;         // of each token
+  std::vector<Reflectors> reflectors;  // of each group
+  // [heads, tokens, channels] as the values; of a group's channels at a token,
+  // the coefficients of its basis vectors. Those of sinks are not used.
+  std::vector<int32_t> quanta;
+  // For each head and sink, in this order: the scale, and a code for each
+  // channel.
+  std::vector<uint16_t> sink_scales;
+  std::vector<int8_t> sink_codes;
+};
+
+// Step of a token over that of the tensor, 2^(-offset / 4).
+float StepFactor(int offset);
+
+// Class of a coefficient at a token of that offset.
+int ClassAt(uint8_t klass, int offset);
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_FORMAT_H_

@@ -1,0 +1,107 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/klt/klt.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "codecs/ecsq/tensor_encoder.h"
+#include "codecs/klt/preset.h"
+#include "codecs/klt/stream_decoder.h"
+#include "codecs/klt/tensor_encoder.h"
+#include "codecs/whole_tensor.h"
+#include "kvcompress/error.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+namespace {
+
+constexpr absl::string_view kDefaultPreset = "contract";
+
+absl::StatusOr<klt::Preset> RequirePreset(absl::string_view parameters) {
+  if (const auto preset = klt::ParsePreset(parameters)) return *preset;
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat("klt has no parameters ", QuoteName(parameters)),
+      {.reason = "INVALID_CODEC"});
+}
+
+class Klt : public Codec {
+ public:
+  Klt() {
+    traits_.name = "klt";
+    traits_.description =
+        "ecsq in the principal directions of the tensor over several heads, "
+        "sent along; presets are contract, high, max and ultra, or two steps "
+        "such as 0.6,0.7 for keys and values, and 0.6,0.7,32 with the most "
+        "directions";
+    traits_.presets = {"contract", "high", "max", "ultra"};
+    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.role_aware = true;
+    traits_.couples_heads = true;
+  }
+
+  const CodecTraits& traits() const override { return traits_; }
+
+  absl::StatusOr<std::string> Resolve(
+      const CodecChoice& choice) const override {
+    const absl::string_view preset =
+        choice.preset.empty() ? kDefaultPreset : choice.preset;
+    if (!klt::ParsePreset(preset)) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("klt has no preset ", QuoteName(preset),
+                       ": contract, high, max, ultra, or two steps from 0.05 "
+                       "to 8 such as 0.6,0.7, and the most directions from 0 "
+                       "to 128 such as 0.6,0.7,32"),
+          {.reason = "INVALID_PRESET", .field = "options.preset"});
+    }
+    return std::string(preset);
+  }
+
+  std::vector<CodecChoice> SelfTestChoices() const override {
+    std::vector<CodecChoice> choices;
+    for (const std::string& preset : traits_.presets) {
+      choices.push_back({.name = traits_.name, .preset = preset});
+    }
+    return choices;
+  }
+
+  absl::StatusOr<uint64_t> MaxEncodedSize(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    return ecsq::MaxPayloadSize(elements);
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
+      const TensorSpec& spec, absl::string_view parameters,
+      const EncodeHints& hints) const override {
+    KVC_ASSIGN_OR_RETURN(const klt::Preset preset, RequirePreset(parameters));
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    return NewWholeTensorEncoder(
+        traits_.name, spec, elements,
+        [spec, preset, hints](absl::string_view bytes) {
+          return klt::EncodeTensor(spec, preset, hints, bytes);
+        });
+  }
+
+  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    return klt::NewStreamDecoder(spec, elements);
+  }
+
+ private:
+  CodecTraits traits_;
+};
+
+}  // namespace
+
+const Codec& KltCodec() {
+  static const Klt* const codec = new Klt;
+  return *codec;
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,35 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The parameters of klt: how coarse the quantizer's steps are, and how many
+// basis vectors a group may have.
+
+#ifndef KVCOMPRESS_CODECS_KLT_PRESET_H_
+#define KVCOMPRESS_CODECS_KLT_PRESET_H_
+
+#include <cstddef>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "codecs/ecsq/preset.h"
+
+namespace kvcompress::klt {
+
+struct Preset {
+  // Steps, and whether the bounds of "contract" are to hold.
+  ecsq::Preset steps;
+  // Most basis vectors of a group; not set: by the number of tokens.
+  std::optional<size_t> vectors;
+  // How strongly steps follow the weight of a token, and the most octaves that
+  // they grow by; 0 for equal steps.
+  double weighting = 0;
+  double most_octaves = 0;
+};
+
+// "contract", "high", "max", "ultra", two steps "0.6,0.7" for keys and values
+// as in ecsq, or these and a number of vectors from 0 to 128: "0.6,0.7,32".
+// Nothing for other text.
+std::optional<Preset> ParsePreset(absl::string_view text);
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_PRESET_H_
