@@ -21,6 +21,7 @@ from .codec import Array, Codec, Entry, PayloadError
 from .ecsq import Ecsq
 from .grouped import Grouped
 from .kivi import Kivi
+from .klt import Klt
 from .last_stage import STAGES, LastStage
 from .lossless import Lossless
 from .sparse import Sparse
@@ -49,6 +50,7 @@ CODECS: dict[str, Codec] = {
     "int4-hadamard": Grouped(4, rotated=True),
     "int4-kivi": Kivi(),
     "int8": Grouped(8),
+    "klt": Klt(),
     "lossless": Lossless(),
     "sparse": Sparse(),
 }

@@ -53,10 +53,10 @@ class Ecsq:
             require(len(payload) > 0, entry, "the payload is incomplete")
             bits = _integers(payload, entry) if payload[0] == 0 else _coded(payload, entry)
         require(len(bits) == count * itemsize, entry, "the payload is incomplete")
-        return _typed(bits, entry.dtype)
+        return typed(bits, entry.dtype)
 
 
-def _typed(bits: bytes, dtype: str) -> Array:
+def typed(bits: bytes, dtype: str) -> Array:
     """Elements of the source's type from their bytes."""
     if dtype == "F32":
         return np.frombuffer(bits, "<f4").copy()
@@ -92,15 +92,15 @@ def _blocks(heads: int, tokens: int, channels: int) -> Iterator[Block]:
     most = min(1024, 2**18 // channels)
     if tokens <= most:
         parts = -(-heads // min(2**18 // (tokens * channels), 4096 // channels))
-        for _, size in _cut(heads, parts):
+        for _, size in cut(heads, parts):
             yield Block(size, 0, tokens, channels)
         return
     for _ in range(heads):
-        for first, size in _cut(tokens, -(-tokens // most)):
+        for first, size in cut(tokens, -(-tokens // most)):
             yield Block(1, first, size, channels)
 
 
-def _cut(things: int, parts: int) -> Iterator[tuple[int, int]]:
+def cut(things: int, parts: int) -> Iterator[tuple[int, int]]:
     """Cuts into parts as even as can be: first and size of each."""
     size, longer = divmod(things, parts)
     return ((size * i + min(i, longer), size + (i < longer)) for i in range(parts))

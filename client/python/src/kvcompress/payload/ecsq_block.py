@@ -2,6 +2,7 @@
 """Blocks of `ecsq`, section 5 of FORMAT.md."""
 
 import struct
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -91,38 +92,62 @@ class BlockReader:
         self.lanes = min(_LANES, self.channels)
         left = max(0, fields.sinks - block.first_token) if fields.flags & 8 else 0
         self.sinks = min(left, block.tokens)
+        self._cut(data, self._read_header(data))
+        self.word = self.escape = self.low_bit = 0
+        self.coder = Tables.get()
+
+    def _read_header(self, data: bytes) -> int:
+        """Reads the header; gives the bytes before the states."""
+        self._require(data[23] == 0)
+        return BLOCK_HEADER.size
+
+    def _cut(self, data: bytes, begin: int) -> None:
+        """Reads what the headers of all blocks share, and cuts off what follows `begin`."""
+        block = self.block
         size, words, escapes, patches, *side = BLOCK_HEADER.unpack_from(data)
         self.norm_middle, self.norm_table, self.class_middle = side[:3]
-        self.class_table, self.mean_table, self.mean_shift, zero = side[3:]
+        self.class_table, self.mean_table, self.mean_shift = side[3:6]
         self._require(
             size <= 4 * block.heads * block.tokens * block.channels + 1024
             and self.norm_middle < 0x7F8
             and max(self.norm_table, self.class_table, self.mean_table) < TABLES
             and self.class_middle < 72
             and self.mean_shift <= 12
-            and zero == 0,
         )
         sizes = [4 * self.lanes, 2 * words, escapes, 2 * block.heads * self.sinks]
         sizes += [self.channels * self.sinks, patches]
-        ends = np.cumsum([BLOCK_HEADER.size, *sizes]).tolist()
+        ends = np.cumsum([begin, *sizes]).tolist()
         self._require(ends[-1] <= len(data))
         cut = [data[begin:end] for begin, end in pairwise(ends)]
         self.states = np.frombuffer(cut[0], "<u4").astype(np.int64)
         self._require(bool(((self.states >= _LOWEST) & (self.states < 2**31)).all()))
         self.words = np.frombuffer(cut[1], "<u2").astype(np.int64)
-        self.word = 0
-        self.escapes, self.escape = cut[2], 0
+        self.escapes = cut[2]
         self.scales, self.codes, self.patches = cut[3:]
         self.low = np.unpackbits(np.frombuffer(data[ends[-1] :], np.uint8), bitorder="little")
-        self.low_bit = 0
-        self.coder = Tables.get()
 
     def _require(self, condition: bool) -> None:
         require(condition, self.entry, "a block breaks the format")
 
     def read(self) -> bytes:
         """Gives the bytes of the block's elements."""
-        block, shape = self.block, (self.block.heads, self.block.tokens, self.block.channels)
+        classes, means, norms = self._side()
+        offsets = [
+            4 * self.fields.shift(self.block.first_token + t, self.tokens)
+            for t in range(self.block.tokens)
+        ]
+        quanta = self._quanta(classes, offsets)
+        self._finish()
+        with np.errstate(over="ignore", under="ignore"):
+            shifts = np.array(offsets)[None, :, None] // 4
+            units = self.fields.step * np.exp2(-(shifts + 3)).astype(np.float32)
+            shaped = means.reshape(self.block.heads, 1, self.block.channels)
+            values: Floats = (8 * quanta + (shaped << shifts)).astype(np.float32) * units
+            return self._elements(values, norms)
+
+    def _side(self) -> tuple[_Ints, _Ints, _Ints | None]:
+        """Reads classes, means and norms."""
+        block = self.block
         classes = self._numbers(self.channels, self.class_table) + self.class_middle
         self._require(bool(((classes >= 0) & (classes < 72)).all()))
         means = self._numbers(self.channels, self.mean_table)
@@ -133,7 +158,10 @@ class BlockReader:
         self._require(bool((abs(means) <= 2**18).all()))
         means = (means << self.mean_shift) + self._low(np.full(self.channels, self.mean_shift))
         self._require(bool((abs(means) <= 2**18).all()))
-        quanta = self._quanta(classes)
+        return classes, means, norms
+
+    def _finish(self) -> None:
+        """Requires that everything was read."""
         self._require(
             self.word == len(self.words)
             and bool((self.states == _LOWEST).all())
@@ -141,13 +169,27 @@ class BlockReader:
             and len(self.low) == -(-self.low_bit // 8) * 8
             and not self.low[self.low_bit :].any()
         )
-        with np.errstate(over="ignore", under="ignore"):
-            values = self._values(quanta, means.reshape(block.heads, 1, block.channels), norms)
+
+    def _elements(self, values: Floats, norms: _Ints | None) -> bytes:
+        """Gives the elements, from values without norms and rotation, [heads, tokens, channels]."""
+        block, fields = self.block, self.fields
+        tokens = np.arange(block.first_token, block.first_token + block.tokens)
+        if norms is not None:
+            scale = (norms.astype(np.uint32) << 20).view(np.float32)
+            values *= scale.reshape(block.heads, block.tokens, 1)
+        if fields.flags & 2:
+            cosine, sine = _rotation(fields.ratio, block.channels // 2, tokens)
+            half = block.channels // 2
+            interleaved = bool(fields.flags & 4)
+            one = slice(0, None, 2) if interleaved else slice(0, half)
+            other = slice(1, None, 2) if interleaved else slice(half, None)
+            a, b = values[..., one].copy(), values[..., other].copy()
+            values[..., one] = a * cosine - b * sine
+            values[..., other] = b * cosine + a * sine
         if self.sinks:
             scales = read_scales(self.scales, self.entry).reshape(block.heads, self.sinks, 1)
             codes = read_codes(self.codes, self.entry)
-            with np.errstate(over="ignore", under="ignore"):
-                values[:, : self.sinks] = codes.reshape(shape[0], self.sinks, shape[2]) * scales
+            values[:, : self.sinks] = codes.reshape(block.heads, self.sinks, -1) * scales
         return self._patched(bytearray(rounded(values.ravel(), self.entry.dtype)))
 
     def _row(self, tables: _Ints) -> _Ints:
@@ -200,24 +242,27 @@ class BlockReader:
             self.low_bit = int(ends[-1])
         return values
 
-    def _quanta(self, classes: _Ints) -> _Ints:
-        """Reads the quanta, as [heads, tokens, channels]."""
+    def _quanta(self, classes: _Ints, offsets: Sequence[int], most: int = 87) -> _Ints:
+        """Reads the quanta, as [heads, tokens, channels].
+
+        Args:
+            classes: Of each channel.
+            offsets: What to add to them, for each token.
+            most: The highest class; the lowest is 0.
+        """
         block = self.block
-        shifts = [
-            self.fields.shift(block.first_token + t, self.tokens) for t in range(block.tokens)
-        ]
         quanta = np.zeros((self.channels, block.tokens), np.int64)
         coded = block.tokens - self.sinks
         symbols, counts, places = [], [], []
         for first in range(0, self.channels, _LANES) if coded else ():
             group = classes[first : first + _LANES]
-            tables = []
-            for shift in range(5):
-                split = group + 4 * shift
+            tables = {}
+            for offset in set(offsets):
+                split = np.clip(group + offset, 0, most)
                 low = np.where(split < TABLES, 0, (split - 24) // 4)
-                tables.append((split - 4 * low, low))
+                tables[offset] = split - 4 * low, low
             for t in range(self.sinks, block.tokens):
-                table, low = tables[shifts[t]]
+                table, low = tables[offsets[t]]
                 symbols.append(self._row(table))
                 counts.append(low)
             channel = np.arange(first, first + len(group))
@@ -230,27 +275,6 @@ class BlockReader:
             quanta.reshape(-1)[np.concatenate(places)] = values
         shaped = quanta.reshape(block.heads, block.channels, block.tokens)
         return shaped.transpose(0, 2, 1)
-
-    def _values(self, quanta: _Ints, means: _Ints, norms: _Ints | None) -> Floats:
-        """Computes the values of tokens that are no integer sinks."""
-        block, fields = self.block, self.fields
-        tokens = np.arange(block.first_token, block.first_token + block.tokens)
-        shifts = np.array([fields.shift(int(t), self.tokens) for t in tokens])[None, :, None]
-        units = fields.step * np.exp2(-(shifts + 3)).astype(np.float32)
-        values: Floats = (8 * quanta + (means << shifts)).astype(np.float32) * units
-        if norms is not None:
-            scale = (norms.astype(np.uint32) << 20).view(np.float32)
-            values *= scale.reshape(block.heads, block.tokens, 1)
-        if fields.flags & 2:
-            cosine, sine = _rotation(fields.ratio, block.channels // 2, tokens)
-            half = block.channels // 2
-            interleaved = bool(fields.flags & 4)
-            one = slice(0, None, 2) if interleaved else slice(0, half)
-            other = slice(1, None, 2) if interleaved else slice(half, None)
-            a, b = values[..., one].copy(), values[..., other].copy()
-            values[..., one] = a * cosine - b * sine
-            values[..., other] = b * cosine + a * sine
-        return values
 
     def _patched(self, elements: bytearray) -> bytes:
         """Replaces the elements that have a patch."""

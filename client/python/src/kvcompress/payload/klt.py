@@ -1,0 +1,184 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""`klt`, section 5 of FORMAT.md."""
+
+import math
+import re
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from .codec import Array, Entry
+from .ecsq import Ecsq, cut, typed
+from .ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, require
+
+_HEADER = struct.Struct("<BBB5sf")
+_BLOCK_HEADER = 28
+_DIRECTIONS = re.compile(r"(.*),(0|[1-9][0-9]{0,2})")
+# 2^(-i / 4), rounded to binary32.
+_QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
+
+_Ints = npt.NDArray[np.int64]
+
+
+class Klt(Ecsq):
+    """ecsq in the principal directions of the tensor."""
+
+    def accepts(self, parameters: str) -> bool:
+        """Whether this is a preset, or two steps and perhaps a number of directions."""
+        if parameters == "ultra" or super().accepts(parameters):
+            return True
+        parts = _DIRECTIONS.fullmatch(parameters)
+        if parts is None or int(parts[2]) > 128:
+            return False
+        return "," in parts[1] and super().accepts(parts[1])
+
+    def decode(self, payload: bytes, entry: Entry) -> Array:
+        """Decodes a payload."""
+        if not payload or payload[0] != 2 or math.prod(entry.shape) == 0:
+            return super().decode(payload, entry)
+        return typed(_joint(payload, entry), entry.dtype)
+
+
+def _blocks(heads: int, tokens: int, channels: int) -> Iterator[tuple[int, Block]]:
+    """Cuts a tensor into blocks, each with its first head."""
+    parts = -(-heads // (4096 // channels))
+    most = min(1024, 2**20 // (-(-heads // parts) * channels))
+    for first_head, count in cut(heads, parts):
+        for first_token, size in cut(tokens, -(-tokens // most)):
+            yield first_head, Block(count, first_token, size, channels)
+
+
+def _joint(payload: bytes, entry: Entry) -> bytes:
+    """Decodes mode 2."""
+    shape = entry.shape
+    require(len(shape) >= 2 and shape[-1] <= 256, entry, "mode 2 is not for this shape")
+    heads, (tokens, channels) = math.prod(shape[:-2]), shape[-2:]
+    require(len(payload) >= _HEADER.size, entry, "the payload is incomplete")
+    _, flags, sinks, zeros, step = _HEADER.unpack_from(payload)
+    position, ratio = _HEADER.size, 0
+    if flags & 2:
+        require(len(payload) >= position + 8, entry, "the payload is incomplete")
+        (ratio,) = struct.unpack_from("<Q", payload, position)
+        position += 8
+    good = flags < 8 and not any(zeros) and flags & 6 != 4 and flags & 3 != 3
+    good = good and not (flags & 2 and channels % 2) and 2.0**-100 <= step <= 2.0**100
+    good = good and int(np.float32(step).view(np.uint32)) & 0x1FFF == 0
+    require(good, entry, "the header of the payload breaks a rule")
+    fields = Fields(flags | 8, sinks, 0, 0, 0, np.float32(step), ratio)
+    bits = np.dtype("<u4" if entry.dtype == "F32" else "<u2")
+    elements = np.zeros((heads, tokens, channels), bits)
+    for head, block in _blocks(heads, tokens, channels):
+        require(len(payload) >= position + _BLOCK_HEADER, entry, "the payload is incomplete")
+        (size,) = struct.unpack_from("<I", payload, position)
+        data = payload[position : position + size]
+        require(size > _BLOCK_HEADER and len(data) == size, entry, "a block breaks a rule")
+        part = np.frombuffer(_Reader(fields, block, tokens, data, entry).read(), bits)
+        last = block.first_token + block.tokens
+        elements[head : head + block.heads, block.first_token : last] = part.reshape(
+            block.heads, block.tokens, channels
+        )
+        position += size
+    require(position == len(payload), entry, "bytes follow the end of the payload")
+    return elements.tobytes()
+
+
+class _Reader(BlockReader):
+    """Decodes one block."""
+
+    def _read_header(self, data: bytes) -> int:
+        """Reads what is not in an ecsq block's header."""
+        heads = 256 // self.block.channels
+        self.groups = [
+            min(heads, self.block.heads - first) * self.block.channels
+            for first in range(0, self.block.heads, heads)
+        ]
+        begin = _BLOCK_HEADER + len(self.groups)
+        self._require(len(data) >= begin)
+        self.counts = list(data[_BLOCK_HEADER:begin])
+        self.offset_table, self.reflector_table = data[BLOCK_HEADER.size - 1], data[24]
+        self._require(
+            (self.offset_table < 28 or self.offset_table == 255)
+            and self.reflector_table < 28
+            and not any(data[25:_BLOCK_HEADER])
+            and all(m <= min(n, 128) for m, n in zip(self.counts, self.groups, strict=True))
+        )
+        return begin
+
+    def read(self) -> bytes:
+        """Gives the bytes of the block's elements."""
+        block = self.block
+        classes, means, norms = self._side()
+        offsets = np.zeros(block.tokens, np.int64)
+        if self.offset_table != 255:
+            offsets = np.cumsum(self._numbers(block.tokens, self.offset_table))
+            self._require(bool(((offsets >= -16) & (offsets <= 48)).all()))
+        bases = [_basis(reflectors, n) for reflectors, n in self._reflectors()]
+        quanta = self._quanta(classes, offsets.tolist(), 71).astype(np.int64)
+        self._finish()
+        with np.errstate(over="ignore", under="ignore"):
+            factors = _QUARTERS[offsets % 4] * np.exp2(-(offsets // 4)).astype(np.float32)
+            units = self.fields.step * factors * np.float32(2.0**-14)
+            values = np.zeros((block.heads, block.tokens, block.channels), np.float32)
+            head = 0
+            for basis, n in zip(bases, self.groups, strict=True):
+                heads = slice(head, head + n // block.channels)
+                rows = quanta[heads].transpose(1, 0, 2).reshape(block.tokens, n)
+                sums = (rows @ basis).astype(np.float32) * units[:, None]
+                values[heads] = sums.reshape(block.tokens, -1, block.channels).transpose(1, 0, 2)
+                head = heads.stop
+            shaped = means.reshape(block.heads, 1, block.channels)
+            values += shaped.astype(np.float32) * (self.fields.step * np.float32(0.125))
+            return self._elements(values, norms)
+
+    def _reflectors(self) -> list[tuple[list[_Ints], int]]:
+        """Reads the reflectors of each group, with its number of channels."""
+        total = sum(self.counts)
+        differences = self._numbers(total, self.reflector_table) if total else np.zeros(0, int)
+        classes, position = np.zeros(total, np.int64), 0
+        for m in self.counts:
+            classes[position : position + m] = 15 + np.cumsum(differences[position : position + m])
+            position += m
+        self._require(bool(((classes >= 0) & (classes < 72)).all()))
+        lengths = np.array(
+            [n - j for m, n in zip(self.counts, self.groups, strict=True) for j in range(m)], int
+        )
+        class_of = np.repeat(classes, lengths)
+        low = np.where(class_of < 28, 0, (class_of - 24) // 4)
+        symbols = [
+            self._row((class_of - 4 * low)[first : first + self.lanes])
+            for first in range(0, len(class_of), self.lanes)
+        ]
+        integers = self._resolve(np.concatenate([np.zeros(0, np.int64), *symbols]))
+        integers = (integers << low) + self._low(low)
+        self._require(bool((abs(integers) <= 32767).all()))
+        cut_up = iter(np.split(integers, np.cumsum(lengths)[:-1]) if total else [])
+        return [
+            ([next(cut_up) for _ in range(m)], n)
+            for m, n in zip(self.counts, self.groups, strict=True)
+        ]
+
+
+def _basis(reflectors: list[_Ints], n: int) -> _Ints:
+    """Gives the matrix of a group: row c is direction c, 14 bits after the point."""
+    matrix = np.eye(n, dtype=np.int64) << 14
+    for j, k in enumerate(reflectors):
+        if not k.any():
+            continue
+        v = [int(each) for each in k]
+        root = math.isqrt(sum(each * each for each in v))
+        v[0] += root if v[0] >= 0 else -root
+        squares, e = sum(each * each for each in v), 0
+        while squares << (2 * e) < 1 << 60:
+            e += 1
+        length = math.isqrt(squares << (2 * e))
+        u = np.array(
+            [
+                math.copysign(min(32767, ((abs(each) << (15 + e)) + length // 2) // length), each)
+                for each in v
+            ]
+        ).astype(np.int64)
+        w = np.clip((u @ matrix[j:] + 8192) >> 14, -32768, 32767)
+        matrix[j:] = np.clip(matrix[j:] - ((((u[:, None] * w) >> 14) + 1) >> 1), -32768, 32767)
+    return matrix
