@@ -125,7 +125,7 @@ class _Reader(BlockReader):
             for basis, n in zip(bases, self.groups, strict=True):
                 heads = slice(head, head + n // block.channels)
                 rows = quanta[heads].transpose(1, 0, 2).reshape(block.tokens, n)
-                sums = (rows @ basis).astype(np.float32) * units[:, None]
+                sums = _product(rows, basis).astype(np.float32) * units[:, None]
                 values[heads] = sums.reshape(block.tokens, -1, block.channels).transpose(1, 0, 2)
                 head = heads.stop
             shaped = means.reshape(block.heads, 1, block.channels)
@@ -160,6 +160,12 @@ class _Reader(BlockReader):
         ]
 
 
+def _product(a: _Ints, b: _Ints) -> npt.NDArray[np.float64]:
+    """Multiplies exactly: no sum here passes 2^43, and binary64 holds 2^53."""
+    product: npt.NDArray[np.float64] = a.astype(np.float64) @ b.astype(np.float64)
+    return product
+
+
 def _basis(reflectors: list[_Ints], n: int) -> _Ints:
     """Gives the matrix of a group: row c is direction c, 14 bits after the point."""
     matrix = np.eye(n, dtype=np.int64) << 14
@@ -179,6 +185,6 @@ def _basis(reflectors: list[_Ints], n: int) -> _Ints:
                 for each in v
             ]
         ).astype(np.int64)
-        w = np.clip((u @ matrix[j:] + 8192) >> 14, -32768, 32767)
+        w = np.clip((_product(u, matrix[j:]).astype(np.int64) + 8192) >> 14, -32768, 32767)
         matrix[j:] = np.clip(matrix[j:] - ((((u[:, None] * w) >> 14) + 1) >> 1), -32768, 32767)
     return matrix

@@ -1,0 +1,117 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""`klt`: the service and kvcompress.payload give the same bits, and keep what they promise."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from kvcompress import Client, InvalidArgumentError, payload
+from oracle.fixtures import SAMPLE
+from oracle.source import read, tensor, write
+from oracle.test_ecsq import rotated, shapes
+
+PRESETS = ("contract", "high", "max", "ultra", "0.6,0.7,32")
+Values = npt.NDArray[np.float32]
+
+
+def joint(shape: tuple[int, ...], seed: int, *, norms: bool = False) -> Values:
+    """Tokens whose heads and channels move together, around means of their own."""
+    rng = np.random.default_rng(seed)
+    heads, tokens, channels = int(np.prod(shape[:-2])), shape[-2], shape[-1]
+    factors = rng.standard_normal((tokens, 12)) * np.exp2(-np.arange(12) / 3)
+    mixed = factors @ rng.standard_normal((12, heads * channels))
+    mixed += 0.2 * rng.standard_normal(mixed.shape) + rng.standard_normal(heads * channels)
+    values = mixed.reshape(tokens, heads, channels).transpose(1, 0, 2).reshape(shape)
+    if norms:
+        values = values * np.exp2(rng.uniform(-1, 1, (*shape[:-1], 1)))
+    return np.ascontiguousarray(values, np.float32)
+
+
+def cache(dtype: str) -> bytes:
+    """Tensors of many shapes that the codec is for, one block and several."""
+    tensors = []
+    for index, shape in enumerate(
+        [(1, 3, 512, 64), (1, 2, 130, 80), (2, 2, 300, 32), (1, 5, 1100, 16), (1, 1, 140, 256)]
+    ):
+        tensors.append(tensor(f"layer_{index}_key", dtype, joint(shape, index)))
+        tensors.append(tensor(f"layer_{index}_value", dtype, joint(shape, 50 + index, norms=True)))
+    keys = rotated(joint((1, 3, 400, 64), 100), 10000, interleaved=False)
+    tensors.append(tensor("layer_100_key", dtype, keys))
+    tensors.append(tensor("layer_101_key", dtype, joint((1, 20, 132, 256), 101)))
+    outliers = joint((1, 2, 200, 64), 102)
+    outliers.reshape(-1)[[0, 999, 25599]] = 65504
+    tensors.append(tensor("layer_102_key", dtype, outliers))
+    tensors.append(tensor("layer_102_value", dtype, outliers))
+    tensors.append(tensor("plain", dtype, joint((200, 96), 103)))
+    tensors.append(tensor("constant", dtype, np.full((1, 2, 200, 32), 3.0)))
+    return write(tensors)
+
+
+def modes(artefact: bytes) -> dict[str, int]:
+    """Gives the mode of each payload."""
+    entries = payload.read_header(artefact).tensors
+    return {each.name: artefact[each.begin] for each in entries if each.end > each.begin}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+def test_same_bits(client: Client, dtype: str, preset: str) -> None:
+    source = cache(dtype)
+    got = client.compress(source, codec="klt", preset=preset, reconstruct=True)
+    artefact = got.artefact or b""
+    assert got.report.codec == f"klt:{preset}"
+    assert sum(mode == 2 for mode in modes(artefact).values()) >= 8
+    restored = client.decompress(artefact).safetensors
+    assert restored == got.reconstructed
+    arrays = payload.read(artefact)
+    for each in read(restored or b"")[0]:
+        assert arrays[each.name].tobytes() == each.data, each.name
+
+
+@pytest.mark.parametrize("preset", ["contract", "max"])
+def test_other_shapes_are_those_of_ecsq(client: Client, preset: str) -> None:
+    source = shapes("BF16")
+    got = client.compress(source, codec="klt", preset=preset)
+    arrays = payload.read(got.artefact or b"")
+    restored = client.decompress(got.artefact or b"").safetensors
+    for each in read(restored or b"")[0]:
+        assert arrays[each.name].tobytes() == each.data, each.name
+
+
+@pytest.mark.parametrize("dtype", ["F32", "BF16"])
+def test_never_larger_than_ecsq_at_the_same_steps(client: Client, dtype: str) -> None:
+    for source in (cache(dtype), shapes(dtype), SAMPLE.read_bytes()):
+        for preset in ("contract", "0.6,0.7"):
+            ours = client.compress(source, codec="klt", preset=preset).report
+            theirs = client.compress(source, codec="ecsq", preset=preset).report
+            for mine, other in zip(ours.tensors, theirs.tensors, strict=True):
+                assert mine.compressed_size_bytes <= other.compressed_size_bytes, mine.name
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+def test_contract_holds(client: Client, dtype: str) -> None:
+    """For tensors of a usual size: what int8's bound does not forbid."""
+    report = client.compress(cache(dtype), codec="klt").report
+    failed = [each.name for each in report.tensors if not each.verdict.passed]
+    assert failed == []
+
+
+def test_sample_holds(client: Client) -> None:
+    report = client.compress(SAMPLE, codec="klt").report
+    assert report.tensors_failed == 0
+
+
+def test_tokens_of_several_blocks(client: Client) -> None:
+    source = cache("BF16")
+    artefact = client.compress(source, codec="klt", preset="high").artefact or b""
+    everything = payload.read(artefact)["layer_3_key"]
+    part = client.decompress(artefact, tensors=["layer_3_key"], tokens=(1000, 1040)).tensors
+    assert part is not None
+    assert part["layer_3_key"].tobytes() == everything[:, :, 1000:1040].tobytes()
+
+
+@pytest.mark.parametrize("preset", ["low", "0.6", "0.6,0.7,129", "0.6,0.7,01", "0.6,0.7,", "9,9,1"])
+def test_parameters(client: Client, preset: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        client.compress(SAMPLE, codec="klt", preset=preset)
+    assert (caught.value.reason, caught.value.field) == ("INVALID_PRESET", "options.preset")
