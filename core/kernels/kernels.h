@@ -65,10 +65,28 @@ struct GroupedKernels {
   DecodeBlock decode[kDTypes];
 };
 
+// Sums over the elements of one token.
+struct RowSums {
+  double x2 = 0;
+  double e2 = 0;
+};
+
+// Sums over tokens, of source values and their squares, for each channel.
+struct ChannelSums {
+  double* x;
+  double* x2;
+};
+
+// Measures a row of `count` elements, and adds its source values to `channels`.
+// Leaves out what is not finite in the source. Any alignment.
+using MeasureRow = RowSums (*)(const uint8_t* source, const uint8_t* decoded,
+                               size_t count, ChannelSums channels);
+
 struct KernelSet {
   const char* name;
   GroupedKernels int4;
   GroupedKernels int8;
+  MeasureRow row[kDTypes];
 };
 
 // The reference, in standard C++.

@@ -17,6 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/kernels.h"
+#include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
 
 namespace kvcompress::kernels {
@@ -47,6 +49,27 @@ struct LaneSums {
     return sums;
   }
 };
+
+// The same for a row of a tensor, a token: element c goes to lane c mod 8, and
+// the lanes are added in order.
+struct RowLanes {
+  alignas(64) double x2[kSumLanes] = {};
+  alignas(64) double e2[kSumLanes] = {};
+
+  RowSums Total() const {
+    RowSums sums;
+    for (size_t lane = 0; lane < kSumLanes; ++lane) {
+      sums.x2 += x2[lane];
+      sums.e2 += e2[lane];
+    }
+    return sums;
+  }
+};
+
+// Adds the elements first .. count - 1 of a row.
+void AddToRow(DType dtype, const uint8_t* source, const uint8_t* decoded,
+              size_t first, size_t count, ChannelSums channels,
+              RowLanes* lanes);
 
 }  // namespace kvcompress::kernels
 

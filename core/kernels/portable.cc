@@ -234,6 +234,28 @@ bool Decode(const uint8_t* payload, BlockLayout layout, uint8_t* decoded) {
   return true;
 }
 
+template <typename T>
+void AddToRow(const uint8_t* source, const uint8_t* decoded, size_t first,
+              size_t count, ChannelSums channels, RowLanes* lanes) {
+  for (size_t c = first; c < count; ++c) {
+    const double x = T::Load(LoadBits<T>(source, c));
+    if (!std::isfinite(x)) continue;
+    const double e = T::Load(LoadBits<T>(decoded, c)) - x;
+    lanes->x2[c % kSumLanes] += x * x;
+    lanes->e2[c % kSumLanes] += e * e;
+    channels.x[c] += x;
+    channels.x2[c] += x * x;
+  }
+}
+
+template <DType kType>
+RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
+                ChannelSums channels) {
+  RowLanes lanes;
+  AddToRow(kType, source, decoded, 0, count, channels, &lanes);
+  return lanes.Total();
+}
+
 template <typename Codes>
 constexpr GroupedKernels Grouped() {
   return {{Encode<F32, Codes>, Encode<F16, Codes>, Encode<BF16, Codes>},
@@ -244,6 +266,7 @@ constexpr KernelSet kPortable = {
     .name = "portable",
     .int4 = Grouped<Codes4>(),
     .int8 = Grouped<Codes8>(),
+    .row = {Measure<DType::kF32>, Measure<DType::kF16>, Measure<DType::kBF16>},
 };
 static_assert(static_cast<int>(DType::kF32) == 0 &&
               static_cast<int>(DType::kF16) == 1 &&
@@ -252,5 +275,18 @@ static_assert(static_cast<int>(DType::kF32) == 0 &&
 }  // namespace
 
 const KernelSet& Portable() { return kPortable; }
+
+void AddToRow(DType dtype, const uint8_t* source, const uint8_t* decoded,
+              size_t first, size_t count, ChannelSums channels,
+              RowLanes* lanes) {
+  switch (dtype) {
+    case DType::kF32:
+      return AddToRow<F32>(source, decoded, first, count, channels, lanes);
+    case DType::kF16:
+      return AddToRow<F16>(source, decoded, first, count, channels, lanes);
+    default:
+      return AddToRow<BF16>(source, decoded, first, count, channels, lanes);
+  }
+}
 
 }  // namespace kvcompress::kernels

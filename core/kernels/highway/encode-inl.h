@@ -176,8 +176,8 @@ HWY_INLINE void MeasureGroup(const uint8_t* source, const float* values,
     const Double high = hn::Abs(hn::Sub(Widen<1>(y), Widen<1>(x)));
     most = hn::Max(most, hn::Max(low, high));
     largest = hn::Max(largest, hn::Abs(x));
-    group_sums.template AddErrorHalf<0>(part, x, low);
-    group_sums.template AddErrorHalf<1>(part, x, high);
+    group_sums.template AddErrorHalf<0, false>(part, x, low);
+    group_sums.template AddErrorHalf<1, false>(part, x, high);
     group_sums.AddSquares(part, y);
   };
   for (size_t row = 0; row < half; row += kSumLanes) {
@@ -225,32 +225,35 @@ bool EncodePlain(const uint8_t* source, const BlockLayout& layout,
   return true;
 }
 
+// Elements that are rotated at once: whole groups and whole rotations.
+inline constexpr size_t kRotatedElements = 512;
+
+// Rotates and encodes up to kRotatedElements.
 template <class T, typename Codes>
-bool EncodeRotated(const uint8_t* source, const BlockLayout& layout,
-                   uint8_t* payload, uint8_t* decoded, LaneSums* sums) {
+HWY_INLINE bool EncodeRotatedPart(const uint8_t* source, BlockLayout layout,
+                                  uint8_t* scales_out, uint8_t* codes,
+                                  uint8_t* decoded, LaneSums* sums,
+                                  Double* max_abs_e, Float* max_abs_x) {
   constexpr size_t kSize = sizeof(typename T::Bits);
-  HWY_ALIGN float values[kBlockElements];
-  HWY_ALIGN float restored[kBlockElements];
-  const size_t group = layout.group;
-  const size_t groups = layout.count / group;
+  HWY_ALIGN float values[kRotatedElements];
+  HWY_ALIGN float restored[kRotatedElements];
   const Floats d;
-  Float largest = hn::Zero(d);
+  const size_t group = layout.group;
   Float faults = hn::Zero(d);  // NaN once something is not finite
   for (size_t i = 0; i < layout.count; i += kLanes) {
     const Float x = T::Load(source + i * kSize);
-    largest = hn::Max(largest, hn::Abs(x));
     hn::Store(x, d, values + i);
     faults = hn::Or(faults, hn::Sub(x, x));
   }
   if (!hn::AllTrue(d, hn::Eq(faults, hn::Zero(d)))) return false;
   Rotate(layout.rotation, layout.count, values);
-  uint8_t* codes = payload + ScalesSize(layout.count, group);
+  const size_t groups = layout.count / group;
   for (size_t first = 0; first < groups; first += kScalesAtOnce) {
     Scales scales;
     const size_t count = HWY_MIN(kScalesAtOnce, groups - first);
     if (!FindScales<F32>(
             reinterpret_cast<const uint8_t*>(values + first * group), count,
-            group, Codes::kDivisor, payload + 2 * first, &scales)) {
+            group, Codes::kDivisor, scales_out + 2 * first, &scales)) {
       return false;
     }
     for (size_t i = 0; i < count; ++i) {
@@ -266,14 +269,34 @@ bool EncodeRotated(const uint8_t* source, const BlockLayout& layout,
     }
   }
   RotateBack(layout.rotation, layout.count, restored);
-  Double max_abs_e = hn::Zero(Doubles());
   for (size_t i = 0; i < layout.count; i += group) {
     MeasureGroup<T>(source + i * kSize, restored + i, group,
                     decoded == nullptr ? nullptr : decoded + i * kSize, sums,
-                    &max_abs_e, &largest);
+                    max_abs_e, max_abs_x);
+  }
+  return true;
+}
+
+template <class T, typename Codes>
+bool EncodeRotated(const uint8_t* source, const BlockLayout& layout,
+                   uint8_t* payload, uint8_t* decoded, LaneSums* sums) {
+  constexpr size_t kSize = sizeof(typename T::Bits);
+  uint8_t* const codes = payload + ScalesSize(layout.count, layout.group);
+  Double max_abs_e = hn::Zero(Doubles());
+  Float max_abs_x = hn::Zero(Floats());
+  for (size_t i = 0; i < layout.count; i += kRotatedElements) {
+    BlockLayout part = layout;
+    part.count = HWY_MIN(kRotatedElements, layout.count - i);
+    if (!EncodeRotatedPart<T, Codes>(
+            source + i * kSize, part, payload + 2 * (i / layout.group),
+            codes + Codes::Size(i),
+            decoded == nullptr ? nullptr : decoded + i * kSize, sums,
+            &max_abs_e, &max_abs_x)) {
+      return false;
+    }
   }
   sums->max_abs_e = hn::GetLane(hn::MaxOfLanes(Doubles(), max_abs_e));
-  sums->max_abs_x = hn::GetLane(hn::MaxOfLanes(d, largest));
+  sums->max_abs_x = hn::GetLane(hn::MaxOfLanes(Floats(), max_abs_x));
   return true;
 }
 

@@ -23,18 +23,21 @@ namespace kvcompress::kernels::HWY_NAMESPACE {
 HWY_INLINE Float StepsWithin(size_t width, Float v) {
   const Words d;
   const Word lane = hn::Iota(d, 0);
-  const auto step = [&](Word distance, Float swapped) HWY_ATTR {
-    const Word upper = hn::And(lane, distance);
-    const auto negative = hn::RebindMask(Floats(), hn::Eq(upper, distance));
-    return hn::Add(swapped, hn::IfThenElse(negative, hn::Neg(v), v));
+  // Negates where the bit of the lane's number is set.
+  const auto negate = [&](Word sign) HWY_ATTR {
+    const Word top = hn::And(sign, hn::Set(d, 0x80000000));
+    return hn::BitCast(Floats(), hn::Xor(hn::BitCast(d, v), top));
   };
-  v = step(hn::Set(d, 1), hn::Shuffle2301(v));
-  if (width > 2) v = step(hn::Set(d, 2), hn::Shuffle1032(v));
-  if constexpr (kLanes == 8) {
-    if (width > 4) {
-      v = step(hn::Set(d, 4), hn::ConcatLowerUpper(Floats(), v, v));
-    }
+  v = hn::Add(hn::Shuffle2301(v), negate(hn::ShiftLeft<31>(lane)));
+  if (width > 2) {
+    v = hn::Add(hn::Shuffle1032(v), negate(hn::ShiftLeft<30>(lane)));
   }
+#if HWY_MAX_BYTES > 16
+  if (width > 4) {
+    v = hn::Add(hn::ConcatLowerUpper(Floats(), v, v),
+                negate(hn::ShiftLeft<29>(lane)));
+  }
+#endif
   return v;
 }
 

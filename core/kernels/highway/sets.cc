@@ -20,6 +20,7 @@
 #if HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
 #include "kernels/highway/decode-inl.h"
 #include "kernels/highway/encode-inl.h"
+#include "kernels/highway/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
@@ -64,6 +65,16 @@ constexpr GroupedKernels Grouped() {
       {Decode<F32, kBits, 0>, Decode<F16, kBits, 1>, Decode<BF16, kBits, 2>}};
 }
 
+template <class T, DType kType>
+RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
+                ChannelSums channels) {
+  RowLanes lanes;
+  const size_t rows = count - count % kSumLanes;
+  SumRow<T>(source, decoded, rows, channels, &lanes);
+  AddToRow(kType, source, decoded, rows, count, channels, &lanes);
+  return lanes.Total();
+}
+
 }  // namespace
 
 const KernelSet* Set() {
@@ -74,6 +85,8 @@ const KernelSet* Set() {
                                        : "neon",
       .int4 = Grouped<Codes4, 4>(),
       .int8 = Grouped<Codes8, 8>(),
+      .row = {Measure<F32, DType::kF32>, Measure<F16, DType::kF16>,
+              Measure<BF16, DType::kBF16>},
   };
   return &kSet;
 }

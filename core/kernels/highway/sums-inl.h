@@ -58,7 +58,8 @@ HWY_INLINE void ForEachPart(size_t row, Visit visit) {
   if constexpr (kLanes < kSumLanes) visit(row + kLanes, Part<1>());
 }
 
-// The sums of one group. Exact products: fused or not, the same.
+// The sums of one group. Fused multiply-adds only of floats that were widened:
+// their products are exact, so that fused or not is the same.
 struct GroupSums {
   LaneSum x2, y2, e2, abs_e;
 
@@ -70,19 +71,21 @@ struct GroupSums {
     abs_e.Clear();
   }
 
-  template <int kHalf, int kPart>
+  // kWidened: `abs` was a float.
+  template <int kHalf, bool kWidened, int kPart>
   HWY_INLINE void AddErrorHalf(Part<kPart>, Float x, Double abs) {
     constexpr int r = 2 * kPart + kHalf;
     const Double wide_x = Widen<kHalf>(x);
     x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
-    e2.part[r] = hn::MulAdd(abs, abs, e2.part[r]);
+    e2.part[r] = kWidened ? hn::MulAdd(abs, abs, e2.part[r])
+                          : hn::Add(e2.part[r], hn::Mul(abs, abs));
     abs_e.part[r] = hn::Add(abs_e.part[r], abs);
   }
   // `abs` are the magnitudes of errors that are exact in binary32.
   template <int kPart>
   HWY_INLINE void AddErrors(Part<kPart> part, Float x, Float abs) {
-    AddErrorHalf<0>(part, x, Widen<0>(abs));
-    AddErrorHalf<1>(part, x, Widen<1>(abs));
+    AddErrorHalf<0, true>(part, x, Widen<0>(abs));
+    AddErrorHalf<1, true>(part, x, Widen<1>(abs));
   }
   template <int kPart>
   HWY_INLINE void AddSquares(Part<kPart>, Float y) {

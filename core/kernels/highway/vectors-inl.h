@@ -115,8 +115,13 @@ struct F16 {
       const Words d;
       const Word bits = LoadShorts(bytes);
       const Word sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000)));
-      const Float magnitude = Value(d, hn::And(bits, hn::Set(d, kMagnitude)));
-      return hn::BitCast(Floats(), hn::Or(sign, hn::BitCast(d, magnitude)));
+      const Word magnitude = hn::And(bits, hn::Set(d, kMagnitude));
+      const Word finite = hn::BitCast(d, Value(d, magnitude));
+      const Word infinite =
+          hn::Or(hn::ShiftLeft<13>(magnitude), hn::Set(d, 0x7f800000));
+      const auto is_finite = hn::Lt(magnitude, hn::Set(d, kInfinity));
+      return hn::BitCast(
+          Floats(), hn::Or(sign, hn::IfThenElse(is_finite, finite, infinite)));
     }
   }
 

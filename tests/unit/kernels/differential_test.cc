@@ -245,6 +245,36 @@ TEST(KernelSets, DecodeEveryScaleAndRefuseTheSame) {
   });
 }
 
+TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
+  for (const KernelSet* set : Available()) {
+    for (const DType dtype : kTypes) {
+      for (const size_t count : {1, 7, 8, 64, 77, 128}) {
+        std::string source = MakeSource(Wide, dtype, count, 5);
+        const std::string decoded = MakeSource(Wide, dtype, count, 6);
+        for (const float bad : {0.0f, NAN, INFINITY, -INFINITY}) {
+          std::string value;
+          PutValue(dtype, bad, &value);
+          source.replace(count / 2 * value.size(), value.size(), value);
+          std::vector<double> sums[2];
+          RowSums row[2];
+          for (const bool portable : {false, true}) {
+            const KernelSet& one = portable ? Portable() : *set;
+            sums[portable].assign(2 * count, 0.25);
+            row[portable] = one.row[static_cast<size_t>(dtype)](
+                reinterpret_cast<const uint8_t*>(source.data()),
+                reinterpret_cast<const uint8_t*>(decoded.data()), count,
+                {.x = sums[portable].data(),
+                 .x2 = sums[portable].data() + count});
+          }
+          EXPECT_EQ(sums[0], sums[1]) << set->name;
+          EXPECT_EQ(row[0].x2, row[1].x2) << set->name;
+          EXPECT_EQ(row[0].e2, row[1].e2) << set->name;
+        }
+      }
+    }
+  }
+}
+
 TEST(KernelSets, CanBeSelectedByName) {
   const std::string before(ActiveKernels());
   for (const KernelSet* set : Available()) {
