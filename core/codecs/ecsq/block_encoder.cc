@@ -89,32 +89,44 @@ class Encoder {
     }
   }
 
+  // Sums go token by token, so that memory is read in its order; each
+  // channel's own have the order of the tokens.
   void MeasureChannels() {
-    means_.resize(all_channels_);
-    variances_.resize(all_channels_);
-    for (size_t channel = 0; channel < all_channels_; ++channel) {
-      const float* first = &values_[PositionOf(channel)];
-      double sum = 0;
-      uint64_t count = 0;
-      for (size_t t = 0; t < block_.tokens; ++t) {
-        if (IsSink(t)) continue;
-        const float value = first[t * channels_];
-        sum += value;
-        spread_.largest = std::max<double>(spread_.largest, std::abs(value));
-        ++count;
+    means_.assign(all_channels_, 0);
+    variances_.assign(all_channels_, 0);
+    const uint64_t first = std::min<uint64_t>(
+        block_.tokens, header_.sinks > block_.first_token
+                           ? header_.sinks - block_.first_token
+                           : 0);
+    const uint64_t count = block_.tokens - first;
+    if (count == 0) return;
+    float largest = 0;
+    for (size_t h = 0; h < block_.heads; ++h) {
+      double* const means = &means_[h * channels_];
+      double* const variances = &variances_[h * channels_];
+      for (size_t t = first; t < block_.tokens; ++t) {
+        const float* const row = &values_[(h * block_.tokens + t) * channels_];
+        for (size_t c = 0; c < channels_; ++c) {
+          means[c] += row[c];
+          largest = std::max(largest, std::abs(row[c]));
+        }
       }
-      if (count == 0) continue;
-      const double mean = sum / static_cast<double>(count);
-      double squares = 0;
-      for (size_t t = 0; t < block_.tokens; ++t) {
-        if (IsSink(t)) continue;
-        const double difference = first[t * channels_] - mean;
-        squares += difference * difference;
+      for (size_t c = 0; c < channels_; ++c) {
+        means[c] /= static_cast<double>(count);
       }
-      means_[channel] = mean;
-      variances_[channel] = squares / static_cast<double>(count);
-      spread_.square_sum += squares;
+      for (size_t t = first; t < block_.tokens; ++t) {
+        const float* const row = &values_[(h * block_.tokens + t) * channels_];
+        for (size_t c = 0; c < channels_; ++c) {
+          const double difference = row[c] - means[c];
+          variances[c] += difference * difference;
+        }
+      }
+    }
+    spread_.largest = largest;
+    for (double& variance : variances_) {
+      spread_.square_sum += variance;
       spread_.count += count;
+      variance /= static_cast<double>(count);
     }
   }
 
