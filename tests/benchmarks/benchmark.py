@@ -81,9 +81,10 @@ def main() -> None:
             task.run()
             times[task.name].append(time.thread_time() - begun)
     medians = {name: statistics.median(taken) for name, taken in times.items()}
-    rows = [
-        report.Row(t.name, t.size / medians[t.name] / 1e9, t.values / medians[t.name] / 1e6) for t in todo
-    ]
+    rows = []
+    for task in todo:
+        seconds = medians[task.name]
+        rows.append(report.Row(task.name, task.size / seconds / 1e9, task.values / seconds / 1e6))
     text = report.render(rows, work, arguments.rounds)
     print(text, end="")
     if arguments.save:
