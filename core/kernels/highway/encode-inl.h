@@ -80,8 +80,7 @@ HWY_INLINE bool MeasuredGroup(const uint8_t* source, size_t group, float scale,
   const Float inverses = hn::Set(d, inverse);
   const Float rounder = hn::Set(d, kRounder);
   const size_t half = group / 2;
-  GroupSums group_sums;
-  group_sums.Clear();
+  GroupSums group_sums = GroupSums::Zero();
   Float codes2[kSumLanes / kLanes];  // squares of codes
   for (Float& squares : codes2) squares = hn::Zero(d);
   Float most_rounding = hn::Zero(d);
@@ -164,8 +163,7 @@ HWY_INLINE void MeasureGroup(const uint8_t* source, const float* values,
   constexpr size_t kSize = sizeof(typename T::Bits);
   const Floats d;
   const size_t half = group / 2;
-  GroupSums group_sums;
-  group_sums.Clear();
+  GroupSums group_sums = GroupSums::Zero();
   Double most = *max_abs_e;
   Float largest = *max_abs_x;
   const auto one = [&](size_t element, auto part) HWY_ATTR {

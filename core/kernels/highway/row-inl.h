@@ -22,9 +22,8 @@ HWY_INLINE void SumRow(const uint8_t* source, const uint8_t* decoded,
   constexpr size_t kSize = sizeof(typename T::Bits);
   const Floats d;
   const Doubles dd;
-  LaneSum x2, e2;
-  x2.Clear();
-  e2.Clear();
+  LaneSum x2 = LaneSum::Zero();
+  LaneSum e2 = LaneSum::Zero();
   for (size_t row = 0; row < count; row += kSumLanes) {
     ForEachPart(row, [&](size_t i, auto part) HWY_ATTR {
       const Float source_x = T::Load(source + i * kSize);

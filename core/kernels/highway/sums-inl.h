@@ -34,8 +34,14 @@ struct LaneSum {
   static constexpr size_t kRegisters = kSumLanes / (kLanes / 2);
   Double part[kRegisters];
 
-  HWY_INLINE void Clear() {
-    for (Double& one : part) one = hn::Zero(Doubles());
+  // Instead of a constructor, which would not be compiled for the target.
+  static HWY_INLINE LaneSum Zero() {
+    const Double zero = hn::Zero(Doubles());
+#if HWY_MAX_BYTES == 16
+    return {{zero, zero, zero, zero}};
+#else
+    return {{zero, zero}};
+#endif
   }
   // Adds this group's lanes to the block's.
   HWY_INLINE void AddTo(double* lanes) const {
@@ -63,12 +69,8 @@ HWY_INLINE void ForEachPart(size_t row, Visit visit) {
 struct GroupSums {
   LaneSum x2, y2, e2, abs_e;
 
-  // To be called first: a constructor would not be compiled for the target.
-  HWY_INLINE void Clear() {
-    x2.Clear();
-    y2.Clear();
-    e2.Clear();
-    abs_e.Clear();
+  static HWY_INLINE GroupSums Zero() {
+    return {LaneSum::Zero(), LaneSum::Zero(), LaneSum::Zero(), LaneSum::Zero()};
   }
 
   // kWidened: `abs` was a float.
