@@ -115,7 +115,9 @@ bool DecodeGroups(const uint8_t* payload, const BlockLayout& layout,
     uint16_t bits;
     std::memcpy(&bits, payload + 2 * i, sizeof(bits));
     if (bits >= F16::kInfinity) return false;
-    GroupDecoder<T, kBits>::Decode(codes, group, HalfToFloat(bits), decoded);
+    // HalfToFloat of what is finite and has no sign, without a branch.
+    const float scale = std::bit_cast<float>(uint32_t{bits} << 13) * 0x1p112f;
+    GroupDecoder<T, kBits>::Decode(codes, group, scale, decoded);
     codes += group * kBits / 8;
     decoded += group * sizeof(typename T::Bits);
   }

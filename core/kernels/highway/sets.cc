@@ -2,6 +2,7 @@
 
 #include "kernels/highway/sets.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 
