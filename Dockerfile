@@ -17,6 +17,7 @@ RUN apt-get update && \
       libfmt9 \
       libgrpc++1.51 \
       libgrpc29 \
+      libhwy1 \
       liblz4-1 \
       libprometheus-cpp-core1.0 \
       libprotobuf32 \

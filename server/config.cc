@@ -128,6 +128,14 @@ constexpr Flag kFlags[] = {
                                  {"error", LogLevel::kError}},
                                 &o->log_level);
      }},
+    {"kernels", "NAME",
+     "The arithmetic: avx512, avx2, sse4, neon or portable; all give the same "
+     "bytes [the fastest]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       o->kernels = v[0];
+       return absl::OkStatus();
+     }},
     {"log-format", "FORMAT", "text or json, on stderr [text]", false, false,
      [](Values v, DaemonOptions* o) {
        return SetEnum<LogFormat>(

@@ -38,6 +38,10 @@ struct DaemonOptions {
   // --log-format
   LogFormat log_format = LogFormat::kText;
 
+  // The set of kernels, as kvcompress::SelectKernels takes it; empty for the
+  // fastest that the machine can run. --kernels
+  std::string kernels;
+
   // Longest header of a file, in bytes: 1,024 to 100,000,000.
   // --max-header-bytes
   uint64_t max_header_bytes = kMaxSafetensorsHeader;

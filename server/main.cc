@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "config.h"
+#include "kvcompress/kernels.h"
 #include "lifecycle.h"
 #include "signals.h"
 #include "telemetry/logging.h"
@@ -26,6 +27,16 @@ int main(int argc, char** argv) {
   if (line->answer.has_value()) {
     std::fputs(line->answer->c_str(), stdout);
     return 0;
+  }
+
+  if (!line->options.kernels.empty()) {
+    const absl::Status selected =
+        kvcompress::SelectKernels(line->options.kernels);
+    if (!selected.ok()) {
+      std::fprintf(stderr, "kv-compressd: --kernels: %s\n",
+                   std::string(selected.message()).c_str());
+      return 1;
+    }
   }
 
   kvcompress::StopSignals signals;

@@ -12,6 +12,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
 #include "client/cli/signals.h"
+#include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
 
 int main(int argc, char** argv) {
@@ -34,6 +35,16 @@ int main(int argc, char** argv) {
                  kvcompress::kVersion, kvcompress::kApiVersion,
                  kvcompress::kFormatVersion);
     return cli::kExitOk;
+  }
+  // For tests and comparisons; of the embedded service.
+  const char* const kernels = std::getenv("KVCOMPRESS_KERNELS");
+  if (kernels != nullptr && *kernels != '\0') {
+    const absl::Status selected = kvcompress::SelectKernels(kernels);
+    if (!selected.ok()) {
+      absl::FPrintF(stderr, "Error: KVCOMPRESS_KERNELS: %s\n",
+                    selected.message());
+      return cli::kExitError;
+    }
   }
   cli::InstallSignalHandlers();
   const absl::StatusOr<int> code = cli::RunCommand(*flags);

@@ -17,29 +17,41 @@ void LoadElements(DType dtype, const uint8_t* source,
     std::memcpy(values.data(), source, values.size() * sizeof(float));
     return;
   }
-  for (size_t i = 0; i < values.size(); ++i) {
-    uint16_t bits;
-    std::memcpy(&bits, source + i * sizeof(bits), sizeof(bits));
-    values[i] =
-        dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
+  const auto load = [&](auto convert) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      uint16_t bits;
+      std::memcpy(&bits, source + i * sizeof(bits), sizeof(bits));
+      values[i] = convert(bits);
+    }
+  };
+  if (dtype == DType::kF16) {
+    load(HalfToFloat);
+  } else {
+    // Spelled out, so that the compiler makes vectors of it.
+    load([](uint16_t bits) {
+      return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    });
   }
 }
 
 void StoreElements(DType dtype, absl::Span<const float> values, uint8_t* out) {
-  if (dtype == DType::kF32) {
-    constexpr float kLargest = 0x1.fffffep127f;
+  const auto store = [&](float largest, auto convert) {
     for (size_t i = 0; i < values.size(); ++i) {
-      const float value = std::clamp(values[i], -kLargest, kLargest);
-      std::memcpy(out + i * sizeof(value), &value, sizeof(value));
+      const auto element = convert(std::clamp(values[i], -largest, largest));
+      std::memcpy(out + i * sizeof(element), &element, sizeof(element));
     }
-    return;
-  }
-  const bool half = dtype == DType::kF16;
-  const float largest = half ? 65504.0f : 0x1.fep127f;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const float value = std::clamp(values[i], -largest, largest);
-    const uint16_t bits = half ? FloatToHalf(value) : FloatToBFloat16(value);
-    std::memcpy(out + i * sizeof(bits), &bits, sizeof(bits));
+  };
+  switch (dtype) {
+    case DType::kF32:
+      return store(0x1.fffffep127f, [](float value) { return value; });
+    case DType::kF16:
+      return store(65504.0f, FloatToHalf);
+    default:
+      // FloatToBFloat16 of what is not NaN.
+      return store(0x1.fep127f, [](float value) {
+        const uint32_t bits = std::bit_cast<uint32_t>(value);
+        return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+      });
   }
 }
 

@@ -1,9 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The seam between codecs and arithmetic. A kernel works on one block, holds no
-// state and allocates nothing. The portable set defines the bytes; any other
-// set gives the same payload and the same decoded bytes, and sums that agree
-// within rounding.
+// state and allocates nothing. The portable set defines the results; any other
+// set gives the same payload, the same decoded bytes, the same faults, and the
+// same sums to the last bit (see lane_sums.h).
 
 #ifndef KVCOMPRESS_KERNELS_KERNELS_H_
 #define KVCOMPRESS_KERNELS_KERNELS_H_
@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
 
@@ -64,16 +65,37 @@ struct GroupedKernels {
   DecodeBlock decode[kDTypes];
 };
 
+// Sums over the elements of one token.
+struct RowSums {
+  double x2 = 0;
+  double e2 = 0;
+};
+
+// Sums over tokens, of source values and their squares, for each channel.
+struct ChannelSums {
+  double* x;
+  double* x2;
+};
+
+// Measures a row of `count` elements, and adds its source values to `channels`.
+// Leaves out what is not finite in the source. Any alignment.
+using MeasureRow = RowSums (*)(const uint8_t* source, const uint8_t* decoded,
+                               size_t count, ChannelSums channels);
+
 struct KernelSet {
   const char* name;
   GroupedKernels int4;
   GroupedKernels int8;
+  MeasureRow row[kDTypes];
 };
 
 // The reference, in standard C++.
 const KernelSet& Portable();
 
-// The set in use.
+// Every set that this machine can run, the fastest first and Portable() last.
+absl::Span<const KernelSet* const> Available();
+
+// The set in use: the fastest, unless SelectKernels said otherwise.
 const KernelSet& Active();
 
 }  // namespace kvcompress::kernels

@@ -4,8 +4,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "kernels/kernels.h"
+#include "kernels/lane_sums.h"
 
 namespace kvcompress::kernels {
 namespace {
@@ -123,17 +125,31 @@ void RotateBack(size_t width, size_t count, float* values) {
   FlipSigns(width, count, values);
 }
 
-void Accumulate(float x, float y, DistortionSums* sums) {
-  const double dx = x;
-  const double dy = y;
-  const double e = dy - dx;
-  sums->sum_x2 += dx * dx;
-  sums->sum_y2 += dy * dy;
-  sums->sum_xy += dx * dy;
-  sums->sum_e2 += e * e;
-  sums->sum_abs_e += std::abs(e);
-  sums->max_abs_e = std::max(sums->max_abs_e, std::abs(e));
-  sums->max_abs_x = std::max(sums->max_abs_x, std::abs(dx));
+// Adds the distortion of a group of `m` elements to `*sums`: `value(i)` gives
+// the source's and the decoded value of element i.
+template <typename Value>
+void Accumulate(size_t m, Value value, LaneSums* sums) {
+  LaneSums group;
+  const size_t half = (m + 1) / 2;
+  for (size_t j = 0; j < half; ++j) {
+    const size_t lane = j % kSumLanes;
+    for (size_t i = j; i < m; i += half) {
+      const auto [x, y] = value(i);
+      const double e = double{y} - double{x};
+      group.x2[lane] += double{x} * x;
+      group.y2[lane] += double{y} * y;
+      group.e2[lane] += e * e;
+      group.abs_e[lane] += std::abs(e);
+      sums->max_abs_e = std::max(sums->max_abs_e, std::abs(e));
+      sums->max_abs_x = std::max(sums->max_abs_x, std::abs(double{x}));
+    }
+  }
+  for (size_t lane = 0; lane < kSumLanes; ++lane) {
+    sums->x2[lane] += group.x2[lane];
+    sums->y2[lane] += group.y2[lane];
+    sums->e2[lane] += group.e2[lane];
+    sums->abs_e[lane] += group.abs_e[lane];
+  }
 }
 
 // Quantizes `values` in place, group by group, into scales and codes.
@@ -182,13 +198,16 @@ EncodeFault Encode(const uint8_t* source, BlockLayout layout, uint8_t* payload,
   const EncodeFault fault = Quantize<Codes>(layout, values, payload);
   if (fault.kind != EncodeFault::Kind::kNone) return fault;
   RotateBack(layout.rotation, layout.count, values);
-  *sums = DistortionSums();
-  sums->count = layout.count;
-  for (size_t i = 0; i < layout.count; ++i) {
-    const typename T::Bits y = T::Round(values[i]);
-    if (decoded != nullptr) StoreBits<T>(y, decoded, i);
-    Accumulate(T::Load(LoadBits<T>(source, i)), T::Load(y), sums);
+  LaneSums lanes;
+  for (size_t first = 0; first < layout.count; first += layout.group) {
+    const auto value = [&](size_t i) {
+      const typename T::Bits y = T::Round(values[first + i]);
+      if (decoded != nullptr) StoreBits<T>(y, decoded, first + i);
+      return std::pair(T::Load(LoadBits<T>(source, first + i)), T::Load(y));
+    };
+    Accumulate(std::min(layout.group, layout.count - first), value, &lanes);
   }
+  *sums = lanes.Total(layout.count);
   return {};
 }
 
@@ -215,6 +234,28 @@ bool Decode(const uint8_t* payload, BlockLayout layout, uint8_t* decoded) {
   return true;
 }
 
+template <typename T>
+void AddToRow(const uint8_t* source, const uint8_t* decoded, size_t first,
+              size_t count, ChannelSums channels, RowLanes* lanes) {
+  for (size_t c = first; c < count; ++c) {
+    const double x = T::Load(LoadBits<T>(source, c));
+    if (!std::isfinite(x)) continue;
+    const double e = T::Load(LoadBits<T>(decoded, c)) - x;
+    lanes->x2[c % kSumLanes] += x * x;
+    lanes->e2[c % kSumLanes] += e * e;
+    channels.x[c] += x;
+    channels.x2[c] += x * x;
+  }
+}
+
+template <DType kType>
+RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
+                ChannelSums channels) {
+  RowLanes lanes;
+  AddToRow(kType, source, decoded, 0, count, channels, &lanes);
+  return lanes.Total();
+}
+
 template <typename Codes>
 constexpr GroupedKernels Grouped() {
   return {{Encode<F32, Codes>, Encode<F16, Codes>, Encode<BF16, Codes>},
@@ -225,6 +266,7 @@ constexpr KernelSet kPortable = {
     .name = "portable",
     .int4 = Grouped<Codes4>(),
     .int8 = Grouped<Codes8>(),
+    .row = {Measure<DType::kF32>, Measure<DType::kF16>, Measure<DType::kBF16>},
 };
 static_assert(static_cast<int>(DType::kF32) == 0 &&
               static_cast<int>(DType::kF16) == 1 &&
@@ -233,5 +275,18 @@ static_assert(static_cast<int>(DType::kF32) == 0 &&
 }  // namespace
 
 const KernelSet& Portable() { return kPortable; }
+
+void AddToRow(DType dtype, const uint8_t* source, const uint8_t* decoded,
+              size_t first, size_t count, ChannelSums channels,
+              RowLanes* lanes) {
+  switch (dtype) {
+    case DType::kF32:
+      return AddToRow<F32>(source, decoded, first, count, channels, lanes);
+    case DType::kF16:
+      return AddToRow<F16>(source, decoded, first, count, channels, lanes);
+    default:
+      return AddToRow<BF16>(source, decoded, first, count, channels, lanes);
+  }
+}
 
 }  // namespace kvcompress::kernels

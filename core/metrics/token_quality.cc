@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace kvcompress {
 namespace {
@@ -15,17 +14,6 @@ constexpr double kNoSignalDb = -300;
 double Decibels(double signal, double noise) {
   return signal == 0 ? kNoSignalDb
                      : std::max(kNoSignalDb, 10 * std::log10(signal / noise));
-}
-
-float Load(DType dtype, const char* bytes, size_t index) {
-  if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, bytes + index * sizeof(value), sizeof(value));
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, bytes + index * sizeof(bits), sizeof(bits));
-  return dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
 }
 
 }  // namespace
@@ -70,10 +58,10 @@ bool TokenAccumulator::Applies(const TensorSpec& spec) {
 }
 
 TokenAccumulator::TokenAccumulator(const TensorSpec& spec)
-    : dtype_(spec.dtype),
+    : measure_(kernels::Active().row[static_cast<size_t>(spec.dtype)]),
       tokens_(spec.shape[2]),
       head_dim_(spec.shape[3]),
-      row_size_(head_dim_ * DTypeSize(dtype_)),
+      row_size_(head_dim_ * DTypeSize(spec.dtype)),
       channel_x_(head_dim_),
       channel_x2_(head_dim_) {}
 
@@ -88,18 +76,11 @@ void TokenAccumulator::AddDecoded(absl::string_view bytes) {
 }
 
 void TokenAccumulator::AddRow(const char* source, const char* decoded) {
-  double x2 = 0;
-  double e2 = 0;
-  for (size_t c = 0; c < head_dim_; ++c) {
-    const double x = Load(dtype_, source, c);
-    const double e = Load(dtype_, decoded, c) - x;
-    // What is not finite only a lossless codec takes, and it has no error.
-    if (!std::isfinite(x)) continue;
-    x2 += x * x;
-    e2 += e * e;
-    channel_x_[c] += x;
-    channel_x2_[c] += x * x;
-  }
+  // What is not finite only a lossless codec takes, and it has no error.
+  const auto [x2, e2] =
+      measure_(reinterpret_cast<const uint8_t*>(source),
+               reinterpret_cast<const uint8_t*>(decoded), head_dim_,
+               {.x = channel_x_.data(), .x2 = channel_x2_.data()});
   sums_.e2 += e2;
   if (token_ == 0) {
     sums_.first_e2 += e2;

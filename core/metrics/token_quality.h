@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "kernels/kernels.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/tensor.h"
 
@@ -76,7 +77,7 @@ class TokenAccumulator {
   void AddRow(const char* source, const char* decoded);
   void EndHead();
 
-  const DType dtype_;
+  const kernels::MeasureRow measure_;
   const uint64_t tokens_;
   const size_t head_dim_;
   const size_t row_size_;  // bytes

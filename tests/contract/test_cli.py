@@ -282,6 +282,24 @@ def test_decompression_restores_the_cache(run: Run, tmp_path: Path, artefact: Pa
     assert reported["max_error"] == pytest.approx(float(np.abs(y - x).max()), rel=1e-9)
 
 
+def test_kernels_change_no_byte_and_no_metric(run: Run, tmp_path: Path) -> None:
+    """Those of the machine against the portable ones; a set that is not there is refused."""
+    for codec in ("int4", "int4-hadamard", "auto"):
+        reports, artefacts = [], []
+        for kernels in ("", "portable"):
+            output = tmp_path / f"{codec}-{kernels}"
+            arguments = ("-input", SAMPLE, "-output", output, "-codec", codec)
+            report = succeed(run(*arguments, KVCOMPRESS_KERNELS=kernels))
+            del report["processing_time_ms"]
+            reports.append(report)
+            artefacts.append(output.read_bytes())
+        assert reports[0] == reports[1]
+        assert artefacts[0] == artefacts[1]
+    refused = run("-input", SAMPLE, "-metrics-only", KVCOMPRESS_KERNELS="mmx")
+    assert refused.returncode == 1
+    assert b'KVCOMPRESS_KERNELS: this machine has no kernels "mmx", only ' in refused.stderr
+
+
 def test_standard_input_and_output(run: Run, tmp_path: Path, artefact: Path) -> None:
     """A dash is a stream; the JSON then makes way for the data."""
     done = run("-input", "-", "-output", "-", stdin=SAMPLE.read_bytes())

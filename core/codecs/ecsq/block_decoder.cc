@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include "codecs/ecsq/bits.h"
@@ -125,10 +126,12 @@ class Decoder {
     content_.quanta.resize(geometry_.Elements(block_));
     uint8_t tables[kMaxShift + 1][kMaxLanes];
     uint8_t low_counts[kMaxShift + 1][kMaxLanes];
+    bool has_low_bits[kMaxShift + 1];
     size_t position[kMaxLanes];  // of the lane's channel at the first token
     int8_t symbols[kMaxLanes];
     for (size_t group = 0; group < all_channels_; group += kMaxLanes) {
       const size_t size = std::min(kMaxLanes, all_channels_ - group);
+      std::fill(std::begin(has_low_bits), std::end(has_low_bits), false);
       for (size_t lane = 0; lane < size; ++lane) {
         const size_t channel = group + lane;
         position[lane] = channel / channels_ * block_.tokens * channels_ +
@@ -137,6 +140,7 @@ class Decoder {
           const SplitClass split(content_.side.classes[channel] + 4 * shift);
           tables[shift][lane] = static_cast<uint8_t>(split.table);
           low_counts[shift][lane] = static_cast<uint8_t>(split.low_bits);
+          has_low_bits[shift] |= split.low_bits > 0;
         }
       }
       for (size_t t = sinks_; t < block_.tokens; ++t) {
@@ -145,6 +149,14 @@ class Decoder {
         if (!rans->ReadRow(tables[shift], absl::MakeSpan(symbols, size))) {
           return false;
         }
+        int32_t* const quanta = &content_.quanta[t * channels_];
+        if (!has_low_bits[shift] &&
+            std::find(symbols, symbols + size, kEscape) == symbols + size) {
+          for (size_t lane = 0; lane < size; ++lane) {
+            quanta[position[lane]] = symbols[lane];
+          }
+          continue;
+        }
         for (size_t lane = 0; lane < size; ++lane) {
           int32_t symbol = symbols[lane];
           if (symbol == kEscape && !escapes->Next(&symbol)) return false;
@@ -152,8 +164,7 @@ class Decoder {
           const int64_t quantum =
               int64_t{symbol} * (int64_t{1} << count) + low_bits->Get(count);
           if (std::abs(quantum) > kMaxQuantum) return false;
-          content_.quanta[position[lane] + t * channels_] =
-              static_cast<int32_t>(quantum);
+          quanta[position[lane]] = static_cast<int32_t>(quantum);
         }
       }
     }

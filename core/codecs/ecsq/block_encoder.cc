@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 #include <vector>
 
+#include "codecs/ecsq/class_choice.h"
 #include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/symbol_writer.h"
@@ -21,6 +21,9 @@ namespace {
 
 // Squared error, in squared steps, that a bit is worth.
 constexpr float kErrorPerBit = 0.025f;
+
+// Channels that are quantized together; their histograms stay in the cache.
+constexpr size_t kTile = 32;
 
 void PutBytes(const void* bytes, size_t size, std::string* out) {
   out->append(static_cast<const char*>(bytes), size);
@@ -49,8 +52,11 @@ class Encoder {
   bool Encode(DType dtype, std::string* payload, uint8_t* decoded) {
     SetMeans();
     content_.quanta.resize(values_.size());
-    for (size_t channel = 0; channel < all_channels_; ++channel) {
-      Quantize(channel);
+    content_.side.classes.resize(all_channels_);
+    for (size_t h = 0; h < block_.heads; ++h) {
+      for (size_t c = 0; c < channels_; c += kTile) {
+        Quantize(h, c, std::min(kTile, channels_ - c));
+      }
     }
     EncodeSinks(dtype);
     return Write(dtype, payload, decoded);
@@ -90,32 +96,44 @@ class Encoder {
     }
   }
 
+  // Sums go token by token, so that memory is read in its order; each
+  // channel's own have the order of the tokens.
   void MeasureChannels() {
-    means_.resize(all_channels_);
-    variances_.resize(all_channels_);
-    for (size_t channel = 0; channel < all_channels_; ++channel) {
-      const float* first = &values_[PositionOf(channel)];
-      double sum = 0;
-      uint64_t count = 0;
-      for (size_t t = 0; t < block_.tokens; ++t) {
-        if (IsSink(t)) continue;
-        const float value = first[t * channels_];
-        sum += value;
-        spread_.largest = std::max<double>(spread_.largest, std::abs(value));
-        ++count;
+    means_.assign(all_channels_, 0);
+    variances_.assign(all_channels_, 0);
+    const uint64_t first = std::min<uint64_t>(
+        block_.tokens, header_.sinks > block_.first_token
+                           ? header_.sinks - block_.first_token
+                           : 0);
+    const uint64_t count = block_.tokens - first;
+    if (count == 0) return;
+    float largest = 0;
+    for (size_t h = 0; h < block_.heads; ++h) {
+      double* const means = &means_[h * channels_];
+      double* const variances = &variances_[h * channels_];
+      for (size_t t = first; t < block_.tokens; ++t) {
+        const float* const row = &values_[(h * block_.tokens + t) * channels_];
+        for (size_t c = 0; c < channels_; ++c) {
+          means[c] += row[c];
+          largest = std::max(largest, std::abs(row[c]));
+        }
       }
-      if (count == 0) continue;
-      const double mean = sum / static_cast<double>(count);
-      double squares = 0;
-      for (size_t t = 0; t < block_.tokens; ++t) {
-        if (IsSink(t)) continue;
-        const double difference = first[t * channels_] - mean;
-        squares += difference * difference;
+      for (size_t c = 0; c < channels_; ++c) {
+        means[c] /= static_cast<double>(count);
       }
-      means_[channel] = mean;
-      variances_[channel] = squares / static_cast<double>(count);
-      spread_.square_sum += squares;
+      for (size_t t = first; t < block_.tokens; ++t) {
+        const float* const row = &values_[(h * block_.tokens + t) * channels_];
+        for (size_t c = 0; c < channels_; ++c) {
+          const double difference = row[c] - means[c];
+          variances[c] += difference * difference;
+        }
+      }
+    }
+    spread_.largest = largest;
+    for (double& variance : variances_) {
+      spread_.square_sum += variance;
       spread_.count += count;
+      variance /= static_cast<double>(count);
     }
   }
 
@@ -128,28 +146,44 @@ class Encoder {
     }
   }
 
-  void Quantize(size_t channel) {
+  // Quantizes `size` channels of head `h` from the channel `first` on, token by
+  // token, so that memory is read in its order.
+  void Quantize(size_t h, size_t first, size_t size) {
     const double step = header_.step;
-    const int klass = ClassOf(variances_[channel] / step / step);
-    const SplitClass split(klass);
-    const size_t first = PositionOf(channel);
-    const float mean = static_cast<float>(content_.side.means[channel]) *
-                       (header_.step * 0.125f);
-    std::vector<int32_t>& quanta = content_.quanta;
+    int klass[kTile];
+    float mean[kTile];
+    for (size_t c = 0; c < size; ++c) {
+      const size_t channel = h * channels_ + first + c;
+      klass[c] = ClassOf(variances_[channel] / step / step);
+      mean[c] = static_cast<float>(content_.side.means[channel]) *
+                (header_.step * 0.125f);
+    }
+    std::vector<QuantaCounts> histograms(size);
     for (size_t t = int8_sinks_; t < block_.tokens; ++t) {
       const int shift = ShiftOf(t);
-      const float exact = (values_[first + t * channels_] - mean) /
-                          header_.step * static_cast<float>(1 << shift);
-      const float bounded = std::clamp<float>(exact, -kMaxQuantum, kMaxQuantum);
-      int32_t quantum =
-          static_cast<int32_t>(bounded + (bounded < 0 ? -0.5f : 0.5f));
-      if (choices_.rate_aware && shift == 0) {
-        quantum = Cheaper(exact, quantum, split);
+      const float scale = static_cast<float>(1 << shift);
+      const size_t position = (h * block_.tokens + t) * channels_ + first;
+      const float* const values = &values_[position];
+      int32_t* const quanta = &content_.quanta[position];
+      float exact[kTile];
+      for (size_t c = 0; c < size; ++c) {
+        exact[c] = (values[c] - mean[c]) / header_.step * scale;
+        const float bounded =
+            std::clamp<float>(exact[c], -kMaxQuantum, kMaxQuantum);
+        quanta[c] =
+            static_cast<int32_t>(bounded + std::copysign(0.5f, bounded));
       }
-      quanta[first + t * channels_] = quantum;
+      if (choices_.rate_aware && shift == 0) {
+        for (size_t c = 0; c < size; ++c) {
+          quanta[c] = Cheaper(exact[c], quanta[c], SplitClass(klass[c]));
+        }
+      }
+      for (size_t c = 0; c < size; ++c) histograms[c].Add(quanta[c], shift);
     }
-    content_.side.classes.push_back(
-        static_cast<uint8_t>(BestClass(first, klass)));
+    for (size_t c = 0; c < size; ++c) {
+      content_.side.classes[h * channels_ + first + c] =
+          static_cast<uint8_t>(BestClass(histograms[c], klass[c]));
+    }
   }
 
   // `nearest`, or its neighbour towards zero where that is worth its error.
@@ -163,47 +197,6 @@ class Encoder {
       return error * error + static_cast<float>(bits) * (kErrorPerBit / 256);
     };
     return loss(other) < loss(nearest) ? other : nearest;
-  }
-
-  // The class near `klass` that codes the channel at `first` in fewest bits.
-  int BestClass(size_t first, int klass) const {
-    constexpr int kNearby = 3;
-    constexpr int kCounted = 64;
-    uint32_t counts[2 * kCounted + 1] = {};
-    int largest = 0;
-    std::vector<std::pair<int32_t, int>> others;  // quanta with their shifts
-    for (size_t t = int8_sinks_; t < block_.tokens; ++t) {
-      const int shift = ShiftOf(t);
-      const int32_t quantum = content_.quanta[first + t * channels_];
-      if (shift == 0 && std::abs(quantum) <= kCounted) {
-        ++counts[quantum + kCounted];
-        largest = std::max(largest, std::abs(quantum));
-      } else {
-        others.emplace_back(quantum, shift);
-      }
-    }
-    const auto bits = [this](int32_t quantum, int split_class) {
-      const SplitClass split(split_class);
-      return 256u * static_cast<uint32_t>(split.low_bits) +
-             tables_.Cost(split.table, quantum >> split.low_bits);
-    };
-    int best = klass;
-    uint64_t best_cost = ~uint64_t{0};
-    const int last = std::min(klass + 1, kClasses - 1);
-    for (int k = std::max(0, klass - kNearby); k <= last; ++k) {
-      uint64_t cost = 0;
-      for (int32_t quantum = -largest; quantum <= largest; ++quantum) {
-        cost += uint64_t{counts[quantum + kCounted]} * bits(quantum, k);
-      }
-      for (const auto& [quantum, shift] : others) {
-        cost += bits(quantum, k + 4 * shift);
-      }
-      if (cost < best_cost) {
-        best_cost = cost;
-        best = k;
-      }
-    }
-    return best;
   }
 
   void EncodeSinks(DType dtype) {

@@ -11,17 +11,23 @@ RansStream RansEncode(absl::Span<const Coded> symbols, size_t lanes) {
   const Tables& tables = GetTables();
   RansStream stream;
   stream.states.assign(lanes, kLowest);
+  // Words are written from the back of room for the most there can be. Each is
+  // written in any case and kept where it is due: no branch.
+  stream.words.resize(symbols.size() + 1);
+  uint16_t* const end = stream.words.data() + stream.words.size();
+  uint16_t* words = end;
   for (auto coded = symbols.rbegin(); coded != symbols.rend(); ++coded) {
-    uint32_t& state = stream.states[coded->lane];
+    uint32_t state = stream.states[coded->lane];
     const auto [frequency, first] =
         tables.intervals[coded->table][coded->symbol + 128];
-    if (state >= uint32_t{frequency} << (31 - kSlotBits)) {
-      stream.words.push_back(static_cast<uint16_t>(state));
-      state >>= 16;
-    }
-    state = (state / frequency << kSlotBits) + state % frequency + first;
+    words[-1] = static_cast<uint16_t>(state);
+    const bool due = state >= uint32_t{frequency} << (31 - kSlotBits);
+    words -= due;
+    state >>= due ? 16 : 0;
+    stream.states[coded->lane] =
+        (state / frequency << kSlotBits) + state % frequency + first;
   }
-  std::reverse(stream.words.begin(), stream.words.end());
+  stream.words.erase(stream.words.begin(), stream.words.end() - (end - words));
   return stream;
 }
 
@@ -38,6 +44,24 @@ RansDecoder::RansDecoder(absl::Span<const uint8_t> states,
 }
 
 bool RansDecoder::ReadRow(const uint8_t* table, absl::Span<int8_t> symbols) {
+  if (static_cast<size_t>(end_ - next_) >= kMaxLanes * sizeof(uint16_t)) {
+    // There are words for the most that a row can take: refill without a
+    // branch, by all ones where a word is due.
+    const uint8_t* next = next_;
+    for (size_t lane = 0; lane < symbols.size(); ++lane) {
+      uint32_t state = states_[lane];
+      const DecodeSlot& slot = tables_.slots[table[lane]][state & (kSlots - 1)];
+      symbols[lane] = slot.symbol;
+      state = slot.frequency * (state >> kSlotBits) + slot.offset;
+      uint16_t word;
+      std::memcpy(&word, next, sizeof(word));
+      const uint32_t due = state < kLowest ? ~0u : 0;
+      states_[lane] = state << (due & 16) | (word & due);
+      next += due & sizeof(word);
+    }
+    next_ = next;
+    return true;
+  }
   for (size_t lane = 0; lane < symbols.size(); ++lane) {
     uint32_t state = states_[lane];
     const DecodeSlot& slot = tables_.slots[table[lane]][state & (kSlots - 1)];

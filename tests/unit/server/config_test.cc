@@ -72,18 +72,19 @@ TEST(ConfigTest, Defaults) {
 }
 
 TEST(ConfigTest, EveryFlag) {
-  const absl::StatusOr<CommandLine> line =
-      Parse({"--listen", "0.0.0.0:1", "--listen=[::1]:2,unix:/run/kv.sock",
-             "--metrics-listen", "localhost:3", "--log-level", "error",
-             "--log-format", "json", "--max-header-bytes", "1024",
-             "--max-message-bytes", "65536", "--drain-delay-seconds", "0.5",
-             "--shutdown-grace-seconds", "3600"});
+  const absl::StatusOr<CommandLine> line = Parse(
+      {"--listen", "0.0.0.0:1", "--listen=[::1]:2,unix:/run/kv.sock",
+       "--metrics-listen", "localhost:3", "--log-level", "error",
+       "--log-format", "json", "--kernels", "portable", "--max-header-bytes",
+       "1024", "--max-message-bytes", "65536", "--drain-delay-seconds", "0.5",
+       "--shutdown-grace-seconds", "3600"});
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_THAT(ListenOf(*line),
               ElementsAre("0.0.0.0:1", "[::1]:2", "unix:/run/kv.sock"));
   EXPECT_EQ(line->options.metrics_listen->ToString(), "localhost:3");
   EXPECT_EQ(line->options.log_level, LogLevel::kError);
   EXPECT_EQ(line->options.log_format, LogFormat::kJson);
+  EXPECT_EQ(line->options.kernels, "portable");
   EXPECT_EQ(line->options.max_header_bytes, 1024);
   EXPECT_EQ(line->options.max_message_bytes, 65536);
   EXPECT_EQ(line->options.drain_delay, absl::Milliseconds(500));

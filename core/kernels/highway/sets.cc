@@ -1,0 +1,121 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "kernels/highway/sets.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "kvcompress/dtype.h"
+
+// This file is compiled once for each target. SSSE3 is as rare as a machine
+// that has it and not SSE4; SVE's vectors have no fixed size.
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/highway/sets.cc"
+#include <hwy/foreach_target.h>
+
+// The plainest target stands for machines without any other: portable.cc is
+// what serves them.
+#if HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
+#include "kernels/highway/decode-inl.h"
+#include "kernels/highway/encode-inl.h"
+#include "kernels/highway/row-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcompress::kernels::HWY_NAMESPACE {
+namespace {
+
+template <int kBits>
+constexpr const GroupedKernels& PortableKernels() {
+  return kBits == 4 ? Portable().int4 : Portable().int8;
+}
+
+template <class T, typename Codes, int kBits, int kType>
+EncodeFault Encode(const uint8_t* source, BlockLayout layout, uint8_t* payload,
+                   uint8_t* decoded, DistortionSums* sums) {
+  LaneSums lanes;
+  if (layout.count % layout.group == 0 &&
+      (layout.rotation == 1
+           ? EncodePlain<T, Codes>(source, layout, payload, decoded, &lanes)
+           : EncodeRotated<T, Codes>(source, layout, payload, decoded,
+                                     &lanes))) {
+    *sums = lanes.Total(layout.count);
+    return {};
+  }
+  return PortableKernels<kBits>().encode[kType](source, layout, payload,
+                                                decoded, sums);
+}
+
+template <class T, int kBits, int kType>
+bool Decode(const uint8_t* payload, BlockLayout layout, uint8_t* decoded) {
+  if (layout.count % layout.group != 0) {
+    return PortableKernels<kBits>().decode[kType](payload, layout, decoded);
+  }
+  return layout.rotation == 1
+             ? DecodeGroups<T, kBits>(payload, layout, decoded)
+             : DecodeRotated<T, kBits>(payload, layout, decoded);
+}
+
+template <typename Codes, int kBits>
+constexpr GroupedKernels Grouped() {
+  return {
+      {Encode<F32, Codes, kBits, 0>, Encode<F16, Codes, kBits, 1>,
+       Encode<BF16, Codes, kBits, 2>},
+      {Decode<F32, kBits, 0>, Decode<F16, kBits, 1>, Decode<BF16, kBits, 2>}};
+}
+
+template <class T, DType kType>
+RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
+                ChannelSums channels) {
+  RowLanes lanes;
+  const size_t rows = count - count % kSumLanes;
+  SumRow<T>(source, decoded, rows, channels, &lanes);
+  AddToRow(kType, source, decoded, rows, count, channels, &lanes);
+  return lanes.Total();
+}
+
+}  // namespace
+
+const KernelSet* Set() {
+  static constexpr KernelSet kSet = {
+      .name = HWY_TARGET == HWY_SSE4   ? "sse4"
+              : HWY_TARGET == HWY_AVX2 ? "avx2"
+              : HWY_TARGET == HWY_AVX3 ? "avx512"
+                                       : "neon",
+      .int4 = Grouped<Codes4, 4>(),
+      .int8 = Grouped<Codes8, 8>(),
+      .row = {Measure<F32, DType::kF32>, Measure<F16, DType::kF16>,
+              Measure<BF16, DType::kBF16>},
+  };
+  return &kSet;
+}
+
+}  // namespace kvcompress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
+
+#if HWY_ONCE
+namespace kvcompress::kernels {
+
+std::vector<const KernelSet*> HighwaySets() {
+  std::vector<const KernelSet*> sets;
+  [[maybe_unused]] const int64_t supported = hwy::SupportedTargets();
+#if HWY_TARGETS & HWY_AVX3
+  if (supported & HWY_AVX3) sets.push_back(N_AVX3::Set());
+#endif
+#if HWY_TARGETS & HWY_AVX2
+  if (supported & HWY_AVX2) sets.push_back(N_AVX2::Set());
+#endif
+#if HWY_TARGETS & HWY_SSE4
+  if (supported & HWY_SSE4) sets.push_back(N_SSE4::Set());
+#endif
+#if HWY_TARGETS & HWY_NEON
+  if (supported & HWY_NEON) sets.push_back(N_NEON::Set());
+#endif
+  return sets;
+}
+
+}  // namespace kvcompress::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,192 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Vectors of values and their three types, for the target being compiled.
+// Included once for each target: see sets.cc.
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(KVCOMPRESS_KERNELS_HIGHWAY_VECTORS_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef KVCOMPRESS_KERNELS_HIGHWAY_VECTORS_INL_H_
+#undef KVCOMPRESS_KERNELS_HIGHWAY_VECTORS_INL_H_
+#else
+#define KVCOMPRESS_KERNELS_HIGHWAY_VECTORS_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcompress::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most 256 bits: the lanes of kernels/lane_sums.h are 8, and wider vectors
+// would need to add in another order.
+inline constexpr size_t kLanes = HWY_MIN(8, HWY_LANES(float));
+using Floats = hn::FixedTag<float, kLanes>;
+using Ints = hn::RebindToSigned<Floats>;
+using Words = hn::RebindToUnsigned<Floats>;
+using Shorts = hn::Rebind<uint16_t, Floats>;
+using Bytes = hn::Rebind<uint8_t, Floats>;
+using SignedBytes = hn::Rebind<int8_t, Floats>;
+using Doubles = hn::FixedTag<double, kLanes / 2>;
+using Float = hn::Vec<Floats>;
+using Word = hn::Vec<Words>;
+using Double = hn::Vec<Doubles>;
+
+// Whether the target converts binary16 as IEEE 754 asks; SSE4's emulation in
+// Highway 1.0.3 rounds towards zero.
+inline constexpr bool kHalfInstructions = HWY_TARGET != HWY_SSE4;
+
+HWY_INLINE Word LoadShorts(const uint8_t* bytes) {
+  const auto shorts =
+      hn::LoadU(Shorts(), reinterpret_cast<const uint16_t*>(bytes));
+  return hn::PromoteTo(Words(), shorts);
+}
+
+HWY_INLINE void StoreShorts(Word value, uint8_t* bytes) {
+  hn::StoreU(hn::TruncateTo(Shorts(), value), Shorts(),
+             reinterpret_cast<uint16_t*>(bytes));
+}
+
+// The types of elements. Load and Store take kLanes elements at any alignment.
+// Round gives the value that the type has for a finite value, to nearest even,
+// the largest finite one instead of infinity; Store takes only such values.
+// A group's largest magnitude is found on Bits as integers, and Value turns
+// those of finite magnitudes, widened, into values.
+struct F32 {
+  using Bits = uint32_t;
+  static constexpr Bits kMagnitude = 0x7fffffff;
+  static constexpr uint32_t kInfinity = 0x7f800000;
+  static constexpr bool kRounds = false;
+
+  static HWY_INLINE Float Load(const uint8_t* bytes) {
+    return hn::LoadU(Floats(), reinterpret_cast<const float*>(bytes));
+  }
+  static HWY_INLINE Float Round(Float value) { return value; }
+  static HWY_INLINE void Store(Float value, uint8_t* bytes) {
+    hn::StoreU(value, Floats(), reinterpret_cast<float*>(bytes));
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Rebind<float, D>> Value(D, hn::Vec<D> bits) {
+    return hn::BitCast(hn::Rebind<float, D>(), bits);
+  }
+};
+
+struct BF16 {
+  using Bits = uint16_t;
+  static constexpr Bits kMagnitude = 0x7fff;
+  static constexpr uint32_t kInfinity = 0x7f80;
+  static constexpr bool kRounds = true;
+
+  static HWY_INLINE Float Load(const uint8_t* bytes) {
+    return Value(Words(), LoadShorts(bytes));
+  }
+  // REQUIRES: the value is far from the largest, as all that are decoded are.
+  static HWY_INLINE Float Round(Float value) {
+    const Words d;
+    const Word bits = hn::BitCast(d, value);
+    const Word odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+    const Word sum = hn::Add(hn::Add(bits, hn::Set(d, 0x7fff)), odd);
+    return hn::BitCast(Floats(), hn::And(sum, hn::Set(d, 0xffff0000)));
+  }
+  static HWY_INLINE void Store(Float value, uint8_t* bytes) {
+    StoreShorts(hn::ShiftRight<16>(hn::BitCast(Words(), value)), bytes);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Rebind<float, D>> Value(D, hn::Vec<D> bits) {
+    return hn::BitCast(hn::Rebind<float, D>(), hn::ShiftLeft<16>(bits));
+  }
+};
+
+struct F16 {
+  using Bits = uint16_t;
+  static constexpr Bits kMagnitude = 0x7fff;
+  static constexpr uint32_t kInfinity = 0x7c00;
+  static constexpr bool kRounds = true;
+  using Halves = hn::Rebind<hwy::float16_t, Floats>;
+
+  static HWY_INLINE Float Load(const uint8_t* bytes) {
+    if constexpr (kHalfInstructions) {
+      return hn::PromoteTo(
+          Floats(),
+          hn::LoadU(Halves(), reinterpret_cast<const hwy::float16_t*>(bytes)));
+    } else {
+      const Words d;
+      const Word bits = LoadShorts(bytes);
+      const Word sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000)));
+      const Word magnitude = hn::And(bits, hn::Set(d, kMagnitude));
+      const Word finite = hn::BitCast(d, Value(d, magnitude));
+      const Word infinite =
+          hn::Or(hn::ShiftLeft<13>(magnitude), hn::Set(d, 0x7f800000));
+      const auto is_finite = hn::Lt(magnitude, hn::Set(d, kInfinity));
+      return hn::BitCast(
+          Floats(), hn::Or(sign, hn::IfThenElse(is_finite, finite, infinite)));
+    }
+  }
+
+  static HWY_INLINE Float Round(Float value) {
+    const Floats d;
+    const Float most = hn::Set(d, 65504.0f);
+    value = hn::Max(hn::Min(value, most), hn::Neg(most));
+    if constexpr (kHalfInstructions) {
+      return hn::PromoteTo(d, hn::DemoteTo(Halves(), value));
+    } else {
+      return hn::CopySign(RoundMagnitude(d, hn::Abs(value)), value);
+    }
+  }
+
+  static HWY_INLINE void Store(Float value, uint8_t* bytes) {
+    if constexpr (kHalfInstructions) {
+      hn::StoreU(hn::DemoteTo(Halves(), value), Halves(),
+                 reinterpret_cast<hwy::float16_t*>(bytes));
+    } else {
+      const Words d;
+      const Word sign = hn::And(hn::ShiftRight<16>(hn::BitCast(d, value)),
+                                hn::Set(d, 0x8000));
+      StoreShorts(hn::Or(sign, MagnitudeBits(Floats(), hn::Abs(value))), bytes);
+    }
+  }
+
+  // Scales by a power of two, so that subnormals need no case of their own.
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::Rebind<float, D>> Value(D, hn::Vec<D> bits) {
+    const hn::Rebind<float, D> d;
+    return hn::Mul(hn::BitCast(d, hn::ShiftLeft<13>(bits)),
+                   hn::Set(d, 0x1p112f));
+  }
+
+  // A magnitude up to 65,504 to a multiple of what binary16 resolves there.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> RoundMagnitude(D d, hn::Vec<D> magnitude) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, magnitude);
+    const auto odd = hn::And(hn::ShiftRight<13>(bits), hn::Set(du, 1));
+    const auto sum = hn::Add(hn::Add(bits, hn::Set(du, 0xfff)), odd);
+    const auto normal = hn::BitCast(d, hn::And(sum, hn::Set(du, ~0x1fffu)));
+    // Below 2^-14 the unit is 2^-24, the last place of a binary32 at 1/2.
+    const auto half = hn::Set(d, 0.5f);
+    const auto subnormal = hn::Sub(hn::Add(magnitude, half), half);
+    return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0x1p-14f)), subnormal,
+                          normal);
+  }
+
+  // The bits of what RoundMagnitude gave.
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> MagnitudeBits(
+      D d, hn::Vec<D> magnitude) {
+    const hn::RebindToUnsigned<D> du;
+    const auto normal = hn::ShiftRight<13>(
+        hn::Sub(hn::BitCast(du, magnitude), hn::Set(du, 0x38000000)));
+    const auto subnormal =
+        hn::Sub(hn::BitCast(du, hn::Add(magnitude, hn::Set(d, 0.5f))),
+                hn::Set(du, 0x3f000000));
+    const auto small = hn::Lt(magnitude, hn::Set(d, 0x1p-14f));
+    return hn::IfThenElse(hn::RebindMask(du, small), subnormal, normal);
+  }
+};
+
+}  // namespace kvcompress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

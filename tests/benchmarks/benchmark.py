@@ -1,0 +1,96 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Measures kernels and codecs beside their peers; see tests/benchmark."""
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+# NumPy would ask for huge pages: caches arrive in ordinary ones.
+os.environ["NUMPY_MADVISE_HUGEPAGE"] = "0"
+
+import report
+from workload import Workload
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+@dataclass
+class Task:
+    """Something measured, and how many bytes of values it goes through."""
+
+    name: str
+    size: int
+    values: int
+    run: Callable[[], object]
+
+
+def tasks(work: Workload) -> list[Task]:
+    """Everything measured, in the order of a round."""
+    found = []
+
+    def add(name: str, dtype: str, run: Callable[[], object]) -> None:
+        found.append(Task(name, work.size(dtype), work.count, run))
+
+    add("memcpy", "F32", work.copy)
+    add("memcpy, BF16", "BF16", work.copy_bf16)
+    add("read", "F32", work.read)
+    add("ggml q4_0 encode", "F32", work.ggml_encode)
+    add("NumPy int4 encode", "F32", work.numpy_encode)
+    for dtype in ("F32", "F16", "BF16"):
+        for bits, rotation, name in ((4, 1, "int4"), (4, 64, "int4-hadamard"), (8, 1, "int8")):
+            key = f"{name} {dtype}"
+            add(f"{key} encode", dtype, work.encoder(key, bits, dtype, rotation))
+            add(f"{key} decode", dtype, work.decoder(key, bits, dtype, rotation))
+    add("ggml q4_0 decode", "F32", work.ggml_decode)
+    for role in ("key", "value"):
+        key = f"ecsq:contract {role} BF16"
+        add(f"{key} encode", "BF16", work.codec_encoder(key, "ecsq:contract", role))
+        add(f"{key} decode", "BF16", work.codec_decoder(key, "ecsq:contract", role))
+    add("lossless BF16 encode", "BF16", work.codec_encoder("lossless", "lossless", "none"))
+    add("lossless BF16 decode", "BF16", work.codec_decoder("lossless", "lossless", "none"))
+    add("zstd-1 BF16 encode", "BF16", work.zstd_encode)
+    add("zstd-1 BF16 decode", "BF16", work.zstd_decode)
+    return found
+
+
+def main() -> None:
+    """Runs the rounds and prints the report."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--mib", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--kernels", default="")
+    arguments = parser.parse_args()
+    if arguments.mib < 1 or arguments.rounds < 1:
+        parser.error("--mib and --rounds are at least 1")
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+    work = Workload(arguments.library, arguments.mib, arguments.kernels)
+    todo = tasks(work)
+    times: dict[str, list[float]] = {task.name: [] for task in todo}
+    for task in todo:
+        task.run()  # makes what later ones read, and touches the memory
+    for _ in range(arguments.rounds):
+        for task in todo:
+            begun = time.thread_time()
+            task.run()
+            times[task.name].append(time.thread_time() - begun)
+    medians = {name: statistics.median(taken) for name, taken in times.items()}
+    rows = []
+    for task in todo:
+        seconds = medians[task.name]
+        rows.append(report.Row(task.name, task.size / seconds / 1e9, task.values / seconds / 1e6))
+    text = report.render(rows, work, arguments.rounds)
+    print(text, end="")
+    if arguments.save:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / report.file_name(work)).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The report of the benchmark, in Markdown."""
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from workload import Workload
+
+
+@dataclass
+class Row:
+    """One measurement, by the median."""
+
+    name: str
+    gigabytes: float  # of values, 10^9 bytes a second
+    megavalues: float
+
+
+ECSQ = "ecsq:contract"
+
+# What is compared, the two sides, and the ratio aimed at.
+GOALS: tuple[tuple[str, str, str, float | None], ...] = (
+    ("int4 with metrics, against ggml without", "int4 F32 encode", "ggml q4_0 encode", 3),
+    ("the same, against a pass that only reads", "int4 F32 encode", "read", 0.65),
+    ("the same, against memcpy", "int4 F32 encode", "memcpy", None),
+    ("the same, against NumPy", "int4 F32 encode", "NumPy int4 encode", None),
+    ("int4 of BF16, against F32", "int4 BF16 encode", "int4 F32 encode", 0.95),
+    ("int4 of F16, against F32", "int4 F16 encode", "int4 F32 encode", 0.95),
+    ("with Hadamard, F32", "int4-hadamard F32 encode", "int4 F32 encode", 0.6),
+    ("with Hadamard, BF16", "int4-hadamard BF16 encode", "int4 BF16 encode", 0.6),
+    ("int4 decode to F32, against ggml", "int4 F32 decode", "ggml q4_0 decode", 3.5),
+    ("int4 decode to BF16, against memcpy of it", "int4 BF16 decode", "memcpy, BF16", 1.4),
+    ("ecsq keys encode, against zstd-1", f"{ECSQ} key BF16 encode", "zstd-1 BF16 encode", 2),
+    ("ecsq values encode, against zstd-1", f"{ECSQ} value BF16 encode", "zstd-1 BF16 encode", 2),
+    ("ecsq keys decode, against zstd-1", f"{ECSQ} key BF16 decode", "zstd-1 BF16 decode", 1.6),
+    ("ecsq values decode, against zstd-1", f"{ECSQ} value BF16 decode", "zstd-1 BF16 decode", 1.6),
+    ("lossless encode, against zstd-1", "lossless BF16 encode", "zstd-1 BF16 encode", None),
+    ("lossless decode, against zstd-1", "lossless BF16 decode", "zstd-1 BF16 decode", None),
+)
+
+
+def processor() -> tuple[str, str]:
+    """The model, and those of its instructions that matter here."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.machine(), ""
+    model = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    flags = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.MULTILINE)
+    known = ("sse4_1", "avx2", "f16c", "fma", "avx512f", "avx512bw", "asimd")
+    have = flags.group(1).split() if flags else []
+    return (
+        model.group(1) if model else platform.machine(),
+        " ".join(flag for flag in known if flag in have),
+    )
+
+
+def file_name(work: Workload) -> str:
+    """Of the saved report."""
+    model = re.sub(r"[^a-z0-9]+", "-", processor()[0].lower()).strip("-")
+    return f"{datetime.date.today()}-{model}-{work.kernels}.md"
+
+
+def render(rows: list[Row], work: Workload, rounds: int) -> str:
+    """The whole report."""
+    model, flags = processor()
+    by_name = {row.name: row for row in rows}
+    memcpy, read = by_name["memcpy"].gigabytes, by_name["read"].gigabytes
+    lines = [
+        "<!-- Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0 -->",
+        f"# Kernels and codecs on one thread, {datetime.date.today()}",
+        "",
+        f"`tests/benchmark --mib {work.size('F32') >> 20} --rounds {rounds}"
+        f" --kernels {work.kernels}` on {model} ({flags}), {os.cpu_count()} processors,"
+        f" {platform.system()} {platform.release()}; load average {os.getloadavg()[0]:.1f},"
+        " our own process included.",
+        "",
+        f"Input: {work.count:,} synthetic values like those of keys, in 4 KiB pages; entropy coders"
+        " depend on such data, and sizes must not be read off it. Medians of CPU time over"
+        " interleaved rounds. Encoders measure distortion in the same pass, ggml's does not;"
+        f" groups of 64 values, ggml's of 32. ggml from {work.ggml_version},"
+        f" NumPy {np.__version__}, zstandard {importlib.metadata.version('zstandard')}.",
+        "",
+        "| what | GB/s of values | million values/s | of memcpy | of reading |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [
+        f"| {row.name} | {row.gigabytes:.2f} | {row.megavalues:,.0f} | {row.gigabytes / memcpy:.0%}"
+        f" | {row.gigabytes / read:.0%} |"
+        for row in rows
+    ]
+    lines += ["", "| ratio of values a second | measured | aim |", "| --- | --- | --- |"]
+    for text, ours, theirs, aim in GOALS:
+        ratio = by_name[ours].megavalues / by_name[theirs].megavalues
+        lines.append(f"| {text} | {ratio:.2f} | {'' if aim is None else aim} |")
+    return "\n".join(lines) + "\n"
