@@ -1,6 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Fixtures of the tests of kvcompress.integrations: the real service, and a tiny model."""
 
+import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,22 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 
 from oracle.fixtures import bin_dir, client, sample, server
 
+HERE = Path(__file__).parent
 __all__ = ["bin_dir", "client", "model", "sample", "server"]
+
+
+def pytest_configure() -> None:
+    """Puts LMCache behind the packages of an environment that has torch and not LMCache."""
+    found = {name: importlib.util.find_spec(name) for name in ("torch", "lmcache")}
+    if found["torch"] is None or found["lmcache"] is not None:
+        return
+    command = [HERE.parents[1] / "deploy" / "python-env", "--no-deps", HERE / "requirements.txt"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"no environment for LMCache:\n{done.stderr}", file=sys.stderr)
+        return
+    (packages,) = Path(done.stdout.strip()).glob("lib/python3*/site-packages")
+    sys.path.append(str(packages))
 
 
 @pytest.fixture(scope="session")
