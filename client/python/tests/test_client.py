@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The client against answers that the real server never gives, and against broken input."""
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -30,6 +31,7 @@ from fake import (
     restored,
     safetensors,
 )
+from kvcompress import aio
 
 Connected = Callable[[Answer], AbstractContextManager[kvcompress.Client]]
 
@@ -309,3 +311,54 @@ def test_memory_is_bounded_from_path_to_path(tmp_path: Path) -> None:
         done = subprocess.run(arguments, capture_output=True, check=True, timeout=60)
     assert (tmp_path / "out").stat().st_size == 64 << 20
     assert int(done.stdout) < 40 << 10, "KiB more than at the start"
+
+
+def test_cancelled_task_leaves_no_file(tmp_path: Path) -> None:
+    """A task of asyncio may end in the middle of a call, which then ends on the server too."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(ended.set)
+        yield from GOOD[:2]
+        begun.set()
+        ended.wait(10)
+
+    async def main(target: str) -> None:
+        async with aio.Client(target, timeout=30) as client:
+            call = asyncio.create_task(client.compress(bytes(1 << 22), tmp_path / "out"))
+            await asyncio.to_thread(begun.wait, 10)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            assert await asyncio.to_thread(ended.wait, 10)
+
+    with fake_server(answer) as target:
+        asyncio.run(main(target))
+    assert names(tmp_path) == []
+
+
+def test_event_loop_goes_on_during_calls() -> None:
+    """Input that is slow to read holds up its own call and nothing else."""
+
+    class Slow(dict[str, kvcompress.Array]):
+        """Arrays that take their time."""
+
+        def items(self) -> Any:  # noqa: ANN401
+            """Gives the arrays, the second time after a pause."""
+            if hasattr(self, "_seen"):
+                time.sleep(0.5)
+            self._seen = True
+            return super().items()
+
+    async def main(target: str) -> int:
+        ticks = 0
+        async with aio.Client(target, timeout=30) as client:
+            call = asyncio.create_task(client.compress(Slow(x=np.ones(4, np.float32))))
+            while not call.done():
+                await asyncio.sleep(0.01)
+                ticks += 1
+            await call
+        return ticks
+
+    with fake_server(canned(GOOD)) as target:
+        assert asyncio.run(main(target)) > 10
