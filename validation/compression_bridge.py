@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,6 +52,9 @@ class CompressionMetrics:
         processing_time_ms: Milliseconds that the service took.
         passed: Whether the pooled values are within the usual thresholds.
         violations: One sentence for each threshold that does not hold.
+        tensors: Number of tensors; 0 when not known.
+        tensors_failed: Number of tensors that are not within the usual thresholds themselves.
+        tensor_snr_db: Signal-to-noise ratios by tensor in dB, inf when exact.
     """
 
     compression_ratio: float
@@ -65,6 +68,9 @@ class CompressionMetrics:
     processing_time_ms: float
     passed: bool
     violations: list[str]
+    tensors: int = 0
+    tensors_failed: int = 0
+    tensor_snr_db: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Self:
@@ -103,6 +109,12 @@ class CompressionMetrics:
             processing_time_ms=report.processing_seconds * 1e3,
             passed=verdict.passed,
             violations=list(verdict.violations),
+            tensors=report.tensor_count,
+            tensors_failed=report.tensors_failed,
+            tensor_snr_db={
+                each.name: math.inf if each.metrics.snr_db is None else each.metrics.snr_db
+                for each in report.tensors
+            },
         )
 
 

