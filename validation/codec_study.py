@@ -100,9 +100,7 @@ def last_stages(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Runs the study and gives the document."""
     start = time.monotonic()
-    setting = Setting(
-        arguments.model, arguments.windows, arguments.prefix, arguments.continuation
-    )
+    setting = Setting(arguments.model, arguments.windows, arguments.prefix, arguments.continuation)
     study = Study(setting, arguments.cache, say)
     kept = (arguments.cache / f"study-{study.key}" / "windows.json").exists()
     with open_client() as client:

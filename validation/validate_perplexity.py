@@ -8,19 +8,24 @@ scored. Exit codes: 0 passed, 1 failed, 2 error.
 
 import argparse
 import json
-import math
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from compression_bridge import CompressionError, CompressionMetrics, format_db
+from compression_bridge import CompressionError
 from measure.quick import quick_test
+from measure.result import (
+    LINE,
+    PERPLEXITY_THRESHOLD,
+    ValidationResult,
+    print_quick,
+    print_result,
+)
 from measure.validation import (
     DEFAULT_TEXT,
-    Outcome,
     TextNotFoundError,
     Validation,
     load_dataset_text,
@@ -28,100 +33,6 @@ from measure.validation import (
 )
 
 DEFAULT_MODEL = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
-PERPLEXITY_THRESHOLD = 0.5
-"""Largest acceptable rise of perplexity: KVQuant's standard."""
-
-_LINE = "=" * 60
-
-
-@dataclass
-class ValidationResult:
-    """What a validation found. What was not measured is nan.
-
-    Attributes:
-        baseline_perplexity: Of the tokens after the prefix, with the model's own cache.
-        compressed_perplexity: Of the same tokens, with the cache that came back.
-        delta: compressed - baseline.
-        delta_percent: 100 delta / baseline.
-        compression_ratio: Against 16-bit values, whole files.
-        rmse: Root mean squared error over all values of all windows.
-        snr_db: Signal-to-noise ratio over the same, in dB; inf when exact.
-        cosine_similarity: Mean over windows.
-        passed: Whether the delta is below the threshold.
-        threshold: Largest acceptable delta.
-        delta_error: Standard error of the delta.
-        kl: Mean KL divergence of next-token distributions, nats per token.
-        kl_error: Its standard error.
-        top1: Share of positions with the same most likely token.
-        top1_error: Its standard error.
-        windows: Number of windows of text.
-        tensors: Number of tensors compressed.
-        tensors_failed: Number of them outside the usual thresholds of RMSE, error, SNR, cosine.
-        bits_per_value: Bits of the whole files for each value.
-        codec: Codec, and preset after a colon.
-        layer_snr_db: SNR in dB by tensor, mean over windows; nan where exact.
-    """
-
-    baseline_perplexity: float
-    compressed_perplexity: float
-    delta: float
-    delta_percent: float
-    compression_ratio: float
-    rmse: float
-    snr_db: float
-    cosine_similarity: float
-    passed: bool
-    threshold: float = PERPLEXITY_THRESHOLD
-    delta_error: float = math.nan
-    kl: float = math.nan
-    kl_error: float = math.nan
-    top1: float = math.nan
-    top1_error: float = math.nan
-    windows: int = 0
-    tensors: int = 0
-    tensors_failed: int = 0
-    bits_per_value: float = math.nan
-    codec: str = "int4"
-    layer_snr_db: dict[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def from_outcome(cls, outcome: Outcome, codec: str, threshold: float) -> "ValidationResult":
-        """Takes what a validation measured."""
-        summary = outcome.summary
-        delta = summary.delta_perplexity
-        return cls(
-            baseline_perplexity=summary.base_perplexity,
-            compressed_perplexity=summary.perplexity,
-            delta=delta.value,
-            delta_percent=100 * delta.value / summary.base_perplexity,
-            compression_ratio=outcome.compression_ratio,
-            rmse=outcome.rmse,
-            snr_db=outcome.snr_db,
-            cosine_similarity=outcome.cosine_similarity,
-            passed=delta.value < threshold,
-            threshold=threshold,
-            delta_error=delta.error,
-            kl=summary.kl.value,
-            kl_error=summary.kl.error,
-            top1=summary.top1.value,
-            top1_error=summary.top1.error,
-            windows=summary.windows,
-            tensors=outcome.tensors,
-            tensors_failed=outcome.tensors_failed,
-            bits_per_value=16 / outcome.compression_ratio,
-            codec=codec,
-            layer_snr_db=outcome.layer_snr_db,
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Gives the fields as a dict that JSON can write; what is not finite becomes None."""
-
-        def finite(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {key: finite(each) for key, each in value.items()}
-            return None if isinstance(value, float) and not math.isfinite(value) else value
-
-        return {key: finite(value) for key, value in asdict(self).items()}
 
 
 def load_model_and_tokenizer(
@@ -245,48 +156,22 @@ def run_quick_test(verbose: bool = True, *, codec: str = "int4") -> ValidationRe
     """
     synthetic, real = quick_test(codec)
     if verbose:
-        print(f"{_LINE}\n  KV Cache Compression Quick Test\n{_LINE}")
+        print(f"{LINE}\n  KV Cache Compression Quick Test\n{LINE}")
         for title, metrics in (
             ("Synthetic, N(0, 0.3): 22 layers, 4 KV heads, 128 tokens", synthetic),
             ("Real, SmolLM2-135M reading 96 tokens", real),
         ):
             print(f"  {title}, {codec}")
-            _print_quick(metrics)
+            print_quick(metrics)
             print("-" * 60)
-    result = _quick_result(synthetic, codec)
+    result = ValidationResult.from_metrics(synthetic, codec)
     if verbose:
         verdict = "[OK] PASSED" if result.passed else "[X] FAILED"
         print(f"  {verdict}: synthetic data against RMSE < 0.1, SNR > 18 dB, cosine > 0.99")
         failed = f"{real.tensors_failed} of {real.tensors} tensors outside the thresholds"
         print(f"  Real sample: {'within the thresholds' if not real.tensors_failed else failed}")
-        print(f"  No model was run: perplexity is not known\n{_LINE}")
+        print(f"  No model was run: perplexity is not known\n{LINE}")
     return result
-
-
-def _quick_result(metrics: CompressionMetrics, codec: str) -> ValidationResult:
-    """Gives the result of a test without a model."""
-    passed = metrics.rmse < 0.1 and metrics.snr_db > 18 and metrics.cosine_similarity > 0.99
-    return ValidationResult(
-        *[math.nan] * 4,
-        compression_ratio=metrics.compression_ratio,
-        rmse=metrics.rmse,
-        snr_db=metrics.snr_db,
-        cosine_similarity=metrics.cosine_similarity,
-        passed=passed,
-        tensors=metrics.tensors,
-        tensors_failed=metrics.tensors_failed,
-        bits_per_value=16 / metrics.compression_ratio,
-        codec=codec,
-    )
-
-
-def _print_quick(metrics: CompressionMetrics) -> None:
-    """Prints what was measured on one file."""
-    print(f"    Compression ratio: {metrics.compression_ratio:.2f}x")
-    print(f"    RMSE:              {metrics.rmse:.6f}")
-    print(f"    SNR:               {format_db(metrics.snr_db)}")
-    print(f"    Cosine similarity: {metrics.cosine_similarity:.6f}")
-    print(f"    Outside:           {metrics.tensors_failed} of {metrics.tensors} tensors")
 
 
 def _validate(
@@ -304,7 +189,7 @@ def _validate(
         if verbose:
             print(line, flush=True)
 
-    say(f"{_LINE}\n  KV Cache Compression Validation\n{_LINE}")
+    say(f"{LINE}\n  KV Cache Compression Validation\n{LINE}")
     say(f"[1/6] Loading {model_name}...")
     model, tokenizer = load_model_and_tokenizer(model_name, device)
     say(f"    Model loaded on {model.device.type}")
@@ -319,26 +204,6 @@ def _validate(
                 print_result(result)
             results.append(result)
     return results
-
-
-def print_result(result: ValidationResult) -> None:
-    """Prints the result of a full validation for people."""
-    percent = f"{result.delta_percent:+.2f}%"
-    print(f"{_LINE}\n  RESULTS ({result.codec})\n{_LINE}")
-    print(f"  Baseline Perplexity:   {result.baseline_perplexity:.4f}")
-    print(f"  Compressed Perplexity: {result.compressed_perplexity:.4f}")
-    print(f"  Delta:                 {result.delta:+.4f} ({percent}) ± {result.delta_error:.4f}")
-    print(f"  Compression Ratio:     {result.compression_ratio:.2f}x")
-    print("-" * 60)
-    print(f"  RMSE:                  {result.rmse:.6f}")
-    print(f"  SNR:                   {format_db(result.snr_db)}")
-    print(f"  Cosine Similarity:     {result.cosine_similarity:.6f}")
-    print(f"  KL Divergence:         {result.kl:.6f} ± {result.kl_error:.6f} nats/token")
-    print(f"  Top-1 Agreement:       {result.top1:.2%} ± {result.top1_error:.2%}")
-    print(f"  Outside Thresholds:    {result.tensors_failed} of {result.tensors} tensors")
-    print(_LINE)
-    sign, verdict = ("<", "[OK] PASSED") if result.passed else (">=", "[X] FAILED")
-    print(f"  {verdict}: Delta {result.delta:.4f} {sign} {result.threshold} threshold\n{_LINE}")
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:

@@ -124,15 +124,14 @@ def to_cache(model: Any, caches: Sequence[Mapping[str, torch.Tensor]]) -> Any:
     return cache
 
 
-@torch.inference_mode()
 def prefill(model: Any, prefix: torch.Tensor) -> Any:
     """Runs the model over a prefix [1, tokens] and gives its cache."""
     cache = DynamicCache(config=model.config)
-    model(prefix.to(model.device), past_key_values=cache, use_cache=True, logits_to_keep=1)
+    with torch.inference_mode():
+        model(prefix.to(model.device), past_key_values=cache, use_cache=True, logits_to_keep=1)
     return cache
 
 
-@torch.inference_mode()
 def continue_with(
     model: Any, caches: Sequence[Mapping[str, torch.Tensor]], fed: torch.Tensor
 ) -> torch.Tensor:
@@ -144,8 +143,9 @@ def continue_with(
         fed: The tokens that follow the prefix, [tokens].
     """
     ids = fed.to(model.device).expand(len(caches), -1)
-    logits = model(ids, past_key_values=to_cache(model, caches), use_cache=True).logits
-    return torch.log_softmax(logits.float(), dim=-1)
+    with torch.inference_mode():
+        logits = model(ids, past_key_values=to_cache(model, caches), use_cache=True).logits
+        return torch.log_softmax(logits.float(), dim=-1)
 
 
 def compare(base: torch.Tensor, changed: torch.Tensor, targets: torch.Tensor) -> WindowScore:

@@ -10,7 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 OWN = "KV Compress"
 _COLOURS = {
@@ -125,7 +125,8 @@ def _family(axes: Any, family: str, rows: Sequence[Mapping[str, Any]]) -> None:
 def _names(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes the names beside their points: to the left where something is to the right."""
     points = [_point(row) for row in rows]
-    left, right = [], []
+    left: list[tuple[float, float, Mapping[str, Any]]] = []
+    right: list[tuple[float, float, Mapping[str, Any]]] = []
     for row, (x, y) in zip(rows, points, strict=True):
         crowded = any(1 < u / x < 1.3 and abs(math.log(v / y)) < 0.25 for u, v in points)
         (left if crowded else right).append((x, y, row))

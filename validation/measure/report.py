@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from measure.scores import Estimate, ratio, summarize
-from measure.study import Measurement
+from measure.scores import Estimate, Measurement, ratio, summarize
 
 REFERENCE = "int4"
 """The row that KL divergences are set in relation to."""
@@ -91,12 +90,12 @@ def markdown(study: Mapping[str, Any]) -> str:
         "",
         *_table(study["rows"]),
         "",
-        "`bits` and `ratio` (against 16 bits) count everything: for KV Compress the whole file, for "
-        "the others every tensor that their packages keep. KL is the mean KL divergence between the "
-        "model's next-token distributions with its own cache and with the decoded one, in nats per "
-        f"token; `of {REFERENCE}` is its share of the reference's. ± is one standard error over "
-        "windows. `in bounds` is the share of tensors with RMSE < 0.10, max error < 0.5, SNR > "
-        "18 dB and cosine > 0.99.",
+        "`bits` and `ratio` (against 16 bits) count everything: for KV Compress the whole file, "
+        "for the others every tensor that their packages keep. KL is the mean KL divergence "
+        "between the model's next-token distributions with its own cache and with the decoded "
+        f"one, in nats per token; `of {REFERENCE}` is its share of the reference's. ± is one "
+        "standard error over windows. `in bounds` is the share of tensors with RMSE < 0.10, max "
+        "error < 0.5, SNR > 18 dB and cosine > 0.99.",
         "",
         "![Rate and distortion](codec_study.png)",
     ]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import kvcompress
 from safetensors.torch import load
 
+import kvcompress
 from measure.injection import Cache
 
 
@@ -38,10 +38,14 @@ class Row(Protocol):
             kept between runs.
     """
 
-    name: str
-    family: str
-    version: str
-    fixed: bool
+    @property
+    def name(self) -> str: ...  # noqa: D102  above
+    @property
+    def family(self) -> str: ...  # noqa: D102
+    @property
+    def version(self) -> str: ...  # noqa: D102
+    @property
+    def fixed(self) -> bool: ...  # noqa: D102
 
     def code(self, path: Path, source: Mapping[str, Any]) -> Coded:
         """Compresses and decompresses a cache, given as a file and as its tensors."""

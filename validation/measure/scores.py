@@ -35,6 +35,31 @@ class WindowScore:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """A row on a window: what the table, the plot and the JSON are made of.
+
+    Attributes:
+        text: Name of the text.
+        bytes: Bytes of the compressed form.
+        elements: Number of values.
+        tensors: Number of tensors.
+        passed: Number of tensors within the usual thresholds.
+        rmse: Over all tensors pooled.
+        snr_db: Over all tensors pooled; inf when exact.
+        score: What it does to the model.
+    """
+
+    text: str
+    bytes: int
+    elements: int
+    tensors: int
+    passed: int
+    rmse: float
+    snr_db: float
+    score: WindowScore
+
+
+@dataclass(frozen=True)
 class Estimate:
     """A mean over windows and its standard error; the error is nan for a single window."""
 

@@ -23,7 +23,7 @@ from measure import injection
 from measure.distortion import distortion
 from measure.injection import Cache
 from measure.rows import Row
-from measure.scores import WindowScore
+from measure.scores import Measurement, WindowScore
 from measure.texts import TEXTS
 
 BATCH = 4
@@ -60,31 +60,6 @@ class Window:
 
     text: str
     tokens: list[int]
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A row on a window: what the table, the plot and the JSON are made of.
-
-    Attributes:
-        text: Name of the text.
-        bytes: Bytes of the compressed form.
-        elements: Number of values.
-        tensors: Number of tensors.
-        passed: Number of tensors within the usual thresholds.
-        rmse: Over all tensors pooled.
-        snr_db: Over all tensors pooled; inf when exact.
-        score: What it does to the model.
-    """
-
-    text: str
-    bytes: int
-    elements: int
-    tensors: int
-    passed: int
-    rmse: float
-    snr_db: float
-    score: WindowScore
 
 
 def digest(*parts: object) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
 
-
 _LONGEST = 400_000  # characters of the long one; tokenizing takes time
 
 
