@@ -139,7 +139,7 @@ def _share(value: float | None) -> str:
 
 
 def _last_stages(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    stages = sorted({row["stage"] for row in rows})
+    stages = sorted({row["stage"] for row in rows} - {""})
     codecs = dict.fromkeys(row["codec"] for row in rows)
     ratios = {(row["codec"], row["stage"]): row["ratio"] for row in rows}
     lines = [
