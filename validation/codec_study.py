@@ -103,17 +103,17 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     setting = Setting(arguments.model, arguments.windows, arguments.prefix, arguments.continuation)
     study = Study(setting, arguments.cache, say)
     kept = (arguments.cache / f"study-{study.key}" / "windows.json").exists()
-    with open_client() as client:
-        chosen: list[rows.Row] = [
-            row
-            for row in rows.service_rows(client)
-            if not arguments.codec or row.name in {*arguments.codec, report.REFERENCE}
-        ]
-        if not arguments.no_peers:
-            chosen += peers.peer_rows()
-        results = study.run(chosen)
-        stages = last_stages(client, study)
-        server = client.server_info()
+    client = open_client()
+    chosen: list[rows.Row] = [
+        row
+        for row in rows.service_rows(client)
+        if not arguments.codec or row.name in {*arguments.codec, report.REFERENCE}
+    ]
+    if not arguments.no_peers:
+        chosen += peers.peer_rows()
+    results = study.run(chosen)
+    stages = last_stages(client, study)
+    server = client.server_info()
     setup = {
         "model": "SmolLM2-135M-Instruct"
         if setting.model == injection.PACKAGED_MODEL

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -151,28 +152,35 @@ def check_cli_available() -> bool:
 
 
 def open_client() -> kvcompress.Client:
-    """Gives a client of the server that KVCOMPRESS_SERVER names, else of one of its own.
+    """Gives the client of the server that KVCOMPRESS_SERVER names, else of one of its own.
+
+    Later calls give the same client; it and its server end with this process.
 
     Raises:
         FileNotFoundError: No server is named, and there is no kv-compressd to start.
         OSError: The server does not start.
     """
     if target := os.environ.get("KVCOMPRESS_SERVER"):
-        return kvcompress.Client(target)
-    folder = Path(find_cli_binary()).parent
-    if (folder / "kv-compressd").is_file():
+        return _client(target, None)
+    return _client(None, Path(find_cli_binary()).parent)
+
+
+@cache
+def _client(target: str | None, folder: Path | None) -> kvcompress.Client:
+    """Gives a client of a server, or of one of its own, from a folder if it is there."""
+    if folder is not None and (folder / "kv-compressd").is_file():
         os.environ.setdefault("KVCOMPRESS_BIN_DIR", str(folder))
-    return kvcompress.Client()
+    return kvcompress.Client(target)
 
 
 @contextmanager
 def _service(what: str) -> Iterator[kvcompress.Client]:
-    """Gives a client, and turns what goes wrong with it into CompressionError."""
-    with open_client() as client:
-        try:
-            yield client
-        except (kvcompress.KVCompressError, OSError, ValueError) as error:
-            raise CompressionError(what, error) from error
+    """Gives the client, and turns what goes wrong with it into CompressionError."""
+    client = open_client()
+    try:
+        yield client
+    except (kvcompress.KVCompressError, OSError, ValueError) as error:
+        raise CompressionError(what, error) from error
 
 
 def _options(group_size: int, codec: str, preset: str, sparsity: float) -> dict[str, Any]:

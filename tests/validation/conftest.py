@@ -9,7 +9,7 @@ import pytest
 for folder in ("validation", "tests/contract"):
     sys.path.insert(0, str(Path(__file__).parents[2] / folder))
 
-from oracle.fixtures import SAMPLE, bin_dir  # noqa: E402
+from oracle.fixtures import SAMPLE, bin_dir
 
 __all__ = ["bin_dir"]
 
