@@ -32,6 +32,19 @@ from measure.validation import (
     sliding_perplexity,
 )
 
+__all__ = [
+    "DEFAULT_MODEL",
+    "PERPLEXITY_THRESHOLD",
+    "ValidationResult",
+    "compute_perplexity",
+    "load_model_and_tokenizer",
+    "main",
+    "parse",
+    "print_result",
+    "run_full_validation",
+    "run_quick_test",
+]
+
 DEFAULT_MODEL = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
 
 

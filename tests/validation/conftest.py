@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-for folder in ("validation", "tests/contract"):
-    sys.path.insert(0, str(Path(__file__).parents[2] / folder))
+sys.path.insert(0, str(Path(__file__).parents[2] / "validation"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 
 from oracle.fixtures import SAMPLE, bin_dir
 

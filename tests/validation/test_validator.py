@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import validate_perplexity
 from kv_cache_utils import TINYLLAMA_NUM_KV_HEADS, TINYLLAMA_NUM_LAYERS, KVCacheMetadata
 from measure.scores import WindowScore, summarize
 from measure.validation import Outcome, TextNotFoundError, fit, load_text
-from validate_perplexity import ValidationResult, main, parse, run_quick_test
+from validate_perplexity import ValidationResult, main, parse, print_result, run_quick_test
 
 
 def test_the_quick_test_tells_flattering_data_from_real(
@@ -90,7 +89,7 @@ def test_the_verdict_is_that_of_the_measured_delta() -> None:
         assert result.passed is passed
     assert result.delta_percent == pytest.approx(100 * delta / math.exp(2.5))
     assert result.bits_per_value == 4.0
-    validate_perplexity.print_result(result)
+    print_result(result)
 
 
 def test_the_first_fields_are_those_of_old() -> None:
