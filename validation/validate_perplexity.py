@@ -29,6 +29,7 @@ from measure.validation import (
     TextNotFoundError,
     Validation,
     load_dataset_text,
+    load_text,
     sliding_perplexity,
 )
 
@@ -202,12 +203,13 @@ def _validate(
         if verbose:
             print(line, flush=True)
 
+    words = load_text(text)  # first: a text out of reach is known at once, a model after a while
     say(f"{LINE}\n  KV Cache Compression Validation\n{LINE}")
     say(f"[1/6] Loading {model_name}...")
     model, tokenizer = load_model_and_tokenizer(model_name, device)
     say(f"    Model loaded on {model.device.type}")
     results = []
-    with Validation(model, tokenizer, text, size, verbose) as validation:
+    with Validation(model, tokenizer, words, size, verbose) as validation:
         layers, heads, total = validation.generate(say)
         say(f"    Config: {layers} layers, {heads} KV heads; {total} tokens scored in step 6")
         for codec in codecs:
@@ -282,6 +284,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the validation; gives the exit code."""
     parsed = parse(arguments)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    # Cores are shared with the server: waiting threads of the model are not to spin.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     output = sys.stdout
     if parsed.json == "-":
         sys.stdout = sys.stderr

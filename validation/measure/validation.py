@@ -157,17 +157,16 @@ class Validation:
         Args:
             model: A causal language model.
             tokenizer: Its tokenizer.
-            text: As for load_text.
+            text: What to read.
             size: Most windows, tokens of their prefixes, tokens scored after them.
             verbose: Whether to show progress bars on a terminal.
 
         Raises:
-            TextNotFoundError: There is no such text.
-            ValueError: It is too short.
+            ValueError: The text is too short.
         """
         from measure import injection
 
-        tokens = tokenizer(load_text(text), add_special_tokens=False)["input_ids"]
+        tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
         windows, self._prefix, continuation = fit(len(tokens), *size)
         self._windows = injection.spread(tokens, self._prefix + continuation + 1, windows)
         self._model = model
