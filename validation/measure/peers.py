@@ -106,8 +106,8 @@ def peer_rows() -> Iterator[PeerRow]:
     """Gives the peers.
 
     Axes are those of the packages. optimum-quanto's axis 0 and hqq's axis 1 put groups of 64
-    neighbours, here one token of one head, under one scale; quanto's -1 and hqq's 0 put 64
-    values of one channel there, as KIVI has it for keys.
+    neighbours, here one token of one head, under one scale. quanto's -1 puts 64 tokens of one
+    channel there, as KIVI has it for keys; hqq's 0 does so too, but with tokens far apart.
     """
     extension: Any = get_extension("quanto_cpp")
     extension._lib = SimpleNamespace(unpack=_unpack)
@@ -117,8 +117,8 @@ def peer_rows() -> Iterator[PeerRow]:
     yield PeerRow("quanto 4-bit, keys by channel", "optimum-quanto", quanto, _quanto(4, -1, 0))
     yield PeerRow("quanto 2-bit, keys by channel", "optimum-quanto", quanto, _quanto(2, -1, 0))
     yield PeerRow("hqq 4-bit", "hqq", hqq, _hqq(4, 1, 1))
-    yield PeerRow("hqq 4-bit, keys by channel", "hqq", hqq, _hqq(4, 0, 1))
-    yield PeerRow("hqq 2-bit, keys by channel", "hqq", hqq, _hqq(2, 0, 1))
+    yield PeerRow("hqq 4-bit, axis 0 for keys", "hqq", hqq, _hqq(4, 0, 1))
+    yield PeerRow("hqq 2-bit, axis 0 for keys", "hqq", hqq, _hqq(2, 0, 1))
     yield PeerRow("fp8", "transformers", _versions("transformers"), _fp8())
     for kind in (GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_0):
         yield PeerRow(kind.name.lower(), "ggml", _versions("gguf"), _ggml(kind))

@@ -21,7 +21,6 @@ _COLOURS = {
     "transformers": "#a8873a",
 }
 _MARKERS = {OWN: "o", "optimum-quanto": "s", "hqq": "D", "ggml": "^", "transformers": "v"}
-_BEST = "ecsq"
 _TICKS = (1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 10, 12, 16)
 _LINE_HEIGHT = 20  # pixels
 
@@ -32,8 +31,11 @@ def plot(study: Mapping[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(10, 6.4), dpi=150)
     for family in dict.fromkeys(row["family"] for row in rows):
         _family(axes, family, [row for row in rows if row["family"] == family])
-    curve = sorted(_point(row) for row in rows if row["name"].split()[0] == _BEST)
-    axes.plot(*zip(*curve, strict=True), color=_COLOURS[OWN], linewidth=1.6, alpha=0.5, zorder=2)
+    for codec in dict.fromkeys(row["name"].split()[0] for row in rows if row["family"] == OWN):
+        curve = sorted(_point(row) for row in rows if row["name"].startswith(f"{codec} "))
+        if curve:  # it has presets
+            x, y = zip(*curve, strict=True)
+            axes.plot(x, y, color=_COLOURS[OWN], linewidth=1.6, alpha=0.5, zorder=2)
     setup = study["setup"]
     figure.suptitle(f"KV caches of {setup['model']}: what the model notices, against size", x=0.53)
     axes.set_title(
@@ -41,7 +43,7 @@ def plot(study: Mapping[str, Any], path: Path) -> None:
         f"{setup['continuation']} scored; bars: one standard error; lower left is better",
         fontsize=9,
     )
-    _axes(axes)
+    _axes(axes, [_point(row)[0] for row in rows])
     _names(axes, rows)
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     figure.tight_layout()
@@ -84,7 +86,7 @@ def plot_validation(results: Sequence[Mapping[str, Any]], path: Path) -> None:
     plt.close(figure)
 
 
-def _axes(axes: Any, bits: Sequence[float] = (1.9, 10)) -> None:
+def _axes(axes: Any, bits: Sequence[float]) -> None:
     """Gives both axes logarithms and the names of what they show."""
     axes.set_xscale("log")
     axes.set_yscale("log")
