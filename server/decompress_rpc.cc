@@ -25,7 +25,9 @@ class DecompressHandler
     : public StreamHandler<v1::DecompressRequest, v1::DecompressResponse> {
  public:
   DecompressHandler(const ServiceOptions& options, Call* call)
-      : limits_{.max_header_bytes = options.max_header_bytes}, call_(call) {}
+      : limits_{.max_header_bytes = options.max_header_bytes,
+                .max_tensor_bytes = options.max_tensor_bytes},
+        call_(call) {}
 
   absl::Status Take(const v1::DecompressRequest& request) override {
     switch (request.message_case()) {

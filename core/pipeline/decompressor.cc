@@ -32,7 +32,8 @@ absl::Status HeaderError(const absl::Status& status) {
 class Decompressor::Impl {
  public:
   Impl(DecompressOptions options, DecompressLimits limits)
-      : options_(std::move(options)), header_reader_(limits.max_header_bytes) {}
+      : options_(std::move(options)), header_reader_(limits.max_header_bytes),
+        max_tensor_bytes_(limits.max_tensor_bytes) {}
 
   absl::Status Append(absl::string_view bytes, std::string* restored) {
     if (!begun_) {
@@ -105,6 +106,17 @@ class Decompressor::Impl {
       KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
       report_.elements += elements;
       const uint64_t size = elements * DTypeSize(tensor.spec.dtype);
+      if (tensor.codec.codec->decoder_holds_tensor() &&
+          size > max_tensor_bytes_) {
+        return MakeError(
+            absl::StatusCode::kOutOfRange,
+            absl::StrCat(tensor.codec.codec->traits().name,
+                         " holds a whole tensor, and this one has ", size,
+                         " bytes"),
+            {.reason = "TENSOR_TOO_LARGE",
+             .tensor = tensor.spec.name,
+             .limit = max_tensor_bytes_});
+      }
       report_.original_size += size;
       report_.decoded_bytes[tensor.codec.codec->base().traits().name] += size;
       if (!selected) continue;
@@ -209,6 +221,7 @@ class Decompressor::Impl {
 
   const DecompressOptions options_;
   SafetensorsHeaderReader header_reader_;
+  const uint64_t max_tensor_bytes_;
   bool begun_ = false;
   uint64_t position_ = 0;  // in the artefact
   ArtefactHeader header_;

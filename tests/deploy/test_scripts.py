@@ -189,6 +189,24 @@ def test_environment_is_made_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+def test_environment_without_what_the_files_leave_out(temporary: Path) -> None:
+    """--no-deps installs what is listed and nothing else, in an environment of its own."""
+    file = temporary / "requirements.txt"
+    file.write_text("jinja2==3.1.6\n")
+    cache = {"XDG_CACHE_HOME": str(temporary)}
+    alone = run("deploy/python-env", "--no-deps", file, **cache)
+    whole = run("deploy/python-env", file, **cache)
+    assert alone.returncode == whole.returncode == 0, alone.stderr + whole.stderr
+    assert alone.stdout != whole.stdout
+    find = "import importlib.util as u; print(*(u.find_spec(n) is not None for n in {!r}))"
+    for done, expected in ((alone, "True False"), (whole, "True True")):
+        python = Path(done.stdout.strip()) / "bin" / "python"
+        found = run(python, "-c", find.format(("jinja2", "markupsafe")))
+        assert found.stdout.strip() == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_environment_without_a_cache_folder(temporary: Path) -> None:
     """Where the cache cannot be written, the environment is made under TMPDIR."""
     done = run("deploy/python-env", XDG_CACHE_HOME="/proc/none", TMPDIR=str(temporary))

@@ -16,10 +16,14 @@ GOOD: dict[str, dict[str, str]] = json.loads((FOLDER / "index.json").read_text()
 
 def test_every_file_is_listed() -> None:
     files = {path.name for path in FOLDER.glob("*.safetensors")}
-    assert files == {*GOOD, "source.safetensors"}
+    assert files == {*GOOD, "source.safetensors", "joint.safetensors"}
 
 
-@pytest.mark.parametrize("name", [name for name in GOOD if "last_stage" not in GOOD[name]])
+# What a last stage, or klt, writes depends on libraries: only reading it is for ever.
+FIXED = [name for name in GOOD if "last_stage" not in GOOD[name] and GOOD[name]["codec"] != "klt"]
+
+
+@pytest.mark.parametrize("name", FIXED)
 def test_the_service_writes_it(client: Client, name: str) -> None:
     entry = GOOD[name]
     got = client.compress(

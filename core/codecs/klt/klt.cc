@@ -65,6 +65,8 @@ class Klt : public Codec {
             {.name = traits_.name, .preset = "high"}};
   }
 
+  bool decoder_holds_tensor() const override { return true; }
+
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());

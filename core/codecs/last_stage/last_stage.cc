@@ -211,6 +211,10 @@ class LastStage : public Codec {
     return inner_.MaxFieldSize(parameters) + 1 + strlen(compressor_.name);
   }
 
+  bool decoder_holds_tensor() const override {
+    return inner_.decoder_holds_tensor();
+  }
+
   bool stored() const override { return inner_.stored(); }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(

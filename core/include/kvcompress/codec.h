@@ -162,6 +162,9 @@ class Codec {
            parameters.size();
   }
 
+  // Whether a decoder holds a whole tensor before it gives any of it.
+  virtual bool decoder_holds_tensor() const { return false; }
+
   // Whether payloads are recorded under this codec's name.
   virtual bool stored() const { return true; }
 

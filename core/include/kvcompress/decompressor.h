@@ -42,6 +42,8 @@ struct DecompressOptions {
 struct DecompressLimits {
   // Longest header taken, in bytes; at most kMaxSafetensorsHeader.
   uint64_t max_header_bytes = kMaxSafetensorsHeader;
+  // Largest tensor of a codec whose decoder holds it whole, in bytes.
+  uint64_t max_tensor_bytes = UINT64_MAX;
 };
 
 // See kvcompress.v1.DecompressionReport.

@@ -49,7 +49,9 @@ class ServerLimits(_message.Message):
     max_stream_memory_bytes: _builtins.int
     """Memory that one stream may hold beyond the header, in bytes."""
     max_tensor_bytes: _builtins.int
-    """Largest tensor taken by a codec that is not `streaming`, in bytes."""
+    """Largest tensor, in bytes, compressed by a codec that is not `streaming`, or
+    restored by one that `couples_heads`.
+    """
     def __init__(
         self,
         *,

