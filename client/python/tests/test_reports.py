@@ -1,0 +1,47 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The dataclasses have every field of the messages that they stand for."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+import kvcompress
+from kvcompress.v1 import compression_service_pb2, quality_pb2, server_info_pb2
+
+PAIRS: list[tuple[Any, Any]] = [
+    (kvcompress.Thresholds, quality_pb2.QualityThresholds),
+    (kvcompress.Metrics, quality_pb2.QualityMetrics),
+    (kvcompress.Verdict, quality_pb2.QualityVerdict),
+    (kvcompress.TensorReport, quality_pb2.TensorReport),
+    (kvcompress.CompressionReport, quality_pb2.CompressionReport),
+    (kvcompress.DecompressionReport, compression_service_pb2.DecompressionReport),
+    (kvcompress.ServerLimits, server_info_pb2.ServerLimits),
+    (kvcompress.CodecParameter, server_info_pb2.CodecParameter),
+    (kvcompress.CodecInfo, server_info_pb2.CodecInfo),
+    (kvcompress.ServerInfo, server_info_pb2.GetServerInfoResponse),
+    (kvcompress.SelfTestResult, compression_service_pb2.SelfTestResult),
+    (kvcompress.SelfTestReport, compression_service_pb2.SelfTestResponse),
+]
+
+
+@pytest.mark.parametrize(("ours", "message"), PAIRS)
+def test_no_field_is_missing(ours: Any, message: Any) -> None:  # noqa: ANN401
+    assert [field.name for field in fields(ours)] == [
+        field.name for field in message.DESCRIPTOR.fields
+    ]
+
+
+def test_values_are_taken() -> None:
+    metrics = quality_pb2.QualityMetrics(rmse=1, centred_snr_db=2, token_snr_db_p1=3)
+    tensor = quality_pb2.TensorReport(name="t", metrics=metrics)
+    tensor.verdict.violations.append("too much")
+    report = kvcompress.CompressionReport.from_proto(
+        quality_pb2.CompressionReport(metrics=metrics, worst_tensor=tensor, tensors=[tensor])
+    )
+    worst = report.worst_tensor
+    assert worst is not None
+    assert worst == report.tensors[0]
+    assert worst.verdict.violations == ("too much",)
+    assert (worst.metrics.centred_snr_db, worst.metrics.token_snr_db_p1) == (2, 3)
+    assert (worst.metrics.snr_db, worst.metrics.first_token_rmse) == (None, None)
