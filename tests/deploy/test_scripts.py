@@ -232,7 +232,7 @@ def test_counting(tmp_path: Path) -> None:
 @pytest.mark.timeout(1800)
 def test_benchmark_measures_a_tiny_input() -> None:
     """It runs to its end and has a row for every peer. How fast is not a test's business."""
-    command = [REPOSITORY / "tests/benchmark", "--mib", "1", "--rounds", "1"]
+    command = [str(REPOSITORY / "tests/benchmark"), "--mib", "1", "--rounds", "1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1700)
     assert done.returncode == 0, done.stderr
     for row in ("memcpy", "read", "ggml q4_0 encode", "NumPy int4 encode", "int4 F32 encode"):
