@@ -81,6 +81,16 @@ def machine() -> str:
     return f"{os.cpu_count()} cores of {name}"
 
 
+def command(arguments: argparse.Namespace) -> str:
+    """Gives the command that repeats a run; folders and threads change no number."""
+    default, words = parse([]), ["validation/codec_study.py"]
+    for name in ("model", "windows", "prefix", "continuation"):
+        if getattr(arguments, name) != getattr(default, name):
+            words += [f"--{name}", str(getattr(arguments, name))]
+    words += [f"--codec={codec}" for codec in arguments.codec or ()]
+    return shlex.join(words + ["--no-peers"] * arguments.no_peers)
+
+
 def last_stages(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]:
     """Measures sizes with each last stage, on the first window of each text."""
     first = {window.text: index for index, window in reversed(list(enumerate(study.windows)))}
@@ -123,7 +133,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "continuation": setting.continuation,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine(),
-        "command": shlex.join(["validation/codec_study.py", *sys.argv[1:]]),
+        "command": command(arguments),
         "minutes": (time.monotonic() - start) / 60,
         "kept": kept,
         "software": [
