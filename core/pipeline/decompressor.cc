@@ -32,7 +32,8 @@ absl::Status HeaderError(const absl::Status& status) {
 class Decompressor::Impl {
  public:
   Impl(DecompressOptions options, DecompressLimits limits)
-      : options_(std::move(options)), header_reader_(limits.max_header_bytes),
+      : options_(std::move(options)),
+        header_reader_(limits.max_header_bytes),
         max_tensor_bytes_(limits.max_tensor_bytes) {}
 
   absl::Status Append(absl::string_view bytes, std::string* restored) {

@@ -51,7 +51,8 @@ class QualityMetrics {
     std::array<prometheus::Histogram*, kStageCount> seconds;
   };
 
-  // The series of "int4", also for "int4:64" or "int4+zstd:64"; null for an unknown codec.
+  // The series of "int4", also for "int4:64" or "int4+zstd:64"; null for an
+  // unknown codec.
   const PerCodec* Find(absl::string_view codec) const;
 
   std::vector<PerCodec> codecs_;
