@@ -166,6 +166,14 @@ def test_errors_carry_the_place(connected: Connected) -> None:
     assert str(error) == "DATA_LOSS (PAYLOAD_DAMAGED): a message"
 
 
+def test_refusal_while_requests_are_on_their_way(connected: Connected) -> None:
+    """The server's status, not that of the request that could not be sent any more."""
+    with connected(failing(grpc.StatusCode.INVALID_ARGUMENT, "R", {})) as client:
+        for _ in range(40):
+            with pytest.raises(kvcompress.InvalidArgumentError, match="a message"):
+                client.compress(bytes(2 << 20))
+
+
 @pytest.mark.parametrize(
     "code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 )

@@ -6,11 +6,14 @@ async with kvcompress.aio.Client("127.0.0.1:50051") as client:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar, Unpack
+from typing import Self, TypeVar, TypeVarTuple, Unpack
 
-import grpc.aio
+import grpc
 
 from kvcompress.calls import (
     Call,
@@ -29,7 +32,7 @@ from kvcompress.options import (
 )
 from kvcompress.progress import Progress
 from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
-from kvcompress.sources import Feed, PathOrStr, Source
+from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
@@ -39,15 +42,20 @@ __all__ = ["Client"]
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 Result = TypeVar("Result")
-Parameters = ParamSpec("Parameters")
+Arguments = TypeVarTuple("Arguments")
+Stop = Callable[[], object]
+
+# Each call under way waits in one.
+_MOST_THREADS = 256
 
 
 class Client:
     """Calls a KV Compress server from one event loop.
 
     As kvcompress.Client in arguments, results and errors; many calls may be under way at
-    once. Files are read and written, and tensors copied, in threads. A call that is cancelled
-    leaves no output file behind.
+    once. Calls are made, files read and written, and tensors copied, in threads: grpc.aio
+    replaces the status of a server that refuses a stream early by an error of its own when a
+    request is on its way. A call that is cancelled leaves no output file behind.
     """
 
     def __init__(
@@ -57,7 +65,7 @@ class Client:
         timeout: float | None = None,
         **connection: Unpack[ConnectionArguments],
     ) -> None:
-        """Prepares a channel, within a running event loop; nothing is sent.
+        """Prepares a channel; nothing is sent.
 
         Args:
             target: As for kvcompress.Client. None starts a server, and blocks for the tens of
@@ -74,11 +82,11 @@ class Client:
         self._connection = connect(target, **connection)
         address, options = self._connection.target, self._connection.options
         if self._connection.credentials is None:
-            self._channel = grpc.aio.insecure_channel(address, options)
+            self._channel = grpc.insecure_channel(address, options)
         else:
-            credentials = self._connection.credentials
-            self._channel = grpc.aio.secure_channel(address, credentials, options)
+            self._channel = grpc.secure_channel(address, self._connection.credentials, options)
         self._stub = CompressionServiceStub(self._channel)
+        self._threads = ThreadPoolExecutor(_MOST_THREADS, "kvcompress")
 
     async def __aenter__(self) -> Self:
         """Gives the client itself."""
@@ -95,8 +103,9 @@ class Client:
 
     async def close(self) -> None:
         """Closes the channel, and the client's own server; calls in progress are cancelled."""
-        await self._channel.close()
-        await _in_thread(self._connection.close)
+        await self._in_thread(self._channel.close)
+        await self._in_thread(self._connection.close)
+        self._threads.shutdown(wait=False)
 
     async def compress(
         self,
@@ -148,22 +157,24 @@ class Client:
             measure_feed(source, wanted, metadata=metadata, progress=progress) as feed,
             translated(feed),
         ):
-            seconds = self._seconds(timeout)
-            response = await self._stub.Measure(_requests(feed), timeout=seconds)
+            answer = self._stub.Measure.future(feed, timeout=self._seconds(timeout))
+            response = await self._in_thread(answer.result, stop=answer.cancel)
         return CompressionReport.from_proto(response.report)
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Asks what the server is and can do; see kvcompress.Client.server_info."""
         request = server_info_pb2.GetServerInfoRequest()
         with translated():
-            response = await self._stub.GetServerInfo(request, timeout=self._seconds(timeout))
+            answer = self._stub.GetServerInfo.future(request, timeout=self._seconds(timeout))
+            response = await self._in_thread(answer.result, stop=answer.cancel)
         return ServerInfo.from_proto(response)
 
     async def self_test(self, codec: str = "", *, timeout: float | None = None) -> SelfTestReport:
         """Has the server test its codecs; see kvcompress.Client.self_test."""
         request = service_pb2.SelfTestRequest(codec=codec)
         with translated():
-            response = await self._stub.SelfTest(request, timeout=self._seconds(timeout))
+            answer = self._stub.SelfTest.future(request, timeout=self._seconds(timeout))
+            response = await self._in_thread(answer.result, stop=answer.cancel)
         return SelfTestReport.from_proto(response)
 
     def _seconds(self, timeout: float | None) -> float | None:
@@ -172,34 +183,34 @@ class Client:
 
     async def _run(
         self,
-        method: "grpc.aio.StreamStreamMultiCallable[Request, Response]",
+        method: "grpc.StreamStreamMultiCallable[Request, Response]",
         call: Call[Request, Response, Result],
         timeout: float | None,
     ) -> Result:
         """Makes a call, and cancels it when its responses are not taken to the end."""
         with call, translated(call.feed):
-            responses = method(_requests(call.feed), timeout=self._seconds(timeout))
+            responses = method(call.feed, timeout=self._seconds(timeout))
             try:
-                async for response in responses:
-                    await _in_thread(call.take, response)
+                while response := await self._in_thread(
+                    lambda: list(islice(responses, 1)), stop=responses.cancel
+                ):
+                    await self._in_thread(call.take, response[0])
             finally:
                 responses.cancel()
-            return await _in_thread(call.finish)
+            return await self._in_thread(call.finish)
 
-
-async def _requests(feed: Feed[Request]) -> AsyncIterator[Request]:
-    """Gives the requests of a feed without blocking the event loop."""
-    while (request := await _in_thread(next, feed, None)) is not None:
-        yield request
-
-
-async def _in_thread(
-    function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
-) -> Result:
-    """Runs a function in a thread; when cancelled, only leaves after the function has."""
-    work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise
+    async def _in_thread(
+        self, function: Callable[[*Arguments], Result], *args: *Arguments, stop: Stop | None = None
+    ) -> Result:
+        """Runs a function in a thread; when cancelled, stops it and leaves after it has."""
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._threads, lambda: function(*args))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if stop is not None:
+                stop()
+            await asyncio.wait([work])
+            with suppress(Exception):
+                work.result()
+            raise
