@@ -17,8 +17,9 @@ namespace {
 // off the share of caches on either side.
 constexpr double kRatioBuckets[] = {1,   1.25, 1.5, 1.75, 2, 2.5, 3,  3.25,
                                     3.5, 3.75, 4,   5,    6, 8,   12, 16};
-constexpr double kBitsBuckets[] = {0.5, 1, 1.5, 2, 2.5, 3,  3.5, 4,
-                                   4.5, 5, 6,   7, 8.5, 10, 12,  16};
+constexpr double kValueBytesBuckets[] = {
+    0.0625, 0.125, 0.1875, 0.25, 0.3125, 0.375, 0.4375, 0.5,
+    0.5625, 0.625, 0.75,   1,    1.0625, 1.25,  1.5,    2};
 constexpr double kSnrBuckets[] = {0,  5,  10, 12, 15, 18, 20, 22,
                                   25, 30, 35, 40, 50, 60, 80, 100};
 constexpr double kCosineBuckets[] = {0.5,     0.9,     0.95,     0.98,   0.985,
@@ -41,9 +42,9 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
   auto& snr = HistogramFamily(
       registry, "kvcompress_snr_decibels",
       "Signal-to-noise ratio of each cache, pooled; exact ones are left out.");
-  auto& bits = HistogramFamily(
-      registry, "kvcompress_bits_per_value",
-      "8 x bytes of the artefact / elements, of each cache compressed or "
+  auto& value_bytes = HistogramFamily(
+      registry, "kvcompress_value_bytes",
+      "Bytes of the artefact / elements, of each cache compressed or "
       "measured.");
   auto& worst_snr = HistogramFamily(
       registry, "kvcompress_worst_tensor_snr_decibels",
@@ -74,7 +75,7 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
     const prometheus::Labels labels = {{"codec", name}};
     PerCodec series = {name,
                        &ratio.Add(labels, Boundaries(kRatioBuckets)),
-                       &bits.Add(labels, Boundaries(kBitsBuckets)),
+                       &value_bytes.Add(labels, Boundaries(kValueBytesBuckets)),
                        &snr.Add(labels, Boundaries(kSnrBuckets)),
                        &worst_snr.Add(labels, Boundaries(kSnrBuckets)),
                        &centred_snr.Add(labels, Boundaries(kSnrBuckets)),
@@ -123,7 +124,7 @@ void QualityMetrics::Compressed(const CompressReport& report) {
     if (value) histogram->Observe(*value);
   };
   series->ratio->Observe(report.compression_ratio);
-  series->bits->Observe(report.bits_per_value);
+  series->value_bytes->Observe(report.bits_per_value / 8);
   observe(series->snr, report.metrics.snr_db);
   if (report.worst_tensor >= 0) {
     observe(series->worst_snr,

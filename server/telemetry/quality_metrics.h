@@ -40,7 +40,7 @@ class QualityMetrics {
   struct PerCodec {
     absl::string_view name;
     prometheus::Histogram* ratio;
-    prometheus::Histogram* bits;
+    prometheus::Histogram* value_bytes;
     prometheus::Histogram* snr;
     prometheus::Histogram* worst_snr;
     prometheus::Histogram* centred_snr;

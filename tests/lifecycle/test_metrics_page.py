@@ -27,7 +27,7 @@ METHODS = {
 }
 ERRORS = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]
-QUALITY = ["compression_ratio", "bits_per_value", "snr_decibels", "cosine_similarity", "rmse"]
+QUALITY = ["compression_ratio", "value_bytes", "snr_decibels", "cosine_similarity", "rmse"]
 QUALITY += ["worst_tensor_snr_decibels", "centred_snr_decibels", "token_snr_p1_decibels"]
 QUALITY += ["first_token_rmse"]
 SINGLE = [

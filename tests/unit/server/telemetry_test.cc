@@ -167,7 +167,7 @@ TEST(MetricsTest, KeysAndTokensHaveSeriesOfTheirOwn) {
     return Value(metrics,
                  absl::StrCat("kvcompress_", name, "_sum{codec=\"int4\"}"));
   };
-  EXPECT_EQ(sum("bits_per_value"), 4.25);
+  EXPECT_EQ(sum("value_bytes"), 4.25 / 8);
   EXPECT_EQ(sum("worst_tensor_snr_decibels"), 9);
   EXPECT_EQ(sum("centred_snr_decibels"), 11);
   EXPECT_EQ(sum("token_snr_p1_decibels"), 7.5);

@@ -36,6 +36,8 @@ from kvcompress.reports import CompressionReport
 
 OK, ERROR, GATE = 0, 1, 2
 
+_ENDING = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
 
 class CommandError(Exception):
     """A command that failed, with the sentence to print."""
@@ -201,10 +203,14 @@ def _output(output: str) -> Iterator[tuple[Path | None, _Publish]]:
         raise CommandError("write output: standard output is a terminal")
     stream = output == "-" or _is_stream(output)
     folder = None if stream else Path(os.path.realpath(output)).parent
+    # Until the object is there, nothing would remove the folder of a process that ends.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         spool = tempfile.TemporaryDirectory(prefix=".kvcompress-", dir=folder)
     except OSError as error:
         raise CommandError(f"write output: open {output}: {_cause(error)}") from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     with spool as name:
         path = Path(name, "output")
         yield path, _Publish(path, output)
