@@ -190,6 +190,24 @@ class _Publish:
 
 
 @contextmanager
+def _later_signals() -> Iterator[None]:
+    """Puts off the signals that end a process. A mask would not: other threads take them."""
+    pending: list[int] = []
+    before = {
+        number: signal.signal(number, lambda received, frame: pending.append(received))
+        for number in _ENDING
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for received in pending:
+            signal.raise_signal(received)
+
+
+@contextmanager
 def _output(output: str) -> Iterator[tuple[Path | None, _Publish]]:
     """Gives a path for an output that is not finished, beside the one it is for.
 
@@ -203,14 +221,11 @@ def _output(output: str) -> Iterator[tuple[Path | None, _Publish]]:
         raise CommandError("write output: standard output is a terminal")
     stream = output == "-" or _is_stream(output)
     folder = None if stream else Path(os.path.realpath(output)).parent
-    # Until the object is there, nothing would remove the folder of a process that ends.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
-        spool = tempfile.TemporaryDirectory(prefix=".kvcompress-", dir=folder)
+        with _later_signals():  # until the object is there, nothing would remove the folder
+            spool = tempfile.TemporaryDirectory(prefix=".kvcompress-", dir=folder)
     except OSError as error:
         raise CommandError(f"write output: open {output}: {_cause(error)}") from None
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     with spool as name:
         path = Path(name, "output")
         yield path, _Publish(path, output)
