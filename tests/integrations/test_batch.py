@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 pytest.importorskip("ray", reason="ray is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
