@@ -10,6 +10,9 @@ from oracle.fixtures import SAMPLE
 from oracle.source import read, tensor, write
 from oracle.test_ecsq import rotated, shapes
 
+# With sanitizers the encoder takes many times as long.
+pytestmark = pytest.mark.timeout(600)
+
 PRESETS = ("contract", "high", "max", "ultra", "0.6,0.7,32")
 Values = npt.NDArray[np.float32]
 
