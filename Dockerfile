@@ -22,6 +22,7 @@ RUN apt-get update && \
       libprometheus-cpp-core1.0 \
       libprotobuf32 \
       libspdlog1.10 \
+      libssl3 \
       libxxhash0 \
       libzstd1 && \
     rm -rf /var/cache/apt /var/lib/apt/lists/*
@@ -38,9 +39,11 @@ LABEL org.opencontainers.image.title="KV Compress" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
-# Within the container every address; which of them can be reached from outside
-# is for whoever runs it to say. There is no TLS.
+# Within the container every address, in plain text; which of them can be reached
+# from outside is for whoever runs it to say. For TLS mount the files and set
+# KVCOMPRESS_TLS_CERT and KVCOMPRESS_TLS_KEY, which then go for every address.
 ENV KVCOMPRESS_LISTEN=0.0.0.0:50051 \
+    KVCOMPRESS_INSECURE=true \
     KVCOMPRESS_METRICS_LISTEN=0.0.0.0:9464
 EXPOSE 50051 9464
 USER 65532:65532

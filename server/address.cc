@@ -2,7 +2,9 @@
 
 #include "address.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -114,8 +116,14 @@ int TryBind(int family, const sockaddr* target, socklen_t size) {
 }  // namespace
 
 bool ListenAddress::is_local() const {
-  return is_unix() || host == "localhost" || host == "::1" ||
-         absl::StartsWith(host, "127.");
+  if (is_unix() || host == "localhost") return true;
+  in_addr v4 = {};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  in6_addr v6 = {};
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
+         IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 std::string ListenAddress::ToString() const {

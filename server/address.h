@@ -24,7 +24,8 @@ struct ListenAddress {
   std::string path;
 
   bool is_unix() const { return !path.empty(); }
-  // Whether only this machine can reach it.
+  // Whether only this machine can reach it: a path, `localhost`, or a numeric
+  // loopback address. Other names may resolve to anything.
   bool is_local() const;
   // What ParseListenAddress takes, IPv6 in brackets: gRPC's and civetweb's own
   // notation too.

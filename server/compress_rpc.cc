@@ -26,6 +26,8 @@ class CompressHandler
     return absl::OkStatus();
   }
 
+  uint64_t working_bytes() const override { return session_.working_bytes(); }
+
   absl::StatusOr<bool> Next(v1::CompressResponse* response) override {
     do {
       if (session_.begun() && !begin_sent_) {
@@ -94,51 +96,66 @@ class CompressHandler
   std::optional<CompressReport> report_;
 };
 
-class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest> {
+class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
+                       private WatchedCall {
  public:
   MeasureReactor(grpc::CallbackServerContext* context,
-                 v1::MeasureResponse* response, const ServiceOptions& options,
-                 CallObserver* observer)
-      : context_(context),
+                 v1::MeasureResponse* response, ServiceState* state)
+      : WatchedCall(&state->watchdog),
+        context_(context),
         response_(response),
-        call_(Method::kMeasure, observer),
-        session_(options, &call_) {
-    StartRead(&request_);
+        call_(Method::kMeasure, &state->budget, state->observer),
+        session_(state->options, &call_) {
+    const absl::Status status = call_.ReserveStream(0, 0);
+    status.ok() ? Read() : End(status);
   }
 
  private:
+  void Read() {
+    if (absl::Status status = CheckTime(); !status.ok()) return End(status);
+    BeginWait(Wait::kRead);
+    StartRead(&request_);
+  }
+
   void OnReadDone(bool ok) override {
+    if (!EndWait()) return;
     if (!ok) return End(Guarded([&] { return Conclude(); }));
-    const uint64_t size = request_.ByteSizeLong();
-    call_.observer().BytesReceived(call_.method(), size);
-    call_.Hold(size);
     if (absl::Status status = Guarded([&] { return Consume(); });
         !status.ok()) {
       return End(status);
     }
-    call_.Hold(0);
-    StartRead(&request_);
+    Read();
   }
 
   void OnCancel() override {}
 
   void OnDone() override { delete this; }
 
+  void CutOff(Wait, const absl::Status& status) override { End(status); }
+
+  absl::Status Reserve() {
+    return call_.ReserveStream(request_.ByteSizeLong(),
+                               session_.working_bytes());
+  }
+
   absl::Status Consume() {
+    call_.observer().BytesReceived(call_.method(), request_.ByteSizeLong());
+    absl::Status status = Reserve();
+    if (!status.ok()) return status;
     if (request_.options().reconstruct()) {
       return MakeError(
           absl::StatusCode::kInvalidArgument, "Measure gives back no values",
           {.reason = "INVALID_OPTIONS", .field = "options.reconstruct"});
     }
-    if (absl::Status status = session_.Take(request_); !status.ok()) {
-      return status;
-    }
+    status = session_.Take(request_);
     absl::StatusOr<bool> more = true;
-    while (more.ok() && *more) {
+    while (status.ok() && *more) {
       more = session_.Step();
+      status = more.status();
       session_.output().artefact.clear();
+      status.Update(Reserve());
     }
-    return more.status();
+    return status;
   }
 
   absl::Status Conclude() {
@@ -151,8 +168,8 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest> {
   }
 
   void End(const absl::Status& status) {
-    const absl::Status end = EndOf(*context_, status);
-    call_.set_code(end.code());
+    const absl::Status end = EndOf(context_, status);
+    call_.SetEnd(end.code());
     Finish(ToGrpcStatus(end));
   }
 
@@ -166,18 +183,18 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest> {
 }  // namespace
 
 grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* NewCompress(
-    grpc::CallbackServerContext* context, const ServiceOptions& options,
-    CallObserver* observer) {
+    grpc::CallbackServerContext* context, ServiceState* state) {
   auto* reactor = new StreamReactor<v1::CompressRequest, v1::CompressResponse>(
-      context, Method::kCompress, observer);
-  reactor->Start(std::make_unique<CompressHandler>(options, &reactor->call()));
+      context, Method::kCompress, state);
+  reactor->Start(
+      std::make_unique<CompressHandler>(state->options, &reactor->call()));
   return reactor;
 }
 
 grpc::ServerReadReactor<v1::MeasureRequest>* NewMeasure(
     grpc::CallbackServerContext* context, v1::MeasureResponse* response,
-    const ServiceOptions& options, CallObserver* observer) {
-  return new MeasureReactor(context, response, options, observer);
+    ServiceState* state) {
+  return new MeasureReactor(context, response, state);
 }
 
 }  // namespace kvcompress

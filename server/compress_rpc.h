@@ -8,19 +8,17 @@
 #include <grpcpp/grpcpp.h>
 
 #include "kvcompress/v1/compression_service.pb.h"
-#include "observer.h"
-#include "service.h"
+#include "service_state.h"
 
 namespace kvcompress {
 
-// Each returns a reactor that deletes itself. `observer` is not null.
+// Each returns a reactor that deletes itself.
 grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* NewCompress(
-    grpc::CallbackServerContext* context, const ServiceOptions& options,
-    CallObserver* observer);
+    grpc::CallbackServerContext* context, ServiceState* state);
 
 grpc::ServerReadReactor<v1::MeasureRequest>* NewMeasure(
     grpc::CallbackServerContext* context, v1::MeasureResponse* response,
-    const ServiceOptions& options, CallObserver* observer);
+    ServiceState* state);
 
 }  // namespace kvcompress
 

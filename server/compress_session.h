@@ -62,6 +62,10 @@ class CompressSession {
   CompressOutput& output() { return output_; }
   // REQUIRES: options were taken.
   const Compressor& compressor() const { return *compressor_; }
+  // Memory that the compressor needs, in bytes; see Compressor.
+  uint64_t working_bytes() const {
+    return compressor_ == nullptr ? 0 : compressor_->working_bytes();
+  }
   bool begun() const { return compressor_ != nullptr && compressor_->begun(); }
   const v1::CompressOptions& options() const { return options_; }
 

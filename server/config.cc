@@ -3,97 +3,27 @@
 #include "config.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
-#include "kvcompress/error.h"
+#include "flag_values.h"
 #include "kvcompress/version.h"
 
 namespace kvcompress {
 namespace {
 
-constexpr double kMaxSeconds = 3600;
-
-absl::Status SetBytes(absl::string_view text, uint64_t min, uint64_t max,
-                      uint64_t* bytes) {
-  uint64_t value = 0;
-  if (!absl::SimpleAtoi(text, &value) || value < min || value > max) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        QuoteName(text), " is not a number of bytes from ", min, " to ", max));
-  }
-  *bytes = value;
-  return absl::OkStatus();
-}
-
-absl::Status SetSeconds(absl::string_view text, absl::Duration* duration) {
-  double value = 0;
-  if (!absl::SimpleAtod(text, &value) || !(value >= 0) || value > kMaxSeconds) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(QuoteName(text), " is not a number of seconds from 0 to ",
-                     kMaxSeconds));
-  }
-  *duration = absl::Seconds(value);
-  return absl::OkStatus();
-}
-
-template <typename Enum>
-absl::Status SetEnum(absl::string_view text,
-                     absl::Span<const std::pair<absl::string_view, Enum>> names,
-                     Enum* value) {
-  std::string known;
-  for (const auto& [name, candidate] : names) {
-    if (name == text) {
-      *value = candidate;
-      return absl::OkStatus();
-    }
-    absl::StrAppend(&known, known.empty() ? "" : ", ", name);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(QuoteName(text), " is not one of ", known));
-}
-
-absl::Status SetListen(absl::Span<const std::string> texts,
-                       std::vector<ListenAddress>* listen) {
-  listen->clear();
-  for (const std::string& text : texts) {
-    absl::StatusOr<ListenAddress> address = ParseListenAddress(text);
-    if (!address.ok()) return address.status();
-    const bool repeated =
-        std::find(listen->begin(), listen->end(), *address) != listen->end();
-    if (repeated && (address->is_unix() || address->port != 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(address->ToString(), " is given twice"));
-    }
-    listen->push_back(*std::move(address));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SetMetricsListen(absl::string_view text,
-                              std::optional<ListenAddress>* listen) {
-  listen->reset();
-  if (text.empty()) return absl::OkStatus();
-  absl::StatusOr<ListenAddress> address = ParseListenAddress(text);
-  if (!address.ok()) return address.status();
-  if (address->is_unix()) {
-    return absl::InvalidArgumentError("metrics need HOST:PORT, not a path");
-  }
-  *listen = *std::move(address);
-  return absl::OkStatus();
-}
-
 struct Flag {
   const char* name;
+  // What its value is; empty for a flag that is true or false, and true when
+  // it stands alone.
   const char* value;
   const char* help;
   // Whether it may be repeated, or list values with commas.
@@ -105,6 +35,10 @@ struct Flag {
 };
 
 using Values = absl::Span<const std::string>;
+
+// Of the flags that bound what a server does while it stops.
+constexpr double kMaxPause = 3600;
+constexpr double kDay = 86400;
 
 constexpr Flag kFlags[] = {
     {"listen", "ADDRESS",
@@ -119,6 +53,43 @@ constexpr Flag kFlags[] = {
      [](Values v, DaemonOptions* o) {
        return SetMetricsListen(v[0], &o->metrics_listen);
      }},
+    {"unix-socket-mode", "MODE",
+     "Permissions of Unix sockets, in octal; default: what the umask leaves",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetMode(v[0], &o->unix_socket_mode);
+     }},
+    {"tls-cert", "FILE",
+     "Certificate of the server and those that vouch for it, PEM; turns TLS on "
+     "for every address but Unix sockets",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       o->tls.certificate = v[0];
+       return absl::OkStatus();
+     }},
+    {"tls-key", "FILE", "Private key of the certificate, PEM", false, false,
+     [](Values v, DaemonOptions* o) {
+       o->tls.key = v[0];
+       return absl::OkStatus();
+     }},
+    {"tls-client-ca", "FILE",
+     "Authorities, PEM, one of which must have signed a client's certificate; "
+     "without it clients need none",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       o->tls.client_ca = v[0];
+       return absl::OkStatus();
+     }},
+    {"tls-reload-seconds", "SECONDS",
+     "How often to look whether the three files have changed, 0.1 to 86400 "
+     "[10]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetSeconds(v[0], 0.1, kDay, &o->tls_reload_interval);
+     }},
+    {"insecure", "", "Listen in plain text where other machines can reach it",
+     false, false,
+     [](Values v, DaemonOptions* o) { return SetBool(v[0], &o->insecure); }},
     {"log-level", "LEVEL", "debug, info, warn or error [info]", false, false,
      [](Values v, DaemonOptions* o) {
        return SetEnum<LogLevel>(v[0],
@@ -159,19 +130,41 @@ constexpr Flag kFlags[] = {
      [](Values v, DaemonOptions* o) {
        return SetBytes(v[0], 1 << 20, uint64_t{1} << 40, &o->max_tensor_bytes);
      }},
+    {"memory-budget-bytes", "BYTES",
+     "Memory for all streams together, 16777216 to 1125899906842624; default: "
+     "three quarters of the memory limit of the control group or machine, less "
+     "64 MiB",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetBytes(v[0], 1 << 24, uint64_t{1} << 50,
+                       &o->memory_budget_bytes.emplace());
+     }},
+    {"stall-seconds", "SECONDS",
+     "How long a stream may wait for its client to send or to take the next "
+     "message, 0.1 to 86400 [120]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetSeconds(v[0], 0.1, kDay, &o->stall);
+     }},
+    {"max-call-seconds", "SECONDS",
+     "How long a call may last, whatever its deadline, 0.1 to 604800 [3600]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetSeconds(v[0], 0.1, 7 * kDay, &o->max_call);
+     }},
     {"drain-delay-seconds", "SECONDS",
      "How long to keep serving after SIGTERM while health says NOT_SERVING, 0 "
      "to 3600 [0]",
      false, false,
      [](Values v, DaemonOptions* o) {
-       return SetSeconds(v[0], &o->drain_delay);
+       return SetSeconds(v[0], 0, kMaxPause, &o->drain_delay);
      }},
     {"shutdown-grace-seconds", "SECONDS",
      "How long running streams may take to finish when stopping, 0 to 3600 "
      "[30]",
      false, false,
      [](Values v, DaemonOptions* o) {
-       return SetSeconds(v[0], &o->shutdown_grace);
+       return SetSeconds(v[0], 0, kMaxPause, &o->shutdown_grace);
      }},
 };
 
@@ -188,8 +181,9 @@ std::pair<std::vector<std::string>, std::string> ValuesOf(
   std::vector<std::string> values;
   if (option.count() > 0) {
     values = given;
-    // CLI11 drops an empty value.
+    // CLI11 drops an empty value, except of a flag that may stand alone.
     if (values.empty()) values.emplace_back();
+    if (*flag.value == '\0' && values[0].empty()) values[0] = "true";
   } else {
     const char* variable = std::getenv(VariableName(flag).c_str());
     if (variable == nullptr || (*variable == '\0' && !flag.may_be_empty)) {
@@ -220,6 +214,26 @@ std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
   return arguments;
 }
 
+// What no flag can tell alone.
+absl::Status CheckTogether(const DaemonOptions& options) {
+  if (options.tls.certificate.empty() != options.tls.key.empty()) {
+    return absl::InvalidArgumentError("--tls-cert and --tls-key go together");
+  }
+  if (!options.tls.client_ca.empty() && !options.tls.enabled()) {
+    return absl::InvalidArgumentError(
+        "--tls-client-ca needs --tls-cert and --tls-key");
+  }
+  if (options.tls.enabled() || options.insecure) return absl::OkStatus();
+  for (const ListenAddress& address : options.listen) {
+    if (address.is_local()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--listen: other machines can reach ", address.ToString(),
+        ", and nothing would be encrypted: give --tls-cert and --tls-key, or "
+        "--insecure"));
+  }
+  return absl::OkStatus();
+}
+
 std::string VersionText() {
   return absl::StrCat("kv-compressd ", kVersion, " (API ", kApiVersion,
                       ", artefact format ", kFormatVersion, ")");
@@ -236,6 +250,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
       "Every flag is also an environment variable: --drain-delay-seconds is "
       "KVCOMPRESS_DRAIN_DELAY_SECONDS.");
   app.set_version_flag("--version", VersionText(), "Print the versions");
+  CommandLine line;
+  app.add_flag("--check-config", line.check_only,
+               "Check the options and the files they name, and exit");
   std::vector<std::string> given[std::size(kFlags)];
   CLI::Option* options[std::size(kFlags)];
   for (size_t i = 0; i < std::size(kFlags); ++i) {
@@ -244,14 +261,13 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
         app.add_option(absl::StrCat("--", flag.name), given[i], flag.help)
             ->type_name(flag.value)
             ->type_size(1)
-            ->expected(1)
+            ->expected(*flag.value == '\0' ? 0 : 1, 1)
             ->allow_extra_args(false);
     if (flag.is_list) {
       options[i]->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     }
   }
 
-  CommandLine line;
   try {
     app.parse(ReversedArguments(argc, argv));
   } catch (const CLI::CallForHelp&) {
@@ -272,6 +288,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
       return absl::InvalidArgumentError(
           absl::StrCat(source, ": ", status.message()));
     }
+  }
+  if (absl::Status status = CheckTogether(line.options); !status.ok()) {
+    return status;
   }
   return line;
 }

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "address.h"
+#include "certificates.h"
 #include "kvcompress/safetensors.h"
 
 namespace kvcompress {
@@ -27,6 +28,22 @@ enum class LogFormat : uint8_t { kText, kJson };
 struct DaemonOptions {
   // Where gRPC listens; at least one address, none twice. --listen
   std::vector<ListenAddress> listen = {{"127.0.0.1", 50051, ""}};
+
+  // Permission bits of Unix sockets; nothing for what the umask leaves.
+  // --unix-socket-mode
+  std::optional<uint32_t> unix_socket_mode;
+
+  // The files for TLS on every address that is not a Unix socket; empty for
+  // plain text. --tls-cert, --tls-key, --tls-client-ca
+  TlsFiles tls;
+
+  // How often to look whether those files have changed: 0.1 to 86,400 seconds.
+  // --tls-reload-seconds
+  absl::Duration tls_reload_interval = absl::Seconds(10);
+
+  // Whether to listen in plain text where other machines can reach it.
+  // --insecure
+  bool insecure = false;
 
   // Where /metrics and /healthz are served over HTTP: a host and a port, or
   // nothing for no HTTP at all. --metrics-listen
@@ -54,6 +71,19 @@ struct DaemonOptions {
   // to 2^40. --max-tensor-bytes
   uint64_t max_tensor_bytes = uint64_t{1} << 30;
 
+  // Memory for all streams together, in bytes: 2^24 to 2^50; nothing for what
+  // DefaultMemoryBudget says. --memory-budget-bytes
+  std::optional<uint64_t> memory_budget_bytes;
+
+  // Longest that a stream may wait for its client to send or to take the next
+  // message: 0.1 to 86,400 seconds. --stall-seconds
+  absl::Duration stall = absl::Minutes(2);
+
+  // Longest that a call may last, whatever its deadline: 0.1 to 604,800
+  // seconds.
+  // --max-call-seconds
+  absl::Duration max_call = absl::Hours(1);
+
   // How long to keep serving after SIGTERM while health says NOT_SERVING, for
   // load balancers to look elsewhere: 0 to 3,600 seconds, fractions allowed.
   // --drain-delay-seconds
@@ -67,12 +97,15 @@ struct DaemonOptions {
 
 struct CommandLine {
   DaemonOptions options;
+  // Check the options and what they name, serve nothing. --check-config
+  bool check_only = false;
   // When set: print this on stdout and exit with 0 (--help, --version).
   std::optional<std::string> answer;
 };
 
 // INVALID_ARGUMENT, naming the flag or the variable, for whatever is outside
-// the ranges above. Not thread safe: reads the environment.
+// the ranges above, and for plain text that other machines can reach, without
+// --insecure. Reads no files. Not thread safe: reads the environment.
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
 
 }  // namespace kvcompress

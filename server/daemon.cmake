@@ -1,4 +1,5 @@
 # The process kv-compressd around the service.
+find_package(OpenSSL REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(prometheus-cpp REQUIRED)
@@ -6,9 +7,12 @@ find_package(civetweb REQUIRED)
 
 add_library(kvcompress_daemon STATIC
     address.cc
+    certificates.cc
     config.cc
+    flag_values.cc
     health.cc
     lifecycle.cc
+    memory_limit.cc
     signals.cc
     telemetry/call_log.cc
     telemetry/http.cc
@@ -16,7 +20,8 @@ add_library(kvcompress_daemon STATIC
     telemetry/metrics.cc
     telemetry/process_metrics.cc
     telemetry/quality_metrics.cc
-    telemetry/rpc_metrics.cc)
+    telemetry/rpc_metrics.cc
+    tls.cc)
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(kvcompress_daemon
     PUBLIC kvcompress_service kvcompress_proto spdlog::spdlog
@@ -24,7 +29,8 @@ target_link_libraries(kvcompress_daemon
            absl::synchronization
            absl::time
     PRIVATE CLI11::CLI11 civetweb::civetweb-cpp gRPC::grpc
-            gRPC::grpc++_reflection nlohmann_json::nlohmann_json)
+            gRPC::grpc++_reflection nlohmann_json::nlohmann_json
+            OpenSSL::Crypto)
 
 add_executable(kv-compressd main.cc)
 target_link_libraries(kv-compressd PRIVATE kvcompress_daemon)

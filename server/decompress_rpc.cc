@@ -54,6 +54,10 @@ class DecompressHandler
                                     : absl::OkStatus();
   }
 
+  uint64_t working_bytes() const override {
+    return decompressor_ == nullptr ? 0 : decompressor_->working_bytes();
+  }
+
   absl::StatusOr<bool> Next(v1::DecompressResponse* response) override {
     const absl::StatusOr<bool> more = Advance(response);
     if (!more.ok()) ReportIntegrity(more.status());
@@ -129,13 +133,12 @@ class DecompressHandler
 }  // namespace
 
 grpc::ServerBidiReactor<v1::DecompressRequest, v1::DecompressResponse>*
-NewDecompress(grpc::CallbackServerContext* context,
-              const ServiceOptions& options, CallObserver* observer) {
+NewDecompress(grpc::CallbackServerContext* context, ServiceState* state) {
   auto* reactor =
       new StreamReactor<v1::DecompressRequest, v1::DecompressResponse>(
-          context, Method::kDecompress, observer);
+          context, Method::kDecompress, state);
   reactor->Start(
-      std::make_unique<DecompressHandler>(options, &reactor->call()));
+      std::make_unique<DecompressHandler>(state->options, &reactor->call()));
   return reactor;
 }
 

@@ -8,15 +8,13 @@
 #include <grpcpp/grpcpp.h>
 
 #include "kvcompress/v1/compression_service.pb.h"
-#include "observer.h"
-#include "service.h"
+#include "service_state.h"
 
 namespace kvcompress {
 
-// Returns a reactor that deletes itself. `observer` is not null.
+// Returns a reactor that deletes itself.
 grpc::ServerBidiReactor<v1::DecompressRequest, v1::DecompressResponse>*
-NewDecompress(grpc::CallbackServerContext* context,
-              const ServiceOptions& options, CallObserver* observer);
+NewDecompress(grpc::CallbackServerContext* context, ServiceState* state);
 
 }  // namespace kvcompress
 

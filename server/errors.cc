@@ -2,9 +2,11 @@
 
 #include "errors.h"
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "admission.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "kvcompress/error.h"
@@ -40,6 +42,14 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
     violation.set_field(*detail.field);
     violation.set_description(message);
     details.add_details()->PackFrom(bad_request);
+  }
+  if (const std::optional<absl::Duration> delay = RetryDelayOf(status)) {
+    google::rpc::RetryInfo retry;
+    const int64_t milliseconds = absl::ToInt64Milliseconds(*delay);
+    retry.mutable_retry_delay()->set_seconds(milliseconds / 1000);
+    retry.mutable_retry_delay()->set_nanos(
+        static_cast<int32_t>(milliseconds % 1000 * 1'000'000));
+    details.add_details()->PackFrom(retry);
   }
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message,
                       details.SerializeAsString());

@@ -2,7 +2,8 @@
 
 // From the library's errors to gRPC's: the canonical code and message, with a
 // google.rpc.Status in the details that holds one ErrorInfo (domain
-// "kvcompress.v1") and, for a wrong field, a BadRequest.
+// "kvcompress.v1") and, for a wrong field, a BadRequest; where it is worth
+// trying again later, a RetryInfo.
 
 #ifndef KVCOMPRESS_SERVER_ERRORS_H_
 #define KVCOMPRESS_SERVER_ERRORS_H_

@@ -4,13 +4,16 @@
 
 #include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -21,12 +24,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "certificates.h"
 #include "health.h"
 #include "kvcompress/version.h"
+#include "memory_limit.h"
 #include "service.h"
 #include "telemetry/call_log.h"
 #include "telemetry/http.h"
 #include "telemetry/metrics.h"
+#include "tls.h"
 
 namespace kvcompress {
 namespace {
@@ -56,14 +62,36 @@ void SetChannelArguments(const DaemonOptions& options,
       kMinPingIntervalMs);
 }
 
-// Binds every address and starts. Fills in the ports that were chosen.
+// Sockets made while this lives get the permissions `mode`, whatever the umask,
+// from their first moment on.
+class SocketMode {
+ public:
+  explicit SocketMode(std::optional<uint32_t> mode)
+      : before_(mode ? std::optional(umask(0777 & ~*mode)) : std::nullopt) {}
+  ~SocketMode() {
+    if (before_) umask(*before_);
+  }
+  SocketMode(const SocketMode&) = delete;
+  SocketMode& operator=(const SocketMode&) = delete;
+
+ private:
+  const std::optional<mode_t> before_;
+};
+
+// Binds every address and starts. Fills in the ports that were chosen. `tls` is
+// null for plain text.
 absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
     const DaemonOptions& options, const std::vector<grpc::Service*>& services,
+    const std::shared_ptr<grpc::ServerCredentials>& tls, uint64_t budget,
     std::vector<ListenAddress>* addresses) {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::EnableDefaultHealthCheckService(false);
   grpc::ServerBuilder builder;
   SetChannelArguments(options, &builder);
+  // A second fence, around what gRPC buffers: it ends streams without an error
+  // that says why, so the first one, which does, has to be nearer.
+  builder.SetResourceQuota(grpc::ResourceQuota("kvcompress")
+                               .Resize(BufferQuota(budget, MemoryLimit())));
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::vector<int> ports(addresses->size(), 0);
   for (size_t i = 0; i < addresses->size(); ++i) {
@@ -72,9 +100,12 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
       const absl::Status free = RemoveStaleSocket(address.path);
       if (!free.ok()) return free;
     }
-    builder.AddListeningPort(address.ToString(),
-                             grpc::InsecureServerCredentials(), &ports[i]);
+    const bool encrypted = tls != nullptr && !address.is_unix();
+    builder.AddListeningPort(
+        address.ToString(), encrypted ? tls : grpc::InsecureServerCredentials(),
+        &ports[i]);
   }
+  const SocketMode mode(options.unix_socket_mode);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   for (size_t i = 0; i < addresses->size(); ++i) {
     ListenAddress& address = (*addresses)[i];
@@ -91,10 +122,11 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
 
 void LogStart(const DaemonOptions& options,
               const std::vector<ListenAddress>& addresses,
-              const HttpEndpoint* http) {
+              const HttpEndpoint* http, uint64_t budget) {
   spdlog::info(
       "kv-compressd {} (API {}, artefact format {}) listening on {}; metrics "
-      "on {}; max_message_bytes {}, max_header_bytes {}",
+      "on {}; {}; max_message_bytes {}, max_header_bytes {}, "
+      "memory_budget_bytes {}",
       kVersion, kApiVersion, kFormatVersion,
       absl::StrJoin(addresses, ", ",
                     [](std::string* out, const ListenAddress& address) {
@@ -102,9 +134,12 @@ void LogStart(const DaemonOptions& options,
                     }),
       http == nullptr ? "nothing"
                       : absl::StrCat("http://", http->address().ToString()),
-      options.max_message_bytes, options.max_header_bytes);
+      !options.tls.enabled()          ? "no TLS"
+      : options.tls.client_ca.empty() ? "TLS"
+                                      : "mutual TLS",
+      options.max_message_bytes, options.max_header_bytes, budget);
   for (const ListenAddress& address : addresses) {
-    if (!address.is_local()) {
+    if (!address.is_local() && !options.tls.enabled()) {
       spdlog::warn(
           "{} can be reached from other machines, and the connection is "
           "neither encrypted nor authenticated",
@@ -153,15 +188,40 @@ void ServeUntilStopped(const DaemonOptions& options, grpc::Server* server,
 
 }  // namespace
 
+absl::Status CheckConfig(const DaemonOptions& options) {
+  if (!options.tls.enabled()) return absl::OkStatus();
+  return ReadCertificates(options.tls, absl::Now()).status();
+}
+
 absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   // In this order: what is declared later uses what comes before it.
   ServerMetrics metrics;
   CallLog observer(&metrics);
   HealthService health({kServiceName});
+  const uint64_t budget =
+      options.memory_budget_bytes.value_or(DefaultMemoryBudget(MemoryLimit()));
+  metrics.SetMemoryBudget(budget);
   const std::unique_ptr<grpc::Service> service = NewCompressionService(
-      {options.max_message_bytes, options.max_header_bytes,
-       options.max_tensor_bytes},
+      {.max_message_bytes = options.max_message_bytes,
+       .max_header_bytes = options.max_header_bytes,
+       .max_tensor_bytes = options.max_tensor_bytes,
+       .memory_budget_bytes = budget,
+       .time = {.stall = options.stall, .call = options.max_call}},
       &observer);
+
+  std::unique_ptr<CertificateWatcher> certificates;
+  std::shared_ptr<grpc::ServerCredentials> tls;
+  if (options.tls.enabled()) {
+    absl::StatusOr<std::unique_ptr<CertificateWatcher>> started =
+        CertificateWatcher::Start(options.tls, options.tls_reload_interval,
+                                  {[&](const Certificates& current) {
+                                     metrics.SetTlsExpiry(current.expiry);
+                                   },
+                                   [&] { metrics.TlsReloadFailed(); }});
+    if (!started.ok()) return started.status();
+    certificates = *std::move(started);
+    tls = ReloadingCredentials(certificates.get());
+  }
 
   std::unique_ptr<HttpEndpoint> http;
   if (options.metrics_listen.has_value()) {
@@ -174,9 +234,9 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
 
   std::vector<ListenAddress> addresses = options.listen;
   absl::StatusOr<std::unique_ptr<grpc::Server>> server =
-      Listen(options, {service.get(), &health}, &addresses);
+      Listen(options, {service.get(), &health}, tls, budget, &addresses);
   if (!server.ok()) return server.status();
-  LogStart(options, addresses, http.get());
+  LogStart(options, addresses, http.get(), budget);
 
   const absl::Status tested = RunSelfTest();
   if (!tested.ok()) {

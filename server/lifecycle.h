@@ -20,10 +20,14 @@
 
 namespace kvcompress {
 
+// Whether RunServer could start with these options as far as files tell: those
+// of TLS. FAILED_PRECONDITION, naming the file, when not.
+absl::Status CheckConfig(const DaemonOptions& options);
+
 // Serves until stopped: OK. UNAVAILABLE when an address cannot be bound,
-// FAILED_PRECONDITION when the path of a Unix socket is taken, INTERNAL when
-// the self-test fails. Logs through spdlog. REQUIRES: the options are within
-// their ranges.
+// FAILED_PRECONDITION when the path of a Unix socket is taken or the files of
+// TLS are not fit, INTERNAL when the self-test fails. Logs through spdlog.
+// REQUIRES: the options are within their ranges.
 absl::Status RunServer(const DaemonOptions& options, StopSignals* signals);
 
 }  // namespace kvcompress

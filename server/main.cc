@@ -39,6 +39,17 @@ int main(int argc, char** argv) {
     }
   }
 
+  if (line->check_only) {
+    const absl::Status status = kvcompress::CheckConfig(line->options);
+    if (!status.ok()) {
+      std::fprintf(stderr, "kv-compressd: %s\n",
+                   std::string(status.message()).c_str());
+      return 1;
+    }
+    std::puts("the configuration is valid");
+    return 0;
+  }
+
   kvcompress::StopSignals signals;
   kvcompress::SetUpLogging(line->options.log_level, line->options.log_format);
   const absl::Status status = kvcompress::RunServer(line->options, &signals);

@@ -45,7 +45,7 @@ class CallObserver {
   virtual void BytesReceived(Method, uint64_t) {}
   virtual void BytesSent(Method, uint64_t) {}
 
-  // Bytes of messages held by streams; deltas add up to 0 over a call.
+  // Bytes of memory reserved by streams; deltas add up to 0 over a call.
   virtual void InFlightBytes(int64_t /*delta*/) {}
 
   // The report of a finished Compress or Measure. `codec` in it is from the

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "absl/time/time.h"
+#include "admission.h"
 #include "convert.h"
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
@@ -16,6 +18,11 @@ namespace {
 // most 4 MiB.
 uint64_t StreamMemory(const ServiceOptions& options) {
   return 4 * options.max_message_bytes;
+}
+
+double SecondsOrNone(absl::Duration duration) {
+  return duration == absl::InfiniteDuration() ? 0
+                                              : absl::ToDoubleSeconds(duration);
 }
 
 }  // namespace
@@ -36,6 +43,10 @@ void FillServerInfo(const ServiceOptions& options,
   limits.set_max_labels(kMaxLabels);
   limits.set_max_tensor_bytes(options.max_tensor_bytes);
   limits.set_max_stream_memory_bytes(StreamMemory(options));
+  limits.set_memory_budget_bytes(options.memory_budget_bytes);
+  limits.set_min_stream_memory_bytes(kStreamBytes);
+  limits.set_stall_seconds(SecondsOrNone(options.time.stall));
+  limits.set_max_call_seconds(SecondsOrNone(options.time.call));
   for (const Codec* codec : AllCodecs()) {
     *response->add_codecs() = ToProto(codec->traits());
   }

@@ -14,6 +14,7 @@
 #include "kvcompress/v1/compression_service.grpc.pb.h"
 #include "self_test.h"
 #include "server_info_rpc.h"
+#include "service_state.h"
 
 namespace kvcompress {
 namespace {
@@ -42,30 +43,29 @@ absl::Status FillSelfTest(const v1::SelfTestRequest& request,
 class Service final : public v1::CompressionService::CallbackService {
  public:
   Service(const ServiceOptions& options, CallObserver* observer)
-      : options_(options),
-        observer_(observer != nullptr ? observer : &silent_) {}
+      : state_(options, observer) {}
 
   grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* Compress(
       grpc::CallbackServerContext* context) override {
-    return NewCompress(context, options_, observer_);
+    return NewCompress(context, &state_);
   }
 
   grpc::ServerBidiReactor<v1::DecompressRequest, v1::DecompressResponse>*
   Decompress(grpc::CallbackServerContext* context) override {
-    return NewDecompress(context, options_, observer_);
+    return NewDecompress(context, &state_);
   }
 
   grpc::ServerReadReactor<v1::MeasureRequest>* Measure(
       grpc::CallbackServerContext* context,
       v1::MeasureResponse* response) override {
-    return NewMeasure(context, response, options_, observer_);
+    return NewMeasure(context, response, &state_);
   }
 
   grpc::ServerUnaryReactor* GetServerInfo(
       grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
       v1::GetServerInfoResponse* response) override {
     return Answer(context, Method::kGetServerInfo, [&] {
-      FillServerInfo(options_, response);
+      FillServerInfo(state_.options, response);
       return absl::OkStatus();
     });
   }
@@ -82,17 +82,15 @@ class Service final : public v1::CompressionService::CallbackService {
   template <typename Fill>
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    Method method, Fill fill) {
-    Call call(method, observer_);
+    Call call(method, &state_.budget, state_.observer);
     const absl::Status status = fill();
-    call.set_code(status.code());
+    call.SetEnd(status.code());
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(ToGrpcStatus(status));
     return reactor;
   }
 
-  const ServiceOptions options_;
-  CallObserver silent_;
-  CallObserver* const observer_;
+  ServiceState state_;
 };
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "kvcompress/safetensors.h"
 #include "observer.h"
+#include "watchdog.h"
 
 namespace kvcompress {
 
@@ -26,6 +27,10 @@ struct ServiceOptions {
   uint64_t max_header_bytes = kMaxSafetensorsHeader;
   // Largest tensor taken by a codec that holds a whole tensor, in bytes.
   uint64_t max_tensor_bytes = uint64_t{1} << 30;
+  // Memory for all streams together, in bytes; 0 for no bound.
+  uint64_t memory_budget_bytes = 0;
+  // How long a call may wait for its client, and how long it may last.
+  Watchdog::Limits time;
 };
 
 // Thread safe. `observer` may be null and must outlive the service.

@@ -3,22 +3,29 @@
 // A bidirectional stream as a pump: read a message, write every response that
 // it gives, read the next. One request and one response are held at a time, so
 // a stream's memory is bounded whatever the size of the cache, and a reader
-// that is slow slows its own writer, by HTTP/2 flow control.
+// that is slow slows its own writer, by HTTP/2 flow control. What it holds it
+// reserves from the budget of the service; the watchdog ends its waits.
 
 #ifndef KVCOMPRESS_SERVER_STREAM_REACTOR_H_
 #define KVCOMPRESS_SERVER_STREAM_REACTOR_H_
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <memory>
 #include <new>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "admission.h"
 #include "call.h"
 #include "errors.h"
 #include "kvcompress/error.h"
+#include "service_state.h"
+#include "watchdog.h"
 
 namespace kvcompress {
 
@@ -35,6 +42,8 @@ class StreamHandler {
   // Fills in the next response that what was taken gives; false when there is
   // none for now. `response` arrives cleared.
   virtual absl::StatusOr<bool> Next(Response* response) = 0;
+  // Memory that is needed beside the messages, in bytes.
+  virtual uint64_t working_bytes() const = 0;
 };
 
 // Runs `step`; running out of memory is an error like any other.
@@ -50,39 +59,59 @@ auto Guarded(Step step) -> decltype(step()) {
 }
 
 // How a call that failed with `status` ends, given that its client may be gone.
-inline absl::Status EndOf(const grpc::CallbackServerContext& context,
+// Tells clients that try again by themselves when to.
+inline absl::Status EndOf(grpc::CallbackServerContext* context,
                           const absl::Status& status) {
-  if (!status.ok() && context.IsCancelled()) {
+  if (!status.ok() && context->IsCancelled()) {
     return absl::CancelledError("the client has gone");
+  }
+  if (const auto delay = RetryDelayOf(status)) {
+    context->AddTrailingMetadata(
+        "grpc-retry-pushback-ms",
+        absl::StrCat(absl::ToInt64Milliseconds(*delay)));
   }
   return status;
 }
 
 template <typename Request, typename Response>
-class StreamReactor : public grpc::ServerBidiReactor<Request, Response> {
+class StreamReactor : public grpc::ServerBidiReactor<Request, Response>,
+                      private WatchedCall {
  public:
   using Handler = StreamHandler<Request, Response>;
 
   StreamReactor(grpc::CallbackServerContext* context, Method method,
-                CallObserver* observer)
-      : context_(context), call_(method, observer) {}
+                ServiceState* state)
+      : WatchedCall(&state->watchdog),
+        context_(context),
+        call_(method, &state->budget, state->observer) {}
 
-  // Begins. REQUIRES: once.
+  // Begins, or refuses for want of memory. REQUIRES: once.
   void Start(std::unique_ptr<Handler> handler) {
     handler_ = std::move(handler);
-    this->StartRead(&request_);
+    const absl::Status status = call_.ReserveStream(0, 0);
+    if (!status.ok()) return End(status);
+    Read();
   }
 
   Call& call() { return call_; }
 
  private:
+  void Read() {
+    if (absl::Status status = CheckTime(); !status.ok()) return End(status);
+    BeginWait(Wait::kRead);
+    this->StartRead(&request_);
+  }
+
   void OnReadDone(bool ok) override {
+    if (!EndWait()) return;
     absl::Status status;
     if (ok) {
       const uint64_t size = request_.ByteSizeLong();
       call_.observer().BytesReceived(call_.method(), size);
-      call_.Hold(size);
-      status = Guarded([&] { return handler_->Take(request_); });
+      status = call_.ReserveStream(size, handler_->working_bytes());
+      if (status.ok()) {
+        status = Guarded([&] { return handler_->Take(request_); });
+      }
     } else {
       ended_ = true;
       status = Guarded([&] { return handler_->End(); });
@@ -92,6 +121,7 @@ class StreamReactor : public grpc::ServerBidiReactor<Request, Response> {
   }
 
   void OnWriteDone(bool ok) override {
+    if (!EndWait()) return EndCutWrite();
     if (!ok) return End(absl::CancelledError("the client has gone"));
     Pump();
   }
@@ -105,20 +135,38 @@ class StreamReactor : public grpc::ServerBidiReactor<Request, Response> {
     const absl::StatusOr<bool> more =
         Guarded([&] { return handler_->Next(&response_); });
     if (!more.ok()) return End(more.status());
+    const uint64_t size = *more ? response_.ByteSizeLong() : 0;
+    absl::Status status = call_.ReserveStream(request_.ByteSizeLong() + size,
+                                              handler_->working_bytes());
+    status.Update(CheckTime());
+    if (!status.ok()) return End(status);
     if (*more) {
-      const uint64_t size = response_.ByteSizeLong();
       call_.observer().BytesSent(call_.method(), size);
-      call_.Hold(request_.ByteSizeLong() + size);
+      BeginWait(Wait::kWrite);
       return this->StartWrite(&response_);
     }
-    call_.Hold(0);
     if (ended_) return End(absl::OkStatus());
-    this->StartRead(&request_);
+    Read();
+  }
+
+  // A read that waits ends with the call. A write does not: it has to be
+  // cancelled first, and who comes second, of this and EndCutWrite, ends it.
+  void CutOff(Wait wait, const absl::Status& status) override {
+    if (wait == Wait::kRead) return End(status);
+    cut_ = status;
+    context_->TryCancel();
+    EndCutWrite();
+  }
+
+  void EndCutWrite() {
+    if (!write_over_.exchange(true)) return;
+    call_.SetEnd(cut_.code());
+    this->Finish(ToGrpcStatus(cut_));
   }
 
   void End(const absl::Status& status) {
-    const absl::Status end = EndOf(*context_, status);
-    call_.set_code(end.code());
+    const absl::Status end = EndOf(context_, status);
+    call_.SetEnd(end.code());
     this->Finish(ToGrpcStatus(end));
   }
 
@@ -128,6 +176,9 @@ class StreamReactor : public grpc::ServerBidiReactor<Request, Response> {
   Request request_;
   Response response_;
   bool ended_ = false;
+  // Why a write was cut off; and whether either of the two that end it came.
+  absl::Status cut_;
+  std::atomic<bool> write_over_ = false;
 };
 
 }  // namespace kvcompress

@@ -56,8 +56,7 @@ absl::StatusOr<Session> OpenSession(const Flags& flags) {
     if (!opened.ok()) return opened.status();
     output = *std::move(opened);
   }
-  absl::StatusOr<ServiceConnection> service =
-      ServiceConnection::Open(flags.server);
+  absl::StatusOr<ServiceConnection> service = ServiceConnection::Open(flags);
   if (!service.ok()) return service.status();
   return Session{*std::move(input), std::move(output), *std::move(service)};
 }

@@ -156,6 +156,22 @@ absl::Status SetCodec(const RawFlags& raw, Flags* flags) {
   return absl::OkStatus();
 }
 
+absl::Status SetTls(const RawFlags& raw, Flags* flags) {
+  if (raw.tls_cert.empty() != raw.tls_key.empty()) {
+    return absl::InvalidArgumentError("-tls-cert and -tls-key go together");
+  }
+  if (raw.tls_ca.empty() && !raw.tls_cert.empty()) {
+    return absl::InvalidArgumentError("-tls-cert needs -tls-ca");
+  }
+  if (!raw.tls_ca.empty() && raw.server.empty()) {
+    return absl::InvalidArgumentError("-tls-ca needs -server");
+  }
+  flags->tls_ca = raw.tls_ca;
+  flags->tls_cert = raw.tls_cert;
+  flags->tls_key = raw.tls_key;
+  return absl::OkStatus();
+}
+
 absl::Status SetProgress(const RawFlags& raw, Flags* flags) {
   if (!raw.progress || raw.progress == "auto") return absl::OkStatus();
   if (raw.progress == "always") {
@@ -210,6 +226,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   status.Update(SetNumbers(*raw, &flags));
   status.Update(SetBounds(*raw, &flags));
   status.Update(SetCodec(*raw, &flags));
+  status.Update(SetTls(*raw, &flags));
   status.Update(SetProgress(*raw, &flags));
   status.Update(SetSelection(*raw, &flags));
   if (!status.ok()) return status;

@@ -42,7 +42,9 @@ struct Flags {
   double sparsity = 0;  // 0 to 1
   bool verbose = false;
   std::string server;  // empty: the service runs in this process
-  std::string codec;   // empty: the service's default
+  // Paths of PEM files; plain text when the first is empty.
+  std::string tls_ca, tls_cert, tls_key;
+  std::string codec;  // empty: the service's default
   std::string preset;
   std::string last_stage;  // empty: none
   std::optional<double> rope_theta;

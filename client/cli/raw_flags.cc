@@ -66,6 +66,13 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--server", &raw->server, "ADDRESS",
         "HOST:PORT or unix:PATH of the service (default: inside this process)")
       ->envname("KVCOMPRESS_SERVER");
+  value("--tls-ca", &raw->tls_ca, "FILE",
+        "Authorities, PEM, one of which must have signed the server's "
+        "certificate; turns TLS on");
+  value("--tls-cert", &raw->tls_cert, "FILE",
+        "Certificate of this client, PEM, for a server that asks for one");
+  value("--tls-key", &raw->tls_key, "FILE",
+        "Private key of that certificate, PEM");
   value("--codec", &raw->codec, "NAME", "Codec (default int4)");
   value("--preset", &raw->preset, "NAME", "Preset of the codec");
   value("--last-stage", &raw->last_stage, "NAME",

@@ -2,6 +2,9 @@
 
 #include "client/cli/service_connection.h"
 
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,12 +13,37 @@
 
 namespace kvcompress::cli {
 
-absl::StatusOr<ServiceConnection> ServiceConnection::Open(
-    const std::string& address) {
+namespace {
+
+absl::Status ReadPem(const std::string& path, std::string* pem) {
+  if (path.empty()) return absl::OkStatus();
+  std::ifstream file(path, std::ios::binary);
+  pem->assign(std::istreambuf_iterator<char>(file), {});
+  if (!file.bad() && !pem->empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " cannot be read, or is empty"));
+}
+
+absl::StatusOr<std::optional<ClientTls>> ReadTls(const Flags& flags) {
+  if (flags.tls_ca.empty()) return std::nullopt;
+  ClientTls tls;
+  absl::Status status = ReadPem(flags.tls_ca, &tls.root_certificates);
+  status.Update(ReadPem(flags.tls_cert, &tls.certificate_chain));
+  status.Update(ReadPem(flags.tls_key, &tls.private_key));
+  if (!status.ok()) return status;
+  return tls;
+}
+
+}  // namespace
+
+absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags) {
   ServiceConnection connection;
-  connection.address_ = address;
-  if (!address.empty()) {
-    connection.client_ = std::make_unique<Client>(address);
+  connection.address_ = flags.server;
+  if (!flags.server.empty()) {
+    absl::StatusOr<std::optional<ClientTls>> tls = ReadTls(flags);
+    if (!tls.ok()) return tls.status();
+    connection.client_ = std::make_unique<Client>(
+        flags.server, ClientOptions{.tls = *std::move(tls)});
     return connection;
   }
   absl::StatusOr<std::unique_ptr<EmbeddedServer>> server =

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cli/flags.h"
 #include "embedded.h"
 #include "kvcompress/client.h"
 
@@ -17,8 +18,9 @@ namespace kvcompress::cli {
 
 class ServiceConnection {
  public:
-  // `address` as -server takes it; empty for a service in this process.
-  static absl::StatusOr<ServiceConnection> Open(const std::string& address);
+  // As -server and the flags of TLS say: without an address a service in this
+  // process. INVALID_ARGUMENT when a file of TLS cannot be read.
+  static absl::StatusOr<ServiceConnection> Open(const Flags& flags);
 
   const Client& client() const { return *client_; }
 

@@ -16,21 +16,30 @@
 namespace kvcompress {
 namespace {
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& target) {
+std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(
+    const std::optional<ClientTls>& tls) {
+  if (!tls) return grpc::InsecureChannelCredentials();
+  return grpc::SslCredentials({.pem_root_certs = tls->root_certificates,
+                               .pem_private_key = tls->private_key,
+                               .pem_cert_chain = tls->certificate_chain});
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& target,
+                                       const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(64 << 20);
   arguments.SetMaxSendMessageSize(-1);
   // Notices a peer that is gone. Any server tolerates a ping every five
   // minutes.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 6 * 60 * 1000);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
+  return grpc::CreateCustomChannel(target, CredentialsOf(options.tls),
                                    arguments);
 }
 
 }  // namespace
 
 Client::Client(const std::string& target, const ClientOptions& options)
-    : Client(Connect(target), options) {}
+    : Client(Connect(target, options), options) {}
 
 Client::Client(std::shared_ptr<grpc::Channel> channel,
                const ClientOptions& options)

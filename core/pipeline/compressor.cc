@@ -11,6 +11,7 @@
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
 #include "pipeline/hints.h"
+#include "pipeline/working_memory.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -152,6 +153,11 @@ class Compressor::Impl {
     return std::move(report_);
   }
 
+  uint64_t working_bytes() const {
+    if (!begun_) return kHeaderMemory * header_reader_.raw().size();
+    return kHeaderMemory * reserved_size_ + kTensorMemory * largest_tensor_;
+  }
+
   bool begun() const { return begun_; }
   uint64_t reserved_size() const { return reserved_size_; }
   uint64_t original_size() const { return report_.original_size; }
@@ -197,6 +203,9 @@ class Compressor::Impl {
              .tensor = entry.spec.name,
              .offset = position_ + entry.begin,
              .limit = limits_.max_tensor_bytes});
+      }
+      if (!codec.codec->traits().streaming) {
+        largest_tensor_ = std::max(largest_tensor_, entry.end - entry.begin);
       }
       InferRole(&entry.spec);
       artefact_.tensors.push_back(
@@ -329,6 +338,7 @@ class Compressor::Impl {
   bool begun_ = false;
   uint64_t position_ = 0;  // in the input
   uint64_t reserved_size_ = 0;
+  uint64_t largest_tensor_ = 0;  // bytes, where a whole one is held
   uint64_t payload_size_ = 0;
   EncodeHints hints_;
   ArtefactHeader artefact_;
@@ -372,6 +382,7 @@ absl::Status Compressor::AppendTensor(absl::string_view tensor,
 }
 absl::StatusOr<CompressReport> Compressor::Finish() { return impl_->Finish(); }
 bool Compressor::begun() const { return impl_->begun(); }
+uint64_t Compressor::working_bytes() const { return impl_->working_bytes(); }
 uint64_t Compressor::reserved_header_size() const {
   return impl_->reserved_size();
 }

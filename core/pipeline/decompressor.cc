@@ -2,12 +2,14 @@
 
 #include "kvcompress/decompressor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "pipeline/selection.h"
+#include "pipeline/working_memory.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -44,11 +46,17 @@ class Decompressor::Impl {
       if (!header_reader_.done()) return absl::OkStatus();
       KVC_ASSIGN_OR_RETURN(header_, ParseArtefactHeader(header_reader_.raw()));
       position_ = header_reader_.raw().size();
+      header_size_ = position_;
       header_reader_ = SafetensorsHeaderReader(0);
       KVC_RETURN_IF_ERROR(CheckIdentity());
       KVC_RETURN_IF_ERROR(Begin(restored));
     }
     return AppendPayload(bytes, restored);
+  }
+
+  uint64_t working_bytes() const {
+    if (!begun_) return kHeaderMemory * header_reader_.raw().size();
+    return kHeaderMemory * header_size_ + kTensorMemory * largest_tensor_;
   }
 
   absl::StatusOr<DecompressReport> Finish() {
@@ -117,6 +125,9 @@ class Decompressor::Impl {
             {.reason = "TENSOR_TOO_LARGE",
              .tensor = tensor.spec.name,
              .limit = max_tensor_bytes_});
+      }
+      if (tensor.codec.codec->decoder_holds_tensor()) {
+        largest_tensor_ = std::max(largest_tensor_, size);
       }
       report_.original_size += size;
       report_.decoded_bytes[tensor.codec.codec->base().traits().name] += size;
@@ -225,6 +236,8 @@ class Decompressor::Impl {
   const uint64_t max_tensor_bytes_;
   bool begun_ = false;
   uint64_t position_ = 0;  // in the artefact
+  uint64_t header_size_ = 0;
+  uint64_t largest_tensor_ = 0;  // bytes, where a whole one is held
   ArtefactHeader header_;
   std::vector<bool> selected_;
   DecompressReport report_;
@@ -246,6 +259,7 @@ absl::Status Decompressor::Append(absl::string_view bytes,
                                   std::string* restored) {
   return impl_->Append(bytes, restored);
 }
+uint64_t Decompressor::working_bytes() const { return impl_->working_bytes(); }
 absl::StatusOr<DecompressReport> Decompressor::Finish() {
   return impl_->Finish();
 }

@@ -14,12 +14,24 @@
 namespace kvcompress {
 
 ServerMetrics::ServerMetrics() : rpc_(&registry_), quality_(&registry_) {
-  inflight_bytes_ = &GaugeFamily(&registry_, "kvcompress_inflight_bytes",
-                                 "Bytes of messages held by running streams.")
-                         .Add({});
-  GaugeFamily(&registry_, "kvcompress_inflight_budget_bytes",
-              "Bound on kvcompress_inflight_bytes; 0: no budget is set.")
-      .Add({});
+  inflight_bytes_ =
+      &GaugeFamily(&registry_, "kvcompress_inflight_bytes",
+                   "Memory reserved by running streams, in bytes.")
+           .Add({});
+  inflight_budget_bytes_ =
+      &GaugeFamily(&registry_, "kvcompress_inflight_budget_bytes",
+                   "Bound on kvcompress_inflight_bytes; 0: no budget is set.")
+           .Add({});
+  tls_expiry_ =
+      &GaugeFamily(&registry_,
+                   "kvcompress_tls_certificate_expiry_timestamp_seconds",
+                   "When the certificate in use expires, in seconds since the "
+                   "Unix epoch; 0: no TLS.")
+           .Add({});
+  tls_reload_failures_ =
+      &CounterFamily(&registry_, "kvcompress_tls_reload_failures_total",
+                     "Changes of the TLS files that were not fit to be used.")
+           .Add({});
   GaugeFamily(&registry_, "kvcompress_build_info",
               "Always 1; the versions are in the labels.")
       .Add({{"version", kVersion},
@@ -41,6 +53,16 @@ std::string ServerMetrics::Render() const {
   }
   return prometheus::TextSerializer().Serialize(families);
 }
+
+void ServerMetrics::SetMemoryBudget(uint64_t bytes) {
+  inflight_budget_bytes_->Set(static_cast<double>(bytes));
+}
+
+void ServerMetrics::SetTlsExpiry(absl::Time expiry) {
+  tls_expiry_->Set(static_cast<double>(absl::ToUnixSeconds(expiry)));
+}
+
+void ServerMetrics::TlsReloadFailed() { tls_reload_failures_->Increment(); }
 
 void ServerMetrics::CallStarted(Method method) { rpc_.CallStarted(method); }
 

@@ -8,6 +8,7 @@
 #ifndef KVCOMPRESS_SERVER_TELEMETRY_METRICS_H_
 #define KVCOMPRESS_SERVER_TELEMETRY_METRICS_H_
 
+#include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/registry.h>
 
@@ -16,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "observer.h"
 #include "telemetry/process_metrics.h"
 #include "telemetry/quality_metrics.h"
@@ -30,6 +32,14 @@ class ServerMetrics final : public CallObserver {
 
   // The page in Prometheus's text format, version 0.0.4, in alphabetical order.
   std::string Render() const;
+
+  // Bound on the bytes in flight; 0 for none, as it is without a call.
+  void SetMemoryBudget(uint64_t bytes);
+
+  // The certificate that the server shows in TLS, and files that were not fit
+  // to follow it.
+  void SetTlsExpiry(absl::Time expiry);
+  void TlsReloadFailed();
 
   void CallStarted(Method method) override;
   void CallHandled(Method method, absl::StatusCode code,
@@ -47,6 +57,9 @@ class ServerMetrics final : public CallObserver {
   RpcMetrics rpc_;
   QualityMetrics quality_;
   prometheus::Gauge* inflight_bytes_;
+  prometheus::Gauge* inflight_budget_bytes_;
+  prometheus::Gauge* tls_expiry_;
+  prometheus::Counter* tls_reload_failures_;
 };
 
 }  // namespace kvcompress

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Protocol
 
 import grpc
 import health
+import pytest
 
 SERVICE = "kvcompress.v1.CompressionService"
 
@@ -104,6 +105,11 @@ class ServerProcess:
         self.http = found[2]
         self.wait_log("SERVING")
 
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
     def channel(self, address: str | None = None) -> grpc.Channel:
         """A new channel, to the first address unless said otherwise."""
         return grpc.insecure_channel(address or self.addresses[0])
@@ -149,3 +155,20 @@ class Start(Protocol):
     def __call__(self, *flags: str, **variables: str) -> ServerProcess:
         """A server that is SERVING."""
         ...
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts servers with the given flags; they are killed after the test."""
+    if not BINARY.exists():
+        pytest.fail(f"{BINARY} is not built")
+    servers: list[ServerProcess] = []
+
+    def starter(*flags: str, **variables: str) -> ServerProcess:
+        servers.append(ServerProcess(flags, variables, tmp_path))
+        servers[-1].wait_until_serving()
+        return servers[-1]
+
+    yield starter
+    for server in servers:
+        server.kill()

@@ -135,6 +135,11 @@ class Compressor {
   // "int4:64".
   const std::string& codec() const;
 
+  // About how much memory this needs for the input's header and, once begun,
+  // for the largest tensor where the codec holds a whole one, in bytes; beside
+  // what is passed in and out.
+  uint64_t working_bytes() const;
+
   // The header of the artefact, reserved_header_size() bytes, after Finish.
   const std::string& header() const;
 

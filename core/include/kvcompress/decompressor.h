@@ -77,6 +77,11 @@ class Decompressor {
   // ParseArtefactHeader.
   absl::Status Append(absl::string_view bytes, std::string* restored);
 
+  // About how much memory this needs for the artefact's header and, once that
+  // is read, for the largest tensor where a decoder holds a whole one, in
+  // bytes; beside what is passed in and out.
+  uint64_t working_bytes() const;
+
   // Ends the input. DATA_LOSS when it is cut short.
   absl::StatusOr<DecompressReport> Finish();
 

@@ -72,13 +72,44 @@ TEST(ConfigTest, Defaults) {
 }
 
 TEST(ConfigTest, EveryFlag) {
-  const absl::StatusOr<CommandLine> line = Parse(
-      {"--listen", "0.0.0.0:1", "--listen=[::1]:2,unix:/run/kv.sock",
-       "--metrics-listen", "localhost:3", "--log-level", "error",
-       "--log-format", "json", "--kernels", "portable", "--max-header-bytes",
-       "1024", "--max-message-bytes", "65536", "--drain-delay-seconds", "0.5",
-       "--shutdown-grace-seconds", "3600"});
+  const absl::StatusOr<CommandLine> line =
+      Parse({"--listen",
+             "0.0.0.0:1",
+             "--listen=[::1]:2,unix:/run/kv.sock",
+             "--metrics-listen",
+             "localhost:3",
+             "--log-level",
+             "error",
+             "--log-format",
+             "json",
+             "--kernels",
+             "portable",
+             "--max-header-bytes",
+             "1024",
+             "--max-message-bytes",
+             "65536",
+             "--drain-delay-seconds",
+             "0.5",
+             "--shutdown-grace-seconds",
+             "3600",
+             "--insecure",
+             "--unix-socket-mode",
+             "0660",
+             "--tls-cert",
+             "c",
+             "--tls-key",
+             "k",
+             "--tls-client-ca",
+             "a",
+             "--tls-reload-seconds",
+             "0.1"});
   ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_TRUE(line->options.insecure);
+  EXPECT_EQ(line->options.unix_socket_mode, 0660);
+  EXPECT_EQ(line->options.tls.certificate, "c");
+  EXPECT_EQ(line->options.tls.key, "k");
+  EXPECT_EQ(line->options.tls.client_ca, "a");
+  EXPECT_EQ(line->options.tls_reload_interval, absl::Milliseconds(100));
   EXPECT_THAT(ListenOf(*line),
               ElementsAre("0.0.0.0:1", "[::1]:2", "unix:/run/kv.sock"));
   EXPECT_EQ(line->options.metrics_listen->ToString(), "localhost:3");
@@ -89,6 +120,34 @@ TEST(ConfigTest, EveryFlag) {
   EXPECT_EQ(line->options.max_message_bytes, 65536);
   EXPECT_EQ(line->options.drain_delay, absl::Milliseconds(500));
   EXPECT_EQ(line->options.shutdown_grace, absl::Hours(1));
+}
+
+TEST(ConfigTest, PlainTextForOtherMachinesNeedsInsecure) {
+  for (const char* address : {"0.0.0.0:1", "[::]:1", "10.0.0.1:1", "host:1",
+                              "127.evil.example:1", "[::ffff:10.0.0.1]:1"}) {
+    EXPECT_THAT(ErrorOf({"--listen", "127.0.0.1:2", "--listen", address}),
+                HasSubstr(absl::StrCat("other machines can reach ", address)));
+    EXPECT_TRUE(Parse({"--listen", address, "--insecure"}).ok());
+    EXPECT_TRUE(
+        Parse({"--listen", address, "--tls-cert", "c", "--tls-key", "k"}).ok());
+    EXPECT_FALSE(Parse({"--listen", address, "--insecure=false"}).ok());
+  }
+  const Variable insecure("KVCOMPRESS_INSECURE", "1");
+  EXPECT_TRUE(Parse({"--listen", "0.0.0.0:1"}).ok());
+}
+
+TEST(ConfigTest, FlagsOfTlsGoTogether) {
+  EXPECT_THAT(ErrorOf({"--tls-cert", "c"}), HasSubstr("go together"));
+  EXPECT_THAT(ErrorOf({"--tls-key", "k"}), HasSubstr("go together"));
+  EXPECT_THAT(ErrorOf({"--tls-client-ca", "a"}),
+              HasSubstr("--tls-client-ca needs"));
+}
+
+TEST(ConfigTest, ModesAreOctal) {
+  for (const char* mode : {"", "8", "0o660", "1000", "-1", "77777777777"}) {
+    EXPECT_FALSE(Parse({"--unix-socket-mode", mode}).ok()) << mode;
+  }
+  EXPECT_EQ(Parse({"--unix-socket-mode", "0"})->options.unix_socket_mode, 0);
 }
 
 TEST(ConfigTest, VariablesStandInForFlags) {

@@ -16,6 +16,7 @@
 #define KVCOMPRESS_CLIENT_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -30,7 +31,21 @@ class ClientContext;
 
 namespace kvcompress {
 
+// What a client trusts and shows in a TLS handshake. Contents of PEM files.
+struct ClientTls {
+  // Authorities, one of which must have signed the server's certificate; those
+  // that gRPC trusts when empty.
+  std::string root_certificates;
+  // For mutual TLS, else empty: the client's certificate, those that vouch for
+  // it, and its key.
+  std::string certificate_chain;
+  std::string private_key;
+};
+
 struct ClientOptions {
+  // TLS; plain text when not set. The server's certificate must name the host
+  // of the target.
+  std::optional<ClientTls> tls;
   // Longest time one call may take; then it fails with DEADLINE_EXCEEDED.
   absl::Duration timeout = absl::InfiniteDuration();
 };
@@ -40,8 +55,9 @@ struct ClientOptions {
 class Client {
  public:
   // `target` is a gRPC name such as "HOST:PORT" or "unix:PATH". The connection
-  // is made by the first call, in plain text.
+  // is made by the first call.
   explicit Client(const std::string& target, const ClientOptions& options = {});
+  // Over a channel that exists; `options.tls` has no effect.
   explicit Client(std::shared_ptr<grpc::Channel> channel,
                   const ClientOptions& options = {});
 

@@ -21,6 +21,10 @@ class ServerLimits:
     max_labels: int
     max_stream_memory_bytes: int
     max_tensor_bytes: int
+    memory_budget_bytes: int
+    min_stream_memory_bytes: int
+    stall_seconds: float
+    max_call_seconds: float
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.ServerLimits) -> "ServerLimits":
@@ -33,6 +37,10 @@ class ServerLimits:
             max_labels=message.max_labels,
             max_stream_memory_bytes=message.max_stream_memory_bytes,
             max_tensor_bytes=message.max_tensor_bytes,
+            memory_budget_bytes=message.memory_budget_bytes,
+            min_stream_memory_bytes=message.min_stream_memory_bytes,
+            stall_seconds=message.stall_seconds,
+            max_call_seconds=message.max_call_seconds,
         )
 
 

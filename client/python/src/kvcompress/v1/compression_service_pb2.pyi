@@ -15,7 +15,11 @@ input), `element`, `limit` and `field`:
   OUT_OF_RANGE        the input is larger than a limit of the server
   DATA_LOSS           an artefact is damaged, cut short, or not the one expected
   UNIMPLEMENTED       an artefact of a later format version
-  RESOURCE_EXHAUSTED  the server is at its budget; try again later
+  RESOURCE_EXHAUSTED  the server is at its budget; a google.rpc.RetryInfo, and
+                      the trailer `grpc-retry-pushback-ms`, say when to try
+                      again
+  DEADLINE_EXCEEDED   the client was silent for too long, or the call lasted
+                      longer than the server allows
 """
 
 from collections import abc as _abc

@@ -36,6 +36,10 @@ class ServerLimits(_message.Message):
     MAX_LABELS_FIELD_NUMBER: _builtins.int
     MAX_STREAM_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     MAX_TENSOR_BYTES_FIELD_NUMBER: _builtins.int
+    MEMORY_BUDGET_BYTES_FIELD_NUMBER: _builtins.int
+    MIN_STREAM_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
+    STALL_SECONDS_FIELD_NUMBER: _builtins.int
+    MAX_CALL_SECONDS_FIELD_NUMBER: _builtins.int
     max_message_bytes: _builtins.int
     """Largest request message, in bytes."""
     recommended_chunk_bytes: _builtins.int
@@ -47,10 +51,26 @@ class ServerLimits(_message.Message):
     max_labels: _builtins.int
     """Most labels that may be bound to an artefact."""
     max_stream_memory_bytes: _builtins.int
-    """Memory that one stream may hold beyond the header, in bytes."""
+    """Memory that the messages of one stream may take, in bytes."""
     max_tensor_bytes: _builtins.int
     """Largest tensor, in bytes, compressed by a codec that is not `streaming`, or
     restored by one that `couples_heads`.
+    """
+    memory_budget_bytes: _builtins.int
+    """Memory for all streams together, in bytes; 0 when there is no bound. A
+    stream that does not fit gets RESOURCE_EXHAUSTED and a time to come back.
+    """
+    min_stream_memory_bytes: _builtins.int
+    """What a stream takes of it from its first message on, in bytes: the budget
+    divided by this is the most streams at a time.
+    """
+    stall_seconds: _builtins.float
+    """Longest wait for the client's next message, or for the client to take one,
+    in seconds; 0 when there is no bound. Then DEADLINE_EXCEEDED.
+    """
+    max_call_seconds: _builtins.float
+    """Longest time a call may last, whatever its deadline, in seconds; 0 when
+    there is no bound. Then DEADLINE_EXCEEDED.
     """
     def __init__(
         self,
@@ -62,10 +82,14 @@ class ServerLimits(_message.Message):
         max_labels: _builtins.int = ...,
         max_stream_memory_bytes: _builtins.int = ...,
         max_tensor_bytes: _builtins.int = ...,
+        memory_budget_bytes: _builtins.int = ...,
+        min_stream_memory_bytes: _builtins.int = ...,
+        stall_seconds: _builtins.float = ...,
+        max_call_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_header_bytes", b"max_header_bytes", "max_labels", b"max_labels", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "max_stream_memory_bytes", b"max_stream_memory_bytes", "max_tensor_bytes", b"max_tensor_bytes", "recommended_chunk_bytes", b"recommended_chunk_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_call_seconds", b"max_call_seconds", "max_header_bytes", b"max_header_bytes", "max_labels", b"max_labels", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "max_stream_memory_bytes", b"max_stream_memory_bytes", "max_tensor_bytes", b"max_tensor_bytes", "memory_budget_bytes", b"memory_budget_bytes", "min_stream_memory_bytes", b"min_stream_memory_bytes", "recommended_chunk_bytes", b"recommended_chunk_bytes", "stall_seconds", b"stall_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

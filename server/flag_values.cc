@@ -1,0 +1,85 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "flag_values.h"
+
+#include <algorithm>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+
+namespace kvcompress {
+
+absl::Status SetBytes(absl::string_view text, uint64_t min, uint64_t max,
+                      uint64_t* bytes) {
+  uint64_t value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < min || value > max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        QuoteName(text), " is not a number of bytes from ", min, " to ", max));
+  }
+  *bytes = value;
+  return absl::OkStatus();
+}
+
+absl::Status SetSeconds(absl::string_view text, double min, double max,
+                        absl::Duration* duration) {
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value) || !(value >= min) || value > max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(QuoteName(text), " is not a number of seconds from ", min,
+                     " to ", max));
+  }
+  *duration = absl::Seconds(value);
+  return absl::OkStatus();
+}
+
+absl::Status SetBool(absl::string_view text, bool* value) {
+  return SetEnum<bool>(
+      text, {{"true", true}, {"false", false}, {"1", true}, {"0", false}},
+      value);
+}
+
+absl::Status SetMode(absl::string_view text, std::optional<uint32_t>* mode) {
+  uint32_t bits = 0;
+  for (const char digit : text) {
+    if (digit < '0' || digit > '7' || bits > 077) bits = 01000;
+    bits = bits * 8 + static_cast<uint32_t>(digit - '0');
+  }
+  if (text.empty() || bits > 0777) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        QuoteName(text), " is not a file mode in octal from 0 to 0777"));
+  }
+  *mode = bits;
+  return absl::OkStatus();
+}
+
+absl::Status SetListen(absl::Span<const std::string> texts,
+                       std::vector<ListenAddress>* listen) {
+  listen->clear();
+  for (const std::string& text : texts) {
+    absl::StatusOr<ListenAddress> address = ParseListenAddress(text);
+    if (!address.ok()) return address.status();
+    const bool repeated =
+        std::find(listen->begin(), listen->end(), *address) != listen->end();
+    if (repeated && (address->is_unix() || address->port != 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(address->ToString(), " is given twice"));
+    }
+    listen->push_back(*std::move(address));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetMetricsListen(absl::string_view text,
+                              std::optional<ListenAddress>* listen) {
+  listen->reset();
+  if (text.empty()) return absl::OkStatus();
+  absl::StatusOr<ListenAddress> address = ParseListenAddress(text);
+  if (!address.ok()) return address.status();
+  if (address->is_unix()) {
+    return absl::InvalidArgumentError("metrics need HOST:PORT, not a path");
+  }
+  *listen = *std::move(address);
+  return absl::OkStatus();
+}
+
+}  // namespace kvcompress

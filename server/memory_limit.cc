@@ -1,0 +1,93 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "memory_limit.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "admission.h"
+
+namespace kvcompress {
+namespace {
+
+// The process without streams.
+constexpr uint64_t kBaseBytes = 64 << 20;
+constexpr uint64_t kFewestStreams = 4;
+// For what is no stream's.
+constexpr uint64_t kQuotaMargin = 128 << 20;
+
+constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
+
+// The number in a file; kNone for "max", or for no such file.
+uint64_t ReadNumber(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  uint64_t number = 0;
+  if (!(file >> text) || !absl::SimpleAtoi(text, &number)) return kNone;
+  return number;
+}
+
+// The least limit of a group and of those around it.
+uint64_t LeastAlong(const std::string& mount, absl::string_view group,
+                    absl::string_view name) {
+  uint64_t least = kNone;
+  while (true) {
+    least = std::min(least, ReadNumber(absl::StrCat(mount, group, "/", name)));
+    if (group.empty()) return least;
+    group = group.substr(0, group.rfind('/'));
+  }
+}
+
+uint64_t MachineMemory(const std::string& root) {
+  std::ifstream file(root + "/proc/meminfo");
+  std::string word;
+  uint64_t kibibytes = 0;
+  while (file >> word) {
+    if (word == "MemTotal:" && file >> kibibytes) return kibibytes << 10;
+  }
+  return kNone;
+}
+
+}  // namespace
+
+uint64_t MemoryLimit(const std::string& root) {
+  uint64_t least = MachineMemory(root);
+  std::ifstream groups(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    // ID:CONTROLLERS:PATH; the path may be that of another namespace, and the
+    // mount is then already the group itself.
+    const std::vector<std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3) continue;
+    if (parts[2].empty() || parts[2][0] != '/') continue;
+    const std::string group = parts[2] == "/" ? "" : parts[2];
+    const std::string mount = root + "/sys/fs/cgroup";
+    if (parts[1].empty()) {
+      least = std::min(least, LeastAlong(mount, group, "memory.max"));
+    } else if (parts[1] == "memory") {
+      least = std::min(
+          least, LeastAlong(mount + "/memory", group, "memory.limit_in_bytes"));
+    }
+  }
+  return least == kNone ? 0 : least;
+}
+
+uint64_t DefaultMemoryBudget(uint64_t memory_limit) {
+  const uint64_t left = memory_limit - std::min(memory_limit, kBaseBytes);
+  return std::max(left / 4 * 3, kFewestStreams * kStreamBytes);
+}
+
+uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit) {
+  // Half of what streams reserve is for messages in the hands of gRPC, and the
+  // other half is not.
+  const uint64_t elsewhere = kBaseBytes + budget / 2;
+  const uint64_t most = memory_limit - std::min(memory_limit, elsewhere);
+  return std::max(budget / 4 * 3, std::min(budget + kQuotaMargin, most));
+}
+
+}  // namespace kvcompress

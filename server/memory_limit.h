@@ -1,0 +1,29 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// How much memory this process may use, as the kernel will enforce it.
+
+#ifndef KVCOMPRESS_SERVER_MEMORY_LIMIT_H_
+#define KVCOMPRESS_SERVER_MEMORY_LIMIT_H_
+
+#include <cstdint>
+#include <string>
+
+namespace kvcompress {
+
+// The least of the limits of the control groups (version 2 or 1) that this
+// process is in, and of the machine's memory, in bytes; 0 when none of them can
+// be read. `root` is where /proc and /sys are looked for: for tests.
+uint64_t MemoryLimit(const std::string& root = "");
+
+// The budget for streams under such a limit: three quarters of what the process
+// itself leaves of it, and at least a few streams.
+uint64_t DefaultMemoryBudget(uint64_t memory_limit);
+
+// How much gRPC may buffer beside such a budget, in bytes: its part of the
+// streams that are let in, and of connections and streams that are refused what
+// the limit leaves, up to 128 MiB.
+uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_MEMORY_LIMIT_H_

@@ -1,0 +1,32 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// What the calls of one service share. Thread safe; outlives them.
+
+#ifndef KVCOMPRESS_SERVER_SERVICE_STATE_H_
+#define KVCOMPRESS_SERVER_SERVICE_STATE_H_
+
+#include "admission.h"
+#include "observer.h"
+#include "service.h"
+#include "watchdog.h"
+
+namespace kvcompress {
+
+struct ServiceState {
+  ServiceState(const ServiceOptions& service_options,
+               CallObserver* call_observer)
+      : options(service_options),
+        observer(call_observer != nullptr ? call_observer : &silent),
+        budget(options.memory_budget_bytes),
+        watchdog(options.time) {}
+
+  const ServiceOptions options;
+  CallObserver silent;
+  CallObserver* const observer;
+  MemoryBudget budget;
+  Watchdog watchdog;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_SERVICE_STATE_H_

@@ -1,0 +1,139 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Admission: what fits is served to its end, what does not is refused at once."""
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grpc
+import pytest
+from calls import MIB, OpenStream, cache, details, metric, trailers
+from server_process import PATIENCE, ServerProcess, Start
+
+from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
+from kvcompress.v1.server_info_pb2 import GetServerInfoRequest, ServerLimits
+
+REFUSED = 'kvcompress_requests_rejected_total{reason="budget"}'
+
+
+def limits(server: ServerProcess) -> ServerLimits:
+    """What GetServerInfo announces."""
+    with server.channel() as channel:
+        return CompressionServiceStub(channel).GetServerInfo(GetServerInfoRequest()).limits
+
+
+def resident(server: ServerProcess) -> int:
+    """Most bytes of memory that a server has had resident so far."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found
+    return int(found[1]) * 1024
+
+
+def test_budget_is_announced(start: Start) -> None:
+    """With what a stream takes of it, and in the metrics."""
+    server = start("--memory-budget-bytes", str(64 * MIB), "--stall-seconds", "7")
+    announced = limits(server)
+    assert announced.memory_budget_bytes == 64 * MIB
+    assert announced.min_stream_memory_bytes == 4 * MIB
+    assert (announced.stall_seconds, announced.max_call_seconds) == (7, 3600)
+    assert metric(server, "kvcompress_inflight_budget_bytes") == 64 * MIB
+    assert limits(start()).memory_budget_bytes > 0
+
+
+def test_refused_at_once_and_let_in_later(start: Start) -> None:
+    """The error says when to come back; what a stream had is there for the next."""
+    server = start("--memory-budget-bytes", str(17 * MIB))
+    with server.channel() as channel:
+        running = [OpenStream(channel).begun() for _ in range(4)]
+        assert metric(server, "kvcompress_inflight_bytes") >= 16 * MIB
+        error = OpenStream(channel).error()
+        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        info, delay = details(error)
+        assert (info.domain, info.reason) == ("kvcompress.v1", "BUDGET_EXHAUSTED")
+        assert info.metadata["limit"] == str(17 * MIB)
+        assert delay is not None
+        assert 0 < delay <= 15
+        pushback = trailers(error)["grpc-retry-pushback-ms"]
+        assert int(pushback) == pytest.approx(delay * 1000)
+        assert metric(server, REFUSED) == 1
+
+        assert running.pop().finish().HasField("trailer")
+        running.append(OpenStream(channel).begun())
+        for stream in running:
+            assert stream.finish().HasField("trailer")
+    assert metric(server, "kvcompress_inflight_bytes") == 0
+
+
+def test_unary_calls_are_always_let_in(start: Start) -> None:
+    """An operator can ask a server that is full."""
+    server = start("--memory-budget-bytes", str(17 * MIB))
+    with server.channel() as channel:
+        running = [OpenStream(channel).begun() for _ in range(4)]
+        assert limits(server).memory_budget_bytes == 17 * MIB
+        for stream in running:
+            stream.finish()
+
+
+def test_what_never_fits_is_not_asked_back(start: Start) -> None:
+    """A tensor that a codec has to hold, and that no amount of waiting makes fit."""
+    server = start("--memory-budget-bytes", str(17 * MIB))
+    with server.channel() as channel:
+        error = OpenStream(channel, "ecsq", 16 * MIB).error()
+        assert error.code() == grpc.StatusCode.OUT_OF_RANGE
+        info, delay = details(error)
+        assert (info.reason, delay) == ("EXCEEDS_BUDGET", None)
+        assert OpenStream(channel, "int4", MIB).finish().HasField("trailer")
+
+
+def test_vanished_clients_leave_nothing(start: Start) -> None:
+    """Their share goes to others."""
+    server = start("--memory-budget-bytes", str(17 * MIB))
+    for _ in range(3):
+        with server.channel() as channel:
+            for stream in [OpenStream(channel).begun() for _ in range(4)]:
+                stream.call.cancel()
+                stream.send(None)
+        deadline = time.monotonic() + PATIENCE
+        while metric(server, "kvcompress_inflight_bytes") > 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_several_times_the_load_that_fits(start: Start) -> None:
+    """32 clients where 7 fit: every cache is compressed, in bounded memory."""
+    server = start("--memory-budget-bytes", str(32 * MIB))
+    size, clients = 16 * MIB, 32
+    before = resident(server)
+
+    def compress(_: int) -> int:
+        """One client, which comes back as it is told; how often it was refused."""
+        refused = 0
+        with server.channel() as channel:
+            while (error := attempt(channel)) is not None:
+                assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED, error
+                delay = details(error)[1]
+                assert delay is not None
+                refused += 1
+                time.sleep(delay)
+        return refused
+
+    def attempt(channel: grpc.Channel) -> grpc.RpcError | None:
+        """One call; None when it was served."""
+        try:
+            *_, last = CompressionServiceStub(channel).Compress(cache(size), timeout=100)
+        except grpc.RpcError as error:
+            return error
+        assert last.trailer.original_size_bytes == size
+        return None
+
+    with ThreadPoolExecutor(clients) as pool:
+        refusals = sum(pool.map(compress, range(clients)))
+    assert refusals > 0
+    assert metric(server, REFUSED) == refusals
+    assert metric(server, "kvcompress_inflight_bytes") == 0
+    grown = resident(server) - before
+    print(f"{refusals} refusals; {grown / MIB:.0f} MiB above the {before / MIB:.0f} at the start")
+    # The budget, what gRPC may buffer beside it, and what the allocator keeps.
+    assert grown < (32 + 160 + 48) * MIB

@@ -1,0 +1,124 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Bytes that no gRPC client sends: the server answers or hangs up, and serves on."""
+
+import os
+import re
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from health import SERVING
+from server_process import PATIENCE, ServerProcess, Start
+
+from kvcompress.v1.compression_service_pb2 import CompressOptions, CompressRequest
+from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
+
+MIB = 1 << 20
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEADERS, SETTINGS, CONTINUATION = 1, 4, 9
+END_STREAM, END_HEADERS = 1, 4
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """A frame of HTTP/2."""
+    return (
+        struct.pack(">I", len(payload))[1:]
+        + bytes([kind, flags])
+        + struct.pack(">I", stream)
+        + payload
+    )
+
+
+def text(value: bytes) -> bytes:
+    """A string of HPACK, without Huffman coding."""
+    if len(value) < 127:
+        return bytes([len(value)]) + value
+    size, rest = bytes([127]), len(value) - 127
+    while rest >= 128:
+        size, rest = size + bytes([rest % 128 + 128]), rest // 128
+    return size + bytes([rest]) + value
+
+
+def request(*extra: tuple[bytes, bytes], **changed: bytes) -> bytes:
+    """A call of GetServerInfo with more headers, split over as many frames as it needs."""
+    headers = {b":method": b"POST", b":scheme": b"http", b":authority": b"a", b"te": b"trailers"}
+    headers[b":path"] = b"/kvcompress.v1.CompressionService/GetServerInfo"
+    headers |= {key.encode().replace(b"pseudo_", b":"): value for key, value in changed.items()}
+    items = [*headers.items(), (b"content-type", b"application/grpc"), *extra]
+    block = b"".join(b"\0" + text(name) + text(value) for name, value in items)
+    parts = [block[begin : begin + 16000] for begin in range(0, len(block), 16000)]
+    frames = [
+        frame(
+            HEADERS if index == 0 else CONTINUATION,
+            (END_STREAM if index == 0 else 0) | (END_HEADERS if part is parts[-1] else 0),
+            1,
+            part,
+        )
+        for index, part in enumerate(parts)
+    ]
+    return PREFACE + frame(SETTINGS, 0, 0, b"") + b"".join(frames)
+
+
+def say(server: ServerProcess, message: bytes) -> bytes:
+    """Sends bytes on a connection of their own, and takes what comes back at first."""
+    host, port = server.addresses[0].rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=1) as connection:
+        try:
+            connection.sendall(message)
+            return connection.recv(4096)
+        except OSError:
+            return b""
+
+
+# The headers of CVE-2023-1428, each with more headers than a request may have.
+MANY = [(b"big%d" % index, b"y" * 15000) for index in range(8)]
+HOSTILE = {
+    "te": request(*MANY, te=b"x"),
+    "scheme": request(*MANY, pseudo_scheme=b"x"),
+    "grpclb_client_stats": request((b"grpclb_client_stats", b"x"), *MANY),
+    "bad base64": request((b"a-bin", b"!!!")),
+    "endless integer": PREFACE + frame(HEADERS, 0, 1, b"\0\x7f" + b"\x80" * 16000),
+    "continuation of nothing": PREFACE + frame(CONTINUATION, END_HEADERS, 1, b"x"),
+    "frame of 16 MiB": PREFACE + b"\xff\xff\xff\x00\x00\x00\x00\x00\x01",
+    "no preface": b"GET / HTTP/1.1\r\n\r\n",
+    "cut preface": PREFACE[:10],
+    "noise": os.urandom(4096),
+    "noise after the preface": PREFACE + os.urandom(4096),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_serves_on(start: Start, name: str) -> None:
+    """After each of them, often."""
+    server = start()
+    for _ in range(5):
+        say(server, HOSTILE[name])
+    assert server.check() == SERVING
+
+
+def test_a_message_far_above_the_limit_takes_no_memory(start: Start) -> None:
+    """A message is taken whole before anybody looks at its size; the quota stops it first."""
+    server = start("--memory-budget-bytes", str(32 * MIB))
+
+    def peak() -> int:
+        status = Path(f"/proc/{server.pid}/status").read_text()
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert found
+        return int(found[1]) * 1024
+
+    def requests() -> Iterator[CompressRequest]:
+        yield CompressRequest(options=CompressOptions())
+        yield CompressRequest(safetensors=bytes(512 * MIB))
+
+    before = peak()
+    options = [("grpc.max_send_message_length", -1)]
+    channel = grpc.insecure_channel(server.addresses[0], options)
+    with channel, pytest.raises(grpc.RpcError):
+        list(CompressionServiceStub(channel).Compress(requests(), timeout=3 * PATIENCE))
+    grown = peak() - before
+    print(f"{grown / MIB:.0f} MiB for a message of 512 MiB")
+    assert grown < 300 * MIB
+    assert server.check() == SERVING

@@ -1,0 +1,82 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "memory_limit.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "admission.h"
+
+namespace kvcompress {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+class MemoryLimitTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = ::testing::TempDir() + "limit.XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    root_ = name;
+    Write("/proc/meminfo", "MemTotal:       1048576 kB\nMemFree: 1 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+
+  std::string root_;
+};
+
+TEST_F(MemoryLimitTest, MachineWithoutGroups) {
+  EXPECT_EQ(MemoryLimit(root_), 1024 * kMiB);
+}
+
+TEST_F(MemoryLimitTest, GroupOfTheContainer) {
+  Write("/proc/self/cgroup", "0::/\n");
+  Write("/sys/fs/cgroup/memory.max", "268435456\n");
+  EXPECT_EQ(MemoryLimit(root_), 256 * kMiB);
+}
+
+TEST_F(MemoryLimitTest, TheLeastOfTheGroupsAround) {
+  Write("/proc/self/cgroup", "0::/a/b\n");
+  Write("/sys/fs/cgroup/a/b/memory.max", "max\n");
+  Write("/sys/fs/cgroup/a/memory.max", "134217728\n");
+  EXPECT_EQ(MemoryLimit(root_), 128 * kMiB);
+}
+
+TEST_F(MemoryLimitTest, FirstVersionOfGroups) {
+  Write("/proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/y\n");
+  Write("/sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n");
+  EXPECT_EQ(MemoryLimit(root_), 64 * kMiB);
+}
+
+TEST_F(MemoryLimitTest, NonsenseIsNoLimit) {
+  Write("/proc/self/cgroup", "nonsense\n0::relative\n");
+  Write("/sys/fs/cgroup/memory.max", "many\n");
+  EXPECT_EQ(MemoryLimit(root_), 1024 * kMiB);
+  EXPECT_EQ(MemoryLimit(root_ + "/nowhere"), 0);
+}
+
+TEST(DefaultMemoryBudgetTest, LeavesRoomForTheProcess) {
+  EXPECT_EQ(DefaultMemoryBudget(1024 * kMiB), 720 * kMiB);
+  EXPECT_EQ(DefaultMemoryBudget(0), 4 * kStreamBytes);
+  EXPECT_EQ(DefaultMemoryBudget(64 * kMiB), 4 * kStreamBytes);
+}
+
+TEST(BufferQuotaTest, WhatTheLimitLeavesAndTheStreamsNeed) {
+  EXPECT_EQ(BufferQuota(32 * kMiB, 16384 * kMiB), 160 * kMiB);
+  EXPECT_EQ(BufferQuota(144 * kMiB, 256 * kMiB), 120 * kMiB);
+  EXPECT_EQ(BufferQuota(720 * kMiB, 1024 * kMiB), 600 * kMiB);
+  EXPECT_EQ(BufferQuota(400 * kMiB, 0), 300 * kMiB);
+}
+
+}  // namespace
+}  // namespace kvcompress
