@@ -16,7 +16,9 @@ absl::Status CompressSession::TakeOptions(const v1::CompressOptions& options) {
     return OutOfOrder("options come once, as the first message");
   }
   options_ = options;
-  compressor_ = std::make_unique<Compressor>(FromProto(options), limits_);
+  absl::StatusOr<CompressOptions> converted = FromProto(options);
+  if (!converted.ok()) return converted.status();
+  compressor_ = std::make_unique<Compressor>(*std::move(converted), limits_);
   return compressor_->ValidateOptions();
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress {
@@ -58,6 +59,17 @@ TensorRole FromProto(v1::TensorRole proto) {
       return TensorRole::kValue;
     default:
       return TensorRole::kNone;
+  }
+}
+
+Effort FromProto(v1::Effort proto) {
+  switch (proto) {
+    case v1::EFFORT_FAST:
+      return Effort::kFast;
+    case v1::EFFORT_BEST:
+      return Effort::kBest;
+    default:
+      return Effort::kBalanced;
   }
 }
 
@@ -143,12 +155,28 @@ v1::TensorReport ToProto(const TensorReport& report) {
 
 }  // namespace
 
-CompressOptions FromProto(const v1::CompressOptions& proto) {
+absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
   CompressOptions options;
   if (!proto.codec().empty()) options.codec.name = proto.codec();
   if (proto.has_group_size()) options.codec.group_size = proto.group_size();
   options.codec.preset = proto.preset();
   if (proto.has_sparsity()) options.codec.sparsity = proto.sparsity();
+  if (!v1::Effort_IsValid(proto.effort())) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("there is no effort ", proto.effort()),
+                     {.reason = "INVALID_OPTIONS", .field = "options.effort"});
+  }
+  options.effort = FromProto(proto.effort());
+  for (const v1::LayerAttention& layer : proto.attention()) {
+    const auto [place, added] = options.attention.try_emplace(
+        layer.layer(), layer.octaves().begin(), layer.octaves().end());
+    if (!added) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("attention of layer ", layer.layer(), " is given twice"),
+          {.reason = "INVALID_ATTENTION", .field = "options.attention"});
+    }
+  }
   options.codec.last_stage = proto.last_stage();
   Override(proto.thresholds(), &options.thresholds);
   if (proto.has_key_thresholds()) {
@@ -266,6 +294,7 @@ v1::CodecInfo ToProto(const CodecTraits& traits) {
   proto.set_fixed_size(traits.fixed_size);
   proto.set_role_aware(traits.role_aware);
   proto.set_couples_heads(traits.couples_heads);
+  proto.set_weighs_tokens(traits.weighs_tokens);
   proto.set_couples_layers(traits.couples_layers);
   return proto;
 }

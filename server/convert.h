@@ -17,7 +17,9 @@
 
 namespace kvcompress {
 
-CompressOptions FromProto(const v1::CompressOptions& proto);
+// INVALID_ARGUMENT for an effort that there is not, and a layer that is there
+// twice.
+absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto);
 DecompressOptions FromProto(const v1::DecompressOptions& proto);
 
 // INVALID_ARGUMENT when a type is not set.

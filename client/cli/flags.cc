@@ -71,6 +71,7 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (raw.key_thresholds) return need("-key-thresholds", kModes);
     if (raw.value_thresholds) return need("-value-thresholds", kModes);
     if (raw.rope_theta) return need("-rope-theta", kModes);
+    if (raw.effort) return need("-effort", kModes);
     if (!raw.last_stage.empty()) return need("-last-stage", kModes);
   }
   if (mode == Mode::kInfo && !raw.labels.empty()) {
@@ -139,6 +140,21 @@ absl::Status SetBounds(const RawFlags& raw, Flags* flags) {
         "-min-snr-db and min_snr_db of -thresholds exclude each other");
   }
   flags->thresholds->set_min_snr_db(bound);
+  return absl::OkStatus();
+}
+
+absl::Status SetEffort(const RawFlags& raw, Flags* flags) {
+  if (!raw.effort) return absl::OkStatus();
+  if (*raw.effort == "fast") {
+    flags->effort = v1::EFFORT_FAST;
+  } else if (*raw.effort == "balanced") {
+    flags->effort = v1::EFFORT_BALANCED;
+  } else if (*raw.effort == "best") {
+    flags->effort = v1::EFFORT_BEST;
+  } else {
+    return InvalidValue(*raw.effort, "effort",
+                        "must be fast, balanced or best");
+  }
   return absl::OkStatus();
 }
 

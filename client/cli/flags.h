@@ -48,6 +48,7 @@ struct Flags {
   std::string preset;
   std::string last_stage;  // empty: none
   std::optional<double> rope_theta;
+  v1::Effort effort = v1::EFFORT_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they
   // differ.
   std::optional<v1::QualityThresholds> thresholds, key_thresholds,

@@ -77,6 +77,9 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--preset", &raw->preset, "NAME", "Preset of the codec");
   value("--last-stage", &raw->last_stage, "NAME",
         "lz4 or zstd over what the codec writes, where that makes it smaller");
+  value("--effort", &raw->effort, "LEVEL",
+        "Time for making less of it: fast, balanced or best (default "
+        "balanced)");
   value("--rope-theta", &raw->rope_theta, "BASE",
         "Base of the rotary embedding of the keys; 0: none (default: from the "
         "metadata, or found out)");

@@ -35,17 +35,20 @@ class WholeTensorEncoder : public TensorEncoder {
                        {.reason = "INTERNAL", .tensor = spec_.name});
     }
     if (size_ == 0) return absl::OkStatus();
-    const EncodedTensor encoded = encode_(bytes_);
+    EncodedTensor encoded = encode_(bytes_);
     bytes_ = std::string();
     payload->append(encoded.payload);
     if (decoded != nullptr) decoded->append(encoded.decoded);
     distortion_ = encoded.distortion;
+    attention_ = std::move(encoded.attention);
     return absl::OkStatus();
   }
 
   const DistortionAccumulator& distortion() const override {
     return distortion_;
   }
+
+  absl::Span<const float> attention() const override { return attention_; }
 
  private:
   // Checks the elements that are whole and were not checked before.
@@ -82,6 +85,7 @@ class WholeTensorEncoder : public TensorEncoder {
   std::string bytes_;
   uint64_t checked_ = 0;  // elements
   DistortionAccumulator distortion_;
+  std::vector<float> attention_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "kvcompress/codec.h"
@@ -22,6 +23,7 @@ struct EncodedTensor {
   std::string payload;
   std::string decoded;
   DistortionAccumulator distortion;
+  std::vector<float> attention;  // see TensorEncoder
 };
 
 // Encodes the bytes of a tensor with elements, all of them finite.

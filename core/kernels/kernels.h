@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The seam between codecs and arithmetic. A kernel works on one block, holds no
-// state and allocates nothing. The portable set defines the results; any other
+// The seam between codecs and arithmetic. A kernel holds no state and allocates
+// nothing. The portable set defines the results; any other
 // set gives the same payload, the same decoded bytes, the same faults, and the
 // same sums to the last bit (see lane_sums.h).
 
@@ -82,15 +82,47 @@ struct ChannelSums {
 using MeasureRow = RowSums (*)(const uint8_t* source, const uint8_t* decoded,
                                size_t count, ChannelSums channels);
 
+// The shape of a product of two matrices of 16-bit integers.
+struct ProductShape {
+  size_t rows = 0;     // of the left matrix and of the product
+  size_t inner = 0;    // even
+  size_t columns = 0;  // of the right matrix and of the product
+};
+
+// Writes the product [rows, columns] modulo 2^32: exact where sums fit an
+// int32_t. `left` is [rows, inner]. `right` has its rows in pairs: element
+// (k, j) is at [(k / 2 * columns + j) * 2 + k % 2].
+using MultiplyInt16 = void (*)(const int16_t* left, const int16_t* right,
+                               ProductShape shape, int32_t* product);
+
+// Reflects the columns of a matrix [rows, columns], in pairs of rows as above,
+// at a unit vector of `rows` components, 15 bits after the point: with
+// w = Saturate((unit * matrix + 2^13) >> 14), which has a number for each
+// column, element (k, j) becomes
+// Saturate(element - (((unit[k] * w[j] >> 14) + 1) >> 1)).
+// `rows` is even, `columns` at most kMaxReflected, and no component -32768.
+inline constexpr size_t kMaxReflected = 256;
+using ReflectInt16 = void (*)(const int16_t* unit, size_t rows, size_t columns,
+                              int16_t* matrix);
+
 struct KernelSet {
   const char* name;
   GroupedKernels int4;
   GroupedKernels int8;
   MeasureRow row[kDTypes];
+  MultiplyInt16 multiply;
+  ReflectInt16 reflect;
 };
 
 // The reference, in standard C++.
 const KernelSet& Portable();
+
+// Columns `first` and later of a product and of a reflection; for the other
+// sets.
+void MultiplyColumns(const int16_t* left, const int16_t* right,
+                     ProductShape shape, size_t first, int32_t* product);
+void ReflectColumns(const int16_t* unit, size_t rows, size_t columns,
+                    size_t first, int16_t* matrix);
 
 // Every set that this machine can run, the fastest first and Portable() last.
 absl::Span<const KernelSet* const> Available();

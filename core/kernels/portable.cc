@@ -256,6 +256,20 @@ RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
   return lanes.Total();
 }
 
+void Multiply(const int16_t* left, const int16_t* right, ProductShape shape,
+              int32_t* product) {
+  MultiplyColumns(left, right, shape, 0, product);
+}
+
+void Reflect(const int16_t* unit, size_t rows, size_t columns,
+             int16_t* matrix) {
+  ReflectColumns(unit, rows, columns, 0, matrix);
+}
+
+int16_t Saturate(int32_t value) {
+  return static_cast<int16_t>(std::clamp(value, -32768, 32767));
+}
+
 template <typename Codes>
 constexpr GroupedKernels Grouped() {
   return {{Encode<F32, Codes>, Encode<F16, Codes>, Encode<BF16, Codes>},
@@ -267,6 +281,8 @@ constexpr KernelSet kPortable = {
     .int4 = Grouped<Codes4>(),
     .int8 = Grouped<Codes8>(),
     .row = {Measure<DType::kF32>, Measure<DType::kF16>, Measure<DType::kBF16>},
+    .multiply = Multiply,
+    .reflect = Reflect,
 };
 static_assert(static_cast<int>(DType::kF32) == 0 &&
               static_cast<int>(DType::kF16) == 1 &&
@@ -275,6 +291,40 @@ static_assert(static_cast<int>(DType::kF32) == 0 &&
 }  // namespace
 
 const KernelSet& Portable() { return kPortable; }
+
+void MultiplyColumns(const int16_t* left, const int16_t* right,
+                     ProductShape shape, size_t first, int32_t* product) {
+  for (size_t row = 0; row < shape.rows; ++row) {
+    int32_t* const out = product + row * shape.columns;
+    std::fill(out + first, out + shape.columns, 0);
+    for (size_t k = 0; k < shape.inner; k += 2) {
+      const int32_t even = left[row * shape.inner + k];
+      const int32_t odd = left[row * shape.inner + k + 1];
+      const int16_t* const pairs = right + k * shape.columns;
+      for (size_t j = first; j < shape.columns; ++j) {
+        // Unsigned, so that sums may wrap.
+        out[j] =
+            static_cast<int32_t>(static_cast<uint32_t>(out[j]) +
+                                 static_cast<uint32_t>(even * pairs[2 * j]) +
+                                 static_cast<uint32_t>(odd * pairs[2 * j + 1]));
+      }
+    }
+  }
+}
+
+void ReflectColumns(const int16_t* unit, size_t rows, size_t columns,
+                    size_t first, int16_t* matrix) {
+  int32_t products[kMaxReflected];
+  MultiplyColumns(unit, matrix, {.rows = 1, .inner = rows, .columns = columns},
+                  first, products);
+  for (size_t j = first; j < columns; ++j) {
+    const int32_t w = Saturate((products[j] + 8192) >> 14);
+    for (size_t k = 0; k < rows; ++k) {
+      int16_t& element = matrix[(k / 2 * columns + j) * 2 + k % 2];
+      element = Saturate(element - ((((unit[k] * w) >> 14) + 1) >> 1));
+    }
+  }
+}
 
 void AddToRow(DType dtype, const uint8_t* source, const uint8_t* decoded,
               size_t first, size_t count, ChannelSums channels,

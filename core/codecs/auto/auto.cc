@@ -14,15 +14,31 @@
 namespace kvcompress {
 namespace {
 
-// Every codec and parameters to try.
-std::vector<CodecSpec> Candidates() {
-  std::vector<CodecSpec> candidates;
+// Every codec and parameters to try, in rows: see Codec::AutoCandidates.
+std::vector<std::vector<CodecSpec>> Candidates(Effort effort) {
+  std::vector<std::vector<CodecSpec>> candidates;
   for (const Codec* codec : AllCodecs()) {
-    for (std::string& parameters : codec->AutoCandidates()) {
-      candidates.push_back({codec, std::move(parameters)});
+    for (std::vector<std::string>& row : codec->AutoCandidates(effort)) {
+      candidates.emplace_back();
+      for (std::string& parameters : row) {
+        candidates.back().push_back({codec, std::move(parameters)});
+      }
     }
   }
   return candidates;
+}
+
+// The most that any of them needs, by `size` of a codec and its parameters.
+template <typename Size>
+absl::StatusOr<uint64_t> MostOf(Size size) {
+  uint64_t most = 0;
+  for (const std::vector<CodecSpec>& row : Candidates(Effort::kBest)) {
+    for (const CodecSpec& candidate : row) {
+      KVC_ASSIGN_OR_RETURN(const uint64_t next, size(candidate));
+      most = std::max(most, next);
+    }
+  }
+  return most;
 }
 
 struct Attempt {
@@ -58,23 +74,14 @@ class Encoder : public TensorEncoder {
   }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
-    absl::Status refusal;
-    for (const CodecSpec& candidate : Candidates()) {
-      absl::StatusOr<Attempt> attempt = Try(candidate);
-      if (!attempt.ok()) {
-        if (attempt.status().code() != absl::StatusCode::kInvalidArgument) {
-          return attempt.status();
-        }
-        refusal = attempt.status();
-        continue;
-      }
-      if (best_ && attempt->payload.size() >= best_->payload.size()) continue;
-      if (Judge(Measure(spec_, source_, *attempt), hints_.thresholds).passed) {
-        best_ = *std::move(attempt);
+    for (const std::vector<CodecSpec>& row : Candidates(hints_.effort)) {
+      for (const CodecSpec& candidate : row) {
+        KVC_ASSIGN_OR_RETURN(const bool holds, Consider(candidate));
+        if (!holds) break;
       }
     }
     if (!best_) {
-      if (!refusal.ok()) return refusal;
+      if (!refusal_.ok()) return refusal_;
       return MakeError(absl::StatusCode::kInvalidArgument,
                        "no codec holds the thresholds",
                        {.reason = "NO_CODEC_HOLDS", .tensor = spec_.name});
@@ -90,8 +97,30 @@ class Encoder : public TensorEncoder {
 
   const CodecSpec* chosen() const override { return &best_->spec; }
 
+  absl::Span<const float> attention() const override { return attention_; }
+
  private:
-  absl::StatusOr<Attempt> Try(const CodecSpec& candidate) const {
+  // Keeps what a candidate gives if it is the smallest so far that holds the
+  // thresholds; says whether it holds them.
+  absl::StatusOr<bool> Consider(const CodecSpec& candidate) {
+    absl::StatusOr<Attempt> attempt = Try(candidate);
+    if (!attempt.ok()) {
+      if (attempt.status().code() != absl::StatusCode::kInvalidArgument) {
+        return attempt.status();
+      }
+      refusal_ = attempt.status();
+      return false;
+    }
+    if (!Judge(Measure(spec_, source_, *attempt), hints_.thresholds).passed) {
+      return false;
+    }
+    if (!best_ || attempt->payload.size() < best_->payload.size()) {
+      best_ = *std::move(attempt);
+    }
+    return true;
+  }
+
+  absl::StatusOr<Attempt> Try(const CodecSpec& candidate) {
     Attempt attempt{.spec = candidate};
     KVC_ASSIGN_OR_RETURN(
         const std::unique_ptr<TensorEncoder> encoder,
@@ -100,6 +129,10 @@ class Encoder : public TensorEncoder {
         encoder->Append(source_, &attempt.payload, &attempt.decoded));
     KVC_RETURN_IF_ERROR(encoder->Finish(&attempt.payload, &attempt.decoded));
     attempt.distortion = encoder->distortion();
+    if (!encoder->attention().empty()) {
+      attention_.assign(encoder->attention().begin(),
+                        encoder->attention().end());
+    }
     return attempt;
   }
 
@@ -107,6 +140,8 @@ class Encoder : public TensorEncoder {
   const EncodeHints hints_;
   std::string source_;
   std::optional<Attempt> best_;
+  absl::Status refusal_;  // of the last candidate that refused the values
+  std::vector<float> attention_;
 };
 
 class Auto : public Codec {
@@ -131,26 +166,20 @@ class Auto : public Codec {
   }
 
   size_t MaxFieldSize(absl::string_view) const override {
-    size_t size = traits_.name.size();
-    for (const CodecSpec& candidate : Candidates()) {
-      size =
-          std::max(size, candidate.codec->MaxFieldSize(candidate.parameters));
-    }
-    return size;
+    const auto size = [](const CodecSpec& candidate)
+        -> absl::StatusOr<uint64_t> {
+      return candidate.codec->MaxFieldSize(candidate.parameters);
+    };
+    return std::max(traits_.name.size(), static_cast<size_t>(*MostOf(size)));
   }
 
   bool stored() const override { return false; }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(const TensorSpec& spec,
                                           absl::string_view) const override {
-    uint64_t size = 0;
-    for (const CodecSpec& candidate : Candidates()) {
-      KVC_ASSIGN_OR_RETURN(
-          const uint64_t most,
-          candidate.codec->MaxEncodedSize(spec, candidate.parameters));
-      size = std::max(size, most);
-    }
-    return size;
+    return MostOf([&](const CodecSpec& candidate) {
+      return candidate.codec->MaxEncodedSize(spec, candidate.parameters);
+    });
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(

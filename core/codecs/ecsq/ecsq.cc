@@ -63,8 +63,8 @@ class Ecsq : public Codec {
     return choices;
   }
 
-  std::vector<std::string> AutoCandidates() const override {
-    return traits_.presets;
+  Candidates AutoCandidates(Effort) const override {
+    return {{"contract"}, {"high", "max"}};
   }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(

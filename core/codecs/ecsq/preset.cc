@@ -14,8 +14,10 @@ namespace {
 constexpr uint32_t kLeast = 500;  // in 1/10000
 constexpr uint32_t kMost = 80000;
 
-// "0.52" but not "00.52", ".52", "0.520" or "1.".
-std::optional<double> ParseStep(absl::string_view text) {
+}  // namespace
+
+std::optional<double> ParseDecimal(absl::string_view text, uint32_t least,
+                                   uint32_t most) {
   if (text.size() < 1 || text.size() > 6 || !absl::ascii_isdigit(text[0])) {
     return std::nullopt;
   }
@@ -31,11 +33,9 @@ std::optional<double> ParseStep(absl::string_view text) {
       unit /= 10;
     }
   }
-  if (number < kLeast || number > kMost) return std::nullopt;
+  if (number < least || number > most) return std::nullopt;
   return static_cast<double>(number) / 10000;
 }
-
-}  // namespace
 
 std::optional<Preset> ParsePreset(absl::string_view text) {
   if (text == "contract") {
@@ -47,8 +47,8 @@ std::optional<Preset> ParsePreset(absl::string_view text) {
   }
   const std::pair<absl::string_view, absl::string_view> both =
       absl::StrSplit(text, absl::MaxSplits(',', 1));
-  const std::optional<double> key = ParseStep(both.first);
-  const std::optional<double> value = ParseStep(both.second);
+  const std::optional<double> key = ParseDecimal(both.first, kLeast, kMost);
+  const std::optional<double> value = ParseDecimal(both.second, kLeast, kMost);
   if (!key || !value) return std::nullopt;
   return Preset{.key_step = *key, .value_step = *value};
 }

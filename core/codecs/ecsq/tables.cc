@@ -23,7 +23,7 @@ uint32_t Log2Times256(uint32_t value) {
 
 Tables Make() {
   Tables tables = {};
-  for (size_t i = 0; i < kTables; ++i) {
+  for (size_t i = 0; i < kAllTables; ++i) {
     const absl::Span<const uint16_t> half = HalfFrequencies(i);
     const int largest = static_cast<int>(half.size()) - 1;
     tables.largest[i] = largest;

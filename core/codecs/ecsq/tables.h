@@ -3,7 +3,7 @@
 // The fixed symbol tables of ecsq: table i fits a Gaussian whose standard
 // deviation is 2^((i-15)/4) quantizer steps. Symbols are -largest .. largest
 // and an escape; frequencies sum to kSlots. Specified in core/FORMAT.md,
-// "ecsq".
+// "ecsq"; table kTables + i, for the odd quantizer of a trellis, in "klt".
 
 #ifndef KVCOMPRESS_CODECS_ECSQ_TABLES_H_
 #define KVCOMPRESS_CODECS_ECSQ_TABLES_H_
@@ -16,6 +16,7 @@
 namespace kvcompress::ecsq {
 
 inline constexpr size_t kTables = 28;
+inline constexpr size_t kAllTables = 2 * kTables;
 inline constexpr int kSlotBits = 11;
 inline constexpr uint32_t kSlots = 1u << kSlotBits;
 // Stands for a value that is in the list of escapes.
@@ -37,10 +38,10 @@ struct Interval {
 };
 
 struct Tables {
-  int largest[kTables];
-  DecodeSlot slots[kTables][kSlots];
-  Interval intervals[kTables][256];  // by symbol + 128
-  uint16_t cost[kTables][256];       // bits in 1/256; see Cost
+  int largest[kAllTables];
+  DecodeSlot slots[kAllTables][kSlots];
+  Interval intervals[kAllTables][256];  // by symbol + 128
+  uint16_t cost[kAllTables][256];       // bits in 1/256; see Cost
 
   // Bits to code `value` under `table`, in 1/256; an escape with its 16 bits.
   uint32_t Cost(size_t table, int64_t value) const {

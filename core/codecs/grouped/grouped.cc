@@ -100,8 +100,8 @@ std::vector<CodecChoice> GroupedCodec::SelfTestChoices() const {
   return choices;
 }
 
-std::vector<std::string> GroupedCodec::AutoCandidates() const {
-  return {traits_.parameters[0].default_value};
+Codec::Candidates GroupedCodec::AutoCandidates(Effort) const {
+  return {{traits_.parameters[0].default_value}};
 }
 
 absl::StatusOr<uint64_t> GroupedCodec::MaxEncodedSize(

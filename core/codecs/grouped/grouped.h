@@ -33,7 +33,7 @@ class GroupedCodec : public Codec {
   const CodecTraits& traits() const override { return traits_; }
   absl::StatusOr<std::string> Resolve(const CodecChoice& choice) const override;
   std::vector<CodecChoice> SelfTestChoices() const override;
-  std::vector<std::string> AutoCandidates() const override;
+  Candidates AutoCandidates(Effort effort) const override;
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, absl::string_view parameters) const override;
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(

@@ -165,8 +165,8 @@ class Int4Kivi : public Codec {
     return choices;
   }
 
-  std::vector<std::string> AutoCandidates() const override {
-    return {traits_.parameters[0].default_value};
+  Candidates AutoCandidates(Effort) const override {
+    return {{traits_.parameters[0].default_value}};
   }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(

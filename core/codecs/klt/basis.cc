@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernels/kernels.h"
+
 namespace kvcompress::klt {
 namespace {
 
@@ -22,10 +24,6 @@ uint64_t SquareRoot(uint64_t value) {
     }
   }
   return root;
-}
-
-int16_t Saturate(int32_t value) {
-  return static_cast<int16_t>(std::clamp(value, -32768, 32767));
 }
 
 }  // namespace
@@ -65,31 +63,27 @@ bool UnitVector(absl::Span<const int32_t> integers, int16_t* unit) {
   return true;
 }
 
+Matrix Matrix::Transposed() const {
+  Matrix result(size_);
+  for (size_t row = 0; row < size_; ++row) {
+    for (size_t column = 0; column < size_; ++column) {
+      result.at(column, row) = at(row, column);
+    }
+  }
+  return result;
+}
+
 Matrix MakeMatrix(const Reflectors& reflectors) {
   const size_t n = reflectors.size();
-  Matrix matrix = {.size = n, .rows = std::vector<int16_t>(n * n)};
-  for (size_t i = 0; i < n; ++i) matrix.rows[i * n + i] = 1 << kMatrixBits;
-  std::vector<int16_t> unit(n);
-  std::vector<int32_t> products(n);
+  Matrix matrix(n);
+  for (size_t i = 0; i < n; ++i) matrix.at(i, i) = 1 << kMatrixBits;
+  std::vector<int16_t> unit(matrix.PaddedSize());
   for (size_t j = 0; j < reflectors.count(); ++j) {
-    if (!UnitVector(reflectors.Get(j), unit.data())) continue;
-    int16_t* const first = &matrix.rows[j * n];
-    std::fill(products.begin(), products.end(), 0);
-    for (size_t c = 0; c < n - j; ++c) {
-      const int32_t u = unit[c];
-      const int16_t* const row = first + c * n;
-      for (size_t i = 0; i < n; ++i) products[i] += u * row[i];
-    }
-    for (int32_t& product : products) {
-      product = Saturate((product + 8192) >> 14);
-    }
-    for (size_t c = 0; c < n - j; ++c) {
-      const int32_t u = unit[c];
-      int16_t* const row = first + c * n;
-      for (size_t i = 0; i < n; ++i) {
-        row[i] = Saturate(row[i] - ((((u * products[i]) >> 14) + 1) >> 1));
-      }
-    }
+    std::fill(unit.begin(), unit.end(), int16_t{0});
+    if (!UnitVector(reflectors.Get(j), &unit[j])) continue;
+    const size_t first = j / 2 * 2;
+    kernels::Active().reflect(&unit[first], matrix.PaddedSize() - first, n,
+                              matrix.pairs_from(first));
   }
   return matrix;
 }

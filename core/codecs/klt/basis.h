@@ -18,10 +18,34 @@ namespace kvcompress::klt {
 inline constexpr int32_t kMaxReflector = 32767;
 inline constexpr int kMatrixBits = 14;  // after the point
 
-// Row c, at [c * size], has the c-th basis vector; kMatrixBits after the point.
-struct Matrix {
-  size_t size = 0;
-  std::vector<int16_t> rows;
+// Row c has the c-th basis vector, kMatrixBits after the point.
+class Matrix {
+ public:
+  explicit Matrix(size_t size) : size_(size), pairs_(PaddedSize() * size) {}
+
+  size_t size() const { return size_; }
+  // Rows, and a row of zeros where their number is odd.
+  size_t PaddedSize() const { return size_ + size_ % 2; }
+  int16_t at(size_t row, size_t column) const {
+    return pairs_[Position(row, column)];
+  }
+  int16_t& at(size_t row, size_t column) {
+    return pairs_[Position(row, column)];
+  }
+
+  // As the kernels take it, from the pair of rows that has `row` on.
+  const int16_t* pairs() const { return pairs_.data(); }
+  int16_t* pairs_from(size_t row) { return &pairs_[row / 2 * 2 * size_]; }
+
+  Matrix Transposed() const;
+
+ private:
+  size_t Position(size_t row, size_t column) const {
+    return (row / 2 * size_ + column) * 2 + row % 2;
+  }
+
+  size_t size_;
+  std::vector<int16_t> pairs_;
 };
 
 // Reflector j of `size` dimensions is that of `size` - j integers: its
@@ -39,7 +63,7 @@ class Reflectors {
   absl::Span<const int32_t> Get(size_t index) const;
 
  private:
-  const size_t size_;
+  size_t size_;
   size_t count_ = 0;
   std::vector<int32_t> integers_;
 };

@@ -14,6 +14,7 @@
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
 #include "codecs/klt/reconstruct.h"
+#include "codecs/klt/trellis.h"
 #include "dtype/elements.h"
 
 namespace kvcompress::klt {
@@ -30,10 +31,11 @@ constexpr int kFirstReflectorClass = 15;
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
-          const Block& block)
+          const Block& block, std::vector<Matrix>* bases)
       : header_(header),
         geometry_(geometry),
         block_(block),
+        bases_(*bases),
         channels_(geometry.channels()),
         all_channels_(geometry.Channels(block)),
         lanes_(std::min<size_t>(kMaxLanes, all_channels_)),
@@ -63,13 +65,17 @@ class Decoder {
     low_bits_ = &low_bits;
     if (!rans.valid() || !ReadClasses(*sizes) || !ReadMeans(*sizes) ||
         !ReadNorms(*sizes) || !ReadOffsets(*sizes) ||
-        !ReadReflectors(*sizes, *counts) || !ReadQuanta() ||
-        !ReadSinks(*sink_scales, *sink_codes) || !rans.AtEnd() ||
-        !escape_list.AtEnd() || !low_bits.AtEnd()) {
+        !ReadBases(*sizes, *counts)) {
+      return false;
+    }
+    if (out == nullptr) return true;
+    if (!ReadLevels() || !ReadSinks(*sink_scales, *sink_codes) ||
+        !rans.AtEnd() || !escape_list.AtEnd() || !low_bits.AtEnd()) {
       return false;
     }
     std::vector<float> values(elements);
-    Reconstruct(header_, geometry_, block_, content_, absl::MakeSpan(values));
+    Reconstruct(header_, geometry_, block_, content_, bases_,
+                absl::MakeSpan(values));
     StoreElements(dtype, values, out);
     return ecsq::ApplyPatches(*patches, dtype, elements, out);
   }
@@ -165,7 +171,12 @@ class Decoder {
         });
   }
 
-  bool ReadReflectors(const BlockHeader& sizes, Bytes counts) {
+  bool ReadBases(const BlockHeader& sizes, Bytes counts) {
+    if (counts[0] == kSameBasis) {
+      return !bases_.empty() &&
+             std::count(counts.begin(), counts.end(), kSameBasis) ==
+                 static_cast<int64_t>(counts.size());
+    }
     size_t total = 0;
     for (size_t group = 0; group < counts.size(); ++group) {
       if (counts[group] > kMaxVectors ||
@@ -191,10 +202,10 @@ class Decoder {
           classes.push_back(static_cast<uint8_t>(klass));
           return true;
         });
-    return read && ReadReflectorIntegers(counts, classes);
+    return read && ReadReflectors(counts, classes);
   }
 
-  bool ReadReflectorIntegers(Bytes counts, Bytes classes) {
+  bool ReadReflectors(Bytes counts, Bytes classes) {
     std::vector<uint8_t> class_of;  // of each integer
     for (size_t group = 0, next = 0; group < counts.size(); ++group) {
       const size_t size = geometry_.GroupSize(block_, group);
@@ -213,6 +224,7 @@ class Decoder {
             })) {
       return false;
     }
+    bases_.clear();
     absl::Span<const int32_t> left = integers;
     for (size_t group = 0; group < counts.size(); ++group) {
       Reflectors reflectors(geometry_.GroupSize(block_, group));
@@ -221,42 +233,69 @@ class Decoder {
         reflectors.Append(left.subspan(0, length));
         left.remove_prefix(length);
       }
-      content_.reflectors.push_back(std::move(reflectors));
+      bases_.push_back(MakeMatrix(reflectors));
     }
     return true;
   }
 
-  bool ReadQuanta() {
-    content_.quanta.resize(geometry_.Elements(block_));
-    uint8_t tables[kMaxLanes];
-    int low_counts[kMaxLanes];
-    int8_t symbols[kMaxLanes];
+  bool ReadLevels() {
+    content_.levels.resize(geometry_.Elements(block_));
+    SetTables();
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
-      const size_t size = std::min(kMaxLanes, all_channels_ - first);
-      for (size_t t = sinks_; t < block_.tokens; ++t) {
-        for (size_t lane = 0; lane < size; ++lane) {
-          const SplitClass split(
-              ClassAt(content_.classes[first + lane], content_.offsets[t]));
-          tables[lane] = static_cast<uint8_t>(split.table);
-          low_counts[lane] = split.low_bits;
-        }
-        if (!rans_->ReadRow(tables, absl::MakeSpan(symbols, size))) {
-          return false;
-        }
-        for (size_t lane = 0; lane < size; ++lane) {
-          int64_t quantum;
-          if (!Resolve(symbols[lane], low_counts[lane], &quantum) ||
-              std::abs(quantum) > ecsq::kMaxQuantum) {
-            return false;
-          }
-          const size_t channel = first + lane;
-          const size_t row = channel / channels_ * block_.tokens + t;
-          content_.quanta[row * channels_ + channel % channels_] =
-              static_cast<int32_t>(quantum);
-        }
+      if (!ReadStrip(first, std::min(kMaxLanes, all_channels_ - first))) {
+        return false;
       }
     }
     return true;
+  }
+
+  // Reads the levels of `count` directions from `first` on at every token.
+  bool ReadStrip(size_t first, size_t count) {
+    uint8_t tables[kMaxLanes];
+    int8_t symbols[kMaxLanes];
+    uint8_t states[kMaxLanes] = {};
+    int32_t* levels[kMaxLanes];  // at the token
+    size_t strides[kMaxLanes];
+    for (size_t lane = 0; lane < count; ++lane) {
+      const size_t group = geometry_.GroupOf(first + lane);
+      strides[lane] = geometry_.GroupSize(block_, group);
+      levels[lane] = &content_.levels[geometry_.GroupBegin(block_, group) +
+                                      sinks_ * strides[lane] + first + lane -
+                                      geometry_.GroupFirst(group)];
+    }
+    for (size_t t = sinks_; t < block_.tokens; ++t) {
+      const SplitClass* const splits =
+          &splits_[content_.offsets[t] - kLeastOffset];
+      for (size_t lane = 0; lane < count; ++lane) {
+        tables[lane] = static_cast<uint8_t>(TableOf(
+            splits[content_.classes[first + lane]], IsOddState(states[lane])));
+      }
+      if (!rans_->ReadRow(tables, absl::MakeSpan(symbols, count))) return false;
+      for (size_t lane = 0; lane < count; ++lane) {
+        int64_t quantum = symbols[lane];
+        const int low_bits = splits[content_.classes[first + lane]].low_bits;
+        if ((symbols[lane] == kEscape || low_bits > 0) &&
+            (!Resolve(symbols[lane], low_bits, &quantum) ||
+             std::abs(quantum) > ecsq::kMaxQuantum)) {
+          return false;
+        }
+        if (header_.trellis) {
+          *levels[lane] = LevelOf(quantum, IsOddState(states[lane]));
+          states[lane] = NextState(states[lane], quantum);
+        } else {
+          *levels[lane] = static_cast<int32_t>(quantum);
+        }
+        levels[lane] += strides[lane];
+      }
+    }
+    return true;
+  }
+
+  // splits_[offset - kLeastOffset + class] is how that class is coded there.
+  void SetTables() {
+    for (int sum = kLeastOffset; sum < ecsq::kClasses + kMostOffset; ++sum) {
+      splits_.emplace_back(std::clamp(sum, 0, ecsq::kClasses - 1));
+    }
   }
 
   bool ReadSinks(Bytes scales, Bytes codes) {
@@ -273,6 +312,7 @@ class Decoder {
   const TensorHeader& header_;
   const Geometry& geometry_;
   const Block& block_;
+  std::vector<Matrix>& bases_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
@@ -280,6 +320,7 @@ class Decoder {
   ecsq::RansDecoder* rans_ = nullptr;
   ecsq::Escapes* escapes_ = nullptr;
   ecsq::BitReader* low_bits_ = nullptr;
+  std::vector<SplitClass> splits_;
   BlockContent content_;
 };
 
@@ -287,8 +328,9 @@ class Decoder {
 
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, uint8_t* out) {
-  return Decoder(header, geometry, block).Decode(dtype, bytes, out);
+                 absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
+                 uint8_t* out) {
+  return Decoder(header, geometry, block, bases).Decode(dtype, bytes, out);
 }
 
 }  // namespace kvcompress::klt

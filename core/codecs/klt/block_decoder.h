@@ -6,8 +6,10 @@
 #define KVCOMPRESS_CODECS_KLT_BLOCK_DECODER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/types/span.h"
+#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "kvcompress/dtype.h"
@@ -15,12 +17,16 @@
 namespace kvcompress::klt {
 
 // Decodes `bytes`, which are not trusted, to the elements of `block`, [heads,
-// tokens, channels] at `out`. Memory and time are bounded by the block. False
-// when a rule of the format is broken; `out` is then unspecified. REQUIRES:
-// bytes has the size that its BlockHeader, already accepted, states.
+// tokens, channels] at `out`, or only its bases when `out` is null. `bases` has
+// those of the groups of the block before it in its part of the heads, none for
+// the first, and takes those of this one. Memory and time are bounded by the
+// block. False when a rule of the format is broken; `out` and `bases` are then
+// unspecified. REQUIRES: bytes has the size that its BlockHeader, already
+// accepted, states.
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, uint8_t* out);
+                 absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
+                 uint8_t* out);
 
 }  // namespace kvcompress::klt
 

@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/loadings.h"
+#include "codecs/klt/trellis.h"
 #include "kvcompress/dtype.h"
 
 namespace kvcompress::klt {
@@ -25,20 +27,21 @@ struct BlockInput {
   std::vector<uint8_t> source;
 };
 
-struct BlockChoices {
-  // Most basis vectors of a group.
-  size_t vectors = 0;
-  // Largest error of an element before it is patched; 0 for none.
-  float patch_error = 0;
+// The bases of the groups of a run of blocks.
+struct Bases {
+  std::vector<Reflectors> reflectors;
+  std::vector<Matrix> matrices;
+  std::vector<Matrix> transposed;
 };
 
 // Not thread safe. What it is made from must outlive it.
 class BlockEncoder {
  public:
-  // Finds means, norms and basis: what does not depend on the step.
-  // `offsets` has one for each token of the block.
+  // Finds means and norms: what does not depend on the step. `offsets` has one
+  // for each token of the block. An error of an element beyond `patch_error` is
+  // patched; none where that is 0.
   BlockEncoder(const TensorHeader& header, const Geometry& geometry,
-               const Block& block, const BlockChoices& choices, DType dtype,
+               const Block& block, float patch_error, DType dtype,
                BlockInput input, absl::Span<const int8_t> offsets);
 
   // Sums of what channels leave when their means are taken away, over tokens
@@ -49,10 +52,17 @@ class BlockEncoder {
   // Sum over tokens and heads of the squares of their norms.
   double norm_square_sum() const { return norm_square_sum_; }
 
-  // Appends the block, coded with the step of the header, to `*payload`, and
-  // writes its decoded elements, [heads, tokens, channels], to `decoded`. False
-  // when it is larger than a block may be.
-  bool Encode(std::string* payload, uint8_t* decoded);
+  // Adds the tokens that these sums are over to that of a group.
+  void AddTo(size_t group, Covariance* covariance) const;
+
+  // Quantizes with the step of the header in `bases`, and writes the decoded
+  // elements, [heads, tokens, channels], to `decoded`.
+  void Quantize(const Bases& bases, uint8_t* decoded);
+
+  // Appends what was quantized last to `*payload`, with the bases or, where
+  // they are those of the block before, without. False when it is larger than a
+  // block may be.
+  bool Write(const Bases& bases, bool same_bases, std::string* payload) const;
 
  private:
   size_t PositionOf(size_t channel, size_t token) const {
@@ -64,24 +74,18 @@ class BlockEncoder {
 
   void Normalize();
   void MeasureChannels();
-  void FindBases();
   void SetMeans();
-  void Transform(size_t group);
-  void Quantize(size_t channel);
-  int32_t Cheaper(float exact, int32_t nearest, int klass) const;
-  int BestClass(size_t channel, int klass) const;
+  void Transform(size_t group, const Matrix& matrix, const Matrix& transposed);
   void EncodeSinks();
-  bool Write(std::string* payload, uint8_t* decoded);
 
   const TensorHeader& header_;
   const Geometry& geometry_;
   const Block block_;
-  const BlockChoices choices_;
+  const float patch_error_;
   const DType dtype_;
   const BlockInput input_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
-  const size_t lanes_;
   const size_t sinks_;
   std::vector<float> values_;  // divided by norms
   std::vector<double> means_;
@@ -89,10 +93,11 @@ class BlockEncoder {
   uint64_t square_count_ = 0;
   double largest_ = 0;
   double norm_square_sum_ = 0;
-  std::vector<Loadings> loadings_;   // of each group
-  std::vector<float> coefficients_;  // as BlockContent::quanta
-  std::vector<double> variances_;    // of each coefficient
+  std::vector<float> coefficients_;  // in steps, as BlockContent::levels
+  std::vector<double> variances_;    // of each direction
+  TrellisEncoder trellis_;
   BlockContent content_;
+  std::string patches_;
 };
 
 }  // namespace kvcompress::klt

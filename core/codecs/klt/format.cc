@@ -15,7 +15,8 @@ namespace {
 constexpr uint8_t kHasNorms = 1;
 constexpr uint8_t kHasRotation = 2;
 constexpr uint8_t kIsInterleaved = 4;
-constexpr uint8_t kAllFlags = 7;
+constexpr uint8_t kHasTrellis = 8;
+constexpr uint8_t kAllFlags = 15;
 
 template <typename T>
 void Put(T value, std::string* out) {
@@ -36,6 +37,7 @@ T Get(absl::Span<const uint8_t> bytes, size_t position) {
 void WriteTensorHeader(const TensorHeader& header, std::string* out) {
   uint8_t flags = 0;
   if (header.norms) flags |= kHasNorms;
+  if (header.trellis) flags |= kHasTrellis;
   if (header.rotation) {
     flags |= kHasRotation;
     if (header.rotation->interleaved) flags |= kIsInterleaved;
@@ -57,6 +59,7 @@ std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
   const uint8_t flags = bytes[1];
   TensorHeader header;
   header.norms = flags & kHasNorms;
+  header.trellis = flags & kHasTrellis;
   header.sinks = bytes[2];
   header.step = Get<float>(bytes, 8);
   const bool rotated = flags & kHasRotation;

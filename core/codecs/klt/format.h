@@ -14,7 +14,6 @@
 
 #include "absl/types/span.h"
 #include "codecs/ecsq/rope.h"
-#include "codecs/klt/basis.h"
 #include "codecs/klt/geometry.h"
 
 namespace kvcompress::klt {
@@ -30,7 +29,8 @@ inline constexpr int kMostOffset = 48;
 
 // What holds for every block of a tensor.
 struct TensorHeader {
-  bool norms = false;  // each token of a head has its norm
+  bool norms = false;    // each token of a head has its norm
+  bool trellis = false;  // quanta follow the states of a trellis
   std::optional<ecsq::Rotation> rotation;
   uint8_t sinks = 0;  // first tokens of the tensor, which are 8-bit integers
   float step = 1;
@@ -81,16 +81,19 @@ void WriteBlockHeader(const BlockHeader& header, std::string* out);
 std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
                                            uint64_t elements);
 
-// Everything a block holds but its patches.
+// In the place of a number of reflectors: the group's basis is that of the
+// block before it.
+inline constexpr uint8_t kSameBasis = 255;
+
+// Everything a block holds but its bases and patches.
 struct BlockContent {
-  std::vector<uint8_t> classes;        // of each coefficient
-  std::vector<int32_t> means;          // of each channel, in eighths of a step
-  std::vector<uint16_t> norms;         // of each token of each head, or empty
-  std::vector<int8_t> offsets;         // of each token
-  std::vector<Reflectors> reflectors;  // of each group
-  // [heads, tokens, channels] as the values; of a group's channels at a token,
-  // the coefficients of its basis vectors. Those of sinks are not used.
-  std::vector<int32_t> quanta;
+  std::vector<uint8_t> classes;  // of each direction
+  std::vector<int32_t> means;    // of each channel, in eighths of a step
+  std::vector<uint16_t> norms;   // of each token of each head, or empty
+  std::vector<int8_t> offsets;   // of each token
+  // Group by group, [tokens, directions]: in steps, with a trellis in half
+  // steps. Those of sinks are not used.
+  std::vector<int32_t> levels;
   // For each head and sink, in this order: the scale, and a code for each
   // channel.
   std::vector<uint16_t> sink_scales;
@@ -100,7 +103,7 @@ struct BlockContent {
 // Step of a token over that of the tensor, 2^(-offset / 4).
 float StepFactor(int offset);
 
-// Class of a coefficient at a token of that offset.
+// Class of a direction at a token of that offset.
 int ClassAt(uint8_t klass, int offset);
 
 }  // namespace kvcompress::klt

@@ -57,6 +57,19 @@ class Geometry {
     return group * GroupHeads() * channels_;
   }
   size_t GroupSize(const Block& block, size_t group) const;
+  size_t GroupOf(size_t channel) const {
+    return channel / (GroupHeads() * channels_);
+  }
+  // Where a group's levels begin among those of the block.
+  size_t GroupBegin(const Block& block, size_t group) const {
+    return GroupFirst(group) * block.tokens;
+  }
+  // Where the level of a direction at a token is among those of the block.
+  size_t LevelAt(const Block& block, size_t channel, size_t token) const {
+    const size_t group = GroupOf(channel);
+    return GroupBegin(block, group) + token * GroupSize(block, group) +
+           channel - GroupFirst(group);
+  }
 
   // Where a row of a block, a token of a head, begins in the tensor: the index
   // of its first element.

@@ -33,11 +33,12 @@ class Klt : public Codec {
     traits_.description =
         "ecsq in the principal directions of the tensor over several heads, "
         "sent along; presets are contract, high, max and ultra, or two steps "
-        "such as 0.6,0.7 for keys and values, and 0.6,0.7,32 with the most "
-        "directions";
+        "such as 0.6,0.7 for keys and values, 0.6,0.7,32 with the most "
+        "directions, 1.5,2.35,96,0.45 with the weight of attention";
     traits_.presets = {"contract", "high", "max", "ultra"};
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
     traits_.role_aware = true;
+    traits_.weighs_tokens = true;
     traits_.couples_heads = true;
   }
 
@@ -52,8 +53,9 @@ class Klt : public Codec {
           absl::StatusCode::kInvalidArgument,
           absl::StrCat("klt has no preset ", QuoteName(preset),
                        ": contract, high, max, ultra, or two steps from 0.05 "
-                       "to 8 such as 0.6,0.7, and the most directions from 0 "
-                       "to 128 such as 0.6,0.7,32"),
+                       "to 8 such as 0.6,0.7, the most directions from 0 to "
+                       "128 such as 0.6,0.7,32, and the weight of attention "
+                       "from 0 to 1 such as 1.5,2.35,96,0.45"),
           {.reason = "INVALID_PRESET", .field = "options.preset"});
     }
     return std::string(preset);
@@ -63,6 +65,11 @@ class Klt : public Codec {
     // The others' steps are too coarse for a tensor of noise.
     return {{.name = traits_.name, .preset = "contract"},
             {.name = traits_.name, .preset = "high"}};
+  }
+
+  Candidates AutoCandidates(Effort effort) const override {
+    if (effort == Effort::kFast) return {};
+    return {{"contract"}, {"high", "max", "ultra"}};
   }
 
   bool decoder_holds_tensor() const override { return true; }
@@ -79,6 +86,16 @@ class Klt : public Codec {
       const EncodeHints& hints) const override {
     KVC_ASSIGN_OR_RETURN(const klt::Preset preset, RequirePreset(parameters));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    if (!hints.attention.empty() && preset.weighting == 0) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("klt:", parameters,
+                       " does not weigh tokens: max, ultra and presets with a "
+                       "weight do"),
+          {.reason = "INVALID_ATTENTION",
+           .tensor = spec.name,
+           .field = "options.attention"});
+    }
     return NewWholeTensorEncoder(
         traits_.name, spec, elements,
         [spec, preset, hints](absl::string_view bytes) {

@@ -15,18 +15,37 @@
 
 namespace kvcompress::klt {
 
+// Sums of products of channels over tokens. Sums of integers: no order of
+// adding changes them.
+class Covariance {
+ public:
+  explicit Covariance(size_t size) : size_(size), sums_(size * size) {}
+
+  size_t size() const { return size_; }
+  size_t count() const { return count_; }
+  double at(size_t row, size_t column) const {
+    return sums_[row * size_ + column];
+  }
+
+  // Adds `samples`, [samples, size], whose mean is taken as zero.
+  void Add(absl::Span<const float> samples);
+
+ private:
+  size_t size_;
+  size_t count_ = 0;
+  std::vector<double> sums_;
+};
+
 // Eigenvectors of a covariance, each as long as the standard deviation along
 // it, the largest first: row j at [j * size].
 struct Loadings {
   size_t size = 0;
   size_t count = 0;
-  std::vector<double> rows;
+  std::vector<float> rows;
 };
 
-// The `most` largest of the covariance of `samples`, [samples, size], whose
-// mean is taken as zero.
-Loadings FindLoadings(absl::Span<const float> samples, size_t size,
-                      size_t most);
+// The `most` largest.
+Loadings FindLoadings(const Covariance& covariance, size_t most);
 
 // Reflectors of loadings rounded to multiples of `unit`, as long as they are
 // worth their bits.

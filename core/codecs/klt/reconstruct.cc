@@ -9,32 +9,27 @@
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/rope.h"
+#include "kernels/kernels.h"
 
 namespace kvcompress::klt {
 namespace {
 
-// sums[i] = sum over c of quanta[c] * matrix[c][i]; exact for sums that fit T.
-template <typename T>
-void Multiply(const Matrix& matrix, absl::Span<const int32_t> quanta, T* sums) {
-  const size_t n = matrix.size;
-  std::fill(sums, sums + n, T{0});
-  for (size_t c = 0; c < n; ++c) {
-    const T quantum = quanta[c];
-    if (quantum == 0) continue;
-    const int16_t* const row = &matrix.rows[c * n];
-    for (size_t i = 0; i < n; ++i) sums[i] += quantum * row[i];
-  }
-}
+// Tokens that are multiplied together.
+constexpr size_t kTokens = 64;
+// Sums of products with entries of a matrix, which are below 2^15, fit 32 bits
+// when the magnitudes of the levels sum to less than this.
+constexpr int64_t kNarrowTotal = 1 << 15;
 
 class Reconstructor {
  public:
   Reconstructor(const TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
-                absl::Span<float> values)
+                absl::Span<const Matrix> bases, absl::Span<float> values)
       : header_(header),
         geometry_(geometry),
         block_(block),
         content_(content),
+        bases_(bases),
         values_(values),
         channels_(geometry.channels()),
         sinks_(header.Sinks(block)) {}
@@ -54,43 +49,64 @@ class Reconstructor {
   }
 
   void AddGroup(size_t group) {
-    const Matrix matrix = MakeMatrix(content_.reflectors[group]);
-    const size_t first_head = group * geometry_.GroupHeads();
-    const size_t heads = matrix.size / channels_;
-    const float mean_unit = header_.step * 0.125f;
-    std::vector<int32_t> quanta(matrix.size);
-    std::vector<int32_t> sums(matrix.size);
-    std::vector<int64_t> wide_sums(matrix.size);
-    for (size_t t = sinks_; t < block_.tokens; ++t) {
-      uint64_t total = 0;
-      for (size_t h = 0; h < heads; ++h) {
-        const int32_t* const row =
-            &content_
-                 .quanta[((first_head + h) * block_.tokens + t) * channels_];
-        std::copy(row, row + channels_, &quanta[h * channels_]);
-      }
-      for (const int32_t quantum : quanta) total += std::abs(quantum);
-      const float unit =
-          header_.step * StepFactor(content_.offsets[t]) * 0x1p-14f;
-      const auto put = [&](const auto& products) {
-        for (size_t h = 0; h < heads; ++h) {
-          float* const out = Row(first_head + h, t);
-          const int32_t* const means =
-              &content_.means[(first_head + h) * channels_];
-          for (size_t c = 0; c < channels_; ++c) {
-            const float product =
-                static_cast<float>(products[h * channels_ + c]);
-            out[c] = product * unit + static_cast<float>(means[c]) * mean_unit;
-          }
+    const Matrix& matrix = bases_[group];
+    const size_t n = matrix.size();
+    const int32_t* const levels =
+        &content_.levels[geometry_.GroupBegin(block_, group)];
+    std::vector<int16_t> narrow(kTokens * matrix.PaddedSize());
+    std::vector<int32_t> sums(kTokens * n);
+    std::vector<int64_t> wide(n);
+    for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {
+      const size_t count = std::min(kTokens, block_.tokens - begin);
+      bool fits[kTokens];
+      for (size_t t = 0; t < count; ++t) {
+        int16_t* const out = &narrow[t * matrix.PaddedSize()];
+        int64_t total = 0;
+        for (size_t c = 0; c < n; ++c) {
+          const int32_t level = levels[(begin + t) * n + c];
+          total += std::abs(level);
+          out[c] = static_cast<int16_t>(level);
         }
-      };
-      // Entries of the matrix are below 2^15.
-      if (total < 1 << 16) {
-        Multiply(matrix, quanta, sums.data());
-        put(sums);
-      } else {
-        Multiply(matrix, quanta, wide_sums.data());
-        put(wide_sums);
+        fits[t] = total < kNarrowTotal;
+      }
+      kernels::Active().multiply(
+          narrow.data(), matrix.pairs(),
+          {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
+          sums.data());
+      for (size_t t = 0; t < count; ++t) {
+        if (fits[t]) {
+          Put(group, begin + t, &sums[t * n]);
+        } else {
+          MultiplyWide(matrix, levels + (begin + t) * n, wide.data());
+          Put(group, begin + t, wide.data());
+        }
+      }
+    }
+  }
+
+  static void MultiplyWide(const Matrix& matrix, const int32_t* levels,
+                           int64_t* sums) {
+    std::fill(sums, sums + matrix.size(), 0);
+    for (size_t c = 0; c < matrix.size(); ++c) {
+      for (size_t i = 0; i < matrix.size(); ++i) {
+        sums[i] += int64_t{levels[c]} * matrix.at(c, i);
+      }
+    }
+  }
+
+  template <typename Sum>
+  void Put(size_t group, size_t token, const Sum* sums) {
+    const float unit = header_.step * StepFactor(content_.offsets[token]) *
+                       (header_.trellis ? 0x1p-15f : 0x1p-14f);
+    const float mean_unit = header_.step * 0.125f;
+    const size_t first_head = group * geometry_.GroupHeads();
+    const size_t heads = bases_[group].size() / channels_;
+    for (size_t h = first_head; h < first_head + heads; ++h) {
+      float* const out = Row(h, token);
+      const int32_t* const means = &content_.means[h * channels_];
+      for (size_t c = 0; c < channels_; ++c) {
+        out[c] = static_cast<float>(*sums++) * unit +
+                 static_cast<float>(means[c]) * mean_unit;
       }
     }
   }
@@ -131,6 +147,7 @@ class Reconstructor {
   const Geometry& geometry_;
   const Block& block_;
   const BlockContent& content_;
+  const absl::Span<const Matrix> bases_;
   const absl::Span<float> values_;
   const size_t channels_;  // of a head
   const size_t sinks_;
@@ -140,8 +157,8 @@ class Reconstructor {
 
 void Reconstruct(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockContent& content,
-                 absl::Span<float> values) {
-  Reconstructor(header, geometry, block, content, values).Run();
+                 absl::Span<const Matrix> bases, absl::Span<float> values) {
+  Reconstructor(header, geometry, block, content, bases, values).Run();
 }
 
 }  // namespace kvcompress::klt

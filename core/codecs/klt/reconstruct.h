@@ -9,17 +9,18 @@
 #define KVCOMPRESS_CODECS_KLT_RECONSTRUCT_H_
 
 #include "absl/types/span.h"
+#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 
 namespace kvcompress::klt {
 
 // Writes the values of the block, [heads, tokens, channels], before they are
-// rounded to the source's type. REQUIRES: sizes fit the block, and numbers keep
-// the limits of the format.
+// rounded to the source's type. `bases` has one for each group. REQUIRES: sizes
+// fit the block, and numbers keep the limits of the format.
 void Reconstruct(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockContent& content,
-                 absl::Span<float> values);
+                 absl::Span<const Matrix> bases, absl::Span<float> values);
 
 }  // namespace kvcompress::klt
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codecs/ecsq/stream.h"
+#include "codecs/klt/basis.h"
 #include "codecs/klt/block_decoder.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
@@ -70,6 +71,7 @@ class StreamDecoder : public TensorDecoder {
     pending_.clear();
     wanted_ = kBlockHeaderSize;
     if (++token_part_ == geometry_.token_parts()) {
+      bases_.clear();
       decoded->append(output_);
       output_.clear();
       token_part_ = 0;
@@ -107,16 +109,22 @@ class StreamDecoder : public TensorDecoder {
         block.first_head * geometry_.tokens() * geometry_.channels();
     output_.resize(block.heads * geometry_.tokens() * row_size);
     bool needed = false;
+    bool later_needed = false;  // may have the bases of this one
     for (size_t h = 0; h < block.heads; ++h) {
       const uint64_t begin = geometry_.RowBegin(block, h * block.tokens);
-      needed |= IsNeeded(begin, begin + block.tokens * geometry_.channels());
+      const uint64_t end = begin + block.tokens * geometry_.channels();
+      const uint64_t head_end = (block.first_head + h + 1) *
+                                geometry_.tokens() * geometry_.channels();
+      needed |= IsNeeded(begin, end);
+      later_needed |= end < head_end && IsNeeded(end, head_end);
     }
-    if (!needed) return absl::OkStatus();
+    if (!needed && !later_needed) return absl::OkStatus();
     rows_.resize(geometry_.Elements(block) * DTypeSize(spec_.dtype));
-    if (!DecodeBlock(*header_, geometry_, block, spec_.dtype, bytes,
-                     rows_.data())) {
+    if (!DecodeBlock(*header_, geometry_, block, spec_.dtype, bytes, &bases_,
+                     needed ? rows_.data() : nullptr)) {
       return Damaged("a block breaks the format");
     }
+    if (!needed) return absl::OkStatus();
     for (size_t row = 0; row < block.heads * block.tokens; ++row) {
       const uint64_t begin = geometry_.RowBegin(block, row) - first;
       std::memcpy(&output_[begin * DTypeSize(spec_.dtype)],
@@ -141,6 +149,7 @@ class StreamDecoder : public TensorDecoder {
   uint64_t token_part_ = 0;
   std::string output_;         // of the heads of a part
   std::vector<uint8_t> rows_;  // of a block
+  std::vector<Matrix> bases_;  // of the groups of the block before
   // Decodes the modes that are those of ecsq.
   std::unique_ptr<TensorDecoder> other_;
 };

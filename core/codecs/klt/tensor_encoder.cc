@@ -15,6 +15,7 @@
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "codecs/klt/loadings.h"
 #include "codecs/klt/weights.h"
 #include "dtype/elements.h"
 
@@ -32,6 +33,14 @@ constexpr double kAimedRmse = 0.0985;
 constexpr double kAimedSnr = 65.3;       // as a ratio; 18.15 dB
 constexpr double kAimedCosine = 0.0095;  // 1 - cosine similarity
 constexpr int kTrials = 4;
+
+// How much coarser the steps of a trellis are at the same error.
+constexpr double kTrellisSteps = 1.2;
+// Blocks of a part of the heads that share their bases.
+constexpr uint64_t kRun = 8;
+// The unit of loadings in steps for 512 tokens; it falls with their root's
+// root, as the basis of more tokens is worth more bits.
+constexpr double kLoadingUnit = 0.05;
 
 // Most basis vectors of a group by the tokens of a block: more are not worth
 // their bits.
@@ -54,27 +63,40 @@ class Encoder {
         source_(bytes.size() / DTypeSize(spec.dtype)) {
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     theta_ = hints.rope_theta;
+    attention_ = hints.attention;
+    weights_ = hints.attention_from_keys;
     header_.norms = role_ == TensorRole::kValue;
     header_.sinks = header_.norms ? 0 : 1;
-    choices_.vectors = preset.vectors.value_or(
-        VectorsFor(role_, geometry_.codable()
-                              ? geometry_.tokens() / geometry_.token_parts()
-                              : 0));
-    if (preset.steps.contract) choices_.patch_error = kPatchError;
+    header_.trellis = hints.effort == Effort::kBest;
+    vectors_ = preset.vectors.value_or(
+        VectorsFor(role_, geometry_.codable() ? RunTokens() : 0));
+    if (preset.steps.contract) patch_error_ = kPatchError;
   }
 
   // Nothing where another way is better for certain.
   std::optional<EncodedTensor> Encode() {
-    if (!geometry_.codable() || choices_.vectors == 0) return std::nullopt;
+    if (!geometry_.codable() || vectors_ == 0) return std::nullopt;
     LoadElements(dtype_, bytes_, absl::MakeSpan(source_));
     const auto [least, most] =
         std::minmax_element(source_.begin(), source_.end());
     if (std::max(-*least, *most) > kMostMagnitude) return std::nullopt;
     Prepare();
-    return preset_.steps.contract ? SearchStep() : EncodeWith(WantedStep());
+    FindLoadings();
+    if (!preset_.steps.contract) {
+      QuantizeWith(WantedStep());
+    } else if (!FindStep()) {
+      return std::nullopt;
+    }
+    return Write();
   }
 
  private:
+  // Tokens of a run of blocks, or hardly fewer.
+  uint64_t RunTokens() const {
+    return geometry_.tokens() / geometry_.token_parts() *
+           std::min(kRun, geometry_.token_parts());
+  }
+
   // Without rotation, and without what is patched; then cut into blocks.
   void Prepare() {
     std::vector<float> values = source_;
@@ -84,14 +106,15 @@ class Encoder {
           ecsq::RemoveRotation(geometry_.heads(), geometry_.tokens(),
                                geometry_.channels(), theta_, values.data());
     }
-    std::vector<double> weights;
     if (role_ == TensorRole::kKey && preset_.weighting > 0) {
-      weights = KeyWeights(geometry_, values);
+      weights_ = KeyWeights(geometry_, values);
+    }
+    if (weights_.size() != geometry_.tokens()) weights_.clear();
+    if (attention_.size() != geometry_.tokens()) {
+      attention_ = AttentionOf(geometry_.tokens(), weights_);
     }
     std::vector<int8_t> offsets(geometry_.tokens());
-    if (role_ != TensorRole::kNone) {
-      offsets = OffsetsOf(preset_, geometry_.tokens(), weights);
-    }
+    if (role_ != TensorRole::kNone) offsets = OffsetsOf(preset_, attention_);
     if (header_.norms) offsets[0] = kFirstValueOffset;
     const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
     for (uint64_t h = 0; h < geometry_.head_parts(); ++h) {
@@ -106,7 +129,7 @@ class Encoder {
           input.source.insert(input.source.end(), bytes, bytes + row_size);
         }
         blocks_.push_back(block);
-        encoders_.emplace_back(header_, geometry_, block, choices_, dtype_,
+        encoders_.emplace_back(header_, geometry_, block, patch_error_, dtype_,
                                std::move(input),
                                absl::MakeConstSpan(offsets).subspan(
                                    block.first_token, block.tokens));
@@ -128,12 +151,13 @@ class Encoder {
     least_step_ = largest / kMostSteps;
     const double size =
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
+    const double coarser = header_.trellis ? kTrellisSteps : 1;
     if (!preset_.steps.contract) {
-      return size * (header_.norms ? preset_.steps.value_step
-                                   : preset_.steps.key_step);
+      return coarser * size * (header_.norms ? preset_.steps.value_step
+                                             : preset_.steps.key_step);
     }
     // The error of a coefficient is spread evenly over a step.
-    const double step = kAimedRmse * std::sqrt(12.0);
+    const double step = coarser * kAimedRmse * std::sqrt(12.0);
     if (!header_.norms) return step;
     const double rows = static_cast<double>(source_.size()) /
                         static_cast<double>(geometry_.channels());
@@ -141,32 +165,82 @@ class Encoder {
     return norm == 0 ? 0 : step / norm;
   }
 
-  // Nothing when a block is larger than it may be.
-  std::optional<EncodedTensor> EncodeWith(double step) {
+  // Quantizes all blocks, and measures what that loses.
+  void QuantizeWith(double step) {
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
-    EncodedTensor result;
-    result.decoded.resize(source_.size() * DTypeSize(dtype_));
-    WriteTensorHeader(header_, &result.payload);
+    MakeBases();
+    decoded_.resize(source_.size() * DTypeSize(dtype_));
     const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
     std::vector<uint8_t> decoded;
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       decoded.resize(geometry_.Elements(block) * DTypeSize(dtype_));
-      if (!encoders_[i].Encode(&result.payload, decoded.data()) ||
-          result.payload.size() > ecsq::MaxPayloadSize(source_.size())) {
-        return std::nullopt;
-      }
+      encoders_[i].Quantize(bases_[run_of_[i]], decoded.data());
       for (size_t row = 0; row < block.heads * block.tokens; ++row) {
         std::memcpy(
-            &result.decoded[geometry_.RowBegin(block, row) * DTypeSize(dtype_)],
+            &decoded_[geometry_.RowBegin(block, row) * DTypeSize(dtype_)],
             &decoded[row * row_size], row_size);
       }
     }
-    sums_ =
-        ecsq::Compare(dtype_, source_,
-                      reinterpret_cast<const uint8_t*>(result.decoded.data()),
-                      &result.distortion);
+    distortion_ = DistortionAccumulator();
+    sums_ = ecsq::Compare(dtype_, source_,
+                          reinterpret_cast<const uint8_t*>(decoded_.data()),
+                          &distortion_);
+  }
+
+  // What was quantized last; nothing when a block is larger than it may be.
+  std::optional<EncodedTensor> Write() {
+    EncodedTensor result;
+    WriteTensorHeader(header_, &result.payload);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const bool same = i > 0 && run_of_[i] == run_of_[i - 1];
+      if (!encoders_[i].Write(bases_[run_of_[i]], same, &result.payload) ||
+          result.payload.size() > ecsq::MaxPayloadSize(source_.size())) {
+        return std::nullopt;
+      }
+    }
+    result.decoded = std::move(decoded_);
+    result.distortion = distortion_;
+    if (role_ == TensorRole::kKey) result.attention = std::move(weights_);
     return result;
+  }
+
+  // Principal directions of each run of blocks.
+  void FindLoadings() {
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const uint64_t part = i % geometry_.token_parts();
+      if (part % kRun == 0) {
+        loadings_.emplace_back();
+        run_tokens_.push_back(0);
+        for (size_t g = 0; g < geometry_.Groups(blocks_[i]); ++g) {
+          const size_t size = geometry_.GroupSize(blocks_[i], g);
+          Covariance covariance(size);
+          for (size_t k = i;
+               k < i + std::min(kRun, geometry_.token_parts() - part); ++k) {
+            encoders_[k].AddTo(g, &covariance);
+          }
+          loadings_.back().push_back(klt::FindLoadings(covariance, vectors_));
+        }
+      }
+      run_tokens_.back() += blocks_[i].tokens;
+      run_of_.push_back(loadings_.size() - 1);
+    }
+  }
+
+  void MakeBases() {
+    bases_.clear();
+    for (size_t run = 0; run < loadings_.size(); ++run) {
+      const double spread =
+          std::pow(512.0 / static_cast<double>(run_tokens_[run]), 0.25);
+      Bases bases;
+      for (const Loadings& loadings : loadings_[run]) {
+        bases.reflectors.push_back(
+            MakeReflectors(loadings, kLoadingUnit * spread * header_.step));
+        bases.matrices.push_back(MakeMatrix(bases.reflectors.back()));
+        bases.transposed.push_back(bases.matrices.back().Transposed());
+      }
+      bases_.push_back(std::move(bases));
+    }
   }
 
   // How much larger the step might be by what the last trial lost.
@@ -180,23 +254,25 @@ class Encoder {
                      std::sqrt(kAimedCosine / std::max(1 - cosine, 1e-12))});
   }
 
-  // The smallest of a few trials that keeps the bounds; nothing when none does.
-  std::optional<EncodedTensor> SearchStep() {
-    std::optional<EncodedTensor> best;
+  // Quantizes with the largest of a few steps that keeps the bounds. False when
+  // none does.
+  bool FindStep() {
+    double best = 0;
     double step = WantedStep();
+    double last = 0;
     for (int trial = 0; trial < kTrials; ++trial) {
-      std::optional<EncodedTensor> attempt = EncodeWith(step);
-      if (!attempt || sums_.sum_e2 == 0) return attempt;
-      if (ecsq::KeepsContract(sums_) &&
-          (!best || attempt->payload.size() < best->payload.size())) {
-        best = std::move(attempt);
-      }
+      QuantizeWith(last = step);
+      const bool keeps = ecsq::KeepsContract(sums_);
+      if (keeps) best = std::max(best, step);
+      if (sums_.sum_e2 == 0) break;
       const double room = Room();
-      if (best && room > 0.995 && room < 1.005) break;
+      if (keeps && room < 1.005) break;
       // Errors grow slower than steps: first a stride, then with care.
       step *= trial < 2 ? std::pow(room, 1.15) : std::min(room, 0.999);
     }
-    return best;
+    if (best == 0) return false;
+    if (best != last) QuantizeWith(best);
+    return true;
   }
 
   const DType dtype_;
@@ -206,11 +282,21 @@ class Encoder {
   std::vector<float> source_;
   TensorRole role_ = TensorRole::kNone;
   std::optional<double> theta_;
+  std::vector<float> attention_;  // of each token
+  std::vector<float> weights_;    // what keys tell of it, or empty
   TensorHeader header_;
-  BlockChoices choices_;
+  float patch_error_ = 0;
+  size_t vectors_ = 0;  // most of a group
   std::vector<Block> blocks_;
   std::vector<BlockEncoder> encoders_;
+  // Of each run of blocks that share their bases: of the groups, and tokens.
+  std::vector<std::vector<Loadings>> loadings_;
+  std::vector<uint64_t> run_tokens_;
+  std::vector<Bases> bases_;
+  std::vector<size_t> run_of_;  // of each block
   double least_step_ = 0;
+  std::string decoded_;
+  DistortionAccumulator distortion_;
   DistortionSums sums_;
 };
 
@@ -221,9 +307,9 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
   std::optional<EncodedTensor> joint =
       Encoder(spec, preset, hints, bytes).Encode();
   EncodedTensor alone = ecsq::EncodeTensor(spec, preset.steps, hints, bytes);
-  if (joint && joint->payload.size() < alone.payload.size()) {
-    return *std::move(joint);
-  }
+  if (!joint) return alone;
+  if (joint->payload.size() < alone.payload.size()) return *std::move(joint);
+  alone.attention = std::move(joint->attention);
   return alone;
 }
 

@@ -20,11 +20,11 @@ constexpr double kLeastOctaves = -2;
 
 }  // namespace
 
-std::vector<double> KeyWeights(const Geometry& geometry,
+std::vector<float> KeyWeights(const Geometry& geometry,
                                absl::Span<const float> values) {
   const size_t tokens = geometry.tokens();
   const size_t channels = geometry.channels();
-  std::vector<double> weights(tokens);
+  std::vector<float> weights(tokens);
   if (tokens <= kSinks) return weights;
   double squares = 0;
   std::vector<double> mean(channels);
@@ -47,41 +47,46 @@ std::vector<double> KeyWeights(const Geometry& geometry,
         squares += difference * difference;
         product -= difference * mean[c];
       }
-      if (length > 0) weights[t] += product / length;
+      if (length > 0) weights[t] += static_cast<float>(product / length);
     }
   }
   const double heads = static_cast<double>(geometry.heads());
   const double spread =
       std::sqrt(squares / (heads * static_cast<double>(channels) *
                            static_cast<double>(tokens - kSinks)));
-  if (spread == 0) return std::vector<double>(tokens);
-  std::vector<double> sorted(weights.begin() + kSinks, weights.end());
+  if (spread == 0) return std::vector<float>(tokens);
+  std::vector<float> sorted(weights.begin() + kSinks, weights.end());
   const auto middle = sorted.begin() + sorted.size() / 2;
   std::nth_element(sorted.begin(), middle, sorted.end());
-  const double median = *middle;
+  const float median = *middle;
   for (size_t t = kSinks; t < tokens; ++t) {
     const double octaves = kOctaves * (weights[t] - median) / (heads * spread);
-    weights[t] =
-        std::clamp(std::round(2 * octaves) / 2, -kMostWeight, kMostWeight);
+    weights[t] = static_cast<float>(
+        std::clamp(std::round(2 * octaves) / 2, -kMostWeight, kMostWeight));
   }
   return weights;
 }
 
-std::vector<int8_t> OffsetsOf(const Preset& preset, size_t tokens,
-                              absl::Span<const double> weights) {
-  std::vector<int8_t> offsets(tokens);
-  if (preset.weighting == 0) return offsets;
-  const auto age_octaves = [&](size_t t) {
-    return std::log2(static_cast<double>(tokens - 1 - t) + kNewest);
-  };
-  double mean = 0;
-  for (size_t t = 0; t < tokens; ++t) mean += age_octaves(t);
-  mean /= static_cast<double>(tokens);
+std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights) {
+  std::vector<float> attention(tokens);
   for (size_t t = 0; t < tokens; ++t) {
-    const double weight =
-        (weights.empty() ? 0 : weights[t]) - age_octaves(t) + mean;
-    const double octaves = std::clamp(-preset.weighting * weight, kLeastOctaves,
-                                      preset.most_octaves);
+    const double age = static_cast<double>(tokens - 1 - t);
+    attention[t] = static_cast<float>((weights.empty() ? 0 : weights[t]) -
+                                      std::log2(age + kNewest));
+  }
+  return attention;
+}
+
+std::vector<int8_t> OffsetsOf(const Preset& preset,
+                              absl::Span<const float> attention) {
+  std::vector<int8_t> offsets(attention.size());
+  if (preset.weighting == 0) return offsets;
+  double mean = 0;
+  for (const float octaves : attention) mean += octaves;
+  mean /= static_cast<double>(attention.size());
+  for (size_t t = 0; t < attention.size(); ++t) {
+    const double octaves = std::clamp(-preset.weighting * (attention[t] - mean),
+                                      kLeastOctaves, preset.most_octaves);
     offsets[t] = static_cast<int8_t>(-std::round(4 * octaves));
   }
   return offsets;

@@ -19,13 +19,17 @@ namespace kvcompress::klt {
 // How much attention each token of the keys `values`, [heads, tokens,
 // channels] and without rotation, is likely to get beyond what its age tells,
 // in octaves from -2 to 2: tokens against the mean are looked at more.
-std::vector<double> KeyWeights(const Geometry& geometry,
+std::vector<float> KeyWeights(const Geometry& geometry,
                                absl::Span<const float> values);
 
-// Offsets in quarter octaves of tokens with these weights (none: all alike).
-// Steps follow weight and age as strongly as the preset says.
-std::vector<int8_t> OffsetsOf(const Preset& preset, size_t tokens,
-                              absl::Span<const double> weights);
+// The attention that tokens are likely to get, in octaves: what their age tells,
+// and these weights, or none.
+std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights);
+
+// Offsets in quarter octaves of tokens that are likely to get this attention.
+// Steps follow it as strongly as the preset says.
+std::vector<int8_t> OffsetsOf(const Preset& preset,
+                              absl::Span<const float> attention);
 
 }  // namespace kvcompress::klt
 

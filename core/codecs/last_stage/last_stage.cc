@@ -66,6 +66,10 @@ class Encoder : public TensorEncoder {
     return inner_->distortion();
   }
 
+  absl::Span<const float> attention() const override {
+    return inner_->attention();
+  }
+
   const CodecSpec* chosen() const override {
     return chosen_ ? &*chosen_ : nullptr;
   }

@@ -163,7 +163,7 @@ class Lossless : public Codec {
     return {{.name = traits_.name}};
   }
 
-  std::vector<std::string> AutoCandidates() const override { return {""}; }
+  Candidates AutoCandidates(Effort) const override { return {{""}}; }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, absl::string_view parameters) const override {

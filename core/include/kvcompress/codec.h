@@ -57,6 +57,10 @@ class TensorEncoder {
   // Distortion of what was encoded; complete after Finish.
   virtual const DistortionAccumulator& distortion() const = 0;
 
+  // What keys told of the attention their tokens are likely to get: see
+  // EncodeHints::attention_from_keys. Known after Finish.
+  virtual absl::Span<const float> attention() const { return {}; }
+
   // The codec the payload is to be recorded under, where an encoder chose among
   // others; known after Finish.
   virtual const CodecSpec* chosen() const { return nullptr; }
@@ -109,8 +113,17 @@ struct CodecTraits {
   bool streaming = false;
   bool fixed_size = false;
   bool role_aware = false;
+  bool weighs_tokens = false;
   bool couples_heads = false;
   bool couples_layers = false;
+};
+
+// How much time an encoder may take to make less of a tensor at the same
+// quality. Says nothing of decoding.
+enum class Effort {
+  kFast,      // leave out what takes many times the time of `ecsq`
+  kBalanced,  // the default
+  kBest,
 };
 
 // What an encoder may be told of a tensor beyond its spec. Never needed to
@@ -121,6 +134,14 @@ struct EncodeHints {
   // Base of the rotary position embedding that keys carry, such as 10000;
   // 0 says that they carry none. Codecs that care find out when it is not set.
   std::optional<double> rope_theta;
+  Effort effort = Effort::kBalanced;
+  // For each token how much attention it is likely to get, in octaves above any
+  // level common to all; empty when nothing is known. For codecs that spend
+  // more on what is looked at more (CodecTraits::weighs_tokens).
+  std::vector<float> attention;
+  // The same without what the token's age tells, from the keys of the layer:
+  // what TensorEncoder::attention gave for them.
+  std::vector<float> attention_from_keys;
 };
 
 // What a caller may choose, before it is resolved.
@@ -151,8 +172,11 @@ class Codec {
   // Choices that between them reach every path worth a self-test.
   virtual std::vector<CodecChoice> SelfTestChoices() const = 0;
 
-  // Parameters that `auto` tries; none leaves the codec out.
-  virtual std::vector<std::string> AutoCandidates() const { return {}; }
+  // Parameters that `auto` tries at an effort, in rows from the finest to the
+  // coarsest: once one does not hold the thresholds, the rest of its row is not
+  // tried. None leaves the codec out.
+  using Candidates = std::vector<std::vector<std::string>>;
+  virtual Candidates AutoCandidates(Effort) const { return {}; }
 
   // Most bytes of the codec field that a manifest may need for these
   // parameters; more than that of the codec itself only where an encoder

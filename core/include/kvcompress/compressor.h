@@ -19,6 +19,7 @@
 #define KVCOMPRESS_COMPRESSOR_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,9 @@ struct CompressOptions {
   // Base of the rotary position embedding, for codecs that undo it; 0 for none.
   // Taken from the metadata key "rope_theta" of the input when not set.
   std::optional<double> rope_theta;
+  Effort effort = Effort::kBalanced;
+  // EncodeHints::attention of the tensors of a layer.
+  std::map<uint32_t, std::vector<float>> attention;
 };
 
 struct CompressLimits {

@@ -21,6 +21,7 @@
 #if HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
 #include "kernels/highway/decode-inl.h"
 #include "kernels/highway/encode-inl.h"
+#include "kernels/highway/multiply-inl.h"
 #include "kernels/highway/row-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -88,6 +89,8 @@ const KernelSet* Set() {
       .int8 = Grouped<Codes8, 8>(),
       .row = {Measure<F32, DType::kF32>, Measure<F16, DType::kF16>,
               Measure<BF16, DType::kBF16>},
+      .multiply = MultiplyMatrices,
+      .reflect = ReflectMatrix,
   };
   return &kSet;
 }

@@ -155,12 +155,12 @@ TEST(Klt, MutationsNeitherCrashNorRunAway) {
 
 // Lengths of the rows of a matrix that should be orthogonal, and products.
 void ExpectOrthogonal(const klt::Matrix& matrix, const std::string& what) {
-  const size_t n = matrix.size;
+  const size_t n = matrix.size();
   for (size_t a = 0; a < n; a += 5) {
     for (size_t b = a; b < n; b += 7) {
       double product = 0;
       for (size_t i = 0; i < n; ++i) {
-        product += 1.0 * matrix.rows[a * n + i] * matrix.rows[b * n + i];
+        product += 1.0 * matrix.at(a, i) * matrix.at(b, i);
       }
       product *= 0x1p-28;
       EXPECT_NEAR(product, a == b ? 1 : 0, 0.01)
@@ -210,10 +210,10 @@ TEST(Basis, ReflectsTheFirstReflectorToAnAxis) {
   reflectors.Append({3, 4, 0});
   const klt::Matrix matrix = klt::MakeMatrix(reflectors);
   // The direction of (3, 4, 0), turned round.
-  EXPECT_NEAR(matrix.rows[0], -0.6 * 16384, 2);
-  EXPECT_NEAR(matrix.rows[1], -0.8 * 16384, 2);
-  EXPECT_EQ(matrix.rows[2], 0);
-  EXPECT_EQ(matrix.rows[8], 16384);
+  EXPECT_NEAR(matrix.at(0, 0), -0.6 * 16384, 2);
+  EXPECT_NEAR(matrix.at(0, 1), -0.8 * 16384, 2);
+  EXPECT_EQ(matrix.at(0, 2), 0);
+  EXPECT_EQ(matrix.at(2, 2), 16384);
 }
 
 TEST(Weights, OlderTokensHaveCoarserSteps) {

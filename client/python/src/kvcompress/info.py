@@ -74,6 +74,7 @@ class CodecInfo:
     role_aware: bool
     couples_heads: bool
     couples_layers: bool
+    weighs_tokens: bool
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.CodecInfo) -> "CodecInfo":
@@ -92,6 +93,7 @@ class CodecInfo:
             role_aware=message.role_aware,
             couples_heads=message.couples_heads,
             couples_layers=message.couples_layers,
+            weighs_tokens=message.weighs_tokens,
         )
 
 

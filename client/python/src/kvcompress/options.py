@@ -1,12 +1,20 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """What a call may be asked for, as keyword arguments that both clients share."""
 
-from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, TypedDict
 
 from kvcompress.reports import Thresholds
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2
+
+
+Effort = Literal["fast", "balanced", "best"]
+EFFORTS: Mapping[str, service_pb2.Effort.ValueType] = {
+    "fast": service_pb2.EFFORT_FAST,
+    "balanced": service_pb2.EFFORT_BALANCED,
+    "best": service_pb2.EFFORT_BEST,
+}
 
 
 class CompressArguments(TypedDict, total=False):
@@ -28,6 +36,11 @@ class CompressArguments(TypedDict, total=False):
         sparsity: Share of the values that become zero, from 0 to 1. For `sparse`.
         last_stage: General-purpose compressor over what the codec wrote, such as `zstd`.
             Default: none.
+        effort: How long the encoder may try to make less of it at the same quality: `fast`,
+            `balanced` or `best`. Default `balanced`.
+        attention: For layers, by index: for each token log2 of the attention that it is likely
+            to get, above any level common to all; finite, from -64 to 64. For presets of `klt`
+            that weigh tokens (`max`, `ultra`), in the place of their own guess.
         labels: Labels to bind to the artefact, at most 32.
         report_tensors: Whether the report lists every tensor. Default True.
     """
@@ -41,6 +54,8 @@ class CompressArguments(TypedDict, total=False):
     rope_theta: float | None
     sparsity: float | None
     last_stage: str
+    effort: Effort
+    attention: Mapping[int, Iterable[float]] | None
     labels: Mapping[str, str] | None
     report_tensors: bool
 
@@ -76,6 +91,8 @@ def compress_options(
     rope_theta: float | None = None,
     sparsity: float | None = None,
     last_stage: str = "",
+    effort: Effort = "balanced",
+    attention: Mapping[int, Iterable[float]] | None = None,
     labels: Mapping[str, str] | None = None,
     report_tensors: bool = True,
 ) -> service_pb2.CompressOptions:
@@ -83,8 +100,11 @@ def compress_options(
 
     Raises:
         TypeError: An argument has another type, or a name that there is not.
-        ValueError: A number is negative or too large for its field.
+        ValueError: A number is negative or too large for its field, or there is no such effort.
     """
+
+    if effort not in EFFORTS:
+        raise ValueError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
 
     def bounds(given: Thresholds | None) -> quality_pb2.QualityThresholds | None:
         return None if given is None else given.to_proto()
@@ -99,6 +119,11 @@ def compress_options(
         rope_theta=rope_theta,
         sparsity=sparsity,
         last_stage=last_stage,
+        effort=EFFORTS[effort],
+        attention=[
+            service_pb2.LayerAttention(layer=layer, octaves=octaves)
+            for layer, octaves in (attention or {}).items()
+        ],
         labels=labels,
         report_tensors=report_tensors,
     )

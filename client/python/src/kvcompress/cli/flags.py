@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
 from kvcompress.cli.gate import has_gate, parse_finite, parse_thresholds
-from kvcompress.options import CompressArguments
+from kvcompress.options import EFFORTS, CompressArguments
 from kvcompress.reports import Thresholds
 from kvcompress.version import __version__
 
@@ -159,6 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     value("codec", "NAME", "Codec (default int4)")
     value("preset", "NAME", "Preset of the codec")
     value("last-stage", "NAME", "lz4 or zstd over what the codec writes, where that is smaller")
+    value("effort", "LEVEL", "Time for making less of it: fast, balanced or best", None)
     value("rope-theta", "BASE", "Base of the rotary embedding of the keys; 0: none", None)
     value("min-snr-db", "DB", "Publish only if the SNR of every tensor is above this", None)
     bounds = "NAME=X,..."
@@ -236,7 +237,7 @@ def _check_mode(raw: argparse.Namespace, mode: Mode) -> None:
         flag = next(flag for flag, value in given.items() if value)
         raise UsageError(f"-{flag} needs -decompress")
     given = {"codec": raw.codec, "preset": raw.preset, "last-stage": raw.last_stage}
-    for name in ("min_snr_db", "thresholds", "key_thresholds", "value_thresholds", "rope_theta"):
+    for name in ("min_snr_db", "thresholds", "key_thresholds", "value_thresholds", "rope_theta", "effort"):
         given[name.replace("_", "-")] = getattr(raw, name) is not None
     if mode not in {Mode.COMPRESS, Mode.MEASURE} and any(given.values()):
         flag = next(flag for flag, value in given.items() if value)
@@ -264,6 +265,10 @@ def _set_numbers(raw: argparse.Namespace, options: CompressArguments) -> None:
             raise UsageError("-sparsity needs -codec sparse, or no -codec")
         if sparsity:
             options.update({"codec": "sparse", "sparsity": sparsity})
+    if raw.effort is not None:
+        if raw.effort not in EFFORTS:
+            _refuse(raw.effort, "effort", "must be fast, balanced or best")
+        options["effort"] = raw.effort
     if raw.rope_theta is not None:
         options["rope_theta"] = _checked(_finite, raw.rope_theta, "rope-theta")
 

@@ -1,0 +1,176 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/klt/block_writer.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "codecs/ecsq/format.h"
+#include "codecs/ecsq/rans.h"
+#include "codecs/ecsq/symbol_writer.h"
+#include "codecs/ecsq/tables.h"
+#include "codecs/klt/trellis.h"
+
+namespace kvcompress::klt {
+namespace {
+
+using ecsq::SplitClass;
+
+constexpr int kFirstReflectorClass = 15;
+
+void PutBytes(const void* bytes, size_t size, std::string* out) {
+  out->append(static_cast<const char*>(bytes), size);
+}
+
+// Codes numbers under the table that suits them best; gives the table.
+uint8_t PutNumbers(std::vector<int32_t> values, int32_t middle, int shift,
+                   size_t lanes, ecsq::SymbolWriter* writer) {
+  const ecsq::TableFit fit = ecsq::FitTable(values, middle, shift);
+  for (int32_t& value : values) value = (value - middle) >> shift;
+  writer->PutRows(values, fit.table, lanes);
+  return static_cast<uint8_t>(fit.table);
+}
+
+int32_t MeanOf(absl::Span<const int32_t> values) {
+  int64_t sum = 0;
+  for (const int32_t value : values) sum += value;
+  const int64_t count = static_cast<int64_t>(values.size());
+  return static_cast<int32_t>((sum + count / 2) / count);
+}
+
+uint8_t ReflectorClass(absl::Span<const int32_t> integers) {
+  double squares = 0;
+  for (const int32_t k : integers) squares += static_cast<double>(k) * k;
+  return static_cast<uint8_t>(
+      ecsq::ClassOf(squares / static_cast<double>(integers.size())));
+}
+
+void PutReflectors(absl::Span<const Reflectors> groups, size_t lanes,
+                   ecsq::SymbolWriter* writer, BlockHeader* sizes) {
+  std::vector<int32_t> differences;
+  std::vector<std::pair<int32_t, uint8_t>> integers;  // each with its class
+  for (const Reflectors& reflectors : groups) {
+    int before = kFirstReflectorClass;
+    for (size_t j = 0; j < reflectors.count(); ++j) {
+      const uint8_t klass = ReflectorClass(reflectors.Get(j));
+      differences.push_back(klass - before);
+      before = klass;
+      for (const int32_t k : reflectors.Get(j)) integers.emplace_back(k, klass);
+    }
+  }
+  if (differences.empty()) return;
+  sizes->reflector_table = PutNumbers(differences, 0, 0, lanes, writer);
+  for (size_t i = 0; i < integers.size(); ++i) {
+    const SplitClass split(integers[i].second);
+    writer->Put(i % lanes, split.table, integers[i].first, split.low_bits);
+  }
+}
+
+void PutMeans(const std::vector<int32_t>& means, size_t lanes,
+              ecsq::SymbolWriter* writer, BlockHeader* sizes) {
+  int shift = 0;
+  for (uint64_t cost = ecsq::FitTable(means, 0, 0).cost;
+       shift < ecsq::kMaxMeanShift; ++shift) {
+    const uint64_t next = ecsq::FitTable(means, 0, shift + 1).cost;
+    if (next >= cost) break;
+    cost = next;
+  }
+  sizes->mean_shift = static_cast<uint8_t>(shift);
+  sizes->mean_table = PutNumbers(means, 0, shift, lanes, writer);
+  for (const int32_t mean : means) writer->PutLowBits(mean, shift);
+}
+
+void PutOffsets(const std::vector<int8_t>& offsets, size_t lanes,
+                ecsq::SymbolWriter* writer, BlockHeader* sizes) {
+  std::vector<int32_t> differences;
+  for (size_t t = 0; t < offsets.size(); ++t) {
+    differences.push_back(offsets[t] - (t == 0 ? 0 : offsets[t - 1]));
+  }
+  if (std::any_of(differences.begin(), differences.end(),
+                  [](int32_t difference) { return difference != 0; })) {
+    sizes->offset_table = PutNumbers(differences, 0, 0, lanes, writer);
+  }
+}
+
+void PutLevels(const TensorHeader& header, const Geometry& geometry,
+               const Block& block, const BlockContent& content,
+               ecsq::SymbolWriter* writer) {
+  const size_t channels = geometry.Channels(block);
+  const size_t sinks = header.Sinks(block);
+  for (size_t first = 0; first < channels; first += ecsq::kMaxLanes) {
+    const size_t count = std::min(ecsq::kMaxLanes, channels - first);
+    uint8_t states[ecsq::kMaxLanes] = {};
+    for (size_t t = sinks; t < block.tokens; ++t) {
+      for (size_t lane = 0; lane < count; ++lane) {
+        const size_t channel = first + lane;
+        const SplitClass split(
+            ClassAt(content.classes[channel], content.offsets[t]));
+        int32_t quantum = content.levels[geometry.LevelAt(block, channel, t)];
+        const bool odd = IsOddState(states[lane]);
+        if (header.trellis) {
+          quantum = QuantumOf(quantum, odd);
+          states[lane] = NextState(states[lane], quantum);
+        }
+        writer->Put(lane, TableOf(split, odd), quantum, split.low_bits);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
+                const Block& block, const BlockContent& content,
+                absl::Span<const Reflectors> bases, absl::string_view patches,
+                std::string* payload) {
+  const size_t channels = geometry.Channels(block);
+  const size_t lanes = std::min(ecsq::kMaxLanes, channels);
+  BlockHeader sizes;
+  ecsq::SymbolWriter writer(geometry.Elements(block) + 4 * channels);
+  const std::vector<int32_t> classes(content.classes.begin(),
+                                     content.classes.end());
+  sizes.class_middle = static_cast<uint8_t>(MeanOf(classes));
+  sizes.class_table =
+      PutNumbers(classes, sizes.class_middle, 0, lanes, &writer);
+  PutMeans(content.means, lanes, &writer, &sizes);
+  if (header.norms) {
+    const std::vector<int32_t> norms(content.norms.begin(),
+                                     content.norms.end());
+    sizes.norm_middle = static_cast<uint16_t>(MeanOf(norms));
+    sizes.norm_table = PutNumbers(norms, sizes.norm_middle, 0, lanes, &writer);
+  }
+  PutOffsets(content.offsets, lanes, &writer, &sizes);
+  PutReflectors(bases, lanes, &writer, &sizes);
+  PutLevels(header, geometry, block, content, &writer);
+  writer.Finish();
+  const ecsq::RansStream stream = ecsq::RansEncode(writer.symbols(), lanes);
+
+  const size_t groups = geometry.Groups(block);
+  const uint64_t size = kBlockHeaderSize + groups + 4 * stream.states.size() +
+                        2 * stream.words.size() + writer.escapes().size() +
+                        2 * content.sink_scales.size() +
+                        content.sink_codes.size() + patches.size() +
+                        writer.low_bits().size();
+  if (size > MaxBlockSize(geometry.Elements(block))) return false;
+  sizes.size = static_cast<uint32_t>(size);
+  sizes.words = static_cast<uint32_t>(stream.words.size());
+  sizes.escapes = static_cast<uint32_t>(writer.escapes().size());
+  sizes.patches = static_cast<uint32_t>(patches.size());
+  WriteBlockHeader(sizes, payload);
+  if (bases.empty()) payload->append(groups, static_cast<char>(kSameBasis));
+  for (const Reflectors& reflectors : bases) {
+    payload->push_back(static_cast<char>(reflectors.count()));
+  }
+  PutBytes(stream.states.data(), 4 * stream.states.size(), payload);
+  PutBytes(stream.words.data(), 2 * stream.words.size(), payload);
+  payload->append(writer.escapes());
+  PutBytes(content.sink_scales.data(), 2 * content.sink_scales.size(), payload);
+  PutBytes(content.sink_codes.data(), content.sink_codes.size(), payload);
+  payload->append(patches.data(), patches.size());
+  payload->append(writer.low_bits());
+  return true;
+}
+
+}  // namespace kvcompress::klt

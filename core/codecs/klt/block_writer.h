@@ -1,0 +1,28 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Writes a block of klt from what it holds. Specified in core/FORMAT.md, "klt".
+
+#ifndef KVCOMPRESS_CODECS_KLT_BLOCK_WRITER_H_
+#define KVCOMPRESS_CODECS_KLT_BLOCK_WRITER_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "codecs/klt/basis.h"
+#include "codecs/klt/format.h"
+#include "codecs/klt/geometry.h"
+
+namespace kvcompress::klt {
+
+// Appends the block to `*payload`. `bases` has one for each group, or is empty
+// where they are those of the block before. False when it is larger than a
+// block may be.
+bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
+                const Block& block, const BlockContent& content,
+                absl::Span<const Reflectors> bases, absl::string_view patches,
+                std::string* payload);
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_BLOCK_WRITER_H_

@@ -1,0 +1,150 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/klt/rounding.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "codecs/ecsq/format.h"
+#include "codecs/ecsq/tables.h"
+#include "codecs/klt/format.h"
+
+namespace kvcompress::klt {
+namespace {
+
+constexpr int kMostSymbol = 127;
+
+// Coefficients over the step of their token.
+class Scale {
+ public:
+  explicit Scale(const RoundingInput& input) {
+    for (const int8_t offset : input.offsets) {
+      factors_.push_back(1 / StepFactor(offset));
+    }
+  }
+  float Exact(float coefficient, size_t token) const {
+    return std::clamp<float>(coefficient * factors_[token],
+                             -ecsq::kMaxQuantum + 2, ecsq::kMaxQuantum - 2);
+  }
+
+ private:
+  std::vector<float> factors_;
+};
+
+// Where a magnitude is rounded to m and no longer to m - 1, for each table: a
+// little more than half-way, by what the bits differ.
+class Thresholds {
+ public:
+  explicit Thresholds(float error_per_bit) {
+    const ecsq::Tables& tables = ecsq::GetTables();
+    for (size_t table = 0; table < ecsq::kTables; ++table) {
+      for (int m = 1; m <= kMostSymbol; ++m) {
+        const float more = static_cast<float>(tables.Cost(table, m)) -
+                           static_cast<float>(tables.Cost(table, m - 1));
+        at_[table][m] =
+            static_cast<float>(m) - 0.5f + more * (error_per_bit / 512);
+      }
+    }
+  }
+  float At(size_t table, int32_t m) const { return at_[table][m]; }
+
+ private:
+  float at_[ecsq::kTables][kMostSymbol + 1] = {};
+};
+
+}  // namespace
+
+void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
+           int32_t* levels) {
+  const Scale scale(input);
+  const Thresholds thresholds(input.error_per_bit);
+  const size_t n = classes.size();
+  for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
+    const bool fine = input.offsets[t] >= input.fine;
+    for (size_t c = 0; c < n; ++c) {
+      const float exact = scale.Exact(input.coefficients[t * n + c], t);
+      const float size = std::abs(exact);
+      int32_t magnitude = static_cast<int32_t>(size + 0.5f);
+      const ecsq::SplitClass split(ClassAt(classes[c], input.offsets[t]));
+      // What low bits code is flat: no neighbour is cheaper.
+      if (!fine && split.low_bits == 0 && magnitude > 0 &&
+          magnitude <= kMostSymbol &&
+          size < thresholds.At(static_cast<size_t>(split.table), magnitude)) {
+        --magnitude;
+      }
+      levels[t * n + c] = exact < 0 ? -magnitude : magnitude;
+    }
+  }
+}
+
+void RoundByTrellis(const RoundingInput& input,
+                    absl::Span<const uint8_t> classes, TrellisEncoder* encoder,
+                    int32_t* levels) {
+  const Scale scale(input);
+  const size_t n = classes.size();
+  const size_t tokens = input.offsets.size() - input.first_token;
+  std::vector<TrellisInput> numbers(tokens);
+  std::vector<int32_t> quanta(tokens);
+  for (size_t c = 0; c < n; ++c) {
+    for (size_t i = 0; i < tokens; ++i) {
+      const size_t t = input.first_token + i;
+      const int offset = input.offsets[t];
+      numbers[i] = {
+          .exact = scale.Exact(input.coefficients[t * n + c], t),
+          .klass = ClassAt(classes[c], offset),
+          .error_per_bit = offset >= input.fine ? 0 : input.error_per_bit};
+    }
+    encoder->Quantize(numbers, quanta.data());
+    uint8_t state = 0;
+    for (size_t i = 0; i < tokens; ++i) {
+      levels[(input.first_token + i) * n + c] =
+          LevelOf(quanta[i], IsOddState(state));
+      state = NextState(state, quanta[i]);
+    }
+  }
+}
+
+void ChooseClasses(const RoundingInput& input, bool trellis,
+                   const int32_t* levels, absl::Span<uint8_t> classes) {
+  constexpr int kBelow = 3;
+  constexpr int kAbove = 1;
+  constexpr size_t kChoices = kBelow + 1 + kAbove;
+  const ecsq::Tables& tables = ecsq::GetTables();
+  const size_t n = classes.size();
+  std::vector<std::array<uint64_t, kChoices>> costs(n);
+  std::vector<uint8_t> states(n);
+  for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
+    for (size_t c = 0; c < n; ++c) {
+      const bool odd = IsOddState(states[c]);
+      int32_t quantum = levels[t * n + c];
+      if (trellis) {
+        quantum = QuantumOf(quantum, odd);
+        states[c] = NextState(states[c], quantum);
+      }
+      const int lowest = classes[c] + input.offsets[t] - kBelow;
+      for (size_t i = 0; i < kChoices; ++i) {
+        const ecsq::SplitClass split(std::clamp<int>(
+            lowest + static_cast<int>(i), 0, ecsq::kClasses - 1));
+        costs[c][i] +=
+            256u * static_cast<uint32_t>(split.low_bits) +
+            tables.Cost(TableOf(split, odd), quantum >> split.low_bits);
+      }
+    }
+  }
+  for (size_t c = 0; c < n; ++c) {
+    size_t best = kBelow;
+    for (size_t i = 0; i < kChoices; ++i) {
+      const int klass = classes[c] - kBelow + static_cast<int>(i);
+      if (klass >= 0 && klass < ecsq::kClasses &&
+          costs[c][i] < costs[c][best]) {
+        best = i;
+      }
+    }
+    classes[c] =
+        static_cast<uint8_t>(classes[c] - kBelow + static_cast<int>(best));
+  }
+}
+
+}  // namespace kvcompress::klt

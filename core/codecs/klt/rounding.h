@@ -1,0 +1,41 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Rounds the coefficients of a group to levels, weighing errors against bits,
+// and chooses the classes that code them. The encoder's affair.
+
+#ifndef KVCOMPRESS_CODECS_KLT_ROUNDING_H_
+#define KVCOMPRESS_CODECS_KLT_ROUNDING_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "codecs/klt/trellis.h"
+
+namespace kvcompress::klt {
+
+struct RoundingInput {
+  absl::Span<const float> coefficients;  // [tokens, directions], in steps
+  absl::Span<const int8_t> offsets;      // of each token
+  size_t first_token = 0;                // those before it are sinks
+  // Tokens of this offset or more are rounded to the nearest.
+  int fine = 0;
+  // Squared error, in squared steps of the token, that a bit is worth.
+  float error_per_bit = 0;
+};
+
+// Writes levels, [tokens, directions], under `classes`, one for each direction:
+// in steps, or by a trellis in half steps. Levels of sinks are left alone.
+void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
+           int32_t* levels);
+void RoundByTrellis(const RoundingInput& input,
+                    absl::Span<const uint8_t> classes, TrellisEncoder* encoder,
+                    int32_t* levels);
+
+// Moves each class to the one nearby that codes the levels in the fewest bits.
+void ChooseClasses(const RoundingInput& input, bool trellis,
+                   const int32_t* levels, absl::Span<uint8_t> classes);
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_ROUNDING_H_
