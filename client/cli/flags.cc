@@ -242,6 +242,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   status.Update(SetNumbers(*raw, &flags));
   status.Update(SetBounds(*raw, &flags));
   status.Update(SetCodec(*raw, &flags));
+  status.Update(SetEffort(*raw, &flags));
   status.Update(SetTls(*raw, &flags));
   status.Update(SetProgress(*raw, &flags));
   status.Update(SetSelection(*raw, &flags));

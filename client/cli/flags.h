@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kvcompress/v1/compression_service.pb.h"
 #include "kvcompress/v1/quality.pb.h"
 
 namespace kvcompress::cli {

@@ -13,8 +13,7 @@ bool IsRopeTheta(double theta) {
 EncodeHints HintsFrom(
     const CompressOptions& options,
     const std::vector<std::pair<std::string, std::string>>& metadata) {
-  EncodeHints hints{.rope_theta = options.rope_theta,
-                    .effort = options.effort};
+  EncodeHints hints{.rope_theta = options.rope_theta, .effort = options.effort};
   for (const auto& [key, value] : metadata) {
     double theta;
     if (key == "rope_theta" && !hints.rope_theta &&

@@ -166,8 +166,8 @@ class Auto : public Codec {
   }
 
   size_t MaxFieldSize(absl::string_view) const override {
-    const auto size = [](const CodecSpec& candidate)
-        -> absl::StatusOr<uint64_t> {
+    const auto size =
+        [](const CodecSpec& candidate) -> absl::StatusOr<uint64_t> {
       return candidate.codec->MaxFieldSize(candidate.parameters);
     };
     return std::max(traits_.name.size(), static_cast<size_t>(*MostOf(size)));

@@ -26,8 +26,8 @@ struct Preset {
 };
 
 // "contract", "high", "max", "ultra", two steps "0.6,0.7" for keys and values
-// as in ecsq, these and a number of vectors from 0 to 128: "0.6,0.7,32", or also
-// the weighting, from 0 to 1: "1.5,2.35,96,0.45". Nothing for other text.
+// as in ecsq, these and a number of vectors from 0 to 128: "0.6,0.7,32", or
+// also the weighting, from 0 to 1: "1.5,2.35,96,0.45". Nothing for other text.
 std::optional<Preset> ParsePreset(absl::string_view text);
 
 }  // namespace kvcompress::klt

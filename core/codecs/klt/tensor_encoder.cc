@@ -153,8 +153,9 @@ class Encoder {
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
     const double coarser = header_.trellis ? kTrellisSteps : 1;
     if (!preset_.steps.contract) {
-      return coarser * size * (header_.norms ? preset_.steps.value_step
-                                             : preset_.steps.key_step);
+      return coarser * size *
+             (header_.norms ? preset_.steps.value_step
+                            : preset_.steps.key_step);
     }
     // The error of a coefficient is spread evenly over a step.
     const double step = coarser * kAimedRmse * std::sqrt(12.0);

@@ -21,7 +21,7 @@ constexpr double kLeastOctaves = -2;
 }  // namespace
 
 std::vector<float> KeyWeights(const Geometry& geometry,
-                               absl::Span<const float> values) {
+                              absl::Span<const float> values) {
   const size_t tokens = geometry.tokens();
   const size_t channels = geometry.channels();
   std::vector<float> weights(tokens);

@@ -20,10 +20,10 @@ namespace kvcompress::klt {
 // channels] and without rotation, is likely to get beyond what its age tells,
 // in octaves from -2 to 2: tokens against the mean are looked at more.
 std::vector<float> KeyWeights(const Geometry& geometry,
-                               absl::Span<const float> values);
+                              absl::Span<const float> values);
 
-// The attention that tokens are likely to get, in octaves: what their age tells,
-// and these weights, or none.
+// The attention that tokens are likely to get, in octaves: what their age
+// tells, and these weights, or none.
 std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights);
 
 // Offsets in quarter octaves of tokens that are likely to get this attention.

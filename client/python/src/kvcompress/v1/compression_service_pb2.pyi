@@ -26,6 +26,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from kvcompress.v1 import quality_pb2 as _quality_pb2
 from kvcompress.v1 import tensor_pb2 as _tensor_pb2
 import builtins as _builtins
@@ -38,6 +39,36 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _Effort:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EffortEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Effort.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EFFORT_UNSPECIFIED: _Effort.ValueType  # 0
+    """As EFFORT_BALANCED."""
+    EFFORT_FAST: _Effort.ValueType  # 1
+    """`auto` leaves out codecs that take many times the time of `ecsq`."""
+    EFFORT_BALANCED: _Effort.ValueType  # 2
+    EFFORT_BEST: _Effort.ValueType  # 3
+    """`klt` looks for the best sequence of levels (trellis-coded quantization):
+    some 4 to 6 % less at high quality, in about twice the time.
+    """
+
+class Effort(_Effort, metaclass=_EffortEnumTypeWrapper):
+    """How long an encoder may try. What it writes is decoded all the same."""
+
+EFFORT_UNSPECIFIED: Effort.ValueType  # 0
+"""As EFFORT_BALANCED."""
+EFFORT_FAST: Effort.ValueType  # 1
+"""`auto` leaves out codecs that take many times the time of `ecsq`."""
+EFFORT_BALANCED: Effort.ValueType  # 2
+EFFORT_BEST: Effort.ValueType  # 3
+"""`klt` looks for the best sequence of levels (trellis-coded quantization):
+some 4 to 6 % less at high quality, in about twice the time.
+"""
+Global___Effort: _TypeAlias = Effort  # noqa: Y015
 
 @_typing.final
 class CompressOptions(_message.Message):
@@ -77,6 +108,8 @@ class CompressOptions(_message.Message):
     ROPE_THETA_FIELD_NUMBER: _builtins.int
     SPARSITY_FIELD_NUMBER: _builtins.int
     LAST_STAGE_FIELD_NUMBER: _builtins.int
+    EFFORT_FIELD_NUMBER: _builtins.int
+    ATTENTION_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """Name of the codec. Default `int4`."""
     group_size: _builtins.int
@@ -104,6 +137,10 @@ class CompressOptions(_message.Message):
     """General-purpose compressor over what the codec wrote, `lz4` or `zstd`; kept
     chunk by chunk, only where it makes less of it. None when empty.
     """
+    effort: Global___Effort.ValueType
+    """How much time the encoder may take to make less of the cache at the same
+    quality. For `klt` and `auto`; the others know one way.
+    """
     @_builtins.property
     def thresholds(self) -> _quality_pb2.QualityThresholds:
         """Bounds for the verdict."""
@@ -127,6 +164,14 @@ class CompressOptions(_message.Message):
         `thresholds`.
         """
 
+    @_builtins.property
+    def attention(self) -> _containers.RepeatedCompositeFieldContainer[Global___LayerAttention]:
+        """What the caller knows of the attention that tokens get, such as the
+        engine's own statistics; at most one for each layer. For presets of codecs
+        that spend more bits on what is looked at more (`klt` with `max`, `ultra` or
+        a weight), in the place of their own guess from keys and age.
+        """
+
     def __init__(
         self,
         *,
@@ -142,10 +187,12 @@ class CompressOptions(_message.Message):
         rope_theta: _builtins.float | None = ...,
         sparsity: _builtins.float | None = ...,
         last_stage: _builtins.str = ...,
+        effort: Global___Effort.ValueType = ...,
+        attention: _abc.Iterable[Global___LayerAttention] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "_sparsity", b"_sparsity", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "rope_theta", b"rope_theta", "sparsity", b"sparsity", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "_sparsity", b"_sparsity", "codec", b"codec", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "labels", b"labels", "last_stage", b"last_stage", "preset", b"preset", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "sparsity", b"sparsity", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "_sparsity", b"_sparsity", "attention", b"attention", "codec", b"codec", "effort", b"effort", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "labels", b"labels", "last_stage", b"last_stage", "preset", b"preset", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "sparsity", b"sparsity", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__group_size: _TypeAlias = _typing.Literal["group_size"]  # noqa: Y015
     _WhichOneofArgType__group_size: _TypeAlias = _typing.Literal["_group_size", b"_group_size"]  # noqa: Y015
@@ -161,6 +208,36 @@ class CompressOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sparsity) -> _WhichOneofReturnType__sparsity | None: ...
 
 Global___CompressOptions: _TypeAlias = CompressOptions  # noqa: Y015
+
+@_typing.final
+class LayerAttention(_message.Message):
+    """The attention that the tokens of a layer are likely to get."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LAYER_FIELD_NUMBER: _builtins.int
+    OCTAVES_FIELD_NUMBER: _builtins.int
+    layer: _builtins.int
+    """Index of the layer, as in TensorInfo."""
+    @_builtins.property
+    def octaves(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """For each token, in order: log2 of the attention it is likely to get, above
+        any level common to all. Finite, from -64 to 64.
+        """
+
+    def __init__(
+        self,
+        *,
+        layer: _builtins.int = ...,
+        octaves: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["layer", b"layer", "octaves", b"octaves"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LayerAttention: _TypeAlias = LayerAttention  # noqa: Y015
 
 @_typing.final
 class CompressRequest(_message.Message):

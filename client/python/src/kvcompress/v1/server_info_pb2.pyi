@@ -148,6 +148,7 @@ class CodecInfo(_message.Message):
     ROLE_AWARE_FIELD_NUMBER: _builtins.int
     COUPLES_HEADS_FIELD_NUMBER: _builtins.int
     COUPLES_LAYERS_FIELD_NUMBER: _builtins.int
+    WEIGHS_TOKENS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name as in the request options, such as `int4`."""
     description: _builtins.str
@@ -166,6 +167,8 @@ class CodecInfo(_message.Message):
     """Whether a value's code depends on other heads of its tensor."""
     couples_layers: _builtins.bool
     """Whether a value's code depends on other layers."""
+    weighs_tokens: _builtins.bool
+    """Whether presets of it take `attention`."""
     @_builtins.property
     def parameters(self) -> _containers.RepeatedCompositeFieldContainer[Global___CodecParameter]:
         """Parameters."""
@@ -192,10 +195,11 @@ class CodecInfo(_message.Message):
         role_aware: _builtins.bool = ...,
         couples_heads: _builtins.bool = ...,
         couples_layers: _builtins.bool = ...,
+        weighs_tokens: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["couples_heads", b"couples_heads", "couples_layers", b"couples_layers", "description", b"description", "dtypes", b"dtypes", "fixed_size", b"fixed_size", "lossless", b"lossless", "name", b"name", "parameters", b"parameters", "presets", b"presets", "role_aware", b"role_aware", "streaming", b"streaming"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["couples_heads", b"couples_heads", "couples_layers", b"couples_layers", "description", b"description", "dtypes", b"dtypes", "fixed_size", b"fixed_size", "lossless", b"lossless", "name", b"name", "parameters", b"parameters", "presets", b"presets", "role_aware", b"role_aware", "streaming", b"streaming", "weighs_tokens", b"weighs_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
