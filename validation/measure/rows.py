@@ -78,6 +78,10 @@ class ServiceRow:
         return Coded(load(restored.safetensors), len(result.artefact), elements)
 
 
+SLOW_CODECS = ("klt",)
+"""Codecs that make less of a cache at the effort `best`."""
+
+
 def service_rows(client: kvcompress.Client) -> Iterator[ServiceRow]:
     """Gives every codec that the server lists, with every preset."""
     info = client.server_info()
@@ -85,7 +89,10 @@ def service_rows(client: kvcompress.Client) -> Iterator[ServiceRow]:
     for codec in info.codecs:
         for preset in codec.presets or ("",):
             options = {"codec": codec.name, **({"preset": preset} if preset else {})}
-            yield ServiceRow(client, f"{codec.name} {preset}".strip(), version, options)
+            name = f"{codec.name} {preset}".strip()
+            yield ServiceRow(client, name, version, options)
+            if codec.name in SLOW_CODECS:
+                yield ServiceRow(client, f"{name} best", version, {**options, "effort": "best"})
 
 
 def last_stage_rows(client: kvcompress.Client) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -1,6 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """`klt`: the service and kvcompress.payload give the same bits, and keep what they promise."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -13,7 +15,7 @@ from oracle.test_ecsq import rotated, shapes
 # With sanitizers the encoder takes many times as long.
 pytestmark = pytest.mark.timeout(600)
 
-PRESETS = ("contract", "high", "max", "ultra", "0.6,0.7,32")
+PRESETS = ("contract", "high", "max", "ultra", "0.6,0.7,32", "1.5,2.35,96,0.45")
 Values = npt.NDArray[np.float32]
 
 
@@ -73,6 +75,50 @@ def test_same_bits(client: Client, dtype: str, preset: str) -> None:
         assert arrays[each.name].tobytes() == each.data, each.name
 
 
+@pytest.mark.parametrize(("dtype", "preset"), [("F32", "contract"), ("BF16", "ultra")])
+def test_same_bits_along_a_trellis(client: Client, dtype: str, preset: str) -> None:
+    source = cache(dtype)
+    got = client.compress(source, codec="klt", preset=preset, effort="best", reconstruct=True)
+    plain = client.compress(source, codec="klt", preset=preset)
+    assert got.report.compressed_size_bytes < plain.report.compressed_size_bytes
+    artefact = got.artefact or b""
+    arrays = payload.read(artefact)
+    for each in read(got.reconstructed or b"")[0]:
+        assert arrays[each.name].tobytes() == each.data, each.name
+
+
+def test_attention(client: Client) -> None:
+    """What the caller says moves bits from token to token, for keys and values alike."""
+    values = joint((1, 3, 600, 64), 7)
+    source = write([tensor("layer_4_key", "F32", values), tensor("layer_4_value", "F32", values)])
+    octaves = np.zeros(600)
+    octaves[100:150] = 4
+    options = {"codec": "klt", "preset": "max"}
+    artefact = client.compress(source, attention={4: octaves}, **options).artefact or b""
+    for array in payload.read(artefact).values():
+        errors = ((array - values) ** 2).mean(axis=(0, 1, 3))
+        assert 2 * errors[100:150].mean() < errors[300:350].mean()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"codec": "ecsq"}, "ecsq does not weigh tokens"),
+        ({"codec": "klt", "preset": "high"}, "klt:high does not weigh tokens"),
+        ({"attention": {0: [0.0] * 599}}, "599 tokens of layer 0"),
+        ({"attention": {7: [0.0] * 600}}, "no tensor is of layer 7"),
+        ({"attention": {0: [float("nan")] * 600}}, "not a number from -64 to 64"),
+        ({"attention": {0: [65.0] * 600}}, "not a number from -64 to 64"),
+    ],
+)
+def test_attention_that_does_not_fit(client: Client, options: dict[str, Any], words: str) -> None:
+    source = write([tensor("layer_0_key", "F32", joint((1, 3, 600, 64), 7))])
+    options = {"codec": "klt", "preset": "max", "attention": {0: [0.0] * 600}, **options}
+    with pytest.raises(InvalidArgumentError, match=words) as caught:
+        client.compress(source, **options)
+    assert caught.value.reason == "INVALID_ATTENTION"
+
+
 @pytest.mark.parametrize("preset", ["contract", "max"])
 def test_other_shapes_are_those_of_ecsq(client: Client, preset: str) -> None:
     source = shapes("BF16")
@@ -115,7 +161,10 @@ def test_tokens_of_several_blocks(client: Client) -> None:
     assert part["layer_3_key"].tobytes() == everything[:, :, 1000:1040].tobytes()
 
 
-@pytest.mark.parametrize("preset", ["low", "0.6", "0.6,0.7,129", "0.6,0.7,01", "0.6,0.7,", "9,9,1"])
+@pytest.mark.parametrize(
+    "preset",
+    ["low", "0.6", "0.6,0.7,129", "0.6,0.7,01", "0.6,0.7,", "9,9,1", "1,1,1,1.1", "1,1,1,.5"],
+)
 def test_parameters(client: Client, preset: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         client.compress(SAMPLE, codec="klt", preset=preset)

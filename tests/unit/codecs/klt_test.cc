@@ -12,9 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "codecs/ecsq/tables.h"
 #include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/preset.h"
+#include "codecs/klt/trellis.h"
 #include "codecs/klt/weights.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
@@ -29,8 +31,8 @@ TensorSpec Spec(std::vector<uint64_t> shape, TensorRole role) {
           .role = role};
 }
 
-// [1, heads, tokens, channels] whose heads move together.
-std::string JointTensor(const TensorSpec& spec) {
+// [1, heads, tokens, channels] whose heads move together, but for this much.
+std::string JointTensor(const TensorSpec& spec, float alone = 0.1f) {
   const size_t tokens = spec.shape[2];
   const size_t width = spec.shape[1] * spec.shape[3];
   std::mt19937 random(1);
@@ -45,7 +47,7 @@ std::string JointTensor(const TensorSpec& spec) {
     float factors[kFactors];
     for (float& factor : factors) factor = 2 * number();
     for (size_t i = 0; i < width; ++i) {
-      float value = 0.1f * number() + 0.01f * static_cast<float>(i % 50);
+      float value = alone * number() + 0.01f * static_cast<float>(i % 50);
       for (size_t f = 0; f < kFactors; ++f) {
         value += factors[f] * loadings[f * width + i];
       }
@@ -61,17 +63,21 @@ struct Encoded {
   std::string payload;
   std::string decoded;
   Metrics metrics;
+  std::vector<float> attention;
 };
 
 Encoded Encode(const TensorSpec& spec, const std::string& source,
-               const char* preset, const Codec& codec = KltCodec()) {
-  auto encoder = codec.NewEncoder(spec, preset, EncodeHints());
+               const char* preset, const Codec& codec = KltCodec(),
+               const EncodeHints& hints = {}) {
+  auto encoder = codec.NewEncoder(spec, preset, hints);
   Encoded result;
   EXPECT_EQ((*encoder)->Append(source, &result.payload, &result.decoded),
             absl::OkStatus());
   EXPECT_EQ((*encoder)->Finish(&result.payload, &result.decoded),
             absl::OkStatus());
   result.metrics = (*encoder)->distortion().Compute();
+  result.attention.assign((*encoder)->attention().begin(),
+                          (*encoder)->attention().end());
   return result;
 }
 
@@ -126,15 +132,189 @@ TEST(Klt, ContractKeepsItsBounds) {
   }
 }
 
+// Where the counts of reflectors begin in each block.
+std::vector<size_t> CountsOfBlocks(const std::string& payload) {
+  std::vector<size_t> counts;
+  const absl::Span<const uint8_t> bytes(
+      reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
+  for (size_t at = klt::TensorHeaderSize(bytes); at < payload.size();) {
+    counts.push_back(at + klt::kBlockHeaderSize);
+    uint32_t size;
+    std::memcpy(&size, payload.data() + at, sizeof(size));
+    at += size;
+  }
+  return counts;
+}
+
+TEST(Klt, BlocksShareTheirBases) {
+  const TensorSpec spec = Spec({1, 2, 2500, 16}, TensorRole::kKey);
+  const Encoded encoded = Encode(spec, JointTensor(spec), "high");
+  const std::vector<size_t> counts = CountsOfBlocks(encoded.payload);
+  ASSERT_EQ(counts.size(), 3);
+  EXPECT_NE(static_cast<uint8_t>(encoded.payload[counts[0]]), klt::kSameBasis);
+  for (const size_t later : {counts[1], counts[2]}) {
+    EXPECT_EQ(static_cast<uint8_t>(encoded.payload[later]), klt::kSameBasis);
+  }
+  // The last block alone needs the bases of the first.
+  auto decoder = KltCodec().NewDecoder(spec, "high");
+  (*decoder)->set_needed([](uint64_t begin, uint64_t end) {
+    const uint64_t last = 2499 * 16;
+    return begin <= last && last < end;
+  });
+  std::string decoded;
+  ASSERT_EQ((*decoder)->Append(encoded.payload, &decoded), absl::OkStatus());
+  ASSERT_EQ((*decoder)->Finish(&decoded), absl::OkStatus());
+  const size_t row = size_t{2499} * 16 * sizeof(float);
+  EXPECT_EQ(decoded.substr(row, 64), encoded.decoded.substr(row, 64));
+}
+
+TEST(Klt, TheFirstBlockHasBases) {
+  const TensorSpec spec = Spec({1, 2, 2500, 16}, TensorRole::kKey);
+  std::string payload = Encode(spec, JointTensor(spec), "high").payload;
+  payload[CountsOfBlocks(payload)[0]] = static_cast<char>(klt::kSameBasis);
+  std::string decoded;
+  EXPECT_EQ(Decode(spec, payload, payload.size(), &decoded).code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST(Klt, TakesFewerBitsAtTheBestEffort) {
+  for (const TensorRole role : {TensorRole::kKey, TensorRole::kValue}) {
+    const TensorSpec spec = Spec({1, 3, 1100, 32}, role);
+    const std::string source = JointTensor(spec, 2);
+    for (const char* preset : {"contract", "high", "max"}) {
+      const Encoded best =
+          Encode(spec, source, preset, KltCodec(), {.effort = Effort::kBest});
+      const Encoded plain = Encode(spec, source, preset);
+      EXPECT_LT(best.payload.size(), plain.payload.size()) << preset;
+      if (preset == std::string("contract")) {
+        // The quality is the same.
+        EXPECT_LT(best.payload.size(), plain.payload.size() * 0.97);
+        EXPECT_GT(*best.metrics.snr_db, *plain.metrics.snr_db - 0.05);
+      }
+      for (const size_t chunk : {size_t{777}, best.payload.size()}) {
+        std::string decoded;
+        ASSERT_EQ(Decode(spec, best.payload, chunk, &decoded),
+                  absl::OkStatus());
+        EXPECT_EQ(decoded, best.decoded) << preset;
+      }
+    }
+  }
+}
+
+// Mean square of the errors of some tokens.
+double ErrorOf(const TensorSpec& spec, const std::string& source,
+               const Encoded& encoded, size_t first, size_t count) {
+  const size_t width = spec.shape[3];
+  double squares = 0;
+  for (size_t head = 0; head < spec.shape[1]; ++head) {
+    for (size_t i = first * width; i < (first + count) * width; ++i) {
+      const size_t at = (head * spec.shape[2] * width + i) * sizeof(float);
+      float x;
+      float y;
+      std::memcpy(&x, source.data() + at, sizeof(x));
+      std::memcpy(&y, encoded.decoded.data() + at, sizeof(y));
+      squares += static_cast<double>(x - y) * (x - y);
+    }
+  }
+  return squares / static_cast<double>(count * width * spec.shape[1]);
+}
+
+TEST(Klt, GivesMoreToTokensThatGetMoreAttention) {
+  const TensorSpec spec = Spec({1, 3, 600, 32}, TensorRole::kValue);
+  const std::string source = JointTensor(spec);
+  EncodeHints hints;
+  hints.attention.assign(600, 0);
+  std::fill_n(hints.attention.begin() + 100, 50, 4.0f);
+  const Encoded encoded = Encode(spec, source, "max", KltCodec(), hints);
+  EXPECT_LT(2 * ErrorOf(spec, source, encoded, 100, 50),
+            ErrorOf(spec, source, encoded, 300, 50));
+  EXPECT_EQ(KltCodec().NewEncoder(spec, "contract", hints).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Klt, KeysTellOfTheAttentionToTheirTokens) {
+  const TensorSpec keys = Spec({1, 3, 600, 32}, TensorRole::kKey);
+  const Encoded encoded = Encode(keys, JointTensor(keys), "max");
+  ASSERT_EQ(encoded.attention.size(), 600);
+  const TensorSpec values = Spec({1, 3, 600, 32}, TensorRole::kValue);
+  EncodeHints hints;
+  hints.attention_from_keys = encoded.attention;
+  const std::string source = JointTensor(values);
+  EXPECT_NE(Encode(values, source, "max", KltCodec(), hints).payload,
+            Encode(values, source, "max").payload);
+}
+
+TEST(Trellis, MovesAsTheFormatSays) {
+  // 4 l + 2 (h xor p) + (l xor m).
+  EXPECT_EQ(klt::NextState(0, 0), 0);
+  EXPECT_EQ(klt::NextState(0, -3), 2);
+  EXPECT_EQ(klt::NextState(2, 0), 1);
+  EXPECT_EQ(klt::NextState(1, 1), 7);
+  EXPECT_EQ(klt::NextState(7, 5), 4);
+  for (int quantum = -5; quantum <= 5; ++quantum) {
+    for (const bool odd : {false, true}) {
+      EXPECT_EQ(klt::QuantumOf(klt::LevelOf(quantum, odd), odd), quantum);
+    }
+  }
+  EXPECT_EQ(klt::LevelOf(-2, true), -3);
+  EXPECT_EQ(klt::LevelOf(-2, false), -4);
+}
+
+// What the encoder chooses costs no more than any other sequence.
+TEST(Trellis, FindsTheCheapestSequence) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 50; ++round) {
+    constexpr size_t kTokens = 5;
+    constexpr float kWeight = 0.05f;
+    const int klass = 10 + round % 12;
+    std::vector<klt::TrellisInput> input(kTokens);
+    for (klt::TrellisInput& each : input) {
+      each = {.exact = static_cast<float>(random()) * 0x1p-30f - 2,
+              .klass = klass,
+              .error_per_bit = kWeight};
+    }
+    const auto cost = [&](const std::vector<int32_t>& quanta) {
+      double sum = 0;
+      uint8_t state = 0;
+      for (size_t t = 0; t < kTokens; ++t) {
+        const bool odd = klt::IsOddState(state);
+        const double error =
+            input[t].exact - 0.5 * klt::LevelOf(quanta[t], odd);
+        sum += error * error;
+        sum += kWeight / 256 *
+               ecsq::GetTables().Cost(
+                   klt::TableOf(ecsq::SplitClass(klass), odd), quanta[t]);
+        state = klt::NextState(state, quanta[t]);
+      }
+      return sum;
+    };
+    std::vector<int32_t> found(kTokens);
+    klt::TrellisEncoder().Quantize(input, found.data());
+    std::vector<int32_t> quanta(kTokens, -3);
+    double least = 1e9;
+    while (true) {
+      least = std::min(least, cost(quanta));
+      size_t t = 0;
+      while (t < kTokens && ++quanta[t] > 3) quanta[t++] = -3;
+      if (t == kTokens) break;
+    }
+    EXPECT_LT(cost(found), least + 1e-3) << round;
+  }
+}
+
 TEST(Klt, MutationsNeitherCrashNorRunAway) {
   const TensorSpec spec = Spec({1, 2, 200, 16}, TensorRole::kKey);
-  const std::string good = Encode(spec, JointTensor(spec), "high").payload;
-  ASSERT_EQ(good[0], klt::kModeJoint);
+  const std::string plain = Encode(spec, JointTensor(spec), "high").payload;
+  const std::string trellis = Encode(spec, JointTensor(spec), "high",
+                                     KltCodec(), {.effort = Effort::kBest})
+                                  .payload;
+  ASSERT_EQ(plain[0], klt::kModeJoint);
+  ASSERT_EQ(trellis[0], klt::kModeJoint);
   std::mt19937 random(2);
   constexpr size_t kMutations = 3000;
   size_t accepted = 0;
   for (size_t i = 0; i < kMutations; ++i) {
-    std::string bad = good;
+    std::string bad = i % 3 == 0 ? trellis : plain;
     // Headers and side data more often than quanta.
     const size_t range = i % 2 == 0 ? 300 : bad.size();
     for (size_t n = random() % 3 + 1; n > 0; --n) {
@@ -218,13 +398,15 @@ TEST(Basis, ReflectsTheFirstReflectorToAnAxis) {
 
 TEST(Weights, OlderTokensHaveCoarserSteps) {
   const klt::Preset preset = *klt::ParsePreset("max");
-  const std::vector<int8_t> offsets = klt::OffsetsOf(preset, 1000, {});
+  const std::vector<int8_t> offsets =
+      klt::OffsetsOf(preset, klt::AttentionOf(1000, {}));
   EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
   EXPECT_GE(offsets.front(), -2);  // half an octave coarser
   EXPECT_LE(offsets.back(), 8);    // two octaves finer
   EXPECT_GT(offsets.back(), 4);
   const klt::Preset plain = *klt::ParsePreset("high");
-  EXPECT_EQ(klt::OffsetsOf(plain, 3, {}), std::vector<int8_t>(3));
+  EXPECT_EQ(klt::OffsetsOf(plain, klt::AttentionOf(3, {})),
+            std::vector<int8_t>(3));
 }
 
 TEST(StepFactor, HalvesFourTimesAnOctave) {

@@ -275,6 +275,51 @@ TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
   }
 }
 
+TEST(KernelSets, MultiplyAsThePortableOneDoes) {
+  std::mt19937 random(11);
+  for (const size_t columns : {1, 3, 8, 40, 61, 64, 192, 256}) {
+    for (const size_t rows : {1, 2, 5, 64}) {
+      for (const size_t inner : {2, 6, 192}) {
+        std::vector<int16_t> left(rows * inner);
+        std::vector<int16_t> right(inner * columns);
+        // Every bit pattern: sums wrap in the same way.
+        for (int16_t& each : left) each = static_cast<int16_t>(random());
+        for (int16_t& each : right) each = static_cast<int16_t>(random());
+        left[0] = right[0] = -32768;
+        const ProductShape shape = {rows, inner, columns};
+        std::vector<int32_t> wanted(rows * columns);
+        Portable().multiply(left.data(), right.data(), shape, wanted.data());
+        for (const KernelSet* set : Available()) {
+          std::vector<int32_t> product(rows * columns, 7);
+          set->multiply(left.data(), right.data(), shape, product.data());
+          EXPECT_EQ(product, wanted) << set->name << " " << columns;
+        }
+      }
+    }
+  }
+}
+
+TEST(KernelSets, ReflectAsThePortableOneDoes) {
+  std::mt19937 random(12);
+  for (const size_t columns : {1, 7, 16, 80, 192, 256}) {
+    for (const size_t rows : {2, 10, 256}) {
+      std::vector<int16_t> unit(rows);
+      std::vector<int16_t> matrix(rows * columns);
+      for (int16_t& each : unit) {
+        each = static_cast<int16_t>(static_cast<int>(random() % 65535) - 32767);
+      }
+      for (int16_t& each : matrix) each = static_cast<int16_t>(random());
+      std::vector<int16_t> wanted = matrix;
+      Portable().reflect(unit.data(), rows, columns, wanted.data());
+      for (const KernelSet* set : Available()) {
+        std::vector<int16_t> reflected = matrix;
+        set->reflect(unit.data(), rows, columns, reflected.data());
+        EXPECT_EQ(reflected, wanted) << set->name << " " << columns;
+      }
+    }
+  }
+}
+
 TEST(KernelSets, CanBeSelectedByName) {
   const std::string before(ActiveKernels());
   for (const KernelSet* set : Available()) {

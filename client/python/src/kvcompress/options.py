@@ -8,7 +8,6 @@ from kvcompress.reports import Thresholds
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2
 
-
 Effort = Literal["fast", "balanced", "best"]
 EFFORTS: Mapping[str, service_pb2.Effort.ValueType] = {
     "fast": service_pb2.EFFORT_FAST,
@@ -102,7 +101,6 @@ def compress_options(
         TypeError: An argument has another type, or a name that there is not.
         ValueError: A number is negative or too large for its field, or there is no such effort.
     """
-
     if effort not in EFFORTS:
         raise ValueError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
 

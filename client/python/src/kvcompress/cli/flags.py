@@ -237,7 +237,14 @@ def _check_mode(raw: argparse.Namespace, mode: Mode) -> None:
         flag = next(flag for flag, value in given.items() if value)
         raise UsageError(f"-{flag} needs -decompress")
     given = {"codec": raw.codec, "preset": raw.preset, "last-stage": raw.last_stage}
-    for name in ("min_snr_db", "thresholds", "key_thresholds", "value_thresholds", "rope_theta", "effort"):
+    for name in (
+        "min_snr_db",
+        "thresholds",
+        "key_thresholds",
+        "value_thresholds",
+        "rope_theta",
+        "effort",
+    ):
         given[name.replace("_", "-")] = getattr(raw, name) is not None
     if mode not in {Mode.COMPRESS, Mode.MEASURE} and any(given.values()):
         flag = next(flag for flag, value in given.items() if value)

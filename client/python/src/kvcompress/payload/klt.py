@@ -12,10 +12,12 @@ import numpy.typing as npt
 from .codec import Array, Entry
 from .ecsq import Ecsq, cut, typed
 from .ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, require
+from .ecsq_tables import TABLES
 
 _HEADER = struct.Struct("<BBB5sf")
 _BLOCK_HEADER = 28
-_DIRECTIONS = re.compile(r"(.*),(0|[1-9][0-9]{0,2})")
+_DIRECTIONS = re.compile(r"(.*?),(0|[1-9][0-9]{0,2})(?:,(0(?:\.[0-9]{0,3}[1-9])?|1))?")
+_SAME_BASES = 255
 # 2^(-i / 4), rounded to binary32.
 _QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
 
@@ -26,7 +28,7 @@ class Klt(Ecsq):
     """ecsq in the principal directions of the tensor."""
 
     def accepts(self, parameters: str) -> bool:
-        """Whether this is a preset, or two steps and perhaps a number of directions."""
+        """Whether this is a preset, or two steps, perhaps with directions and a weight."""
         if parameters == "ultra" or super().accepts(parameters):
             return True
         parts = _DIRECTIONS.fullmatch(parameters)
@@ -62,11 +64,12 @@ def _joint(payload: bytes, entry: Entry) -> bytes:
         require(len(payload) >= position + 8, entry, "the payload is incomplete")
         (ratio,) = struct.unpack_from("<Q", payload, position)
         position += 8
-    good = flags < 8 and not any(zeros) and flags & 6 != 4 and flags & 3 != 3
+    good = flags < 16 and not any(zeros) and flags & 6 != 4 and flags & 3 != 3
     good = good and not (flags & 2 and channels % 2) and 2.0**-100 <= step <= 2.0**100
     good = good and int(np.float32(step).view(np.uint32)) & 0x1FFF == 0
     require(good, entry, "the header of the payload breaks a rule")
-    fields = Fields(flags | 8, sinks, 0, 0, 0, np.float32(step), ratio)
+    fields = Fields(flags & 7 | 8, sinks, 0, 0, 0, np.float32(step), ratio)
+    bases: list[_Ints] = []
     bits = np.dtype("<u4" if entry.dtype == "F32" else "<u2")
     elements = np.zeros((heads, tokens, channels), bits)
     for head, block in _blocks(heads, tokens, channels):
@@ -74,7 +77,10 @@ def _joint(payload: bytes, entry: Entry) -> bytes:
         (size,) = struct.unpack_from("<I", payload, position)
         data = payload[position : position + size]
         require(size > _BLOCK_HEADER and len(data) == size, entry, "a block breaks a rule")
-        part = np.frombuffer(_Reader(fields, block, tokens, data, entry).read(), bits)
+        if block.first_token == 0:
+            bases = []
+        reader = _Reader(fields, block, tokens, data, entry)
+        part = np.frombuffer(reader.read_joint(bool(flags & 8), bases), bits)
         last = block.first_token + block.tokens
         elements[head : head + block.heads, block.first_token : last] = part.reshape(
             block.heads, block.tokens, channels
@@ -102,35 +108,68 @@ class _Reader(BlockReader):
             (self.offset_table < 28 or self.offset_table == 255)
             and self.reflector_table < 28
             and not any(data[25:_BLOCK_HEADER])
-            and all(m <= min(n, 128) for m, n in zip(self.counts, self.groups, strict=True))
+            and (
+                all(m <= min(n, 128) for m, n in zip(self.counts, self.groups, strict=True))
+                or all(m == _SAME_BASES for m in self.counts)
+            )
         )
         return begin
 
-    def read(self) -> bytes:
-        """Gives the bytes of the block's elements."""
+    def read_joint(self, trellis: bool, bases: list[_Ints]) -> bytes:
+        """Gives the bytes of the block's elements.
+
+        Args:
+            trellis: Whether quanta follow a trellis.
+            bases: Of the groups of the block before; replaced by those of this one.
+        """
         block = self.block
         classes, means, norms = self._side()
         offsets = np.zeros(block.tokens, np.int64)
         if self.offset_table != 255:
             offsets = np.cumsum(self._numbers(block.tokens, self.offset_table))
             self._require(bool(((offsets >= -16) & (offsets <= 48)).all()))
-        bases = [_basis(reflectors, n) for reflectors, n in self._reflectors()]
-        quanta = self._quanta(classes, offsets.tolist(), 71).astype(np.int64)
+        if self.counts[0] != _SAME_BASES:
+            bases[:] = [_basis(reflectors, n) for reflectors, n in self._reflectors()]
+        self._require(len(bases) == len(self.groups))
+        if trellis:
+            levels = self._trellis(classes, offsets)
+        else:
+            levels = self._quanta(classes, offsets.tolist(), 71).astype(np.int64)
         self._finish()
         with np.errstate(over="ignore", under="ignore"):
             factors = _QUARTERS[offsets % 4] * np.exp2(-(offsets // 4)).astype(np.float32)
-            units = self.fields.step * factors * np.float32(2.0**-14)
+            units = self.fields.step * factors * np.float32(2.0**-15 if trellis else 2.0**-14)
             values = np.zeros((block.heads, block.tokens, block.channels), np.float32)
             head = 0
             for basis, n in zip(bases, self.groups, strict=True):
                 heads = slice(head, head + n // block.channels)
-                rows = quanta[heads].transpose(1, 0, 2).reshape(block.tokens, n)
+                rows = levels[heads].transpose(1, 0, 2).reshape(block.tokens, n)
                 sums = _product(rows, basis).astype(np.float32) * units[:, None]
                 values[heads] = sums.reshape(block.tokens, -1, block.channels).transpose(1, 0, 2)
                 head = heads.stop
             shaped = means.reshape(block.heads, 1, block.channels)
             values += shaped.astype(np.float32) * (self.fields.step * np.float32(0.125))
             return self._elements(values, norms)
+
+    def _trellis(self, classes: _Ints, offsets: _Ints) -> _Ints:
+        """Reads quanta along the trellis: levels in half steps, [heads, tokens, channels]."""
+        block = self.block
+        levels = np.zeros((self.channels, block.tokens), np.int64)
+        for first in range(0, self.channels, 32):
+            group = classes[first : first + 32]
+            states = np.zeros(len(group), np.int64)
+            for t in range(self.sinks, block.tokens):
+                klass = np.clip(group + offsets[t], 0, 71)
+                low = np.where(klass < TABLES, 0, (klass - 24) // 4)
+                odd = states & 1
+                tables = klass - 4 * low + np.where(low == 0, TABLES * odd, 0)
+                quanta = (self._resolve(self._row(tables)) << low) + self._low(low)
+                self._require(bool((abs(quanta) <= 2**20).all()))
+                levels[first : first + 32, t] = 2 * quanta - odd * np.sign(quanta)
+                high, middle = states >> 2, states >> 1 & 1
+                states = odd ^ middle | ((quanta & 1) ^ high) << 1 | odd << 2
+        shaped = levels.reshape(block.heads, block.channels, block.tokens)
+        return shaped.transpose(0, 2, 1)
 
     def _reflectors(self) -> list[tuple[list[_Ints], int]]:
         """Reads the reflectors of each group, with its number of channels."""
