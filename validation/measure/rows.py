@@ -78,8 +78,8 @@ class ServiceRow:
         return Coded(load(restored.safetensors), len(result.artefact), elements)
 
 
-SLOW_CODECS = ("klt",)
-"""Codecs that make less of a cache at the effort `best`."""
+BEST_PRESETS = {"klt": ("contract", "high")}
+"""Presets that make less of a cache at the effort `best`, by codec."""
 
 
 def service_rows(client: kvcompress.Client) -> Iterator[ServiceRow]:
@@ -91,7 +91,7 @@ def service_rows(client: kvcompress.Client) -> Iterator[ServiceRow]:
             options = {"codec": codec.name, **({"preset": preset} if preset else {})}
             name = f"{codec.name} {preset}".strip()
             yield ServiceRow(client, name, version, options)
-            if codec.name in SLOW_CODECS:
+            if preset in BEST_PRESETS.get(codec.name, ()):
                 yield ServiceRow(client, f"{name} best", version, {**options, "effort": "best"})
 
 

@@ -45,6 +45,8 @@ def test_every_option_is_sent(make_client: MakeClient) -> None:
             rope_theta=0,
             sparsity=0.25,
             last_stage="zstd",
+            effort="best",
+            attention={3: [0.5, -1.0]},
             labels={"a": "b"},
             report_tensors=False,
         )
@@ -59,6 +61,8 @@ def test_every_option_is_sent(make_client: MakeClient) -> None:
             rope_theta=0,
             sparsity=0.25,
             last_stage="zstd",
+            effort=service_pb2.EFFORT_BEST,
+            attention=[service_pb2.LayerAttention(layer=3, octaves=[0.5, -1.0])],
             labels={"a": "b"},
         )
     ]

@@ -34,6 +34,9 @@ constexpr double kAimedSnr = 65.3;       // as a ratio; 18.15 dB
 constexpr double kAimedCosine = 0.0095;  // 1 - cosine similarity
 constexpr int kTrials = 4;
 
+// The coarsest step of a preset that a trellis is tried with: where most levels
+// are zero, it gains nothing that a model would notice.
+constexpr double kMostTrellisStep = 1;
 // How much coarser the steps of a trellis are at the same error.
 constexpr double kTrellisSteps = 1.2;
 // Blocks of a part of the heads that share their bases.
@@ -67,7 +70,9 @@ class Encoder {
     weights_ = hints.attention_from_keys;
     header_.norms = role_ == TensorRole::kValue;
     header_.sinks = header_.norms ? 0 : 1;
-    header_.trellis = hints.effort == Effort::kBest;
+    header_.trellis =
+        hints.effort == Effort::kBest &&
+        (preset.steps.contract || PresetStep() <= kMostTrellisStep);
     vectors_ = preset.vectors.value_or(
         VectorsFor(role_, geometry_.codable() ? RunTokens() : 0));
     if (preset.steps.contract) patch_error_ = kPatchError;
@@ -91,6 +96,10 @@ class Encoder {
   }
 
  private:
+  double PresetStep() const {
+    return header_.norms ? preset_.steps.value_step : preset_.steps.key_step;
+  }
+
   // Tokens of a run of blocks, or hardly fewer.
   uint64_t RunTokens() const {
     return geometry_.tokens() / geometry_.token_parts() *
@@ -153,9 +162,7 @@ class Encoder {
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
     const double coarser = header_.trellis ? kTrellisSteps : 1;
     if (!preset_.steps.contract) {
-      return coarser * size *
-             (header_.norms ? preset_.steps.value_step
-                            : preset_.steps.key_step);
+      return coarser * size * PresetStep();
     }
     // The error of a coefficient is spread evenly over a step.
     const double step = coarser * kAimedRmse * std::sqrt(12.0);

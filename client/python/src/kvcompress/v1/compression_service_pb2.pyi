@@ -52,8 +52,8 @@ class _EffortEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Effort.ValueTy
     """`auto` leaves out codecs that take many times the time of `ecsq`."""
     EFFORT_BALANCED: _Effort.ValueType  # 2
     EFFORT_BEST: _Effort.ValueType  # 3
-    """`klt` looks for the best sequence of levels (trellis-coded quantization):
-    some 4 to 6 % less at high quality, in about twice the time.
+    """`klt` looks for the best sequence of levels (trellis-coded quantization)
+    where steps are fine: some 5 % less at the same quality, in twice the time.
     """
 
 class Effort(_Effort, metaclass=_EffortEnumTypeWrapper):
@@ -65,8 +65,8 @@ EFFORT_FAST: Effort.ValueType  # 1
 """`auto` leaves out codecs that take many times the time of `ecsq`."""
 EFFORT_BALANCED: Effort.ValueType  # 2
 EFFORT_BEST: Effort.ValueType  # 3
-"""`klt` looks for the best sequence of levels (trellis-coded quantization):
-some 4 to 6 % less at high quality, in about twice the time.
+"""`klt` looks for the best sequence of levels (trellis-coded quantization)
+where steps are fine: some 5 % less at the same quality, in twice the time.
 """
 Global___Effort: _TypeAlias = Effort  # noqa: Y015
 
