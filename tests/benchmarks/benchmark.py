@@ -46,10 +46,11 @@ def tasks(work: Workload) -> list[Task]:
             add(f"{key} encode", dtype, work.encoder(key, bits, dtype, rotation))
             add(f"{key} decode", dtype, work.decoder(key, bits, dtype, rotation))
     add("ggml q4_0 decode", "F32", work.ggml_decode)
-    for role in ("key", "value"):
-        key = f"ecsq:contract {role} BF16"
-        add(f"{key} encode", "BF16", work.codec_encoder(key, "ecsq:contract", role))
-        add(f"{key} decode", "BF16", work.codec_decoder(key, "ecsq:contract", role))
+    for codec in ("ecsq:contract", "klt:contract"):
+        for role in ("key", "value"):
+            key = f"{codec} {role} BF16"
+            add(f"{key} encode", "BF16", work.codec_encoder(key, codec, role))
+            add(f"{key} decode", "BF16", work.codec_decoder(key, codec, role))
     add("lossless BF16 encode", "BF16", work.codec_encoder("lossless", "lossless", "none"))
     add("lossless BF16 decode", "BF16", work.codec_decoder("lossless", "lossless", "none"))
     add("zstd-1 BF16 encode", "BF16", work.zstd_encode)

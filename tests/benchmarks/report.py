@@ -23,6 +23,7 @@ class Row:
 
 
 ECSQ = "ecsq:contract"
+KLT = "klt:contract"
 
 # What is compared, the two sides, and the ratio aimed at.
 GOALS: tuple[tuple[str, str, str, float | None], ...] = (
@@ -40,6 +41,20 @@ GOALS: tuple[tuple[str, str, str, float | None], ...] = (
     ("ecsq values encode, against zstd-1", f"{ECSQ} value BF16 encode", "zstd-1 BF16 encode", 2),
     ("ecsq keys decode, against zstd-1", f"{ECSQ} key BF16 decode", "zstd-1 BF16 decode", 1.6),
     ("ecsq values decode, against zstd-1", f"{ECSQ} value BF16 decode", "zstd-1 BF16 decode", 1.6),
+    ("klt keys encode, against ecsq", f"{KLT} key BF16 encode", f"{ECSQ} key BF16 encode", 0.15),
+    (
+        "klt values encode, against ecsq",
+        f"{KLT} value BF16 encode",
+        f"{ECSQ} value BF16 encode",
+        0.15,
+    ),
+    ("klt keys decode, against ecsq", f"{KLT} key BF16 decode", f"{ECSQ} key BF16 decode", 0.35),
+    (
+        "klt values decode, against ecsq",
+        f"{KLT} value BF16 decode",
+        f"{ECSQ} value BF16 decode",
+        0.35,
+    ),
     ("lossless encode, against zstd-1", "lossless BF16 encode", "zstd-1 BF16 encode", None),
     ("lossless decode, against zstd-1", "lossless BF16 decode", "zstd-1 BF16 decode", None),
 )

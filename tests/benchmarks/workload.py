@@ -31,12 +31,14 @@ def load_ggml() -> ctypes.CDLL:
 
 
 def make_values(count: int) -> NDArray[np.float32]:
-    """Normal values with an offset for each channel, some of them large, like keys."""
+    """Like keys: channels that move together, with offsets, some of them large."""
     rng = np.random.default_rng(1)
     values = rng.standard_normal(count, dtype=np.float32).reshape(-1, CHANNELS)
     offsets = rng.standard_normal(CHANNELS, dtype=np.float32)
     offsets[::16] *= 6
     values += offsets
+    together = rng.standard_normal((len(values), 8), dtype=np.float32)
+    values += 0.5 * (together @ rng.standard_normal((8, CHANNELS), dtype=np.float32))
     return values.reshape(-1)
 
 
