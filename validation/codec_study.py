@@ -56,6 +56,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--codec", action="append", help="only this row of the service, beside the reference"
     )
     parser.add_argument("--no-peers", action="store_true", help="leave the others out")
+    parser.add_argument("--no-stages", action="store_true", help="leave the last stages out")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the model")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument(
@@ -88,7 +89,9 @@ def command(arguments: argparse.Namespace) -> str:
         if getattr(arguments, name) != getattr(default, name):
             words += [f"--{name}", str(getattr(arguments, name))]
     words += [f"--codec={codec}" for codec in arguments.codec or ()]
-    return shlex.join(words + ["--no-peers"] * arguments.no_peers)
+    for name in ("no_peers", "no_stages"):
+        words += [f"--{name.replace('_', '-')}"] * getattr(arguments, name)
+    return shlex.join(words)
 
 
 def last_stages(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]:
@@ -122,7 +125,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     if not arguments.no_peers:
         chosen += peers.peer_rows()
     results = study.run(chosen)
-    stages = last_stages(client, study)
+    stages = [] if arguments.no_stages else last_stages(client, study)
     server = client.server_info()
     setup = {
         "model": "SmolLM2-135M-Instruct"
