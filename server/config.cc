@@ -253,6 +253,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
   CommandLine line;
   app.add_flag("--check-config", line.check_only,
                "Check the options and the files they name, and exit");
+  app.add_flag("--probe", line.probe_only,
+               "Ask the server that runs with these options whether it is "
+               "SERVING, and exit: 0 when it is");
   std::vector<std::string> given[std::size(kFlags)];
   CLI::Option* options[std::size(kFlags)];
   for (size_t i = 0; i < std::size(kFlags); ++i) {

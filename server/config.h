@@ -99,6 +99,8 @@ struct CommandLine {
   DaemonOptions options;
   // Check the options and what they name, serve nothing. --check-config
   bool check_only = false;
+  // Ask the server that runs with these options whether it is SERVING. --probe
+  bool probe_only = false;
   // When set: print this on stdout and exit with 0 (--help, --version).
   std::optional<std::string> answer;
 };

@@ -13,6 +13,7 @@ add_library(kvcompress_daemon STATIC
     health.cc
     lifecycle.cc
     memory_limit.cc
+    probe.cc
     signals.cc
     telemetry/call_log.cc
     telemetry/http.cc

@@ -9,11 +9,20 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "config.h"
 #include "kvcompress/kernels.h"
 #include "lifecycle.h"
+#include "probe.h"
 #include "signals.h"
 #include "telemetry/logging.h"
+
+namespace {
+
+// Below the timeouts that those who run probes give them.
+constexpr absl::Duration kProbeTimeout = absl::Seconds(4);
+
+}  // namespace
 
 int main(int argc, char** argv) {
   const absl::StatusOr<kvcompress::CommandLine> line =
@@ -47,6 +56,17 @@ int main(int argc, char** argv) {
       return 1;
     }
     std::puts("the configuration is valid");
+    return 0;
+  }
+
+  if (line->probe_only) {
+    const absl::Status status = kvcompress::Probe(line->options, kProbeTimeout);
+    if (!status.ok()) {
+      std::fprintf(stderr, "kv-compressd: %s\n",
+                   std::string(status.message()).c_str());
+      return 1;
+    }
+    std::puts("SERVING");
     return 0;
   }
 
