@@ -8,7 +8,6 @@ built one, and to build it takes a quarter of an hour.
 import json
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -22,20 +21,13 @@ import yaml
 from authority import openssl
 from conftest import Fact
 from manifests import APPLIED, Manifest, custom_resources, of_kind, render, the
-from tools import Tool, program
+from tools import Tool, free_port, program
 
 PATIENCE = 120
 TOKEN = "admin"  # of a server on loopback that lives for a minute
 PLURALS = {"NetworkPolicy": "networkpolicies"}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-
-
-def free_port() -> int:
-    """A port of loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ApiServer:

@@ -3,7 +3,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
@@ -74,13 +74,6 @@ def config(podman: Podman) -> dict[str, Any]:
     image: dict[str, Any] = json.loads(podman("image", "inspect", IMAGE))[0]
     config: dict[str, Any] = image["Config"]
     return config
-
-
-def free_port() -> int:
-    """A port of loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_user_is_a_number_and_not_root(config: dict[str, Any]) -> None:

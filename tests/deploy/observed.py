@@ -1,0 +1,184 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Real servers under load, watched by a real Prometheus with the rules of the repository."""
+
+import contextlib
+import json
+import math
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import yaml
+from authority import Authority
+from server_process import ServerProcess
+from tools import REPOSITORY, free_port
+
+import kvcompress
+
+DASHBOARD = REPOSITORY / "deploy" / "grafana" / "kvcompress.json"
+SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
+PATIENCE = 120
+# What Grafana puts in place of its variables, with a scrape each second.
+VARIABLES = {"$__rate_interval": "10s", "$job": "kvcompress", "$instance": ".+"}
+# A codec each, and the level or the verdict that the others do not give.
+CODECS = ("auto", "ecsq", "int4", "int8", "int4-kivi", "lossless")
+# The least budget there is holds four streams of the default size.
+BUDGET = 16 << 20
+
+Series = dict[str, list[tuple[float, float]]]
+
+
+class Prometheus:
+    """On loopback, scraping each second, with the rules evaluated as often."""
+
+    def __init__(self, binary: str, folder: Path, targets: list[str]) -> None:
+        """Starts it. Each target gets the labels that Kubernetes would give it."""
+        self._url = f"http://127.0.0.1:{free_port()}"
+        self.begun = time.time()
+        pods = [
+            {"targets": [target], "labels": {"namespace": "kvcompress", "pod": f"kvcompress-{i}"}}
+            for i, target in enumerate(targets)
+        ]
+        configuration = {
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [str(REPOSITORY / "deploy" / "prometheus" / "rules.yaml")],
+            "scrape_configs": [{"job_name": "kvcompress", "static_configs": pods}],
+        }
+        (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
+        command = [
+            *(binary, f"--config.file={folder}/prometheus.yaml", "--log.level=warn"),
+            *(f"--storage.tsdb.path={folder}/data", f"--web.listen-address={self._url[7:]}"),
+        ]
+        with (folder / "prometheus.log").open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.wait()
+
+    def get(self, path: str, **parameters: object) -> Any:  # noqa: ANN401
+        """The data of an answer; waits until the server is there."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                url = f"{self._url}/api/v1/{path}?{urlencode(parameters)}"
+                with urllib.request.urlopen(url, timeout=30) as reply:  # noqa: S310
+                    return json.load(reply)["data"]
+            except OSError:
+                assert self._process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+
+    def query(self, expression: str) -> Series:
+        """The points since the start by their labels. NaN and infinity are no points."""
+        now = time.time()
+        data = self.get("query_range", query=expression, start=self.begun, end=now, step=1)
+        series = {}
+        for result in data["result"]:
+            labels = {k: v for k, v in result["metric"].items() if k != "__name__"}
+            points = [(float(at) - self.begun, float(value)) for at, value in result["values"]]
+            series[json.dumps(labels)] = [point for point in points if math.isfinite(point[1])]
+        return {labels: points for labels, points in series.items() if points}
+
+
+def panels() -> list[dict[str, Any]]:
+    """Those of the committed dashboard that show data."""
+    board = json.loads(DASHBOARD.read_text())
+    return [panel for panel in board["panels"] if panel["type"] != "row"]
+
+
+def filled_in(expression: str) -> str:
+    """A query of the dashboard, as Grafana sends it."""
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    return expression
+
+
+def attempt(act: Callable[[], object]) -> None:
+    """An action whose error is part of the picture."""
+    with contextlib.suppress(kvcompress.KVCompressError):
+        act()
+
+
+def forever(stop: threading.Event, act: Callable[[], object]) -> None:
+    """Repeats an action whose errors are part of the picture."""
+    while not stop.is_set():
+        attempt(act)
+
+
+def start_load(stop: threading.Event, plain: str, secure: str, authority: Path) -> None:
+    """Threads that compress, restore, measure and do what must fail, until told to stop."""
+    cache = SAMPLE.read_bytes()
+    clients = [
+        kvcompress.Client(plain, attempts=1),
+        kvcompress.Client(secure, root_certificates=authority, attempts=1),
+    ]
+    artefact = clients[0].compress(cache, codec="int8").artefact
+    damaged = bytearray(artefact)
+    damaged[-1000] ^= 1
+    codecs = iter(CODECS * 100_000)
+    actions: list[Callable[[], object]] = []
+    for client in clients:
+        actions += [
+            lambda c=client: c.compress(cache, codec=next(codecs)),  # type: ignore[misc]
+            lambda c=client: c.compress(cache, codec=next(codecs)),  # type: ignore[misc]
+            lambda c=client: c.decompress(artefact),  # type: ignore[misc]
+            lambda c=client: c.measure(cache, codec="int4-hadamard"),  # type: ignore[misc]
+        ]
+
+    def mistakes() -> None:
+        attempt(lambda: clients[0].decompress(bytes(damaged)))
+        attempt(lambda: clients[1].compress(artefact))
+        stop.wait(1)
+
+    def crowd() -> None:
+        """More streams at once than the budget of the plain server holds."""
+        burst = [
+            threading.Thread(target=attempt, args=(lambda: clients[0].compress(cache),))
+            for _ in range(8)
+        ]
+        for thread in burst:
+            thread.start()
+        for thread in burst:
+            thread.join()
+        stop.wait(1)
+
+    for action in [*actions, mistakes, crowd]:
+        threading.Thread(target=forever, args=(stop, action), daemon=True).start()
+
+
+@contextlib.contextmanager
+def observed(binary: str, folder: Path) -> Iterator[Prometheus]:
+    """Two loaded servers, one with TLS and one with a small budget, and their Prometheus."""
+    authority = Authority(folder, "ours")
+    flags = [
+        ["--memory-budget-bytes", str(BUDGET)],
+        authority.sign("server").server_flags,
+    ]
+    servers: list[ServerProcess] = []
+    stop = threading.Event()
+    try:
+        for each in flags:
+            servers.append(ServerProcess(each, {}, folder))
+            servers[-1].wait_until_serving()
+        targets = [server.http.removeprefix("http://") for server in servers]
+        prometheus = Prometheus(binary, folder, targets)
+        try:
+            # Increases are seen from the second scrape on.
+            while not prometheus.query("min(count_over_time(up[1m])) >= 2"):
+                time.sleep(0.5)
+            secure = servers[1].addresses[0]
+            start_load(stop, servers[0].addresses[0], secure, authority.certificate)
+            yield prometheus
+        finally:
+            prometheus.stop()
+    finally:
+        stop.set()
+        for server in servers:
+            server.kill()
