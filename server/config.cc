@@ -152,6 +152,13 @@ constexpr Flag kFlags[] = {
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0.1, 7 * kDay, &o->max_call);
      }},
+    {"max-connection-age-seconds", "SECONDS",
+     "How long a connection lasts before its client is asked to make another, "
+     "so that clients find new servers; 0 for ever, to 86400 [0]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetSeconds(v[0], 0, kDay, &o->max_connection_age);
+     }},
     {"drain-delay-seconds", "SECONDS",
      "How long to keep serving after SIGTERM while health says NOT_SERVING, 0 "
      "to 3600 [0]",

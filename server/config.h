@@ -84,6 +84,11 @@ struct DaemonOptions {
   // --max-call-seconds
   absl::Duration max_call = absl::Hours(1);
 
+  // How long a connection lasts before its client is asked to make another; the
+  // calls on it go on. 0 for ever, to 86,400 seconds.
+  // --max-connection-age-seconds
+  absl::Duration max_connection_age = absl::ZeroDuration();
+
   // How long to keep serving after SIGTERM while health says NOT_SERVING, for
   // load balancers to look elsewhere: 0 to 3,600 seconds, fractions allowed.
   // --drain-delay-seconds

@@ -60,6 +60,11 @@ void SetChannelArguments(const DaemonOptions& options,
   builder->AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
       kMinPingIntervalMs);
+  if (options.max_connection_age > absl::ZeroDuration()) {
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                                static_cast<int>(absl::ToInt64Milliseconds(
+                                    options.max_connection_age)));
+  }
 }
 
 // Sockets made while this lives get the permissions `mode`, whatever the umask,

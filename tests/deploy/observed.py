@@ -120,6 +120,7 @@ def start_load(stop: threading.Event, plain: str, secure: str, authority: Path) 
         kvcompress.Client(secure, root_certificates=authority, attempts=1),
     ]
     artefact = clients[0].compress(cache, codec="int8").artefact
+    assert artefact is not None
     damaged = bytearray(artefact)
     damaged[-1000] ^= 1
     codecs = iter(CODECS * 100_000)

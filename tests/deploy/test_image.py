@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Fact
 from tools import free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
 IMAGE = "localhost/kvcompress:test"
 CANNOT = 3
+# A bound that only an accident breaks, such as a build tool that is left in.
+MOST_MEGABYTES = 200
 
 # Works where there is neither systemd nor a delegated cgroup, in a container too.
 CONTAINERS_CONF = """
@@ -92,7 +95,7 @@ def test_listens_for_other_machines(config: dict[str, Any]) -> None:
 
 def test_labels(config: dict[str, Any]) -> None:
     """Those of the image specification that are known without a registry."""
-    names = ["title", "description", "licenses", "version", "revision", "base.name"]
+    names = ["title", "description", "licenses", "version", "revision", "created", "base.name"]
     for name in names:
         assert config["Labels"][f"org.opencontainers.image.{name}"]
 
@@ -113,9 +116,39 @@ def test_holds_no_tools_of_the_build(podman: Podman) -> None:
     assert answer.splitlines() == ["ls: cannot access '/src': No such file or directory"]
 
 
-def test_serves_under_tight_limits(podman: Podman, bin_dir: Path) -> None:
+def test_bill_of_materials(podman: Podman, fact: Fact) -> None:
+    """SPDX: every package that is installed in the image, and what was compiled in."""
+    run = ["run", "--rm", "--network", "none", "--entrypoint"]
+    installed = podman(*run, "dpkg-query", IMAGE, "-W", "-f", "${Package} ${Version}\n")
+    document = json.loads(podman(*run, "cat", IMAGE, "/usr/share/doc/kvcompress/sbom.spdx.json"))
+    assert document["spdxVersion"] == "SPDX-2.3"
+    packages = {package["SPDXID"]: package for package in document["packages"]}
+    assert len(packages) == len(document["packages"])
+    related: dict[str, set[str]] = {"CONTAINS": set(), "DESCRIBES": set(), "STATIC_LINK": set()}
+    for relation in document["relationships"]:
+        package = packages[relation["relatedSpdxElement"]]
+        related[relation["relationshipType"]].add(f"{package['name']} {package['versionInfo']}")
+    assert related["CONTAINS"] == set(installed.splitlines())
+    static = {name.partition(" ")[0] for name in related["STATIC_LINK"]}
+    assert static == {"libcli11-dev", "libeigen3-dev", "nlohmann-json3-dev"}
+    fact(f"bill of materials: {len(packages)} packages")
+
+
+def test_size(podman: Podman, fact: Fact) -> None:
+    """How much the image adds to its base."""
+    sizes = {
+        name: json.loads(podman("image", "inspect", name))[0]["Size"] / 1e6
+        for name in (IMAGE, "docker.io/library/debian:12-slim")
+    }
+    added = sizes[IMAGE] - sizes["docker.io/library/debian:12-slim"]
+    fact(f"image: {sizes[IMAGE]:.0f} MB, {added:.0f} MB of it on top of the base")
+    assert 0 < added < MOST_MEGABYTES
+
+
+def test_serves_under_tight_limits(podman: Podman, bin_dir: Path, fact: Fact) -> None:
     """Read-only, without capabilities, in 256 MiB; it stops in order on SIGTERM."""
     address, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    begun = time.monotonic()
     container = podman(
         *("run", "--detach", "--network", "host", "--read-only", "--cap-drop", "all"),
         *("--security-opt", "no-new-privileges", "--memory", "256m"),
@@ -125,11 +158,16 @@ def test_serves_under_tight_limits(podman: Podman, bin_dir: Path) -> None:
     deadline = time.monotonic() + 30
     while "SERVING" not in podman("logs", container):
         assert time.monotonic() < deadline, podman("logs", container)
-        time.sleep(0.1)
+        time.sleep(0.02)
+    seconds = time.monotonic() - begun
+    assert podman("exec", container, "kv-compressd", "--probe") == "SERVING\n"
+    podman("healthcheck", "run", container)
     command = [str(bin_dir / "kv-compress"), "-server", address, "-input", str(SAMPLE)]
     done = subprocess.run([*command, "-metrics-only"], capture_output=True, timeout=60)
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout)["original_size_bytes"] == 2_211_840
+    peak = podman("exec", container, "grep", "VmHWM", "/proc/1/status").split()[1]
+    fact(f"serving {seconds:.2f} s after podman run; resident {int(peak) / 1000:.0f} MB at most")
     podman("stop", "--time", "30", container)
     state = json.loads(podman("inspect", container))[0]["State"]
     assert (state["ExitCode"], state["OOMKilled"]) == (0, False)
