@@ -257,17 +257,17 @@ SECTIONS = [
             ),
             Graph(
                 "Time in codecs",
-                "Seconds of work each second, which is cores.",
+                "Seconds that calls spend in codecs each second, with the waiting for a core.",
                 "none",
                 {"{{codec}} {{stage}}": f"sum by (codec, stage) ({CODEC_SECONDS}) > 0"},
                 stacked=True,
             ),
             Graph(
-                "Share of a call's time that is work",
-                "The rest is waiting: for the client, for the network, for a free core.",
+                "Share of the time of calls that codecs take",
+                "The rest is waiting for clients and for the network.",
                 "percentunit",
                 {
-                    "work": f"sum({CODEC_SECONDS}) / "
+                    "codecs": f"sum({CODEC_SECONDS}) / "
                     f"sum({rate('kvcompress_request_duration_seconds_sum')})"
                 },
             ),

@@ -45,12 +45,12 @@ def draw(axes: Axes, panel: dict[str, Any], prometheus: Prometheus) -> None:
     else:
         for name, points in shown.items():
             axes.plot([at for at, _ in points], [value for _, value in points], label=name)
-    axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(0, low), high * 1.05 if high > 0 else high)
     axes.tick_params(labelsize=7)
     axes.grid(visible=True, alpha=0.3)
-    if len(shown) > 1:
-        handles, names = axes.get_legend_handles_labels()
-        axes.legend(handles[:MAX_LEGEND], names[:MAX_LEGEND], fontsize=6, loc="best")
+    handles, names = axes.get_legend_handles_labels()
+    axes.legend(handles[:MAX_LEGEND], names[:MAX_LEGEND], fontsize=6, loc="best")
 
 
 def main() -> None:

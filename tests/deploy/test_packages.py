@@ -1,0 +1,128 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What is released: `cmake --install`, the Debian packages, the unit of systemd."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Fact
+from server_process import Start
+from tools import REPOSITORY, Tool, output, program
+
+SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
+BUILD = REPOSITORY / "build" / "release"
+UNIT = REPOSITORY / "deploy" / "packaging" / "kv-compressd.service"
+# Of systemd's own measure, from 0, nothing to attack, to 10. What is left is the network.
+MOST_EXPOSED = 2.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def built() -> Path:
+    """The release build, with the library."""
+    if "KVCOMPRESS_BIN_DIR" in os.environ:
+        pytest.skip("KVCOMPRESS_BIN_DIR names other binaries than those of the release build")
+    output(REPOSITORY / "deploy" / "build", "--binaries-only")
+    return BUILD
+
+
+@pytest.fixture(scope="module")
+def packages(built: Path, tmp_path_factory: pytest.TempPathFactory, fact: Fact) -> dict[str, Path]:
+    """The Debian packages by name."""
+    if shutil.which("dpkg-shlibdeps") is None:
+        pytest.skip("no dpkg-shlibdeps, of the Debian package dpkg-dev")
+    folder = tmp_path_factory.mktemp("packages")
+    output("cpack", "--config", built / "CPackConfig.cmake", "-B", folder)
+    found = {path.name.partition("_")[0]: path for path in folder.glob("*.deb")}
+    sizes = ", ".join(f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in found.values())
+    fact(f"Debian packages: {sizes}")
+    return found
+
+
+def test_versions_agree() -> None:
+    """Of CMake, of the library, of the Python package, of the image and of the manifests."""
+    [version] = re.findall(r"project\(kvcompress VERSION (\S+)", text("CMakeLists.txt"))
+    for file, pattern in (
+        ("core/include/kvcompress/version.h", 'kVersion\\[\\] = "(.*)"'),
+        ("client/python/src/kvcompress/version.py", '__version__ = "(.*)"'),
+        ("Dockerfile", "ARG VERSION=(.*)"),
+        ("deploy/kubernetes/base/kustomization.yaml", "newTag: (.*)"),
+        ("deploy/kubernetes/overlays/production/kustomization.yaml", "newTag: (.*)"),
+        ("CHANGELOG.md", r"(?m)^## (\S+)"),
+    ):
+        assert re.findall(pattern, text(file))[0] == version, file
+
+
+def text(file: str) -> str:
+    """A file of the repository."""
+    return (REPOSITORY / file).read_text()
+
+
+def test_package_of_the_server(packages: dict[str, Path], tmp_path: Path) -> None:
+    """The binaries and what they need, the unit, its user, and who may run what at install."""
+    fields = output("dpkg-deb", "--field", packages["kvcompress"])
+    for dependency in ("libgrpc++1.51", "libprotobuf32", "libspdlog1.10-fmt9", "libc6"):
+        assert dependency in fields
+    output("dpkg-deb", "--extract", packages["kvcompress"], tmp_path)
+    contents = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert contents == {
+        "usr/bin/kv-compress",
+        "usr/bin/kv-compressd",
+        "usr/lib/systemd/system/kv-compressd.service",
+        "usr/lib/sysusers.d/kvcompress.conf",
+        "usr/share/doc/kvcompress/CHANGELOG.md",
+        "usr/share/doc/kvcompress/OPERATIONS.md",
+        "usr/share/doc/kvcompress/copyright",
+    }
+    assert output(tmp_path / "usr/bin/kv-compressd", "--version").startswith("kv-compressd 0.")
+
+
+def test_unit(tool: Tool, tmp_path: Path, fact: Fact) -> None:
+    """Systemd can read it, and finds little that it leaves open."""
+    analyze = program("systemd-analyze", "systemd", tool)
+    root = tmp_path / "root"
+    target = root / "usr/lib/systemd/system" / UNIT.name
+    target.parent.mkdir(parents=True)
+    target.write_text(UNIT.read_text())
+    done = subprocess.run(
+        [analyze, "security", "--offline=yes", f"--root={root}", "--no-pager", UNIT.name],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "LD_LIBRARY_PATH": str(library_path(Path(analyze)))},
+        timeout=60,
+    )
+    if "error while loading shared libraries" in done.stderr:
+        pytest.skip(f"systemd-analyze does not start: {done.stderr.strip()}")
+    found = re.search(r"Overall exposure level .*: ([0-9.]+)", done.stdout)
+    assert found, done.stdout + done.stderr
+    fact(f"systemd-analyze security: exposure {found[1]} of 10")
+    assert float(found[1]) < MOST_EXPOSED, done.stdout
+    assert "Unknown" not in done.stderr
+
+
+def library_path(binary: Path) -> Path:
+    """Where a program that was only unpacked has its libraries."""
+    return binary.parents[1] / "lib" / "x86_64-linux-gnu" / "systemd"
+
+
+def test_library_is_found_by_another_project(
+    packages: dict[str, Path], start: Start, tmp_path: Path, fact: Fact
+) -> None:
+    """find_package, compile, compress over a server: with nothing of this repository."""
+    root, build = tmp_path / "root", tmp_path / "build"
+    output("dpkg-deb", "--extract", packages["libkvcompress-dev"], root)
+    begun = time.monotonic()
+    source = REPOSITORY / "tests" / "consumer"
+    prefix = f"-DCMAKE_PREFIX_PATH={root}/usr"
+    output("cmake", "-S", source, "-B", build, "-G", "Ninja", prefix)
+    output("cmake", "--build", build)
+    server, artefact = start(), tmp_path / "small.safetensors"
+    answer = output(build / "consumer", server.addresses[0], SAMPLE, artefact)
+    assert re.fullmatch(r"0\.\S+ \d+ codecs, 3\.7\d\d\n", answer)
+    assert artefact.stat().st_size < SAMPLE.stat().st_size / 3
+    fact(f"a project of its own found, compiled and used it in {time.monotonic() - begun:.0f} s")
