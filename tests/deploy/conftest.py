@@ -3,7 +3,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +15,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "security"))
 
 from authority import Authority
 from server_process import start
-from tools import tool
+from tools import Fact, tool
 
 from oracle.fixtures import bin_dir
 
 __all__ = ["authority", "bin_dir", "start", "tool"]
-
-Fact = Callable[[str], None]
 
 _facts: dict[str, list[str]] = defaultdict(list)
 
@@ -52,7 +50,7 @@ def pytest_terminal_summary(
 ) -> Iterator[None]:
     """Prints what each file did, in how many seconds, and what it could not do."""
     yield
-    if not config.getoption("--account"):
+    if not config.getoption("--account", default=False):
         return
     seconds: dict[str, float] = defaultdict(float)
     counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 import yaml
 from authority import openssl
-from conftest import Fact
 from manifests import APPLIED, Manifest, custom_resources, of_kind, render, the
-from tools import Tool, free_port, program
+from tools import Fact, Tool, free_port, program
 
 PATIENCE = 120
 TOKEN = "admin"  # of a server on loopback that lives for a minute

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from conftest import Fact
 from observed import PATIENCE, Prometheus, filled_in, observed, panels
-from tools import REPOSITORY, Tool, output, program
+from tools import REPOSITORY, Fact, Tool, output, program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

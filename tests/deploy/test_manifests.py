@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import Fact
 from manifests import APPLIED, Manifest, custom_resources, of_kind, render, the
 from server_process import run
-from tools import REPOSITORY, Tool, output
+from tools import REPOSITORY, Fact, Tool, output
 
 # The oldest where native sidecars are on unless turned off, and the newest with schemas.
 KUBERNETES_VERSIONS = ("1.29", "1.34", "1.37")

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Fact
 from server_process import Start
-from tools import REPOSITORY, Tool, output, program
+from tools import REPOSITORY, Fact, Tool, output, program
 
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
 BUILD = REPOSITORY / "build" / "release"

@@ -5,9 +5,8 @@ import re
 
 import pytest
 import yaml
-from conftest import Fact
 from server_process import Start
-from tools import REPOSITORY, Tool, output, program
+from tools import REPOSITORY, Fact, Tool, output, program
 
 PROMETHEUS = REPOSITORY / "deploy" / "prometheus"
 OPERATIONS = (REPOSITORY / "server" / "OPERATIONS.md").read_text()

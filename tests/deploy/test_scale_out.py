@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Fact
 from pool import HeadlessService, Network, Server
-from tools import REPOSITORY
+from tools import REPOSITORY, Fact
 
 import kvcompress
 

@@ -13,6 +13,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CANNOT = 3
 
 Tool = Callable[..., Path]
+# Takes a sentence for the account at the end of a run.
+Fact = Callable[[str], None]
 
 
 @pytest.fixture(scope="session")
