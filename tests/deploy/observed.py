@@ -134,7 +134,7 @@ def start_load(stop: threading.Event, plain: str, secure: str, authority: Path) 
         ]
 
     def mistakes() -> None:
-        attempt(lambda: clients[0].decompress(bytes(damaged)))
+        attempt(lambda: clients[1].decompress(bytes(damaged)))
         attempt(lambda: clients[1].compress(artefact))
         stop.wait(1)
 

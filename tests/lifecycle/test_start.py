@@ -3,12 +3,14 @@
 
 import signal
 import socket
+import time
 from pathlib import Path
 
 import grpc
 import pytest
 from health import SERVICE_UNKNOWN, SERVING, Watch
-from server_process import SERVICE, Start, run
+from server_process import PATIENCE, SERVICE, Start, run
+from streams import CompressStream
 
 
 def test_serves_after_the_self_test(start: Start) -> None:
@@ -117,3 +119,17 @@ def test_bad_flag_and_bad_variable() -> None:
     variable = run(KVCOMPRESS_LISTEN="nowhere")
     assert variable.returncode == 1
     assert 'KVCOMPRESS_LISTEN: "nowhere" is not an address' in variable.stderr
+
+
+def test_connections_age(start: Start) -> None:
+    """The client is told to make another, and a call on the old one goes on."""
+    states: list[grpc.ChannelConnectivity] = []
+    with start("--max-connection-age-seconds", "0.3").channel() as channel:
+        channel.subscribe(states.append)
+        stream = CompressStream(channel)
+        deadline = time.monotonic() + PATIENCE
+        while grpc.ChannelConnectivity.IDLE not in states[1:]:
+            assert time.monotonic() < deadline, states
+            time.sleep(0.05)
+        stream.finish()
+        assert stream.responses[-1].HasField("trailer")

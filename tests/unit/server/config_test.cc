@@ -88,6 +88,8 @@ TEST(ConfigTest, EveryFlag) {
              "1024",
              "--max-message-bytes",
              "65536",
+             "--max-connection-age-seconds",
+             "60",
              "--drain-delay-seconds",
              "0.5",
              "--shutdown-grace-seconds",
@@ -118,6 +120,7 @@ TEST(ConfigTest, EveryFlag) {
   EXPECT_EQ(line->options.kernels, "portable");
   EXPECT_EQ(line->options.max_header_bytes, 1024);
   EXPECT_EQ(line->options.max_message_bytes, 65536);
+  EXPECT_EQ(line->options.max_connection_age, absl::Minutes(1));
   EXPECT_EQ(line->options.drain_delay, absl::Milliseconds(500));
   EXPECT_EQ(line->options.shutdown_grace, absl::Hours(1));
 }
@@ -205,6 +208,13 @@ TEST(ConfigTest, ErrorsNameTheFlagAndTheRange) {
   const Variable format("KVCOMPRESS_LOG_FORMAT", "xml");
   EXPECT_EQ(ErrorOf({}),
             "KVCOMPRESS_LOG_FORMAT: \"xml\" is not one of text, json");
+}
+
+TEST(ConfigTest, WhatIsDoneInPlaceOfServing) {
+  EXPECT_FALSE(Parse({})->check_only);
+  EXPECT_FALSE(Parse({})->probe_only);
+  EXPECT_TRUE(Parse({"--check-config"})->check_only);
+  EXPECT_TRUE(Parse({"--probe"})->probe_only);
 }
 
 TEST(ConfigTest, PortZeroMayBeRepeated) {
