@@ -14,12 +14,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lifecycle"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "security"))
 
 from authority import Authority
+from containers import podman
 from server_process import start
 from tools import Fact, tool
 
 from oracle.fixtures import bin_dir
 
-__all__ = ["authority", "bin_dir", "start", "tool"]
+__all__ = ["authority", "bin_dir", "podman", "start", "tool"]
 
 _facts: dict[str, list[str]] = defaultdict(list)
 

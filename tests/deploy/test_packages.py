@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from containers import IMAGE, Podman
 from server_process import Start
 from tools import REPOSITORY, Fact, Tool, output, program
 
@@ -79,6 +80,17 @@ def test_package_of_the_server(packages: dict[str, Path], tmp_path: Path) -> Non
         "usr/share/doc/kvcompress/copyright",
     }
     assert output(tmp_path / "usr/bin/kv-compressd", "--version").startswith("kv-compressd 0.")
+
+
+@pytest.mark.timeout(1800)
+def test_package_installs(packages: dict[str, Path], podman: Podman) -> None:
+    """Where the libraries are that it names, and without starting anything."""
+    script = "dpkg --install /packages/kvcompress_*.deb && /usr/bin/kv-compressd --version"
+    folder = packages["kvcompress"].parent
+    run = ["run", "--rm", "--network", "none", "--user", "0", "--entrypoint", "sh"]
+    answer = podman(*run, "--volume", f"{folder}:/packages:ro", IMAGE, "-c", script)
+    assert "Setting up kvcompress" in answer
+    assert answer.splitlines()[-1].startswith("kv-compressd 0.")
 
 
 def test_unit(tool: Tool, tmp_path: Path, fact: Fact) -> None:
