@@ -58,6 +58,11 @@ def test_versions_agree() -> None:
         assert re.findall(pattern, text(file))[0] == version, file
 
 
+def files(root: Path) -> set[str]:
+    """Those under a folder, relative to it."""
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
 def text(file: str) -> str:
     """A file of the repository."""
     return (REPOSITORY / file).read_text()
@@ -69,8 +74,7 @@ def test_package_of_the_server(packages: dict[str, Path], tmp_path: Path) -> Non
     for dependency in ("libgrpc++1.51", "libprotobuf32", "libspdlog1.10-fmt9", "libc6"):
         assert dependency in fields
     output("dpkg-deb", "--extract", packages["kvcompress"], tmp_path)
-    contents = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
-    assert contents == {
+    assert files(tmp_path) == {
         "usr/bin/kv-compress",
         "usr/bin/kv-compressd",
         "usr/lib/systemd/system/kv-compressd.service",
@@ -80,6 +84,17 @@ def test_package_of_the_server(packages: dict[str, Path], tmp_path: Path) -> Non
         "usr/share/doc/kvcompress/copyright",
     }
     assert output(tmp_path / "usr/bin/kv-compressd", "--version").startswith("kv-compressd 0.")
+
+
+def test_installation_is_what_the_packages_hold(
+    built: Path, packages: dict[str, Path], tmp_path: Path
+) -> None:
+    """`cmake --install` puts the same files in the same places."""
+    installed, unpacked = tmp_path / "installed", tmp_path / "unpacked"
+    output("cmake", "--install", built, "--prefix", installed / "usr")
+    for package in packages.values():
+        output("dpkg-deb", "--extract", package, unpacked)
+    assert files(installed) == files(unpacked)
 
 
 @pytest.mark.timeout(1800)
