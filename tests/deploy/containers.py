@@ -27,15 +27,19 @@ class Podman:
 
     def __init__(self, storage: Path) -> None:
         """Takes the folder that tests/tools/image filled."""
-        self._storage = storage
+        places = ["--root", str(storage / "root"), "--runroot", str(storage / "run")]
+        driver = (storage / "driver").read_text().strip()
+        # Below fatal is what podman says where there is no systemd to run health checks.
+        quiet = ["--log-level", "fatal"]
+        podman = shutil.which("podman") or "podman"
+        self._command = [podman, *places, "--storage-driver", driver, *quiet]
         self._configuration = storage / "containers.conf"
         self._configuration.write_text(CONTAINERS_CONF)
 
     def __call__(self, *arguments: str) -> str:
         """Runs a command of podman; gives what it printed on either stream."""
-        places = ["--root", str(self._storage / "root"), "--runroot", str(self._storage / "run")]
         done = subprocess.run(
-            [shutil.which("podman") or "podman", *places, "--storage-driver", "vfs", *arguments],
+            [*self._command, *arguments],
             env={**os.environ, "CONTAINERS_CONF": str(self._configuration)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
