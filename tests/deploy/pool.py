@@ -94,7 +94,10 @@ class Server:
         metrics = ["--metrics-listen", f"{self.address}:{METRICS_PORT}"]
         with (folder / f"server-{host}.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [*prefix, BINARY, *listen, *metrics, *flags], env=environment({}), stdout=log, stderr=log
+                [*prefix, BINARY, *listen, *metrics, *flags],
+                env=environment({}),
+                stdout=log,
+                stderr=log,
             )
         deadline = time.monotonic() + PATIENCE
         while run("--probe", *listen).returncode != 0:

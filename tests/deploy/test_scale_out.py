@@ -26,8 +26,10 @@ OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 500),
 ]
-# Retried by the caller: gRPC itself retries only what has not begun to be answered. A call
-# that meets a server at the very moment it stops ends with CANCELLED.
+# Retried by the caller, and not by gRPC: grpcio 1.85.1 with retries of its own aborted the
+# process in three of seven runs, when servers went (promise_based_filter.cc, "ILLEGAL STATE:
+# FORWARDED_BATCH"); and it retries only what has not begun to be answered. A call that meets
+# a server at the very moment it stops ends with CANCELLED.
 PASSING = (kvcompress.UnavailableError, kvcompress.CancelledError)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -38,7 +40,7 @@ class Load:
 
     def __init__(self, target: str) -> None:
         """Starts them."""
-        self._client = kvcompress.Client(target, options=OPTIONS)
+        self._client = kvcompress.Client(target, options=OPTIONS, attempts=1)
         self._cache = SAMPLE.read_bytes()
         self._expected = self._client.compress(self._cache, codec="int4").artefact
         self._stop = threading.Event()
