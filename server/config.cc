@@ -139,8 +139,7 @@ constexpr Flag kFlags[] = {
      }},
     {"memory-budget-bytes", "BYTES",
      "Memory for all streams together, 16777216 to 1125899906842624; default: "
-     "three quarters of the memory limit of the control group or machine, less "
-     "64 MiB",
+     "half of the memory limit of the control group or machine, less 64 MiB",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetBytes(v[0], 1 << 24, uint64_t{1} << 50,
