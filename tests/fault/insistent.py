@@ -26,7 +26,12 @@ def digest(path: Path) -> str:
 def main(target: str, source: Path, folder: Path) -> None:
     """Goes round and round."""
     enough = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), enough.set()), daemon=True).start()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        enough.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
     artefact, cache = folder / "artefact", folder / "cache"
     failures = 0
     with kvcompress.Client(target, timeout=PATIENCE) as client:

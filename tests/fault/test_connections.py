@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from calls import metric
-from conftest import CommandLine
+from command_line import CommandLine
 from health import SERVING
 from proxy import DOWN, UP, Faults, Proxy
 from server_process import PATIENCE, ServerProcess, Start

@@ -4,6 +4,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -21,15 +22,16 @@ WARM_UP = 2_000
 GROWTH = 8 * MIB
 
 
-def requests(kind: int, artefact: bytes) -> Iterator[pb.CompressRequest | pb.DecompressRequest]:
-    """One of several calls: good ones of each direction, and bad ones."""
-    if kind % 2 == 0:
-        yield pb.CompressRequest(options=pb.CompressOptions(codec=("int4", "lossless")[kind // 4]))
-        yield pb.CompressRequest(safetensors=small_cache()[: 100 if kind == 2 else None])
-    else:
-        yield pb.DecompressRequest(options=pb.DecompressOptions())
-        damaged = artefact[:-1] + bytes([artefact[-1] ^ 1])
-        yield pb.DecompressRequest(artefact=damaged if kind == 3 else artefact)
+def compressing(codec: str, cache: bytes) -> Iterator[pb.CompressRequest]:
+    """A call of Compress."""
+    yield pb.CompressRequest(options=pb.CompressOptions(codec=codec))
+    yield pb.CompressRequest(safetensors=cache)
+
+
+def restoring(artefact: bytes) -> Iterator[pb.DecompressRequest]:
+    """A call of Decompress."""
+    yield pb.DecompressRequest(options=pb.DecompressOptions())
+    yield pb.DecompressRequest(artefact=artefact)
 
 
 def test_memory_is_flat(start: Start) -> None:
@@ -37,15 +39,20 @@ def test_memory_is_flat(start: Start) -> None:
     server = start()
     with server.channel() as channel:
         stub = CompressionServiceStub(channel)
-        *_, head, _ = responses = list(stub.Compress(requests(0, b"")))
+        *_, head, _ = responses = list(stub.Compress(compressing("int4", small_cache())))
         payload = b"".join(r.artefact.data for r in responses[1:-2])
         artefact = head.artefact.data + payload
+        damaged = artefact[:-1] + bytes([artefact[-1] ^ 1])
 
         def call(number: int) -> None:
-            """One call; every eighth is given up by its client."""
-            kind = number % 6
-            method = stub.Compress if kind % 2 == 0 else stub.Decompress
-            running = method(requests(kind, artefact))
+            """One call, good or bad; every eighth is given up by its client."""
+            running: Any
+            if number % 2 == 0:
+                codec = "lossless" if number % 3 == 0 else "int4"
+                cut = 100 if number % 3 == 1 else None
+                running = stub.Compress(compressing(codec, small_cache()[:cut]))
+            else:
+                running = stub.Decompress(restoring(damaged if number % 3 == 0 else artefact))
             with contextlib.suppress(grpc.RpcError):
                 if number % 8 == 7:
                     next(running)

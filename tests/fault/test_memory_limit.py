@@ -97,9 +97,12 @@ def test_load_above_the_memory_limit(
         """One call of 16 MiB, from a connection of its own."""
         with server.channel() as channel:
             try:
-                *_, last = CompressionServiceStub(channel).Compress(cache(16 * MIB), timeout=100)
+                *begun, last = CompressionServiceStub(channel).Compress(
+                    cache(16 * MIB), timeout=100
+                )
             except grpc.RpcError as error:
                 return error.code()
+        assert begun
         assert last.trailer.original_size_bytes == 16 * MIB
         return grpc.StatusCode.OK
 
