@@ -14,6 +14,7 @@ namespace kvcompress::kernels {
 namespace {
 
 using fuzz::Input;
+using fuzz::Repeat;
 using fuzz::Require;
 
 // Sums as they are in memory, so that NaN equals NaN and 0 is not -0.
@@ -34,17 +35,6 @@ uint8_t* Bytes(std::string* text) {
 }
 const uint8_t* Bytes(const std::string& text) {
   return reinterpret_cast<const uint8_t*>(text.data());
-}
-
-// `size` bytes: those given, over and over. Allocated to the byte, so that the
-// address sanitizer sees what reads beyond.
-std::string Fill(absl::string_view given, size_t size) {
-  std::string bytes(size, '\0');
-  for (size_t i = 0; i < size && !given.empty(); ++i) {
-    bytes[i] = given[i % given.size()];
-  }
-  bytes.shrink_to_fit();
-  return bytes;
 }
 
 struct Block {
@@ -146,8 +136,8 @@ void CompareRows(const KernelSet& set, const Block& block,
 
 void Fuzz(Input input) {
   const Block block = DrawBlock(&input);
-  const std::string source = Fill(input.rest(), block.bytes());
-  const std::string payload = Fill(input.rest(), block.payload_bytes());
+  const std::string source = Repeat(input.rest(), block.bytes());
+  const std::string payload = Repeat(input.rest(), block.payload_bytes());
   std::string decoded(block.bytes(), '\0');
   block.Of(Portable())
       .decode[block.dtype](Bytes(payload), block.layout, Bytes(&decoded));

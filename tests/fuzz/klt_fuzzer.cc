@@ -16,12 +16,8 @@ namespace {
 
 void RoundTrip(const CodecSpec& codec, const TensorSpec& spec,
                absl::string_view values) {
-  const uint64_t size = *ElementCount(spec) * DTypeSize(spec.dtype);
-  std::string bytes;
-  while (bytes.size() < size) {
-    if (values.empty()) bytes.push_back('\0');
-    bytes.append(values.substr(0, size - bytes.size()));
-  }
+  const std::string bytes =
+      Repeat(values, *ElementCount(spec) * DTypeSize(spec.dtype));
   auto encoder = codec.codec->NewEncoder(spec, codec.parameters, EncodeHints());
   Require(encoder.ok(), "there is an encoder");
   std::string payload, promised;
