@@ -2,14 +2,15 @@
 """10,000 calls, good, bad and given up: memory and file descriptors stay where they were."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from calls import MIB, metric
-from server_process import Start
+from calls import MIB, OpenStream, metric
+from server_process import PATIENCE, Start
 from streams import small_cache
 
 from kvcompress.v1 import compression_service_pb2 as pb
@@ -32,6 +33,23 @@ def restoring(artefact: bytes) -> Iterator[pb.DecompressRequest]:
     """A call of Decompress."""
     yield pb.DecompressRequest(options=pb.DecompressOptions())
     yield pb.DecompressRequest(artefact=artefact)
+
+
+def test_memory_goes_back_when_nobody_calls(start: Start) -> None:
+    """What many streams at once have had."""
+    server = start()
+    before = metric(server, "process_resident_memory_bytes")
+    with server.channel() as channel:
+        streams = [OpenStream(channel, "ecsq", 32 * MIB).begun() for _ in range(4)]
+        for stream in streams:
+            stream.send(pb.CompressRequest(safetensors=bytes(7 * MIB)))
+        for stream in streams:
+            stream.call.cancel()
+            stream.send(None)
+    give_up = time.monotonic() + PATIENCE
+    while metric(server, "process_resident_memory_bytes") > before + 16 * MIB:
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
 
 
 def test_memory_is_flat(start: Start) -> None:
