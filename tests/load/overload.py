@@ -75,7 +75,7 @@ def client(target: str, threads: int, seconds: float) -> None:
                     waited = time.monotonic() - begin
                     with lock:
                         refusals.append(waited)
-                    time.sleep(details(error)[1] or 0)
+                    time.sleep(max(0, min(details(error)[1] or 0, end - time.monotonic())))
                     continue
                 if last.HasField("trailer") and time.monotonic() < end:
                     with lock:
