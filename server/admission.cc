@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <random>
-#include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress {
@@ -21,45 +21,108 @@ constexpr char kRetryPayload[] = "kvcompress/retry-after-milliseconds";
 constexpr double kFirstDelay = 0.1;     // seconds
 constexpr double kLongestDelay = 10.0;  // seconds
 
-absl::Duration DrawDelay(uint32_t refused) {
+// How many clients that hold nothing are remembered: enough to be fair among,
+// few enough to be no attack.
+constexpr size_t kMostClients = 4096;
+
+absl::Duration Around(double mean) {
   thread_local std::minstd_rand random{std::random_device{}()};
-  const double mean = std::min(kFirstDelay * (1 + refused), kLongestDelay);
   return absl::Seconds(
       std::uniform_real_distribution<double>(0.5 * mean, 1.5 * mean)(random));
 }
 
-}  // namespace
-
-absl::Status MemoryBudget::Change(uint64_t from, uint64_t to) {
-  uint64_t reserved = reserved_.load(std::memory_order_relaxed);
-  do {
-    const uint64_t others = reserved - from;
-    if (limit_ != 0 && to > from && (to > limit_ || others > limit_ - to)) {
-      return Refuse(to);
-    }
-  } while (!reserved_.compare_exchange_weak(reserved, reserved - from + to,
-                                            std::memory_order_relaxed));
-  if (to > from) refused_.store(0, std::memory_order_relaxed);
-  return absl::OkStatus();
+absl::Status TooLarge(uint64_t bytes, uint64_t limit) {
+  return MakeError(
+      absl::StatusCode::kOutOfRange,
+      absl::StrCat("the call needs about ", bytes,
+                   " bytes of memory, more than the server has for it"),
+      {.reason = "EXCEEDS_BUDGET", .limit = limit});
 }
 
-absl::Status MemoryBudget::Refuse(uint64_t bytes) {
-  if (bytes > limit_) {
-    return MakeError(
-        absl::StatusCode::kOutOfRange,
-        absl::StrCat("the call needs about ", bytes,
-                     " bytes of memory, more than the server has for all"),
-        {.reason = "EXCEEDS_BUDGET", .limit = limit_});
-  }
-  const uint32_t refused = refused_.fetch_add(1, std::memory_order_relaxed);
+absl::Status Full(uint64_t limit, absl::Duration delay) {
   absl::Status status =
       MakeError(absl::StatusCode::kResourceExhausted,
                 "the server is at its memory budget; try again later",
-                {.reason = "BUDGET_EXHAUSTED", .limit = limit_});
-  status.SetPayload(
-      kRetryPayload,
-      absl::Cord(absl::StrCat(absl::ToInt64Milliseconds(DrawDelay(refused)))));
+                {.reason = "BUDGET_EXHAUSTED", .limit = limit});
+  status.SetPayload(kRetryPayload,
+                    absl::Cord(absl::StrCat(absl::ToInt64Milliseconds(delay))));
   return status;
+}
+
+}  // namespace
+
+absl::Status MemoryBudget::Change(absl::string_view client, uint64_t from,
+                                  uint64_t to) {
+  if (limit_ == 0 || from == to) return absl::OkStatus();
+  if (to > from) return Grow(client, from, to);
+  Shrink(client, from - to);
+  return absl::OkStatus();
+}
+
+absl::Status MemoryBudget::Grow(absl::string_view client, uint64_t from,
+                                uint64_t to) {
+  if (to > client_limit_) return TooLarge(to, client_limit_);
+  const absl::Time now = absl::Now();
+  const std::lock_guard lock(mutex_);
+  const auto found = clients_.find(client);
+  const uint64_t others = reserved_ - from;
+  const uint64_t own =
+      found == clients_.end() ? 0 : found->second.reserved - from;
+  const bool fits = others <= limit_ - to && own <= client_limit_ - to;
+  const bool has_its_part = own > 0 && own + to > FairPart(client, now);
+  if (!fits || has_its_part) {
+    return Full(limit_, Turn(client, own == 0 && others > 0, now));
+  }
+  clients_[client] = {.reserved = own + to};
+  reserved_ = others + to;
+  return absl::OkStatus();
+}
+
+void MemoryBudget::Shrink(absl::string_view client, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  reserved_ -= bytes;
+  const auto found = clients_.find(client);
+  Share& share = found->second;
+  share.reserved -= bytes;
+  if (share.reserved == 0 && share.waits_until <= absl::Now()) {
+    clients_.erase(found);
+  }
+}
+
+uint64_t MemoryBudget::FairPart(absl::string_view client,
+                                absl::Time now) const {
+  uint64_t active = 1;
+  bool waited_for = false;
+  for (const auto& [name, share] : clients_) {
+    if (name == client) continue;
+    const bool waits = share.waits_until > now;
+    waited_for |= waits;
+    active += waits || share.reserved > 0 ? 1 : 0;
+  }
+  return waited_for ? limit_ / active : limit_;
+}
+
+absl::Duration MemoryBudget::Turn(absl::string_view client, bool favoured,
+                                  absl::Time now) {
+  double waiting = 1;
+  for (auto at = clients_.begin(); at != clients_.end();) {
+    const auto here = at++;
+    const bool waits = here->second.waits_until > now;
+    if (!waits && here->second.reserved == 0) {
+      clients_.erase(here);
+    } else if (waits && here->first != client) {
+      ++waiting;
+    }
+  }
+  if (clients_.size() >= kMostClients && !clients_.contains(client)) {
+    return Around(kLongestDelay);
+  }
+  Share& share = clients_[client];
+  const double mean = kFirstDelay * (waiting + (favoured ? 0 : share.refused));
+  ++share.refused;
+  const absl::Duration delay = Around(std::min(mean, kLongestDelay));
+  share.waits_until = now + 2 * delay + absl::Seconds(1);
+  return delay;
 }
 
 std::optional<absl::Duration> RetryDelayOf(const absl::Status& status) {

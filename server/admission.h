@@ -2,16 +2,25 @@
 
 // Admission by memory. Every stream reserves what it may hold, before it holds
 // it, from one budget; what does not fit is refused at once, so that the
-// streams that were let in finish. Nobody waits, so nobody waits forever.
+// streams that were let in finish. Nobody waits inside, so nobody waits
+// forever.
+//
+// It is fair among clients. One alone may have everything. But while another
+// has been refused and is expected back, nobody's further streams get more than
+// an equal part: so what ends makes room for those who have less. The first
+// stream of a client is let in wherever it fits.
 
 #ifndef KVCOMPRESS_SERVER_ADMISSION_H_
 #define KVCOMPRESS_SERVER_ADMISSION_H_
 
-#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
+#include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
 namespace kvcompress {
@@ -20,26 +29,49 @@ namespace kvcompress {
 // response of the recommended size, each also in the form it has on the wire.
 inline constexpr uint64_t kStreamBytes = 4 << 20;
 
-// Thread safe and lock-free.
+// Thread safe.
 class MemoryBudget {
  public:
-  // 0 for no bound.
-  explicit MemoryBudget(uint64_t bytes) : limit_(bytes) {}
+  // 0 for no bound. `client_percent` of it, 1 to 100, is the most for one
+  // client.
+  explicit MemoryBudget(uint64_t bytes, int client_percent = 100)
+      : limit_(bytes), client_limit_(PartOf(bytes, client_percent)) {}
 
-  // A reservation of `from` bytes becomes one of `to`. When it does not fit it
-  // stays as it was: RESOURCE_EXHAUSTED, with the time after which to try
-  // again (RetryDelayOf), or OUT_OF_RANGE when no other stream is in the way.
-  absl::Status Change(uint64_t from, uint64_t to);
+  // A reservation of `from` bytes by a client becomes one of `to`. When it does
+  // not fit it stays as it was: RESOURCE_EXHAUSTED, with the time after which
+  // to try again (RetryDelayOf), or OUT_OF_RANGE when it would not fit if
+  // nobody else were there.
+  absl::Status Change(absl::string_view client, uint64_t from, uint64_t to);
 
   uint64_t limit() const { return limit_; }
 
  private:
-  absl::Status Refuse(uint64_t bytes);
+  // Of one client: forgotten when it holds nothing and is not expected back.
+  struct Share {
+    uint64_t reserved = 0;
+    // Refusals since it was last let in.
+    uint32_t refused = 0;
+    // Until when it is expected back.
+    absl::Time waits_until = absl::InfinitePast();
+  };
+
+  static uint64_t PartOf(uint64_t bytes, int percent) {
+    return bytes / 100 * percent + bytes % 100 * percent / 100;
+  }
+  // The most that `client` may hold now. REQUIRES: the mutex.
+  uint64_t FairPart(absl::string_view client, absl::Time now) const;
+  absl::Status Grow(absl::string_view client, uint64_t from, uint64_t to);
+  void Shrink(absl::string_view client, uint64_t bytes);
+  // When `client` is to come back: soon if it is favoured, for others hold all
+  // and it nothing. REQUIRES: the mutex.
+  absl::Duration Turn(absl::string_view client, bool favoured, absl::Time now);
 
   const uint64_t limit_;
-  std::atomic<uint64_t> reserved_ = 0;
-  // Refusals since something was last let in.
-  std::atomic<uint32_t> refused_ = 0;
+  const uint64_t client_limit_;
+  std::mutex mutex_;
+  // Guarded by the mutex.
+  uint64_t reserved_ = 0;
+  absl::flat_hash_map<std::string, Share> clients_;
 };
 
 // When to try again, of a status of MemoryBudget::Change.

@@ -1,35 +1,52 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What every call has: its clock, its observer, its share of the memory budget
-// and its end. One lives in each reactor, which alone may use it.
+// What every call has: its caller, its clock, its observer, its share of the
+// memory budget and its end. One lives in each reactor, which alone may use it.
 
 #ifndef KVCOMPRESS_SERVER_CALL_H_
 #define KVCOMPRESS_SERVER_CALL_H_
 
+#include <grpcpp/grpcpp.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "admission.h"
+#include "caller.h"
+#include "errors.h"
+#include "kvcompress/error.h"
 #include "observer.h"
+#include "service_state.h"
 
 namespace kvcompress {
 
 class Call {
  public:
   // Neither pointer is null, and both outlive the call.
-  Call(Method method, MemoryBudget* budget, CallObserver* observer)
+  Call(Method method, grpc::CallbackServerContext* context, ServiceState* state)
       : method_(method),
-        budget_(budget),
-        observer_(observer),
+        context_(context),
+        state_(state),
+        caller_(IdentifyCaller(context)),
         start_(std::chrono::steady_clock::now()) {
-    observer_->CallStarted(method_);
+    observer().CallStarted(method_);
   }
 
   ~Call() {
     Reserve(0).IgnoreError();
-    observer_->CallHandled(method_, code_, Seconds());
+    observer().CallHandled(
+        {method_, code_, Seconds(), reason_, std::move(caller_.names)});
+  }
+
+  // OK when the caller may call the method; see AccessRules::Check.
+  absl::Status Allow() const {
+    return state_->options.access.Check(method_, caller_.identities);
   }
 
   Call(const Call&) = delete;
@@ -46,9 +63,10 @@ class Call {
   // of MemoryBudget::Change, when they do not fit.
   absl::Status Reserve(uint64_t bytes) {
     if (bytes == reserved_) return absl::OkStatus();
-    const absl::Status status = budget_->Change(reserved_, bytes);
+    const absl::Status status =
+        state_->budget.Change(caller_.client, reserved_, bytes);
     if (!status.ok()) return status;
-    observer_->InFlightBytes(static_cast<int64_t>(bytes) -
+    observer().InFlightBytes(static_cast<int64_t>(bytes) -
                              static_cast<int64_t>(reserved_));
     reserved_ = bytes;
     return absl::OkStatus();
@@ -60,23 +78,43 @@ class Call {
     return Reserve(std::max(kStreamBytes, 2 * messages) + working);
   }
 
-  // Says how the call ends, before its client is told: what it had reserved is
-  // then free for the client's next call.
-  void SetEnd(absl::StatusCode code) {
-    code_ = code;
+  // Ends the call with `status`, or as cancelled when it failed because its
+  // client is gone. Gives what to tell the client. REQUIRES: one End or
+  // EndCancelled.
+  grpc::Status End(const absl::Status& status) {
+    if (!status.ok() && context_->IsCancelled()) {
+      return EndCancelled(absl::CancelledError("the client has gone"));
+    }
+    return EndCancelled(status);
+  }
+
+  // The same for a call that the server itself has cancelled. What it had
+  // reserved is free for the client's next call before the client is told.
+  // Clients that try again by themselves are told when to.
+  grpc::Status EndCancelled(const absl::Status& status) {
+    code_ = status.code();
+    if (const auto detail = GetErrorDetail(status)) reason_ = detail->reason;
     Reserve(0).IgnoreError();  // less always fits
+    if (const auto delay = RetryDelayOf(status)) {
+      context_->AddTrailingMetadata(
+          "grpc-retry-pushback-ms",
+          absl::StrCat(absl::ToInt64Milliseconds(*delay)));
+    }
+    return ToGrpcStatus(status);
   }
 
   Method method() const { return method_; }
-  CallObserver& observer() { return *observer_; }
+  CallObserver& observer() { return *state_->observer; }
 
  private:
   const Method method_;
-  MemoryBudget* const budget_;
-  CallObserver* const observer_;
+  grpc::CallbackServerContext* const context_;
+  ServiceState* const state_;
+  Caller caller_;
   const std::chrono::steady_clock::time_point start_;
   // What a call that never reached an end is counted as.
   absl::StatusCode code_ = absl::StatusCode::kCancelled;
+  std::string reason_;
   uint64_t reserved_ = 0;
 };
 

@@ -102,11 +102,11 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
   MeasureReactor(grpc::CallbackServerContext* context,
                  v1::MeasureResponse* response, ServiceState* state)
       : WatchedCall(&state->watchdog),
-        context_(context),
         response_(response),
-        call_(Method::kMeasure, &state->budget, state->observer),
+        call_(Method::kMeasure, context, state),
         session_(state->options, &call_) {
-    const absl::Status status = call_.ReserveStream(0, 0);
+    absl::Status status = call_.Allow();
+    if (status.ok()) status = call_.ReserveStream(0, 0);
     status.ok() ? Read() : End(status);
   }
 
@@ -167,13 +167,8 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
     return absl::OkStatus();
   }
 
-  void End(const absl::Status& status) {
-    const absl::Status end = EndOf(context_, status);
-    call_.SetEnd(end.code());
-    Finish(ToGrpcStatus(end));
-  }
+  void End(const absl::Status& status) { Finish(call_.End(status)); }
 
-  grpc::CallbackServerContext* const context_;
   v1::MeasureResponse* const response_;
   Call call_;
   CompressSession session_;

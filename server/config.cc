@@ -47,7 +47,7 @@ constexpr Flag kFlags[] = {
      true, false,
      [](Values v, DaemonOptions* o) { return SetListen(v, &o->listen); }},
     {"metrics-listen", "ADDRESS",
-     "Where HTTP serves /metrics and /healthz; empty for none "
+     "Where HTTP serves /metrics, /healthz and /statusz; empty for none "
      "[127.0.0.1:9464]",
      false, true,
      [](Values v, DaemonOptions* o) {
@@ -80,6 +80,13 @@ constexpr Flag kFlags[] = {
        o->tls.client_ca = v[0];
        return absl::OkStatus();
      }},
+    {"allow", "RULE",
+     "METHODS=IDENTITY: these methods, joined by + or *, for clients whose "
+     "certificate has this subject alternative name, which may end in *; "
+     "repeatable, or separated by commas; what no rule allows is refused "
+     "[everybody may call everything]",
+     true, false,
+     [](Values v, DaemonOptions* o) { return SetAccess(v, &o->access); }},
     {"tls-reload-seconds", "SECONDS",
      "How often to look whether the three files have changed, 0.1 to 86400 "
      "[10]",
@@ -132,12 +139,17 @@ constexpr Flag kFlags[] = {
      }},
     {"memory-budget-bytes", "BYTES",
      "Memory for all streams together, 16777216 to 1125899906842624; default: "
-     "three quarters of the memory limit of the control group or machine, less "
-     "64 MiB",
+     "half of the memory limit of the control group or machine, less 64 MiB",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetBytes(v[0], 1 << 24, uint64_t{1} << 50,
                        &o->memory_budget_bytes.emplace());
+     }},
+    {"client-budget-percent", "PERCENT",
+     "The most of that memory that one client may hold, 1 to 100 [100]", false,
+     false,
+     [](Values v, DaemonOptions* o) {
+       return SetPercent(v[0], &o->client_budget_percent);
      }},
     {"stall-seconds", "SECONDS",
      "How long a stream may wait for its client to send or to take the next "
@@ -229,6 +241,10 @@ absl::Status CheckTogether(const DaemonOptions& options) {
   if (!options.tls.client_ca.empty() && !options.tls.enabled()) {
     return absl::InvalidArgumentError(
         "--tls-client-ca needs --tls-cert and --tls-key");
+  }
+  if (!options.access.empty() && options.tls.client_ca.empty()) {
+    return absl::InvalidArgumentError(
+        "--allow needs --tls-client-ca: without it no client has an identity");
   }
   if (options.tls.enabled() || options.insecure) return absl::OkStatus();
   for (const ListenAddress& address : options.listen) {

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "access.h"
 #include "address.h"
 #include "certificates.h"
 #include "kvcompress/safetensors.h"
@@ -37,6 +38,9 @@ struct DaemonOptions {
   // plain text. --tls-cert, --tls-key, --tls-client-ca
   TlsFiles tls;
 
+  // Who may call what; empty: everybody everything. --allow
+  AccessRules access;
+
   // How often to look whether those files have changed: 0.1 to 86,400 seconds.
   // --tls-reload-seconds
   absl::Duration tls_reload_interval = absl::Seconds(10);
@@ -45,8 +49,8 @@ struct DaemonOptions {
   // --insecure
   bool insecure = false;
 
-  // Where /metrics and /healthz are served over HTTP: a host and a port, or
-  // nothing for no HTTP at all. --metrics-listen
+  // Where /metrics, /healthz and /statusz are served over HTTP: a host and a
+  // port, or nothing for no HTTP at all. --metrics-listen
   std::optional<ListenAddress> metrics_listen =
       ListenAddress{"127.0.0.1", 9464, ""};
 
@@ -74,6 +78,10 @@ struct DaemonOptions {
   // Memory for all streams together, in bytes: 2^24 to 2^50; nothing for what
   // DefaultMemoryBudget says. --memory-budget-bytes
   std::optional<uint64_t> memory_budget_bytes;
+
+  // The most of that memory that one client may hold: 1 to 100 percent.
+  // --client-budget-percent
+  int client_budget_percent = 100;
 
   // Longest that a stream may wait for its client to send or to take the next
   // message: 0.1 to 86,400 seconds. --stall-seconds

@@ -22,6 +22,7 @@ add_library(kvcompress_daemon STATIC
     telemetry/process_metrics.cc
     telemetry/quality_metrics.cc
     telemetry/rpc_metrics.cc
+    telemetry/status_page.cc
     tls.cc)
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(kvcompress_daemon

@@ -32,6 +32,23 @@ absl::Status SetSeconds(absl::string_view text, double min, double max,
   return absl::OkStatus();
 }
 
+absl::Status SetPercent(absl::string_view text, int* percent) {
+  if (!absl::SimpleAtoi(text, percent) || *percent < 1 || *percent > 100) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(QuoteName(text), " is not a percentage from 1 to 100"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetAccess(absl::Span<const std::string> texts,
+                       AccessRules* access) {
+  *access = AccessRules();
+  for (const std::string& text : texts) {
+    if (absl::Status status = access->Add(text); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetBool(absl::string_view text, bool* value) {
   return SetEnum<bool>(
       text, {{"true", true}, {"false", false}, {"1", true}, {"0", false}},

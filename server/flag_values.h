@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "access.h"
 #include "address.h"
 #include "kvcompress/error.h"
 
@@ -29,6 +30,13 @@ absl::Status SetBytes(absl::string_view text, uint64_t min, uint64_t max,
 // A number of seconds from `min` to `max`, fractions allowed.
 absl::Status SetSeconds(absl::string_view text, double min, double max,
                         absl::Duration* duration);
+
+// A whole number from 1 to 100.
+absl::Status SetPercent(absl::string_view text, int* percent);
+
+// Rules of AccessRules.
+absl::Status SetAccess(absl::Span<const std::string> texts,
+                       AccessRules* access);
 
 // "true" or "false", "1" or "0".
 absl::Status SetBool(absl::string_view text, bool* value);

@@ -26,12 +26,15 @@
 #include "absl/time/time.h"
 #include "certificates.h"
 #include "health.h"
+#include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
 #include "memory_limit.h"
 #include "service.h"
 #include "telemetry/call_log.h"
 #include "telemetry/http.h"
 #include "telemetry/metrics.h"
+#include "telemetry/observers.h"
+#include "telemetry/status_page.h"
 #include "tls.h"
 
 namespace kvcompress {
@@ -125,6 +128,19 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
   return server;
 }
 
+std::string Joined(const std::vector<ListenAddress>& addresses) {
+  return absl::StrJoin(addresses, ", ",
+                       [](std::string* out, const ListenAddress& address) {
+                         absl::StrAppend(out, address.ToString());
+                       });
+}
+
+const char* ConnectionsOf(const DaemonOptions& options) {
+  if (!options.tls.enabled()) return "no TLS";
+  if (options.tls.client_ca.empty()) return "TLS";
+  return options.access.empty() ? "mutual TLS" : "mutual TLS, with --allow";
+}
+
 void LogStart(const DaemonOptions& options,
               const std::vector<ListenAddress>& addresses,
               const HttpEndpoint* http, uint64_t budget) {
@@ -132,17 +148,11 @@ void LogStart(const DaemonOptions& options,
       "kv-compressd {} (API {}, artefact format {}) listening on {}; metrics "
       "on {}; {}; max_message_bytes {}, max_header_bytes {}, "
       "memory_budget_bytes {}",
-      kVersion, kApiVersion, kFormatVersion,
-      absl::StrJoin(addresses, ", ",
-                    [](std::string* out, const ListenAddress& address) {
-                      absl::StrAppend(out, address.ToString());
-                    }),
+      kVersion, kApiVersion, kFormatVersion, Joined(addresses),
       http == nullptr ? "nothing"
                       : absl::StrCat("http://", http->address().ToString()),
-      !options.tls.enabled()          ? "no TLS"
-      : options.tls.client_ca.empty() ? "TLS"
-                                      : "mutual TLS",
-      options.max_message_bytes, options.max_header_bytes, budget);
+      ConnectionsOf(options), options.max_message_bytes,
+      options.max_header_bytes, budget);
   for (const ListenAddress& address : addresses) {
     if (!address.is_local() && !options.tls.enabled()) {
       spdlog::warn(
@@ -201,16 +211,22 @@ absl::Status CheckConfig(const DaemonOptions& options) {
 absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   // In this order: what is declared later uses what comes before it.
   ServerMetrics metrics;
-  CallLog observer(&metrics);
+  StatusPage page;
+  CallLog log;
+  Observers observer({&metrics, &page, &log});
   HealthService health({kServiceName});
   const uint64_t budget =
       options.memory_budget_bytes.value_or(DefaultMemoryBudget(MemoryLimit()));
   metrics.SetMemoryBudget(budget);
+  page.SetFact("memory budget, bytes", absl::StrCat(budget));
+  page.SetFact("kernels", ActiveKernels());
   const std::unique_ptr<grpc::Service> service = NewCompressionService(
       {.max_message_bytes = options.max_message_bytes,
        .max_header_bytes = options.max_header_bytes,
        .max_tensor_bytes = options.max_tensor_bytes,
        .memory_budget_bytes = budget,
+       .client_budget_percent = options.client_budget_percent,
+       .access = options.access,
        .time = {.stall = options.stall, .call = options.max_call}},
       &observer);
 
@@ -221,6 +237,9 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
         CertificateWatcher::Start(options.tls, options.tls_reload_interval,
                                   {[&](const Certificates& current) {
                                      metrics.SetTlsExpiry(current.expiry);
+                                     page.SetFact(
+                                         "certificate expires",
+                                         absl::FormatTime(current.expiry));
                                    },
                                    [&] { metrics.TlsReloadFailed(); }});
     if (!started.ok()) return started.status();
@@ -232,7 +251,8 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   if (options.metrics_listen.has_value()) {
     absl::StatusOr<std::unique_ptr<HttpEndpoint>> started = HttpEndpoint::Start(
         *options.metrics_listen,
-        {[&] { return metrics.Render(); }, [&] { return health.serving(); }});
+        {[&] { return metrics.Render(); }, [&] { return health.serving(); },
+         [&] { return page.Render(health.serving(), absl::Now()); }});
     if (!started.ok()) return started.status();
     http = *std::move(started);
   }
@@ -241,6 +261,8 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   absl::StatusOr<std::unique_ptr<grpc::Server>> server =
       Listen(options, {service.get(), &health}, tls, budget, &addresses);
   if (!server.ok()) return server.status();
+  page.SetFact("listening on", Joined(addresses));
+  page.SetFact("connections", ConnectionsOf(options));
   LogStart(options, addresses, http.get(), budget);
 
   const absl::Status tested = RunSelfTest();

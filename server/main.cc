@@ -13,6 +13,7 @@
 #include "config.h"
 #include "kvcompress/kernels.h"
 #include "lifecycle.h"
+#include "memory_limit.h"
 #include "probe.h"
 #include "signals.h"
 #include "telemetry/logging.h"
@@ -70,6 +71,7 @@ int main(int argc, char** argv) {
     return 0;
   }
 
+  kvcompress::LimitHeaps();
   kvcompress::StopSignals signals;
   kvcompress::SetUpLogging(line->options.log_level, line->options.log_format);
   const absl::Status status = kvcompress::RunServer(line->options, &signals);

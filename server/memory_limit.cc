@@ -2,9 +2,12 @@
 
 #include "memory_limit.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -79,15 +82,22 @@ uint64_t MemoryLimit(const std::string& root) {
 
 uint64_t DefaultMemoryBudget(uint64_t memory_limit) {
   const uint64_t left = memory_limit - std::min(memory_limit, kBaseBytes);
-  return std::max(left / 4 * 3, kFewestStreams * kStreamBytes);
+  return std::max(left / 2, kFewestStreams * kStreamBytes);
 }
 
 uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit) {
   // Half of what streams reserve is for messages in the hands of gRPC, and the
   // other half is not.
+  // What is left is shared with the allocator, which keeps about as much as it
+  // has handed out.
   const uint64_t elsewhere = kBaseBytes + budget / 2;
-  const uint64_t most = memory_limit - std::min(memory_limit, elsewhere);
-  return std::max(budget / 4 * 3, std::min(budget + kQuotaMargin, most));
+  const uint64_t left = memory_limit - std::min(memory_limit, elsewhere);
+  return std::max(budget / 4 * 3, std::min(budget + kQuotaMargin, left / 2));
+}
+
+void LimitHeaps() {
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  mallopt(M_ARENA_MAX, std::max(processors, 2));
 }
 
 }  // namespace kvcompress

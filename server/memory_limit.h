@@ -15,14 +15,20 @@ namespace kvcompress {
 // be read. `root` is where /proc and /sys are looked for: for tests.
 uint64_t MemoryLimit(const std::string& root = "");
 
-// The budget for streams under such a limit: three quarters of what the process
-// itself leaves of it, and at least a few streams.
+// The budget for streams under such a limit: half of what the process itself
+// leaves of it, as the allocator keeps as much again; and at least a few
+// streams.
 uint64_t DefaultMemoryBudget(uint64_t memory_limit);
 
 // How much gRPC may buffer beside such a budget, in bytes: its part of the
 // streams that are let in, and of connections and streams that are refused what
 // the limit leaves, up to 128 MiB.
 uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit);
+
+// Has the allocator keep one heap for each processor: by default there are
+// eight, and what is freed in one is of no use to the others. Call it before
+// other threads are started.
+void LimitHeaps();
 
 }  // namespace kvcompress
 

@@ -4,12 +4,14 @@
 // knows neither Prometheus nor a logger.
 //
 // Implementations are thread safe and do not block. No argument ever carries
-// text chosen by a peer, so every one may become a label.
+// text chosen by a peer, so every one may become a label: all but the names of
+// a call, which are for logs and pages.
 
 #ifndef KVCOMPRESS_SERVER_OBSERVER_H_
 #define KVCOMPRESS_SERVER_OBSERVER_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -29,8 +31,29 @@ inline constexpr int kMethodCount = 5;
 // "Compress", ...
 absl::string_view MethodName(Method method);
 
+// By which logs know a call. Safe to write anywhere as they are: what a client
+// chose is taken only in these forms.
+struct CallNames {
+  // 1 to 64 letters, digits, `-`, `_` and `.`: the client's `x-request-id`, or
+  // 32 random hexadecimal digits.
+  std::string request_id;
+  // The client's `traceparent`, as W3C Trace Context has it; or empty.
+  std::string traceparent;
+};
+
 // Where the time of a stream goes.
 enum class Stage : uint8_t { kEncode, kDecode };
+
+// How a call ended.
+struct CallEnd {
+  Method method;
+  absl::StatusCode code;
+  double seconds = 0;  // from its start
+  // Why it failed: the reason of an ErrorDetail; empty for OK, and for a call
+  // that never reached an end.
+  std::string reason;
+  CallNames names;
+};
 
 class CallObserver {
  public:
@@ -38,7 +61,7 @@ class CallObserver {
 
   virtual void CallStarted(Method) {}
   // Once for each CallStarted.
-  virtual void CallHandled(Method, absl::StatusCode, double /*seconds*/) {}
+  virtual void CallHandled(const CallEnd&) {}
 
   // Bytes of the request messages and of the response messages of streams, as
   // serialized.

@@ -10,7 +10,6 @@
 #include "compress_rpc.h"
 #include "convert.h"
 #include "decompress_rpc.h"
-#include "errors.h"
 #include "kvcompress/v1/compression_service.grpc.pb.h"
 #include "self_test.h"
 #include "server_info_rpc.h"
@@ -82,11 +81,11 @@ class Service final : public v1::CompressionService::CallbackService {
   template <typename Fill>
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    Method method, Fill fill) {
-    Call call(method, &state_.budget, state_.observer);
-    const absl::Status status = fill();
-    call.SetEnd(status.code());
+    Call call(method, context, &state_);
+    absl::Status status = call.Allow();
+    if (status.ok()) status = fill();
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(status));
+    reactor->Finish(call.End(status));
     return reactor;
   }
 

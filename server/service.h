@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "access.h"
 #include "kvcompress/safetensors.h"
 #include "observer.h"
 #include "watchdog.h"
@@ -29,6 +30,10 @@ struct ServiceOptions {
   uint64_t max_tensor_bytes = uint64_t{1} << 30;
   // Memory for all streams together, in bytes; 0 for no bound.
   uint64_t memory_budget_bytes = 0;
+  // The most of it that one client may hold, 1 to 100 percent.
+  int client_budget_percent = 100;
+  // Who may call what; empty: everybody everything.
+  AccessRules access;
   // How long a call may wait for its client, and how long it may last.
   Watchdog::Limits time;
 };

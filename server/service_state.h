@@ -17,7 +17,7 @@ struct ServiceState {
                CallObserver* call_observer)
       : options(service_options),
         observer(call_observer != nullptr ? call_observer : &silent),
-        budget(options.memory_budget_bytes),
+        budget(options.memory_budget_bytes, options.client_budget_percent),
         watchdog(options.time) {}
 
   const ServiceOptions options;

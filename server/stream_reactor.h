@@ -18,11 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "admission.h"
 #include "call.h"
-#include "errors.h"
 #include "kvcompress/error.h"
 #include "service_state.h"
 #include "watchdog.h"
@@ -58,21 +54,6 @@ auto Guarded(Step step) -> decltype(step()) {
   }
 }
 
-// How a call that failed with `status` ends, given that its client may be gone.
-// Tells clients that try again by themselves when to.
-inline absl::Status EndOf(grpc::CallbackServerContext* context,
-                          const absl::Status& status) {
-  if (!status.ok() && context->IsCancelled()) {
-    return absl::CancelledError("the client has gone");
-  }
-  if (const auto delay = RetryDelayOf(status)) {
-    context->AddTrailingMetadata(
-        "grpc-retry-pushback-ms",
-        absl::StrCat(absl::ToInt64Milliseconds(*delay)));
-  }
-  return status;
-}
-
 template <typename Request, typename Response>
 class StreamReactor : public grpc::ServerBidiReactor<Request, Response>,
                       private WatchedCall {
@@ -83,12 +64,14 @@ class StreamReactor : public grpc::ServerBidiReactor<Request, Response>,
                 ServiceState* state)
       : WatchedCall(&state->watchdog),
         context_(context),
-        call_(method, &state->budget, state->observer) {}
+        call_(method, context, state) {}
 
-  // Begins, or refuses for want of memory. REQUIRES: once.
+  // Begins, or refuses: for want of memory, or who may not call. REQUIRES:
+  // once.
   void Start(std::unique_ptr<Handler> handler) {
     handler_ = std::move(handler);
-    const absl::Status status = call_.ReserveStream(0, 0);
+    absl::Status status = call_.Allow();
+    if (status.ok()) status = call_.ReserveStream(0, 0);
     if (!status.ok()) return End(status);
     Read();
   }
@@ -160,15 +143,10 @@ class StreamReactor : public grpc::ServerBidiReactor<Request, Response>,
 
   void EndCutWrite() {
     if (!write_over_.exchange(true)) return;
-    call_.SetEnd(cut_.code());
-    this->Finish(ToGrpcStatus(cut_));
+    this->Finish(call_.EndCancelled(cut_));
   }
 
-  void End(const absl::Status& status) {
-    const absl::Status end = EndOf(context_, status);
-    call_.SetEnd(end.code());
-    this->Finish(ToGrpcStatus(end));
-  }
+  void End(const absl::Status& status) { this->Finish(call_.End(status)); }
 
   grpc::CallbackServerContext* const context_;
   Call call_;

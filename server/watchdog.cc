@@ -2,6 +2,8 @@
 
 #include "watchdog.h"
 
+#include <malloc.h>
+
 #include <chrono>
 #include <limits>
 #include <string>
@@ -100,6 +102,7 @@ Watchdog::~Watchdog() {
 void Watchdog::Add(WatchedCall* call) {
   const std::lock_guard lock(mutex_);
   calls_.insert(call);
+  trimmed_ = false;
 }
 
 void Watchdog::Remove(WatchedCall* call) {
@@ -116,8 +119,16 @@ void Watchdog::Run() {
   while (!stop_.wait_for(lock, kInterval, [this] { return stopping_; })) {
     lock.unlock();
     Look();
+    if (BecameIdle()) malloc_trim(0);
     lock.lock();
   }
+}
+
+bool Watchdog::BecameIdle() {
+  const std::lock_guard lock(mutex_);
+  const bool became = calls_.empty() && !trimmed_;
+  trimmed_ |= became;
+  return became;
 }
 
 void Watchdog::Look() {

@@ -1,7 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // Cuts off calls that wait too long for their client, and calls that last too
-// long. One thread looks at all of them every fraction of a second.
+// long. One thread looks at all of them every fraction of a second. When none
+// is left it has the allocator give what it keeps back to the system.
 
 #ifndef KVCOMPRESS_SERVER_WATCHDOG_H_
 #define KVCOMPRESS_SERVER_WATCHDOG_H_
@@ -79,6 +80,8 @@ class Watchdog {
   bool Expired(const WatchedCall& call, int64_t now) const;
   void Run();
   void Look();
+  // Whether no call is left, for the first time since there was one.
+  bool BecameIdle();
 
   const int64_t stall_ms_;
   const int64_t call_ms_;
@@ -86,6 +89,7 @@ class Watchdog {
   std::condition_variable stop_;
   // Guarded by the mutex.
   bool stopping_ = false;
+  bool trimmed_ = true;  // since there was a call
   absl::flat_hash_set<WatchedCall*> calls_;
   std::thread thread_;
 };

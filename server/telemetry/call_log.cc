@@ -4,7 +4,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include <string>
+#include "absl/strings/str_cat.h"
+#include "telemetry/logging.h"
 
 namespace kvcompress {
 namespace {
@@ -32,13 +33,14 @@ spdlog::level::level_enum LevelOf(absl::StatusCode code) {
 
 }  // namespace
 
-void CallLog::CallHandled(Method method, absl::StatusCode code,
-                          double seconds) {
-  next_->CallHandled(method, code, seconds);
-  const absl::string_view name = MethodName(method);
-  spdlog::log(LevelOf(code), "{} ended with {} after {:.6f} s",
+void CallLog::CallHandled(const CallEnd& end) {
+  const absl::string_view name = MethodName(end.method);
+  const LogNames names(end.names);
+  spdlog::log(LevelOf(end.code), "{} ended with {}{} after {:.6f} s",
               fmt::string_view(name.data(), name.size()),
-              absl::StatusCodeToString(code), seconds);
+              absl::StatusCodeToString(end.code),
+              end.reason.empty() ? "" : absl::StrCat(", ", end.reason, ","),
+              end.seconds);
 }
 
 }  // namespace kvcompress

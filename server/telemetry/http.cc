@@ -18,6 +18,7 @@ namespace kvcompress {
 namespace {
 
 constexpr char kTextPlain[] = "text/plain; charset=utf-8";
+constexpr char kHtml[] = "text/html; charset=utf-8";
 constexpr char kPrometheusText[] = "text/plain; version=0.0.4; charset=utf-8";
 
 struct Reply {
@@ -47,6 +48,7 @@ class Handler final : public CivetHandler {
       if (content_.serving()) return {"200 OK", kTextPlain, "SERVING\n"};
       return {"503 Service Unavailable", kTextPlain, "NOT_SERVING\n"};
     }
+    if (path == "/statusz") return {"200 OK", kHtml, content_.status()};
     return {"404 Not Found", kTextPlain, "not found\n"};
   }
 
@@ -56,7 +58,10 @@ class Handler final : public CivetHandler {
     const std::string head = absl::StrCat(
         "HTTP/1.1 ", reply.status, "\r\nContent-Type: ", reply.content_type,
         "\r\nContent-Length: ", reply.body.size(),
-        "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n");
+        "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff"
+        "\r\nContent-Security-Policy: default-src 'none'; "
+        "style-src 'unsafe-inline'; frame-ancestors 'none'"
+        "\r\nConnection: close\r\n\r\n");
     mg_write(connection, head.data(), head.size());
     if (with_body) mg_write(connection, reply.body.data(), reply.body.size());
     return true;

@@ -4,6 +4,7 @@
 // gRPC. GET and HEAD:
 //   /metrics  200, Prometheus's text format, version 0.0.4
 //   /healthz  200 "SERVING" or 503 "NOT_SERVING"
+//   /statusz  200, a page for people
 // and 404 for anything else. Plaintext.
 
 #ifndef KVCOMPRESS_SERVER_TELEMETRY_HTTP_H_
@@ -24,6 +25,7 @@ class HttpEndpoint {
   struct Content {
     std::function<std::string()> metrics;
     std::function<bool()> serving;
+    std::function<std::string()> status;
   };
 
   // Listens on `address`, a host and a port. UNAVAILABLE, with the reason, when

@@ -13,7 +13,9 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 
 namespace kvcompress {
 namespace {
@@ -55,6 +57,38 @@ class TextMessage final : public spdlog::custom_flag_formatter {
   }
 };
 
+thread_local const CallNames* names_of_thread = nullptr;
+
+// The names of the call, each between what comes before and after it. They need
+// no escaping: see CallNames.
+class Names final : public spdlog::custom_flag_formatter {
+ public:
+  explicit Names(LogFormat format) : format_(format) {}
+
+  void format(const spdlog::details::log_msg&, const std::tm&,
+              spdlog::memory_buf_t& line) override {
+    if (names_of_thread == nullptr) return;
+    Append("request_id", names_of_thread->request_id, &line);
+    Append("traceparent", names_of_thread->traceparent, &line);
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<Names>(format_);
+  }
+
+ private:
+  void Append(absl::string_view name, absl::string_view value,
+              spdlog::memory_buf_t* line) const {
+    if (value.empty()) return;
+    const std::string text =
+        format_ == LogFormat::kJson
+            ? absl::StrCat(",\"", name, "\":\"", value, "\"")
+            : absl::StrCat(" ", name, "=", value);
+    line->append(text.data(), text.data() + text.size());
+  }
+
+  const LogFormat format_;
+};
+
 spdlog::level::level_enum SpdlogLevel(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
@@ -83,15 +117,20 @@ void LogFromGrpc(gpr_log_func_args* args) {
 std::unique_ptr<spdlog::formatter> NewLogFormatter(LogFormat format) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>(
       spdlog::pattern_time_type::utc);
+  formatter->add_flag<Names>('~', format);
   if (format == LogFormat::kJson) {
     formatter->add_flag<JsonMessage>('*').set_pattern(
-        R"({"time":"%Y-%m-%dT%H:%M:%S.%fZ","level":"%l","message":"%*"})");
+        R"({"time":"%Y-%m-%dT%H:%M:%S.%fZ","level":"%l","message":"%*"%~})");
   } else {
     formatter->add_flag<TextMessage>('*').set_pattern(
-        "%Y-%m-%dT%H:%M:%S.%fZ %l %*");
+        "%Y-%m-%dT%H:%M:%S.%fZ %l %*%~");
   }
   return formatter;
 }
+
+LogNames::LogNames(const CallNames& names) { names_of_thread = &names; }
+
+LogNames::~LogNames() { names_of_thread = nullptr; }
 
 void SetUpLogging(LogLevel level, LogFormat format) {
   auto logger = std::make_shared<spdlog::logger>(

@@ -66,10 +66,7 @@ void ServerMetrics::TlsReloadFailed() { tls_reload_failures_->Increment(); }
 
 void ServerMetrics::CallStarted(Method method) { rpc_.CallStarted(method); }
 
-void ServerMetrics::CallHandled(Method method, absl::StatusCode code,
-                                double seconds) {
-  rpc_.CallHandled(method, code, seconds);
-}
+void ServerMetrics::CallHandled(const CallEnd& end) { rpc_.CallHandled(end); }
 
 void ServerMetrics::BytesReceived(Method method, uint64_t bytes) {
   rpc_.BytesReceived(method, bytes);

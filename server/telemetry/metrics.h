@@ -42,8 +42,7 @@ class ServerMetrics final : public CallObserver {
   void TlsReloadFailed();
 
   void CallStarted(Method method) override;
-  void CallHandled(Method method, absl::StatusCode code,
-                   double seconds) override;
+  void CallHandled(const CallEnd& end) override;
   void BytesReceived(Method method, uint64_t bytes) override;
   void BytesSent(Method method, uint64_t bytes) override;
   void InFlightBytes(int64_t delta) override;

@@ -129,16 +129,16 @@ void RpcMetrics::CallStarted(Method method) {
   of(method).requests->Increment();
 }
 
-void RpcMetrics::CallHandled(Method method, absl::StatusCode code,
-                             double seconds) {
+void RpcMetrics::CallHandled(const CallEnd& end) {
+  const absl::StatusCode code = end.code;
   int index = static_cast<int>(code);
   if (index < 0 || index >= kCodeCount) {
     index = static_cast<int>(absl::StatusCode::kUnknown);
   }
-  PerMethod& series = of(method);
+  PerMethod& series = of(end.method);
   series.grpc_handled[index]->Increment();
-  series.grpc_handling_seconds->Observe(seconds);
-  series.duration_seconds->Observe(seconds);
+  series.grpc_handling_seconds->Observe(end.seconds);
+  series.duration_seconds->Observe(end.seconds);
   if (index != 0) series.errors[index]->Increment();
   if (code == absl::StatusCode::kResourceExhausted) {
     rejected_budget_->Increment();

@@ -27,7 +27,7 @@ class RpcMetrics {
 
   // As in CallObserver.
   void CallStarted(Method method);
-  void CallHandled(Method method, absl::StatusCode code, double seconds);
+  void CallHandled(const CallEnd& end);
   void BytesReceived(Method method, uint64_t bytes);
   void BytesSent(Method method, uint64_t bytes);
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -45,6 +46,16 @@ class Input {
  private:
   absl::string_view bytes_;
 };
+
+// `size` bytes: those given, over and over; zeros where there are none. In
+// memory of that size, so that the address sanitizer sees what reads beyond.
+inline std::string Repeat(absl::string_view given, size_t size) {
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size && !given.empty(); ++i) {
+    bytes[i] = given[i % given.size()];
+  }
+  return bytes;
+}
 
 // Hands out `bytes` in chunks whose sizes follow from `seed`; 0: in one.
 // Stops when `use` gives false.

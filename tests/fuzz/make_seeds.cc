@@ -1,7 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Writes a seed of decoder_fuzzer for every codec into a folder: a real
-// payload of a small tensor, behind the bytes that choose codec and shape.
+// Writes seeds into the folders `decoder` and `klt` of a folder: for every
+// codec, and for presets of klt, a real payload of a small tensor, behind the
+// bytes that choose codec and shape.
 //
 //   make_seeds FOLDER
 
@@ -12,7 +13,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "input.h"
+#include "klt.h"
 #include "kvcompress/codec.h"
 
 namespace kvcompress::fuzz {
@@ -32,31 +35,57 @@ std::string Values(uint64_t elements) {
   return bytes;
 }
 
+// A payload of `values`; empty, with a message, when it cannot be.
+std::string PayloadOf(const CodecSpec& codec, const TensorSpec& spec) {
+  const std::string values = Values(*ElementCount(spec));
+  auto encoder = codec.codec->NewEncoder(spec, codec.parameters, EncodeHints());
+  std::string payload;
+  if (!encoder.ok() || !(*encoder)->Append(values, &payload, nullptr).ok() ||
+      !(*encoder)->Finish(&payload, nullptr).ok()) {
+    std::fprintf(stderr, "%s does not encode\n", codec.ToString().c_str());
+    return "";
+  }
+  return payload;
+}
+
+// `head`, then `payload`; false when it cannot be written.
+bool Write(const std::string& path, absl::string_view head,
+           absl::string_view payload) {
+  std::ofstream file(path, std::ios::binary);
+  file << head << payload;
+  return !payload.empty() && file.flush();
+}
+
 int Main(const std::string& folder) {
   Input input(kSpec, sizeof(kSpec));
   const TensorSpec spec = DrawSpec(&input);
-  const std::string values = Values(*ElementCount(spec));
+  const std::string choices(reinterpret_cast<const char*>(kSpec),
+                            sizeof(kSpec));
   const std::vector<CodecSpec>& codecs = StoredCodecs();
   for (size_t i = 0; i < codecs.size(); ++i) {
-    auto encoder =
-        codecs[i].codec->NewEncoder(spec, codecs[i].parameters, EncodeHints());
-    std::string payload;
-    if (!encoder.ok() || !(*encoder)->Append(values, &payload, nullptr).ok() ||
-        !(*encoder)->Finish(&payload, nullptr).ok()) {
-      std::fprintf(stderr, "%s does not encode\n",
-                   codecs[i].ToString().c_str());
-      return 1;
-    }
     std::string name = codecs[i].ToString();
     for (char& c : name) {
       if (c == ':' || c == '+' || c == ',' || c == '=' || c == '/') c = '-';
     }
-    std::ofstream file(absl::StrCat(folder, "/", name), std::ios::binary);
-    file.put(static_cast<char>(i));
-    file.write(reinterpret_cast<const char*>(kSpec), sizeof(kSpec));
-    file.put('\7');  // cut into chunks of up to 28 bytes
-    file << payload;
-    if (!file) return 1;
+    // Cut into chunks of up to 28 bytes.
+    const std::string head =
+        absl::StrCat(std::string(1, static_cast<char>(i)), choices, "\7");
+    if (!Write(absl::StrCat(folder, "/decoder/", name), head,
+               PayloadOf(codecs[i], spec))) {
+      return 1;
+    }
+  }
+  for (char preset = 0; preset < 6; ++preset) {
+    // Two heads, 150 tokens, 16 channels.
+    const std::string drawn = std::string(1, preset) + choices + "\1\x16\xf";
+    Input taken(reinterpret_cast<const uint8_t*>(drawn.data()), drawn.size());
+    const CodecSpec codec = DrawKlt(&taken);
+    const TensorSpec long_spec = DrawKltSpec(&taken);
+    const std::string head = std::string(1, '\0') + drawn + "\x7f";
+    if (!Write(absl::StrCat(folder, "/klt/", std::to_string(preset)), head,
+               PayloadOf(codec, long_spec))) {
+      return 1;
+    }
   }
   return 0;
 }

@@ -64,12 +64,7 @@ std::string FileOf(Input* input) {
   entry.end = *ElementCount(entry.spec) * DTypeSize(entry.spec.dtype);
   header.data_size = entry.end;
   header.tensors.push_back(entry);
-  std::string file = SerializeSafetensorsHeader(header);
-  const absl::string_view values = input->rest();
-  for (uint64_t i = 0; i < entry.end; ++i) {
-    file.push_back(values.empty() ? '\0' : values[i % values.size()]);
-  }
-  return file;
+  return SerializeSafetensorsHeader(header) + Repeat(input->rest(), entry.end);
 }
 
 CompressOptions DrawOptions(Input* input) {

@@ -66,6 +66,7 @@ class ServerProcess:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.lines: list[str] = []
         self.messages: list[str] = []
         self.addresses: list[str] = []
         self.http = ""
@@ -80,6 +81,7 @@ class ServerProcess:
             for line in lines:
                 message = json.loads(line)["message"]
                 with self._changed:
+                    self.lines.append(line)
                     self.messages.append(message)
                     self._changed.notify_all()
         with self._changed:
@@ -88,12 +90,19 @@ class ServerProcess:
 
     def wait_log(self, text: str) -> str:
         """Waits for a message with `text` in it and returns the first."""
+        return self._wait_for(text, self.messages)
+
+    def wait_line(self, text: str) -> str:
+        """The same for a line, as it was written."""
+        return self._wait_for(text, self.lines)
+
+    def _wait_for(self, text: str, lines: list[str]) -> str:
         with self._changed:
             self._changed.wait_for(
-                lambda: self._ended or any(text in message for message in self.messages), PATIENCE
+                lambda: self._ended or any(text in line for line in lines), PATIENCE
             )
-            matches = [message for message in self.messages if text in message]
-        assert matches, f"no {text!r} in {self.messages}"
+            matches = [line for line in lines if text in line]
+        assert matches, f"no {text!r} in {lines}"
         return matches[0]
 
     def wait_until_serving(self) -> None:

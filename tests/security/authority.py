@@ -36,7 +36,7 @@ class Pair:
 
 
 class Authority:
-    """Signs certificates for localhost and 127.0.0.1."""
+    """Signs certificates, for localhost and 127.0.0.1 unless said otherwise."""
 
     def __init__(self, folder: Path, name: str) -> None:
         """Makes the authority's own certificate."""
@@ -47,12 +47,15 @@ class Authority:
             *("-keyout", self._key, "-out", self.certificate),
         )
 
-    def sign(self, name: str, days: int = 7) -> Pair:
-        """A new pair; one that is over already where `days` is negative."""
+    def sign(self, name: str, days: int = 7, names: str = "DNS:localhost,IP:127.0.0.1") -> Pair:
+        """A new pair; one that is over already where `days` is negative.
+
+        `names` are the subject alternative names, as openssl takes them.
+        """
         path = self._folder / f"{self._name}-{name}"
         pair = Pair(path.with_suffix(".pem"), path.with_suffix(".key"))
         request, extensions = path.with_suffix(".csr"), path.with_suffix(".ext")
-        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        extensions.write_text(f"subjectAltName={names}\n" if names else "")
         openssl(
             *("req", "-new", *_NEW_KEY, "-subj", f"/CN={name}"),
             *("-keyout", pair.key, "-out", request),

@@ -4,6 +4,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,25 @@ import kvcompress
 SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
 
 
+PROGRAMS = ([str(BINARY.parent / "kv-compress")], [sys.executable, "-m", "kvcompress"])
+
+
 def command_line(server: ServerProcess, *flags: object) -> subprocess.CompletedProcess[str]:
-    """kv-compress, measuring the sample on a server."""
-    command = [str(BINARY.parent / "kv-compress"), "-metrics-only", "-input", str(SAMPLE)]
-    command += ["-server", server.addresses[0], *map(str, flags)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    """kv-compress, measuring the sample on a server; `python -m kvcompress` does the same."""
+    arguments = ["-metrics-only", "-input", str(SAMPLE), "-server", server.addresses[0]]
+    native, module = (
+        subprocess.run(
+            [*program, *arguments, *map(str, flags)], capture_output=True, text=True, timeout=60
+        )
+        for program in PROGRAMS
+    )
+    assert native.returncode == module.returncode, module.stderr
+    if native.returncode == 1:
+        # gRPC for Python may log a failed handshake first.
+        [error] = [line for line in module.stderr.splitlines() if line.startswith("Error: ")]
+        if not error.startswith(f"Error: server {server.addresses[0]}: "):
+            assert error == native.stderr.splitlines()[0]
+    return native
 
 
 def trusting(authority: Authority, pair: Pair | None = None) -> list[object]:

@@ -1,7 +1,9 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """How both clients reach a server: options, TLS, retries, a server of their own; progress."""
 
+import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -149,6 +151,34 @@ def test_calls_are_tried_again(
             with pytest.raises(kvcompress.KVCompressError):
                 client.compress(b"")
     assert answer.calls == abs(calls)
+
+
+def test_all_of_a_large_input_is_sent_again(make_client: MakeClient, tmp_path: Path) -> None:
+    """However much of it had gone; and so for the other calls."""
+    path = tmp_path / "in"
+    path.write_bytes(bytes(5 << 20))
+    answer = Flaky(1, grpc.StatusCode.UNAVAILABLE)
+    with fake_server(answer) as target, make_client(target, timeout=20) as client:
+        assert client.compress(path, tmp_path / "out").path == tmp_path / "out"
+    assert answer.calls == 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_pipe_is_sent_once(make_client: MakeClient, tmp_path: Path) -> None:
+    """What was read from it is gone."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(bytes(1000),))
+    writer.start()
+    answer = Flaky(1, grpc.StatusCode.UNAVAILABLE)
+    with (
+        fake_server(answer) as target,
+        make_client(target, timeout=20) as client,
+        pytest.raises(kvcompress.UnavailableError),
+    ):
+        client.compress(path)
+    writer.join()
+    assert answer.calls == 1
 
 
 @pytest.fixture(scope="module")

@@ -57,6 +57,32 @@ class Variable {
   const char* const name_;
 };
 
+TEST(ConfigTest, RulesOfAccess) {
+  const auto line =
+      Parse({"--tls-cert=c", "--tls-key=k", "--tls-client-ca=a",
+             "--allow=Compress+Measure=x,*=y", "--allow", "SelfTest=z*"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  const AccessRules& access = line->options.access;
+  const std::vector<std::string> x = {"x"}, y = {"y"}, z = {"zz"};
+  EXPECT_TRUE(access.Check(Method::kMeasure, x).ok());
+  EXPECT_FALSE(access.Check(Method::kSelfTest, x).ok());
+  EXPECT_TRUE(access.Check(Method::kSelfTest, y).ok());
+  EXPECT_TRUE(access.Check(Method::kSelfTest, z).ok());
+  EXPECT_THAT(ErrorOf({"--allow=Compress"}),
+              HasSubstr("--allow: \"Compress\" is not METHODS=IDENTITY"));
+  EXPECT_THAT(ErrorOf({"--allow=Compress=x"}),
+              HasSubstr("--allow needs --tls-client-ca"));
+}
+
+TEST(ConfigTest, PartOfAClient) {
+  EXPECT_EQ(
+      Parse({"--client-budget-percent=25"})->options.client_budget_percent, 25);
+  for (const char* bad : {"0", "101", "-1", "1.5", "half"}) {
+    EXPECT_THAT(ErrorOf({"--client-budget-percent", bad}),
+                HasSubstr("is not a percentage from 1 to 100"));
+  }
+}
+
 TEST(ConfigTest, Defaults) {
   const absl::StatusOr<CommandLine> line = Parse({});
   ASSERT_TRUE(line.ok()) << line.status();

@@ -66,15 +66,15 @@ TEST_F(MemoryLimitTest, NonsenseIsNoLimit) {
 }
 
 TEST(DefaultMemoryBudgetTest, LeavesRoomForTheProcess) {
-  EXPECT_EQ(DefaultMemoryBudget(1024 * kMiB), 720 * kMiB);
+  EXPECT_EQ(DefaultMemoryBudget(1024 * kMiB), 480 * kMiB);
   EXPECT_EQ(DefaultMemoryBudget(0), 4 * kStreamBytes);
   EXPECT_EQ(DefaultMemoryBudget(64 * kMiB), 4 * kStreamBytes);
 }
 
 TEST(BufferQuotaTest, WhatTheLimitLeavesAndTheStreamsNeed) {
   EXPECT_EQ(BufferQuota(32 * kMiB, 16384 * kMiB), 160 * kMiB);
-  EXPECT_EQ(BufferQuota(144 * kMiB, 256 * kMiB), 120 * kMiB);
-  EXPECT_EQ(BufferQuota(720 * kMiB, 1024 * kMiB), 600 * kMiB);
+  EXPECT_EQ(BufferQuota(96 * kMiB, 256 * kMiB), 72 * kMiB);
+  EXPECT_EQ(BufferQuota(480 * kMiB, 1024 * kMiB), 360 * kMiB);
   EXPECT_EQ(BufferQuota(400 * kMiB, 0), 300 * kMiB);
 }
 

@@ -1,12 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <limits>
@@ -21,9 +18,9 @@
 #include "absl/strings/str_split.h"
 #include "kvcompress/codec.h"
 #include "telemetry/call_log.h"
-#include "telemetry/http.h"
 #include "telemetry/logging.h"
 #include "telemetry/metrics.h"
+#include "telemetry/observers.h"
 
 namespace kvcompress {
 namespace {
@@ -31,7 +28,6 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::StartsWith;
 
 // The value of a series, written as on the page; NaN when it is not there.
 double Value(const ServerMetrics& metrics, absl::string_view series) {
@@ -64,7 +60,7 @@ TEST(MetricsTest, CountsACall) {
   metrics.BytesReceived(Method::kDecompress, 10);
   metrics.BytesReceived(Method::kDecompress, 5);
   metrics.BytesSent(Method::kDecompress, 7);
-  metrics.CallHandled(Method::kDecompress, absl::StatusCode::kDataLoss, 0.02);
+  metrics.CallHandled({Method::kDecompress, absl::StatusCode::kDataLoss, 0.02});
   metrics.IntegrityFailure("TRUNCATED");
   constexpr char kLabels[] =
       "grpc_method=\"Decompress\",grpc_service=\"kvcompress.v1."
@@ -98,7 +94,7 @@ TEST(MetricsTest, CountsACall) {
 
 TEST(MetricsTest, CodesThatAreNotCanonicalCountAsUnknown) {
   ServerMetrics metrics;
-  metrics.CallHandled(Method::kMeasure, static_cast<absl::StatusCode>(99), 0);
+  metrics.CallHandled({Method::kMeasure, static_cast<absl::StatusCode>(99)});
   EXPECT_EQ(Value(metrics,
                   "kvcompress_errors_total{code=\"UNKNOWN\",method="
                   "\"Measure\"}"),
@@ -107,8 +103,8 @@ TEST(MetricsTest, CodesThatAreNotCanonicalCountAsUnknown) {
 
 TEST(MetricsTest, RejectionsFollowTheCode) {
   ServerMetrics metrics;
-  metrics.CallHandled(Method::kCompress, absl::StatusCode::kOutOfRange, 0);
-  metrics.CallHandled(Method::kCompress, absl::StatusCode::kOk, 0);
+  metrics.CallHandled({Method::kCompress, absl::StatusCode::kOutOfRange});
+  metrics.CallHandled({Method::kCompress, absl::StatusCode::kOk});
   const auto rejected = [&](absl::string_view reason) {
     return Value(metrics,
                  absl::StrCat("kvcompress_requests_rejected_total{reason=\"",
@@ -117,9 +113,9 @@ TEST(MetricsTest, RejectionsFollowTheCode) {
   EXPECT_EQ(rejected("limit"), 1);
   EXPECT_EQ(rejected("budget"), 0);
   EXPECT_EQ(rejected("draining"), 0);
-  metrics.CallHandled(Method::kCompress, absl::StatusCode::kResourceExhausted,
-                      0);
-  metrics.CallHandled(Method::kCompress, absl::StatusCode::kUnavailable, 0);
+  metrics.CallHandled(
+      {Method::kCompress, absl::StatusCode::kResourceExhausted});
+  metrics.CallHandled({Method::kCompress, absl::StatusCode::kUnavailable});
   EXPECT_EQ(rejected("budget"), 1);
   EXPECT_EQ(rejected("draining"), 1);
 }
@@ -239,91 +235,8 @@ TEST(MetricsTest, ProcessMetricsAreThoseOfThisProcess) {
   EXPECT_GE(Value(metrics, "process_cpu_seconds_total"), 0);
 }
 
-// The reply to a request, whole; empty when nobody answers.
-std::string Http(const ListenAddress& address, absl::string_view request) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in target = {};
-  target.sin_family = AF_INET;
-  target.sin_port = htons(address.port);
-  inet_pton(AF_INET, "127.0.0.1", &target.sin_addr);
-  std::string reply;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&target), sizeof(target)) ==
-      0) {
-    EXPECT_EQ(write(fd, request.data(), request.size()),
-              static_cast<ssize_t>(request.size()));
-    char buffer[4096];
-    for (ssize_t n; (n = read(fd, buffer, sizeof(buffer))) > 0;) {
-      reply.append(buffer, static_cast<size_t>(n));
-    }
-  }
-  close(fd);
-  return reply;
-}
-
-class HttpTest : public ::testing::Test {
- protected:
-  HttpTest() {
-    absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint =
-        HttpEndpoint::Start(ListenAddress{"127.0.0.1", 0, ""},
-                            {[] { return "page\n"; }, [this] { return up_; }});
-    EXPECT_TRUE(endpoint.ok()) << endpoint.status();
-    endpoint_ = *std::move(endpoint);
-  }
-
-  std::string Get(absl::string_view path) const {
-    return Http(endpoint_->address(),
-                absl::StrCat("GET ", path, " HTTP/1.0\r\n\r\n"));
-  }
-
-  bool up_ = false;
-  std::unique_ptr<HttpEndpoint> endpoint_;
-};
-
-TEST_F(HttpTest, ServesThePage) {
-  const std::string reply = Get("/metrics");
-  EXPECT_THAT(reply, StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(reply, HasSubstr("Content-Type: text/plain; version=0.0.4; "
-                               "charset=utf-8\r\n"));
-  EXPECT_THAT(reply, HasSubstr("Content-Length: 5\r\n"));
-  EXPECT_THAT(reply, EndsWith("\r\n\r\npage\n"));
-}
-
-TEST_F(HttpTest, HealthFollowsTheServer) {
-  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 503 "));
-  EXPECT_THAT(Get("/healthz"), EndsWith("\r\n\r\nNOT_SERVING\n"));
-  up_ = true;
-  EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
-  EXPECT_THAT(Get("/healthz"), EndsWith("\r\n\r\nSERVING\n"));
-}
-
-TEST_F(HttpTest, HeadHasNoBody) {
-  const std::string reply =
-      Http(endpoint_->address(), "HEAD /metrics HTTP/1.0\r\n\r\n");
-  EXPECT_THAT(reply, StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(reply, EndsWith("\r\n\r\n"));
-}
-
-TEST_F(HttpTest, AnythingElseIsNotFound) {
-  for (const char* path : {"/", "/metrics/", "/metricsx", "/x", "/healthz/x",
-                           "/../metrics/..", "/%2e%2e/etc/passwd"}) {
-    EXPECT_THAT(Get(path), StartsWith("HTTP/1.1 404 ")) << path;
-  }
-}
-
-TEST_F(HttpTest, AddressInUseIsAClearError) {
-  const absl::Status status =
-      HttpEndpoint::Start(endpoint_->address(), {}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(status.message(), absl::StrCat("cannot serve metrics on ",
-                                           endpoint_->address().ToString(),
-                                           ": Address already in use"));
-}
-
-TEST_F(HttpTest, NobodyAnswersAfterwards) {
-  const ListenAddress address = endpoint_->address();
-  endpoint_.reset();
-  EXPECT_EQ(Http(address, "GET /metrics HTTP/1.0\r\n\r\n"), "");
-}
+constexpr char kTraceparent[] =
+    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 // Collects what the default logger writes while a test runs.
 class LogTest : public ::testing::Test {
@@ -365,18 +278,46 @@ TEST_F(LogTest, TextStaysOnOneLine) {
               EndsWith("Z info first\\x0asecond\\x0d\\x1b[31m\n"));
 }
 
+TEST_F(LogTest, NamesOfACallAreMembersOfTheObject) {
+  Collect(LogFormat::kJson);
+  CallLog().CallHandled({Method::kCompress,
+                         absl::StatusCode::kCancelled,
+                         1,
+                         "",
+                         {"id-7", kTraceparent}});
+  spdlog::info("of no call");
+  std::istringstream lines(lines_.str());
+  std::string line;
+  std::getline(lines, line);
+  const nlohmann::json call = nlohmann::json::parse(line);
+  EXPECT_EQ(call["message"], "Compress ended with CANCELLED after 1.000000 s");
+  EXPECT_EQ(call["request_id"], "id-7");
+  EXPECT_EQ(call["traceparent"], kTraceparent);
+  std::getline(lines, line);
+  EXPECT_EQ(nlohmann::json::parse(line).size(), 3);
+}
+
 TEST_F(LogTest, CallsAreLoggedByWhoShouldLook) {
   Collect(LogFormat::kText);
   ServerMetrics metrics;
-  CallLog log(&metrics);
-  log.CallStarted(Method::kCompress);
-  log.CallHandled(Method::kCompress, absl::StatusCode::kOk, 0.5);
-  log.CallHandled(Method::kMeasure, absl::StatusCode::kInvalidArgument, 0);
-  log.CallHandled(Method::kDecompress, absl::StatusCode::kDataLoss, 0);
+  CallLog log;
+  Observers observers({&metrics, &log});
+  observers.CallStarted(Method::kCompress);
+  observers.CallHandled({Method::kCompress, absl::StatusCode::kOk, 0.5});
+  observers.CallHandled({Method::kMeasure, absl::StatusCode::kInvalidArgument});
+  observers.CallHandled({Method::kDecompress,
+                         absl::StatusCode::kDataLoss,
+                         0,
+                         "TRUNCATED",
+                         {"id-7", kTraceparent}});
   EXPECT_THAT(lines_.str(),
               HasSubstr("debug Compress ended with OK after 0.500000 s"));
   EXPECT_THAT(lines_.str(), HasSubstr("info Measure ended with INVALID_"));
-  EXPECT_THAT(lines_.str(), HasSubstr("warning Decompress ended with DATA_L"));
+  EXPECT_THAT(lines_.str(),
+              EndsWith("warning Decompress ended with DATA_LOSS, TRUNCATED, "
+                       "after 0.000000 s request_id=id-7 "
+                       "traceparent=00-0af7651916cd43dd8448eb211c80319c-"
+                       "b7ad6b7169203331-01\n"));
   EXPECT_EQ(Value(metrics, "kvcompress_requests_total{method=\"Compress\"}"),
             1);
 }

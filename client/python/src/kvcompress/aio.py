@@ -23,6 +23,7 @@ from kvcompress.calls import (
     translated,
 )
 from kvcompress.connection import ConnectionArguments, connect
+from kvcompress.errors import UnavailableError
 from kvcompress.info import SelfTestReport, ServerInfo
 from kvcompress.options import (
     CompressArguments,
@@ -119,15 +120,19 @@ class Client:
         **options: Unpack[CompressArguments],
     ) -> CompressionResult:
         """Compresses a cache; see kvcompress.Client.compress."""
-        call = CompressCall(
-            source,
-            output,
-            compress_options(**options),
-            metadata=metadata,
-            reconstruct=reconstruct,
-            progress=progress,
-        )
-        return await self._run(self._stub.Compress, call, timeout)
+        wanted = compress_options(**options)
+
+        def new_call() -> CompressCall:
+            return CompressCall(
+                source,
+                output,
+                wanted,
+                metadata=metadata,
+                reconstruct=reconstruct,
+                progress=progress,
+            )
+
+        return await self._run(self._stub.Compress, source, new_call, timeout)
 
     async def decompress(
         self,
@@ -139,8 +144,12 @@ class Client:
         **options: Unpack[DecompressArguments],
     ) -> DecompressionResult:
         """Restores a cache, after every check; see kvcompress.Client.decompress."""
-        call = DecompressCall(source, output, decompress_options(**options), progress=progress)
-        return await self._run(self._stub.Decompress, call, timeout)
+        wanted = decompress_options(**options)
+
+        def new_call() -> DecompressCall:
+            return DecompressCall(source, output, wanted, progress=progress)
+
+        return await self._run(self._stub.Decompress, source, new_call, timeout)
 
     async def measure(
         self,
@@ -153,13 +162,20 @@ class Client:
     ) -> CompressionReport:
         """Measures what `compress` would give; see kvcompress.Client.measure."""
         wanted = compress_options(**options)
-        with (
-            measure_feed(source, wanted, metadata=metadata, progress=progress) as feed,
-            translated(feed),
-        ):
-            answer = self._stub.Measure.future(feed, timeout=self._seconds(timeout))
-            response = await self._in_thread(answer.result, stop=answer.cancel)
-        return CompressionReport.from_proto(response.report)
+        pauses = self._connection.pauses(source)
+        while True:
+            try:
+                with (
+                    measure_feed(source, wanted, metadata=metadata, progress=progress) as feed,
+                    translated(feed),
+                ):
+                    answer = self._stub.Measure.future(feed, timeout=self._seconds(timeout))
+                    response = await self._in_thread(answer.result, stop=answer.cancel)
+                return CompressionReport.from_proto(response.report)
+            except UnavailableError:
+                if (pause := next(pauses)) is None:
+                    raise
+            await asyncio.sleep(pause)
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Asks what the server is and can do; see kvcompress.Client.server_info."""
@@ -184,16 +200,35 @@ class Client:
     async def _run(
         self,
         method: "grpc.StreamStreamMultiCallable[Request, Response]",
+        source: object,
+        new_call: Callable[[], Call[Request, Response, Result]],
+        timeout: float | None,
+    ) -> Result:
+        """Makes a call, again while the server is unavailable and nothing has come back."""
+        pauses = self._connection.pauses(source)
+        while True:
+            with new_call() as call:
+                try:
+                    return await self._attempt(method, call, timeout)
+                except UnavailableError:
+                    if call.answered or (pause := next(pauses)) is None:
+                        raise
+            await asyncio.sleep(pause)
+
+    async def _attempt(
+        self,
+        method: "grpc.StreamStreamMultiCallable[Request, Response]",
         call: Call[Request, Response, Result],
         timeout: float | None,
     ) -> Result:
-        """Makes a call, and cancels it when its responses are not taken to the end."""
-        with call, translated(call.feed):
+        """Makes a call once, and cancels it when its responses are not taken to the end."""
+        with translated(call.feed):
             responses = method(call.feed, timeout=self._seconds(timeout))
             try:
                 while response := await self._in_thread(
                     lambda: list(islice(responses, 1)), stop=responses.cancel
                 ):
+                    call.answered = True
                     await self._in_thread(call.take, response[0])
             finally:
                 responses.cancel()

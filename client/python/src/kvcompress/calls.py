@@ -32,9 +32,11 @@ class Call(ABC, Generic[Request, Response, Result]):
 
     Attributes:
         feed: The requests.
+        answered: Whether a response has come.
     """
 
     feed: Feed[Request]
+    answered = False
 
     def __init__(self) -> None:
         """Begins without resources; what `_open` enters is released by `close`."""

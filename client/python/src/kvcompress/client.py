@@ -1,7 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The blocking client."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
@@ -15,6 +16,7 @@ from kvcompress.calls import (
     translated,
 )
 from kvcompress.connection import ConnectionArguments, connect
+from kvcompress.errors import UnavailableError
 from kvcompress.info import SelfTestReport, ServerInfo
 from kvcompress.options import (
     CompressArguments,
@@ -130,15 +132,19 @@ class Client:
             ValueError: An output path is there and not a regular file, or an option does not
                 fit its field.
         """
-        call = CompressCall(
-            source,
-            output,
-            compress_options(**options),
-            metadata=metadata,
-            reconstruct=reconstruct,
-            progress=progress,
-        )
-        return self._run(self._stub.Compress, call, timeout)
+        wanted = compress_options(**options)
+
+        def new_call() -> CompressCall:
+            return CompressCall(
+                source,
+                output,
+                wanted,
+                metadata=metadata,
+                reconstruct=reconstruct,
+                progress=progress,
+            )
+
+        return self._run(self._stub.Compress, source, new_call, timeout)
 
     def decompress(
         self,
@@ -173,8 +179,12 @@ class Client:
             ValueError: `output` is there and not a regular file, or arrays are asked for and
                 a shape is one that NumPy cannot hold.
         """
-        call = DecompressCall(source, output, decompress_options(**options), progress=progress)
-        return self._run(self._stub.Decompress, call, timeout)
+        wanted = decompress_options(**options)
+
+        def new_call() -> DecompressCall:
+            return DecompressCall(source, output, wanted, progress=progress)
+
+        return self._run(self._stub.Decompress, source, new_call, timeout)
 
     def measure(
         self,
@@ -205,12 +215,19 @@ class Client:
             TypeError: `source` is none of these, or an option has a name that there is not.
         """
         wanted = compress_options(**options)
-        with (
-            measure_feed(source, wanted, metadata=metadata, progress=progress) as feed,
-            translated(feed),
-        ):
-            response = self._stub.Measure(feed, timeout=self._seconds(timeout))
-        return CompressionReport.from_proto(response.report)
+        pauses = self._connection.pauses(source)
+        while True:
+            try:
+                with (
+                    measure_feed(source, wanted, metadata=metadata, progress=progress) as feed,
+                    translated(feed),
+                ):
+                    response = self._stub.Measure(feed, timeout=self._seconds(timeout))
+                return CompressionReport.from_proto(response.report)
+            except UnavailableError:
+                if (pause := next(pauses)) is None:
+                    raise
+            time.sleep(pause)
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Asks what the server is and can do.
@@ -254,14 +271,33 @@ class Client:
     def _run(
         self,
         method: "grpc.StreamStreamMultiCallable[Request, Response]",
+        source: object,
+        new_call: Callable[[], Call[Request, Response, Result]],
+        timeout: float | None,
+    ) -> Result:
+        """Makes a call, again while the server is unavailable and nothing has come back."""
+        pauses = self._connection.pauses(source)
+        while True:
+            with new_call() as call:
+                try:
+                    return self._attempt(method, call, timeout)
+                except UnavailableError:
+                    if call.answered or (pause := next(pauses)) is None:
+                        raise
+            time.sleep(pause)
+
+    def _attempt(
+        self,
+        method: "grpc.StreamStreamMultiCallable[Request, Response]",
         call: Call[Request, Response, Result],
         timeout: float | None,
     ) -> Result:
-        """Makes a call, and cancels it when its responses are not taken to the end."""
-        with call, translated(call.feed):
+        """Makes a call once, and cancels it when its responses are not taken to the end."""
+        with translated(call.feed):
             responses = method(call.feed, timeout=self._seconds(timeout))
             try:
                 for response in responses:
+                    call.answered = True
                     call.take(response)
             finally:
                 responses.cancel()

@@ -3,7 +3,8 @@
 
 import json
 import os
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -11,10 +12,13 @@ from typing import Any, TypedDict
 import grpc
 
 from kvcompress.child import ChildServer
-from kvcompress.sources import PathOrStr
+from kvcompress.sources import PathOrStr, can_be_read_again
 
 _SERVICE = "kvcompress.v1.CompressionService"
+_UNARY = ("GetServerInfo", "SelfTest")
 _MAX_ATTEMPTS = 5  # what gRPC allows
+# Seconds; doubled after each attempt.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1
 
 
 class ConnectionArguments(TypedDict, total=False):
@@ -28,9 +32,9 @@ class ConnectionArguments(TypedDict, total=False):
         private_key: This client's key for mutual TLS, PEM, as bytes or a path.
         certificate_chain: This client's certificate for mutual TLS, PEM, as bytes or a path.
         attempts: How often a call is tried in all while the answer is UNAVAILABLE and
-            nothing has come back, 1 to 5. Default 4, within about a second. A call that has
-            sent more than gRPC keeps for this (256 KiB, `grpc.per_rpc_retry_buffer_size`) is
-            not tried again.
+            nothing has come back, 1 to 5. Default 4, within about a second. A pipe cannot be
+            read twice: a call that compresses one is not tried again. Progress counts what
+            is sent again once more.
     """
 
     options: Sequence[tuple[str, Any]]
@@ -50,12 +54,21 @@ class Connection:
         options: Channel options.
         credentials: TLS; None for none.
         server: The server that was started for this connection, if one was.
+        attempts: How often a call is tried in all.
     """
 
     target: str
     options: list[tuple[str, Any]]
     credentials: grpc.ChannelCredentials | None
     server: ChildServer | None
+    attempts: int = 1
+
+    def pauses(self, source: object) -> Iterator[float | None]:
+        """Gives the seconds to wait after each failed attempt to send `source`; None: give up."""
+        if can_be_read_again(source):
+            for failed in range(self.attempts - 1):
+                yield min(_FIRST_PAUSE * 2**failed, _LONGEST_PAUSE) * random.uniform(0.8, 1.2)  # noqa: S311
+        yield None
 
     def close(self) -> None:
         """Stops the server that was started for this connection. May be called again."""
@@ -98,6 +111,7 @@ def connect(
         options=list({**_own_options(attempts), **dict(options)}.items()),
         credentials=grpc.ssl_channel_credentials(*pems) if secure else None,
         server=server,
+        attempts=attempts,
     )
 
 
@@ -108,12 +122,15 @@ def _own_options(attempts: int) -> dict[str, Any]:
     if attempts > 1:
         policy = {
             "maxAttempts": attempts,
-            "initialBackoff": "0.1s",
-            "maxBackoff": "1s",
+            "initialBackoff": f"{_FIRST_PAUSE}s",
+            "maxBackoff": f"{_LONGEST_PAUSE}s",
             "backoffMultiplier": 2,
             "retryableStatusCodes": ["UNAVAILABLE"],
         }
-        methods = [{"name": [{"service": _SERVICE}], "retryPolicy": policy}]
+        # Streams are tried again by the clients. gRPC's own way of doing it ends the process,
+        # or never ends the call, when a server dies at the wrong moment (issue 40283 of gRPC).
+        names = [{"service": _SERVICE, "method": method} for method in _UNARY]
+        methods = [{"name": names, "retryPolicy": policy}]
         options["grpc.service_config"] = json.dumps({"methodConfig": methods})
     return options
 

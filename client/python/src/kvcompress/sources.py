@@ -3,6 +3,7 @@
 
 import io
 import os
+import stat
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -30,6 +31,16 @@ Advance = Callable[[int], object]
 
 Message = TypeVar("Message")
 InputMessage = TypeVar("InputMessage", service_pb2.CompressRequest, service_pb2.MeasureRequest)
+
+
+def can_be_read_again(source: object) -> bool:
+    """Tells whether all of a source is there for another attempt: not so for a pipe."""
+    if not isinstance(source, str | os.PathLike):
+        return True
+    try:
+        return stat.S_ISREG(Path(source).stat().st_mode)
+    except OSError:
+        return False
 
 
 class Feed(Iterator[Message], Generic[Message]):

@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 def _call(flags: Flags) -> int:
     """Opens the files, then the connection, and does what was asked for."""
     source = _input_path(flags.input)
-    with _output(flags.output) as (spool, publish), Client(flags.server) as client:
+    with _output(flags.output) as (spool, publish), _client(flags) as client:
         if flags.verbose:
             info = client.server_info()
             versions = f"version {info.version}, format {info.format_version}"
@@ -91,6 +91,33 @@ def _call(flags: Flags) -> int:
             publish()
     _print(result, flags)
     return OK if holds else GATE
+
+
+def _client(flags: Flags) -> Client:
+    """Gives a client of the server.
+
+    Raises:
+        CommandError: A file for TLS cannot be read, or is empty.
+    """
+    return Client(
+        flags.server,
+        root_certificates=_pem(flags.tls_ca),
+        certificate_chain=_pem(flags.tls_cert),
+        private_key=_pem(flags.tls_key),
+    )
+
+
+def _pem(path: str) -> bytes | None:
+    """Gives what a file for TLS holds; None for no path."""
+    if not path:
+        return None
+    try:
+        pem = Path(path).read_bytes()
+    except OSError:
+        pem = b""
+    if not pem:
+        raise CommandError(f"{path} cannot be read, or is empty")
+    return pem
 
 
 def _compress(client: Client, flags: Flags, source: str, spool: Path | None) -> CompressionReport:

@@ -49,6 +49,10 @@ class Flags:
         input: Path; `-` is standard input.
         output: Path; `-` is standard output. Empty where nothing is written.
         server: Address; None for a server of the command's own.
+        tls_ca: Path of a PEM file, the authorities that sign servers' certificates; empty for
+            plain text.
+        tls_cert: Path of a PEM file, the client's own certificate; empty for none.
+        tls_key: Path of a PEM file, its key.
         options: For compressing and measuring.
         progress: `auto`, `always` or `never`.
         tensors: Shell patterns.
@@ -61,6 +65,9 @@ class Flags:
     input: str = ""
     output: str = ""
     server: str | None = None
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
     options: CompressArguments = field(default_factory=CompressArguments)
     progress: str = "auto"
     tensors: list[str] = field(default_factory=list)
@@ -89,6 +96,7 @@ def parse(arguments: Sequence[str]) -> Flags:
     _check_mode(raw, flags.mode)
     _set_numbers(raw, flags.options)
     _set_bounds(raw, flags.options)
+    _set_tls(raw, flags)
     if flags.progress not in {"auto", "always", "never"}:
         _refuse(flags.progress, "progress", "must be auto, always or never")
     _set_selection(raw, flags)
@@ -156,6 +164,9 @@ def _parser() -> argparse.ArgumentParser:
     flag("metrics-only", "Measure, write nothing")
     flag("verbose", "Report every tensor, log to stderr")
     value("server", "ADDRESS", "HOST:PORT or unix:PATH of the service, else KVCOMPRESS_SERVER")
+    value("tls-ca", "FILE", "Authorities, PEM, that sign servers' certificates; turns TLS on")
+    value("tls-cert", "FILE", "Certificate of this client, PEM, for a server that asks for one")
+    value("tls-key", "FILE", "Private key of that certificate, PEM")
     value("codec", "NAME", "Codec (default int4)")
     value("preset", "NAME", "Preset of the codec")
     value("last-stage", "NAME", "lz4 or zstd over what the codec writes, where that is smaller")
@@ -297,6 +308,17 @@ def _set_bounds(raw: argparse.Namespace, options: CompressArguments) -> None:
             words = "-min-snr-db and min_snr_db of -thresholds exclude each other"
             raise UsageError(words)
         options["thresholds"] = replace(common, min_snr_db=bound)
+
+
+def _set_tls(raw: argparse.Namespace, flags: Flags) -> None:
+    """Sets the files for TLS."""
+    if bool(raw.tls_cert) != bool(raw.tls_key):
+        raise UsageError("-tls-cert and -tls-key go together")
+    if raw.tls_cert and not raw.tls_ca:
+        raise UsageError("-tls-cert needs -tls-ca")
+    if raw.tls_ca and flags.server is None:
+        raise UsageError("-tls-ca needs -server")
+    flags.tls_ca, flags.tls_cert, flags.tls_key = raw.tls_ca, raw.tls_cert, raw.tls_key
 
 
 def _finite(text: str) -> float:

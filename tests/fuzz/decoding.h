@@ -1,0 +1,58 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// What fuzzers ask of a decoder: any payload is either refused or gives exactly
+// the bytes of its tensor, however it is cut.
+
+#ifndef KVCOMPRESS_TESTS_FUZZ_DECODING_H_
+#define KVCOMPRESS_TESTS_FUZZ_DECODING_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "input.h"
+#include "kvcompress/codec.h"
+
+namespace kvcompress::fuzz {
+
+// The decoded bytes, unless the payload is refused.
+inline std::optional<std::string> Decode(const CodecSpec& codec,
+                                         const TensorSpec& spec,
+                                         absl::string_view payload,
+                                         uint8_t seed, bool partly) {
+  absl::StatusOr<std::unique_ptr<TensorDecoder>> decoder =
+      codec.codec->NewDecoder(spec, codec.parameters);
+  if (!decoder.ok()) return std::nullopt;
+  if (partly) {
+    (*decoder)->set_needed(
+        [](uint64_t begin, uint64_t) { return begin % 3 == 0; });
+  }
+  std::string decoded;
+  absl::Status status;
+  InChunks(payload, seed, [&](absl::string_view chunk) {
+    status = (*decoder)->Append(chunk, &decoded);
+    return status.ok();
+  });
+  if (status.ok()) status = (*decoder)->Finish(&decoded);
+  const absl::StatusOr<uint64_t> elements = ElementCount(spec);
+  const uint64_t size = *elements * DTypeSize(spec.dtype);
+  Require(decoded.size() <= size, "a decoder gives no more than its tensor");
+  if (!status.ok()) return std::nullopt;
+  Require(decoded.size() == size, "a decoder that ends well gives all of it");
+  return decoded;
+}
+
+inline void DecodeEveryWay(const CodecSpec& codec, const TensorSpec& spec,
+                           absl::string_view payload, uint8_t seed) {
+  const auto chunked = Decode(codec, spec, payload, seed, false);
+  Decode(codec, spec, payload, seed, true);
+  Require(chunked == Decode(codec, spec, payload, 0, false),
+          "chunks do not matter");
+}
+
+}  // namespace kvcompress::fuzz
+
+#endif  // KVCOMPRESS_TESTS_FUZZ_DECODING_H_

@@ -1,0 +1,157 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Every set of kernels that this machine runs against the portable one, on any
+// values and any payloads: the same faults, bytes and sums, to the last bit.
+
+#include <bit>
+#include <string>
+#include <vector>
+
+#include "input.h"
+#include "kernels/kernels.h"
+
+namespace kvcompress::kernels {
+namespace {
+
+using fuzz::Input;
+using fuzz::Repeat;
+using fuzz::Require;
+
+// Sums as they are in memory, so that NaN equals NaN and 0 is not -0.
+bool SameBits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+bool SameSums(const DistortionSums& a, const DistortionSums& b) {
+  return a.count == b.count && SameBits(a.sum_x2, b.sum_x2) &&
+         SameBits(a.sum_y2, b.sum_y2) && SameBits(a.sum_xy, b.sum_xy) &&
+         SameBits(a.sum_e2, b.sum_e2) && SameBits(a.sum_abs_e, b.sum_abs_e) &&
+         SameBits(a.max_abs_e, b.max_abs_e) &&
+         SameBits(a.max_abs_x, b.max_abs_x);
+}
+
+uint8_t* Bytes(std::string* text) {
+  return reinterpret_cast<uint8_t*>(text->data());
+}
+const uint8_t* Bytes(const std::string& text) {
+  return reinterpret_cast<const uint8_t*>(text.data());
+}
+
+struct Block {
+  int bits;
+  size_t dtype;
+  BlockLayout layout;
+  size_t bytes() const {
+    return layout.count * DTypeSize(static_cast<DType>(dtype));
+  }
+  size_t payload_bytes() const {
+    return BlockSize(bits, layout.count, layout.group);
+  }
+  const GroupedKernels& Of(const KernelSet& set) const {
+    return bits == 4 ? set.int4 : set.int8;
+  }
+};
+
+Block DrawBlock(Input* input) {
+  Block block;
+  block.bits = input->Byte() % 2 == 0 ? 4 : 8;
+  block.dtype = input->UpTo(kDTypes - 1);
+  const size_t low = input->Byte(), high = input->Byte();
+  block.layout.count = 1 + (low + 256 * high) % kBlockElements;
+  block.layout.group = size_t{32} << input->UpTo(2);
+  size_t rotation = size_t{1} << input->UpTo(8);
+  while (block.layout.count % rotation != 0) rotation /= 2;
+  block.layout.rotation = rotation;
+  return block;
+}
+
+struct Encoded {
+  EncodeFault fault;
+  std::string payload, decoded;
+  DistortionSums sums;
+};
+
+Encoded Encode(const KernelSet& set, const Block& block,
+               const std::string& source, bool decode) {
+  Encoded result;
+  result.payload.assign(block.payload_bytes(), '\0');
+  result.decoded.assign(source.size(), '\0');
+  result.fault = block.Of(set).encode[block.dtype](
+      Bytes(source), block.layout, Bytes(&result.payload),
+      decode ? Bytes(&result.decoded) : nullptr, &result.sums);
+  return result;
+}
+
+void CompareEncoders(const KernelSet& set, const Block& block,
+                     const std::string& source) {
+  const Encoded want = Encode(Portable(), block, source, true);
+  for (const bool decode : {true, false}) {
+    const Encoded got = Encode(set, block, source, decode);
+    Require(got.fault.kind == want.fault.kind, "the same fault");
+    if (want.fault.kind != EncodeFault::Kind::kNone) {
+      Require(got.fault.element == want.fault.element, "at the same element");
+      continue;
+    }
+    Require(got.payload == want.payload, "the same payload");
+    Require(!decode || got.decoded == want.decoded, "the same decoded bytes");
+    Require(SameSums(got.sums, want.sums), "the same sums");
+  }
+}
+
+void CompareDecoders(const KernelSet& set, const Block& block,
+                     const std::string& payload) {
+  std::string want(block.bytes(), '\0'), got = want;
+  const bool taken =
+      block.Of(Portable())
+          .decode[block.dtype](Bytes(payload), block.layout, Bytes(&want));
+  Require(taken == block.Of(set).decode[block.dtype](Bytes(payload),
+                                                     block.layout, Bytes(&got)),
+          "the same payloads are refused");
+  Require(!taken || got == want, "the same decoded bytes");
+}
+
+void CompareRows(const KernelSet& set, const Block& block,
+                 const std::string& source, const std::string& decoded) {
+  struct Outcome {
+    std::vector<double> x, x2;
+    RowSums sums;
+  };
+  const auto measure = [&](const KernelSet& kernels) {
+    const size_t count = block.layout.count;
+    Outcome outcome{std::vector<double>(count), std::vector<double>(count), {}};
+    outcome.sums =
+        kernels.row[block.dtype](Bytes(source), Bytes(decoded), count,
+                                 {outcome.x.data(), outcome.x2.data()});
+    return outcome;
+  };
+  const Outcome want = measure(Portable()), got = measure(set);
+  Require(SameBits(got.sums.x2, want.sums.x2) &&
+              SameBits(got.sums.e2, want.sums.e2),
+          "the same sums of a row");
+  for (size_t i = 0; i < want.x.size(); ++i) {
+    Require(SameBits(got.x[i], want.x[i]) && SameBits(got.x2[i], want.x2[i]),
+            "the same sums of a channel");
+  }
+}
+
+void Fuzz(Input input) {
+  const Block block = DrawBlock(&input);
+  const std::string source = Repeat(input.rest(), block.bytes());
+  const std::string payload = Repeat(input.rest(), block.payload_bytes());
+  std::string decoded(block.bytes(), '\0');
+  block.Of(Portable())
+      .decode[block.dtype](Bytes(payload), block.layout, Bytes(&decoded));
+  for (const KernelSet* set : Available()) {
+    CompareEncoders(*set, block, source);
+    CompareDecoders(*set, block, payload);
+    CompareRows(*set, block, source, decoded);
+  }
+}
+
+}  // namespace
+}  // namespace kvcompress::kernels
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  kvcompress::kernels::Fuzz({data, size});
+  return 0;
+}

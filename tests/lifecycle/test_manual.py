@@ -1,0 +1,41 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""OPERATIONS.md has every flag, metric and reason of an error that there is."""
+
+import re
+from pathlib import Path
+
+from server_process import Start, run
+
+ROOT = Path(__file__).parents[2]
+MANUAL = (ROOT / "server/OPERATIONS.md").read_text()
+
+
+def test_every_flag() -> None:
+    """With its variable."""
+    flags = set(re.findall(r"--[a-z][a-z-]+", run("--help").stdout))
+    flags -= {"--help", "--version", "--check-config"}
+    assert len(flags) > 20
+    for flag in flags:
+        assert f"`{flag}`" in MANUAL, flag
+        assert f"`KVCOMPRESS_{flag[2:].replace('-', '_').upper()}`" in MANUAL, flag
+
+
+def test_every_metric(start: Start) -> None:
+    """By its name on the page."""
+    page = start().get("/metrics")[2]
+    names = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
+    assert len(names) > 20
+    for name in names:
+        assert f"`{name}`" in MANUAL, name
+
+
+def test_every_reason() -> None:
+    """Of an error that the library or the server gives."""
+    reasons = set()
+    for folder in ("core", "server"):
+        for path in (ROOT / folder).rglob("*.[ch]*"):
+            found = re.findall(r'(?:reason|kReason) = "([A-Z_]+)"', path.read_text())
+            reasons.update(found)
+    assert len(reasons) > 30
+    for reason in reasons:
+        assert f"`{reason}`" in MANUAL, reason
