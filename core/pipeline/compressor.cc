@@ -4,22 +4,19 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
+#include "pipeline/attention.h"
 #include "pipeline/hints.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
 
 namespace kvcompress {
 namespace {
-
-// Of attention: beyond it nothing differs.
-constexpr float kMostOctaves = 64;
 
 absl::Status Invalid(absl::string_view message, ErrorDetail detail) {
   return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
@@ -70,15 +67,7 @@ class Compressor::Impl {
           "rope_theta is neither 0 nor a number from 1 to 1e12",
           {.reason = "INVALID_OPTIONS", .field = "options.rope_theta"});
     }
-    for (const auto& [layer, octaves] : options_.attention) {
-      for (const float each : octaves) {
-        if (each >= -kMostOctaves && each <= kMostOctaves) continue;
-        return Invalid(
-            absl::StrCat("attention of layer ", layer,
-                         " is not a number from -64 to 64"),
-            {.reason = "INVALID_ATTENTION", .field = "options.attention"});
-      }
-    }
+    KVC_RETURN_IF_ERROR(ValidateAttention(options_.attention));
     KVC_RETURN_IF_ERROR(ValidateThresholds(options_.thresholds));
     KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kKey)));
     KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kValue)));
@@ -224,7 +213,8 @@ class Compressor::Impl {
       artefact_.tensors.push_back(
           {.spec = std::move(entry.spec), .codec = codec});
     }
-    KVC_RETURN_IF_ERROR(CheckAttention(codec.codec->traits()));
+    KVC_RETURN_IF_ERROR(CheckAttention(
+        options_.attention, codec.codec->traits(), artefact_.tensors));
     hints_ = HintsFrom(options_, header.metadata);
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
@@ -285,7 +275,7 @@ class Compressor::Impl {
     remaining_ = elements * DTypeSize(tensor.spec.dtype);
     tensor_size_ = remaining_;
     hints_.thresholds = ThresholdsOf(tensor.spec.role);
-    SetAttention(tensor.spec);
+    attention_.Tell(tensor.spec, options_.attention, &hints_);
     KVC_ASSIGN_OR_RETURN(encoder_,
                          tensor.codec.codec->NewEncoder(
                              tensor.spec, tensor.codec.parameters, hints_));
@@ -303,61 +293,12 @@ class Compressor::Impl {
       }));
       ArtefactTensor& tensor = Current();
       if (encoder_->chosen() != nullptr) tensor.codec = *encoder_->chosen();
-      if (tensor.spec.role == TensorRole::kKey) {
-        keys_layer_ = tensor.spec.layer;
-        keys_attention_.assign(encoder_->attention().begin(),
-                               encoder_->attention().end());
-      }
+      attention_.Learn(tensor.spec, encoder_->attention());
       tensor.digest = digest_.Hex();
       pooled_.Merge(encoder_->distortion());
       AddReport(tensor);
       ++index_;
       KVC_RETURN_IF_ERROR(StartTensor());
-    }
-    return absl::OkStatus();
-  }
-
-  // What is known of the attention that the tokens of a tensor get.
-  void SetAttention(const TensorSpec& spec) {
-    hints_.attention.clear();
-    hints_.attention_from_keys.clear();
-    if (!spec.layer) return;
-    const auto given = options_.attention.find(*spec.layer);
-    if (given != options_.attention.end()) hints_.attention = given->second;
-    if (spec.role == TensorRole::kValue && spec.layer == keys_layer_) {
-      hints_.attention_from_keys = keys_attention_;
-    }
-  }
-
-  // Whether what the caller says of attention fits the codec and the tensors.
-  absl::Status CheckAttention(const CodecTraits& traits) const {
-    if (options_.attention.empty()) return absl::OkStatus();
-    const auto refuse = [](std::string message, std::string tensor) {
-      return Invalid(message, {.reason = "INVALID_ATTENTION",
-                               .tensor = std::move(tensor),
-                               .field = "options.attention"});
-    };
-    if (!traits.weighs_tokens) {
-      return refuse(absl::StrCat(traits.name, " does not weigh tokens"), "");
-    }
-    std::set<uint32_t> layers;
-    for (const ArtefactTensor& tensor : artefact_.tensors) {
-      const TensorSpec& spec = tensor.spec;
-      if (!spec.layer) continue;
-      layers.insert(*spec.layer);
-      const auto given = options_.attention.find(*spec.layer);
-      if (given == options_.attention.end()) continue;
-      if (spec.shape.size() != 4 || spec.shape[2] != given->second.size()) {
-        return refuse(absl::StrCat("attention for ", given->second.size(),
-                                   " tokens of layer ", *spec.layer,
-                                   " does not fit the tensor"),
-                      spec.name);
-      }
-    }
-    for (const auto& [layer, octaves] : options_.attention) {
-      if (layers.count(layer) == 0) {
-        return refuse(absl::StrCat("no tensor is of layer ", layer), "");
-      }
     }
     return absl::OkStatus();
   }
@@ -406,9 +347,7 @@ class Compressor::Impl {
   uint64_t largest_tensor_ = 0;  // bytes, where a whole one is held
   uint64_t payload_size_ = 0;
   EncodeHints hints_;
-  // What the last keys told, and of which layer they were.
-  std::optional<uint32_t> keys_layer_;
-  std::vector<float> keys_attention_;
+  AttentionHints attention_;
   ArtefactHeader artefact_;
   CompressReport report_;
   DistortionAccumulator pooled_;
