@@ -157,7 +157,7 @@ class Compressor::Impl {
 
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
-    return kHeaderMemory * reserved_size_ + kTensorMemory * largest_tensor_;
+    return kHeaderMemory * reserved_size_ + tensor_memory_ * largest_tensor_;
   }
 
   bool begun() const { return begun_; }
@@ -215,6 +215,7 @@ class Compressor::Impl {
     }
     KVC_RETURN_IF_ERROR(CheckAttention(
         options_.attention, codec.codec->traits(), artefact_.tensors));
+    tensor_memory_ = codec.codec->traits().tensor_memory;
     hints_ = HintsFrom(options_, header.metadata);
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
@@ -345,6 +346,7 @@ class Compressor::Impl {
   uint64_t position_ = 0;  // in the input
   uint64_t reserved_size_ = 0;
   uint64_t largest_tensor_ = 0;  // bytes, where a whole one is held
+  uint64_t tensor_memory_ = 0;   // CodecTraits::tensor_memory
   uint64_t payload_size_ = 0;
   EncodeHints hints_;
   AttentionHints attention_;

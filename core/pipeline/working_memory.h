@@ -14,8 +14,8 @@ namespace kvcompress {
 // report for each tensor.
 inline constexpr uint64_t kHeaderMemory = 16;
 
-// Memory for each byte of a tensor that is held whole. Measured on 64 MiB of
-// BF16 as the peak of the process: 8 for ecsq, 10 for auto.
+// Memory for each byte of a tensor that a decoder holds whole; for encoders see
+// CodecTraits::tensor_memory.
 inline constexpr uint64_t kTensorMemory = 10;
 
 }  // namespace kvcompress

@@ -46,10 +46,11 @@ BlockEncoder::BlockEncoder(const TensorHeader& header, const Geometry& geometry,
       block_(block),
       patch_error_(patch_error),
       dtype_(dtype),
-      input_(std::move(input)),
+      source_(std::move(input.source)),
       channels_(geometry.channels()),
       all_channels_(geometry.Channels(block)),
-      sinks_(header.Sinks(block)) {
+      sinks_(header.Sinks(block)),
+      values_(std::move(input.values)) {
   content_.offsets.assign(offsets.begin(), offsets.end());
   Normalize();
   MeasureChannels();
@@ -61,7 +62,6 @@ bool BlockEncoder::IsOutside(size_t token) const {
 }
 
 void BlockEncoder::Normalize() {
-  values_ = input_.values;
   for (const float value : values_) {
     largest_ = std::max<double>(largest_, std::abs(value));
   }
@@ -127,15 +127,13 @@ void BlockEncoder::SetMeans() {
   }
 }
 
-// Coefficients of a group's tokens, and their variances.
 void BlockEncoder::Transform(size_t group, const Matrix& matrix,
-                             const Matrix& transposed) {
+                             const Matrix& transposed, float* coefficients,
+                             double* variances) const {
   const size_t first = geometry_.GroupFirst(group);
   const size_t n = matrix.size();
   const float mean_unit = header_.step * 0.125f;
   const float inverse_step = 1 / header_.step;
-  float* const coefficients =
-      &coefficients_[geometry_.GroupBegin(block_, group)];
   std::vector<float> x(n);
   std::vector<int16_t> narrow(kTokens * matrix.PaddedSize());
   std::vector<int32_t> sums(kTokens * n);
@@ -185,7 +183,7 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
       if (IsOutside(t)) continue;
       for (size_t c = 0; c < n; ++c) {
         const double z = coefficients[t * n + c];
-        variances_[first + c] += z * z;
+        variances[first + c] += z * z;
       }
     }
   }
@@ -193,12 +191,15 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
 
 void BlockEncoder::Quantize(const Bases& bases, uint8_t* decoded) {
   content_.levels.assign(values_.size(), 0);
-  coefficients_.assign(values_.size(), 0);
-  variances_.assign(all_channels_, 0);
+  // In steps, as levels; and the variance of each direction.
+  std::vector<float> coefficients(values_.size());
+  std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
   SetMeans();
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
-    Transform(group, bases.matrices[group], bases.transposed[group]);
+    Transform(group, bases.matrices[group], bases.transposed[group],
+              &coefficients[geometry_.GroupBegin(block_, group)],
+              variances.data());
   }
   const double scale = square_count_ == 0
                            ? 0
@@ -206,13 +207,13 @@ void BlockEncoder::Quantize(const Bases& bases, uint8_t* decoded) {
                                  static_cast<double>(square_count_);
   for (size_t i = 0; i < all_channels_; ++i) {
     content_.classes[i] =
-        static_cast<uint8_t>(ecsq::ClassOf(variances_[i] * scale));
+        static_cast<uint8_t>(ecsq::ClassOf(variances[i] * scale));
   }
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
     const size_t begin = geometry_.GroupBegin(block_, group);
     const size_t size = geometry_.GroupSize(block_, group);
     RoundingInput input = {
-        .coefficients = absl::MakeConstSpan(coefficients_)
+        .coefficients = absl::MakeConstSpan(coefficients)
                             .subspan(begin, size * block_.tokens),
         .offsets = content_.offsets,
         .first_token = sinks_,
@@ -234,8 +235,7 @@ void BlockEncoder::Quantize(const Bases& bases, uint8_t* decoded) {
               absl::MakeSpan(values));
   StoreElements(dtype_, values, decoded);
   LoadElements(dtype_, decoded, absl::MakeSpan(values));
-  patches_ =
-      ecsq::Patch(dtype_, input_.source.data(), patch_error_, values, decoded);
+  patches_ = ecsq::Patch(dtype_, source_.data(), patch_error_, values, decoded);
 }
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,
@@ -251,8 +251,7 @@ void BlockEncoder::EncodeSinks() {
   for (size_t h = 0; h < block_.heads; ++h) {
     for (size_t t = 0; t < sinks_; ++t) {
       const size_t row = h * block_.tokens + t;
-      LoadElements(dtype_,
-                   input_.source.data() + row * channels_ * DTypeSize(dtype_),
+      LoadElements(dtype_, source_.data() + row * channels_ * DTypeSize(dtype_),
                    absl::MakeSpan(token));
       const uint16_t scale = ecsq::Int8Scale::For(token);
       content_.sink_scales.push_back(scale);

@@ -75,7 +75,10 @@ class BlockEncoder {
   void Normalize();
   void MeasureChannels();
   void SetMeans();
-  void Transform(size_t group, const Matrix& matrix, const Matrix& transposed);
+  // Gives the coefficients of a group, [tokens, directions], and adds to the
+  // variances of the block's directions.
+  void Transform(size_t group, const Matrix& matrix, const Matrix& transposed,
+                 float* coefficients, double* variances) const;
   void EncodeSinks();
 
   const TensorHeader& header_;
@@ -83,7 +86,7 @@ class BlockEncoder {
   const Block block_;
   const float patch_error_;
   const DType dtype_;
-  const BlockInput input_;
+  std::vector<uint8_t> source_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t sinks_;
@@ -93,8 +96,6 @@ class BlockEncoder {
   uint64_t square_count_ = 0;
   double largest_ = 0;
   double norm_square_sum_ = 0;
-  std::vector<float> coefficients_;  // in steps, as BlockContent::levels
-  std::vector<double> variances_;    // of each direction
   TrellisEncoder trellis_;
   BlockContent content_;
   std::string patches_;

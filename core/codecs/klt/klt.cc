@@ -38,6 +38,7 @@ class Klt : public Codec {
     traits_.presets = {"contract", "high", "max", "ultra"};
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
     traits_.role_aware = true;
+    traits_.tensor_memory = 14;
     traits_.weighs_tokens = true;
     traits_.couples_heads = true;
   }

@@ -126,6 +126,7 @@ class Encoder {
     if (role_ != TensorRole::kNone) offsets = OffsetsOf(preset_, attention_);
     if (header_.norms) offsets[0] = kFirstValueOffset;
     const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
+    encoders_.reserve(geometry_.head_parts() * geometry_.token_parts());
     for (uint64_t h = 0; h < geometry_.head_parts(); ++h) {
       for (uint64_t t = 0; t < geometry_.token_parts(); ++t) {
         const Block block = geometry_.block(h, t);
