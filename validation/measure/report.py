@@ -88,7 +88,7 @@ def markdown(study: Mapping[str, Any]) -> str:
         "- Software: " + ", ".join(setup["software"]) + ".",
         "- Text: " + "; ".join(setup["texts"]) + ".",
         "",
-        *_table(study["rows"]),
+        *table(study["rows"]),
         "",
         "`bits` and `ratio` (against 16 bits) count everything: for KV Compress the whole file, "
         "for the others every tensor that their packages keep. KL is the mean KL divergence "
@@ -104,7 +104,8 @@ def markdown(study: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Gives the lines of a table of the document's rows, the smallest first."""
     lines = [
         "| codec | by | bits | ratio | KL | of int4 | ΔNLL | Δ perplexity | top-1 | in bounds |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",

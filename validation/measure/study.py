@@ -103,7 +103,8 @@ class Study:
         return injection.load(self.setting.model)
 
     @property
-    def _model(self) -> Any:
+    def model(self) -> Any:
+        """The model, loaded when it is first asked for."""
         return self._loaded[0]
 
     @cached_property
@@ -130,8 +131,8 @@ class Study:
         path = self._folder / f"window-{index:02d}.safetensors"
         if not path.exists():
             prefix, _, _ = injection.split(self.windows[index].tokens, self.setting.prefix)
-            cache = injection.prefill(self._model, prefix)
-            theta = injection.rope_theta(self._model)
+            cache = injection.prefill(self.model, prefix)
+            theta = injection.rope_theta(self.model)
             metadata = {} if theta is None else {"rope_theta": str(theta)}
             unfinished = path.with_suffix(".part")
             save_file(injection.to_tensors(cache, torch.bfloat16), unfinished, metadata)
@@ -161,10 +162,10 @@ class Study:
         """
         _, fed, targets = injection.split(self.windows[index].tokens, self.setting.prefix)
         own = load_file(self.cache_file(index))
-        base = injection.continue_with(self._model, [own], fed)[0]
+        base = injection.continue_with(self.model, [own], fed)[0]
         scores = [injection.compare(base, base, targets)]
         for start in range(0, len(caches), BATCH):
-            batch = injection.continue_with(self._model, caches[start : start + BATCH], fed)
+            batch = injection.continue_with(self.model, caches[start : start + BATCH], fed)
             scores += [injection.compare(base, changed, targets) for changed in batch]
         return scores
 
