@@ -1,7 +1,6 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Disks that are full or cannot be written: the command lines say so and leave nothing."""
 
-import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -46,17 +45,14 @@ def program(request: pytest.FixtureRequest, start: Start) -> Run:
     )
 
     def run(*arguments: object, limit: int | None = None) -> "subprocess.CompletedProcess[str]":
-        def limit_files() -> None:
-            if limit is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
+        # Not by a function between fork and exec: gRPC, in this process, has threads.
+        limited = [] if limit is None else ["prlimit", f"--fsize={limit}:{limit}"]
         return subprocess.run(
-            [*command, *map(str, arguments)],
+            [*limited, *command, *map(str, arguments)],
             env=variables,
             capture_output=True,
             text=True,
             timeout=100,
-            preexec_fn=limit_files,
             restore_signals=False,  # SIGXFSZ stays ignored: too large a file is an error to write
         )
 
