@@ -93,8 +93,8 @@ def test_attention(client: Client) -> None:
     source = write([tensor("layer_4_key", "F32", values), tensor("layer_4_value", "F32", values)])
     octaves = np.zeros(600)
     octaves[100:150] = 4
-    options = {"codec": "klt", "preset": "max"}
-    artefact = client.compress(source, attention={4: octaves}, **options).artefact or b""
+    got = client.compress(source, codec="klt", preset="max", attention={4: octaves})
+    artefact = got.artefact or b""
     for array in payload.read(artefact).values():
         errors = ((array - values) ** 2).mean(axis=(0, 1, 3))
         assert 2 * errors[100:150].mean() < errors[300:350].mean()

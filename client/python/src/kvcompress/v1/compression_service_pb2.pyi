@@ -51,6 +51,7 @@ class _EffortEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Effort.ValueTy
     EFFORT_FAST: _Effort.ValueType  # 1
     """`auto` leaves out codecs that take many times the time of `ecsq`."""
     EFFORT_BALANCED: _Effort.ValueType  # 2
+    """The default: every codec, each in its usual way."""
     EFFORT_BEST: _Effort.ValueType  # 3
     """`klt` looks for the best sequence of levels (trellis-coded quantization)
     where steps are fine: some 5 % less at the same quality, in twice the time.
@@ -64,6 +65,7 @@ EFFORT_UNSPECIFIED: Effort.ValueType  # 0
 EFFORT_FAST: Effort.ValueType  # 1
 """`auto` leaves out codecs that take many times the time of `ecsq`."""
 EFFORT_BALANCED: Effort.ValueType  # 2
+"""The default: every codec, each in its usual way."""
 EFFORT_BEST: Effort.ValueType  # 3
 """`klt` looks for the best sequence of levels (trellis-coded quantization)
 where steps are fine: some 5 % less at the same quality, in twice the time.

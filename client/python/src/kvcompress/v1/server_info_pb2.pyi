@@ -245,7 +245,7 @@ class GetServerInfoResponse(_message.Message):
     min_format_version: _builtins.int
     """Oldest version of the artefact format that is read."""
     kernels: _builtins.str
-    """The kernels in use, such as `portable`."""
+    """The kernels in use, such as `avx2` or `portable`."""
     @_builtins.property
     def limits(self) -> Global___ServerLimits:
         """Limits."""
