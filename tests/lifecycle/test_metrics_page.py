@@ -142,14 +142,17 @@ def test_bytes_in_flight_come_back_to_zero_and_a_call_is_counted(start: Start) -
         stream = CompressStream(channel)
         stream.finish()
     handled = series("kvcompress_request_duration_seconds_count", method="Compress")
+    grpc_handled = series("grpc_server_handled_total", **grpc_labels("Compress"), grpc_code="OK")
+    in_flight = series("kvcompress_inflight_bytes")
     give_up = time.monotonic() + PATIENCE
-    # The server counts a call just after its client has seen the end.
-    while (found := samples(server))[handled] == 0:
+    # The server counts a call just after its client has seen the end, one series after another.
+    found = samples(server)
+    while not (found[handled] and found[grpc_handled] and found[in_flight] == 0):
         assert time.monotonic() < give_up
+        found = samples(server)
 
     received = sum(request.ByteSize() for request in stream.requests)
     sent = sum(response.ByteSize() for response in stream.responses)
-    grpc_handled = series("grpc_server_handled_total", **grpc_labels("Compress"), grpc_code="OK")
     assert found[handled] == 1
     assert found[series("grpc_server_started_total", **grpc_labels("Compress"))] == 1
     assert found[grpc_handled] == 1
@@ -159,7 +162,7 @@ def test_bytes_in_flight_come_back_to_zero_and_a_call_is_counted(start: Start) -
     assert found[series("kvcompress_compression_ratio_count", codec="int4")] == 1
     assert found[series("kvcompress_codec_seconds_count", codec="int4", stage="encode")] == 1
     assert found[series("kvcompress_quality_total", level="EXCELLENT")] == 1
-    assert found[series("kvcompress_inflight_bytes")] == 0
+    assert found[in_flight] == 0
     assert sum(v for (name, _), v in found.items() if name == "kvcompress_errors_total") == 0
 
 
