@@ -42,6 +42,28 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def parse_with_places(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> argparse.Namespace:
+    """Reads a command line that also says where a study works and puts its results."""
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the model")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvcompress",
+        help="folder for what is kept between runs",
+    )
+    return parser.parse_args(arguments)
+
+
+def quieten(threads: int) -> None:
+    """Sets how many threads the model has, and keeps its library from talking."""
+    torch.set_num_threads(threads)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
@@ -57,15 +79,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--no-peers", action="store_true", help="leave the others out")
     parser.add_argument("--no-stages", action="store_true", help="leave the last stages out")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the model")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        default=Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvcompress",
-        help="folder for what is kept between runs",
-    )
-    return parser.parse_args(arguments)
+    return parse_with_places(parser, arguments)
 
 
 def machine() -> str:
@@ -156,9 +170,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the study and writes table, numbers and picture."""
     parsed = parse(arguments)
-    torch.set_num_threads(parsed.threads)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    quieten(parsed.threads)
     study = run(parsed)
     parsed.output.mkdir(parents=True, exist_ok=True)
     (parsed.output / "codec_study.json").write_text(json.dumps(study, indent=1) + "\n")

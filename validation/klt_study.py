@@ -14,16 +14,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import argparse
 import datetime
 import json
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import torch
-from transformers.utils import logging
-
 import kvcompress
-from codec_study import RESULTS, machine
+from codec_study import machine, parse_with_places, quieten, say
 from compression_bridge import open_client
 from measure import report
 from measure.rows import Row, ServiceRow
@@ -32,11 +27,6 @@ from measure.variants import ASKED, Variant, real_attention
 
 STEPS = "1.5,2.35"
 FIRST = 100
-
-
-def say(text: str) -> None:
-    """Prints a line of progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def variants(client: kvcompress.Client, study: Study) -> Iterator[Row]:
@@ -67,18 +57,8 @@ def variants(client: kvcompress.Client, study: Study) -> Iterator[Row]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the study and writes its table and numbers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the model")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
-    parser.add_argument(
-        "--cache",
-        type=Path,
-        default=Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvcompress",
-        help="folder for what is kept between runs",
-    )
-    parsed = parser.parse_args(arguments)
-    torch.set_num_threads(parsed.threads)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    parsed = parse_with_places(parser, arguments)
+    quieten(parsed.threads)
     study = Study(Setting(), parsed.cache, say)
     rows = list(variants(open_client(), study))
     results = study.run(rows)

@@ -157,7 +157,7 @@ class Compressor::Impl {
 
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
-    return kHeaderMemory * reserved_size_ + tensor_memory_ * largest_tensor_;
+    return kHeaderMemory * reserved_size_ + tensor_memory_;
   }
 
   bool begun() const { return begun_; }
@@ -184,38 +184,37 @@ class Compressor::Impl {
     if (options_.reconstruct) {
       output->reconstructed = SerializeSafetensorsHeader(header);
     }
-    const std::vector<DType>& dtypes = codec.codec->traits().dtypes;
+    const CodecTraits& traits = codec.codec->traits();
     for (SafetensorsEntry& entry : header.tensors) {
-      if (std::find(dtypes.begin(), dtypes.end(), entry.spec.dtype) ==
-          dtypes.end()) {
+      if (std::find(traits.dtypes.begin(), traits.dtypes.end(),
+                    entry.spec.dtype) == traits.dtypes.end()) {
         return Invalid(absl::StrCat("unsupported data type: ",
                                     DTypeName(entry.spec.dtype)),
                        {.reason = "UNSUPPORTED_DTYPE",
                         .tensor = entry.spec.name,
                         .offset = position_ + entry.begin});
       }
-      if (!codec.codec->traits().streaming &&
-          entry.end - entry.begin > limits_.max_tensor_bytes) {
+      const uint64_t size = entry.end - entry.begin;
+      if (!traits.streaming && size > limits_.max_tensor_bytes) {
         return MakeError(
             absl::StatusCode::kOutOfRange,
-            absl::StrCat(codec.codec->traits().name,
-                         " holds a whole tensor, and this one has ",
-                         entry.end - entry.begin, " bytes"),
+            absl::StrCat(traits.name,
+                         " holds a whole tensor, and this one has ", size,
+                         " bytes"),
             {.reason = "TENSOR_TOO_LARGE",
              .tensor = entry.spec.name,
              .offset = position_ + entry.begin,
              .limit = limits_.max_tensor_bytes});
       }
-      if (!codec.codec->traits().streaming) {
-        largest_tensor_ = std::max(largest_tensor_, entry.end - entry.begin);
+      if (!traits.streaming) {
+        tensor_memory_ = std::max(tensor_memory_, traits.tensor_memory * size);
       }
       InferRole(&entry.spec);
       artefact_.tensors.push_back(
           {.spec = std::move(entry.spec), .codec = codec});
     }
-    KVC_RETURN_IF_ERROR(CheckAttention(
-        options_.attention, codec.codec->traits(), artefact_.tensors));
-    tensor_memory_ = codec.codec->traits().tensor_memory;
+    KVC_RETURN_IF_ERROR(
+        CheckAttention(options_.attention, traits, artefact_.tensors));
     hints_ = HintsFrom(options_, header.metadata);
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
@@ -345,8 +344,7 @@ class Compressor::Impl {
   bool begun_ = false;
   uint64_t position_ = 0;  // in the input
   uint64_t reserved_size_ = 0;
-  uint64_t largest_tensor_ = 0;  // bytes, where a whole one is held
-  uint64_t tensor_memory_ = 0;   // CodecTraits::tensor_memory
+  uint64_t tensor_memory_ = 0;  // bytes that the largest tensor takes
   uint64_t payload_size_ = 0;
   EncodeHints hints_;
   AttentionHints attention_;

@@ -25,9 +25,6 @@ using ecsq::kEscape;
 using ecsq::kMaxLanes;
 using ecsq::SplitClass;
 
-// The class that the differences of reflector classes begin from.
-constexpr int kFirstReflectorClass = 15;
-
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
@@ -257,11 +254,9 @@ class Decoder {
     int32_t* levels[kMaxLanes];  // at the token
     size_t strides[kMaxLanes];
     for (size_t lane = 0; lane < count; ++lane) {
-      const size_t group = geometry_.GroupOf(first + lane);
-      strides[lane] = geometry_.GroupSize(block_, group);
-      levels[lane] = &content_.levels[geometry_.GroupBegin(block_, group) +
-                                      sinks_ * strides[lane] + first + lane -
-                                      geometry_.GroupFirst(group)];
+      const auto [begin, stride] = geometry_.LevelsOf(block_, first + lane);
+      levels[lane] = &content_.levels[begin + sinks_ * stride];
+      strides[lane] = stride;
     }
     for (size_t t = sinks_; t < block_.tokens; ++t) {
       const SplitClass* const splits =

@@ -21,10 +21,6 @@
 namespace kvcompress::klt {
 namespace {
 
-// Squared error, in squared steps, that a bit is worth. A trellis has levels
-// twice as close, and more of a choice.
-constexpr float kErrorPerBit = 0.025f;
-constexpr float kTrellisErrorPerBit = 0.05f;
 // Tokens that are finer than this, in quarter octaves, are not typical: they
 // are rounded to the nearest, and left out of statistics.
 constexpr int kFine = 12;
@@ -103,16 +99,24 @@ void BlockEncoder::MeasureChannels() {
   }
 }
 
+void BlockEncoder::CopyToken(size_t group, size_t token, float* x) const {
+  const size_t first = geometry_.GroupFirst(group);
+  for (size_t i = 0; i < geometry_.GroupSize(block_, group); i += channels_) {
+    std::copy_n(&values_[PositionOf(first + i, token)], channels_, x + i);
+  }
+}
+
 void BlockEncoder::AddTo(size_t group, Covariance* covariance) const {
   const size_t first = geometry_.GroupFirst(group);
   const size_t size = geometry_.GroupSize(block_, group);
   std::vector<float> samples;
   samples.reserve(block_.tokens * size);
+  std::vector<float> x(size);
   for (size_t t = 0; t < block_.tokens; ++t) {
     if (IsOutside(t)) continue;
-    for (size_t i = first; i < first + size; ++i) {
-      samples.push_back(
-          static_cast<float>(values_[PositionOf(i, t)] - means_[i]));
+    CopyToken(group, t, x.data());
+    for (size_t i = 0; i < size; ++i) {
+      samples.push_back(static_cast<float>(x[i] - means_[first + i]));
     }
   }
   covariance->Add(samples);
@@ -141,10 +145,11 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
     const size_t count = std::min(kTokens, block_.tokens - begin);
     bool fits[kTokens];
     const auto load = [&](size_t t) {
+      CopyToken(group, t, x.data());
       for (size_t i = 0; i < n; ++i) {
         const float mean =
             static_cast<float>(content_.means[first + i]) * mean_unit;
-        x[i] = (values_[PositionOf(first + i, t)] - mean) * inverse_step;
+        x[i] = (x[i] - mean) * inverse_step;
       }
     };
     for (size_t t = 0; t < count; ++t) {
@@ -212,19 +217,18 @@ void BlockEncoder::Quantize(const Bases& bases, uint8_t* decoded) {
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
     const size_t begin = geometry_.GroupBegin(block_, group);
     const size_t size = geometry_.GroupSize(block_, group);
-    RoundingInput input = {
+    const RoundingInput input = {
         .coefficients = absl::MakeConstSpan(coefficients)
                             .subspan(begin, size * block_.tokens),
         .offsets = content_.offsets,
         .first_token = sinks_,
-        .fine = kFine,
-        .error_per_bit = header_.trellis ? kTrellisErrorPerBit : kErrorPerBit};
+        .fine = kFine};
     const absl::Span<uint8_t> classes =
         absl::MakeSpan(content_.classes)
             .subspan(geometry_.GroupFirst(group), size);
     int32_t* const levels = &content_.levels[begin];
     if (header_.trellis) {
-      RoundByTrellis(input, classes, &trellis_, levels);
+      RoundByTrellis(input, classes, levels);
     } else {
       Round(input, classes, levels);
     }

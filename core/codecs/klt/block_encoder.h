@@ -14,7 +14,6 @@
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/loadings.h"
-#include "codecs/klt/trellis.h"
 #include "kvcompress/dtype.h"
 
 namespace kvcompress::klt {
@@ -75,6 +74,8 @@ class BlockEncoder {
   void Normalize();
   void MeasureChannels();
   void SetMeans();
+  // Copies the values of a group's channels at a token.
+  void CopyToken(size_t group, size_t token, float* x) const;
   // Gives the coefficients of a group, [tokens, directions], and adds to the
   // variances of the block's directions.
   void Transform(size_t group, const Matrix& matrix, const Matrix& transposed,
@@ -96,7 +97,6 @@ class BlockEncoder {
   uint64_t square_count_ = 0;
   double largest_ = 0;
   double norm_square_sum_ = 0;
-  TrellisEncoder trellis_;
   BlockContent content_;
   std::string patches_;
 };

@@ -18,8 +18,6 @@ namespace {
 
 using ecsq::SplitClass;
 
-constexpr int kFirstReflectorClass = 15;
-
 void PutBytes(const void* bytes, size_t size, std::string* out) {
   out->append(static_cast<const char*>(bytes), size);
 }
@@ -102,12 +100,17 @@ void PutLevels(const TensorHeader& header, const Geometry& geometry,
   for (size_t first = 0; first < channels; first += ecsq::kMaxLanes) {
     const size_t count = std::min(ecsq::kMaxLanes, channels - first);
     uint8_t states[ecsq::kMaxLanes] = {};
+    Geometry::Levels places[ecsq::kMaxLanes];
+    for (size_t lane = 0; lane < count; ++lane) {
+      places[lane] = geometry.LevelsOf(block, first + lane);
+    }
     for (size_t t = sinks; t < block.tokens; ++t) {
       for (size_t lane = 0; lane < count; ++lane) {
         const size_t channel = first + lane;
         const SplitClass split(
             ClassAt(content.classes[channel], content.offsets[t]));
-        int32_t quantum = content.levels[geometry.LevelAt(block, channel, t)];
+        int32_t quantum =
+            content.levels[places[lane].begin + t * places[lane].stride];
         const bool odd = IsOddState(states[lane]);
         if (header.trellis) {
           quantum = QuantumOf(quantum, odd);

@@ -23,6 +23,8 @@ namespace kvcompress::klt {
 inline constexpr uint8_t kModeJoint = 2;
 
 inline constexpr size_t kMaxVectors = 128;  // of a group
+// What the differences of a group's reflector classes begin from.
+inline constexpr int kFirstReflectorClass = 15;
 // Offsets of tokens, in quarter octaves: steps are finer by 2^(offset / 4).
 inline constexpr int kLeastOffset = -16;
 inline constexpr int kMostOffset = 48;

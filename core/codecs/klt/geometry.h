@@ -64,11 +64,16 @@ class Geometry {
   size_t GroupBegin(const Block& block, size_t group) const {
     return GroupFirst(group) * block.tokens;
   }
-  // Where the level of a direction at a token is among those of the block.
-  size_t LevelAt(const Block& block, size_t channel, size_t token) const {
-    const size_t group = GroupOf(channel);
-    return GroupBegin(block, group) + token * GroupSize(block, group) +
-           channel - GroupFirst(group);
+  // Where the levels of a direction are among those of the block: that of the
+  // first token, and how far the next token's is.
+  struct Levels {
+    size_t begin;
+    size_t stride;
+  };
+  Levels LevelsOf(const Block& block, size_t direction) const {
+    const size_t group = GroupOf(direction);
+    return {.begin = GroupBegin(block, group) + direction - GroupFirst(group),
+            .stride = GroupSize(block, group)};
   }
 
   // Where a row of a block, a token of a head, begins in the tensor: the index

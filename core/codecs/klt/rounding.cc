@@ -10,10 +10,15 @@
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/tables.h"
 #include "codecs/klt/format.h"
+#include "codecs/klt/trellis.h"
 
 namespace kvcompress::klt {
 namespace {
 
+// Squared error, in squared steps of the token, that a bit is worth. A trellis
+// has levels twice as close, and more of a choice.
+constexpr float kErrorPerBit = 0.025f;
+constexpr float kTrellisErrorPerBit = 0.05f;
 constexpr int kMostSymbol = 127;
 
 // Coefficients over the step of their token.
@@ -37,14 +42,14 @@ class Scale {
 // little more than half-way, by what the bits differ.
 class Thresholds {
  public:
-  explicit Thresholds(float error_per_bit) {
+  Thresholds() {
     const ecsq::Tables& tables = ecsq::GetTables();
     for (size_t table = 0; table < ecsq::kTables; ++table) {
       for (int m = 1; m <= kMostSymbol; ++m) {
         const float more = static_cast<float>(tables.Cost(table, m)) -
                            static_cast<float>(tables.Cost(table, m - 1));
         at_[table][m] =
-            static_cast<float>(m) - 0.5f + more * (error_per_bit / 512);
+            static_cast<float>(m) - 0.5f + more * (kErrorPerBit / 512);
       }
     }
   }
@@ -59,7 +64,7 @@ class Thresholds {
 void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
            int32_t* levels) {
   const Scale scale(input);
-  const Thresholds thresholds(input.error_per_bit);
+  static const Thresholds thresholds;
   const size_t n = classes.size();
   for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
     const bool fine = input.offsets[t] >= input.fine;
@@ -80,11 +85,11 @@ void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
 }
 
 void RoundByTrellis(const RoundingInput& input,
-                    absl::Span<const uint8_t> classes, TrellisEncoder* encoder,
-                    int32_t* levels) {
+                    absl::Span<const uint8_t> classes, int32_t* levels) {
   const Scale scale(input);
   const size_t n = classes.size();
   const size_t tokens = input.offsets.size() - input.first_token;
+  TrellisEncoder encoder;
   std::vector<TrellisInput> numbers(tokens);
   std::vector<int32_t> quanta(tokens);
   for (size_t c = 0; c < n; ++c) {
@@ -94,9 +99,9 @@ void RoundByTrellis(const RoundingInput& input,
       numbers[i] = {
           .exact = scale.Exact(input.coefficients[t * n + c], t),
           .klass = ClassAt(classes[c], offset),
-          .error_per_bit = offset >= input.fine ? 0 : input.error_per_bit};
+          .error_per_bit = offset >= input.fine ? 0 : kTrellisErrorPerBit};
     }
-    encoder->Quantize(numbers, quanta.data());
+    encoder.Quantize(numbers, quanta.data());
     uint8_t state = 0;
     for (size_t i = 0; i < tokens; ++i) {
       levels[(input.first_token + i) * n + c] =

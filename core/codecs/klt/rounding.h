@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "codecs/klt/trellis.h"
 
 namespace kvcompress::klt {
 
@@ -20,8 +19,6 @@ struct RoundingInput {
   size_t first_token = 0;                // those before it are sinks
   // Tokens of this offset or more are rounded to the nearest.
   int fine = 0;
-  // Squared error, in squared steps of the token, that a bit is worth.
-  float error_per_bit = 0;
 };
 
 // Writes levels, [tokens, directions], under `classes`, one for each direction:
@@ -29,8 +26,7 @@ struct RoundingInput {
 void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
            int32_t* levels);
 void RoundByTrellis(const RoundingInput& input,
-                    absl::Span<const uint8_t> classes, TrellisEncoder* encoder,
-                    int32_t* levels);
+                    absl::Span<const uint8_t> classes, int32_t* levels);
 
 // Moves each class to the one nearby that codes the levels in the fewest bits.
 void ChooseClasses(const RoundingInput& input, bool trellis,
