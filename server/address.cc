@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <system_error>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
@@ -175,12 +176,14 @@ absl::Status RemoveStaleSocket(const std::string& path) {
         absl::StrCat("another process is listening on ", path));
   }
   if (error != ECONNREFUSED) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cannot tell whether ", path, " is in use: ", strerror(error)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot tell whether ", path,
+                     " is in use: ", std::generic_category().message(error)));
   }
   if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the stale socket ", path, " cannot be removed: ", strerror(errno)));
+        "the stale socket ", path,
+        " cannot be removed: ", std::generic_category().message(errno)));
   }
   return absl::OkStatus();
 }
@@ -188,7 +191,7 @@ absl::Status RemoveStaleSocket(const std::string& path) {
 std::string ExplainBindFailure(const ListenAddress& address) {
   const absl::StatusOr<int> error = ForEachSockaddr(address, TryBind);
   if (!error.ok()) return std::string(error.status().message());
-  if (*error != 0) return strerror(*error);
+  if (*error != 0) return std::generic_category().message(*error);
   if (address.is_unix()) unlink(address.path.c_str());
   return "the reason is gone";
 }

@@ -20,6 +20,11 @@ constexpr char kRetryPayload[] = "kvcompress/retry-after-milliseconds";
 // another time so that they do not come back as one.
 constexpr double kFirstDelay = 0.1;     // seconds
 constexpr double kLongestDelay = 10.0;  // seconds
+constexpr uint32_t kMostRefused = 100;  // counted: more do not delay further
+// How many are refused for each that is let in, when a client's streams have
+// come to an even pace: so that whatever ends is soon followed by another, and
+// little is spent on saying no.
+constexpr uint32_t kRefusedForOne = 2;
 
 // How many clients that hold nothing are remembered: enough to be fair among,
 // few enough to be no attack.
@@ -73,7 +78,10 @@ absl::Status MemoryBudget::Grow(absl::string_view client, uint64_t from,
   if (!fits || has_its_part) {
     return Full(limit_, Turn(client, own == 0 && others > 0, now));
   }
-  clients_[client] = {.reserved = own + to};
+  Share& share = clients_[client];
+  share.reserved = own + to;
+  share.waits_until = absl::InfinitePast();
+  if (from == 0) share.refused -= std::min(share.refused, kRefusedForOne);
   reserved_ = others + to;
   return absl::OkStatus();
 }
@@ -119,7 +127,7 @@ absl::Duration MemoryBudget::Turn(absl::string_view client, bool favoured,
   }
   Share& share = clients_[client];
   const double mean = kFirstDelay * (waiting + (favoured ? 0 : share.refused));
-  ++share.refused;
+  share.refused = std::min(share.refused + 1, kMostRefused);
   const absl::Duration delay = Around(std::min(mean, kLongestDelay));
   share.waits_until = now + 2 * delay + absl::Seconds(1);
   return delay;

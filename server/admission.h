@@ -49,7 +49,8 @@ class MemoryBudget {
   // Of one client: forgotten when it holds nothing and is not expected back.
   struct Share {
     uint64_t reserved = 0;
-    // Refusals since it was last let in.
+    // Refusals, less some for each time that it was let in: what there is to
+    // wait for.
     uint32_t refused = 0;
     // Until when it is expected back.
     absl::Time waits_until = absl::InfinitePast();

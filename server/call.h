@@ -49,6 +49,9 @@ class Call {
     return state_->options.access.Check(method_, caller_.identities);
   }
 
+  // Whether the caller came over a Unix socket.
+  bool is_local() const { return caller_.is_local; }
+
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
@@ -63,7 +66,7 @@ class Call {
   // of MemoryBudget::Change, when they do not fit.
   absl::Status Reserve(uint64_t bytes) {
     if (bytes == reserved_) return absl::OkStatus();
-    const absl::Status status =
+    absl::Status status =
         state_->budget.Change(caller_.client, reserved_, bytes);
     if (!status.ok()) return status;
     observer().InFlightBytes(static_cast<int64_t>(bytes) -

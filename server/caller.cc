@@ -16,6 +16,7 @@ namespace {
 constexpr char kRequestId[] = "x-request-id";
 constexpr char kTraceparent[] = "traceparent";
 constexpr char kUnix[] = "unix";
+constexpr char kWithin[] = "fd";  // an end of a pair of sockets
 constexpr char kSubjectAlternativeName[] = "x509_subject_alternative_name";
 
 std::string RandomId() {
@@ -81,6 +82,7 @@ std::string HostOfPeer(absl::string_view peer) {
 Caller IdentifyCaller(grpc::CallbackServerContext* context) {
   Caller caller;
   caller.client = HostOfPeer(context->peer());
+  caller.is_local = caller.client == kUnix || caller.client == kWithin;
   for (const grpc::string_ref& name :
        context->auth_context()->FindPropertyValues(kSubjectAlternativeName)) {
     // No certificate makes a Unix socket.

@@ -23,6 +23,8 @@ struct Caller {
   // Whom fairness among clients counts the call to: the identities, or where
   // there are none the host of the connection.
   std::string client;
+  // Whether it is a Unix socket, or within this process.
+  bool is_local = false;
   CallNames names;
 };
 

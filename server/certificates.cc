@@ -10,9 +10,9 @@
 #include <spdlog/spdlog.h>
 
 #include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,7 +41,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     if (file.gcount() > static_cast<std::streamsize>(kLargestFile)) {
       return Unfit(path, absl::StrCat("longer than ", kLargestFile, " bytes"));
     }
-    return Unfit(path, errno != 0 ? strerror(errno) : "cannot be read");
+    return Unfit(path, errno != 0 ? std::generic_category().message(errno)
+                                  : "cannot be read");
   }
   bytes.resize(static_cast<size_t>(file.gcount()));
   return bytes;
@@ -77,7 +78,7 @@ absl::StatusOr<Certificate> ParseChain(const std::string& path,
     if (next == nullptr) break;
     if (first == nullptr) first = std::move(next);
   }
-  const unsigned long error = ERR_peek_last_error();
+  const auto error = ERR_peek_last_error();
   ERR_clear_error();
   if (first == nullptr) return Unfit(path, "no certificate in PEM");
   if (ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {

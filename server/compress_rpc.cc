@@ -11,14 +11,24 @@
 namespace kvcompress {
 namespace {
 
-class CompressHandler
-    : public StreamHandler<v1::CompressRequest, v1::CompressResponse> {
+// What a message carries at most, unless a whole tensor gives more: output of
+// one request is gathered up to here.
+constexpr size_t kGathered = 512 << 10;
+
+class CompressHandler : public StreamHandler {
  public:
   CompressHandler(const ServiceOptions& options, Call* call)
       : session_(options, call), call_(call) {}
 
-  absl::Status Take(const v1::CompressRequest& request) override {
-    return session_.Take(request);
+  absl::Status Take(const grpc::ByteBuffer& request) override {
+    if (pieces_.TakeBytes(request,
+                          v1::CompressRequest::kSafetensorsFieldNumber)) {
+      return session_.TakeFile(pieces_.Next());
+    }
+    pieces_ = Pieces();
+    absl::Status status = ParseRequest(request, &request_);
+    if (status.ok()) status = session_.Take(request_);
+    return status;
   }
 
   absl::Status End() override {
@@ -28,66 +38,92 @@ class CompressHandler
 
   uint64_t working_bytes() const override { return session_.working_bytes(); }
 
-  absl::StatusOr<bool> Next(v1::CompressResponse* response) override {
-    do {
-      if (session_.begun() && !begin_sent_) {
-        SendBegin(response->mutable_begin());
-        return true;
-      }
-      CompressOutput& output = session_.output();
-      if (!output.artefact.empty()) {
-        SendChunk(&output.artefact, &artefact_offset_,
-                  response->mutable_artefact());
-        return true;
-      }
-      if (!output.reconstructed.empty()) {
-        SendChunk(&output.reconstructed, &reconstructed_offset_,
-                  response->mutable_reconstructed());
-        return true;
-      }
-      const absl::StatusOr<bool> more = session_.Step();
-      if (!more.ok()) return more.status();
-      if (!*more) return ended_ ? Conclude(response) : false;
-    } while (true);
+  absl::StatusOr<bool> Next(grpc::ByteBuffer* response) override {
+    CompressOutput& output = session_.output();
+    bool more = true;
+    while (more &&
+           output.artefact.size() + output.reconstructed.size() < kGathered) {
+      const absl::StatusOr<bool> step = Step();
+      if (!step.ok()) return step.status();
+      more = *step;
+    }
+    if (session_.begun() && !begin_sent_) {
+      *response = Begin();
+      return true;
+    }
+    if (!output.artefact.empty()) {
+      *response = Chunk(v1::CompressResponse::kArtefactFieldNumber,
+                        &output.artefact, &artefact_offset_);
+      return true;
+    }
+    if (!output.reconstructed.empty()) {
+      *response = Chunk(v1::CompressResponse::kReconstructedFieldNumber,
+                        &output.reconstructed, &reconstructed_offset_);
+      return true;
+    }
+    return ended_ ? Conclude(response) : false;
   }
 
  private:
-  void SendBegin(v1::CompressBegin* begin) {
-    const Compressor& compressor = session_.compressor();
-    begin->set_reserved_header_bytes(compressor.reserved_header_size());
-    begin->set_codec(compressor.codec());
-    begin->set_tensor_count(compressor.tensor_count());
-    begin->set_original_size_bytes(compressor.original_size());
-    artefact_offset_ = compressor.reserved_header_size();
-    begin_sent_ = true;
+  // Encodes some of what was taken; false when nothing of it is left.
+  absl::StatusOr<bool> Step() {
+    absl::StatusOr<bool> more = session_.Step();
+    if (!more.ok() || *more) return more;
+    const absl::string_view piece = pieces_.Next();
+    if (piece.empty()) return false;
+    absl::Status status = session_.TakeFile(piece);
+    if (!status.ok()) return status;
+    return true;
   }
 
-  static void SendChunk(std::string* bytes, uint64_t* offset,
-                        v1::FileChunk* chunk) {
-    chunk->set_offset(*offset);
-    *offset += bytes->size();
-    chunk->mutable_data()->swap(*bytes);
-    bytes->clear();
+  grpc::ByteBuffer Begin() {
+    const Compressor& compressor = session_.compressor();
+    v1::CompressResponse response;
+    v1::CompressBegin& begin = *response.mutable_begin();
+    begin.set_reserved_header_bytes(compressor.reserved_header_size());
+    begin.set_codec(compressor.codec());
+    begin.set_tensor_count(compressor.tensor_count());
+    begin.set_original_size_bytes(compressor.original_size());
+    artefact_offset_ = compressor.reserved_header_size();
+    begin_sent_ = true;
+    return Serialize(response);
+  }
+
+  static grpc::ByteBuffer Chunk(int field, std::string* bytes,
+                                uint64_t* offset) {
+    const size_t size = bytes->size();
+    grpc::ByteBuffer message =
+        SerializeChunk(field, *offset, std::exchange(*bytes, {}));
+    // The next one is likely to be as large, and need not grow to it.
+    bytes->reserve(size);
+    *offset += size;
+    return message;
   }
 
   // After the input: the header, then the trailer, then no more.
-  absl::StatusOr<bool> Conclude(v1::CompressResponse* response) {
+  absl::StatusOr<bool> Conclude(grpc::ByteBuffer* response) {
     if (concluded_) return false;
     if (!report_) {
       absl::StatusOr<CompressReport> report = session_.Finish();
       if (!report.ok()) return report.status();
       report_ = *std::move(report);
-      response->mutable_artefact()->set_data(session_.compressor().header());
+      *response = SerializeChunk(v1::CompressResponse::kArtefactFieldNumber, 0,
+                                 session_.compressor().header());
       return true;
     }
-    *response->mutable_trailer() = ToProto(
+    v1::CompressResponse last;
+    *last.mutable_trailer() = ToProto(
         *report_, session_.options().report_tensors(), call_->Seconds());
+    *response = Serialize(last);
     concluded_ = true;
     return true;
   }
 
   CompressSession session_;
   Call* const call_;
+  // The message that is being worked on: of bytes, or another.
+  Pieces pieces_;
+  v1::CompressRequest request_;
   bool begin_sent_ = false;
   bool ended_ = false;
   bool concluded_ = false;
@@ -103,6 +139,7 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
                  v1::MeasureResponse* response, ServiceState* state)
       : WatchedCall(&state->watchdog),
         response_(response),
+        workers_(state->workers),
         call_(Method::kMeasure, context, state),
         session_(state->options, &call_) {
     absl::Status status = call_.Allow();
@@ -119,7 +156,11 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
 
   void OnReadDone(bool ok) override {
     if (!EndWait()) return;
-    if (!ok) return End(Guarded([&] { return Conclude(); }));
+    workers_.Run([this, ok] { Work(ok); });
+  }
+
+  void Work(bool has_request) {
+    if (!has_request) return End(Guarded([&] { return Conclude(); }));
     if (absl::Status status = Guarded([&] { return Consume(); });
         !status.ok()) {
       return End(status);
@@ -170,6 +211,7 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
   void End(const absl::Status& status) { Finish(call_.End(status)); }
 
   v1::MeasureResponse* const response_;
+  WorkerPool& workers_;
   Call call_;
   CompressSession session_;
   v1::MeasureRequest request_;
@@ -177,10 +219,9 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* NewCompress(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* NewCompress(
     grpc::CallbackServerContext* context, ServiceState* state) {
-  auto* reactor = new StreamReactor<v1::CompressRequest, v1::CompressResponse>(
-      context, Method::kCompress, state);
+  auto* reactor = new StreamReactor(context, Method::kCompress, state);
   reactor->Start(
       std::make_unique<CompressHandler>(state->options, &reactor->call()));
   return reactor;

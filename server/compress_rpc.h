@@ -13,7 +13,7 @@
 namespace kvcompress {
 
 // Each returns a reactor that deletes itself.
-grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* NewCompress(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* NewCompress(
     grpc::CallbackServerContext* context, ServiceState* state);
 
 grpc::ServerReadReactor<v1::MeasureRequest>* NewMeasure(

@@ -40,7 +40,7 @@ class CompressSession {
       case Request::kOptions:
         return TakeOptions(request.options());
       case Request::kSafetensors:
-        return TakeData(Source::kFile, "", request.safetensors());
+        return TakeFile(request.safetensors());
       case Request::kTensors:
         return TakeTable(request.tensors());
       case Request::kTensorData:
@@ -50,6 +50,13 @@ class CompressSession {
         break;
     }
     return OutOfOrder("the message is empty");
+  }
+
+  // The same for what needs no message: the options, and then the next bytes of
+  // a file, which must outlive the calls of Step that consume them.
+  absl::Status TakeOptions(const v1::CompressOptions& options);
+  absl::Status TakeFile(absl::string_view bytes) {
+    return TakeData(Source::kFile, "", bytes);
   }
 
   // Encodes a slice of what was taken; false when nothing of it is left.
@@ -72,7 +79,6 @@ class CompressSession {
  private:
   enum class Source { kNone, kFile, kTable };
 
-  absl::Status TakeOptions(const v1::CompressOptions& options);
   absl::Status TakeTable(const v1::TensorTable& table);
   absl::Status TakeData(Source source, absl::string_view tensor,
                         absl::string_view data);

@@ -94,6 +94,14 @@ constexpr Flag kFlags[] = {
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0.1, kDay, &o->tls_reload_interval);
      }},
+    {"shared-directory", "DIR",
+     "A directory, in memory for speed, in which clients on Unix sockets may "
+     "name files to read and to write instead of sending bytes [none]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       o->shared_directory = v[0];
+       return absl::OkStatus();
+     }},
     {"insecure", "", "Listen in plain text where other machines can reach it",
      false, false,
      [](Values v, DaemonOptions* o) { return SetBool(v[0], &o->insecure); }},
@@ -204,6 +212,7 @@ std::pair<std::vector<std::string>, std::string> ValuesOf(
     if (values.empty()) values.emplace_back();
     if (*flag.value == '\0' && values[0].empty()) values[0] = "true";
   } else {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment.
     const char* variable = std::getenv(VariableName(flag).c_str());
     if (variable == nullptr || (*variable == '\0' && !flag.may_be_empty)) {
       return {};

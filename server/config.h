@@ -45,6 +45,10 @@ struct DaemonOptions {
   // --tls-reload-seconds
   absl::Duration tls_reload_interval = absl::Seconds(10);
 
+  // Where clients on Unix sockets name files; empty for nowhere.
+  // --shared-directory
+  std::string shared_directory;
+
   // Whether to listen in plain text where other machines can reach it.
   // --insecure
   bool insecure = false;

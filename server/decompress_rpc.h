@@ -13,8 +13,8 @@
 namespace kvcompress {
 
 // Returns a reactor that deletes itself.
-grpc::ServerBidiReactor<v1::DecompressRequest, v1::DecompressResponse>*
-NewDecompress(grpc::CallbackServerContext* context, ServiceState* state);
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* NewDecompress(
+    grpc::CallbackServerContext* context, ServiceState* state);
 
 }  // namespace kvcompress
 

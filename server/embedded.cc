@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "flow_control.h"
 #include "service.h"
 
 namespace kvcompress {
@@ -20,11 +21,16 @@ namespace {
 class SocketPairServer final : public EmbeddedServer {
  public:
   absl::Status Start() {
-    const ServiceOptions options;
+    // Whoever calls is this process: it may name every file that it may open.
+    ServiceOptions options;
+    if (auto root = SharedDirectory::Open("/"); root.ok()) {
+      options.shared_directory = *std::move(root);
+    }
     service_ = NewCompressionService(options, /*observer=*/nullptr);
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(
         static_cast<int>(options.max_message_bytes));
+    SetFlowControl(&builder);
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) {

@@ -25,6 +25,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "certificates.h"
+#include "flow_control.h"
 #include "health.h"
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
@@ -53,6 +54,7 @@ void SetChannelArguments(const DaemonOptions& options,
   builder->SetMaxReceiveMessageSize(
       static_cast<int>(options.max_message_bytes));
   builder->SetMaxSendMessageSize(-1);
+  SetFlowControl(builder);
   // A port in use is an error, not something to share.
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
@@ -204,11 +206,23 @@ void ServeUntilStopped(const DaemonOptions& options, grpc::Server* server,
 }  // namespace
 
 absl::Status CheckConfig(const DaemonOptions& options) {
+  if (!options.shared_directory.empty()) {
+    absl::Status status =
+        SharedDirectory::Open(options.shared_directory).status();
+    if (!status.ok()) return status;
+  }
   if (!options.tls.enabled()) return absl::OkStatus();
   return ReadCertificates(options.tls, absl::Now()).status();
 }
 
 absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
+  std::shared_ptr<const SharedDirectory> shared;
+  if (!options.shared_directory.empty()) {
+    absl::StatusOr<std::shared_ptr<const SharedDirectory>> opened =
+        SharedDirectory::Open(options.shared_directory);
+    if (!opened.ok()) return opened.status();
+    shared = *std::move(opened);
+  }
   // In this order: what is declared later uses what comes before it.
   ServerMetrics metrics;
   StatusPage page;
@@ -220,12 +234,14 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   metrics.SetMemoryBudget(budget);
   page.SetFact("memory budget, bytes", absl::StrCat(budget));
   page.SetFact("kernels", ActiveKernels());
+  if (shared != nullptr) page.SetFact("shared directory", shared->path());
   const std::unique_ptr<grpc::Service> service = NewCompressionService(
       {.max_message_bytes = options.max_message_bytes,
        .max_header_bytes = options.max_header_bytes,
        .max_tensor_bytes = options.max_tensor_bytes,
        .memory_budget_bytes = budget,
        .client_budget_percent = options.client_budget_percent,
+       .shared_directory = shared,
        .access = options.access,
        .time = {.stall = options.stall, .call = options.max_call}},
       &observer);
@@ -265,7 +281,7 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   page.SetFact("connections", ConnectionsOf(options));
   LogStart(options, addresses, http.get(), budget);
 
-  const absl::Status tested = RunSelfTest();
+  absl::Status tested = RunSelfTest();
   if (!tested.ok()) {
     ShutDown(absl::ZeroDuration(), server->get(), &health, signals);
     return tested;

@@ -4,6 +4,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <csignal>
 #include <cstdio>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "config.h"
+#include "heaps.h"
 #include "kvcompress/kernels.h"
 #include "lifecycle.h"
 #include "memory_limit.h"
@@ -71,7 +73,9 @@ int main(int argc, char** argv) {
     return 0;
   }
 
-  kvcompress::LimitHeaps();
+  kvcompress::TuneHeaps();
+  // A file that grows beyond a limit is an error of its call.
+  std::signal(SIGXFSZ, SIG_IGN);
   kvcompress::StopSignals signals;
   kvcompress::SetUpLogging(line->options.log_level, line->options.log_format);
   const absl::Status status = kvcompress::RunServer(line->options, &signals);

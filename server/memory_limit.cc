@@ -2,12 +2,9 @@
 
 #include "memory_limit.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <fstream>
 #include <limits>
-#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -93,11 +90,6 @@ uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit) {
   const uint64_t elsewhere = kBaseBytes + budget / 2;
   const uint64_t left = memory_limit - std::min(memory_limit, elsewhere);
   return std::max(budget / 4 * 3, std::min(budget + kQuotaMargin, left / 2));
-}
-
-void LimitHeaps() {
-  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
-  mallopt(M_ARENA_MAX, std::max(processors, 2));
 }
 
 }  // namespace kvcompress

@@ -25,11 +25,6 @@ uint64_t DefaultMemoryBudget(uint64_t memory_limit);
 // the limit leaves, up to 128 MiB.
 uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit);
 
-// Has the allocator keep one heap for each processor: by default there are
-// eight, and what is freed in one is of no use to the others. Call it before
-// other threads are started.
-void LimitHeaps();
-
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_SERVER_MEMORY_LIMIT_H_

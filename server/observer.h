@@ -25,8 +25,10 @@ enum class Method : uint8_t {
   kMeasure,
   kGetServerInfo,
   kSelfTest,
+  kCompressFile,
+  kDecompressFile,
 };
-inline constexpr int kMethodCount = 5;
+inline constexpr int kMethodCount = 7;
 
 // "Compress", ...
 absl::string_view MethodName(Method method);
@@ -64,7 +66,7 @@ class CallObserver {
   virtual void CallHandled(const CallEnd&) {}
 
   // Bytes of the request messages and of the response messages of streams, as
-  // serialized.
+  // serialized; of calls that name files, bytes read and written.
   virtual void BytesReceived(Method, uint64_t) {}
   virtual void BytesSent(Method, uint64_t) {}
 

@@ -36,7 +36,7 @@ BuiltInCache MakeCache() {
       spec.name = absl::StrCat("layer_", layer, "_", role);
       spec.dtype = dtype;
       spec.shape = {1, 2, 37, 64};
-      for (uint64_t i = 0; i < 2 * 37 * 64; ++i) {
+      for (uint64_t i = 0; i < uint64_t{2} * 37 * 64; ++i) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         const float value = static_cast<float>(state >> 40) * 0x1p-24f - 0.5f;
         if (dtype == DType::kF32) {

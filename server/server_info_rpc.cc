@@ -27,7 +27,7 @@ double SecondsOrNone(absl::Duration duration) {
 
 }  // namespace
 
-void FillServerInfo(const ServiceOptions& options,
+void FillServerInfo(const ServiceOptions& options, bool to_local,
                     v1::GetServerInfoResponse* response) {
   constexpr uint64_t kRecommendedChunk = 1 << 20;
   response->set_version(kVersion);
@@ -52,6 +52,12 @@ void FillServerInfo(const ServiceOptions& options,
   }
   for (const std::string& stage : LastStages()) {
     response->add_last_stages(stage);
+  }
+  if (to_local && options.shared_directory != nullptr) {
+    v1::SharedDirectory& directory = *response->mutable_shared_directory();
+    directory.set_path(options.shared_directory->path());
+    directory.set_device(options.shared_directory->device());
+    directory.set_inode(options.shared_directory->inode());
   }
 }
 

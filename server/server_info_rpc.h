@@ -10,7 +10,7 @@
 
 namespace kvcompress {
 
-void FillServerInfo(const ServiceOptions& options,
+void FillServerInfo(const ServiceOptions& options, bool to_local,
                     v1::GetServerInfoResponse* response);
 
 }  // namespace kvcompress

@@ -10,6 +10,7 @@
 #include "compress_rpc.h"
 #include "convert.h"
 #include "decompress_rpc.h"
+#include "file_rpc.h"
 #include "kvcompress/v1/compression_service.grpc.pb.h"
 #include "self_test.h"
 #include "server_info_rpc.h"
@@ -39,18 +40,31 @@ absl::Status FillSelfTest(const v1::SelfTestRequest& request,
   return absl::OkStatus();
 }
 
-class Service final : public v1::CompressionService::CallbackService {
+// The two methods that carry caches take and give messages as on the wire.
+template <typename Base>
+using Cached = v1::CompressionService::WithRawCallbackMethod_Compress<
+    v1::CompressionService::WithRawCallbackMethod_Decompress<Base>>;
+template <typename Base>
+using Named = v1::CompressionService::WithCallbackMethod_CompressFile<
+    v1::CompressionService::WithCallbackMethod_DecompressFile<Base>>;
+template <typename Base>
+using Others = v1::CompressionService::WithCallbackMethod_Measure<
+    v1::CompressionService::WithCallbackMethod_GetServerInfo<
+        v1::CompressionService::WithCallbackMethod_SelfTest<Base>>>;
+
+class Service final
+    : public Cached<Named<Others<v1::CompressionService::Service>>> {
  public:
   Service(const ServiceOptions& options, CallObserver* observer)
       : state_(options, observer) {}
 
-  grpc::ServerBidiReactor<v1::CompressRequest, v1::CompressResponse>* Compress(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Compress(
       grpc::CallbackServerContext* context) override {
     return NewCompress(context, &state_);
   }
 
-  grpc::ServerBidiReactor<v1::DecompressRequest, v1::DecompressResponse>*
-  Decompress(grpc::CallbackServerContext* context) override {
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Decompress(
+      grpc::CallbackServerContext* context) override {
     return NewDecompress(context, &state_);
   }
 
@@ -60,11 +74,23 @@ class Service final : public v1::CompressionService::CallbackService {
     return NewMeasure(context, response, &state_);
   }
 
+  grpc::ServerWriteReactor<v1::CompressFileResponse>* CompressFile(
+      grpc::CallbackServerContext* context,
+      const v1::CompressFileRequest* request) override {
+    return NewCompressFile(context, request, &state_);
+  }
+
+  grpc::ServerWriteReactor<v1::DecompressFileResponse>* DecompressFile(
+      grpc::CallbackServerContext* context,
+      const v1::DecompressFileRequest* request) override {
+    return NewDecompressFile(context, request, &state_);
+  }
+
   grpc::ServerUnaryReactor* GetServerInfo(
       grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
       v1::GetServerInfoResponse* response) override {
-    return Answer(context, Method::kGetServerInfo, [&] {
-      FillServerInfo(state_.options, response);
+    return Answer(context, Method::kGetServerInfo, [&](const Call& call) {
+      FillServerInfo(state_.options, call.is_local(), response);
       return absl::OkStatus();
     });
   }
@@ -72,8 +98,9 @@ class Service final : public v1::CompressionService::CallbackService {
   grpc::ServerUnaryReactor* SelfTest(grpc::CallbackServerContext* context,
                                      const v1::SelfTestRequest* request,
                                      v1::SelfTestResponse* response) override {
-    return Answer(context, Method::kSelfTest,
-                  [&] { return FillSelfTest(*request, response); });
+    return Answer(context, Method::kSelfTest, [&](const Call&) {
+      return FillSelfTest(*request, response);
+    });
   }
 
  private:
@@ -83,7 +110,7 @@ class Service final : public v1::CompressionService::CallbackService {
                                    Method method, Fill fill) {
     Call call(method, context, &state_);
     absl::Status status = call.Allow();
-    if (status.ok()) status = fill();
+    if (status.ok()) status = fill(call);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(call.End(status));
     return reactor;
@@ -106,6 +133,10 @@ absl::string_view MethodName(Method method) {
       return "GetServerInfo";
     case Method::kSelfTest:
       return "SelfTest";
+    case Method::kCompressFile:
+      return "CompressFile";
+    case Method::kDecompressFile:
+      return "DecompressFile";
   }
   return "Unknown";
 }

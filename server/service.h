@@ -16,6 +16,7 @@
 #include "access.h"
 #include "kvcompress/safetensors.h"
 #include "observer.h"
+#include "shared_directory.h"
 #include "watchdog.h"
 
 namespace kvcompress {
@@ -32,6 +33,8 @@ struct ServiceOptions {
   uint64_t memory_budget_bytes = 0;
   // The most of it that one client may hold, 1 to 100 percent.
   int client_budget_percent = 100;
+  // Where clients name files; null for none.
+  std::shared_ptr<const SharedDirectory> shared_directory;
   // Who may call what; empty: everybody everything.
   AccessRules access;
   // How long a call may wait for its client, and how long it may last.

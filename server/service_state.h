@@ -9,6 +9,7 @@
 #include "observer.h"
 #include "service.h"
 #include "watchdog.h"
+#include "worker_pool.h"
 
 namespace kvcompress {
 
@@ -18,13 +19,16 @@ struct ServiceState {
       : options(service_options),
         observer(call_observer != nullptr ? call_observer : &silent),
         budget(options.memory_budget_bytes, options.client_budget_percent),
-        watchdog(options.time) {}
+        watchdog(options.time),
+        workers(WorkerPool::Processors()) {}
 
   const ServiceOptions options;
   CallObserver silent;
   CallObserver* const observer;
   MemoryBudget budget;
   Watchdog watchdog;
+  // For everything that reads or writes values.
+  WorkerPool workers;
 };
 
 }  // namespace kvcompress

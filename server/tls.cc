@@ -23,8 +23,9 @@ grpc_ssl_certificate_config_reload_status Fetch(
     void* user_data, grpc_ssl_server_certificate_config** config) {
   Port& port = *static_cast<Port*>(user_data);
   std::shared_ptr<const Certificates> current = port.watcher->current();
-  if (current == port.given)
+  if (current == port.given) {
     return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+  }
   const grpc_ssl_pem_key_cert_pair pair = {current->key.c_str(),
                                            current->certificate.c_str()};
   // gRPC 1.51 insists on some. Where clients are not asked for a certificate

@@ -17,6 +17,7 @@ namespace kvcompress {
 namespace {
 
 constexpr auto kInterval = std::chrono::milliseconds(200);
+constexpr int64_t kTrimInterval = 5000;  // milliseconds
 constexpr int kWaitBits = 2;
 
 int64_t Now() {
@@ -102,7 +103,7 @@ Watchdog::~Watchdog() {
 void Watchdog::Add(WatchedCall* call) {
   const std::lock_guard lock(mutex_);
   calls_.insert(call);
-  trimmed_ = false;
+  next_trim_ = 0;
 }
 
 void Watchdog::Remove(WatchedCall* call) {
@@ -119,16 +120,17 @@ void Watchdog::Run() {
   while (!stop_.wait_for(lock, kInterval, [this] { return stopping_; })) {
     lock.unlock();
     Look();
-    if (BecameIdle()) malloc_trim(0);
+    if (ShouldTrim()) malloc_trim(0);
     lock.lock();
   }
 }
 
-bool Watchdog::BecameIdle() {
+bool Watchdog::ShouldTrim() {
   const std::lock_guard lock(mutex_);
-  const bool became = calls_.empty() && !trimmed_;
-  trimmed_ |= became;
-  return became;
+  const int64_t now = Now();
+  if (!calls_.empty() || now < next_trim_) return false;
+  next_trim_ = now + kTrimInterval;
+  return true;
 }
 
 void Watchdog::Look() {

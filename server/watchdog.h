@@ -80,8 +80,9 @@ class Watchdog {
   bool Expired(const WatchedCall& call, int64_t now) const;
   void Run();
   void Look();
-  // Whether no call is left, for the first time since there was one.
-  bool BecameIdle();
+  // Whether no call is left, for the first time since there was one or after a
+  // while: what a connection held that carried none comes free later.
+  bool ShouldTrim();
 
   const int64_t stall_ms_;
   const int64_t call_ms_;
@@ -89,7 +90,7 @@ class Watchdog {
   std::condition_variable stop_;
   // Guarded by the mutex.
   bool stopping_ = false;
-  bool trimmed_ = true;  // since there was a call
+  int64_t next_trim_ = 0;  // when, if there is no call then
   absl::flat_hash_set<WatchedCall*> calls_;
   std::thread thread_;
 };

@@ -69,15 +69,38 @@ absl::Status LogServer(const Client& client) {
   return absl::OkStatus();
 }
 
+// Whether the service may be told the names of the files: not of standard input
+// and output.
+bool AreFiles(const Flags& flags, const Session& session) {
+  return flags.input != "-" &&
+         (session.output == nullptr || !session.output->is_stdout());
+}
+
+// By the names of the files where that can be. A gate is held before there is a
+// file, so the bytes have to come here.
+absl::StatusOr<v1::CompressionReport> MakeArtefact(
+    const Flags& flags, const v1::CompressOptions& options, Session* session) {
+  const Client& client = session->service.client();
+  if (!HasGate(options) && AreFiles(flags, *session)) {
+    SharedResult<v1::CompressionReport> report = client.CompressShared(
+        options, flags.input, flags.output,
+        [&](uint64_t bytes) { session->input->Advance(bytes); });
+    if (!report.ok()) return report.status();
+    if (report->has_value()) {
+      session->output.reset();  // the service has written it
+      return **std::move(report);
+    }
+  }
+  return client.Compress(options, session->input.get(), session->output.get());
+}
+
 // Measures; also writes the artefact where there is an output.
 absl::StatusOr<int> Compress(const Flags& flags, Session* session) {
-  const Client& client = session->service.client();
   const v1::CompressOptions options = ToCompressOptions(flags);
   absl::StatusOr<v1::CompressionReport> report =
       session->output == nullptr
-          ? client.Measure(options, session->input.get())
-          : client.Compress(options, session->input.get(),
-                            session->output.get());
+          ? session->service.client().Measure(options, session->input.get())
+          : MakeArtefact(flags, options, session);
   if (!report.ok()) return report.status();
   session->input.reset();  // ends the progress bar
   const bool holds = !HasGate(options) || ApplyGate(options, &*report);
@@ -91,12 +114,28 @@ absl::StatusOr<int> Compress(const Flags& flags, Session* session) {
   return holds ? kExitOk : kExitGate;
 }
 
+absl::StatusOr<v1::DecompressionReport> Restore(const Flags& flags,
+                                                Session* session) {
+  const Client& client = session->service.client();
+  const v1::DecompressOptions options = ToDecompressOptions(flags);
+  if (AreFiles(flags, *session)) {
+    SharedResult<v1::DecompressionReport> report = client.DecompressShared(
+        options, flags.input, options.verify_only() ? "" : flags.output,
+        [&](uint64_t bytes) { session->input->Advance(bytes); });
+    if (!report.ok()) return report.status();
+    if (report->has_value()) {
+      session->output.reset();  // the service has written it
+      return **std::move(report);
+    }
+  }
+  return client.Decompress(options, session->input.get(),
+                           session->output.get());
+}
+
 // Verifies; also writes what is restored where there is an output.
 absl::StatusOr<int> Decompress(const Flags& flags, Session* session) {
   const absl::StatusOr<v1::DecompressionReport> report =
-      session->service.client().Decompress(ToDecompressOptions(flags),
-                                           session->input.get(),
-                                           session->output.get());
+      Restore(flags, session);
   session->input.reset();  // ends the progress bar
   const bool verify = flags.mode == Mode::kVerify;
   absl::Status status = report.status();

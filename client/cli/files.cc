@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Input>> Input::Open(const std::string& path,
 }
 
 absl::StatusOr<size_t> Input::Read(absl::Span<char> buffer) {
-  const absl::StatusOr<size_t> size = file_->Read(buffer);
+  absl::StatusOr<size_t> size = file_->Read(buffer);
   if (!size.ok()) return Annotate(size.status(), kReadInput);
   progress_.Advance(*size);
   return size;

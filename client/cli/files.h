@@ -32,6 +32,9 @@ class Input : public ByteSource {
   absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
   void Cancel() override { file_->Cancel(); }
 
+  // Shows bytes that somebody else has read.
+  void Advance(uint64_t bytes) { progress_.Advance(bytes); }
+
  private:
   Input(std::unique_ptr<FileSource> file, ProgressMode progress)
       : file_(std::move(file)), progress_(progress, file_->size()) {}

@@ -237,6 +237,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   }
   flags.verbose = raw->verbose;
   flags.server = raw->server;
+  flags.shared_directory = raw->shared_directory;
   absl::Status status = SetFiles(*raw, &flags);
   status.Update(CheckMode(*raw, flags.mode));
   status.Update(SetNumbers(*raw, &flags));

@@ -43,6 +43,9 @@ struct Flags {
   double sparsity = 0;  // 0 to 1
   bool verbose = false;
   std::string server;  // empty: the service runs in this process
+  // Where this process sees the directory that the server shares; empty: where
+  // the server sees it.
+  std::string shared_directory;
   // Paths of PEM files; plain text when the first is empty.
   std::string tls_ca, tls_cert, tls_key;
   std::string codec;  // empty: the service's default

@@ -54,10 +54,11 @@ void Judge(const v1::TensorReport& tensor, const Thresholds& bounds,
         Thresholds::descriptor()->FindFieldByNumber(each.threshold);
     const auto* const field =
         Metrics::descriptor()->FindFieldByNumber(each.metric);
-    const auto& reflection = *metrics.GetReflection();
-    if (!bounds.GetReflection()->HasField(bounds, limit_field)) continue;
+    const auto& reflection = *Metrics::GetReflection();
+    if (!Thresholds::GetReflection()->HasField(bounds, limit_field)) continue;
     if (field->has_presence() && !reflection.HasField(metrics, field)) continue;
-    const double limit = bounds.GetReflection()->GetDouble(bounds, limit_field);
+    const double limit =
+        Thresholds::GetReflection()->GetDouble(bounds, limit_field);
     const double value = reflection.GetDouble(metrics, field);
     if (each.upper ? value < limit : value > limit) continue;
     sentences->push_back(absl::StrCat(

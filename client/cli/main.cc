@@ -12,12 +12,15 @@
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
 #include "client/cli/signals.h"
+#include "heaps.h"
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
 
 int main(int argc, char** argv) {
   namespace cli = kvcompress::cli;
+  kvcompress::TuneHeaps();
   // Errors are reported once, by this program; gRPC's own log only on request.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread yet.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   const absl::StatusOr<cli::Flags> flags =
       cli::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
@@ -37,6 +40,7 @@ int main(int argc, char** argv) {
     return cli::kExitOk;
   }
   // For tests and comparisons; of the embedded service.
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment now.
   const char* const kernels = std::getenv("KVCOMPRESS_KERNELS");
   if (kernels != nullptr && *kernels != '\0') {
     const absl::Status selected = kvcompress::SelectKernels(kernels);

@@ -23,11 +23,13 @@ std::string ProgressLine(uint64_t done, std::optional<uint64_t> total,
   constexpr uint64_t kWidth = 30;
   const double seconds = std::max(absl::ToDoubleSeconds(elapsed), 1e-3);
   const double megabytes = static_cast<double>(done) / kMegabyte;
-  const std::string speed =
+  std::string speed =
       absl::StrFormat("%.1f MB  %.1f MB/s", megabytes, megabytes / seconds);
   if (!total) return speed;
-  const double share =
-      *total == 0 ? 1 : std::min(1.0, static_cast<double>(done) / *total);
+  const double share = *total == 0
+                           ? 1
+                           : std::min(1.0, static_cast<double>(done) /
+                                               static_cast<double>(*total));
   const auto filled = static_cast<size_t>(share * kWidth);
   return absl::StrFormat("%3.0f%% [%s%s] %s", 100 * share,
                          std::string(filled, '#'),

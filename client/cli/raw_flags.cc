@@ -66,6 +66,10 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--server", &raw->server, "ADDRESS",
         "HOST:PORT or unix:PATH of the service (default: inside this process)")
       ->envname("KVCOMPRESS_SERVER");
+  value("--shared-directory", &raw->shared_directory, "DIR",
+        "Where this process sees the directory that the service shares "
+        "(default: where the service sees it); files in it are named, not sent")
+      ->envname("KVCOMPRESS_SHARED_DIRECTORY");
   value("--tls-ca", &raw->tls_ca, "FILE",
         "Authorities, PEM, one of which must have signed the server's "
         "certificate; turns TLS on");

@@ -15,7 +15,8 @@ namespace kvcompress::cli {
 
 // A flag that is given may still be empty, where its type is optional.
 struct RawFlags {
-  std::string input, output, server, codec, preset, last_stage;
+  std::string input, output, server, shared_directory, codec, preset,
+      last_stage;
   std::string tls_ca, tls_cert, tls_key;
   std::optional<std::string> group_size, sparsity, min_snr_db, progress, tokens;
   std::optional<std::string> thresholds, key_thresholds, value_thresholds;

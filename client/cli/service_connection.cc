@@ -43,15 +43,17 @@ absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags) {
     absl::StatusOr<std::optional<ClientTls>> tls = ReadTls(flags);
     if (!tls.ok()) return tls.status();
     connection.client_ = std::make_unique<Client>(
-        flags.server, ClientOptions{.tls = *std::move(tls)});
+        flags.server,
+        ClientOptions{.tls = *std::move(tls),
+                      .shared_directory = flags.shared_directory});
     return connection;
   }
   absl::StatusOr<std::unique_ptr<EmbeddedServer>> server =
       EmbeddedServer::Start();
   if (!server.ok()) return server.status();
   connection.embedded_ = *std::move(server);
-  connection.client_ =
-      std::make_unique<Client>(connection.embedded_->channel());
+  connection.client_ = std::make_unique<Client>(
+      connection.embedded_->channel(), ClientOptions{.shared_directory = "/"});
   return connection;
 }
 

@@ -15,12 +15,13 @@ namespace kvcompress::cli {
 
 absl::StatusOr<v1::QualityThresholds> ParseThresholds(absl::string_view text) {
   v1::QualityThresholds thresholds;
-  const google::protobuf::Reflection& fields = *thresholds.GetReflection();
+  const google::protobuf::Reflection& fields =
+      *v1::QualityThresholds::GetReflection();
   for (const absl::string_view pair : absl::StrSplit(text, ',')) {
     const std::pair<std::string, absl::string_view> parts =
         absl::StrSplit(pair, absl::MaxSplits('=', 1));
     const auto* const field =
-        thresholds.GetDescriptor()->FindFieldByName(parts.first);
+        v1::QualityThresholds::descriptor()->FindFieldByName(parts.first);
     if (field == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("must be NAME=VALUE pairs, with names among ",
@@ -43,6 +44,7 @@ absl::StatusOr<v1::QualityThresholds> ParseThresholds(absl::string_view text) {
 std::string ThresholdNames() {
   const auto& descriptor = *v1::QualityThresholds::descriptor();
   std::vector<std::string> names;
+  names.reserve(descriptor.field_count());
   for (int i = 0; i < descriptor.field_count(); ++i) {
     names.push_back(descriptor.field(i)->name());
   }

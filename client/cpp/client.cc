@@ -7,9 +7,12 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "client/cpp/receivers.h"
+#include "client/cpp/shared_files.h"
 #include "client/cpp/status.h"
 #include "client/cpp/transfer.h"
 
@@ -36,15 +39,38 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& target,
                                    arguments);
 }
 
+constexpr char kCompress[] = "/kvcompress.v1.CompressionService/Compress";
+constexpr char kDecompress[] = "/kvcompress.v1.CompressionService/Decompress";
+constexpr char kMeasure[] = "/kvcompress.v1.CompressionService/Measure";
+
+// As the generated stub does it, but requests are given as they are on the
+// wire.
+template <typename Response>
+std::unique_ptr<grpc::ClientReaderWriter<grpc::ByteBuffer, Response>>
+OpenStream(grpc::Channel* channel, const char* method,
+           grpc::ClientContext* context) {
+  return std::unique_ptr<grpc::ClientReaderWriter<grpc::ByteBuffer, Response>>(
+      grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, Response>::
+          Create(channel,
+                 grpc::internal::RpcMethod(
+                     method, grpc::internal::RpcMethod::BIDI_STREAMING),
+                 context));
+}
+
 }  // namespace
 
 Client::Client(const std::string& target, const ClientOptions& options)
-    : Client(Connect(target, options), options) {}
+    : options_(options),
+      may_share_(absl::StartsWith(target, "unix:")),
+      channel_(Connect(target, options)),
+      stub_(v1::CompressionService::NewStub(channel_)) {}
 
 Client::Client(std::shared_ptr<grpc::Channel> channel,
                const ClientOptions& options)
     : options_(options),
-      stub_(v1::CompressionService::NewStub(std::move(channel))) {}
+      may_share_(!options.shared_directory.empty()),
+      channel_(std::move(channel)),
+      stub_(v1::CompressionService::NewStub(channel_)) {}
 
 void Client::Prepare(grpc::ClientContext* context) const {
   if (options_.timeout == absl::InfiniteDuration()) return;
@@ -59,11 +85,12 @@ absl::StatusOr<v1::CompressionReport> Client::Compress(
   v1::CompressRequest first;
   *first.mutable_options() = options;
   CompressReceiver receiver(artefact, reconstructed);
-  absl::Status status = Transfer<v1::CompressRequest, v1::CompressResponse>(
-      &context, stub_->Compress(&context).get(), first, safetensors,
-      [](v1::CompressRequest* request) {
-        return request->mutable_safetensors();
-      },
+  absl::Status status = Transfer<v1::CompressResponse>(
+      &context,
+      OpenStream<v1::CompressResponse>(channel_.get(), kCompress, &context)
+          .get(),
+      Serialize(first), safetensors,
+      v1::CompressRequest::kSafetensorsFieldNumber,
       [&](const v1::CompressResponse& response) {
         return receiver.Receive(response);
       });
@@ -79,16 +106,100 @@ absl::StatusOr<v1::DecompressionReport> Client::Decompress(
   v1::DecompressRequest first;
   *first.mutable_options() = options;
   DecompressReceiver receiver(safetensors);
-  absl::Status status = Transfer<v1::DecompressRequest, v1::DecompressResponse>(
-      &context, stub_->Decompress(&context).get(), first, artefact,
-      [](v1::DecompressRequest* request) {
-        return request->mutable_artefact();
-      },
+  absl::Status status = Transfer<v1::DecompressResponse>(
+      &context,
+      OpenStream<v1::DecompressResponse>(channel_.get(), kDecompress, &context)
+          .get(),
+      Serialize(first), artefact, v1::DecompressRequest::kArtefactFieldNumber,
       [&](const v1::DecompressResponse& response) {
         return receiver.Receive(response);
       });
   if (!status.ok()) return status;
   return receiver.Finish();
+}
+
+std::optional<std::string> Client::SharedRoot() const {
+  if (!may_share_) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  if (asked_) return shared_root_;
+  const absl::StatusOr<v1::GetServerInfoResponse> info = GetServerInfo();
+  if (!info.ok()) return std::nullopt;
+  asked_ = true;
+  if (info->has_shared_directory()) {
+    shared_root_ =
+        FindShared(info->shared_directory(), options_.shared_directory);
+  }
+  return shared_root_;
+}
+
+template <typename Request>
+bool Client::NameFiles(const std::string& input, const std::string& output,
+                       Request* request) const {
+  const std::optional<std::string> root = SharedRoot();
+  if (!root) return false;
+  const std::optional<std::string> from =
+      PathWithin(*root, input, /*must_exist=*/true);
+  if (!from) return false;
+  request->set_input_path(*from);
+  if (output.empty()) return true;
+  const std::optional<std::string> to =
+      PathWithin(*root, output, /*must_exist=*/false);
+  if (!to) return false;
+  request->set_output_path(*to);
+  request->set_overwrite(true);
+  return true;
+}
+
+namespace {
+
+// Reads a reply to its trailer.
+template <typename Report, typename Response>
+SharedResult<Report> ReadReply(grpc::ClientReader<Response>* reader,
+                               absl::FunctionRef<void(uint64_t)> progress) {
+  std::optional<Report> report;
+  Response response;
+  uint64_t told = 0;
+  while (reader->Read(&response)) {
+    if (response.has_trailer()) report = std::move(*response.mutable_trailer());
+    const uint64_t read = response.progress().bytes_read();
+    if (read > told) progress(read - told);
+    told = std::max(told, read);
+  }
+  const absl::Status status = FromGrpcStatus(reader->Finish());
+  if (!status.ok()) {
+    if (MayBeStreamed(status)) return std::nullopt;
+    return status;
+  }
+  if (!report) return absl::InternalError("the server sent no report");
+  return report;
+}
+
+}  // namespace
+
+SharedResult<v1::CompressionReport> Client::CompressShared(
+    const v1::CompressOptions& options, const std::string& input,
+    const std::string& output,
+    absl::FunctionRef<void(uint64_t)> progress) const {
+  v1::CompressFileRequest request;
+  if (!NameFiles(input, output, &request)) return std::nullopt;
+  *request.mutable_options() = options;
+  grpc::ClientContext context;
+  Prepare(&context);
+  return ReadReply<v1::CompressionReport>(
+      stub_->CompressFile(&context, request).get(), progress);
+}
+
+SharedResult<v1::DecompressionReport> Client::DecompressShared(
+    const v1::DecompressOptions& options, const std::string& input,
+    const std::string& output,
+    absl::FunctionRef<void(uint64_t)> progress) const {
+  v1::DecompressFileRequest request;
+  if (!NameFiles(input, output, &request)) return std::nullopt;
+  *request.mutable_options() = options;
+  grpc::ClientContext context;
+  Prepare(&context);
+  return ReadReply<v1::DecompressionReport>(
+      stub_->DecompressFile(&context, request).get(), progress);
 }
 
 absl::StatusOr<v1::CompressionReport> Client::Measure(
@@ -98,13 +209,15 @@ absl::StatusOr<v1::CompressionReport> Client::Measure(
   v1::MeasureRequest first;
   *first.mutable_options() = options;
   v1::MeasureResponse response;
-  const auto stream = stub_->Measure(&context, &response);
-  const SendResult sent = SendAll<v1::MeasureRequest>(
-      first, safetensors,
-      [](v1::MeasureRequest* request) {
-        return request->mutable_safetensors();
-      },
-      stream.get());
+  const std::unique_ptr<grpc::ClientWriter<grpc::ByteBuffer>> stream(
+      grpc::internal::ClientWriterFactory<grpc::ByteBuffer>::Create(
+          channel_.get(),
+          grpc::internal::RpcMethod(
+              kMeasure, grpc::internal::RpcMethod::CLIENT_STREAMING),
+          &context, &response));
+  const SendResult sent =
+      SendAll(Serialize(first), safetensors,
+              v1::MeasureRequest::kSafetensorsFieldNumber, stream.get());
   if (!sent.source.ok()) context.TryCancel();
   absl::Status status = Outcome(stream->Finish(), sent.source, sent);
   if (!status.ok()) return status;

@@ -16,6 +16,7 @@ namespace kvcompress {
 
 absl::StatusOr<std::unique_ptr<OutputFile>> SpooledFile::Create(
     const std::string& path, int target_fd) {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment.
   const char* directory = std::getenv("TMPDIR");
   if (directory == nullptr || *directory == '\0') directory = "/tmp";
   std::string temporary = absl::StrCat(directory, "/kv-compress.XXXXXX");
@@ -45,8 +46,9 @@ absl::Status SpooledFile::Commit() {
     for (ssize_t done = 0; done < filled;) {
       const ssize_t count =
           write(target_fd_, buffer.data() + done, filled - done);
-      if (count < 0 && errno != EINTR)
+      if (count < 0 && errno != EINTR) {
         return ErrnoError(errno, "write", path());
+      }
       if (count > 0) done += count;
     }
   }

@@ -7,12 +7,14 @@
 #define KVCOMPRESS_CLIENT_CPP_TRANSFER_H_
 
 #include <grpcpp/client_context.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/slice.h>
 #include <grpcpp/support/status.h>
 #include <grpcpp/support/sync_stream.h>
 
 #include <atomic>
 #include <cstddef>
-#include <string>
+#include <cstdlib>
 #include <thread>
 
 #include "absl/functional/function_ref.h"
@@ -21,6 +23,7 @@
 #include "absl/types/span.h"
 #include "client/cpp/status.h"
 #include "kvcompress/byte_stream.h"
+#include "proto/wire/wire.h"
 
 namespace kvcompress {
 
@@ -33,25 +36,29 @@ struct SendResult {
   bool complete = false;  // every byte was handed to gRPC
 };
 
-// Sends `first`, then `source` in the field that `payload` points out, then
-// the end of the stream. Stops early when the call is over.
-template <typename Request, typename Stream>
-SendResult SendAll(const Request& first, ByteSource* source,
-                   absl::FunctionRef<std::string*(Request*)> payload,
+// Sends `first`, then `source` in the bytes field `field` of messages, then the
+// end of the stream. Stops early when the call is over.
+template <typename Stream>
+SendResult SendAll(const grpc::ByteBuffer& first, ByteSource* source, int field,
                    Stream* stream) {
   SendResult result;
   if (!stream->Write(first)) return result;
-  Request request;
-  std::string buffer(kChunkBytes, '\0');
   while (true) {
-    const absl::StatusOr<size_t> size = source->Read(absl::MakeSpan(buffer));
+    auto* const chunk = static_cast<char*>(std::malloc(kChunkBytes));
+    if (chunk == nullptr) {
+      result.source = absl::ResourceExhaustedError("out of memory");
+      return result;
+    }
+    const absl::StatusOr<size_t> size =
+        source->Read(absl::MakeSpan(chunk, kChunkBytes));
+    // Frees the chunk once it is sent.
+    const grpc::Slice slice(chunk, size.value_or(0), &std::free);
     if (!size.ok()) {
       result.source = size.status();
       return result;
     }
     if (*size == 0) break;
-    payload(&request)->assign(buffer, 0, *size);
-    if (!stream->Write(request)) return result;
+    if (!stream->Write(SerializeBytes(field, slice))) return result;
   }
   result.complete = true;
   stream->WritesDone();
@@ -77,16 +84,16 @@ inline absl::Status Outcome(const grpc::Status& server,
 // Runs a bidirectional call to its end: sends on a thread of its own, and hands
 // every response to `receive` on the caller's. An error of either side cancels
 // the call; all is joined on return.
-template <typename Request, typename Response>
+template <typename Response>
 absl::Status Transfer(
     grpc::ClientContext* context,
-    grpc::ClientReaderWriter<Request, Response>* stream, const Request& first,
-    ByteSource* source, absl::FunctionRef<std::string*(Request*)> payload,
+    grpc::ClientReaderWriter<grpc::ByteBuffer, Response>* stream,
+    const grpc::ByteBuffer& first, ByteSource* source, int field,
     absl::FunctionRef<absl::Status(const Response&)> receive) {
   SendResult sent;
   std::atomic<bool> over{false};
   std::thread sender([&] {
-    sent = SendAll<Request>(first, source, payload, stream);
+    sent = SendAll(first, source, field, stream);
     if (sent.source.ok()) return;
     if (over) {
       // Stopped from here. To cancel the call now would hide its status.

@@ -3,12 +3,11 @@
 #include "codecs/whole_tensor.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress {
@@ -37,8 +36,8 @@ class WholeTensorEncoder : public TensorEncoder {
     if (size_ == 0) return absl::OkStatus();
     EncodedTensor encoded = encode_(bytes_);
     bytes_ = std::string();
-    payload->append(encoded.payload);
-    if (decoded != nullptr) decoded->append(encoded.decoded);
+    Append(std::move(encoded.payload), payload);
+    if (decoded != nullptr) Append(std::move(encoded.decoded), decoded);
     distortion_ = encoded.distortion;
     attention_ = std::move(encoded.attention);
     return absl::OkStatus();
@@ -51,6 +50,15 @@ class WholeTensorEncoder : public TensorEncoder {
   absl::Span<const float> attention() const override { return attention_; }
 
  private:
+  // Copies only where there is something already.
+  static void Append(std::string bytes, std::string* out) {
+    if (out->empty()) {
+      *out = std::move(bytes);
+    } else {
+      out->append(bytes);
+    }
+  }
+
   // Checks the elements that are whole and were not checked before.
   absl::Status CheckFinite() {
     constexpr uint64_t kAtOnce = 1024;
@@ -59,13 +67,13 @@ class WholeTensorEncoder : public TensorEncoder {
     while (checked_ < whole) {
       float values[kAtOnce];
       const size_t count = std::min(kAtOnce, whole - checked_);
-      LoadElements(spec_.dtype,
-                   reinterpret_cast<const uint8_t*>(bytes_.data()) +
-                       checked_ * element_size,
-                   absl::MakeSpan(values, count));
-      for (size_t i = 0; i < count; ++i, ++checked_) {
-        if (!std::isfinite(values[i])) return NotFinite();
-      }
+      const std::optional<size_t> fault =
+          LoadFinite(spec_.dtype,
+                     reinterpret_cast<const uint8_t*>(bytes_.data()) +
+                         checked_ * element_size,
+                     absl::MakeSpan(values, count));
+      checked_ += fault.value_or(count);
+      if (fault) return NotFinite();
     }
     return absl::OkStatus();
   }

@@ -32,7 +32,7 @@ Frequencies NormalizeCounts(const ByteCounts& counts) {
   for (size_t v = 0; v < 256; ++v) {
     if (counts[v] == 0) continue;
     const uint64_t f =
-        (2 * kFrequencyTotal * uint64_t{counts[v]} + n) / (2 * n);
+        (uint64_t{2} * kFrequencyTotal * counts[v] + n) / (2 * n);
     frequencies[v] = static_cast<uint16_t>(std::max<uint64_t>(f, 1));
     sum += frequencies[v];
   }

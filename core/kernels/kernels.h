@@ -12,6 +12,8 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "kernels/rans.h"
+#include "kernels/rows.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
 
@@ -56,9 +58,6 @@ constexpr size_t ScalesSize(size_t count, size_t group) {
 constexpr size_t BlockSize(int bits, size_t count, size_t group) {
   return ScalesSize(count, group) + (bits == 8 ? count : count / 2 + count % 2);
 }
-
-// Number of compressible types; the tables below are indexed by DType.
-inline constexpr size_t kDTypes = 3;
 
 struct GroupedKernels {
   EncodeBlock encode[kDTypes];
@@ -112,6 +111,8 @@ struct KernelSet {
   MeasureRow row[kDTypes];
   MultiplyInt16 multiply;
   ReflectInt16 reflect;
+  RowKernels rows;
+  RansKernels rans;
 };
 
 // The reference, in standard C++.

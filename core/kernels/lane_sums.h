@@ -66,6 +66,11 @@ struct RowLanes {
   }
 };
 
+// The same for elements that are no group: element i goes to lane i mod 8, and
+// these are first .. count - 1.
+void AddToLanes(DType dtype, const uint8_t* source, const uint8_t* decoded,
+                size_t first, size_t count, LaneSums* lanes);
+
 // Adds the elements first .. count - 1 of a row.
 void AddToRow(DType dtype, const uint8_t* source, const uint8_t* decoded,
               size_t first, size_t count, ChannelSums channels,

@@ -1,53 +1,16 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "kernels/kernels.h"
 #include "kernels/lane_sums.h"
+#include "kernels/portable_types.h"
 
 namespace kvcompress::kernels {
 namespace {
-
-static_assert(std::endian::native == std::endian::little,
-              "the format is little-endian and so are these kernels");
-
-struct F32 {
-  using Bits = uint32_t;
-  static float Load(Bits bits) { return std::bit_cast<float>(bits); }
-  static Bits Round(float value) { return std::bit_cast<uint32_t>(value); }
-};
-
-struct F16 {
-  using Bits = uint16_t;
-  static float Load(Bits bits) { return HalfToFloat(bits); }
-  // The largest finite value where rounding would give infinity.
-  static Bits Round(float value) {
-    const uint16_t half = FloatToHalf(value);
-    return (half & 0x7fff) == 0x7c00 ? static_cast<uint16_t>(half - 1) : half;
-  }
-};
-
-struct BF16 {
-  using Bits = uint16_t;
-  static float Load(Bits bits) { return BFloat16ToFloat(bits); }
-  static Bits Round(float value) { return FloatToBFloat16(value); }
-};
-
-template <typename T>
-typename T::Bits LoadBits(const uint8_t* bytes, size_t index) {
-  typename T::Bits bits;
-  std::memcpy(&bits, bytes + index * sizeof(bits), sizeof(bits));
-  return bits;
-}
-
-template <typename T>
-void StoreBits(typename T::Bits bits, uint8_t* bytes, size_t index) {
-  std::memcpy(bytes + index * sizeof(bits), &bits, sizeof(bits));
-}
 
 constexpr uint16_t kHalfInfinity = 0x7c00;
 
@@ -276,13 +239,15 @@ constexpr GroupedKernels Grouped() {
           {Decode<F32, Codes>, Decode<F16, Codes>, Decode<BF16, Codes>}};
 }
 
-constexpr KernelSet kPortable = {
+const KernelSet kPortable = {
     .name = "portable",
     .int4 = Grouped<Codes4>(),
     .int8 = Grouped<Codes8>(),
     .row = {Measure<DType::kF32>, Measure<DType::kF16>, Measure<DType::kBF16>},
     .multiply = Multiply,
     .reflect = Reflect,
+    .rows = PortableRows(),
+    .rans = PortableRans(),
 };
 static_assert(static_cast<int>(DType::kF32) == 0 &&
               static_cast<int>(DType::kF16) == 1 &&

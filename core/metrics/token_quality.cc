@@ -41,15 +41,36 @@ void TokenSums::Merge(const TokenSums& other) {
   }
 }
 
+absl::string_view TokenAccumulator::Lag::Rows(size_t row_size) {
+  absl::string_view bytes = borrowed_;
+  if (begin_ < kept_.size()) {
+    // The last row kept may go on in what is borrowed.
+    const size_t begun = (kept_.size() - begin_) % row_size;
+    const absl::string_view rest =
+        borrowed_.substr(0, begun == 0 ? 0 : row_size - begun);
+    kept_.append(rest.data(), rest.size());
+    borrowed_.remove_prefix(rest.size());
+    bytes = absl::string_view(kept_).substr(begin_);
+  }
+  return bytes.substr(0, bytes.size() / row_size * row_size);
+}
+
 void TokenAccumulator::Lag::Drop(size_t size) {
+  if (begin_ == kept_.size()) return borrowed_.remove_prefix(size);
   begin_ += size;
-  if (begin_ == bytes_.size()) {
-    bytes_.clear();
-    begin_ = 0;
-  } else if (begin_ > bytes_.size() / 2) {
-    bytes_.erase(0, begin_);
+  if (begin_ == kept_.size()) {
+    kept_.clear();
     begin_ = 0;
   }
+}
+
+void TokenAccumulator::Lag::Keep() {
+  if (begin_ > kept_.size() / 2) {
+    kept_.erase(0, begin_);
+    begin_ = 0;
+  }
+  kept_.append(borrowed_.data(), borrowed_.size());
+  borrowed_ = {};
 }
 
 bool TokenAccumulator::Applies(const TensorSpec& spec) {
@@ -66,13 +87,20 @@ TokenAccumulator::TokenAccumulator(const TensorSpec& spec)
       channel_x2_(head_dim_) {}
 
 void TokenAccumulator::AddDecoded(absl::string_view bytes) {
-  decoded_.append(bytes);
-  const size_t rows = std::min(source_.size(), decoded_.size()) / row_size_;
-  for (size_t row = 0; row < rows; ++row) {
-    AddRow(source_.data() + row * row_size_, decoded_.data() + row * row_size_);
+  decoded_.Add(bytes);
+  while (true) {
+    const absl::string_view source = source_.Rows(row_size_);
+    const absl::string_view decoded = decoded_.Rows(row_size_);
+    const size_t size = std::min(source.size(), decoded.size());
+    if (size == 0) break;
+    for (size_t at = 0; at < size; at += row_size_) {
+      AddRow(source.data() + at, decoded.data() + at);
+    }
+    source_.Drop(size);
+    decoded_.Drop(size);
   }
-  source_.Drop(rows * row_size_);
-  decoded_.Drop(rows * row_size_);
+  source_.Keep();
+  decoded_.Keep();
 }
 
 void TokenAccumulator::AddRow(const char* source, const char* decoded) {
@@ -89,7 +117,7 @@ void TokenAccumulator::AddRow(const char* source, const char* decoded) {
   if (e2 == 0) {
     ++exact_rows_;
   } else {
-    token_snr_.push_back(static_cast<float>(Decibels(x2, e2)));
+    token_snr_.push_back(x2 / e2);
   }
   if (++token_ == tokens_) EndHead();
 }
@@ -112,7 +140,7 @@ TokenSums TokenAccumulator::Compute() {
   if (rank > 0 && rank <= token_snr_.size()) {
     const auto nth = token_snr_.begin() + static_cast<int64_t>(rank - 1);
     std::nth_element(token_snr_.begin(), nth, token_snr_.end());
-    sums_.token_snr_db_p1 = *nth;
+    sums_.token_snr_db_p1 = static_cast<float>(Decibels(*nth, 1));
   }
   return sums_;
 }

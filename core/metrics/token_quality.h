@@ -52,26 +52,33 @@ class TokenAccumulator {
   explicit TokenAccumulator(const TensorSpec& spec);
 
   // Takes source bytes, and decoded bytes of the same elements; either may run
-  // ahead of the other.
-  void AddSource(absl::string_view bytes) { source_.append(bytes); }
+  // ahead of the other. The source bytes stay where they are until the next
+  // call of AddDecoded, which keeps what it has no counterpart for.
+  void AddSource(absl::string_view bytes) { source_.Add(bytes); }
   void AddDecoded(absl::string_view bytes);
 
   // REQUIRES: all of the tensor was added, of both.
   TokenSums Compute();
 
  private:
+  // Bytes that wait for their counterparts: those kept, and behind them others
+  // that are still where they came from.
   class Lag {
    public:
-    void append(absl::string_view bytes) {
-      bytes_.append(bytes.data(), bytes.size());
+    void Add(absl::string_view bytes) {
+      Keep();
+      borrowed_ = bytes;
     }
-    size_t size() const { return bytes_.size() - begin_; }
-    const char* data() const { return bytes_.data() + begin_; }
+    // Rows at the front that lie together, none only when there is none.
+    absl::string_view Rows(size_t row_size);
+    // Forgets bytes at the front. REQUIRES: Rows gave as many.
     void Drop(size_t size);
+    void Keep();
 
    private:
-    std::string bytes_;
-    size_t begin_ = 0;
+    std::string kept_;
+    size_t begin_ = 0;  // of what is left of them
+    absl::string_view borrowed_;
   };
 
   void AddRow(const char* source, const char* decoded);
@@ -86,7 +93,7 @@ class TokenAccumulator {
   uint64_t token_ = 0;  // of the head under way
   std::vector<double> channel_x_;
   std::vector<double> channel_x2_;
-  std::vector<float> token_snr_;  // dB, of the rows that are not exact
+  std::vector<double> token_snr_;  // x2 / e2, of the rows that are not exact
   uint64_t exact_rows_ = 0;
   TokenSums sums_;
 };

@@ -56,7 +56,7 @@ absl::Status CheckAttention(const LayerAttention& attention,
     }
   }
   for (const auto& [layer, octaves] : attention) {
-    if (layers.count(layer) == 0) {
+    if (!layers.contains(layer)) {
       return Refuse(absl::StrCat("no tensor is of layer ", layer));
     }
   }

@@ -18,7 +18,7 @@
 namespace kvcompress {
 namespace {
 
-absl::Status Invalid(absl::string_view message, ErrorDetail detail) {
+absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
   return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
 }
 
@@ -89,7 +89,7 @@ class Compressor::Impl {
   }
 
   absl::Status DeclareTensors(
-      std::vector<TensorSpec> tensors,
+      const std::vector<TensorSpec>& tensors,
       std::vector<std::pair<std::string, std::string>> metadata,
       CompressOutput* output) {
     KVC_ASSIGN_OR_RETURN(SafetensorsHeader header,
@@ -377,10 +377,10 @@ absl::Status Compressor::Append(absl::string_view bytes,
   return impl_->Append(bytes, output);
 }
 absl::Status Compressor::DeclareTensors(
-    std::vector<TensorSpec> tensors,
+    const std::vector<TensorSpec>& tensors,
     std::vector<std::pair<std::string, std::string>> metadata,
     CompressOutput* output) {
-  return impl_->DeclareTensors(std::move(tensors), std::move(metadata), output);
+  return impl_->DeclareTensors(tensors, std::move(metadata), output);
 }
 absl::Status Compressor::AppendTensor(absl::string_view tensor,
                                       absl::string_view bytes,

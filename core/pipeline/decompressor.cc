@@ -15,7 +15,7 @@
 namespace kvcompress {
 namespace {
 
-absl::Status DataLoss(absl::string_view message, ErrorDetail detail) {
+absl::Status DataLoss(absl::string_view message, const ErrorDetail& detail) {
   return MakeError(absl::StatusCode::kDataLoss, message, detail);
 }
 

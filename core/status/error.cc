@@ -68,8 +68,9 @@ absl::Status MakeError(absl::StatusCode code, absl::string_view message,
   if (detail.tensor) {
     where.push_back(absl::StrCat("tensor ", QuoteName(*detail.tensor)));
   }
-  if (detail.element)
+  if (detail.element) {
     where.push_back(absl::StrCat("element ", *detail.element));
+  }
   if (detail.offset) where.push_back(absl::StrCat("offset ", *detail.offset));
   if (detail.limit) where.push_back(absl::StrCat("limit ", *detail.limit));
   std::string text(message);

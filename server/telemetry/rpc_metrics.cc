@@ -38,6 +38,9 @@ const char* GrpcType(Method method) {
       return "bidi_stream";
     case Method::kMeasure:
       return "client_stream";
+    case Method::kCompressFile:
+    case Method::kDecompressFile:
+      return "server_stream";
     case Method::kGetServerInfo:
     case Method::kSelfTest:
       return "unary";

@@ -16,7 +16,8 @@ from oracle.fixtures import SAMPLE
 from oracle.server import Server
 
 SERVICE = "kvcompress.v1.CompressionService"
-METHODS = ["Compress", "Decompress", "GetServerInfo", "Measure", "SelfTest"]
+METHODS = ["Compress", "CompressFile", "Decompress", "DecompressFile", "GetServerInfo"]
+METHODS += ["Measure", "SelfTest"]
 
 Grpcurl = Callable[..., str]
 
@@ -64,7 +65,7 @@ def test_lists_the_services(grpcurl: Grpcurl) -> None:
 
 
 def test_lists_the_methods(grpcurl: Grpcurl) -> None:
-    """All five."""
+    """All seven."""
     assert grpcurl("list", SERVICE).split() == [f"{SERVICE}.{method}" for method in METHODS]
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "lifecycle"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "security"))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from command_line import kv_compress

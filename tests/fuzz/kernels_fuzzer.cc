@@ -4,9 +4,11 @@
 // values and any payloads: the same faults, bytes and sums, to the last bit.
 
 #include <bit>
+#include <cstring>
 #include <string>
 #include <vector>
 
+#include "codecs/ecsq/tables.h"
 #include "input.h"
 #include "kernels/kernels.h"
 
@@ -134,6 +136,68 @@ void CompareRows(const KernelSet& set, const Block& block,
   }
 }
 
+// Any words and states, under any tables.
+void CompareCoders(const KernelSet& set, const std::string& bytes) {
+  constexpr size_t kRows = 8;
+  struct Outcome {
+    size_t rows;
+    const uint8_t* next;
+    std::vector<uint32_t> states;
+    std::vector<int8_t> symbols;
+  };
+  const uint8_t* const begin = Bytes(bytes);
+  const uint8_t* const end = begin + bytes.size();
+  uint8_t tables[kRansLanes];
+  std::vector<uint32_t> states;
+  for (size_t lane = 0; lane < kRansLanes; ++lane) {
+    const uint8_t byte = begin[lane % bytes.size()];
+    tables[lane] = byte % (ecsq::kNoTable + 1);
+    states.push_back(kRansLowest + byte * 0x7fffffu);
+  }
+  const std::vector<const uint8_t*> rows(kRows, tables);
+  const auto decode = [&](const KernelSet& kernels) {
+    Outcome outcome = {.rows = 0,
+                       .next = begin,
+                       .states = states,
+                       .symbols = std::vector<int8_t>(kRows * kRansLanes)};
+    outcome.rows = kernels.rans.decode(
+        ecsq::GetTables().slots[0], rows.data(), kRows, outcome.states.data(),
+        &outcome.next, end, outcome.symbols.data());
+    return outcome;
+  };
+  const Outcome want = decode(Portable()), got = decode(set);
+  Require(got.rows == want.rows && got.next == want.next,
+          "the same rows of the same words");
+  Require(got.states == want.states && got.symbols == want.symbols,
+          "the same states and symbols");
+}
+
+// Types and distortion of whole rows.
+void CompareElements(const KernelSet& set, const Block& block,
+                     const std::string& source) {
+  const size_t count = block.layout.count;
+  std::vector<float> want(count), got(count);
+  const uint32_t largest =
+      Portable().rows.load[block.dtype](Bytes(source), count, want.data());
+  Require(
+      set.rows.load[block.dtype](Bytes(source), count, got.data()) == largest,
+      "the same largest value");
+  Require(std::memcmp(want.data(), got.data(), count * sizeof(float)) == 0,
+          "the same values");
+  if (largest >= 0x7f800000) return;
+  std::string stored(source.size(), '\0'), other = stored;
+  for (float& value : want) value *= 1.3f;
+  Portable().rows.store[block.dtype](want.data(), count, Bytes(&stored));
+  set.rows.store[block.dtype](want.data(), count, Bytes(&other));
+  Require(stored == other, "the same elements");
+  DistortionSums sums, other_sums;
+  Portable().rows.compare[block.dtype](Bytes(source), Bytes(stored), count,
+                                       &sums);
+  set.rows.compare[block.dtype](Bytes(source), Bytes(stored), count,
+                                &other_sums);
+  Require(SameSums(sums, other_sums), "the same distortion");
+}
+
 void Fuzz(Input input) {
   const Block block = DrawBlock(&input);
   const std::string source = Repeat(input.rest(), block.bytes());
@@ -145,6 +209,8 @@ void Fuzz(Input input) {
     CompareEncoders(*set, block, source);
     CompareDecoders(*set, block, payload);
     CompareRows(*set, block, source, decoded);
+    CompareCoders(*set, source);
+    CompareElements(*set, block, source);
   }
 }
 

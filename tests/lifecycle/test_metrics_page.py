@@ -24,6 +24,8 @@ METHODS = {
     "Measure": "client_stream",
     "GetServerInfo": "unary",
     "SelfTest": "unary",
+    "CompressFile": "server_stream",
+    "DecompressFile": "server_stream",
 }
 ERRORS = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]

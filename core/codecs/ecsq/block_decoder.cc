@@ -5,15 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <iterator>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "codecs/ecsq/bits.h"
 #include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/reconstruct.h"
+#include "codecs/ecsq/strip.h"
 #include "codecs/ecsq/tables.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 
 namespace kvcompress::ecsq {
 namespace {
@@ -32,7 +34,7 @@ class Decoder {
         lanes_(geometry.Lanes(block)),
         sinks_(header.Int8Sinks(block)) {}
 
-  bool Decode(DType dtype, Bytes bytes, uint8_t* out) {
+  bool Decode(DType dtype, Bytes bytes, Rotator* rotator, uint8_t* out) {
     const size_t elements = geometry_.Elements(block_);
     const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
     if (!sizes) return false;
@@ -57,9 +59,9 @@ class Decoder {
         !escape_list.AtEnd() || !low_bits.AtEnd()) {
       return false;
     }
-    std::vector<float> values(elements);
-    Reconstruct(header_, geometry_, block_, content_, absl::MakeSpan(values));
-    StoreElements(dtype, values, out);
+    const auto values = std::make_unique_for_overwrite<float[]>(elements);
+    Reconstruct(header_, geometry_, block_, content_, rotator, values.get());
+    StoreElements(dtype, absl::MakeConstSpan(values.get(), elements), out);
     return ApplyPatches(*patches, dtype, elements, out);
   }
 
@@ -69,11 +71,12 @@ class Decoder {
   bool ReadNumbers(size_t count, uint8_t table, RansDecoder* rans,
                    Escapes* escapes, Take take) {
     uint8_t tables[kMaxLanes];
-    std::fill(tables, tables + kMaxLanes, table);
     int8_t symbols[kMaxLanes];
     for (size_t first = 0; first < count; first += lanes_) {
       const size_t size = std::min(lanes_, count - first);
-      if (!rans->ReadRow(tables, absl::MakeSpan(symbols, size))) return false;
+      std::fill(tables, tables + size, table);
+      std::fill(tables + size, tables + kMaxLanes, kNoTable);
+      if (!rans->ReadRow(tables, absl::MakeSpan(symbols))) return false;
       for (size_t lane = 0; lane < size; ++lane) {
         int32_t value = symbols[lane];
         if (value == kEscape && !escapes->Next(&value)) return false;
@@ -123,49 +126,45 @@ class Decoder {
   }
 
   bool ReadQuanta(RansDecoder* rans, Escapes* escapes, BitReader* low_bits) {
-    content_.quanta.resize(geometry_.Elements(block_));
-    uint8_t tables[kMaxShift + 1][kMaxLanes];
-    uint8_t low_counts[kMaxShift + 1][kMaxLanes];
-    bool has_low_bits[kMaxShift + 1];
-    size_t position[kMaxLanes];  // of the lane's channel at the first token
-    int8_t symbols[kMaxLanes];
+    content_.quanta =
+        std::make_unique_for_overwrite<int32_t[]>(geometry_.Elements(block_));
     for (size_t group = 0; group < all_channels_; group += kMaxLanes) {
-      const size_t size = std::min(kMaxLanes, all_channels_ - group);
-      std::fill(std::begin(has_low_bits), std::end(has_low_bits), false);
-      for (size_t lane = 0; lane < size; ++lane) {
-        const size_t channel = group + lane;
-        position[lane] = channel / channels_ * block_.tokens * channels_ +
-                         channel % channels_;
-        for (int shift = 0; shift <= kMaxShift; ++shift) {
-          const SplitClass split(content_.side.classes[channel] + 4 * shift);
-          tables[shift][lane] = static_cast<uint8_t>(split.table);
-          low_counts[shift][lane] = static_cast<uint8_t>(split.low_bits);
-          has_low_bits[shift] |= split.low_bits > 0;
-        }
+      const auto read = [&](size_t begin, size_t end, int shift) {
+        return ReadStrip(
+            Strip(geometry_, block_, content_.side.classes, group, shift),
+            begin, end, rans, escapes, low_bits);
+      };
+      if (!ForEachRun(header_, geometry_, block_, sinks_, read)) return false;
+    }
+    return true;
+  }
+
+  bool ReadStrip(const Strip& strip, size_t begin, size_t end,
+                 RansDecoder* rans, Escapes* escapes, BitReader* low_bits) {
+    symbols_.resize((end - begin) * kMaxLanes);
+    const std::vector<const uint8_t*> tables(end - begin, strip.coding.tables);
+    if (!rans->ReadRows(tables, absl::MakeSpan(symbols_))) return false;
+    const int8_t* symbols = symbols_.data();
+    for (size_t t = begin; t < end; ++t, symbols += kMaxLanes) {
+      int32_t* quanta = &content_.quanta[t * channels_];
+      if (strip.is_run && !strip.coding.has_low_bits) {
+        const size_t done = kernels::Active().rows.widen(
+            symbols,
+            {.rows = end - t, .columns = strip.size, .stride = channels_},
+            quanta + strip.position[0]);
+        t += done;
+        if (t == end) break;
+        symbols += done * kMaxLanes;
+        quanta += done * channels_;
       }
-      for (size_t t = sinks_; t < block_.tokens; ++t) {
-        const int shift =
-            header_.ShiftOf(block_.first_token + t, geometry_.tokens());
-        if (!rans->ReadRow(tables[shift], absl::MakeSpan(symbols, size))) {
-          return false;
-        }
-        int32_t* const quanta = &content_.quanta[t * channels_];
-        if (!has_low_bits[shift] &&
-            std::find(symbols, symbols + size, kEscape) == symbols + size) {
-          for (size_t lane = 0; lane < size; ++lane) {
-            quanta[position[lane]] = symbols[lane];
-          }
-          continue;
-        }
-        for (size_t lane = 0; lane < size; ++lane) {
-          int32_t symbol = symbols[lane];
-          if (symbol == kEscape && !escapes->Next(&symbol)) return false;
-          const int count = low_counts[shift][lane];
-          const int64_t quantum =
-              int64_t{symbol} * (int64_t{1} << count) + low_bits->Get(count);
-          if (std::abs(quantum) > kMaxQuantum) return false;
-          quanta[position[lane]] = static_cast<int32_t>(quantum);
-        }
+      for (size_t lane = 0; lane < strip.size; ++lane) {
+        int32_t symbol = symbols[lane];
+        if (symbol == kEscape && !escapes->Next(&symbol)) return false;
+        const int count = strip.coding.low_counts[lane];
+        const int64_t quantum =
+            int64_t{symbol} * (int64_t{1} << count) + low_bits->Get(count);
+        if (std::abs(quantum) > kMaxQuantum) return false;
+        quanta[strip.position[lane]] = static_cast<int32_t>(quantum);
       }
     }
     return true;
@@ -190,14 +189,16 @@ class Decoder {
   const size_t lanes_;
   const size_t sinks_;
   BlockContent content_;
+  std::vector<int8_t> symbols_;
 };
 
 }  // namespace
 
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, uint8_t* out) {
-  return Decoder(header, geometry, block).Decode(dtype, bytes, out);
+                 absl::Span<const uint8_t> bytes, Rotator* rotator,
+                 uint8_t* out) {
+  return Decoder(header, geometry, block).Decode(dtype, bytes, rotator, out);
 }
 
 }  // namespace kvcompress::ecsq

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/geometry.h"
+#include "codecs/ecsq/rope.h"
 #include "kvcompress/dtype.h"
 
 namespace kvcompress::ecsq {
@@ -20,7 +21,8 @@ namespace kvcompress::ecsq {
 // BlockHeader, already accepted, states; geometry.codable().
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, uint8_t* out);
+                 absl::Span<const uint8_t> bytes, Rotator* rotator,
+                 uint8_t* out);
 
 }  // namespace kvcompress::ecsq
 

@@ -5,25 +5,20 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
-#include "codecs/ecsq/class_choice.h"
+#include "codecs/ecsq/borders.h"
 #include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/reconstruct.h"
+#include "codecs/ecsq/strip.h"
 #include "codecs/ecsq/symbol_writer.h"
 #include "codecs/ecsq/tables.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 
 namespace kvcompress::ecsq {
 namespace {
-
-// Squared error, in squared steps, that a bit is worth.
-constexpr float kErrorPerBit = 0.025f;
-
-// Channels that are quantized together; their histograms stay in the cache.
-constexpr size_t kTile = 32;
 
 void PutBytes(const void* bytes, size_t size, std::string* out) {
   out->append(static_cast<const char*>(bytes), size);
@@ -33,170 +28,71 @@ class Encoder {
  public:
   Encoder(const TensorHeader& header, const Geometry& geometry,
           const Block& block, const BlockChoices& choices,
-          const BlockInput& input)
+          const BlockInput& input, const ChannelStatistics& statistics)
       : header_(header),
         geometry_(geometry),
         block_(block),
         choices_(choices),
         input_(input),
+        statistics_(statistics),
         channels_(geometry.channels()),
         all_channels_(block.heads * channels_),
         lanes_(geometry.Lanes(block)),
-        int8_sinks_(header.Int8Sinks(block)) {
-    Normalize();
-    MeasureChannels();
-  }
+        int8_sinks_(header.Int8Sinks(block)) {}
 
-  Spread spread() const { return spread_; }
-
-  bool Encode(DType dtype, std::string* payload, uint8_t* decoded) {
+  bool Encode(DType dtype, Rotator* rotator, std::string* payload,
+              uint8_t* decoded, DistortionSums* sums) {
+    content_.side.norms.assign(input_.norms.begin(), input_.norms.end());
     SetMeans();
-    content_.quanta.resize(values_.size());
-    content_.side.classes.resize(all_channels_);
-    for (size_t h = 0; h < block_.heads; ++h) {
-      for (size_t c = 0; c < channels_; c += kTile) {
-        Quantize(h, c, std::min(kTile, channels_ - c));
-      }
-    }
+    SetClasses();
+    Quantize();
     EncodeSinks(dtype);
-    return Write(dtype, payload, decoded);
+    return Write(dtype, rotator, payload, decoded, sums);
   }
 
  private:
-  int ShiftOf(size_t t) const {
-    return header_.ShiftOf(block_.first_token + t, geometry_.tokens());
-  }
-  bool IsSink(size_t t) const { return block_.first_token + t < header_.sinks; }
-  // Of the first token of a channel; its tokens are channels_ apart.
-  size_t PositionOf(size_t channel) const {
-    return channel / channels_ * block_.tokens * channels_ +
-           channel % channels_;
-  }
-
-  // Divides each token by its norm, if it has one.
-  void Normalize() {
-    values_.assign(input_.values.begin(), input_.values.end());
-    if (!header_.norms) return;
-    content_.side.norms.resize(block_.heads * block_.tokens);
-    for (size_t row = 0; row < content_.side.norms.size(); ++row) {
-      const absl::Span<float> token =
-          absl::MakeSpan(values_).subspan(row * channels_, channels_);
-      uint16_t code = NormCode(token);
-      if (choices_.norm_error > 0) {
-        const int shift = ShiftOf(row % block_.tokens);
-        const float most = 2 * choices_.norm_error *
-                           static_cast<float>(1 << shift) / header_.step;
-        const uint32_t most_code = std::bit_cast<uint32_t>(most) >> 20;
-        code = static_cast<uint16_t>(
-            std::min<uint32_t>(code, std::max<uint32_t>(most_code, 1)));
-      }
-      content_.side.norms[row] = code;
-      const float norm = NormOf(code);
-      for (float& value : token) value = code == 0 ? 0 : value / norm;
-    }
-  }
-
-  // Sums go token by token, so that memory is read in its order; each
-  // channel's own have the order of the tokens.
-  void MeasureChannels() {
-    means_.assign(all_channels_, 0);
-    variances_.assign(all_channels_, 0);
-    const uint64_t first = std::min<uint64_t>(
-        block_.tokens, header_.sinks > block_.first_token
-                           ? header_.sinks - block_.first_token
-                           : 0);
-    const uint64_t count = block_.tokens - first;
-    if (count == 0) return;
-    float largest = 0;
-    for (size_t h = 0; h < block_.heads; ++h) {
-      double* const means = &means_[h * channels_];
-      double* const variances = &variances_[h * channels_];
-      for (size_t t = first; t < block_.tokens; ++t) {
-        const float* const row = &values_[(h * block_.tokens + t) * channels_];
-        for (size_t c = 0; c < channels_; ++c) {
-          means[c] += row[c];
-          largest = std::max(largest, std::abs(row[c]));
-        }
-      }
-      for (size_t c = 0; c < channels_; ++c) {
-        means[c] /= static_cast<double>(count);
-      }
-      for (size_t t = first; t < block_.tokens; ++t) {
-        const float* const row = &values_[(h * block_.tokens + t) * channels_];
-        for (size_t c = 0; c < channels_; ++c) {
-          const double difference = row[c] - means[c];
-          variances[c] += difference * difference;
-        }
-      }
-    }
-    spread_.largest = largest;
-    for (double& variance : variances_) {
-      spread_.square_sum += variance;
-      spread_.count += count;
-      variance /= static_cast<double>(count);
-    }
-  }
-
   void SetMeans() {
     content_.side.means.resize(all_channels_);
     const double unit = static_cast<double>(header_.step) / 8;
     for (size_t channel = 0; channel < all_channels_; ++channel) {
       content_.side.means[channel] = static_cast<int32_t>(std::clamp<double>(
-          std::round(means_[channel] / unit), -kMaxMean, kMaxMean));
+          std::round(statistics_.means[channel] / unit), -kMaxMean, kMaxMean));
     }
   }
 
-  // Quantizes `size` channels of head `h` from the channel `first` on, token by
-  // token, so that memory is read in its order.
-  void Quantize(size_t h, size_t first, size_t size) {
+  void SetClasses() {
     const double step = header_.step;
-    int klass[kTile];
-    float mean[kTile];
-    for (size_t c = 0; c < size; ++c) {
-      const size_t channel = h * channels_ + first + c;
-      klass[c] = ClassOf(variances_[channel] / step / step);
-      mean[c] = static_cast<float>(content_.side.means[channel]) *
-                (header_.step * 0.125f);
-    }
-    std::vector<QuantaCounts> histograms(size);
-    for (size_t t = int8_sinks_; t < block_.tokens; ++t) {
-      const int shift = ShiftOf(t);
-      const float scale = static_cast<float>(1 << shift);
-      const size_t position = (h * block_.tokens + t) * channels_ + first;
-      const float* const values = &values_[position];
-      int32_t* const quanta = &content_.quanta[position];
-      float exact[kTile];
-      for (size_t c = 0; c < size; ++c) {
-        exact[c] = (values[c] - mean[c]) / header_.step * scale;
-        const float bounded =
-            std::clamp<float>(exact[c], -kMaxQuantum, kMaxQuantum);
-        quanta[c] =
-            static_cast<int32_t>(bounded + std::copysign(0.5f, bounded));
-      }
-      if (choices_.rate_aware && shift == 0) {
-        for (size_t c = 0; c < size; ++c) {
-          quanta[c] = Cheaper(exact[c], quanta[c], SplitClass(klass[c]));
-        }
-      }
-      for (size_t c = 0; c < size; ++c) histograms[c].Add(quanta[c], shift);
-    }
-    for (size_t c = 0; c < size; ++c) {
-      content_.side.classes[h * channels_ + first + c] =
-          static_cast<uint8_t>(BestClass(histograms[c], klass[c]));
+    for (const double variance : statistics_.variances) {
+      content_.side.classes.push_back(
+          static_cast<uint8_t>(ClassOf(variance / step / step)));
     }
   }
 
-  // `nearest`, or its neighbour towards zero where that is worth its error.
-  int32_t Cheaper(float exact, int32_t nearest, const SplitClass& split) const {
-    if (nearest == 0) return 0;
-    const int32_t other = nearest > 0 ? nearest - 1 : nearest + 1;
-    const auto loss = [&](int32_t quantum) {
-      const float error = exact - static_cast<float>(quantum);
-      const uint32_t bits =
-          tables_.Cost(split.table, quantum >> split.low_bits);
-      return error * error + static_cast<float>(bits) * (kErrorPerBit / 256);
-    };
-    return loss(other) < loss(nearest) ? other : nearest;
+  void Quantize() {
+    content_.quanta =
+        std::make_unique_for_overwrite<int32_t[]>(input_.values.size());
+    std::vector<float> means(all_channels_);
+    std::vector<int32_t> border(all_channels_);
+    for (size_t channel = 0; channel < all_channels_; ++channel) {
+      means[channel] = static_cast<float>(content_.side.means[channel]) *
+                       (header_.step * 0.125f);
+      border[channel] = Borders::Begin(content_.side.classes[channel]);
+    }
+    for (size_t h = 0; h < block_.heads; ++h) {
+      const auto quantize = [&](size_t t, size_t end, int shift) {
+        const bool gives_way = choices_.rate_aware && shift == 0;
+        const size_t first = (h * block_.tokens + t) * channels_;
+        kernels::Active().rows.quantize(
+            &input_.values[first], end - t, channels_,
+            {.inverse = static_cast<float>(1 << shift) / header_.step,
+             .means = &means[h * channels_],
+             .borders = gives_way ? GetBorders().values.data() : nullptr,
+             .border = &border[h * channels_]},
+            &content_.quanta[first]);
+        return true;
+      };
+      ForEachRun(header_, geometry_, block_, int8_sinks_, quantize);
+    }
   }
 
   void EncodeSinks(DType dtype) {
@@ -255,35 +151,68 @@ class Encoder {
 
   void PutQuanta(SymbolWriter* writer) const {
     for (size_t group = 0; group < all_channels_; group += kMaxLanes) {
-      const size_t size = std::min(kMaxLanes, all_channels_ - group);
-      for (size_t t = int8_sinks_; t < block_.tokens; ++t) {
-        const int shift = ShiftOf(t);
-        for (size_t lane = 0; lane < size; ++lane) {
-          const size_t channel = group + lane;
-          const SplitClass split(content_.side.classes[channel] + 4 * shift);
-          writer->Put(lane, split.table,
-                      content_.quanta[PositionOf(channel) + t * channels_],
-                      split.low_bits);
-        }
+      ForEachRun(header_, geometry_, block_, int8_sinks_,
+                 [&](size_t begin, size_t end, int shift) {
+                   PutStrip(Strip(geometry_, block_, content_.side.classes,
+                                  group, shift),
+                            begin, end, writer);
+                   return true;
+                 });
+    }
+  }
+
+  void PutStrip(const Strip& strip, size_t begin, size_t end,
+                SymbolWriter* writer) const {
+    uint16_t* row = writer->AddRows(end - begin).data();
+    for (size_t t = begin; t < end; ++t, row += kMaxLanes) {
+      const int32_t* quanta = &content_.quanta[t * channels_];
+      if (strip.is_run && !strip.coding.has_low_bits) {
+        const size_t done = kernels::Active().rows.code(
+            quanta + strip.position[0],
+            {.rows = end - t, .columns = strip.size, .stride = channels_},
+            strip.coding.base, strip.coding.most, row);
+        t += done;
+        if (t == end) break;
+        quanta += done * channels_;
+        row += done * kMaxLanes;
+      }
+      for (size_t lane = 0; lane < strip.size; ++lane) {
+        row[lane] = writer->Code(strip.coding.tables[lane],
+                                 quanta[strip.position[lane]],
+                                 strip.coding.low_counts[lane]);
       }
     }
   }
 
-  bool Write(DType dtype, std::string* payload, uint8_t* decoded) {
+  // Also patches. Gives the list of patches.
+  std::string Restore(DType dtype, Rotator* rotator, uint8_t* decoded,
+                      DistortionSums* sums) const {
+    const size_t size = input_.values.size();
+    const auto values = std::make_unique_for_overwrite<float[]>(size);
+    Reconstruct(header_, geometry_, block_, content_, rotator, values.get());
+    StoreElements(dtype, absl::MakeConstSpan(values.get(), size), decoded);
+    *sums = CompareElements(dtype, input_.source, decoded, size);
+    if (choices_.patch_error == 0 || sums->max_abs_e <= choices_.patch_error) {
+      return "";
+    }
+    std::string patches =
+        Patch(dtype, input_.source, choices_.patch_error, size, decoded);
+    *sums = CompareElements(dtype, input_.source, decoded, size);
+    return patches;
+  }
+
+  bool Write(DType dtype, Rotator* rotator, std::string* payload,
+             uint8_t* decoded, DistortionSums* sums) {
     BlockHeader sizes;
-    SymbolWriter writer(values_.size() + 2 * all_channels_ +
-                        content_.side.norms.size());
+    SymbolWriter writer((input_.values.size() + 2 * all_channels_ +
+                         content_.side.norms.size()) /
+                            lanes_ +
+                        3);
     PutSideData(&writer, &sizes);
     PutQuanta(&writer);
     writer.Finish();
-    const RansStream stream = RansEncode(writer.symbols(), lanes_);
-
-    std::vector<float> values(values_.size());
-    Reconstruct(header_, geometry_, block_, content_, absl::MakeSpan(values));
-    StoreElements(dtype, values, decoded);
-    LoadElements(dtype, decoded, absl::MakeSpan(values));
-    const std::string patches =
-        Patch(dtype, input_.source, choices_.patch_error, values, decoded);
+    const RansStream stream = RansEncode(writer.rows(), lanes_);
+    const std::string patches = Restore(dtype, rotator, decoded, sums);
 
     const size_t sinks_size =
         2 * content_.sink_scales.size() + content_.sink_codes.size();
@@ -291,7 +220,7 @@ class Encoder {
                           2 * stream.words.size() + writer.escapes().size() +
                           sinks_size + patches.size() +
                           writer.low_bits().size();
-    if (size > MaxBlockSize(values.size())) return false;
+    if (size > MaxBlockSize(input_.values.size())) return false;
     sizes.size = static_cast<uint32_t>(size);
     sizes.words = static_cast<uint32_t>(stream.words.size());
     sizes.escapes = static_cast<uint32_t>(writer.escapes().size());
@@ -313,23 +242,19 @@ class Encoder {
   const Block& block_;
   const BlockChoices& choices_;
   const BlockInput& input_;
-  const Tables& tables_ = GetTables();
+  const ChannelStatistics& statistics_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
   const size_t int8_sinks_;
-  std::vector<float> values_;  // without rotation, divided by norms
-  std::vector<double> means_;
-  std::vector<double> variances_;
-  Spread spread_;
   BlockContent content_;
 };
 
 }  // namespace
 
 uint16_t NormCode(absl::Span<const float> values) {
-  double squares = 0;
-  for (const float value : values) squares += double{value} * value;
+  const double squares =
+      kernels::Active().rows.sum_squares(values.data(), values.size());
   const float norm = static_cast<float>(
       std::sqrt(squares / static_cast<double>(values.size())));
   const uint32_t bits = std::bit_cast<uint32_t>(norm);
@@ -337,18 +262,48 @@ uint16_t NormCode(absl::Span<const float> values) {
   return static_cast<uint16_t>(std::min<uint32_t>(code, kNormEnd - 1));
 }
 
-Spread Measure(const TensorHeader& header, const Geometry& geometry,
-               const Block& block, const BlockChoices& choices,
-               const BlockInput& input) {
-  return Encoder(header, geometry, block, choices, input).spread();
+ChannelStatistics Measure(const TensorHeader& header, const Geometry& geometry,
+                          const Block& block, absl::Span<const float> values) {
+  const size_t channels = geometry.channels();
+  const size_t all_channels = block.heads * channels;
+  ChannelStatistics statistics;
+  std::vector<double> means(all_channels);
+  std::vector<double> squares(all_channels);
+  const uint64_t sinks = std::min<uint64_t>(
+      block.tokens,
+      header.sinks > block.first_token ? header.sinks - block.first_token : 0);
+  const size_t tokens = block.tokens - sinks;
+  if (tokens > 0) {
+    for (size_t h = 0; h < block.heads; ++h) {
+      const float largest = kernels::Active().rows.sum_columns(
+          &values[(h * block.tokens + sinks) * channels],
+          {.rows = tokens, .columns = channels, .stride = channels},
+          &means[h * channels], &squares[h * channels]);
+      statistics.largest = std::max<double>(statistics.largest, largest);
+    }
+    const double count = static_cast<double>(tokens);
+    for (size_t channel = 0; channel < all_channels; ++channel) {
+      means[channel] /= count;
+      // Below 0 only by rounding.
+      double& variance = squares[channel];
+      variance =
+          std::max(0.0, variance / count - means[channel] * means[channel]);
+      statistics.square_sum += variance * count;
+    }
+    statistics.count = tokens * all_channels;
+  }
+  statistics.means = std::move(means);
+  statistics.variances = std::move(squares);
+  return statistics;
 }
 
 bool EncodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockChoices& choices, DType dtype,
-                 const BlockInput& input, std::string* payload,
-                 uint8_t* decoded) {
-  return Encoder(header, geometry, block, choices, input)
-      .Encode(dtype, payload, decoded);
+                 const BlockInput& input, const ChannelStatistics& statistics,
+                 Rotator* rotator, std::string* payload, uint8_t* decoded,
+                 DistortionSums* sums) {
+  return Encoder(header, geometry, block, choices, input, statistics)
+      .Encode(dtype, rotator, payload, decoded, sums);
 }
 
 }  // namespace kvcompress::ecsq

@@ -8,18 +8,23 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/geometry.h"
+#include "codecs/ecsq/rope.h"
 #include "kvcompress/dtype.h"
+#include "kvcompress/metrics.h"
 
 namespace kvcompress::ecsq {
 
 struct BlockInput {
-  // The values to quantize, in the order of the tensor: without rotation, and
-  // zero where the encoder would rather patch.
+  // The values to quantize, in the order of the tensor: without rotation,
+  // divided by the norms, and zero where the encoder would rather patch.
   absl::Span<const float> values;
+  // The codes of the norms of each token of each head, or empty.
+  absl::Span<const uint16_t> norms;
   // The source, little-endian; for sinks and patches.
   const uint8_t* source = nullptr;
 };
@@ -27,29 +32,29 @@ struct BlockInput {
 struct BlockChoices {
   // Trade error against bits, instead of rounding to the nearest.
   bool rate_aware = false;
-  // Largest error of an element before it is patched, and of a token's
-  // elements before its norm is lowered; 0 for none.
+  // Largest error of an element before it is patched; 0 for none.
   float patch_error = 0;
-  float norm_error = 0;
 };
 
-// Sums over a block of what its channels leave when their means are taken away,
-// sinks left out.
-struct Spread {
-  double square_sum = 0;
+// What the channels of a block look like, sinks left out.
+struct ChannelStatistics {
+  std::vector<double> means;  // of each channel of each head
+  std::vector<double> variances;
+  double square_sum = 0;  // of what is left when the means are taken away
   uint64_t count = 0;
-  double largest = 0;  // of the values themselves
+  double largest = 0;  // magnitude of a value
 };
-Spread Measure(const TensorHeader& header, const Geometry& geometry,
-               const Block& block, const BlockChoices& choices,
-               const BlockInput& input);
+ChannelStatistics Measure(const TensorHeader& header, const Geometry& geometry,
+                          const Block& block, absl::Span<const float> values);
 
-// Appends the block to `*payload` and writes its decoded elements to `decoded`.
-// False when it is larger than a block may be.
+// Appends the block to `*payload`, writes its decoded elements to `decoded`,
+// and gives what they lost in `*sums`. False when it is larger than a block may
+// be.
 bool EncodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockChoices& choices, DType dtype,
-                 const BlockInput& input, std::string* payload,
-                 uint8_t* decoded);
+                 const BlockInput& input, const ChannelStatistics& statistics,
+                 Rotator* rotator, std::string* payload, uint8_t* decoded,
+                 DistortionSums* sums);
 
 // The code of a token's norm: its root mean square, to 3 bits after the point.
 uint16_t NormCode(absl::Span<const float> values);

@@ -5,32 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "dtype/elements.h"
-#include "metrics/compare.h"
-
 namespace kvcompress::ecsq {
 
-DistortionSums Compare(DType dtype, absl::Span<const float> source,
-                       const uint8_t* decoded,
-                       DistortionAccumulator* accumulator) {
-  constexpr size_t kBlock = 4096;
-  DistortionSums all;
-  float restored[kBlock];
-  for (size_t first = 0; first < source.size(); first += kBlock) {
-    const absl::Span<const float> block = source.subspan(first, kBlock);
-    LoadElements(dtype, decoded + first * DTypeSize(dtype),
-                 absl::MakeSpan(restored, block.size()));
-    const DistortionSums sums =
-        kvcompress::Compare(block, absl::MakeConstSpan(restored, block.size()));
-    accumulator->Add(sums);
-    all.count += sums.count;
-    all.sum_x2 += sums.sum_x2;
-    all.sum_y2 += sums.sum_y2;
-    all.sum_xy += sums.sum_xy;
-    all.sum_e2 += sums.sum_e2;
-    all.max_abs_e = std::max(all.max_abs_e, sums.max_abs_e);
-  }
-  return all;
+void AddDistortion(const DistortionSums& sums, DistortionSums* all,
+                   DistortionAccumulator* accumulator) {
+  accumulator->Add(sums);
+  all->count += sums.count;
+  all->sum_x2 += sums.sum_x2;
+  all->sum_y2 += sums.sum_y2;
+  all->sum_xy += sums.sum_xy;
+  all->sum_e2 += sums.sum_e2;
+  all->max_abs_e = std::max(all->max_abs_e, sums.max_abs_e);
 }
 
 bool KeepsContract(const DistortionSums& sums) {

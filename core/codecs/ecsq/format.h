@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "codecs/ecsq/geometry.h"
 #include "codecs/ecsq/rope.h"
+#include "kernels/rows.h"
 
 namespace kvcompress::ecsq {
 
@@ -24,7 +25,7 @@ inline constexpr uint8_t kModeCoded = 1;
 
 inline constexpr int kMaxShift = 4;
 inline constexpr int32_t kMaxMean = 1 << 18;  // in eighths of a step
-inline constexpr int64_t kMaxQuantum = 1 << 20;
+inline constexpr int64_t kMaxQuantum = kernels::kMostQuantum;
 inline constexpr uint16_t kNormEnd = 0x7f8;  // codes are below it
 inline constexpr int kMaxMeanShift = 12;
 
@@ -51,6 +52,23 @@ struct TensorHeader {
     return left < block.tokens ? left : block.tokens;
   }
 };
+
+// Visits the tokens of a block from `first` on, in runs of one shift:
+// visit(begin, end, shift), until it gives false. Whether it never did.
+template <typename Visit>
+bool ForEachRun(const TensorHeader& header, const Geometry& geometry,
+                const Block& block, size_t first, Visit visit) {
+  for (size_t t = first; t < block.tokens;) {
+    const auto shift_of = [&](size_t token) {
+      return header.ShiftOf(block.first_token + token, geometry.tokens());
+    };
+    size_t end = t + 1;
+    while (end < block.tokens && shift_of(end) == shift_of(t)) ++end;
+    if (!visit(t, end, shift_of(t))) return false;
+    t = end;
+  }
+  return true;
+}
 
 inline constexpr size_t kTensorHeaderSize = 12;
 inline constexpr size_t kRotationSize = 8;

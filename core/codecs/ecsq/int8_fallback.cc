@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "codecs/ecsq/reconstruct.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 
 namespace kvcompress::ecsq {
 

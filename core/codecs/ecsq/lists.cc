@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "codecs/ecsq/format.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 
 namespace kvcompress::ecsq {
 
@@ -32,24 +32,24 @@ bool Escapes::Next(int32_t* value) {
          (*value <= INT16_MIN || *value > INT16_MAX);
 }
 
-std::string Patch(DType dtype, const uint8_t* source_bytes, float most_error,
-                  absl::Span<const float> decoded, uint8_t* out) {
+std::string Patch(DType dtype, const uint8_t* source, float most_error,
+                  size_t count, uint8_t* decoded) {
   std::string patches;
-  if (most_error <= 0) return patches;
-  std::vector<float> source(decoded.size());
-  LoadElements(dtype, source_bytes, absl::MakeSpan(source));
+  std::vector<float> x(count);
+  std::vector<float> y(count);
+  LoadElements(dtype, source, absl::MakeSpan(x));
+  LoadElements(dtype, decoded, absl::MakeSpan(y));
   const size_t size = DTypeSize(dtype);
   size_t next = 0;
-  for (size_t i = 0; i < source.size(); ++i) {
-    if (std::abs(decoded[i] - source[i]) <= most_error) continue;
+  for (size_t i = 0; i < count; ++i) {
+    if (std::abs(y[i] - x[i]) <= most_error) continue;
     for (size_t gap = i - next;; gap >>= 7) {
       const bool more = gap >= 0x80;
       patches.push_back(static_cast<char>((gap & 0x7f) | (more ? 0x80 : 0)));
       if (!more) break;
     }
-    patches.append(reinterpret_cast<const char*>(source_bytes) + i * size,
-                   size);
-    std::memcpy(out + i * size, source_bytes + i * size, size);
+    patches.append(reinterpret_cast<const char*>(source) + i * size, size);
+    std::memcpy(decoded + i * size, source + i * size, size);
     next = i + 1;
   }
   return patches;

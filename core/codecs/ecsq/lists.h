@@ -43,11 +43,10 @@ class Escapes {
   Cutter cutter_;
 };
 
-// Replaces the elements at `out` whose values, `decoded`, are more than
-// `most_error` off those of the source, and gives the list of them; none when
-// `most_error` is 0.
+// Replaces those of the `count` elements at `decoded` that are more than
+// `most_error` off those of the source, and gives the list of them.
 std::string Patch(DType dtype, const uint8_t* source, float most_error,
-                  absl::Span<const float> decoded, uint8_t* out);
+                  size_t count, uint8_t* decoded);
 
 // Replaces elements of a block of `elements` as a list says. False when the
 // list breaks a rule.

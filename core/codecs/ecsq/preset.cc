@@ -18,7 +18,7 @@ constexpr uint32_t kMost = 80000;
 
 std::optional<double> ParseDecimal(absl::string_view text, uint32_t least,
                                    uint32_t most) {
-  if (text.size() < 1 || text.size() > 6 || !absl::ascii_isdigit(text[0])) {
+  if (text.empty() || text.size() > 6 || !absl::ascii_isdigit(text[0])) {
     return std::nullopt;
   }
   uint32_t number = static_cast<uint32_t>(text[0] - '0') * 10000;

@@ -4,31 +4,26 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <memory>
+
+#include "kernels/kernels.h"
 
 namespace kvcompress::ecsq {
 
-RansStream RansEncode(absl::Span<const Coded> symbols, size_t lanes) {
-  const Tables& tables = GetTables();
-  RansStream stream;
-  stream.states.assign(lanes, kLowest);
-  // Words are written from the back of room for the most there can be. Each is
-  // written in any case and kept where it is due: no branch.
-  stream.words.resize(symbols.size() + 1);
-  uint16_t* const end = stream.words.data() + stream.words.size();
-  uint16_t* words = end;
-  for (auto coded = symbols.rbegin(); coded != symbols.rend(); ++coded) {
-    uint32_t state = stream.states[coded->lane];
-    const auto [frequency, first] =
-        tables.intervals[coded->table][coded->symbol + 128];
-    words[-1] = static_cast<uint16_t>(state);
-    const bool due = state >= uint32_t{frequency} << (31 - kSlotBits);
-    words -= due;
-    state >>= due ? 16 : 0;
-    stream.states[coded->lane] =
-        (state / frequency << kSlotBits) + state % frequency + first;
-  }
-  stream.words.erase(stream.words.begin(), stream.words.end() - (end - words));
-  return stream;
+using kernels::kRansLowest;
+
+RansStream RansEncode(absl::Span<const uint16_t> rows, size_t lanes) {
+  uint32_t states[kMaxLanes];
+  std::fill(std::begin(states), std::end(states), kRansLowest);
+  // Words are written from the back of room for the most there can be.
+  const size_t room = kMaxLanes + rows.size();
+  const auto words = std::make_unique_for_overwrite<uint16_t[]>(room);
+  uint16_t* const end = words.get() + room;
+  uint16_t* const first = kernels::Active().rans.encode(
+      GetTables().intervals, rows.data(), rows.size() / kMaxLanes, states, end);
+  return {.states = std::vector<uint32_t>(states, states + lanes),
+          .words = std::vector<uint16_t>(first, end)};
 }
 
 RansDecoder::RansDecoder(absl::Span<const uint8_t> states,
@@ -37,37 +32,32 @@ RansDecoder::RansDecoder(absl::Span<const uint8_t> states,
       lanes_(states.size() / sizeof(uint32_t)),
       next_(words.data()),
       end_(words.data() + words.size()) {
+  std::fill(std::begin(states_), std::end(states_), kRansLowest);
   std::memcpy(states_, states.data(), lanes_ * sizeof(uint32_t));
-  for (size_t lane = 0; lane < lanes_; ++lane) {
-    if (states_[lane] < kLowest || states_[lane] >> 31 != 0) valid_ = false;
+  for (const uint32_t state : states_) {
+    if (state < kRansLowest || state >> 31 != 0) valid_ = false;
   }
 }
 
-bool RansDecoder::ReadRow(const uint8_t* table, absl::Span<int8_t> symbols) {
-  if (static_cast<size_t>(end_ - next_) >= kMaxLanes * sizeof(uint16_t)) {
-    // There are words for the most that a row can take: refill without a
-    // branch, by all ones where a word is due.
-    const uint8_t* next = next_;
-    for (size_t lane = 0; lane < symbols.size(); ++lane) {
-      uint32_t state = states_[lane];
-      const DecodeSlot& slot = tables_.slots[table[lane]][state & (kSlots - 1)];
-      symbols[lane] = slot.symbol;
-      state = slot.frequency * (state >> kSlotBits) + slot.offset;
-      uint16_t word;
-      std::memcpy(&word, next, sizeof(word));
-      const uint32_t due = state < kLowest ? ~0u : 0;
-      states_[lane] = state << (due & 16) | (word & due);
-      next += due & sizeof(word);
-    }
-    next_ = next;
-    return true;
+bool RansDecoder::ReadRows(absl::Span<const uint8_t* const> tables,
+                           absl::Span<int8_t> symbols) {
+  size_t row = kernels::Active().rans.decode(tables_.slots[0], tables.data(),
+                                             tables.size(), states_, &next_,
+                                             end_, symbols.data());
+  for (; row < tables.size(); ++row) {
+    if (!ReadLastRow(tables[row], &symbols[row * kMaxLanes])) return false;
   }
-  for (size_t lane = 0; lane < symbols.size(); ++lane) {
+  return true;
+}
+
+// With a check for each word.
+bool RansDecoder::ReadLastRow(const uint8_t* tables, int8_t* symbols) {
+  for (size_t lane = 0; lane < kMaxLanes; ++lane) {
     uint32_t state = states_[lane];
-    const DecodeSlot& slot = tables_.slots[table[lane]][state & (kSlots - 1)];
-    symbols[lane] = slot.symbol;
-    state = slot.frequency * (state >> kSlotBits) + slot.offset;
-    if (state < kLowest) {
+    const uint32_t slot = tables_.slots[tables[lane]][state % kSlots];
+    symbols[lane] = static_cast<int8_t>(slot >> 24);
+    state = (slot >> 12 & 0xfff) * (state >> kSlotBits) + (slot & 0xfff);
+    if (state < kRansLowest) {
       if (next_ == end_) return false;
       uint16_t word;
       std::memcpy(&word, next_, sizeof(word));
@@ -81,8 +71,8 @@ bool RansDecoder::ReadRow(const uint8_t* table, absl::Span<int8_t> symbols) {
 
 bool RansDecoder::AtEnd() const {
   return next_ == end_ &&
-         std::all_of(states_, states_ + lanes_,
-                     [](uint32_t state) { return state == kLowest; });
+         std::all_of(std::begin(states_), std::end(states_),
+                     [](uint32_t state) { return state == kRansLowest; });
 }
 
 }  // namespace kvcompress::ecsq

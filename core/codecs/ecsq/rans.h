@@ -2,7 +2,7 @@
 
 // The entropy coder of ecsq: up to 32 interleaved rANS states ("lanes") with
 // 16-bit renormalisation (J. Duda, arXiv:1311.2540), under the tables of
-// tables.h. Specified in core/FORMAT.md, "ecsq".
+// tables.h. Specified in core/FORMAT.md, "ecsq"; its loops are kernels.
 
 #ifndef KVCOMPRESS_CODECS_ECSQ_RANS_H_
 #define KVCOMPRESS_CODECS_ECSQ_RANS_H_
@@ -13,28 +13,21 @@
 
 #include "absl/types/span.h"
 #include "codecs/ecsq/tables.h"
+#include "kernels/rans.h"
 
 namespace kvcompress::ecsq {
 
-inline constexpr size_t kMaxLanes = 32;
-// States lie in [kLowest, kLowest << 16); the encoder begins with kLowest.
-inline constexpr uint32_t kLowest = 1u << 15;
-
-// One symbol of the stream.
-struct Coded {
-  uint8_t lane;
-  uint8_t table;
-  int8_t symbol;
-};
+inline constexpr size_t kMaxLanes = kernels::kRansLanes;
 
 struct RansStream {
   std::vector<uint32_t> states;  // one for each lane
   std::vector<uint16_t> words;   // in the order the decoder reads them
 };
 
-// Codes symbols given in the decoder's order. REQUIRES: each lane is below
-// `lanes`, and each table has its symbol.
-RansStream RansEncode(absl::Span<const Coded> symbols, size_t lanes);
+// Codes rows of kMaxLanes symbols (CodedSymbol), in the decoder's order.
+// REQUIRES: lanes from `lanes` on have kNoSymbol, and each table has its
+// symbol.
+RansStream RansEncode(absl::Span<const uint16_t> rows, size_t lanes);
 
 // Reads a stream that is not trusted. Not thread safe.
 class RansDecoder {
@@ -47,15 +40,22 @@ class RansDecoder {
   // Whether every state was in its range.
   bool valid() const { return valid_; }
 
-  // Reads one symbol in each of the first `symbols.size()` lanes under
-  // `table[lane]`. False when the words have run out. REQUIRES: valid(), tables
-  // below kTables.
-  bool ReadRow(const uint8_t* table, absl::Span<int8_t> symbols);
+  // Reads rows of kMaxLanes symbols, each lane under `tables[row][lane]`;
+  // kNoTable gives 0. False when the words have run out. REQUIRES: valid(),
+  // tables up to kNoTable, which lanes beyond the stream's have;
+  // `symbols.size()` is kMaxLanes for each row.
+  bool ReadRows(absl::Span<const uint8_t* const> tables,
+                absl::Span<int8_t> symbols);
+  bool ReadRow(const uint8_t* tables, absl::Span<int8_t> symbols) {
+    return ReadRows(absl::MakeConstSpan(&tables, 1), symbols);
+  }
 
   // Whether the stream ended as an encoder began it, with nothing left over.
   bool AtEnd() const;
 
  private:
+  bool ReadLastRow(const uint8_t* tables, int8_t* symbols);
+
   const Tables& tables_;
   size_t lanes_;
   uint32_t states_[kMaxLanes];

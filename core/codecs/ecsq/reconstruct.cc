@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "kernels/kernels.h"
 #include "kvcompress/dtype.h"
 
 namespace kvcompress::ecsq {
@@ -39,44 +40,36 @@ float Int8Scale::Dequantize(int8_t code, uint16_t bits) {
 
 void Reconstruct(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockContent& content,
-                 absl::Span<float> values) {
+                 Rotator* rotator, float* values) {
   const size_t channels = geometry.channels();
-  const size_t pairs = channels / 2;
   const size_t int8_sinks = header.Int8Sinks(block);
-  std::vector<SinCos> rotation;
-  if (header.rotation) {
-    rotation = RotationTable(header.rotation->ratio, pairs, block.first_token,
-                             block.tokens);
-  }
+  std::vector<float> norms(content.side.norms.size());
+  std::transform(content.side.norms.begin(), content.side.norms.end(),
+                 norms.begin(), NormOf);
   for (size_t h = 0; h < block.heads; ++h) {
-    const int32_t* means = &content.side.means[h * channels];
-    for (size_t t = 0; t < block.tokens; ++t) {
-      const size_t row = h * block.tokens + t;
-      float* out = &values[row * channels];
-      if (t < int8_sinks) {
-        const size_t sink = h * int8_sinks + t;
-        for (size_t c = 0; c < channels; ++c) {
-          out[c] =
-              Int8Scale::Dequantize(content.sink_codes[sink * channels + c],
-                                    content.sink_scales[sink]);
-        }
-        continue;
-      }
-      const int shift =
-          header.ShiftOf(block.first_token + t, geometry.tokens());
-      const float unit = header.step * InversePowerOfTwo(shift + 3);
-      const int32_t* quanta = &content.quanta[row * channels];
+    float* const head = values + h * block.tokens * channels;
+    std::fill_n(head, int8_sinks * channels, 0.0f);
+    ForEachRun(header, geometry, block, int8_sinks,
+               [&](size_t t, size_t end, int shift) {
+                 const size_t row = h * block.tokens + t;
+                 kernels::Active().rows.dequantize(
+                     &content.quanta[row * channels], end - t, channels,
+                     {.means = &content.side.means[h * channels],
+                      .shift = shift,
+                      .unit = header.step * InversePowerOfTwo(shift + 3),
+                      .norms = header.norms ? &norms[row] : nullptr},
+                     head + t * channels);
+                 return true;
+               });
+    if (header.rotation) {
+      rotator->Turn(*header.rotation, false, channels / 2, block.first_token,
+                    block.tokens, head);
+    }
+    for (size_t t = 0; t < int8_sinks; ++t) {
+      const size_t sink = h * int8_sinks + t;
       for (size_t c = 0; c < channels; ++c) {
-        const int32_t eighths = 8 * quanta[c] + means[c] * (1 << shift);
-        out[c] = static_cast<float>(eighths) * unit;
-      }
-      if (header.norms) {
-        const float norm = NormOf(content.side.norms[row]);
-        for (size_t c = 0; c < channels; ++c) out[c] *= norm;
-      }
-      if (header.rotation) {
-        Rotate(&rotation[t * pairs], header.rotation->interleaved, channels,
-               out);
+        head[t * channels + c] = Int8Scale::Dequantize(
+            content.sink_codes[sink * channels + c], content.sink_scales[sink]);
       }
     }
   }

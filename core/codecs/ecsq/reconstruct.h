@@ -8,10 +8,12 @@
 #define KVCOMPRESS_CODECS_ECSQ_RECONSTRUCT_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "codecs/ecsq/format.h"
+#include "codecs/ecsq/rope.h"
 
 namespace kvcompress::ecsq {
 
@@ -30,7 +32,7 @@ struct Int8Scale {
 struct BlockContent {
   SideData side;
   // In the order of the tensor; those of int8 sinks are not used.
-  std::vector<int32_t> quanta;
+  std::unique_ptr<int32_t[]> quanta;
   // For each head and int8 sink, in this order: the scale, and a code for each
   // channel.
   std::vector<uint16_t> sink_scales;
@@ -42,7 +44,7 @@ struct BlockContent {
 // keep the limits of format.h.
 void Reconstruct(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockContent& content,
-                 absl::Span<float> values);
+                 Rotator* rotator, float* values);
 
 }  // namespace kvcompress::ecsq
 

@@ -3,6 +3,9 @@
 #include "codecs/ecsq/rope.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "kernels/kernels.h"
 
 namespace kvcompress::ecsq {
 namespace {
@@ -26,9 +29,6 @@ uint64_t Power(uint64_t ratio, size_t power) {
   return result;
 }
 
-// Products of numbers in units of 2^-31, rounded down.
-int64_t Multiply31(int64_t a, int64_t b) { return (a * b) >> 31; }
-
 }  // namespace
 
 uint64_t RatioOf(double theta, size_t pairs) {
@@ -43,83 +43,94 @@ uint64_t RatioOf(double theta, size_t pairs) {
   return ratio;
 }
 
-SinCos SinCosOf(uint64_t phase) {
-  const uint32_t turn = static_cast<uint32_t>(phase >> 32);
-  const uint32_t quadrant = (turn + 0x20000000u) >> 30;
-  const int64_t offset = static_cast<int32_t>(turn - (quadrant << 30));
-  const int64_t angle = (offset * 0x6487ED51) >> 29;
-  const int64_t square = Multiply31(angle, angle);
-  int64_t sine = Multiply31(square, -53);
-  sine = Multiply31(square, 5917 + sine);
-  sine = Multiply31(square, -426088 + sine);
-  sine = Multiply31(square, 17895697 + sine);
-  sine = Multiply31(square, -357913941 + sine);
-  sine = angle + Multiply31(angle, sine);
-  int64_t cosine = Multiply31(square, -591);
-  cosine = Multiply31(square, 53261 + cosine);
-  cosine = Multiply31(square, -2982616 + cosine);
-  cosine = Multiply31(square, 89478485 + cosine);
-  cosine = Multiply31(square, -1073741824 + cosine);
-  cosine += int64_t{1} << 31;
-  if (quadrant & 1) {
-    const int64_t old = cosine;
-    cosine = -sine;
-    sine = old;
-  }
-  if (quadrant & 2) {
-    cosine = -cosine;
-    sine = -sine;
-  }
-  return {static_cast<float>(cosine) * 0x1p-31f,
-          static_cast<float>(sine) * 0x1p-31f};
-}
-
-std::vector<SinCos> RotationTable(uint64_t ratio, size_t pairs, uint64_t first,
-                                  size_t tokens) {
-  std::vector<SinCos> table(tokens * pairs);
+std::vector<uint64_t> Increments(uint64_t ratio, size_t pairs) {
+  std::vector<uint64_t> increments(pairs);
   uint64_t increment = kFirstIncrement;
-  for (size_t pair = 0; pair < pairs; ++pair) {
-    uint64_t phase = first * increment;
-    for (size_t t = 0; t < tokens; ++t, phase += increment) {
-      table[t * pairs + pair] = SinCosOf(phase);
-    }
+  for (uint64_t& each : increments) {
+    each = increment;
     increment = MultiplyHigh(increment, ratio);
   }
-  return table;
+  return increments;
 }
 
-void Unrotate(const std::vector<SinCos>& table, bool interleaved,
-              size_t channels, size_t tokens, float* values) {
-  const size_t pairs = channels / 2;
-  const size_t stride = interleaved ? 2 : 1;
-  const size_t distance = interleaved ? 1 : pairs;
-  for (size_t t = 0; t < tokens; ++t) {
-    const SinCos* row = &table[t * pairs];
-    for (size_t pair = 0; pair < pairs; ++pair) {
-      float* a = &values[t * channels + pair * stride];
-      float* b = a + distance;
-      const float x = *a;
-      const float y = *b;
-      *a = x * row[pair].cos + y * row[pair].sin;
-      *b = y * row[pair].cos - x * row[pair].sin;
-    }
-  }
+void Rotator::Turn(const Rotation& rotation, bool back, size_t pairs,
+                   uint64_t first, size_t tokens, float* values) {
+  kernels::Active().rows.rotate(TableOf(rotation.ratio, pairs, first, tokens),
+                                {.tokens = tokens,
+                                 .pairs = pairs,
+                                 .interleaved = rotation.interleaved,
+                                 .back = back},
+                                values);
 }
 
-void Rotate(const SinCos* row, bool interleaved, size_t channels,
-            float* values) {
-  const size_t pairs = channels / 2;
-  const size_t stride = interleaved ? 2 : 1;
-  const size_t distance = interleaved ? 1 : pairs;
-  for (size_t pair = 0; pair < pairs; ++pair) {
-    float* a = values + pair * stride;
-    float* b = a + distance;
-    const float x = *a;
-    const float y = *b;
-    *a = x * row[pair].cos - y * row[pair].sin;
-    *b = y * row[pair].cos + x * row[pair].sin;
+const float* Rotator::TableOf(uint64_t ratio, size_t pairs, uint64_t first,
+                              size_t tokens) {
+  const Key key(ratio, pairs, first, tokens);
+  const auto found = tables_.find(key);
+  if (found != tables_.end()) return found->second.data();
+  std::vector<float> table(2 * tokens * pairs);
+  kernels::Active().rows.fill_rotation(Increments(ratio, pairs).data(), pairs,
+                                       first, tokens, table.data());
+  const size_t size = table.size() * sizeof(float);
+  if (kept_ + size > kMostKept) {
+    last_ = std::move(table);
+    return last_.data();
   }
+  kept_ += size;
+  return tables_.emplace(key, std::move(table)).first->second.data();
 }
+
+namespace {
+
+// Tokens [first, first + tokens) of some heads of keys [.., all_tokens,
+// channels].
+struct Sample {
+  const float* values;
+  size_t heads;
+  size_t first;
+  size_t tokens;
+  size_t all_tokens;
+  size_t channels;
+
+  const float* Head(size_t h) const {
+    return values + (h * all_tokens + first) * channels;
+  }
+};
+
+// Energy of the means over the tokens of the sample when `ratio` is undone; of
+// the means as they are, where there is no ratio.
+double MeanEnergy(const Sample& sample, std::optional<Rotation> rotation) {
+  const size_t pairs = sample.channels / 2;
+  std::vector<float> turn(sample.channels);
+  std::fill_n(turn.begin(), pairs, 1.0f);
+  if (rotation) {
+    kernels::Active().rows.fill_rotation(
+        Increments(rotation->ratio, pairs).data(), pairs, 1, 1, turn.data());
+  }
+  std::vector<float> sums(sample.channels);
+  double result = 0;
+  for (size_t h = 0; h < sample.heads; ++h) {
+    kernels::Active().rows.sum_turned_back(
+        turn.data(),
+        {.tokens = sample.tokens,
+         .pairs = pairs,
+         .interleaved = rotation && rotation->interleaved},
+        sample.Head(h), sums.data());
+    for (const double sum : sums) result += sum * sum;
+  }
+  return result / static_cast<double>(sample.tokens);
+}
+
+double Energy(const Sample& sample) {
+  double result = 0;
+  for (size_t h = 0; h < sample.heads; ++h) {
+    result += kernels::Active().rows.sum_squares(
+        sample.Head(h), sample.tokens * sample.channels);
+  }
+  return result;
+}
+
+}  // namespace
 
 std::optional<Rotation> DetectRotation(const float* values, size_t heads,
                                        size_t tokens, size_t channels,
@@ -130,59 +141,56 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
   constexpr size_t kMostHeads = 4;
   // The first token is often unlike the rest.
   constexpr size_t kSkipped = 1;
+  // A look at fewer tokens of one head leaves so many candidates.
+  constexpr size_t kGlanceTokens = 64;
+  constexpr size_t kLeft = 6;
   // Share of the energy that a rotation must move into the mean.
   constexpr double kClearly = 0.02;
-  const size_t sample_tokens = std::min(tokens, kMostTokens + kSkipped);
-  const size_t sample_heads = std::min(heads, kMostHeads);
-  if (channels % 2 != 0 || sample_tokens < 4 + kSkipped) return std::nullopt;
-  const size_t pairs = channels / 2;
-
-  // Energy of the mean over tokens, and the whole energy, of the sample.
-  double energy = 0;
-  const auto mean_energy = [&](const std::vector<SinCos>* table,
-                               bool interleaved) {
-    double result = 0;
-    std::vector<float> head;
-    energy = 0;
-    for (size_t h = 0; h < sample_heads; ++h) {
-      const float* first = values + h * tokens * channels;
-      head.assign(first, first + sample_tokens * channels);
-      if (table != nullptr) {
-        Unrotate(*table, interleaved, channels, sample_tokens, head.data());
-      }
-      std::vector<double> sums(channels);
-      for (size_t t = kSkipped; t < sample_tokens; ++t) {
-        for (size_t c = 0; c < channels; ++c) {
-          const double value = head[t * channels + c];
-          sums[c] += value;
-          energy += value * value;
-        }
-      }
-      for (const double sum : sums) {
-        result += sum * sum / static_cast<double>(sample_tokens - kSkipped);
-      }
-    }
-    return result;
-  };
-
-  std::optional<Rotation> best;
-  double best_energy = mean_energy(nullptr, false);
-  best_energy += kClearly * energy;
+  if (channels % 2 != 0 || tokens < 4 + kSkipped || theta == 0) {
+    return std::nullopt;
+  }
+  std::vector<Rotation> candidates;
   const auto consider = [&](double base) {
-    const uint64_t ratio = RatioOf(base, pairs);
-    const auto table = RotationTable(ratio, pairs, 0, sample_tokens);
-    for (const bool interleaved : {false, true}) {
-      const double found = mean_energy(&table, interleaved);
-      if (found > best_energy) {
-        best_energy = found;
-        best = {.ratio = ratio, .interleaved = interleaved};
-      }
-    }
+    const uint64_t ratio = RatioOf(base, channels / 2);
+    candidates.push_back({.ratio = ratio, .interleaved = false});
+    candidates.push_back({.ratio = ratio, .interleaved = true});
   };
-  if (!theta) {
-    for (const double base : kCommon) consider(base);
-  } else if (*theta != 0) {
+  if (theta) {
     consider(*theta);
+  } else {
+    for (const double base : kCommon) consider(base);
+  }
+
+  Sample sample = {.values = values,
+                   .heads = 1,
+                   .first = kSkipped,
+                   .tokens = std::min(tokens - kSkipped, kGlanceTokens),
+                   .all_tokens = tokens,
+                   .channels = channels};
+  if (candidates.size() > kLeft) {
+    std::vector<std::pair<double, Rotation>> glances;
+    glances.reserve(candidates.size());
+    for (const Rotation& candidate : candidates) {
+      glances.emplace_back(MeanEnergy(sample, candidate), candidate);
+    }
+    std::stable_sort(
+        glances.begin(), glances.end(),
+        [](const auto& a, const auto& b) { return a.first > b.first; });
+    candidates.clear();
+    for (size_t i = 0; i < kLeft; ++i) candidates.push_back(glances[i].second);
+  }
+
+  sample.heads = std::min(heads, kMostHeads);
+  sample.tokens = std::min(tokens - kSkipped, kMostTokens);
+  std::optional<Rotation> best;
+  double best_energy =
+      MeanEnergy(sample, std::nullopt) + kClearly * Energy(sample);
+  for (const Rotation& candidate : candidates) {
+    const double found = MeanEnergy(sample, candidate);
+    if (found > best_energy) {
+      best_energy = found;
+      best = candidate;
+    }
   }
   return best;
 }
@@ -190,18 +198,16 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
 std::optional<Rotation> RemoveRotation(size_t heads, size_t tokens,
                                        size_t channels,
                                        std::optional<double> theta,
-                                       float* values) {
-  constexpr size_t kAtOnce = 1024;  // tokens; bounds the table
+                                       Rotator* rotator, float* values) {
+  constexpr size_t kAtOnce = 1024;  // tokens; bounds a table
   const std::optional<Rotation> rotation =
       DetectRotation(values, heads, tokens, channels, theta);
   if (!rotation) return rotation;
   for (size_t first = 0; first < tokens; first += kAtOnce) {
     const size_t count = std::min(kAtOnce, tokens - first);
-    const std::vector<SinCos> table =
-        RotationTable(rotation->ratio, channels / 2, first, count);
     for (size_t h = 0; h < heads; ++h) {
-      Unrotate(table, rotation->interleaved, channels, count,
-               &values[(h * tokens + first) * channels]);
+      rotator->Turn(*rotation, true, channels / 2, first, count,
+                    &values[(h * tokens + first) * channels]);
     }
   }
   return rotation;

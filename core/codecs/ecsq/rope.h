@@ -9,7 +9,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 namespace kvcompress::ecsq {
@@ -28,25 +30,30 @@ struct Rotation {
 // theta^(-1/pairs).
 uint64_t RatioOf(double theta, size_t pairs);
 
-struct SinCos {
-  float cos;
-  float sin;
+// Turns per token, times 2^64, of each pair.
+std::vector<uint64_t> Increments(uint64_t ratio, size_t pairs);
+
+// Turns the tokens of a tensor, and keeps the sines and cosines it has found
+// for those of its heads that follow. Not thread safe.
+class Rotator {
+ public:
+  // `values` is [tokens, 2 * pairs], from the token `first` on. Turns them back
+  // or, as a model does, forth.
+  void Turn(const Rotation& rotation, bool back, size_t pairs, uint64_t first,
+            size_t tokens, float* values);
+
+ private:
+  // What is kept takes at most so many bytes.
+  static constexpr size_t kMostKept = 4 << 20;
+
+  const float* TableOf(uint64_t ratio, size_t pairs, uint64_t first,
+                       size_t tokens);
+
+  using Key = std::tuple<uint64_t, size_t, uint64_t, size_t>;
+  std::map<Key, std::vector<float>> tables_;
+  size_t kept_ = 0;
+  std::vector<float> last_;  // where there is no room to keep it
 };
-SinCos SinCosOf(uint64_t phase);
-
-// Sines and cosines of the tokens first .. first + tokens - 1: pair i of token
-// t at [t * pairs + i].
-std::vector<SinCos> RotationTable(uint64_t ratio, size_t pairs, uint64_t first,
-                                  size_t tokens);
-
-// Turns every token of one head back in place, from what a model stores to what
-// it rotated.
-void Unrotate(const std::vector<SinCos>& table, bool interleaved,
-              size_t channels, size_t tokens, float* values);
-
-// Turns one token, whose sines and cosines are at `row`: what Unrotate undoes.
-void Rotate(const SinCos* row, bool interleaved, size_t channels,
-            float* values);
 
 // The rotation that most likely made the keys `values` [heads, tokens,
 // channels], of which a sample is looked at: the candidate that leaves the
@@ -61,7 +68,7 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
 std::optional<Rotation> RemoveRotation(size_t heads, size_t tokens,
                                        size_t channels,
                                        std::optional<double> theta,
-                                       float* values);
+                                       Rotator* rotator, float* values);
 
 }  // namespace kvcompress::ecsq
 

@@ -9,6 +9,7 @@
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/geometry.h"
 #include "codecs/ecsq/int8_fallback.h"
+#include "codecs/ecsq/rope.h"
 #include "codecs/ecsq/stream.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
@@ -96,7 +97,7 @@ class StreamDecoder : public TensorDecoder {
     const size_t begin = decoded->size();
     decoded->resize(begin + elements * DTypeSize(dtype_));
     if (TakeElements(elements) &&
-        !DecodeBlock(*header_, geometry_, block, dtype_, bytes,
+        !DecodeBlock(*header_, geometry_, block, dtype_, bytes, &rotator_,
                      reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
       return Damaged("a block breaks the format");
     }
@@ -154,6 +155,7 @@ class StreamDecoder : public TensorDecoder {
   size_t wanted_ = 1;
   std::optional<TensorHeader> header_;
   uint64_t block_ = 0;
+  Rotator rotator_;
   std::optional<BlockStream> integers_;
 };
 

@@ -2,23 +2,24 @@
 
 #include "codecs/ecsq/symbol_writer.h"
 
+#include <algorithm>
+
 namespace kvcompress::ecsq {
 
-void SymbolWriter::Put(size_t lane, size_t table, int32_t value, int low_bits) {
+uint16_t SymbolWriter::Code(size_t table, int32_t value, int low_bits) {
   if (low_bits > 0) PutLowBits(value, low_bits);
   const int32_t high = value >> low_bits;
   const int largest = tables_.largest[table];
   const bool fits = high >= -largest && high <= largest;
-  symbols_.push_back({.lane = static_cast<uint8_t>(lane),
-                      .table = static_cast<uint8_t>(table),
-                      .symbol = static_cast<int8_t>(fits ? high : kEscape)});
-  if (fits) return;
+  const uint16_t symbol = CodedSymbol(table, fits ? high : kEscape);
+  if (fits) return symbol;
   const bool small = high > INT16_MIN && high <= INT16_MAX;
   const int16_t first = static_cast<int16_t>(small ? high : INT16_MIN);
   escapes_.append(reinterpret_cast<const char*>(&first), sizeof(first));
   if (!small) {
     escapes_.append(reinterpret_cast<const char*>(&high), sizeof(high));
   }
+  return symbol;
 }
 
 void SymbolWriter::PutRows(absl::Span<const int32_t> values, size_t table,
@@ -29,14 +30,28 @@ void SymbolWriter::PutRows(absl::Span<const int32_t> values, size_t table,
 }
 
 TableFit FitTable(absl::Span<const int32_t> values, int32_t middle, int shift) {
+  // The best is near that of the variance, and rather above it where there are
+  // outliers.
+  constexpr int kBelow = 3;
+  constexpr int kAbove = 5;
+  constexpr int kLast = static_cast<int>(kTables) - 1;
   const Tables& tables = GetTables();
+  double squares = 0;
+  for (const int32_t value : values) {
+    const double difference = (value - middle) >> shift;
+    squares += difference * difference;
+  }
+  const int nearest =
+      std::min(ClassOf(squares / static_cast<double>(values.size())), kLast);
   TableFit best;
-  for (size_t table = 0; table < kTables; ++table) {
+  const int first = std::max(0, nearest - kBelow);
+  for (int table = first; table <= std::min(nearest + kAbove, kLast); ++table) {
+    const size_t index = static_cast<size_t>(table);
     uint64_t cost = uint64_t{256} * shift * values.size();
     for (const int32_t value : values) {
-      cost += tables.Cost(table, (value - middle) >> shift);
+      cost += tables.Cost(index, (value - middle) >> shift);
     }
-    if (table == 0 || cost < best.cost) best = {table, cost};
+    if (table == first || cost < best.cost) best = {index, cost};
   }
   return best;
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Collects the symbols of a block in the decoder's order, with what travels
-// beside them: escapes and low bits.
+// Collects the symbols of a block in the decoder's order, row by row, with what
+// travels beside them: escapes and low bits.
 
 #ifndef KVCOMPRESS_CODECS_ECSQ_SYMBOL_WRITER_H_
 #define KVCOMPRESS_CODECS_ECSQ_SYMBOL_WRITER_H_
@@ -19,13 +19,24 @@ namespace kvcompress::ecsq {
 
 class SymbolWriter {
  public:
-  // For about `size` symbols.
-  explicit SymbolWriter(size_t size) : bits_(&low_bits_) {
-    symbols_.reserve(size);
+  // For about so many rows.
+  explicit SymbolWriter(size_t rows) : bits_(&low_bits_) {
+    rows_.reserve(rows * kMaxLanes);
   }
 
-  // Codes `value` in a lane: its low bits as they are, the rest under a table.
-  void Put(size_t lane, size_t table, int32_t value, int low_bits);
+  // Codes `value` in a lane, the next of its row. Lane 0 begins a row.
+  void Put(size_t lane, size_t table, int32_t value, int low_bits) {
+    if (lane == 0) AddRows(1);
+    rows_[rows_.size() - kMaxLanes + lane] = Code(table, value, low_bits);
+  }
+  // The symbol (CodedSymbol) of `value`, the next that has low bits or is an
+  // escape: its low bits are sent as they are, the rest under a table.
+  uint16_t Code(size_t table, int32_t value, int low_bits);
+  // Begins rows whose symbols the caller fills in, until the next call.
+  absl::Span<uint16_t> AddRows(size_t count) {
+    rows_.resize(rows_.size() + count * kMaxLanes, kNoSymbol);
+    return absl::MakeSpan(rows_).last(count * kMaxLanes);
+  }
   // Codes numbers in rows of `lanes` under one table.
   void PutRows(absl::Span<const int32_t> values, size_t table, size_t lanes);
   // Sends the low bits of a number that is coded elsewhere.
@@ -34,13 +45,14 @@ class SymbolWriter {
   }
   void Finish() { bits_.Finish(); }
 
-  const std::vector<Coded>& symbols() const { return symbols_; }
+  // kMaxLanes symbols each; kNoSymbol in lanes that have none.
+  const std::vector<uint16_t>& rows() const { return rows_; }
   const std::string& escapes() const { return escapes_; }
   const std::string& low_bits() const { return low_bits_; }
 
  private:
   const Tables& tables_ = GetTables();
-  std::vector<Coded> symbols_;
+  std::vector<uint16_t> rows_;
   std::string escapes_;
   std::string low_bits_;
   BitWriter bits_;

@@ -29,14 +29,15 @@ Tables Make() {
     tables.largest[i] = largest;
     uint32_t first = 0;
     const auto add = [&](int symbol, uint32_t frequency) {
-      tables.intervals[i][symbol + 128] = {static_cast<uint16_t>(frequency),
-                                           static_cast<uint16_t>(first)};
+      tables.intervals[CodedSymbol(i, symbol)] = {
+          .first = static_cast<uint16_t>(first),
+          .frequency = static_cast<uint16_t>(frequency),
+          .inverse = kernels::RansInverse(frequency)};
       tables.cost[i][symbol + 128] =
           static_cast<uint16_t>(kSlotBits * 256 - Log2Times256(frequency));
       for (uint32_t j = 0; j < frequency; ++j) {
-        tables.slots[i][first + j] = {static_cast<int8_t>(symbol),
-                                      static_cast<uint16_t>(frequency),
-                                      static_cast<uint16_t>(j)};
+        tables.slots[i][first + j] =
+            kernels::RansSlot(static_cast<int8_t>(symbol), frequency, j);
       }
       first += frequency;
     };
@@ -44,6 +45,11 @@ Tables Make() {
       add(symbol, half[symbol < 0 ? -symbol : symbol]);
     }
     add(kEscape, kSlots - first);
+  }
+  tables.intervals[kNoSymbol] = {
+      .first = 0, .frequency = kSlots, .inverse = kernels::RansInverse(kSlots)};
+  for (uint32_t j = 0; j < kSlots; ++j) {
+    tables.slots[kNoTable][j] = kernels::RansSlot(0, kSlots, j);
   }
   return tables;
 }

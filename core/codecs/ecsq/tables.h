@@ -12,13 +12,14 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "kernels/rans.h"
 
 namespace kvcompress::ecsq {
 
 inline constexpr size_t kTables = 28;
 inline constexpr size_t kAllTables = 2 * kTables;
-inline constexpr int kSlotBits = 11;
-inline constexpr uint32_t kSlots = 1u << kSlotBits;
+inline constexpr int kSlotBits = kernels::kRansSlotBits;
+inline constexpr uint32_t kSlots = kernels::kRansSlots;
 // Stands for a value that is in the list of escapes.
 inline constexpr int kEscape = -128;
 
@@ -26,22 +27,21 @@ inline constexpr int kEscape = -128;
 // escape has what is left.
 absl::Span<const uint16_t> HalfFrequencies(size_t table);
 
-struct DecodeSlot {
-  int8_t symbol;
-  uint16_t frequency;
-  uint16_t offset;  // within the symbol's slots
-};
+// A table whose one symbol, 0, takes no bits and changes no state.
+inline constexpr size_t kNoTable = kAllTables;
 
-struct Interval {
-  uint16_t frequency;  // 0: the table lacks the symbol
-  uint16_t first;
-};
+// A symbol under a table, as the encoder takes it.
+constexpr uint16_t CodedSymbol(size_t table, int symbol) {
+  return static_cast<uint16_t>(table << 8 | static_cast<size_t>(symbol + 128));
+}
+inline constexpr uint16_t kNoSymbol = CodedSymbol(kNoTable, 0);
 
 struct Tables {
   int largest[kAllTables];
-  DecodeSlot slots[kAllTables][kSlots];
-  Interval intervals[kAllTables][256];  // by symbol + 128
-  uint16_t cost[kAllTables][256];       // bits in 1/256; see Cost
+  uint32_t slots[kAllTables + 1][kSlots];  // kernels::RansSlot
+  // By CodedSymbol; frequency 0 where the table lacks the symbol.
+  kernels::RansInterval intervals[(kAllTables + 1) << 8];
+  uint16_t cost[kAllTables][256];  // bits in 1/256; see Cost
 
   // Bits to code `value` under `table`, in 1/256; an escape with its 16 bits.
   uint32_t Cost(size_t table, int64_t value) const {

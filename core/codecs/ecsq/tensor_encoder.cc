@@ -3,6 +3,7 @@
 #include "codecs/ecsq/tensor_encoder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -14,7 +15,7 @@
 #include "codecs/ecsq/geometry.h"
 #include "codecs/ecsq/int8_fallback.h"
 #include "codecs/ecsq/rope.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 
 namespace kvcompress::ecsq {
 namespace {
@@ -43,8 +44,7 @@ class Encoder {
         preset_(preset),
         geometry_(spec),
         bytes_(reinterpret_cast<const uint8_t*>(bytes.data())),
-        source_(bytes.size() / DTypeSize(spec.dtype)) {
-    LoadElements(dtype_, bytes_, absl::MakeSpan(source_));
+        values_(bytes.size() / DTypeSize(spec.dtype)) {
     const TensorRole role =
         spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     header_.norms = role == TensorRole::kValue;
@@ -63,9 +63,17 @@ class Encoder {
   }
 
   EncodedTensor Encode() {
+    const float largest = std::bit_cast<float>(
+        LoadElements(dtype_, bytes_, absl::MakeSpan(values_)));
     std::optional<EncodedTensor> coded;
-    if (geometry_.codable() && Magnitude() <= kMostMagnitude) {
-      Prepare();
+    if (geometry_.codable() && largest <= kMostMagnitude) {
+      if (preset_.contract) HideOutliers(largest, absl::MakeSpan(values_));
+      if (rotate_) {
+        header_.rotation = RemoveRotation(geometry_.heads(), geometry_.tokens(),
+                                          geometry_.channels(), theta_,
+                                          &rotator_, values_.data());
+      }
+      if (header_.norms) Normalize();
       coded = SearchStep();
     }
     if (coded && coded_keeps_) return *std::move(coded);
@@ -75,68 +83,85 @@ class Encoder {
   }
 
  private:
-  double Magnitude() const {
-    float largest = 0;
-    for (const float value : source_) {
-      largest = std::max(largest, std::abs(value));
-    }
-    return largest;
-  }
-
-  // Makes values_ of source_: without what is patched, and without rotation.
-  void Prepare() {
-    values_ = source_;
-    if (preset_.contract) HideOutliers(absl::MakeSpan(values_));
-    if (!rotate_) return;
-    header_.rotation =
-        RemoveRotation(geometry_.heads(), geometry_.tokens(),
-                       geometry_.channels(), theta_, values_.data());
-  }
-
+  // Visits each block and the index of its first element.
   template <typename Visit>
   void ForEachBlock(Visit visit) const {
     size_t first = 0;
     for (uint64_t i = 0; i < geometry_.block_count(); ++i) {
       const Block block = geometry_.block(i);
-      const size_t elements = geometry_.Elements(block);
-      const BlockInput input = {
-          .values = absl::MakeConstSpan(values_).subspan(first, elements),
-          .source = bytes_ + first * DTypeSize(dtype_)};
-      if (!visit(block, first, input)) return;
-      first += elements;
+      if (!visit(i, block, first)) return;
+      first += geometry_.Elements(block);
+    }
+  }
+
+  absl::Span<float> Row(size_t row) {
+    return absl::MakeSpan(values_).subspan(row * geometry_.channels(),
+                                           geometry_.channels());
+  }
+
+  // Divides each token by its norm, if it has one.
+  void Normalize() {
+    full_norms_.resize(geometry_.heads() * geometry_.tokens());
+    for (size_t row = 0; row < full_norms_.size(); ++row) {
+      full_norms_[row] = NormCode(Row(row));
+      const float norm = NormOf(full_norms_[row]);
+      const float inverse = norm == 0 ? 0 : 1 / norm;
+      for (float& value : Row(row)) value *= inverse;
+    }
+    norms_ = full_norms_;
+  }
+
+  // Lowers the norms of tokens whose elements could otherwise be more than
+  // kNormError off.
+  void BoundNorms() {
+    for (size_t row = 0; row < norms_.size(); ++row) {
+      const int shift =
+          header_.ShiftOf(row % geometry_.tokens(), geometry_.tokens());
+      const float most =
+          2 * kNormError * static_cast<float>(1 << shift) / header_.step;
+      const uint16_t most_code = static_cast<uint16_t>(
+          std::max<uint32_t>(std::bit_cast<uint32_t>(most) >> 20, 1));
+      const uint16_t code = std::min(full_norms_[row], most_code);
+      if (code == norms_[row]) continue;
+      const float factor = NormOf(norms_[row]) / NormOf(code);
+      for (float& value : Row(row)) value *= factor;
+      norms_[row] = code;
+      statistics_.clear();
     }
   }
 
   // Root mean square of the tokens' norms, none above `most`.
   double NormSize(double most) const {
     double squares = 0;
-    const size_t channels = geometry_.channels();
-    const size_t rows = values_.size() / channels;
-    for (size_t row = 0; row < rows; ++row) {
-      const double norm =
-          std::min<double>(NormOf(NormCode(absl::MakeConstSpan(values_).subspan(
-                               row * channels, channels))),
-                           most);
+    for (const uint16_t code : full_norms_) {
+      const double norm = std::min<double>(NormOf(code), most);
       squares += norm * norm;
     }
-    return std::sqrt(squares / static_cast<double>(rows));
+    return std::sqrt(squares / static_cast<double>(full_norms_.size()));
+  }
+
+  void MeasureBlocks() {
+    if (!statistics_.empty()) return;
+    ForEachBlock([&](uint64_t, const Block& block, size_t first) {
+      statistics_.push_back(Measure(header_, geometry_, block,
+                                    absl::MakeConstSpan(values_).subspan(
+                                        first, geometry_.Elements(block))));
+      return true;
+    });
   }
 
   // The step that the preset asks for.
   double WantedStep() {
-    Spread spread;
-    ForEachBlock([&](const Block& block, size_t, const BlockInput& input) {
-      const Spread one = Measure(header_, geometry_, block, choices_, input);
-      spread.square_sum += one.square_sum;
-      spread.count += one.count;
-      spread.largest = std::max(spread.largest, one.largest);
-      return true;
-    });
-    least_step_ = spread.largest / kMostSteps;
+    MeasureBlocks();
+    double square_sum = 0;
+    uint64_t count = 0;
+    for (const ChannelStatistics& block : statistics_) {
+      square_sum += block.square_sum;
+      count += block.count;
+      least_step_ = std::max(least_step_, block.largest / kMostSteps);
+    }
     const double size =
-        spread.count == 0
-            ? 0
-            : std::sqrt(spread.square_sum / static_cast<double>(spread.count));
+        count == 0 ? 0 : std::sqrt(square_sum / static_cast<double>(count));
     if (!header_.norms) {
       const double step = preset_.key_step * size;
       return preset_.contract ? std::min(step, kContractKeyStep) : step;
@@ -151,16 +176,13 @@ class Encoder {
   // bounds hold. Nothing when that is larger than the fallback.
   std::optional<EncodedTensor> SearchStep() {
     double step = WantedStep();
-    if (preset_.contract && header_.norms) choices_.norm_error = kNormError;
     std::optional<EncodedTensor> last;
     for (int trial = 0; trial < kTrials; ++trial) {
       header_.step = RoundToStep(std::max(step, least_step_));
+      if (preset_.contract) BoundNorms();
       EncodedTensor coded;
-      if (!EncodeBlocks(&coded)) break;
-      const DistortionSums sums =
-          Compare(dtype_, source_,
-                  reinterpret_cast<const uint8_t*>(coded.decoded.data()),
-                  &coded.distortion);
+      DistortionSums sums;
+      if (!EncodeBlocks(&coded, &sums)) break;
       last = std::move(coded);
       coded_keeps_ = !preset_.contract || KeepsContract(sums);
       if (coded_keeps_ || step < least_step_) break;
@@ -171,33 +193,46 @@ class Encoder {
     return last;
   }
 
-  bool EncodeBlocks(EncodedTensor* coded) const {
+  bool EncodeBlocks(EncodedTensor* coded, DistortionSums* all) {
+    MeasureBlocks();
     const size_t element_size = DTypeSize(dtype_);
-    const uint64_t most = MaxPayloadSize(source_.size());
-    coded->decoded.resize(source_.size() * element_size);
+    const uint64_t most = MaxPayloadSize(values_.size());
+    coded->decoded.resize(values_.size() * element_size);
     WriteTensorHeader(header_, &coded->payload);
     bool fits = true;
-    ForEachBlock(
-        [&](const Block& block, size_t first, const BlockInput& input) {
-          fits = EncodeBlock(header_, geometry_, block, choices_, dtype_, input,
-                             &coded->payload,
-                             reinterpret_cast<uint8_t*>(coded->decoded.data()) +
-                                 first * element_size) &&
-                 coded->payload.size() <= most;
-          return fits;
-        });
+    ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
+      BlockInput input = {.values = absl::MakeConstSpan(values_).subspan(
+                              first, geometry_.Elements(block)),
+                          .source = bytes_ + first * element_size};
+      if (header_.norms) {
+        input.norms = absl::MakeConstSpan(norms_).subspan(
+            first / geometry_.channels(), block.heads * block.tokens);
+      }
+      DistortionSums sums;
+      fits = EncodeBlock(header_, geometry_, block, choices_, dtype_, input,
+                         statistics_[index], &rotator_, &coded->payload,
+                         reinterpret_cast<uint8_t*>(coded->decoded.data()) +
+                             first * element_size,
+                         &sums) &&
+             coded->payload.size() <= most;
+      AddDistortion(sums, all, &coded->distortion);
+      return fits;
+    });
     return fits;
   }
 
   EncodedTensor EncodeIntegers() {
+    LoadElements(dtype_, bytes_, absl::MakeSpan(values_));
     EncodedTensor integers;
-    integers.decoded.resize(source_.size() * DTypeSize(dtype_));
+    integers.decoded.resize(values_.size() * DTypeSize(dtype_));
     uint8_t* const decoded =
         reinterpret_cast<uint8_t*>(integers.decoded.data());
     integers.payload.push_back(static_cast<char>(kModeInt8));
-    EncodeInt8(dtype_, source_, &integers.payload, decoded);
-    integers_keep_ =
-        KeepsContract(Compare(dtype_, source_, decoded, &integers.distortion));
+    EncodeInt8(dtype_, values_, &integers.payload, decoded);
+    DistortionSums sums;
+    AddDistortion(CompareElements(dtype_, bytes_, decoded, values_.size()),
+                  &sums, &integers.distortion);
+    integers_keep_ = KeepsContract(sums);
     return integers;
   }
 
@@ -205,10 +240,14 @@ class Encoder {
   const Preset preset_;
   const Geometry geometry_;
   const uint8_t* const bytes_;
-  std::vector<float> source_;
+  // Without what is patched, without rotation and over the norms.
   std::vector<float> values_;
+  std::vector<uint16_t> full_norms_;  // codes, of each token of each head
+  std::vector<uint16_t> norms_;       // the same, bounded
+  std::vector<ChannelStatistics> statistics_;  // of the blocks, or empty
   TensorHeader header_;
   BlockChoices choices_;
+  Rotator rotator_;
   bool rotate_ = false;
   std::optional<double> theta_;
   double least_step_ = 0;
@@ -222,7 +261,8 @@ uint64_t MaxPayloadSize(uint64_t elements) {
   return elements == 0 ? 0 : 1 + Int8Size(elements);
 }
 
-void HideOutliers(absl::Span<float> values) {
+void HideOutliers(float largest, absl::Span<float> values) {
+  if (largest <= kOutlier) return;
   const auto is_outlier = [](float value) {
     return std::abs(value) > kOutlier;
   };

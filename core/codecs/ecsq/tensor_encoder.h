@@ -21,8 +21,8 @@ namespace kvcompress::ecsq {
 uint64_t MaxPayloadSize(uint64_t elements);
 
 // Makes values zero that are better patched than coded: those beyond what a
-// cache usually holds, if they are rare.
-void HideOutliers(absl::Span<float> values);
+// cache usually holds, if they are rare. `largest` is the largest magnitude.
+void HideOutliers(float largest, absl::Span<float> values);
 
 // Encodes the bytes of a tensor. REQUIRES: all elements are finite.
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,

@@ -3,7 +3,6 @@
 #include "codecs/int4_kivi/int4_kivi.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -12,9 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "codecs/block_codec.h"
 #include "codecs/int4_kivi/unit.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 #include "kvcompress/error.h"
-#include "metrics/compare.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -81,16 +79,14 @@ class Scheme : public BlockScheme {
                      uint8_t* decoded, DistortionSums* sums) override {
     const Sizes sizes = At(element);
     source_.resize(sizes.elements);
-    LoadElements(dtype_, source, absl::MakeSpan(source_));
-    for (size_t i = 0; i < source_.size(); ++i) {
-      if (!std::isfinite(source_[i])) {
-        return {EncodeFault::Kind::kNotFinite, i};
-      }
+    if (const auto fault =
+            LoadFinite(dtype_, source, absl::MakeSpan(source_))) {
+      return {EncodeFault::Kind::kNotFinite, *fault};
     }
     if (Exact(element)) {
       std::memcpy(payload, source, sizes.payload);
       if (decoded != nullptr) std::memcpy(decoded, source, sizes.payload);
-      *sums = Compare(source_, source_);
+      *sums = CompareElements(dtype_, source, source, sizes.elements);
       return {};
     }
     values_ = source_;
@@ -101,8 +97,7 @@ class Scheme : public BlockScheme {
     rounded_.resize(sizes.elements * DTypeSize(dtype_));
     uint8_t* const out = decoded == nullptr ? rounded_.data() : decoded;
     StoreElements(dtype_, values_, out);
-    LoadElements(dtype_, out, absl::MakeSpan(values_));
-    *sums = Compare(source_, values_);
+    *sums = CompareElements(dtype_, source, out, sizes.elements);
     return {};
   }
 
@@ -111,10 +106,8 @@ class Scheme : public BlockScheme {
     const Sizes sizes = At(element);
     values_.resize(sizes.elements);
     if (Exact(element)) {
-      LoadElements(dtype_, payload, absl::MakeSpan(values_));
       std::memcpy(decoded, payload, sizes.payload);
-      return std::all_of(values_.begin(), values_.end(),
-                         [](float value) { return std::isfinite(value); });
+      return !LoadFinite(dtype_, payload, absl::MakeSpan(values_));
     }
     if (!DecodeUnit(geometry_.Unit(sizes.elements), payload,
                     absl::MakeSpan(values_))) {

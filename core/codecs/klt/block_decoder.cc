@@ -14,8 +14,9 @@
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
 #include "codecs/klt/reconstruct.h"
+#include "codecs/klt/strip.h"
 #include "codecs/klt/trellis.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 using Bytes = absl::Span<const uint8_t>;
 using ecsq::kEscape;
 using ecsq::kMaxLanes;
+using ecsq::kNoTable;
 using ecsq::SplitClass;
 
 class Decoder {
@@ -87,12 +89,13 @@ class Decoder {
     int8_t symbols[kMaxLanes];
     for (size_t first = 0; first < count; first += lanes_) {
       const size_t size = std::min(lanes_, count - first);
+      std::fill(tables + size, tables + kMaxLanes, kNoTable);
       for (size_t lane = 0; lane < size; ++lane) {
         const SplitClass split(class_of(first + lane));
         tables[lane] = static_cast<uint8_t>(split.table);
         low_counts[lane] = split.low_bits;
       }
-      if (!rans_->ReadRow(tables, absl::MakeSpan(symbols, size))) return false;
+      if (!rans_->ReadRow(tables, absl::MakeSpan(symbols))) return false;
       for (size_t lane = 0; lane < size; ++lane) {
         int64_t value;
         if (!Resolve(symbols[lane], low_counts[lane], &value) || !take(value)) {
@@ -237,60 +240,77 @@ class Decoder {
 
   bool ReadLevels() {
     content_.levels.resize(geometry_.Elements(block_));
-    SetTables();
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
-      if (!ReadStrip(first, std::min(kMaxLanes, all_channels_ - first))) {
+      Strip strip(geometry_, block_, content_, first);
+      if (!(header_.trellis ? ReadTrellis(&strip) : ReadStrip(&strip))) {
         return false;
       }
     }
     return true;
   }
 
-  // Reads the levels of `count` directions from `first` on at every token.
-  bool ReadStrip(size_t first, size_t count) {
-    uint8_t tables[kMaxLanes];
-    int8_t symbols[kMaxLanes];
-    uint8_t states[kMaxLanes] = {};
-    int32_t* levels[kMaxLanes];  // at the token
-    size_t strides[kMaxLanes];
-    for (size_t lane = 0; lane < count; ++lane) {
-      const auto [begin, stride] = geometry_.LevelsOf(block_, first + lane);
-      levels[lane] = &content_.levels[begin + sinks_ * stride];
-      strides[lane] = stride;
-    }
+  bool ReadStrip(Strip* strip) {
+    const size_t tokens = block_.tokens - sinks_;
+    std::vector<const uint8_t*> tables;
+    bool has_low_bits = false;
     for (size_t t = sinks_; t < block_.tokens; ++t) {
-      const SplitClass* const splits =
-          &splits_[content_.offsets[t] - kLeastOffset];
-      for (size_t lane = 0; lane < count; ++lane) {
-        tables[lane] = static_cast<uint8_t>(TableOf(
-            splits[content_.classes[first + lane]], IsOddState(states[lane])));
+      const LaneTables& at = strip->At(content_.offsets[t]);
+      tables.push_back(at.tables);
+      has_low_bits |= at.has_low_bits;
+    }
+    symbols_.resize(tokens * kMaxLanes);
+    if (!rans_->ReadRows(tables, absl::MakeSpan(symbols_))) return false;
+    for (size_t i = 0; i < tokens; ++i) {
+      if (strip->is_run() && !has_low_bits) {
+        i += kernels::Active().rows.widen(
+            &symbols_[i * kMaxLanes],
+            {.rows = tokens - i,
+             .columns = strip->count(),
+             .stride = strip->stride()},
+            &content_.levels[strip->Place(0, sinks_ + i)]);
+        if (i == tokens) break;
       }
-      if (!rans_->ReadRow(tables, absl::MakeSpan(symbols, count))) return false;
-      for (size_t lane = 0; lane < count; ++lane) {
-        int64_t quantum = symbols[lane];
-        const int low_bits = splits[content_.classes[first + lane]].low_bits;
-        if ((symbols[lane] == kEscape || low_bits > 0) &&
-            (!Resolve(symbols[lane], low_bits, &quantum) ||
-             std::abs(quantum) > ecsq::kMaxQuantum)) {
+      const LaneTables& at = strip->At(content_.offsets[sinks_ + i]);
+      for (size_t lane = 0; lane < strip->count(); ++lane) {
+        int64_t quantum;
+        if (!Resolve(symbols_[i * kMaxLanes + lane], at.low_counts[lane],
+                     &quantum) ||
+            std::abs(quantum) > ecsq::kMaxQuantum) {
           return false;
         }
-        if (header_.trellis) {
-          *levels[lane] = LevelOf(quantum, IsOddState(states[lane]));
-          states[lane] = NextState(states[lane], quantum);
-        } else {
-          *levels[lane] = static_cast<int32_t>(quantum);
-        }
-        levels[lane] += strides[lane];
+        content_.levels[strip->Place(lane, sinks_ + i)] =
+            static_cast<int32_t>(quantum);
       }
     }
     return true;
   }
 
-  // splits_[offset - kLeastOffset + class] is how that class is coded there.
-  void SetTables() {
-    for (int sum = kLeastOffset; sum < ecsq::kClasses + kMostOffset; ++sum) {
-      splits_.emplace_back(std::clamp(sum, 0, ecsq::kClasses - 1));
+  // The tables of a token depend on what the one before it had.
+  bool ReadTrellis(Strip* strip) {
+    uint8_t tables[kMaxLanes];
+    std::fill(tables + strip->count(), tables + kMaxLanes, kNoTable);
+    int8_t symbols[kMaxLanes];
+    uint8_t states[kMaxLanes] = {};
+    for (size_t t = sinks_; t < block_.tokens; ++t) {
+      const LaneTables& at = strip->At(content_.offsets[t]);
+      for (size_t lane = 0; lane < strip->count(); ++lane) {
+        tables[lane] = at.Table(lane, IsOddState(states[lane]));
+      }
+      if (!rans_->ReadRow(tables, absl::MakeSpan(symbols))) return false;
+      for (size_t lane = 0; lane < strip->count(); ++lane) {
+        int64_t quantum = symbols[lane];
+        const int low_bits = at.low_counts[lane];
+        if ((symbols[lane] == kEscape || low_bits > 0) &&
+            (!Resolve(symbols[lane], low_bits, &quantum) ||
+             std::abs(quantum) > ecsq::kMaxQuantum)) {
+          return false;
+        }
+        content_.levels[strip->Place(lane, t)] =
+            LevelOf(quantum, IsOddState(states[lane]));
+        states[lane] = NextState(states[lane], quantum);
+      }
     }
+    return true;
   }
 
   bool ReadSinks(Bytes scales, Bytes codes) {
@@ -315,8 +335,8 @@ class Decoder {
   ecsq::RansDecoder* rans_ = nullptr;
   ecsq::Escapes* escapes_ = nullptr;
   ecsq::BitReader* low_bits_ = nullptr;
-  std::vector<SplitClass> splits_;
   BlockContent content_;
+  std::vector<int8_t> symbols_;
 };
 
 }  // namespace

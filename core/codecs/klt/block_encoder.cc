@@ -15,7 +15,7 @@
 #include "codecs/klt/block_writer.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/rounding.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 #include "kernels/kernels.h"
 
 namespace kvcompress::klt {
@@ -77,26 +77,39 @@ void BlockEncoder::Normalize() {
   }
 }
 
+template <typename Visit>
+void BlockEncoder::ForEachRunInside(Visit visit) const {
+  for (size_t t = 0; t < block_.tokens;) {
+    size_t end = t;
+    while (end < block_.tokens && !IsOutside(end)) ++end;
+    if (end > t) visit(t, end);
+    t = end + 1;
+  }
+}
+
 void BlockEncoder::MeasureChannels() {
   means_.resize(all_channels_);
+  std::vector<double> squares(all_channels_);
+  uint64_t count = 0;
+  ForEachRunInside([&](size_t begin, size_t end) {
+    count += end - begin;
+    for (size_t h = 0; h < block_.heads; ++h) {
+      const size_t channel = h * channels_;
+      kernels::Active().rows.sum_columns(
+          &values_[PositionOf(channel, begin)],
+          {.rows = end - begin, .columns = channels_, .stride = channels_},
+          &means_[channel], &squares[channel]);
+    }
+  });
+  if (count == 0) return;
   for (size_t channel = 0; channel < all_channels_; ++channel) {
-    double sum = 0;
-    uint64_t count = 0;
-    for (size_t t = 0; t < block_.tokens; ++t) {
-      if (IsOutside(t)) continue;
-      sum += values_[PositionOf(channel, t)];
-      ++count;
-    }
-    if (count == 0) continue;
-    means_[channel] = sum / static_cast<double>(count);
-    for (size_t t = 0; t < block_.tokens; ++t) {
-      if (IsOutside(t)) continue;
-      const double difference =
-          values_[PositionOf(channel, t)] - means_[channel];
-      square_sum_ += difference * difference;
-    }
-    square_count_ += count;
+    double& mean = means_[channel];
+    mean /= static_cast<double>(count);
+    // Below 0 only by rounding.
+    square_sum_ += std::max(
+        0.0, squares[channel] - static_cast<double>(count) * mean * mean);
   }
+  square_count_ = count * all_channels_;
 }
 
 void BlockEncoder::CopyToken(size_t group, size_t token, float* x) const {
@@ -138,32 +151,32 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
   const size_t n = matrix.size();
   const float mean_unit = header_.step * 0.125f;
   const float inverse_step = 1 / header_.step;
+  std::vector<float> means(n);
+  for (size_t i = 0; i < n; ++i) {
+    means[i] = static_cast<float>(content_.means[first + i]) * mean_unit;
+  }
   std::vector<float> x(n);
+  std::vector<int32_t> whole(n);  // in parts of a step
   std::vector<int16_t> narrow(kTokens * matrix.PaddedSize());
   std::vector<int32_t> sums(kTokens * n);
   for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {
     const size_t count = std::min(kTokens, block_.tokens - begin);
     bool fits[kTokens];
-    const auto load = [&](size_t t) {
-      CopyToken(group, t, x.data());
-      for (size_t i = 0; i < n; ++i) {
-        const float mean =
-            static_cast<float>(content_.means[first + i]) * mean_unit;
-        x[i] = (x[i] - mean) * inverse_step;
-      }
-    };
     for (size_t t = 0; t < count; ++t) {
-      load(begin + t);
-      double squares = 0;
-      for (size_t i = 0; i < n; ++i) {
-        const float scaled = std::clamp(x[i] * kParts, -40000.0f, 40000.0f);
-        const int32_t rounded =
-            static_cast<int32_t>(scaled + (scaled < 0 ? -0.5f : 0.5f));
-        if (std::abs(rounded) > 32767) squares = kNarrowSquares;
-        narrow[t * matrix.PaddedSize() + i] = static_cast<int16_t>(rounded);
-        squares += static_cast<double>(scaled) * scaled;
+      int16_t* const out = &narrow[t * matrix.PaddedSize()];
+      for (size_t i = 0; i < n; i += channels_) {
+        kernels::Active().rows.quantize(
+            &values_[PositionOf(first + i, begin + t)], 1, channels_,
+            {.inverse = inverse_step * kParts, .means = &means[i]}, &whole[i]);
       }
-      fits[t] = squares < kNarrowSquares;
+      int32_t largest = 0;
+      for (size_t i = 0; i < n; ++i) {
+        largest = std::max(largest, std::abs(whole[i]));
+        out[i] = static_cast<int16_t>(whole[i]);
+        x[i] = static_cast<float>(whole[i]);
+      }
+      fits[t] = largest <= 32767 && kernels::Active().rows.sum_squares(
+                                        x.data(), n) < kNarrowSquares;
     }
     kernels::Active().multiply(
         narrow.data(), transposed.pairs(),
@@ -175,7 +188,8 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
         out[c] = static_cast<float>(sums[t * n + c]) * (0x1p-14f / kParts);
       }
       if (fits[t]) continue;
-      load(begin + t);
+      CopyToken(group, begin + t, x.data());
+      for (size_t i = 0; i < n; ++i) x[i] = (x[i] - means[i]) * inverse_step;
       for (size_t c = 0; c < n; ++c) {
         double sum = 0;
         for (size_t i = 0; i < n; ++i) {
@@ -184,14 +198,14 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
         out[c] = static_cast<float>(sum * 0x1p-14);
       }
     }
-    for (size_t t = begin; t < begin + count; ++t) {
-      if (IsOutside(t)) continue;
-      for (size_t c = 0; c < n; ++c) {
-        const double z = coefficients[t * n + c];
-        variances[first + c] += z * z;
-      }
-    }
   }
+  std::vector<double> sums_of_columns(n);
+  ForEachRunInside([&](size_t begin, size_t end) {
+    kernels::Active().rows.sum_columns(
+        coefficients + begin * n,
+        {.rows = end - begin, .columns = n, .stride = n},
+        sums_of_columns.data(), variances + first);
+  });
 }
 
 void BlockEncoder::Quantize(const Bases& bases, uint8_t* decoded) {
@@ -238,8 +252,13 @@ void BlockEncoder::Quantize(const Bases& bases, uint8_t* decoded) {
   Reconstruct(header_, geometry_, block_, content_, bases.matrices,
               absl::MakeSpan(values));
   StoreElements(dtype_, values, decoded);
-  LoadElements(dtype_, decoded, absl::MakeSpan(values));
-  patches_ = ecsq::Patch(dtype_, source_.data(), patch_error_, values, decoded);
+  patches_.clear();
+  if (patch_error_ > 0 &&
+      CompareElements(dtype_, source_.data(), decoded, values.size())
+              .max_abs_e > patch_error_) {
+    patches_ = ecsq::Patch(dtype_, source_.data(), patch_error_, values.size(),
+                           decoded);
+  }
 }
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,

@@ -71,6 +71,10 @@ class BlockEncoder {
   // Whether the token takes no part in statistics.
   bool IsOutside(size_t token) const;
 
+  // visit(begin, end) for each run of tokens that do.
+  template <typename Visit>
+  void ForEachRunInside(Visit visit) const;
+
   void Normalize();
   void MeasureChannels();
   void SetMeans();

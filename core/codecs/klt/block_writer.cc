@@ -11,7 +11,9 @@
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/symbol_writer.h"
 #include "codecs/ecsq/tables.h"
+#include "codecs/klt/strip.h"
 #include "codecs/klt/trellis.h"
+#include "kernels/kernels.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -92,33 +94,41 @@ void PutOffsets(const std::vector<int8_t>& offsets, size_t lanes,
   }
 }
 
+void PutStrip(const TensorHeader& header, const Block& block,
+              const BlockContent& content, Strip* strip,
+              ecsq::SymbolWriter* writer) {
+  const size_t sinks = header.Sinks(block);
+  const auto code = kernels::Active().rows.code;
+  uint16_t* row = writer->AddRows(block.tokens - sinks).data();
+  uint8_t states[ecsq::kMaxLanes] = {};
+  for (size_t t = sinks; t < block.tokens; ++t, row += ecsq::kMaxLanes) {
+    const LaneTables& at = strip->At(content.offsets[t]);
+    if (!header.trellis && strip->is_run() && !at.has_low_bits &&
+        code(&content.levels[strip->Place(0, t)],
+             {.rows = 1, .columns = strip->count()}, at.base, at.most,
+             row) == 1) {
+      continue;
+    }
+    for (size_t lane = 0; lane < strip->count(); ++lane) {
+      int32_t quantum = content.levels[strip->Place(lane, t)];
+      const bool odd = IsOddState(states[lane]);
+      if (header.trellis) {
+        quantum = QuantumOf(quantum, odd);
+        states[lane] = NextState(states[lane], quantum);
+      }
+      row[lane] =
+          writer->Code(at.Table(lane, odd), quantum, at.low_counts[lane]);
+    }
+  }
+}
+
 void PutLevels(const TensorHeader& header, const Geometry& geometry,
                const Block& block, const BlockContent& content,
                ecsq::SymbolWriter* writer) {
-  const size_t channels = geometry.Channels(block);
-  const size_t sinks = header.Sinks(block);
-  for (size_t first = 0; first < channels; first += ecsq::kMaxLanes) {
-    const size_t count = std::min(ecsq::kMaxLanes, channels - first);
-    uint8_t states[ecsq::kMaxLanes] = {};
-    Geometry::Levels places[ecsq::kMaxLanes];
-    for (size_t lane = 0; lane < count; ++lane) {
-      places[lane] = geometry.LevelsOf(block, first + lane);
-    }
-    for (size_t t = sinks; t < block.tokens; ++t) {
-      for (size_t lane = 0; lane < count; ++lane) {
-        const size_t channel = first + lane;
-        const SplitClass split(
-            ClassAt(content.classes[channel], content.offsets[t]));
-        int32_t quantum =
-            content.levels[places[lane].begin + t * places[lane].stride];
-        const bool odd = IsOddState(states[lane]);
-        if (header.trellis) {
-          quantum = QuantumOf(quantum, odd);
-          states[lane] = NextState(states[lane], quantum);
-        }
-        writer->Put(lane, TableOf(split, odd), quantum, split.low_bits);
-      }
-    }
+  for (size_t first = 0; first < geometry.Channels(block);
+       first += ecsq::kMaxLanes) {
+    Strip strip(geometry, block, content, first);
+    PutStrip(header, block, content, &strip, writer);
   }
 }
 
@@ -131,7 +141,7 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
   const size_t channels = geometry.Channels(block);
   const size_t lanes = std::min(ecsq::kMaxLanes, channels);
   BlockHeader sizes;
-  ecsq::SymbolWriter writer(geometry.Elements(block) + 4 * channels);
+  ecsq::SymbolWriter writer((geometry.Elements(block) + 4 * channels) / lanes);
   const std::vector<int32_t> classes(content.classes.begin(),
                                      content.classes.end());
   sizes.class_middle = static_cast<uint8_t>(MeanOf(classes));
@@ -148,7 +158,7 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
   PutReflectors(bases, lanes, &writer, &sizes);
   PutLevels(header, geometry, block, content, &writer);
   writer.Finish();
-  const ecsq::RansStream stream = ecsq::RansEncode(writer.symbols(), lanes);
+  const ecsq::RansStream stream = ecsq::RansEncode(writer.rows(), lanes);
 
   const size_t groups = geometry.Groups(block);
   const uint64_t size = kBlockHeaderSize + groups + 4 * stream.states.size() +

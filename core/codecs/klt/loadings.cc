@@ -131,8 +131,9 @@ Reflectors MakeReflectors(const Loadings& loadings, double unit) {
   std::vector<int32_t> integers;
   const float scale = static_cast<float>(1 / unit);
   for (size_t j = 0; j < loadings.count; ++j) {
-    for (size_t i = 0; i < size; ++i)
+    for (size_t i = 0; i < size; ++i) {
       y[i] = loadings.rows[j * size + i] * scale;
+    }
     for (size_t k = 0; k < sent.size(); ++k) {
       // Components before k are zero. Eight sums that do not wait for each
       // other.

@@ -121,14 +121,11 @@ class Reconstructor {
   }
 
   void Rotate() {
-    const size_t pairs = channels_ / 2;
-    const std::vector<ecsq::SinCos> table = ecsq::RotationTable(
-        header_.rotation->ratio, pairs, block_.first_token, block_.tokens);
+    ecsq::Rotator rotator;
     for (size_t h = 0; h < block_.heads; ++h) {
-      for (size_t t = sinks_; t < block_.tokens; ++t) {
-        ecsq::Rotate(&table[t * pairs], header_.rotation->interleaved,
-                     channels_, Row(h, t));
-      }
+      rotator.Turn(*header_.rotation, false, channels_ / 2,
+                   block_.first_token + sinks_, block_.tokens - sinks_,
+                   Row(h, sinks_));
     }
   }
 

@@ -4,22 +4,23 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <map>
 #include <vector>
 
+#include "codecs/ecsq/borders.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/tables.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/trellis.h"
+#include "kernels/kernels.h"
 
 namespace kvcompress::klt {
 namespace {
 
-// Squared error, in squared steps of the token, that a bit is worth. A trellis
-// has levels twice as close, and more of a choice.
-constexpr float kErrorPerBit = 0.025f;
+// Squared error, in squared steps of the token, that a bit is worth: twice what
+// it is without a trellis, which has levels twice as close and more of a
+// choice.
 constexpr float kTrellisErrorPerBit = 0.05f;
-constexpr int kMostSymbol = 127;
 
 // Coefficients over the step of their token.
 class Scale {
@@ -38,49 +39,30 @@ class Scale {
   std::vector<float> factors_;
 };
 
-// Where a magnitude is rounded to m and no longer to m - 1, for each table: a
-// little more than half-way, by what the bits differ.
-class Thresholds {
- public:
-  Thresholds() {
-    const ecsq::Tables& tables = ecsq::GetTables();
-    for (size_t table = 0; table < ecsq::kTables; ++table) {
-      for (int m = 1; m <= kMostSymbol; ++m) {
-        const float more = static_cast<float>(tables.Cost(table, m)) -
-                           static_cast<float>(tables.Cost(table, m - 1));
-        at_[table][m] =
-            static_cast<float>(m) - 0.5f + more * (kErrorPerBit / 512);
-      }
-    }
-  }
-  float At(size_t table, int32_t m) const { return at_[table][m]; }
-
- private:
-  float at_[ecsq::kTables][kMostSymbol + 1] = {};
-};
-
 }  // namespace
 
 void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
            int32_t* levels) {
-  const Scale scale(input);
-  static const Thresholds thresholds;
   const size_t n = classes.size();
+  const std::vector<float> means(n);  // zeros
+  // Where the borders of each direction begin, by offset.
+  std::map<int, std::vector<int32_t>> borders;
   for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
-    const bool fine = input.offsets[t] >= input.fine;
-    for (size_t c = 0; c < n; ++c) {
-      const float exact = scale.Exact(input.coefficients[t * n + c], t);
-      const float size = std::abs(exact);
-      int32_t magnitude = static_cast<int32_t>(size + 0.5f);
-      const ecsq::SplitClass split(ClassAt(classes[c], input.offsets[t]));
-      // What low bits code is flat: no neighbour is cheaper.
-      if (!fine && split.low_bits == 0 && magnitude > 0 &&
-          magnitude <= kMostSymbol &&
-          size < thresholds.At(static_cast<size_t>(split.table), magnitude)) {
-        --magnitude;
+    const int offset = input.offsets[t];
+    kernels::QuantizeStep step = {.inverse = 1 / StepFactor(offset),
+                                  .means = means.data()};
+    if (offset < input.fine) {
+      std::vector<int32_t>& begins = borders[offset];
+      if (begins.empty()) {
+        for (const uint8_t klass : classes) {
+          begins.push_back(ecsq::Borders::Begin(ClassAt(klass, offset)));
+        }
       }
-      levels[t * n + c] = exact < 0 ? -magnitude : magnitude;
+      step.borders = ecsq::GetBorders().values.data();
+      step.border = begins.data();
     }
+    kernels::Active().rows.quantize(&input.coefficients[t * n], 1, n, step,
+                                    levels + t * n);
   }
 }
 

@@ -3,6 +3,7 @@
 #include "codecs/klt/tensor_encoder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -17,7 +18,7 @@
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/loadings.h"
 #include "codecs/klt/weights.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -81,11 +82,10 @@ class Encoder {
   // Nothing where another way is better for certain.
   std::optional<EncodedTensor> Encode() {
     if (!geometry_.codable() || vectors_ == 0) return std::nullopt;
-    LoadElements(dtype_, bytes_, absl::MakeSpan(source_));
-    const auto [least, most] =
-        std::minmax_element(source_.begin(), source_.end());
-    if (std::max(-*least, *most) > kMostMagnitude) return std::nullopt;
-    Prepare();
+    const float largest = std::bit_cast<float>(
+        LoadElements(dtype_, bytes_, absl::MakeSpan(source_)));
+    if (largest > kMostMagnitude) return std::nullopt;
+    Prepare(largest);
     FindLoadings();
     if (!preset_.steps.contract) {
       QuantizeWith(WantedStep());
@@ -107,13 +107,16 @@ class Encoder {
   }
 
   // Without rotation, and without what is patched; then cut into blocks.
-  void Prepare() {
+  void Prepare(float largest) {
     std::vector<float> values = source_;
-    if (preset_.steps.contract) ecsq::HideOutliers(absl::MakeSpan(values));
+    if (preset_.steps.contract) {
+      ecsq::HideOutliers(largest, absl::MakeSpan(values));
+    }
     if (role_ == TensorRole::kKey) {
-      header_.rotation =
-          ecsq::RemoveRotation(geometry_.heads(), geometry_.tokens(),
-                               geometry_.channels(), theta_, values.data());
+      ecsq::Rotator rotator;
+      header_.rotation = ecsq::RemoveRotation(
+          geometry_.heads(), geometry_.tokens(), geometry_.channels(), theta_,
+          &rotator, values.data());
     }
     if (role_ == TensorRole::kKey && preset_.weighting > 0) {
       weights_ = KeyWeights(geometry_, values);
@@ -192,9 +195,12 @@ class Encoder {
       }
     }
     distortion_ = DistortionAccumulator();
-    sums_ = ecsq::Compare(dtype_, source_,
-                          reinterpret_cast<const uint8_t*>(decoded_.data()),
-                          &distortion_);
+    sums_ = DistortionSums();
+    ecsq::AddDistortion(
+        CompareElements(dtype_, bytes_,
+                        reinterpret_cast<const uint8_t*>(decoded_.data()),
+                        source_.size()),
+        &sums_, &distortion_);
   }
 
   // What was quantized last; nothing when a block is larger than it may be.

@@ -64,17 +64,20 @@ void TrellisEncoder::Quantize(absl::Span<const TrellisInput> input,
         return 0.25f * error * error + static_cast<float>(bits) * per_unit;
       };
       // The two levels around the number, of different parity, and zero.
-      const int32_t below = static_cast<int32_t>(0.5f * (size + (odd ? 1 : 0)));
+      const int32_t below =
+          static_cast<int32_t>(0.5f * (size + (odd != 0 ? 1.0f : 0.0f)));
       for (const int32_t quantum : {below, below + 1}) {
-        const int parity = quantum & 1;
-        choice_costs[2 * odd + parity] = cost(quantum);
-        chosen[2 * odd + parity] = sign * quantum;
+        const auto choice =
+            2 * static_cast<size_t>(odd) + static_cast<size_t>(quantum & 1);
+        choice_costs[choice] = cost(quantum);
+        chosen[choice] = sign * quantum;
       }
       if (below > 0) {
         const float zero = cost(0);
-        if (zero < choice_costs[2 * odd]) {
-          choice_costs[2 * odd] = zero;
-          chosen[2 * odd] = 0;
+        const auto even = 2 * static_cast<size_t>(odd);
+        if (zero < choice_costs[even]) {
+          choice_costs[even] = zero;
+          chosen[even] = 0;
         }
       }
     }

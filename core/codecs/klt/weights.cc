@@ -56,7 +56,8 @@ std::vector<float> KeyWeights(const Geometry& geometry,
                            static_cast<double>(tokens - kSinks)));
   if (spread == 0) return std::vector<float>(tokens);
   std::vector<float> sorted(weights.begin() + kSinks, weights.end());
-  const auto middle = sorted.begin() + sorted.size() / 2;
+  const auto middle =
+      sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());
   const float median = *middle;
   for (size_t t = kSinks; t < tokens; ++t) {

@@ -87,7 +87,7 @@ bool DecodeBlock(absl::string_view block, size_t count, size_t element_size,
       return false;
     }
   }
-  if (rest.find_first_not_of('\0') != rest.npos) return false;
+  if (rest.find_first_not_of('\0') != absl::string_view::npos) return false;
   JoinPlanes(scratch, count, element_size, elements);
   return true;
 }

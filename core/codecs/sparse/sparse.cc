@@ -13,9 +13,8 @@
 #include "absl/strings/str_split.h"
 #include "codecs/block_codec.h"
 #include "codecs/sparse/block.h"
-#include "dtype/elements.h"
+#include "kernels/elements.h"
 #include "kvcompress/error.h"
-#include "metrics/compare.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -56,9 +55,8 @@ class Scheme : public BlockScheme {
     float before[kBlockElements], after[kBlockElements];
     const auto x = absl::MakeSpan(before, shape.elements);
     const auto y = absl::MakeSpan(after, shape.elements);
-    LoadElements(dtype_, source, x);
-    for (size_t i = 0; i < x.size(); ++i) {
-      if (!std::isfinite(x[i])) return {EncodeFault::Kind::kNotFinite, i};
+    if (const auto fault = LoadFinite(dtype_, source, x)) {
+      return {EncodeFault::Kind::kNotFinite, *fault};
     }
     std::copy(x.begin(), x.end(), y.begin());
     if (const auto fault = sparse::EncodeBlock(shape, y, payload)) {
@@ -67,8 +65,7 @@ class Scheme : public BlockScheme {
     uint8_t rounded[kBlockElements * sizeof(float)];
     uint8_t* const out = decoded == nullptr ? rounded : decoded;
     StoreElements(dtype_, y, out);
-    LoadElements(dtype_, out, y);
-    *sums = Compare(x, y);
+    *sums = CompareElements(dtype_, source, out, shape.elements);
     return {};
   }
 

@@ -120,7 +120,7 @@ class Compressor {
 
   // Instead of a file: declares the tensors, once and before any data...
   absl::Status DeclareTensors(
-      std::vector<TensorSpec> tensors,
+      const std::vector<TensorSpec>& tensors,
       std::vector<std::pair<std::string, std::string>> metadata,
       CompressOutput* output);
   // ...and takes their bytes in order. `tensor` names the tensor that is due,

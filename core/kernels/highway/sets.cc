@@ -22,7 +22,10 @@
 #include "kernels/highway/decode-inl.h"
 #include "kernels/highway/encode-inl.h"
 #include "kernels/highway/multiply-inl.h"
+#include "kernels/highway/rans-inl.h"
 #include "kernels/highway/row-inl.h"
+#include "kernels/highway/rows-inl.h"
+#include "kernels/highway/turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
@@ -91,6 +94,21 @@ const KernelSet* Set() {
               Measure<BF16, DType::kBF16>},
       .multiply = MultiplyMatrices,
       .reflect = ReflectMatrix,
+      .rows = {.load = {LoadRow<F32, 0>, LoadRow<F16, 1>, LoadRow<BF16, 2>},
+               .store = {StoreRow<F32, 0>, StoreRow<F16, 1>, StoreRow<BF16, 2>},
+               .compare = {CompareRow<F32, DType::kF32>,
+                           CompareRow<F16, DType::kF16>,
+                           CompareRow<BF16, DType::kBF16>},
+               .fill_rotation = FillRotationTable,
+               .rotate = RotateMatrix,
+               .sum_turned_back = SumMatrixTurnedBack,
+               .sum_columns = SumMatrix,
+               .sum_squares = SumRowSquares,
+               .quantize = QuantizeMatrix,
+               .dequantize = DequantizeMatrix,
+               .code = CodeMatrix,
+               .widen = WidenMatrix},
+      .rans = {.encode = EncodeRansRows, .decode = DecodeRansRows},
   };
   return &kSet;
 }

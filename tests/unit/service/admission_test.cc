@@ -55,6 +55,23 @@ TEST(MemoryBudgetTest, TheMoreAreRefusedTheLongerTheyWait) {
   EXPECT_LE(delay(), absl::Seconds(15));
 }
 
+TEST(MemoryBudgetTest, WhoIsSeldomLetInIsSeldomAskedBack) {
+  MemoryBudget budget(1);
+  ASSERT_TRUE(budget.Change("a", 0, 1).ok());
+  const auto refuse = [&] { return *RetryDelayOf(budget.Change("a", 0, 1)); };
+  const auto let_in = [&] {
+    budget.Change("a", 1, 0).IgnoreError();
+    ASSERT_TRUE(budget.Change("a", 0, 1).ok());
+  };
+  for (int i = 0; i < 200; ++i) refuse();
+  // One that is let in does not bring all the others back at once...
+  let_in();
+  EXPECT_GE(refuse(), absl::Seconds(4));
+  // ...and many do.
+  for (int i = 0; i < 50; ++i) let_in();
+  EXPECT_LE(refuse(), absl::Milliseconds(150));
+}
+
 // Whether another stream of 4 fits for a client.
 bool LetIn(MemoryBudget* budget, const char* client) {
   return budget->Change(client, 0, 4).ok();

@@ -15,10 +15,13 @@
 #ifndef KVCOMPRESS_CLIENT_H_
 #define KVCOMPRESS_CLIENT_H_
 
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kvcompress/byte_stream.h"
@@ -48,7 +51,15 @@ struct ClientOptions {
   std::optional<ClientTls> tls;
   // Longest time one call may take; then it fails with DEADLINE_EXCEEDED.
   absl::Duration timeout = absl::InfiniteDuration();
+  // Where this process sees the directory that the server shares, such as the
+  // mount of a volume of both containers; empty: where the server sees it.
+  std::string shared_directory;
 };
+
+// What a call that names files was given back; nothing when the bytes have to
+// be sent instead.
+template <typename Report>
+using SharedResult = absl::StatusOr<std::optional<Report>>;
 
 // Thread safe. Input is sent in chunks of 1 MiB while output is received, so
 // memory does not grow with the cache.
@@ -57,7 +68,8 @@ class Client {
   // `target` is a gRPC name such as "HOST:PORT" or "unix:PATH". The connection
   // is made by the first call.
   explicit Client(const std::string& target, const ClientOptions& options = {});
-  // Over a channel that exists; `options.tls` has no effect.
+  // Over a channel that exists; `options.tls` has no effect. Files are named
+  // only with a `shared_directory`.
   explicit Client(std::shared_ptr<grpc::Channel> channel,
                   const ClientOptions& options = {});
 
@@ -76,6 +88,23 @@ class Client {
       const v1::DecompressOptions& options, ByteSource* artefact,
       ByteSink* safetensors) const;
 
+  // From file to file, by their names, where the target is a Unix socket and
+  // both lie in the directory that the server shares: then no byte is sent, and
+  // `output`, replaced if it is there, appears whole or not at all. Else
+  // nothing is done, and nothing is given back: call Compress.
+  //
+  // `progress` is told of bytes of the input as they are read.
+  SharedResult<v1::CompressionReport> CompressShared(
+      const v1::CompressOptions& options, const std::string& input,
+      const std::string& output,
+      absl::FunctionRef<void(uint64_t)> progress) const;
+
+  // The same for Decompress; `output` is empty with `verify_only`.
+  SharedResult<v1::DecompressionReport> DecompressShared(
+      const v1::DecompressOptions& options, const std::string& input,
+      const std::string& output,
+      absl::FunctionRef<void(uint64_t)> progress) const;
+
   // The report of Compress, without the artefact.
   absl::StatusOr<v1::CompressionReport> Measure(
       const v1::CompressOptions& options, ByteSource* safetensors) const;
@@ -88,9 +117,21 @@ class Client {
 
  private:
   void Prepare(grpc::ClientContext* context) const;
+  // Names the files in `request`; false when they cannot be.
+  template <typename Request>
+  bool NameFiles(const std::string& input, const std::string& output,
+                 Request* request) const;
+  // The shared directory, which the server is asked for once.
+  std::optional<std::string> SharedRoot() const;
 
   const ClientOptions options_;
+  const bool may_share_;
+  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::CompressionService::Stub> stub_;
+  mutable std::mutex mutex_;
+  // Guarded by the mutex.
+  mutable bool asked_ = false;
+  mutable std::optional<std::string> shared_root_;
 };
 
 }  // namespace kvcompress

@@ -33,6 +33,7 @@ from kvcompress.options import (
 )
 from kvcompress.progress import Progress
 from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
+from kvcompress.shared import SharedFiles, Started
 from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
@@ -87,6 +88,7 @@ class Client:
         else:
             self._channel = grpc.secure_channel(address, self._connection.credentials, options)
         self._stub = CompressionServiceStub(self._channel)
+        self._shared = SharedFiles(self._stub, address, self._connection.shared_directory)
         self._threads = ThreadPoolExecutor(_MOST_THREADS, "kvcompress")
 
     async def __aenter__(self) -> Self:
@@ -121,6 +123,19 @@ class Client:
     ) -> CompressionResult:
         """Compresses a cache; see kvcompress.Client.compress."""
         wanted = compress_options(**options)
+        if metadata is None and reconstruct is False:
+            named = await self._named(
+                lambda started: self._shared.compress(
+                    source,
+                    output,
+                    wanted,
+                    progress=progress,
+                    timeout=self._seconds(timeout),
+                    started=started,
+                )
+            )
+            if named is not None:
+                return named
 
         def new_call() -> CompressCall:
             return CompressCall(
@@ -145,6 +160,18 @@ class Client:
     ) -> DecompressionResult:
         """Restores a cache, after every check; see kvcompress.Client.decompress."""
         wanted = decompress_options(**options)
+        named = await self._named(
+            lambda started: self._shared.decompress(
+                source,
+                output,
+                wanted,
+                progress=progress,
+                timeout=self._seconds(timeout),
+                started=started,
+            )
+        )
+        if named is not None:
+            return named
 
         def new_call() -> DecompressCall:
             return DecompressCall(source, output, wanted, progress=progress)
@@ -196,6 +223,13 @@ class Client:
     def _seconds(self, timeout: float | None) -> float | None:
         """Gives the timeout of one call."""
         return self._timeout if timeout is None else timeout
+
+    async def _named(self, make: Callable[[Started], Result]) -> Result:
+        """Makes a call that names files, in a thread; cancels it with the task."""
+        calls: list[grpc.Call] = []
+        return await self._in_thread(
+            make, calls.append, stop=lambda: [call.cancel() for call in calls]
+        )
 
     async def _run(
         self,

@@ -90,6 +90,8 @@ class ChildServer:
         folder = tempfile.mkdtemp(prefix="kvcompress-")
         command = [str(binary), "--listen", f"unix:{folder}/socket", "--metrics-listen="]
         command += ["--log-level", "warn", "--shutdown-grace-seconds", "1"]
+        # It is this user's, and may open what this process may.
+        command += ["--shared-directory", "/"]
         try:
             with Path(folder, "log").open("w+b") as log:
                 process = subprocess.Popen(  # noqa: S603

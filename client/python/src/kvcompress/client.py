@@ -26,6 +26,7 @@ from kvcompress.options import (
 )
 from kvcompress.progress import Progress
 from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
+from kvcompress.shared import SharedFiles
 from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
@@ -73,6 +74,7 @@ class Client:
         else:
             self._channel = grpc.secure_channel(address, self._connection.credentials, options)
         self._stub = CompressionServiceStub(self._channel)
+        self._shared = SharedFiles(self._stub, address, self._connection.shared_directory)
 
     def __enter__(self) -> Self:
         """Gives the client itself."""
@@ -105,7 +107,8 @@ class Client:
     ) -> CompressionResult:
         """Compresses a cache.
 
-        Memory is bounded by a few chunks from path to path.
+        Memory is bounded by a few chunks from path to path. Where both paths lie in the
+        directory that a server on this machine shares, they are named and not sent.
 
         Args:
             source: Path or bytes of a safetensors file, or tensors by name, of any shape:
@@ -133,6 +136,12 @@ class Client:
                 fit its field.
         """
         wanted = compress_options(**options)
+        if metadata is None and reconstruct is False:
+            named = self._shared.compress(
+                source, output, wanted, progress=progress, timeout=self._seconds(timeout)
+            )
+            if named is not None:
+                return named
 
         def new_call() -> CompressCall:
             return CompressCall(
@@ -180,6 +189,11 @@ class Client:
                 a shape is one that NumPy cannot hold.
         """
         wanted = decompress_options(**options)
+        named = self._shared.decompress(
+            source, output, wanted, progress=progress, timeout=self._seconds(timeout)
+        )
+        if named is not None:
+            return named
 
         def new_call() -> DecompressCall:
             return DecompressCall(source, output, wanted, progress=progress)

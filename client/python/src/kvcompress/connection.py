@@ -35,6 +35,9 @@ class ConnectionArguments(TypedDict, total=False):
             nothing has come back, 1 to 5. Default 4, within about a second. A pipe cannot be
             read twice: a call that compresses one is not tried again. Progress counts what
             is sent again once more.
+        shared_directory: Where this process sees the directory that the server shares, when
+            that is not where the server sees it: a volume that two containers mount at
+            different paths. Files in it are named, not sent, over a unix socket.
     """
 
     options: Sequence[tuple[str, Any]]
@@ -43,6 +46,7 @@ class ConnectionArguments(TypedDict, total=False):
     private_key: bytes | PathOrStr | None
     certificate_chain: bytes | PathOrStr | None
     attempts: int
+    shared_directory: PathOrStr | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class Connection:
         credentials: TLS; None for none.
         server: The server that was started for this connection, if one was.
         attempts: How often a call is tried in all.
+        shared_directory: Where this process sees the directory that the server shares; None:
+            where the server sees it.
     """
 
     target: str
@@ -62,6 +68,7 @@ class Connection:
     credentials: grpc.ChannelCredentials | None
     server: ChildServer | None
     attempts: int = 1
+    shared_directory: PathOrStr | None = None
 
     def pauses(self, source: object) -> Iterator[float | None]:
         """Gives the seconds to wait after each failed attempt to send `source`; None: give up."""
@@ -85,6 +92,7 @@ def connect(
     private_key: bytes | PathOrStr | None = None,
     certificate_chain: bytes | PathOrStr | None = None,
     attempts: int = 4,
+    shared_directory: PathOrStr | None = None,
 ) -> Connection:
     """Gives what a channel is made of; starts a server where there is no target.
 
@@ -112,6 +120,7 @@ def connect(
         credentials=grpc.ssl_channel_credentials(*pems) if secure else None,
         server=server,
         attempts=attempts,
+        shared_directory=shared_directory,
     )
 
 

@@ -99,7 +99,11 @@ class CodecInfo:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What a server is and can do; see kvcompress.v1.GetServerInfoResponse."""
+    """What a server is and can do; see kvcompress.v1.GetServerInfoResponse.
+
+    Attributes:
+        shared_directory: Where the server sees the directory that it shares, if it does.
+    """
 
     version: str
     api_version: str
@@ -109,6 +113,7 @@ class ServerInfo:
     limits: ServerLimits
     codecs: tuple[CodecInfo, ...]
     last_stages: tuple[str, ...]
+    shared_directory: str | None = None
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.GetServerInfoResponse) -> "ServerInfo":
@@ -122,6 +127,9 @@ class ServerInfo:
             limits=ServerLimits.from_proto(message.limits),
             codecs=tuple(CodecInfo.from_proto(codec) for codec in message.codecs),
             last_stages=tuple(message.last_stages),
+            shared_directory=(
+                message.shared_directory.path if message.HasField("shared_directory") else None
+            ),
         )
 
 

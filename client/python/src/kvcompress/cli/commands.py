@@ -104,6 +104,7 @@ def _client(flags: Flags) -> Client:
         root_certificates=_pem(flags.tls_ca),
         certificate_chain=_pem(flags.tls_cert),
         private_key=_pem(flags.tls_key),
+        shared_directory=flags.shared_directory or None,
     )
 
 

@@ -49,6 +49,8 @@ class Flags:
         input: Path; `-` is standard input.
         output: Path; `-` is standard output. Empty where nothing is written.
         server: Address; None for a server of the command's own.
+        shared_directory: Where this process sees the directory that the service shares; empty:
+            where the service sees it.
         tls_ca: Path of a PEM file, the authorities that sign servers' certificates; empty for
             plain text.
         tls_cert: Path of a PEM file, the client's own certificate; empty for none.
@@ -65,6 +67,7 @@ class Flags:
     input: str = ""
     output: str = ""
     server: str | None = None
+    shared_directory: str = ""
     tls_ca: str = ""
     tls_cert: str = ""
     tls_key: str = ""
@@ -87,6 +90,9 @@ def parse(arguments: Sequence[str]) -> Flags:
     raw = parser.parse_args(_normal(arguments, parser))
     flags = Flags(
         server=raw.server or os.environ.get("KVCOMPRESS_SERVER") or None,
+        shared_directory=(
+            raw.shared_directory or os.environ.get("KVCOMPRESS_SHARED_DIRECTORY") or ""
+        ),
         options={"codec": raw.codec, "preset": raw.preset, "last_stage": raw.last_stage},
         tensors=raw.tensors,
         verbose=raw.verbose,
@@ -164,6 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     flag("metrics-only", "Measure, write nothing")
     flag("verbose", "Report every tensor, log to stderr")
     value("server", "ADDRESS", "HOST:PORT or unix:PATH of the service, else KVCOMPRESS_SERVER")
+    value("shared-directory", "DIR", "Where this process sees the service's shared directory")
     value("tls-ca", "FILE", "Authorities, PEM, that sign servers' certificates; turns TLS on")
     value("tls-cert", "FILE", "Certificate of this client, PEM, for a server that asks for one")
     value("tls-key", "FILE", "Private key of that certificate, PEM")

@@ -20,6 +20,9 @@ input), `element`, `limit` and `field`:
                       again
   DEADLINE_EXCEEDED   the client was silent for too long, or the call lasted
                       longer than the server allows
+and, of the calls that name files, NOT_FOUND, ALREADY_EXISTS,
+PERMISSION_DENIED, ABORTED when a file changed while it was read, and
+UNIMPLEMENTED when the server shares no directory.
 """
 
 from collections import abc as _abc
@@ -668,6 +671,176 @@ class MeasureResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MeasureResponse: _TypeAlias = MeasureResponse  # noqa: Y015
+
+@_typing.final
+class CompressFileRequest(_message.Message):
+    """What to compress, and where to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    INPUT_PATH_FIELD_NUMBER: _builtins.int
+    OUTPUT_PATH_FIELD_NUMBER: _builtins.int
+    OVERWRITE_FIELD_NUMBER: _builtins.int
+    input_path: _builtins.str
+    """The safetensors file: a path within the shared directory, such as
+    `request-7/cache.safetensors`. Not absolute; no component is empty, `.` or
+    `..`; nothing on the way is a symbolic link. The file is a regular one, and
+    nobody changes it until the call has ended: else ABORTED.
+    """
+    output_path: _builtins.str
+    """Where the artefact is to appear: a path as above, in a folder that exists.
+    It gets the permissions that the input has, and the server's owner.
+    """
+    overwrite: _builtins.bool
+    """Whether to replace a file that is there; otherwise ALREADY_EXISTS."""
+    @_builtins.property
+    def options(self) -> Global___CompressOptions:
+        """How. `reconstruct` is refused."""
+
+    def __init__(
+        self,
+        *,
+        options: Global___CompressOptions | None = ...,
+        input_path: _builtins.str = ...,
+        output_path: _builtins.str = ...,
+        overwrite: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_path", b"input_path", "options", b"options", "output_path", b"output_path", "overwrite", b"overwrite"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompressFileRequest: _TypeAlias = CompressFileRequest  # noqa: Y015
+
+@_typing.final
+class FileProgress(_message.Message):
+    """How far a call that names files has come. Sent about ten times a second."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BYTES_READ_FIELD_NUMBER: _builtins.int
+    BYTES_TOTAL_FIELD_NUMBER: _builtins.int
+    bytes_read: _builtins.int
+    """Bytes of the input that were read."""
+    bytes_total: _builtins.int
+    """Bytes of the input."""
+    def __init__(
+        self,
+        *,
+        bytes_read: _builtins.int = ...,
+        bytes_total: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_read", b"bytes_read", "bytes_total", b"bytes_total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FileProgress: _TypeAlias = FileProgress  # noqa: Y015
+
+@_typing.final
+class CompressFileResponse(_message.Message):
+    """One message of a CompressFile response."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    TRAILER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def progress(self) -> Global___FileProgress:
+        """Any number of times."""
+
+    @_builtins.property
+    def trailer(self) -> _quality_pb2.CompressionReport:
+        """Last. Without it there is no output."""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___FileProgress | None = ...,
+        trailer: _quality_pb2.CompressionReport | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "progress", b"progress", "trailer", b"trailer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "progress", b"progress", "trailer", b"trailer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["progress", "trailer"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___CompressFileResponse: _TypeAlias = CompressFileResponse  # noqa: Y015
+
+@_typing.final
+class DecompressFileRequest(_message.Message):
+    """What to restore, and where to."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    INPUT_PATH_FIELD_NUMBER: _builtins.int
+    OUTPUT_PATH_FIELD_NUMBER: _builtins.int
+    OVERWRITE_FIELD_NUMBER: _builtins.int
+    input_path: _builtins.str
+    """The artefact: a path as in CompressFileRequest."""
+    output_path: _builtins.str
+    """Where the safetensors file is to appear, as in CompressFileRequest; empty
+    with `verify_only`.
+    """
+    overwrite: _builtins.bool
+    """Whether to replace a file that is there; otherwise ALREADY_EXISTS."""
+    @_builtins.property
+    def options(self) -> Global___DecompressOptions:
+        """How."""
+
+    def __init__(
+        self,
+        *,
+        options: Global___DecompressOptions | None = ...,
+        input_path: _builtins.str = ...,
+        output_path: _builtins.str = ...,
+        overwrite: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_path", b"input_path", "options", b"options", "output_path", b"output_path", "overwrite", b"overwrite"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DecompressFileRequest: _TypeAlias = DecompressFileRequest  # noqa: Y015
+
+@_typing.final
+class DecompressFileResponse(_message.Message):
+    """One message of a DecompressFile response."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    TRAILER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def progress(self) -> Global___FileProgress:
+        """Any number of times."""
+
+    @_builtins.property
+    def trailer(self) -> Global___DecompressionReport:
+        """Last. Without it there is no output."""
+
+    def __init__(
+        self,
+        *,
+        progress: Global___FileProgress | None = ...,
+        trailer: Global___DecompressionReport | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "progress", b"progress", "trailer", b"trailer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "progress", b"progress", "trailer", b"trailer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["progress", "trailer"]  # noqa: Y015
+    _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
+
+Global___DecompressFileResponse: _TypeAlias = DecompressFileResponse  # noqa: Y015
 
 @_typing.final
 class SelfTestRequest(_message.Message):

@@ -53,6 +53,16 @@ class CompressionServiceStub(object):
                 request_serializer=kvcompress_dot_v1_dot_compression__service__pb2.MeasureRequest.SerializeToString,
                 response_deserializer=kvcompress_dot_v1_dot_compression__service__pb2.MeasureResponse.FromString,
                 _registered_method=True)
+        self.CompressFile = channel.unary_stream(
+                '/kvcompress.v1.CompressionService/CompressFile',
+                request_serializer=kvcompress_dot_v1_dot_compression__service__pb2.CompressFileRequest.SerializeToString,
+                response_deserializer=kvcompress_dot_v1_dot_compression__service__pb2.CompressFileResponse.FromString,
+                _registered_method=True)
+        self.DecompressFile = channel.unary_stream(
+                '/kvcompress.v1.CompressionService/DecompressFile',
+                request_serializer=kvcompress_dot_v1_dot_compression__service__pb2.DecompressFileRequest.SerializeToString,
+                response_deserializer=kvcompress_dot_v1_dot_compression__service__pb2.DecompressFileResponse.FromString,
+                _registered_method=True)
         self.GetServerInfo = channel.unary_unary(
                 '/kvcompress.v1.CompressionService/GetServerInfo',
                 request_serializer=kvcompress_dot_v1_dot_server__info__pb2.GetServerInfoRequest.SerializeToString,
@@ -97,6 +107,32 @@ class CompressionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CompressFile(self, request, context):
+        """Compresses a file of the shared directory into another one, for a client on
+        the same machine: no byte of either goes through the call. The same bytes
+        come out as of Compress. Refused with UNIMPLEMENTED by a server that shares
+        no directory, and with PERMISSION_DENIED to a client that does not come over
+        a Unix socket.
+
+        The output appears whole, under its name, just before the trailer is sent;
+        when the call fails there is nothing. The reply is a stream, and not one
+        message, because the work may take minutes: progress tells the client how
+        far it is, and the server that the client is still there, so that it stops
+        working for one that has gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DecompressFile(self, request, context):
+        """Restores an artefact of the shared directory into a file there, or only
+        verifies it: the mirror image of CompressFile. The output appears once every
+        checksum held.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetServerInfo(self, request, context):
         """Says what the server is and can do.
         """
@@ -128,6 +164,16 @@ def add_CompressionServiceServicer_to_server(servicer, server):
                     servicer.Measure,
                     request_deserializer=kvcompress_dot_v1_dot_compression__service__pb2.MeasureRequest.FromString,
                     response_serializer=kvcompress_dot_v1_dot_compression__service__pb2.MeasureResponse.SerializeToString,
+            ),
+            'CompressFile': grpc.unary_stream_rpc_method_handler(
+                    servicer.CompressFile,
+                    request_deserializer=kvcompress_dot_v1_dot_compression__service__pb2.CompressFileRequest.FromString,
+                    response_serializer=kvcompress_dot_v1_dot_compression__service__pb2.CompressFileResponse.SerializeToString,
+            ),
+            'DecompressFile': grpc.unary_stream_rpc_method_handler(
+                    servicer.DecompressFile,
+                    request_deserializer=kvcompress_dot_v1_dot_compression__service__pb2.DecompressFileRequest.FromString,
+                    response_serializer=kvcompress_dot_v1_dot_compression__service__pb2.DecompressFileResponse.SerializeToString,
             ),
             'GetServerInfo': grpc.unary_unary_rpc_method_handler(
                     servicer.GetServerInfo,
@@ -223,6 +269,60 @@ class CompressionService(object):
             '/kvcompress.v1.CompressionService/Measure',
             kvcompress_dot_v1_dot_compression__service__pb2.MeasureRequest.SerializeToString,
             kvcompress_dot_v1_dot_compression__service__pb2.MeasureResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompressFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kvcompress.v1.CompressionService/CompressFile',
+            kvcompress_dot_v1_dot_compression__service__pb2.CompressFileRequest.SerializeToString,
+            kvcompress_dot_v1_dot_compression__service__pb2.CompressFileResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DecompressFile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kvcompress.v1.CompressionService/DecompressFile',
+            kvcompress_dot_v1_dot_compression__service__pb2.DecompressFileRequest.SerializeToString,
+            kvcompress_dot_v1_dot_compression__service__pb2.DecompressFileResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -20,6 +20,9 @@ input), `element`, `limit` and `field`:
                       again
   DEADLINE_EXCEEDED   the client was silent for too long, or the call lasted
                       longer than the server allows
+and, of the calls that name files, NOT_FOUND, ALREADY_EXISTS,
+PERMISSION_DENIED, ABORTED when a file changed while it was read, and
+UNIMPLEMENTED when the server shares no directory.
 """
 
 from collections import abc as _abc
@@ -70,6 +73,24 @@ class CompressionServiceStub:
     """Measures what Compress would give, and returns no artefact. The requests
     are those of Compress.
     """
+    CompressFile: _grpc.UnaryStreamMultiCallable[_compression_service_pb2.CompressFileRequest, _compression_service_pb2.CompressFileResponse]
+    """Compresses a file of the shared directory into another one, for a client on
+    the same machine: no byte of either goes through the call. The same bytes
+    come out as of Compress. Refused with UNIMPLEMENTED by a server that shares
+    no directory, and with PERMISSION_DENIED to a client that does not come over
+    a Unix socket.
+
+    The output appears whole, under its name, just before the trailer is sent;
+    when the call fails there is nothing. The reply is a stream, and not one
+    message, because the work may take minutes: progress tells the client how
+    far it is, and the server that the client is still there, so that it stops
+    working for one that has gone.
+    """
+    DecompressFile: _grpc.UnaryStreamMultiCallable[_compression_service_pb2.DecompressFileRequest, _compression_service_pb2.DecompressFileResponse]
+    """Restores an artefact of the shared directory into a file there, or only
+    verifies it: the mirror image of CompressFile. The output appears once every
+    checksum held.
+    """
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_server_info_pb2.GetServerInfoRequest, _server_info_pb2.GetServerInfoResponse]
     """Says what the server is and can do."""
     SelfTest: _grpc.UnaryUnaryMultiCallable[_compression_service_pb2.SelfTestRequest, _compression_service_pb2.SelfTestResponse]
@@ -96,6 +117,24 @@ class CompressionServiceAsyncStub(CompressionServiceStub):
     Measure: _aio.StreamUnaryMultiCallable[_compression_service_pb2.MeasureRequest, _compression_service_pb2.MeasureResponse]  # type: ignore[assignment]
     """Measures what Compress would give, and returns no artefact. The requests
     are those of Compress.
+    """
+    CompressFile: _aio.UnaryStreamMultiCallable[_compression_service_pb2.CompressFileRequest, _compression_service_pb2.CompressFileResponse]  # type: ignore[assignment]
+    """Compresses a file of the shared directory into another one, for a client on
+    the same machine: no byte of either goes through the call. The same bytes
+    come out as of Compress. Refused with UNIMPLEMENTED by a server that shares
+    no directory, and with PERMISSION_DENIED to a client that does not come over
+    a Unix socket.
+
+    The output appears whole, under its name, just before the trailer is sent;
+    when the call fails there is nothing. The reply is a stream, and not one
+    message, because the work may take minutes: progress tells the client how
+    far it is, and the server that the client is still there, so that it stops
+    working for one that has gone.
+    """
+    DecompressFile: _aio.UnaryStreamMultiCallable[_compression_service_pb2.DecompressFileRequest, _compression_service_pb2.DecompressFileResponse]  # type: ignore[assignment]
+    """Restores an artefact of the shared directory into a file there, or only
+    verifies it: the mirror image of CompressFile. The output appears once every
+    checksum held.
     """
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_server_info_pb2.GetServerInfoRequest, _server_info_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """Says what the server is and can do."""
@@ -138,6 +177,36 @@ class CompressionServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_compression_service_pb2.MeasureResponse, _abc.Awaitable[_compression_service_pb2.MeasureResponse]]:
         """Measures what Compress would give, and returns no artefact. The requests
         are those of Compress.
+        """
+
+    @_abc_1.abstractmethod
+    def CompressFile(
+        self,
+        request: _compression_service_pb2.CompressFileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_compression_service_pb2.CompressFileResponse], _abc.AsyncIterator[_compression_service_pb2.CompressFileResponse]]:
+        """Compresses a file of the shared directory into another one, for a client on
+        the same machine: no byte of either goes through the call. The same bytes
+        come out as of Compress. Refused with UNIMPLEMENTED by a server that shares
+        no directory, and with PERMISSION_DENIED to a client that does not come over
+        a Unix socket.
+
+        The output appears whole, under its name, just before the trailer is sent;
+        when the call fails there is nothing. The reply is a stream, and not one
+        message, because the work may take minutes: progress tells the client how
+        far it is, and the server that the client is still there, so that it stops
+        working for one that has gone.
+        """
+
+    @_abc_1.abstractmethod
+    def DecompressFile(
+        self,
+        request: _compression_service_pb2.DecompressFileRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_compression_service_pb2.DecompressFileResponse], _abc.AsyncIterator[_compression_service_pb2.DecompressFileResponse]]:
+        """Restores an artefact of the shared directory into a file there, or only
+        verifies it: the mirror image of CompressFile. The output appears once every
+        checksum held.
         """
 
     @_abc_1.abstractmethod

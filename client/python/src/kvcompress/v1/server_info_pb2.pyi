@@ -206,6 +206,38 @@ class CodecInfo(_message.Message):
 Global___CodecInfo: _TypeAlias = CodecInfo  # noqa: Y015
 
 @_typing.final
+class SharedDirectory(_message.Message):
+    """A directory in which clients on the same machine name files."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    INODE_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """Where the server sees it. A client in another container may see it elsewhere."""
+    device: _builtins.int
+    """Number of the device that it is on, as stat gives it to the server."""
+    inode: _builtins.int
+    """Number of its inode. A directory with this number on that device is the same
+    one, wherever the client sees it; any other is not.
+    """
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        device: _builtins.int = ...,
+        inode: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["device", b"device", "inode", b"inode", "path", b"path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SharedDirectory: _TypeAlias = SharedDirectory  # noqa: Y015
+
+@_typing.final
 class GetServerInfoRequest(_message.Message):
     """Request of GetServerInfo."""
 
@@ -236,6 +268,7 @@ class GetServerInfoResponse(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     CODECS_FIELD_NUMBER: _builtins.int
     LAST_STAGES_FIELD_NUMBER: _builtins.int
+    SHARED_DIRECTORY_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Release of the server, by semantic versioning."""
     api_version: _builtins.str
@@ -258,6 +291,12 @@ class GetServerInfoResponse(_message.Message):
     def last_stages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Values of CompressOptions.last_stage beside the empty one."""
 
+    @_builtins.property
+    def shared_directory(self) -> Global___SharedDirectory:
+        """For CompressFile and DecompressFile; not set when there is none, and for
+        clients that do not come over a Unix socket.
+        """
+
     def __init__(
         self,
         *,
@@ -269,10 +308,11 @@ class GetServerInfoResponse(_message.Message):
         limits: Global___ServerLimits | None = ...,
         codecs: _abc.Iterable[Global___CodecInfo] | None = ...,
         last_stages: _abc.Iterable[_builtins.str] | None = ...,
+        shared_directory: Global___SharedDirectory | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "shared_directory", b"shared_directory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "codecs", b"codecs", "format_version", b"format_version", "kernels", b"kernels", "last_stages", b"last_stages", "limits", b"limits", "min_format_version", b"min_format_version", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "codecs", b"codecs", "format_version", b"format_version", "kernels", b"kernels", "last_stages", b"last_stages", "limits", b"limits", "min_format_version", b"min_format_version", "shared_directory", b"shared_directory", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

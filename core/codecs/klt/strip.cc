@@ -1,0 +1,37 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/klt/strip.h"
+
+#include "codecs/ecsq/tables.h"
+#include "codecs/klt/format.h"
+#include "codecs/klt/trellis.h"
+
+namespace kvcompress::klt {
+
+Strip::Strip(const Geometry& geometry, const Block& block,
+             const BlockContent& content, size_t first)
+    : classes_(&content.classes[first]),
+      count_(std::min(ecsq::kMaxLanes, geometry.Channels(block) - first)),
+      tables_(kMostOffset - kLeastOffset + 1) {
+  for (size_t lane = 0; lane < count_; ++lane) {
+    levels_[lane] = geometry.LevelsOf(block, first + lane);
+  }
+  const Geometry::Levels& last = levels_[count_ - 1];
+  is_run_ = last.begin - levels_[0].begin == count_ - 1 &&
+            last.stride == levels_[0].stride;
+}
+
+const LaneTables& Strip::At(int offset) {
+  std::optional<LaneTables>& at =
+      tables_[static_cast<size_t>(offset - kLeastOffset)];
+  if (at) return *at;
+  at.emplace();
+  for (size_t lane = 0; lane < count_; ++lane) {
+    const ecsq::SplitClass split(ClassAt(classes_[lane], offset));
+    at->Set(lane, split);
+    at->odd_tables[lane] = static_cast<uint8_t>(TableOf(split, true));
+  }
+  return *at;
+}
+
+}  // namespace kvcompress::klt

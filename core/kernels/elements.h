@@ -1,0 +1,51 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Elements of a tensor as binary32 and back, and what was lost between: the
+// kernels in use, by type. Internal to the library.
+
+#ifndef KVCOMPRESS_KERNELS_ELEMENTS_H_
+#define KVCOMPRESS_KERNELS_ELEMENTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/types/span.h"
+#include "kernels/kernels.h"
+#include "kvcompress/dtype.h"
+#include "kvcompress/metrics.h"
+
+namespace kvcompress {
+
+// Converts elements at `source` (little-endian, any alignment), exactly. Gives
+// the bits of the largest magnitude.
+inline uint32_t LoadElements(DType dtype, const uint8_t* source,
+                             absl::Span<float> values) {
+  return kernels::Active().rows.load[static_cast<int>(dtype)](
+      source, values.size(), values.data());
+}
+
+// The same. Gives the first element that is not finite, if there is one.
+std::optional<size_t> LoadFinite(DType dtype, const uint8_t* source,
+                                 absl::Span<float> values);
+
+// Rounds to the type, to nearest even; what would give infinity gives the
+// largest finite value of its sign. REQUIRES: no value is NaN.
+inline void StoreElements(DType dtype, absl::Span<const float> values,
+                          uint8_t* out) {
+  kernels::Active().rows.store[static_cast<int>(dtype)](values.data(),
+                                                        values.size(), out);
+}
+
+// What `count` elements lost. REQUIRES: all are finite.
+inline DistortionSums CompareElements(DType dtype, const uint8_t* source,
+                                      const uint8_t* decoded, size_t count) {
+  DistortionSums sums;
+  kernels::Active().rows.compare[static_cast<int>(dtype)](source, decoded,
+                                                          count, &sums);
+  return sums;
+}
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_KERNELS_ELEMENTS_H_

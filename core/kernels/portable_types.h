@@ -1,0 +1,59 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The types of elements for the portable kernels: bits to a value and back.
+
+#ifndef KVCOMPRESS_KERNELS_PORTABLE_TYPES_H_
+#define KVCOMPRESS_KERNELS_PORTABLE_TYPES_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kvcompress/dtype.h"
+
+namespace kvcompress::kernels {
+
+static_assert(std::endian::native == std::endian::little,
+              "the format is little-endian and so are these kernels");
+
+struct F32 {
+  using Bits = uint32_t;
+  static constexpr Bits kLargest = 0x7f7fffff;  // finite
+  static float Load(Bits bits) { return std::bit_cast<float>(bits); }
+  static Bits Round(float value) { return std::bit_cast<uint32_t>(value); }
+};
+
+struct F16 {
+  using Bits = uint16_t;
+  static constexpr Bits kLargest = 0x7bff;
+  static float Load(Bits bits) { return HalfToFloat(bits); }
+  // The largest finite value where rounding would give infinity.
+  static Bits Round(float value) {
+    const uint16_t half = FloatToHalf(value);
+    return (half & 0x7fff) == 0x7c00 ? static_cast<uint16_t>(half - 1) : half;
+  }
+};
+
+struct BF16 {
+  using Bits = uint16_t;
+  static constexpr Bits kLargest = 0x7f7f;
+  static float Load(Bits bits) { return BFloat16ToFloat(bits); }
+  static Bits Round(float value) { return FloatToBFloat16(value); }
+};
+
+template <typename T>
+typename T::Bits LoadBits(const uint8_t* bytes, size_t index) {
+  typename T::Bits bits;
+  std::memcpy(&bits, bytes + index * sizeof(bits), sizeof(bits));
+  return bits;
+}
+
+template <typename T>
+void StoreBits(typename T::Bits bits, uint8_t* bytes, size_t index) {
+  std::memcpy(bytes + index * sizeof(bits), &bits, sizeof(bits));
+}
+
+}  // namespace kvcompress::kernels
+
+#endif  // KVCOMPRESS_KERNELS_PORTABLE_TYPES_H_

@@ -1,0 +1,66 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "decompress_session.h"
+
+#include "convert.h"
+#include "kvcompress/error.h"
+
+namespace kvcompress {
+namespace {
+
+// Input that is decoded at a time, in bytes. Output is up to 64 times as large,
+// and 256 times after a last stage.
+constexpr size_t kSlice = 16 << 10;
+
+}  // namespace
+
+absl::Status DecompressSession::OutOfOrder(absl::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, message,
+                   {.reason = "INVALID_MESSAGE_ORDER", .field = "message"});
+}
+
+absl::Status DecompressSession::TakeOptions(
+    const v1::DecompressOptions& options) {
+  if (begun()) return OutOfOrder("options come once, as the first message");
+  decompressor_ = std::make_unique<Decompressor>(FromProto(options), limits_);
+  return absl::OkStatus();
+}
+
+absl::Status DecompressSession::Decode(absl::string_view* bytes,
+                                       std::string* restored) {
+  const StageTimer timer(&decode_seconds_);
+  while (restored->size() < kMostOutput && !bytes->empty()) {
+    const absl::string_view slice = bytes->substr(0, kSlice);
+    bytes->remove_prefix(slice.size());
+    absl::Status status = decompressor_->Append(slice, restored);
+    if (!status.ok()) return ReportIntegrity(status);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::DecompressionReport> DecompressSession::Finish() {
+  const absl::StatusOr<DecompressReport> report = decompressor_->Finish();
+  if (!report.ok()) return ReportIntegrity(report.status());
+  ReportTime(*report);
+  return ToProto(*report, call_->Seconds());
+}
+
+// The time is shared out among the codecs by the bytes each one gave.
+void DecompressSession::ReportTime(const DecompressReport& report) {
+  for (const auto& [codec, bytes] : report.decoded_bytes) {
+    if (bytes == 0) continue;
+    call_->observer().CodecTime(codec, Stage::kDecode,
+                                decode_seconds_ * static_cast<double>(bytes) /
+                                    static_cast<double>(report.original_size));
+  }
+}
+
+absl::Status DecompressSession::ReportIntegrity(const absl::Status& status) {
+  if (status.code() == absl::StatusCode::kDataLoss) {
+    const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+    call_->observer().IntegrityFailure(detail ? detail->reason : "");
+  }
+  return status;
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,29 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "heaps.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace kvcompress {
+namespace {
+
+// Larger blocks are mapped, in bytes.
+constexpr int kMapped = 4 << 20;
+// The most that is kept free at the end of a heap, in bytes.
+constexpr int kKept = 16 << 20;
+
+}  // namespace
+
+void TuneHeaps() {
+  const auto processors = static_cast<int>(std::thread::hardware_concurrency());
+  // NOLINTBEGIN(concurrency-mt-unsafe): called before there are threads.
+  mallopt(M_ARENA_MAX, std::max(processors, 2));
+  mallopt(M_MMAP_THRESHOLD, kMapped);
+  mallopt(M_TRIM_THRESHOLD, kKept);
+  // NOLINTEND(concurrency-mt-unsafe)
+}
+
+}  // namespace kvcompress

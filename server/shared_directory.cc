@@ -1,0 +1,284 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "shared_directory.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <random>
+#include <system_error>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "kvcompress/error.h"
+
+namespace kvcompress {
+namespace {
+
+constexpr absl::string_view kNotRegular = "is not a regular file";
+
+absl::Status PathError(absl::StatusCode code, absl::string_view path,
+                       absl::string_view why, const std::string& reason,
+                       const char* field) {
+  return MakeError(code, absl::StrCat("file ", QuoteName(path), " ", why),
+                   {.reason = reason, .field = field});
+}
+
+// What the system said when it was asked for `path`.
+absl::Status SystemError(int error, absl::string_view path, const char* field) {
+  const std::string why = std::generic_category().message(error);
+  ErrorDetail detail;
+  absl::StatusCode code = absl::StatusCode::kInternal;
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      code = absl::StatusCode::kNotFound;
+      detail.reason = "NO_SUCH_FILE";
+      break;
+    case EEXIST:
+      code = absl::StatusCode::kAlreadyExists;
+      detail.reason = "FILE_EXISTS";
+      break;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      code = absl::StatusCode::kPermissionDenied;
+      detail.reason = "FILE_ACCESS";
+      break;
+    case ELOOP:
+    case EXDEV:
+      code = absl::StatusCode::kFailedPrecondition;
+      detail.reason = "LINK_IN_PATH";
+      break;
+    case EISDIR:
+    case ENXIO:
+      code = absl::StatusCode::kFailedPrecondition;
+      detail.reason = "NOT_A_REGULAR_FILE";
+      break;
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      code = absl::StatusCode::kResourceExhausted;
+      detail.reason = "NO_SPACE";
+      break;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      code = absl::StatusCode::kResourceExhausted;
+      detail.reason = "OUT_OF_FILES";
+      break;
+    case EOPNOTSUPP:
+      code = absl::StatusCode::kUnimplemented;
+      detail.reason = "NO_UNNAMED_FILES";
+      break;
+    default:
+      detail.reason = "FILE_ERROR";
+  }
+  return PathError(code, path, absl::StrCat("cannot be used: ", why),
+                   detail.reason, field);
+}
+
+absl::Status CheckPath(const std::string& path, const char* field) {
+  const auto refuse = [&](absl::string_view why) {
+    return PathError(absl::StatusCode::kInvalidArgument, path, why,
+                     "INVALID_PATH", field);
+  };
+  if (path.empty()) return refuse("has no name");
+  if (path.size() >= PATH_MAX) return refuse("has too long a name");
+  if (path.find('\0') != std::string::npos) return refuse("has a zero byte");
+  if (path[0] == '/') {
+    return refuse("is absolute, not within the shared directory");
+  }
+  for (const absl::string_view part : absl::StrSplit(path, '/')) {
+    if (part.empty() || part == "." || part == "..") {
+      return refuse("has a component that is empty, . or ..");
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string TemporaryName() {
+  std::random_device random;
+  return absl::StrCat(".kvcompress-", absl::Hex(random()),
+                      absl::Hex(random(), absl::kZeroPad8), ".tmp");
+}
+
+}  // namespace
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int OpenBeneathStepwise(int root, const std::string& path, int flags) {
+  const std::vector<std::string> parts = absl::StrSplit(path, '/');
+  FileDescriptor folder;
+  int at = root;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool last = i + 1 == parts.size();
+    const int fd =
+        openat(at, parts[i].c_str(),
+               (last ? flags : O_PATH | O_DIRECTORY) | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOTDIR) {
+      // A link in the place of a folder says this too.
+      struct stat found;
+      const bool is_link =
+          fstatat(at, parts[i].c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+          S_ISLNK(found.st_mode);
+      errno = is_link ? ELOOP : ENOTDIR;
+    }
+    if (fd < 0 || last) return fd;
+    folder = FileDescriptor(fd);
+    at = folder.get();
+  }
+  errno = EINVAL;
+  return -1;
+}
+
+int OpenBeneath(int root, const std::string& path, int flags) {
+  struct open_how how = {};
+  how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS;
+  const int64_t fd =
+      syscall(SYS_openat2, root, path.c_str(), &how, sizeof(how));
+  // Older kernels do not know it, and older filters of containers forbid it.
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) {
+    return OpenBeneathStepwise(root, path, flags);
+  }
+  return static_cast<int>(fd);
+}
+
+absl::Status SharedInput::CheckUnchanged() const {
+  struct stat now;
+  const auto same = [](const timespec& a, const timespec& b) {
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+  };
+  if (fstat(fd(), &now) == 0 && now.st_size == found_.st_size &&
+      same(now.st_mtim, found_.st_mtim) && same(now.st_ctim, found_.st_ctim)) {
+    return absl::OkStatus();
+  }
+  return MakeError(absl::StatusCode::kAborted,
+                   "the input was changed, cut, renamed or removed while it "
+                   "was read",
+                   {.reason = "INPUT_CHANGED", .field = "input_path"});
+}
+
+absl::Status SharedOutput::WriteAt(uint64_t offset, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = pwrite(file_.get(), bytes.data(), bytes.size(),
+                                 static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) {
+      return SystemError(count < 0 ? errno : ENOSPC, name_, "output_path");
+    }
+    bytes.remove_prefix(static_cast<size_t>(count));
+    offset += static_cast<uint64_t>(count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SharedOutput::Publish(mode_t mode) {
+  if (fchmod(file_.get(), mode) != 0 || fsync(file_.get()) != 0) {
+    return SystemError(errno, name_, "output_path");
+  }
+  const std::string self = absl::StrCat("/proc/self/fd/", file_.get());
+  if (linkat(AT_FDCWD, self.c_str(), parent_.get(), name_.c_str(),
+             AT_SYMLINK_FOLLOW) != 0) {
+    if (errno != EEXIST || !overwrite_) {
+      return SystemError(errno, name_, "output_path");
+    }
+    absl::Status status = Replace(self);
+    if (!status.ok()) return status;
+  }
+  // Makes the name survive a crash; a file system that cannot is no reason to
+  // fail.
+  fsync(parent_.get());
+  return absl::OkStatus();
+}
+
+// A link never replaces a name, so a second name is moved over the first.
+absl::Status SharedOutput::Replace(const std::string& self) {
+  std::string temporary;
+  int linked = -1;
+  for (int i = 0; i < 100 && linked != 0; ++i) {
+    temporary = TemporaryName();
+    linked = linkat(AT_FDCWD, self.c_str(), parent_.get(), temporary.c_str(),
+                    AT_SYMLINK_FOLLOW);
+    if (linked != 0 && errno != EEXIST) break;
+  }
+  if (linked != 0) return SystemError(errno, name_, "output_path");
+  if (renameat(parent_.get(), temporary.c_str(), parent_.get(),
+               name_.c_str()) == 0) {
+    return absl::OkStatus();
+  }
+  const int error = errno;
+  unlinkat(parent_.get(), temporary.c_str(), 0);
+  return SystemError(error, name_, "output_path");
+}
+
+absl::StatusOr<std::shared_ptr<const SharedDirectory>> SharedDirectory::Open(
+    const std::string& path) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the shared directory ", QuoteName(path), ": ", why));
+  };
+  FileDescriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  struct stat found;
+  if (!fd.ok() || fstat(fd.get(), &found) != 0) {
+    return refuse(std::generic_category().message(errno));
+  }
+  return absl::WrapUnique(new SharedDirectory(path, std::move(fd), found));
+}
+
+absl::StatusOr<SharedInput> SharedDirectory::OpenInput(
+    const std::string& path, const char* field) const {
+  if (absl::Status status = CheckPath(path, field); !status.ok()) return status;
+  // Without O_NONBLOCK a FIFO would make this wait for its writer.
+  FileDescriptor fd(
+      OpenBeneath(fd_.get(), path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+  struct stat found;
+  if (!fd.ok() || fstat(fd.get(), &found) != 0) {
+    return SystemError(errno, path, field);
+  }
+  if (!S_ISREG(found.st_mode)) {
+    return PathError(absl::StatusCode::kFailedPrecondition, path, kNotRegular,
+                     "NOT_A_REGULAR_FILE", field);
+  }
+  return SharedInput(std::move(fd), found);
+}
+
+absl::StatusOr<SharedOutput> SharedDirectory::CreateOutput(
+    const std::string& path, bool overwrite, const char* field) const {
+  if (absl::Status status = CheckPath(path, field); !status.ok()) return status;
+  const size_t slash = path.rfind('/');
+  const std::string name =
+      slash == std::string::npos ? path : path.substr(slash + 1);
+  FileDescriptor parent(
+      slash == std::string::npos
+          ? openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+          : OpenBeneath(fd_.get(), path.substr(0, slash),
+                        O_RDONLY | O_DIRECTORY));
+  if (!parent.ok()) return SystemError(errno, path, field);
+  struct stat found;
+  if (fstatat(parent.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (!S_ISREG(found.st_mode)) {
+      return PathError(absl::StatusCode::kFailedPrecondition, path, kNotRegular,
+                       "NOT_A_REGULAR_FILE", field);
+    }
+    if (!overwrite) return SystemError(EEXIST, path, field);
+  }
+  FileDescriptor file(
+      openat(parent.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  // File systems that have no such files say so in two ways.
+  if (!file.ok()) {
+    return SystemError(errno == EISDIR ? EOPNOTSUPP : errno, path, field);
+  }
+  return SharedOutput(std::move(parent), name, std::move(file), overwrite);
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,136 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The directory in which clients of this machine name files, and the files in
+// it. Everything in it is hostile: other processes create, replace, cut and
+// link files there at any moment.
+//
+// So no name is resolved twice, none leads out, and nothing is mapped into
+// memory: a mapped file that is cut ends the process with SIGBUS, and one that
+// is written to changes under a decoder that has checked it.
+
+#ifndef KVCOMPRESS_SERVER_SHARED_DIRECTORY_H_
+#define KVCOMPRESS_SERVER_SHARED_DIRECTORY_H_
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace kvcompress {
+
+// Closes what it holds.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
+  ~FileDescriptor();
+  FileDescriptor(FileDescriptor&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+// A regular file that is being read.
+class SharedInput {
+ public:
+  SharedInput(FileDescriptor fd, const struct stat& found)
+      : fd_(std::move(fd)), found_(found) {}
+
+  int fd() const { return fd_.get(); }
+  // Bytes, and permissions, when it was opened.
+  uint64_t size() const { return static_cast<uint64_t>(found_.st_size); }
+  mode_t mode() const { return found_.st_mode & 0666; }
+
+  // ABORTED when the file is not as it was when it was opened: another size, or
+  // times of change. Writing through a mapping need not change these.
+  absl::Status CheckUnchanged() const;
+
+ private:
+  FileDescriptor fd_;
+  struct stat found_;
+};
+
+// A file that has no name until it is whole: a server that is killed leaves
+// nothing behind.
+class SharedOutput {
+ public:
+  // In the directory `parent`, to be called `name`.
+  SharedOutput(FileDescriptor parent, std::string name, FileDescriptor file,
+               bool overwrite)
+      : parent_(std::move(parent)),
+        name_(std::move(name)),
+        file_(std::move(file)),
+        overwrite_(overwrite) {}
+
+  // RESOURCE_EXHAUSTED when there is no room.
+  absl::Status WriteAt(uint64_t offset, absl::string_view bytes);
+
+  // Flushes the file and gives it its name and these permissions. Once.
+  absl::Status Publish(mode_t mode);
+
+ private:
+  absl::Status Replace(const std::string& self);
+
+  FileDescriptor parent_;
+  std::string name_;
+  FileDescriptor file_;
+  bool overwrite_;
+};
+
+// Thread safe.
+class SharedDirectory {
+ public:
+  // INVALID_ARGUMENT when `path` is no directory that can be read.
+  static absl::StatusOr<std::shared_ptr<const SharedDirectory>> Open(
+      const std::string& path);
+
+  const std::string& path() const { return path_; }
+  uint64_t device() const { return device_; }
+  uint64_t inode() const { return inode_; }
+
+  // `path` is relative, as CompressFileRequest says. `field` is what errors
+  // name: INVALID_ARGUMENT for a path that breaks the rules, NOT_FOUND,
+  // PERMISSION_DENIED, FAILED_PRECONDITION for a link on the way and for what
+  // is not a regular file.
+  absl::StatusOr<SharedInput> OpenInput(const std::string& path,
+                                        const char* field) const;
+  // The same; ALREADY_EXISTS for a file that is there, without `overwrite`;
+  // UNIMPLEMENTED where the file system has no files without a name.
+  absl::StatusOr<SharedOutput> CreateOutput(const std::string& path,
+                                            bool overwrite,
+                                            const char* field) const;
+
+ private:
+  SharedDirectory(std::string path, FileDescriptor fd, const struct stat& found)
+      : path_(std::move(path)),
+        fd_(std::move(fd)),
+        device_(found.st_dev),
+        inode_(found.st_ino) {}
+
+  const std::string path_;
+  const FileDescriptor fd_;
+  const uint64_t device_;
+  const uint64_t inode_;
+};
+
+// Opens `path` beneath the directory `root`, following no link. An open file,
+// or -1 with errno: ELOOP for a link. REQUIRES: the path obeys the rules.
+int OpenBeneath(int root, const std::string& path, int flags);
+// The same on kernels without openat2: one component after the other.
+int OpenBeneathStepwise(int root, const std::string& path, int flags);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_SHARED_DIRECTORY_H_

@@ -1,0 +1,134 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "shared_directory.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <string>
+
+#include "client/temp_dir.h"
+#include "read_ahead.h"
+
+namespace kvcompress {
+namespace {
+
+void Write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+class OpenBeneathTest
+    : public ::testing::TestWithParam<int (*)(int, const std::string&, int)> {
+ protected:
+  void SetUp() override {
+    mkdir(dir_.Path("a").c_str(), 0700);
+    mkdir(dir_.Path("a/b").c_str(), 0700);
+    Write(dir_.Path("a/b/file"), "x");
+    ASSERT_EQ(symlink("a", dir_.Path("link").c_str()), 0);
+    ASSERT_EQ(symlink("b/file", dir_.Path("a/last").c_str()), 0);
+    root_ = FileDescriptor(open(dir_.Path("").c_str(), O_PATH | O_DIRECTORY));
+    ASSERT_TRUE(root_.ok());
+  }
+
+  // 0, or the errno.
+  int Open(const std::string& path, int flags = O_RDONLY) {
+    const FileDescriptor fd(GetParam()(root_.get(), path, flags));
+    return fd.ok() ? 0 : errno;
+  }
+  int OpenFolder(const std::string& path) {
+    return Open(path, O_RDONLY | O_DIRECTORY);
+  }
+
+  TempDir dir_;
+  FileDescriptor root_;
+};
+
+TEST_P(OpenBeneathTest, FollowsFoldersAndNoLinks) {
+  EXPECT_EQ(Open("a/b/file"), 0);
+  EXPECT_EQ(Open("a/b"), 0);
+  EXPECT_EQ(Open("link/b/file"), ELOOP);
+  EXPECT_EQ(Open("a/last"), ELOOP);
+  EXPECT_EQ(Open("link"), ELOOP);
+  EXPECT_EQ(OpenFolder("link"), ELOOP);
+  EXPECT_EQ(OpenFolder("a/b/file"), ENOTDIR);
+  EXPECT_EQ(OpenFolder("a/b"), 0);
+  EXPECT_EQ(Open("none/file"), ENOENT);
+  EXPECT_EQ(Open("a/b/file/x"), ENOTDIR);
+}
+
+INSTANTIATE_TEST_SUITE_P(BothWays, OpenBeneathTest,
+                         ::testing::Values(&OpenBeneath, &OpenBeneathStepwise));
+
+TEST(SharedDirectory, PublishesWhatIsWholeAndNothingElse) {
+  const TempDir dir;
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  {
+    auto output = (*shared)->CreateOutput("out", false, "output_path");
+    ASSERT_TRUE(output.ok()) << output.status();
+    ASSERT_TRUE(output->WriteAt(3, "def").ok());
+    ASSERT_TRUE(output->WriteAt(0, "abc").ok());
+    EXPECT_NE(access(dir.Path("out").c_str(), F_OK), 0);
+    // Somebody is faster.
+    Write(dir.Path("out"), "theirs");
+    const absl::Status late = output->Publish(0640);
+    EXPECT_EQ(late.code(), absl::StatusCode::kAlreadyExists);
+  }
+  auto output = (*shared)->CreateOutput("out", true, "output_path");
+  ASSERT_TRUE(output.ok()) << output.status();
+  ASSERT_TRUE(output->WriteAt(0, "ours").ok());
+  ASSERT_TRUE(output->Publish(0640).ok());
+  std::string bytes;
+  std::ifstream(dir.Path("out")) >> bytes;
+  EXPECT_EQ(bytes, "ours");
+  struct stat found;
+  ASSERT_EQ(stat(dir.Path("out").c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0640);
+  EXPECT_EQ(found.st_nlink, 1);
+}
+
+std::string ReadAll(int fd, uint64_t size) {
+  std::string all;
+  ReadAhead reader(fd, size);
+  while (true) {
+    const absl::StatusOr<absl::string_view> bytes = reader.Next();
+    EXPECT_TRUE(bytes.ok()) << bytes.status();
+    if (!bytes.ok() || bytes->empty()) return all;
+    all.append(bytes->data(), bytes->size());
+  }
+}
+
+TEST(ReadAhead, GivesTheFileInOrder) {
+  const TempDir dir;
+  for (const size_t size :
+       {size_t{0}, size_t{1}, ReadAhead::kSlice, ReadAhead::kSlice + 1,
+        3 * ReadAhead::kSlice, 5 * ReadAhead::kSlice - 7}) {
+    std::string bytes(size, '\0');
+    for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * i >> 3);
+    Write(dir.Path("in"), bytes);
+    const FileDescriptor fd(open(dir.Path("in").c_str(), O_RDONLY));
+    EXPECT_EQ(ReadAll(fd.get(), size), bytes);
+    // One that has become shorter ends early.
+    const uint64_t before = size + 2 * ReadAhead::kSlice + 5;
+    EXPECT_EQ(ReadAll(fd.get(), before), bytes);
+    // And one may stop before the end.
+    ReadAhead stopped(fd.get(), size);
+    EXPECT_TRUE(stopped.Next().ok());
+  }
+}
+
+TEST(ReadAhead, SaysWhenItCannotRead) {
+  const TempDir dir;
+  const FileDescriptor folder(open(dir.Path("").c_str(), O_RDONLY));
+  for (const uint64_t size : {uint64_t{10}, uint64_t{10 << 20}}) {
+    ReadAhead reader(folder.get(), size);
+    EXPECT_EQ(reader.Next().status().code(), absl::StatusCode::kInternal);
+  }
+}
+
+}  // namespace
+}  // namespace kvcompress
