@@ -38,10 +38,9 @@ class Call {
     observer().CallStarted(method_);
   }
 
+  // A call that never reached an end is counted as cancelled.
   ~Call() {
-    Reserve(0).IgnoreError();
-    observer().CallHandled(
-        {method_, code_, Seconds(), reason_, std::move(caller_.names)});
+    if (!ended_) Close(absl::StatusCode::kCancelled, "");
   }
 
   // OK when the caller may call the method; see AccessRules::Check.
@@ -92,12 +91,12 @@ class Call {
   }
 
   // The same for a call that the server itself has cancelled. What it had
-  // reserved is free for the client's next call before the client is told.
-  // Clients that try again by themselves are told when to.
+  // reserved is free for the client's next call, and the call is counted,
+  // before the client is told. Clients that try again by themselves are told
+  // when to.
   grpc::Status EndCancelled(const absl::Status& status) {
-    code_ = status.code();
-    if (const auto detail = GetErrorDetail(status)) reason_ = detail->reason;
-    Reserve(0).IgnoreError();  // less always fits
+    const auto detail = GetErrorDetail(status);
+    Close(status.code(), detail ? detail->reason : "");
     if (const auto delay = RetryDelayOf(status)) {
       context_->AddTrailingMetadata(
           "grpc-retry-pushback-ms",
@@ -110,14 +109,20 @@ class Call {
   CallObserver& observer() { return *state_->observer; }
 
  private:
+  // REQUIRES: once.
+  void Close(absl::StatusCode code, std::string reason) {
+    ended_ = true;
+    Reserve(0).IgnoreError();  // less always fits
+    observer().CallHandled({method_, code, Seconds(), std::move(reason),
+                            std::move(caller_.names)});
+  }
+
   const Method method_;
   grpc::CallbackServerContext* const context_;
   ServiceState* const state_;
   Caller caller_;
   const std::chrono::steady_clock::time_point start_;
-  // What a call that never reached an end is counted as.
-  absl::StatusCode code_ = absl::StatusCode::kCancelled;
-  std::string reason_;
+  bool ended_ = false;
   uint64_t reserved_ = 0;
 };
 

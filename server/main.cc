@@ -12,13 +12,13 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "config.h"
-#include "heaps.h"
 #include "kvcompress/kernels.h"
 #include "lifecycle.h"
 #include "memory_limit.h"
 #include "probe.h"
 #include "signals.h"
 #include "telemetry/logging.h"
+#include "tuning.h"
 
 namespace {
 
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
     return 0;
   }
 
-  kvcompress::TuneHeaps();
+  kvcompress::TuneProcess();
   // A file that grows beyond a limit is an error of its call.
   std::signal(SIGXFSZ, SIG_IGN);
   kvcompress::StopSignals signals;

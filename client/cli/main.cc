@@ -12,13 +12,13 @@
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
 #include "client/cli/signals.h"
-#include "heaps.h"
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
+#include "tuning.h"
 
 int main(int argc, char** argv) {
   namespace cli = kvcompress::cli;
-  kvcompress::TuneHeaps();
+  kvcompress::TuneProcess();
   // Errors are reported once, by this program; gRPC's own log only on request.
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread yet.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);

@@ -32,13 +32,13 @@
 #include "client/cpp/transfer.h"
 #include "embedded.h"
 #include "flow_control.h"
-#include "heaps.h"
 #include "kvcompress/client.h"
 #include "kvcompress/file_source.h"
 #include "kvcompress/output_file.h"
 #include "proto/wire/wire.h"
 #include "service.h"
 #include "shared_directory.h"
+#include "tuning.h"
 
 namespace kvcompress {
 namespace {
@@ -361,7 +361,7 @@ int Work(const std::string& path, const std::string& input,
 }  // namespace kvcompress
 
 int main(int argc, char** argv) {
-  kvcompress::TuneHeaps();
+  kvcompress::TuneProcess();
   const std::vector<std::string> words(argv + 1, argv + argc);
   if (words.size() == 3 && words[0] == "serve") {
     return kvcompress::Serve(words[1], words[2]);

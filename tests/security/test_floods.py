@@ -276,10 +276,10 @@ def test_nothing_turns_zero_copy_on() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("frames", FLOODS, ids=lambda frames: frames.__name__)
 def test_others_are_served(start: Start, frames: Callable[[], Iterator[bytes]]) -> None:
-    """While it rains, and after."""
+    """While it rains, and after; the server takes longer over a flood than it took to send."""
     server = start("--memory-budget-bytes", str(64 * MIB))
     before, served, refused = resident(server, "VmRSS"), 0, 0
-    with kvcompress.Client(server.addresses[0], timeout=PATIENCE) as client:
+    with kvcompress.Client(server.addresses[0], timeout=8 * PATIENCE) as client:
         right = client.compress(SAMPLE).artefact
         assert right
         flood = Flood(server, frames)
@@ -299,7 +299,7 @@ def test_others_are_served(start: Start, frames: Callable[[], Iterator[bytes]]) 
         f"{grown / MIB:.0f} MiB at most"
     )
     assert frames in GROWING or grown < MOST_GROWTH
-    give_up = time.monotonic() + 2 * PATIENCE
+    give_up = time.monotonic() + 8 * PATIENCE
     while (
         metric(server, "kvcompress_inflight_bytes") > 0
         or resident(server, "VmRSS") - before > MOST_GROWTH

@@ -1,9 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// How the allocator is to keep memory in a process that moves caches.
+// What a process that moves caches wants of its libraries.
 
-#ifndef KVCOMPRESS_SERVER_HEAPS_H_
-#define KVCOMPRESS_SERVER_HEAPS_H_
+#ifndef KVCOMPRESS_SERVER_TUNING_H_
+#define KVCOMPRESS_SERVER_TUNING_H_
 
 namespace kvcompress {
 
@@ -15,9 +15,13 @@ namespace kvcompress {
 // once more, which takes longer than compressing it. What is larger than a few
 // messages is mapped still, so that tensors go back to the system at once.
 //
+// And has Abseil's locks, which are gRPC's too, not look for an order of locking
+// that might deadlock: Debian's Abseil is built with that search, which ends the
+// process when it finds one and takes time in every call.
+//
 // Call it before other threads are started.
-void TuneHeaps();
+void TuneProcess();
 
 }  // namespace kvcompress
 
-#endif  // KVCOMPRESS_SERVER_HEAPS_H_
+#endif  // KVCOMPRESS_SERVER_TUNING_H_

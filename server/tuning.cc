@@ -1,11 +1,13 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "heaps.h"
+#include "tuning.h"
 
 #include <malloc.h>
 
 #include <algorithm>
 #include <thread>
+
+#include "absl/synchronization/mutex.h"
 
 namespace kvcompress {
 namespace {
@@ -17,13 +19,14 @@ constexpr int kKept = 16 << 20;
 
 }  // namespace
 
-void TuneHeaps() {
+void TuneProcess() {
   const auto processors = static_cast<int>(std::thread::hardware_concurrency());
   // NOLINTBEGIN(concurrency-mt-unsafe): called before there are threads.
   mallopt(M_ARENA_MAX, std::max(processors, 2));
   mallopt(M_MMAP_THRESHOLD, kMapped);
   mallopt(M_TRIM_THRESHOLD, kKept);
   // NOLINTEND(concurrency-mt-unsafe)
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
 
 }  // namespace kvcompress
