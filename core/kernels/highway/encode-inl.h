@@ -119,9 +119,10 @@ HWY_INLINE bool MeasuredGroup(const uint8_t* source, size_t group, float scale,
     most = hn::Max(most, most_rounding);
     const Double squared = hn::Set(Doubles(), double{scale} * scale);
     ForEachPart(0, [&](size_t, auto part) HWY_ATTR {
-      Double* const y2 = group_sums.y2.part + 2 * part;
-      y2[0] = hn::Mul(Widen<0>(codes2[part]), squared);
-      y2[1] = hn::Mul(Widen<1>(codes2[part]), squared);
+      Unroll<kWide>([&](auto i) HWY_ATTR {
+        group_sums.y2.part[kWide * part + i] =
+            hn::Mul(Widen(codes2[part], i), squared);
+      });
     });
   }
   *max_abs_e = most;
@@ -170,13 +171,8 @@ HWY_INLINE void MeasureGroup(const uint8_t* source, const float* values,
     const Float x = T::Load(source + element * kSize);
     const Float y = T::Round(hn::LoadU(d, values + element));
     if (decoded != nullptr) T::Store(y, decoded + element * kSize);
-    const Double low = hn::Abs(hn::Sub(Widen<0>(y), Widen<0>(x)));
-    const Double high = hn::Abs(hn::Sub(Widen<1>(y), Widen<1>(x)));
-    most = hn::Max(most, hn::Max(low, high));
     largest = hn::Max(largest, hn::Abs(x));
-    group_sums.template AddErrorHalf<0, false>(part, x, low);
-    group_sums.template AddErrorHalf<1, false>(part, x, high);
-    group_sums.AddSquares(part, y);
+    group_sums.AddValues(part, x, y, &most);
   };
   for (size_t row = 0; row < half; row += kSumLanes) {
     ForEachPart(row, [&](size_t j, auto part) HWY_ATTR {

@@ -31,19 +31,18 @@ HWY_INLINE void SumRow(const uint8_t* source, const uint8_t* decoded,
       const auto finite = hn::Lt(hn::Abs(source_x), hn::Set(d, HUGE_VALF));
       const Float x = hn::IfThenElseZero(finite, source_x);
       const Float y = hn::IfThenElseZero(finite, source_y);
-      const auto add = [&](size_t half, Double wide_x, Double wide_y) HWY_ATTR {
-        const size_t r = 2 * part + half;
-        const size_t at = i + half * (kLanes / 2);
-        const Double error = hn::Sub(wide_y, wide_x);
+      Unroll<kWide>([&](auto wide) HWY_ATTR {
+        const size_t r = kWide * part + wide;
+        const size_t at = i + wide * kDoubleLanes;
+        const Double wide_x = Widen(x, wide);
+        const Double error = hn::Sub(Widen(y, wide), wide_x);
         x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
         e2.part[r] = hn::Add(e2.part[r], hn::Mul(error, error));
         double* const sum = channels.x + at;
         double* const sum2 = channels.x2 + at;
         hn::StoreU(hn::Add(hn::LoadU(dd, sum), wide_x), dd, sum);
         hn::StoreU(hn::MulAdd(wide_x, wide_x, hn::LoadU(dd, sum2)), dd, sum2);
-      };
-      add(0, Widen<0>(x), Widen<0>(y));
-      add(1, Widen<1>(x), Widen<1>(y));
+      });
     });
   }
   x2.AddTo(lanes->x2);

@@ -63,12 +63,7 @@ void CompareRow(const uint8_t* source, const uint8_t* decoded, size_t count,
       const Float x = T::Load(source + i * kSize);
       const Float y = T::Load(decoded + i * kSize);
       most_x = hn::Max(most_x, hn::Abs(x));
-      const auto low = hn::Abs(hn::Sub(Widen<0>(y), Widen<0>(x)));
-      const auto high = hn::Abs(hn::Sub(Widen<1>(y), Widen<1>(x)));
-      most_e = hn::Max(most_e, hn::Max(low, high));
-      group.AddErrorHalf<0, false>(part, x, low);
-      group.AddErrorHalf<1, false>(part, x, high);
-      group.AddSquares(part, y);
+      group.AddValues(part, x, y, &most_e);
     });
   }
   LaneSums lanes;
@@ -89,29 +84,29 @@ inline float SumMatrix(const float* values, MatrixShape shape, double* x,
   const size_t whole = shape.columns - shape.columns % kTile;
   Float most = hn::Zero(d);
   for (size_t column = 0; column < whole; column += kTile) {
-    Double sum[2 * kVectors];
-    Double sum2[2 * kVectors];
-    for (size_t i = 0; i < 2 * kVectors; ++i) {
-      sum[i] = hn::LoadU(dd, x + column + i * (kLanes / 2));
-      sum2[i] = hn::LoadU(dd, x2 + column + i * (kLanes / 2));
+    Double sum[kWide * kVectors];
+    Double sum2[kWide * kVectors];
+    for (size_t i = 0; i < kWide * kVectors; ++i) {
+      sum[i] = hn::LoadU(dd, x + column + i * kDoubleLanes);
+      sum2[i] = hn::LoadU(dd, x2 + column + i * kDoubleLanes);
     }
     const float* row = values + column;
     for (size_t r = 0; r < shape.rows; ++r, row += shape.stride) {
       for (size_t v = 0; v < kVectors; ++v) {
         const Float value = hn::LoadU(d, row + v * kLanes);
         most = hn::Max(most, hn::Abs(value));
-        const Double low = Widen<0>(value);
-        const Double high = Widen<1>(value);
-        sum[2 * v] = hn::Add(sum[2 * v], low);
-        sum[2 * v + 1] = hn::Add(sum[2 * v + 1], high);
-        // Exact products, so that fused or not is the same.
-        sum2[2 * v] = hn::MulAdd(low, low, sum2[2 * v]);
-        sum2[2 * v + 1] = hn::MulAdd(high, high, sum2[2 * v + 1]);
+        Unroll<kWide>([&](auto i) HWY_ATTR {
+          const size_t at = kWide * v + i;
+          const Double wide = Widen(value, i);
+          sum[at] = hn::Add(sum[at], wide);
+          // Exact products, so that fused or not is the same.
+          sum2[at] = hn::MulAdd(wide, wide, sum2[at]);
+        });
       }
     }
-    for (size_t i = 0; i < 2 * kVectors; ++i) {
-      hn::StoreU(sum[i], dd, x + column + i * (kLanes / 2));
-      hn::StoreU(sum2[i], dd, x2 + column + i * (kLanes / 2));
+    for (size_t i = 0; i < kWide * kVectors; ++i) {
+      hn::StoreU(sum[i], dd, x + column + i * kDoubleLanes);
+      hn::StoreU(sum2[i], dd, x2 + column + i * kDoubleLanes);
     }
   }
   shape.columns -= whole;
@@ -126,10 +121,11 @@ inline double SumRowSquares(const float* values, size_t count) {
   for (size_t row = 0; row < whole; row += kSumLanes) {
     ForEachPart(row, [&](size_t i, auto part) HWY_ATTR {
       const Float value = hn::LoadU(Floats(), values + i);
-      const Double low = Widen<0>(value);
-      const Double high = Widen<1>(value);
-      sums.part[2 * part] = hn::MulAdd(low, low, sums.part[2 * part]);
-      sums.part[2 * part + 1] = hn::MulAdd(high, high, sums.part[2 * part + 1]);
+      Unroll<kWide>([&](auto wide) HWY_ATTR {
+        const Double x = Widen(value, wide);
+        Double& sum = sums.part[kWide * part + wide];
+        sum = hn::MulAdd(x, x, sum);
+      });
     });
   }
   alignas(64) double lanes[kSumLanes] = {};

@@ -2,8 +2,6 @@
 
 // Sums of kernels/lane_sums.h in vectors, for the target being compiled.
 
-#include <type_traits>
-
 #include "kernels/highway/vectors-inl.h"
 #include "kernels/lane_sums.h"
 
@@ -18,50 +16,48 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
 
-// A vector of floats fills Doubles twice: half 0 and half 1.
-template <int kHalf>
-HWY_INLINE Double Widen(Float value) {
-  const hn::Half<Floats> half;
-  if constexpr (kHalf == 0) {
-    return hn::PromoteTo(Doubles(), hn::LowerHalf(half, value));
+// Vectors of doubles that a vector of floats fills: 1 or 2.
+inline constexpr size_t kWide = kLanes / kDoubleLanes;
+
+// The doubles of one of the kWide vectors.
+template <class V, size_t kIndex>
+HWY_INLINE Double Widen(V value, Index<kIndex>) {
+  if constexpr (kWide == 1) {
+    return hn::PromoteTo(Doubles(), value);
   } else {
-    return hn::PromoteTo(Doubles(), hn::UpperHalf(half, value));
+    const hn::Half<hn::DFromV<V>> half;
+    return hn::PromoteTo(Doubles(), kIndex == 0 ? hn::LowerHalf(half, value)
+                                                : hn::UpperHalf(half, value));
   }
 }
 
 // kSumLanes lanes of a sum.
 struct LaneSum {
-  static constexpr size_t kRegisters = kSumLanes / (kLanes / 2);
+  static constexpr size_t kRegisters = kSumLanes / kDoubleLanes;
   Double part[kRegisters];
 
   // Instead of a constructor, which would not be compiled for the target.
   static HWY_INLINE LaneSum Zero() {
-    const Double zero = hn::Zero(Doubles());
-#if HWY_MAX_BYTES == 16
-    return {{zero, zero, zero, zero}};
-#else
-    return {{zero, zero}};
-#endif
+    LaneSum sum;
+    for (Double& part : sum.part) part = hn::Zero(Doubles());
+    return sum;
   }
   // Adds this group's lanes to the block's.
   HWY_INLINE void AddTo(double* lanes) const {
     const Doubles d;
     for (size_t i = 0; i < kRegisters; ++i) {
-      double* const at = lanes + i * (kLanes / 2);
+      double* const at = lanes + i * kDoubleLanes;
       hn::Store(hn::Add(hn::Load(d, at), part[i]), d, at);
     }
   }
 };
 
-// Which vector of a row of kSumLanes elements: 0, or 1 where it takes two.
-template <int kIndex>
-using Part = std::integral_constant<int, kIndex>;
-
-// Calls `visit(byte, Part)` for each vector of a row.
+// Calls `visit(byte, Index)` for each vector of floats of a row of kSumLanes
+// elements, of which there are one or two.
 template <typename Visit>
 HWY_INLINE void ForEachPart(size_t row, Visit visit) {
-  visit(row, Part<0>());
-  if constexpr (kLanes < kSumLanes) visit(row + kLanes, Part<1>());
+  Unroll<kSumLanes / kLanes>(
+      [&](auto part) HWY_ATTR { visit(row + part * kLanes, part); });
 }
 
 // The sums of one group. Fused multiply-adds only of floats that were widened:
@@ -73,28 +69,39 @@ struct GroupSums {
     return {LaneSum::Zero(), LaneSum::Zero(), LaneSum::Zero(), LaneSum::Zero()};
   }
 
-  // kWidened: `abs` was a float.
-  template <int kHalf, bool kWidened, int kPart>
-  HWY_INLINE void AddErrorHalf(Part<kPart>, Float x, Double abs) {
-    constexpr int r = 2 * kPart + kHalf;
-    const Double wide_x = Widen<kHalf>(x);
-    x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
-    e2.part[r] = kWidened ? hn::MulAdd(abs, abs, e2.part[r])
-                          : hn::Add(e2.part[r], hn::Mul(abs, abs));
-    abs_e.part[r] = hn::Add(abs_e.part[r], abs);
+  // `abs` are the magnitudes of errors that are exact in binary32, and `part`
+  // is the vector's in a row.
+  HWY_INLINE void AddErrors(size_t part, Float x, Float abs) {
+    Unroll<kWide>([&](auto i) HWY_ATTR {
+      const size_t r = kWide * part + i;
+      const Double wide_x = Widen(x, i);
+      const Double wide_abs = Widen(abs, i);
+      x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
+      e2.part[r] = hn::MulAdd(wide_abs, wide_abs, e2.part[r]);
+      abs_e.part[r] = hn::Add(abs_e.part[r], wide_abs);
+    });
   }
-  // `abs` are the magnitudes of errors that are exact in binary32.
-  template <int kPart>
-  HWY_INLINE void AddErrors(Part<kPart> part, Float x, Float abs) {
-    AddErrorHalf<0, true>(part, x, Widen<0>(abs));
-    AddErrorHalf<1, true>(part, x, Widen<1>(abs));
+  HWY_INLINE void AddSquares(size_t part, Float y) {
+    Unroll<kWide>([&](auto i) HWY_ATTR {
+      const size_t r = kWide * part + i;
+      const Double wide = Widen(y, i);
+      y2.part[r] = hn::MulAdd(wide, wide, y2.part[r]);
+    });
   }
-  template <int kPart>
-  HWY_INLINE void AddSquares(Part<kPart>, Float y) {
-    const Double low = Widen<0>(y);
-    const Double high = Widen<1>(y);
-    y2.part[2 * kPart] = hn::MulAdd(low, low, y2.part[2 * kPart]);
-    y2.part[2 * kPart + 1] = hn::MulAdd(high, high, y2.part[2 * kPart + 1]);
+  // Adds values and what they were decoded to, whatever their errors are; the
+  // largest of these goes to `*most`.
+  HWY_INLINE void AddValues(size_t part, Float x, Float y, Double* most) {
+    Unroll<kWide>([&](auto i) HWY_ATTR {
+      const size_t r = kWide * part + i;
+      const Double wide_x = Widen(x, i);
+      const Double wide_y = Widen(y, i);
+      const Double abs = hn::Abs(hn::Sub(wide_y, wide_x));
+      *most = hn::Max(*most, abs);
+      x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
+      y2.part[r] = hn::MulAdd(wide_y, wide_y, y2.part[r]);
+      e2.part[r] = hn::Add(e2.part[r], hn::Mul(abs, abs));
+      abs_e.part[r] = hn::Add(abs_e.part[r], abs);
+    });
   }
 
   HWY_INLINE void AddTo(LaneSums* sums) const {

@@ -97,7 +97,7 @@ inline void FillRotationTable(const uint64_t* increments, size_t pairs,
   const size_t whole = pairs - pairs % lanes;
   for (size_t pair = 0; pair < whole; pair += lanes) {
     const Phase increment = hn::LoadU(d, increments + pair);
-    uint64_t start[kLanes / 2];
+    uint64_t start[kDoubleLanes];
     for (size_t i = 0; i < lanes; ++i) start[i] = first * increments[pair + i];
     Phase phase = hn::LoadU(d, start);
     float* out = table + pair;

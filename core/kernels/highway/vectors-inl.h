@@ -7,6 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 #if defined(KVCOMPRESS_KERNELS_HIGHWAY_VECTORS_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -20,19 +22,34 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most 256 bits: the lanes of kernels/lane_sums.h are 8, and wider vectors
-// would need to add in another order.
+// At most 256 bits, and 512 for what floats are widened to: the lanes of
+// kernels/lane_sums.h are 8, and wider vectors would need to add in another
+// order.
 inline constexpr size_t kLanes = HWY_MIN(8, HWY_LANES(float));
+inline constexpr size_t kDoubleLanes = HWY_MIN(8, HWY_LANES(double));
 using Floats = hn::FixedTag<float, kLanes>;
 using Ints = hn::RebindToSigned<Floats>;
 using Words = hn::RebindToUnsigned<Floats>;
 using Shorts = hn::Rebind<uint16_t, Floats>;
 using Bytes = hn::Rebind<uint8_t, Floats>;
 using SignedBytes = hn::Rebind<int8_t, Floats>;
-using Doubles = hn::FixedTag<double, kLanes / 2>;
+using Doubles = hn::FixedTag<double, kDoubleLanes>;
 using Float = hn::Vec<Floats>;
 using Word = hn::Vec<Words>;
 using Double = hn::Vec<Doubles>;
+
+template <size_t kIndex>
+using Index = std::integral_constant<size_t, kIndex>;
+
+template <size_t... kIndices, typename Visit>
+HWY_INLINE void UnrollSequence(std::index_sequence<kIndices...>, Visit visit) {
+  (visit(Index<kIndices>()), ...);
+}
+// Calls `visit(Index)` for each index below kCount.
+template <size_t kCount, typename Visit>
+HWY_INLINE void Unroll(Visit visit) {
+  UnrollSequence(std::make_index_sequence<kCount>(), visit);
+}
 
 // Whether the target converts binary16 as IEEE 754 asks; SSE4's emulation in
 // Highway 1.0.3 rounds towards zero.
