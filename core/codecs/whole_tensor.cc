@@ -16,26 +16,29 @@ namespace {
 class WholeTensorEncoder : public TensorEncoder {
  public:
   WholeTensorEncoder(std::string codec, const TensorSpec& spec,
-                     uint64_t elements, EncodeWhole encode)
+                     uint64_t elements, EncoderBuffers* buffers,
+                     EncodeWhole encode)
       : codec_(std::move(codec)),
         spec_(spec),
         encode_(std::move(encode)),
-        size_(elements * DTypeSize(spec.dtype)) {}
+        size_(elements * DTypeSize(spec.dtype)),
+        bytes_(buffers, &EncoderBuffers::source) {
+    bytes_->clear();
+  }
 
   absl::Status Append(absl::string_view bytes, std::string*,
                       std::string*) override {
-    bytes_.append(bytes.data(), bytes.size());
+    bytes_->append(bytes.data(), bytes.size());
     return CheckFinite();
   }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
-    if (bytes_.size() != size_) {
+    if (bytes_->size() != size_) {
       return MakeError(absl::StatusCode::kInternal, "the tensor is incomplete",
                        {.reason = "INTERNAL", .tensor = spec_.name});
     }
     if (size_ == 0) return absl::OkStatus();
-    EncodedTensor encoded = encode_(bytes_);
-    bytes_ = std::string();
+    EncodedTensor encoded = encode_(*bytes_);
     Append(std::move(encoded.payload), payload);
     if (decoded != nullptr) Append(std::move(encoded.decoded), decoded);
     distortion_ = encoded.distortion;
@@ -63,13 +66,13 @@ class WholeTensorEncoder : public TensorEncoder {
   absl::Status CheckFinite() {
     constexpr uint64_t kAtOnce = 1024;
     const size_t element_size = DTypeSize(spec_.dtype);
-    const uint64_t whole = bytes_.size() / element_size;
+    const uint64_t whole = bytes_->size() / element_size;
     while (checked_ < whole) {
       float values[kAtOnce];
       const size_t count = std::min(kAtOnce, whole - checked_);
       const std::optional<size_t> fault =
           LoadFinite(spec_.dtype,
-                     reinterpret_cast<const uint8_t*>(bytes_.data()) +
+                     reinterpret_cast<const uint8_t*>(bytes_->data()) +
                          checked_ * element_size,
                      absl::MakeSpan(values, count));
       checked_ += fault.value_or(count);
@@ -90,7 +93,7 @@ class WholeTensorEncoder : public TensorEncoder {
   const TensorSpec spec_;
   const EncodeWhole encode_;
   const uint64_t size_;
-  std::string bytes_;
+  Borrowed<std::string> bytes_;
   uint64_t checked_ = 0;  // elements
   DistortionAccumulator distortion_;
   std::vector<float> attention_;
@@ -101,9 +104,10 @@ class WholeTensorEncoder : public TensorEncoder {
 std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
                                                      const TensorSpec& spec,
                                                      uint64_t elements,
+                                                     EncoderBuffers* buffers,
                                                      EncodeWhole encode) {
   return std::make_unique<WholeTensorEncoder>(std::move(codec), spec, elements,
-                                              std::move(encode));
+                                              buffers, std::move(encode));
 }
 
 }  // namespace kvcompress

@@ -19,6 +19,31 @@
 
 namespace kvcompress {
 
+// A buffer of EncoderBuffers, or an own one, for as long as this lives.
+template <typename Buffer>
+class Borrowed {
+ public:
+  // `from` is null or outlives this.
+  Borrowed(EncoderBuffers* from, Buffer EncoderBuffers::*which)
+      : from_(from == nullptr ? nullptr : &(from->*which)) {
+    if (from_ != nullptr) buffer_.swap(*from_);
+  }
+  ~Borrowed() {
+    if (from_ != nullptr) buffer_.swap(*from_);
+  }
+  Borrowed(const Borrowed&) = delete;
+  Borrowed& operator=(const Borrowed&) = delete;
+
+  Buffer& operator*() { return buffer_; }
+  const Buffer& operator*() const { return buffer_; }
+  Buffer* operator->() { return &buffer_; }
+  const Buffer* operator->() const { return &buffer_; }
+
+ private:
+  Buffer* const from_;
+  Buffer buffer_;
+};
+
 struct EncodedTensor {
   std::string payload;
   std::string decoded;
@@ -31,10 +56,11 @@ using EncodeWhole = std::function<EncodedTensor(absl::string_view bytes)>;
 
 // Collects a tensor, refuses values that are not finite as they come, and
 // encodes it at its end. REQUIRES: the spec has `elements` elements of a
-// compressible type.
+// compressible type; `buffers` is null or outlives the encoder.
 std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
                                                      const TensorSpec& spec,
                                                      uint64_t elements,
+                                                     EncoderBuffers* buffers,
                                                      EncodeWhole encode);
 
 }  // namespace kvcompress

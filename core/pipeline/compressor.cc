@@ -216,6 +216,7 @@ class Compressor::Impl {
     KVC_RETURN_IF_ERROR(
         CheckAttention(options_.attention, traits, artefact_.tensors));
     hints_ = HintsFrom(options_, header.metadata);
+    hints_.buffers = &buffers_;
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
     report_.codec = codec.ToString();
@@ -258,6 +259,10 @@ class Compressor::Impl {
         step(tokens_ || options_.reconstruct ? decoded : nullptr));
     if (tokens_) {
       tokens_->AddDecoded(absl::string_view(*decoded).substr(decoded_before));
+    }
+    // What an encoder of whole tensors gave away is there for the next one.
+    if (scratch_.capacity() > buffers_.decoded.capacity()) {
+      scratch_.swap(buffers_.decoded);
     }
     const absl::string_view added =
         absl::string_view(output->artefact).substr(before);
@@ -359,6 +364,7 @@ class Compressor::Impl {
   size_t index_ = 0;
   uint64_t remaining_ = 0;  // bytes of it still to come
   uint64_t tensor_size_ = 0;
+  EncoderBuffers buffers_;  // outlives the encoder
   std::unique_ptr<TensorEncoder> encoder_;
   std::optional<TokenAccumulator> tokens_;
   std::string scratch_;

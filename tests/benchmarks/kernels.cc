@@ -113,7 +113,10 @@ int64_t kvb_codec_encode(const char* codec, int dtype, int role,
   const auto spec = kvcompress::ParseCodecSpec(codec);
   if (!spec.ok()) return -1;
   const kvcompress::TensorSpec tensor = Spec(dtype, role, tokens, elements);
-  auto encoder = spec->codec->NewEncoder(tensor, spec->parameters, {});
+  // As for all tensors of a stream but the first.
+  static auto* const buffers = new kvcompress::EncoderBuffers;
+  auto encoder =
+      spec->codec->NewEncoder(tensor, spec->parameters, {.buffers = buffers});
   if (!encoder.ok()) return -1;
   const uint64_t size = elements * kvcompress::DTypeSize(tensor.dtype);
   std::string out;

@@ -80,7 +80,7 @@ class Ecsq : public Codec {
     KVC_ASSIGN_OR_RETURN(const ecsq::Preset preset, RequirePreset(parameters));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return NewWholeTensorEncoder(
-        traits_.name, spec, elements,
+        traits_.name, spec, elements, hints.buffers,
         [spec, preset, hints](absl::string_view bytes) {
           return ecsq::EncodeTensor(spec, preset, hints, bytes);
         });

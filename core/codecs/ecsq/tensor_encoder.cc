@@ -44,7 +44,9 @@ class Encoder {
         preset_(preset),
         geometry_(spec),
         bytes_(reinterpret_cast<const uint8_t*>(bytes.data())),
-        values_(bytes.size() / DTypeSize(spec.dtype)) {
+        values_(hints.buffers, &EncoderBuffers::values),
+        decoded_(hints.buffers, &EncoderBuffers::decoded) {
+    values_->resize(bytes.size() / DTypeSize(spec.dtype));
     const TensorRole role =
         spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     header_.norms = role == TensorRole::kValue;
@@ -64,14 +66,14 @@ class Encoder {
 
   EncodedTensor Encode() {
     const float largest = std::bit_cast<float>(
-        LoadElements(dtype_, bytes_, absl::MakeSpan(values_)));
+        LoadElements(dtype_, bytes_, absl::MakeSpan(*values_)));
     std::optional<EncodedTensor> coded;
     if (geometry_.codable() && largest <= kMostMagnitude) {
-      if (preset_.contract) HideOutliers(largest, absl::MakeSpan(values_));
+      if (preset_.contract) HideOutliers(largest, absl::MakeSpan(*values_));
       if (rotate_) {
         header_.rotation = RemoveRotation(geometry_.heads(), geometry_.tokens(),
                                           geometry_.channels(), theta_,
-                                          &rotator_, values_.data());
+                                          &rotator_, values_->data());
       }
       if (header_.norms) Normalize();
       coded = SearchStep();
@@ -95,8 +97,8 @@ class Encoder {
   }
 
   absl::Span<float> Row(size_t row) {
-    return absl::MakeSpan(values_).subspan(row * geometry_.channels(),
-                                           geometry_.channels());
+    return absl::MakeSpan(*values_).subspan(row * geometry_.channels(),
+                                            geometry_.channels());
   }
 
   // Divides each token by its norm, if it has one.
@@ -144,7 +146,7 @@ class Encoder {
     if (!statistics_.empty()) return;
     ForEachBlock([&](uint64_t, const Block& block, size_t first) {
       statistics_.push_back(Measure(header_, geometry_, block,
-                                    absl::MakeConstSpan(values_).subspan(
+                                    absl::MakeConstSpan(*values_).subspan(
                                         first, geometry_.Elements(block))));
       return true;
     });
@@ -181,8 +183,10 @@ class Encoder {
       header_.step = RoundToStep(std::max(step, least_step_));
       if (preset_.contract) BoundNorms();
       EncodedTensor coded;
+      coded.decoded.swap(*decoded_);
       DistortionSums sums;
       if (!EncodeBlocks(&coded, &sums)) break;
+      if (last) decoded_->swap(last->decoded);
       last = std::move(coded);
       coded_keeps_ = !preset_.contract || KeepsContract(sums);
       if (coded_keeps_ || step < least_step_) break;
@@ -196,12 +200,12 @@ class Encoder {
   bool EncodeBlocks(EncodedTensor* coded, DistortionSums* all) {
     MeasureBlocks();
     const size_t element_size = DTypeSize(dtype_);
-    const uint64_t most = MaxPayloadSize(values_.size());
-    coded->decoded.resize(values_.size() * element_size);
+    const uint64_t most = MaxPayloadSize(values_->size());
+    coded->decoded.resize(values_->size() * element_size);
     WriteTensorHeader(header_, &coded->payload);
     bool fits = true;
     ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
-      BlockInput input = {.values = absl::MakeConstSpan(values_).subspan(
+      BlockInput input = {.values = absl::MakeConstSpan(*values_).subspan(
                               first, geometry_.Elements(block)),
                           .source = bytes_ + first * element_size};
       if (header_.norms) {
@@ -222,15 +226,15 @@ class Encoder {
   }
 
   EncodedTensor EncodeIntegers() {
-    LoadElements(dtype_, bytes_, absl::MakeSpan(values_));
+    LoadElements(dtype_, bytes_, absl::MakeSpan(*values_));
     EncodedTensor integers;
-    integers.decoded.resize(values_.size() * DTypeSize(dtype_));
+    integers.decoded.resize(values_->size() * DTypeSize(dtype_));
     uint8_t* const decoded =
         reinterpret_cast<uint8_t*>(integers.decoded.data());
     integers.payload.push_back(static_cast<char>(kModeInt8));
-    EncodeInt8(dtype_, values_, &integers.payload, decoded);
+    EncodeInt8(dtype_, *values_, &integers.payload, decoded);
     DistortionSums sums;
-    AddDistortion(CompareElements(dtype_, bytes_, decoded, values_.size()),
+    AddDistortion(CompareElements(dtype_, bytes_, decoded, values_->size()),
                   &sums, &integers.distortion);
     integers_keep_ = KeepsContract(sums);
     return integers;
@@ -241,7 +245,8 @@ class Encoder {
   const Geometry geometry_;
   const uint8_t* const bytes_;
   // Without what is patched, without rotation and over the norms.
-  std::vector<float> values_;
+  Borrowed<std::vector<float>> values_;
+  Borrowed<std::string> decoded_;     // room for what the next trial decodes to
   std::vector<uint16_t> full_norms_;  // codes, of each token of each head
   std::vector<uint16_t> norms_;       // the same, bounded
   std::vector<ChannelStatistics> statistics_;  // of the blocks, or empty

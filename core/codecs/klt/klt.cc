@@ -98,7 +98,7 @@ class Klt : public Codec {
            .field = "options.attention"});
     }
     return NewWholeTensorEncoder(
-        traits_.name, spec, elements,
+        traits_.name, spec, elements, hints.buffers,
         [spec, preset, hints](absl::string_view bytes) {
           return klt::EncodeTensor(spec, preset, hints, bytes);
         });
