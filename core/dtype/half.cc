@@ -11,7 +11,8 @@ float HalfToFloat(uint16_t bits) {
   const uint32_t exponent = (bits >> 10) & 0x1f;
   const uint32_t mantissa = bits & 0x3ff;
   if (exponent == 0x1f) {
-    return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
+    const uint32_t quiet = mantissa == 0 ? 0 : 0x400000;
+    return std::bit_cast<float>(sign | 0x7f800000 | quiet | mantissa << 13);
   }
   if (exponent == 0) {
     // Subnormal: mantissa * 2^-24, exact in binary32.

@@ -20,6 +20,9 @@
 namespace kvcompress::ecsq {
 namespace {
 
+// The code of 2^-126, the least with an inverse.
+constexpr uint32_t kLeastNorm = 8;
+
 void PutBytes(const void* bytes, size_t size, std::string* out) {
   out->append(static_cast<const char*>(bytes), size);
 }
@@ -259,6 +262,7 @@ uint16_t NormCode(absl::Span<const float> values) {
       std::sqrt(squares / static_cast<double>(values.size())));
   const uint32_t bits = std::bit_cast<uint32_t>(norm);
   const uint32_t code = (bits + 0x7ffff + (bits >> 20 & 1)) >> 20;
+  if (code < kLeastNorm) return 0;
   return static_cast<uint16_t>(std::min<uint32_t>(code, kNormEnd - 1));
 }
 

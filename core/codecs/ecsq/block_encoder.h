@@ -56,7 +56,8 @@ bool EncodeBlock(const TensorHeader& header, const Geometry& geometry,
                  Rotator* rotator, std::string* payload, uint8_t* decoded,
                  DistortionSums* sums);
 
-// The code of a token's norm: its root mean square, to 3 bits after the point.
+// The code of a token's norm: its root mean square, to 3 bits after the point;
+// 0 below 2^-126.
 uint16_t NormCode(absl::Span<const float> values);
 
 }  // namespace kvcompress::ecsq

@@ -45,7 +45,8 @@ inline bool IsCompressible(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// IEEE 754 binary16 to binary32, exact; NaN payloads are kept.
+// IEEE 754 binary16 to binary32, exact. A NaN keeps its payload and is quiet
+// afterwards, as it is when a processor converts it.
 float HalfToFloat(uint16_t bits);
 // Nearest even; beyond the range gives infinity, NaN stays NaN.
 uint16_t FloatToHalf(float value);

@@ -134,8 +134,11 @@ struct F16 {
       const Word sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000)));
       const Word magnitude = hn::And(bits, hn::Set(d, kMagnitude));
       const Word finite = hn::BitCast(d, Value(d, magnitude));
+      const Word quiet = hn::IfThenElseZero(
+          hn::Gt(magnitude, hn::Set(d, kInfinity)), hn::Set(d, 0x400000));
       const Word infinite =
-          hn::Or(hn::ShiftLeft<13>(magnitude), hn::Set(d, 0x7f800000));
+          hn::Or(hn::Or(hn::ShiftLeft<13>(magnitude), quiet),
+                 hn::Set(d, 0x7f800000));
       const auto is_finite = hn::Lt(magnitude, hn::Set(d, kInfinity));
       return hn::BitCast(
           Floats(), hn::Or(sign, hn::IfThenElse(is_finite, finite, infinite)));
