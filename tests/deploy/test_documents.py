@@ -39,6 +39,7 @@ ADDRESS = "127.0.0.1:50051"
 SECONDS = 60
 DOCUMENTS = [
     "README.md",
+    "CONTRIBUTING.md",
     "SECURITY.md",
     "VERSIONING.md",
     "client/python/README.md",
