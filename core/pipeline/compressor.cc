@@ -12,6 +12,7 @@
 #include "metrics/token_quality.h"
 #include "pipeline/attention.h"
 #include "pipeline/hints.h"
+#include "pipeline/tensor_table.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
 
@@ -20,36 +21,6 @@ namespace {
 
 absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
   return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
-}
-
-// The header of a file made of `tensors`, one after the other.
-absl::StatusOr<SafetensorsHeader> HeaderOf(
-    const std::vector<TensorSpec>& tensors,
-    std::vector<std::pair<std::string, std::string>> metadata) {
-  SafetensorsHeader header;
-  for (const auto& [key, value] : metadata) {
-    if (!IsValidUtf8(key) || !IsValidUtf8(value)) {
-      return Invalid(absl::StrCat("metadata ", QuoteName(key), " is not UTF-8"),
-                     {.reason = "INVALID_HEADER", .field = "tensors.metadata"});
-    }
-  }
-  header.metadata = std::move(metadata);
-  for (const TensorSpec& spec : tensors) {
-    if (!IsValidUtf8(spec.name) || spec.name == "__metadata__") {
-      return Invalid("the name of a tensor is reserved or is not UTF-8",
-                     {.reason = "INVALID_HEADER",
-                      .tensor = spec.name,
-                      .field = "tensors.tensors.name"});
-    }
-    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    SafetensorsEntry entry;
-    entry.spec = spec;
-    entry.begin = header.data_size;
-    entry.end = entry.begin + elements * DTypeSize(spec.dtype);
-    header.data_size = entry.end;
-    header.tensors.push_back(std::move(entry));
-  }
-  return header;
 }
 
 }  // namespace

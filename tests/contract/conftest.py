@@ -1,6 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Fixtures of the contract tests: the real binaries, a running server, its clients."""
 
+from kv_compress import artefact, run
+
 from oracle.fixtures import bin_dir, client, sample, server, stub
 
-__all__ = ["bin_dir", "client", "sample", "server", "stub"]
+__all__ = ["artefact", "bin_dir", "client", "run", "sample", "server", "stub"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import MISTAKES, words_of
+from kv_compress import MISTAKES, words_of
 
 import kvcompress
 from kvcompress.cli.commands import main

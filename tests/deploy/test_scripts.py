@@ -87,6 +87,14 @@ def test_help(script: str) -> None:
     assert "--bogus" in done.stderr
 
 
+@pytest.mark.parametrize("script", ["deploy/quickstart", "deploy/capacity"])
+def test_arguments_that_are_not_taken(script: str) -> None:
+    """Whoever asks such a script for help has not asked for minutes of work."""
+    done = run(script, "--help")
+    assert done.returncode == 1
+    assert "takes no arguments" in done.stderr
+
+
 def test_quickstart(bin_dir: Path, temporary: Path) -> None:
     """The table, the verdict on the round trip, and nothing left behind."""
     done = round_trip(bin_dir.resolve(), temporary)

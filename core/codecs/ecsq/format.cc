@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
+#include "codecs/ecsq/fields.h"
 #include "codecs/ecsq/tables.h"
 
 namespace kvcompress::ecsq {
@@ -16,20 +16,6 @@ constexpr uint8_t kHasRotation = 2;
 constexpr uint8_t kIsInterleaved = 4;
 constexpr uint8_t kHasInt8Sinks = 8;
 constexpr uint8_t kAllFlags = 15;
-
-template <typename T>
-void Put(T value, std::string* out) {
-  char bytes[sizeof(value)];
-  std::memcpy(bytes, &value, sizeof(value));
-  out->append(bytes, sizeof(value));
-}
-
-template <typename T>
-T Get(absl::Span<const uint8_t> bytes, size_t position) {
-  T value;
-  std::memcpy(&value, bytes.data() + position, sizeof(value));
-  return value;
-}
 
 }  // namespace
 
@@ -94,7 +80,7 @@ std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
   return header;
 }
 
-void WriteBlockHeader(const BlockHeader& header, std::string* out) {
+void WriteBlockHeaderStart(const BlockHeader& header, std::string* out) {
   Put(header.size, out);
   Put(header.words, out);
   Put(header.escapes, out);
@@ -105,11 +91,10 @@ void WriteBlockHeader(const BlockHeader& header, std::string* out) {
   Put(header.class_table, out);
   Put(header.mean_table, out);
   Put(header.mean_shift, out);
-  Put(uint8_t{0}, out);
 }
 
-std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
-                                           uint64_t elements) {
+std::optional<BlockHeader> ReadBlockHeaderStart(absl::Span<const uint8_t> bytes,
+                                                uint64_t elements) {
   BlockHeader header;
   header.size = Get<uint32_t>(bytes, 0);
   header.words = Get<uint32_t>(bytes, 4);
@@ -122,12 +107,26 @@ std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
   header.mean_table = bytes[21];
   header.mean_shift = bytes[22];
   const bool good =
-      header.size >= kBlockHeaderSize &&
       header.size <= MaxBlockSize(elements) && header.norm_middle < kNormEnd &&
       header.norm_table < kTables && header.class_middle < kClasses &&
       header.class_table < kTables && header.mean_table < kTables &&
-      header.mean_shift <= kMaxMeanShift && bytes[23] == 0;
+      header.mean_shift <= kMaxMeanShift;
   if (!good) return std::nullopt;
+  return header;
+}
+
+void WriteBlockHeader(const BlockHeader& header, std::string* out) {
+  WriteBlockHeaderStart(header, out);
+  Put(uint8_t{0}, out);
+}
+
+std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
+                                           uint64_t elements) {
+  std::optional<BlockHeader> header = ReadBlockHeaderStart(bytes, elements);
+  if (!header || header->size < kBlockHeaderSize ||
+      bytes[kBlockHeaderStartSize] != 0) {
+    return std::nullopt;
+  }
   return header;
 }
 

@@ -105,6 +105,13 @@ constexpr uint64_t MaxBlockSize(uint64_t elements) {
   return 4 * elements + 1024;
 }
 
+// The fields above, without what follows them; klt begins its own with them.
+// Nothing when a rule of theirs is broken.
+inline constexpr size_t kBlockHeaderStartSize = 23;
+void WriteBlockHeaderStart(const BlockHeader& header, std::string* out);
+std::optional<BlockHeader> ReadBlockHeaderStart(absl::Span<const uint8_t> bytes,
+                                                uint64_t elements);
+
 void WriteBlockHeader(const BlockHeader& header, std::string* out);
 // Nothing when a rule is broken that does not need the rest of the block.
 std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,

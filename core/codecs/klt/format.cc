@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
+#include "codecs/ecsq/fields.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/tables.h"
 
@@ -18,19 +18,8 @@ constexpr uint8_t kIsInterleaved = 4;
 constexpr uint8_t kHasTrellis = 8;
 constexpr uint8_t kAllFlags = 15;
 
-template <typename T>
-void Put(T value, std::string* out) {
-  char bytes[sizeof(value)];
-  std::memcpy(bytes, &value, sizeof(value));
-  out->append(bytes, sizeof(value));
-}
-
-template <typename T>
-T Get(absl::Span<const uint8_t> bytes, size_t position) {
-  T value;
-  std::memcpy(&value, bytes.data() + position, sizeof(value));
-  return value;
-}
+using ecsq::Get;
+using ecsq::Put;
 
 }  // namespace
 
@@ -48,10 +37,6 @@ void WriteTensorHeader(const TensorHeader& header, std::string* out) {
   out->append(5, '\0');
   Put(header.step, out);
   if (header.rotation) Put(header.rotation->ratio, out);
-}
-
-size_t TensorHeaderSize(absl::Span<const uint8_t> bytes) {
-  return kTensorHeaderSize + (bytes[1] & kHasRotation ? kRotationSize : 0);
 }
 
 std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
@@ -79,16 +64,7 @@ std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
 }
 
 void WriteBlockHeader(const BlockHeader& header, std::string* out) {
-  Put(header.size, out);
-  Put(header.words, out);
-  Put(header.escapes, out);
-  Put(header.patches, out);
-  Put(header.norm_middle, out);
-  Put(header.norm_table, out);
-  Put(header.class_middle, out);
-  Put(header.class_table, out);
-  Put(header.mean_table, out);
-  Put(header.mean_shift, out);
+  ecsq::WriteBlockHeaderStart(header, out);
   Put(header.offset_table, out);
   Put(header.reflector_table, out);
   out->append(3, '\0');
@@ -96,30 +72,17 @@ void WriteBlockHeader(const BlockHeader& header, std::string* out) {
 
 std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
                                            uint64_t elements) {
-  BlockHeader header;
-  header.size = Get<uint32_t>(bytes, 0);
-  header.words = Get<uint32_t>(bytes, 4);
-  header.escapes = Get<uint32_t>(bytes, 8);
-  header.patches = Get<uint32_t>(bytes, 12);
-  header.norm_middle = Get<uint16_t>(bytes, 16);
-  header.norm_table = bytes[18];
-  header.class_middle = bytes[19];
-  header.class_table = bytes[20];
-  header.mean_table = bytes[21];
-  header.mean_shift = bytes[22];
+  const std::optional<ecsq::BlockHeader> start =
+      ecsq::ReadBlockHeaderStart(bytes, elements);
+  if (!start) return std::nullopt;
+  BlockHeader header{*start};
   header.offset_table = bytes[23];
   header.reflector_table = bytes[24];
-  const bool good =
-      header.size > kBlockHeaderSize && header.size <= MaxBlockSize(elements) &&
-      header.norm_middle < ecsq::kNormEnd &&
-      header.norm_table < ecsq::kTables &&
-      header.class_middle < ecsq::kClasses &&
-      header.class_table < ecsq::kTables && header.mean_table < ecsq::kTables &&
-      header.mean_shift <= ecsq::kMaxMeanShift &&
-      (header.offset_table < ecsq::kTables ||
-       header.offset_table == BlockHeader::kNoOffsets) &&
-      header.reflector_table < ecsq::kTables && bytes[25] == 0 &&
-      bytes[26] == 0 && bytes[27] == 0;
+  const bool good = header.size > kBlockHeaderSize &&
+                    (header.offset_table < ecsq::kTables ||
+                     header.offset_table == BlockHeader::kNoOffsets) &&
+                    header.reflector_table < ecsq::kTables && bytes[25] == 0 &&
+                    bytes[26] == 0 && bytes[27] == 0;
   if (!good) return std::nullopt;
   return header;
 }

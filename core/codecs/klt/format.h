@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "codecs/ecsq/format.h"
 #include "codecs/ecsq/rope.h"
 #include "codecs/klt/geometry.h"
 
@@ -45,28 +46,18 @@ struct TensorHeader {
   }
 };
 
-inline constexpr size_t kTensorHeaderSize = 12;
-inline constexpr size_t kRotationSize = 8;
+// As long as that of ecsq, with a rotation or without.
+using ecsq::kTensorHeaderSize;
+using ecsq::TensorHeaderSize;
 
 void WriteTensorHeader(const TensorHeader& header, std::string* out);
-// Bytes of the header that begins with `bytes`, at least kTensorHeaderSize.
-size_t TensorHeaderSize(absl::Span<const uint8_t> bytes);
 // Nothing when a rule is broken. REQUIRES: bytes.size() ==
 // TensorHeaderSize(bytes).
 std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
                                              const Geometry& geometry);
 
-struct BlockHeader {
-  uint32_t size = 0;     // of the block, this header included
-  uint32_t words = 0;    // 16-bit words of the entropy coder
-  uint32_t escapes = 0;  // bytes of the list of escapes
-  uint32_t patches = 0;  // bytes of the list of patches
-  uint16_t norm_middle = 0;
-  uint8_t norm_table = 0;
-  uint8_t class_middle = 0;
-  uint8_t class_table = 0;
-  uint8_t mean_table = 0;
-  uint8_t mean_shift = 0;
+// Begins as that of ecsq.
+struct BlockHeader : ecsq::BlockHeader {
   uint8_t offset_table = kNoOffsets;
   uint8_t reflector_table = 0;  // of the classes of reflectors
 
@@ -74,9 +65,7 @@ struct BlockHeader {
 };
 
 inline constexpr size_t kBlockHeaderSize = 28;
-constexpr uint64_t MaxBlockSize(uint64_t elements) {
-  return 4 * elements + 1024;
-}
+using ecsq::MaxBlockSize;
 
 void WriteBlockHeader(const BlockHeader& header, std::string* out);
 // Nothing when a rule is broken that does not need the rest of the block.

@@ -7,6 +7,7 @@ each file can be read in one line. Run the package (`python -m malformed DIRECTO
 have the corpus as files, for instance as seeds of a fuzzer.
 """
 
-from malformed.cases import CASES, CONTROLS, Case
+from malformed.case import Case
+from malformed.cases import CASES, CONTROLS
 
 __all__ = ["CASES", "CONTROLS", "Case"]

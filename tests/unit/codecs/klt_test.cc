@@ -5,19 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "codecs/ecsq/tables.h"
-#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
-#include "codecs/klt/preset.h"
-#include "codecs/klt/trellis.h"
-#include "codecs/klt/weights.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 
@@ -250,64 +243,6 @@ TEST(Klt, KeysTellOfTheAttentionToTheirTokens) {
                Encode(values, source, "max").payload);
 }
 
-TEST(Trellis, MovesAsTheFormatSays) {
-  // 4 l + 2 (h xor p) + (l xor m).
-  EXPECT_EQ(klt::NextState(0, 0), 0);
-  EXPECT_EQ(klt::NextState(0, -3), 2);
-  EXPECT_EQ(klt::NextState(2, 0), 1);
-  EXPECT_EQ(klt::NextState(1, 1), 7);
-  EXPECT_EQ(klt::NextState(7, 5), 4);
-  for (int quantum = -5; quantum <= 5; ++quantum) {
-    for (const bool odd : {false, true}) {
-      EXPECT_EQ(klt::QuantumOf(klt::LevelOf(quantum, odd), odd), quantum);
-    }
-  }
-  EXPECT_EQ(klt::LevelOf(-2, true), -3);
-  EXPECT_EQ(klt::LevelOf(-2, false), -4);
-}
-
-// What the encoder chooses costs no more than any other sequence.
-TEST(Trellis, FindsTheCheapestSequence) {
-  std::mt19937 random(5);
-  for (int round = 0; round < 50; ++round) {
-    constexpr size_t kTokens = 5;
-    constexpr float kWeight = 0.05f;
-    const int klass = 10 + round % 12;
-    std::vector<klt::TrellisInput> input(kTokens);
-    for (klt::TrellisInput& each : input) {
-      each = {.exact = static_cast<float>(random()) * 0x1p-30f - 2,
-              .klass = klass,
-              .error_per_bit = kWeight};
-    }
-    const auto cost = [&](const std::vector<int32_t>& quanta) {
-      double sum = 0;
-      uint8_t state = 0;
-      for (size_t t = 0; t < kTokens; ++t) {
-        const bool odd = klt::IsOddState(state);
-        const double error =
-            input[t].exact - 0.5 * klt::LevelOf(quanta[t], odd);
-        sum += error * error;
-        sum += kWeight / 256 *
-               ecsq::GetTables().Cost(
-                   klt::TableOf(ecsq::SplitClass(klass), odd), quanta[t]);
-        state = klt::NextState(state, quanta[t]);
-      }
-      return sum;
-    };
-    std::vector<int32_t> found(kTokens);
-    klt::TrellisEncoder().Quantize(input, found.data());
-    std::vector<int32_t> quanta(kTokens, -3);
-    double least = 1e9;
-    while (true) {
-      least = std::min(least, cost(quanta));
-      size_t t = 0;
-      while (t < kTokens && ++quanta[t] > 3) quanta[t++] = -3;
-      if (t == kTokens) break;
-    }
-    EXPECT_LT(cost(found), least + 1e-3) << round;
-  }
-}
-
 TEST(Klt, MutationsNeitherCrashNorRunAway) {
   const TensorSpec spec = Spec({1, 2, 200, 16}, TensorRole::kKey);
   const std::string plain = Encode(spec, JointTensor(spec), "high").payload;
@@ -337,88 +272,6 @@ TEST(Klt, MutationsNeitherCrashNorRunAway) {
     EXPECT_LE(decoded.size(), 4 * 2 * 200 * 16);
   }
   EXPECT_LT(accepted, kMutations / 2);
-}
-
-// Lengths of the rows of a matrix that should be orthogonal, and products.
-void ExpectOrthogonal(const klt::Matrix& matrix, const std::string& what) {
-  const size_t n = matrix.size();
-  for (size_t a = 0; a < n; a += 5) {
-    for (size_t b = a; b < n; b += 7) {
-      double product = 0;
-      for (size_t i = 0; i < n; ++i) {
-        product += 1.0 * matrix.at(a, i) * matrix.at(b, i);
-      }
-      product *= 0x1p-28;
-      EXPECT_NEAR(product, a == b ? 1 : 0, 0.01)
-          << what << " " << a << " " << b;
-    }
-  }
-}
-
-TEST(Basis, IsOrthogonalWhateverTheIntegers) {
-  constexpr size_t kSize = 256;
-  std::mt19937 random(3);
-  const auto make = [&](const auto& integer) {
-    klt::Reflectors reflectors(kSize);
-    while (reflectors.count() < klt::kMaxVectors) {
-      std::vector<int32_t> integers(reflectors.NextLength());
-      for (size_t i = 0; i < integers.size(); ++i) {
-        integers[i] = integer(reflectors.count(), i);
-      }
-      reflectors.Append(integers);
-    }
-    return klt::MakeMatrix(reflectors);
-  };
-  ExpectOrthogonal(make([](size_t, size_t) { return 0; }), "zero");
-  ExpectOrthogonal(make([](size_t, size_t) { return 32767; }), "largest");
-  ExpectOrthogonal(make([](size_t, size_t) { return -32767; }), "least");
-  ExpectOrthogonal(
-      make([](size_t, size_t i) { return i % 2 ? 32767 : -32767; }),
-      "alternating");
-  ExpectOrthogonal(make([](size_t, size_t i) { return i == 0 ? 1 : 0; }),
-                   "first axis");
-  ExpectOrthogonal(make([](size_t j, size_t i) { return i == j ? 32767 : 0; }),
-                   "one");
-  ExpectOrthogonal(make([](size_t, size_t i) { return i == 9 ? 1 : 32767; }),
-                   "all but one");
-  ExpectOrthogonal(make([&](size_t, size_t) {
-                     return static_cast<int32_t>(random() % 65535) - 32767;
-                   }),
-                   "random");
-  ExpectOrthogonal(make([&](size_t, size_t) {
-                     return static_cast<int32_t>(random() % 3) - 1;
-                   }),
-                   "small");
-}
-
-TEST(Basis, ReflectsTheFirstReflectorToAnAxis) {
-  klt::Reflectors reflectors(3);
-  reflectors.Append({3, 4, 0});
-  const klt::Matrix matrix = klt::MakeMatrix(reflectors);
-  // The direction of (3, 4, 0), turned round.
-  EXPECT_NEAR(matrix.at(0, 0), -0.6 * 16384, 2);
-  EXPECT_NEAR(matrix.at(0, 1), -0.8 * 16384, 2);
-  EXPECT_EQ(matrix.at(0, 2), 0);
-  EXPECT_EQ(matrix.at(2, 2), 16384);
-}
-
-TEST(Weights, OlderTokensHaveCoarserSteps) {
-  const klt::Preset preset = *klt::ParsePreset("max");
-  const std::vector<int8_t> offsets =
-      klt::OffsetsOf(preset, klt::AttentionOf(1000, {}));
-  EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
-  EXPECT_GE(offsets.front(), -2);  // half an octave coarser
-  EXPECT_LE(offsets.back(), 8);    // two octaves finer
-  EXPECT_GT(offsets.back(), 4);
-  const klt::Preset plain = *klt::ParsePreset("high");
-  EXPECT_EQ(klt::OffsetsOf(plain, klt::AttentionOf(3, {})),
-            std::vector<int8_t>(3));
-}
-
-TEST(StepFactor, HalvesFourTimesAnOctave) {
-  for (int offset = klt::kLeastOffset; offset <= klt::kMostOffset; ++offset) {
-    EXPECT_NEAR(klt::StepFactor(offset) / std::exp2(-offset / 4.0), 1, 1e-7);
-  }
 }
 
 }  // namespace

@@ -82,13 +82,11 @@ class Client:
         """
         self._timeout = timeout
         self._connection = connect(target, **connection)
-        address, options = self._connection.target, self._connection.options
-        if self._connection.credentials is None:
-            self._channel = grpc.insecure_channel(address, options)
-        else:
-            self._channel = grpc.secure_channel(address, self._connection.credentials, options)
+        self._channel = self._connection.open_channel()
         self._stub = CompressionServiceStub(self._channel)
-        self._shared = SharedFiles(self._stub, address, self._connection.shared_directory)
+        self._shared = SharedFiles(
+            self._stub, self._connection.target, self._connection.shared_directory
+        )
         self._threads = ThreadPoolExecutor(_MOST_THREADS, "kvcompress")
 
     async def __aenter__(self) -> Self:

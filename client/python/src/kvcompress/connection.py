@@ -70,6 +70,12 @@ class Connection:
     attempts: int = 1
     shared_directory: PathOrStr | None = None
 
+    def open_channel(self) -> grpc.Channel:
+        """Gives a channel, which connects when it is first used."""
+        if self.credentials is None:
+            return grpc.insecure_channel(self.target, self.options)
+        return grpc.secure_channel(self.target, self.credentials, self.options)
+
     def pauses(self, source: object) -> Iterator[float | None]:
         """Gives the seconds to wait after each failed attempt to send `source`; None: give up."""
         if can_be_read_again(source):

@@ -6,9 +6,9 @@ Fields have the names, meanings and units of the messages of kvcompress.v1.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 from kvcompress.arrays import Array
 from kvcompress.torch_tensors import load_torch
@@ -51,19 +51,7 @@ class Thresholds:
 
     def to_proto(self) -> quality_pb2.QualityThresholds:
         """Gives the message of the API."""
-        return quality_pb2.QualityThresholds(
-            max_rmse=self.max_rmse,
-            max_error=self.max_error,
-            min_snr_db=self.min_snr_db,
-            min_cosine_similarity=self.min_cosine_similarity,
-            min_centred_snr_db=self.min_centred_snr_db,
-            min_token_snr_db_p1=self.min_token_snr_db_p1,
-        )
-
-
-_OptionalMetric = Literal[
-    "snr_db", "psnr_db", "centred_snr_db", "token_snr_db_p1", "first_token_rmse"
-]
+        return quality_pb2.QualityThresholds(**asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +90,13 @@ class Metrics:
     @classmethod
     def from_proto(cls, message: quality_pb2.QualityMetrics) -> "Metrics":
         """Takes the values of a message of the API."""
-
-        def known(name: _OptionalMetric) -> float | None:
-            value: float = getattr(message, name)
-            return value if message.HasField(name) else None
-
-        return cls(
-            elements=message.elements,
-            mse=message.mse,
-            rmse=message.rmse,
-            mae=message.mae,
-            max_error=message.max_error,
-            snr_db=known("snr_db"),
-            psnr_db=known("psnr_db"),
-            cosine_similarity=message.cosine_similarity,
-            centred_snr_db=known("centred_snr_db"),
-            token_snr_db_p1=known("token_snr_db_p1"),
-            first_token_rmse=known("first_token_rmse"),
-        )
+        values: dict[str, Any] = {
+            field.name: getattr(message, field.name)
+            if not field.has_presence or message.HasField(field.name)  # type: ignore[arg-type]
+            else None
+            for field in message.DESCRIPTOR.fields
+        }
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
