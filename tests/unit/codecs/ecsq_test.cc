@@ -143,6 +143,36 @@ TEST(Ecsq, ExtremeTensors) {
   }
 }
 
+// The inverse of such a norm was infinite, and 0 times that is not a number.
+TEST(Ecsq, NormsWithoutAnInverse) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const TensorSpec spec = Spec({1, 2, 70, 32}, dtype, TensorRole::kValue);
+    for (const float tiny : {1e-39f, 2e-39f, 5e-39f, 1.2e-38f}) {
+      std::vector<float> values(*ElementCount(spec), tiny);
+      for (size_t i = 0; i < values.size(); i += 3) values[i] = 0;
+      for (const char* preset : kPresets) RoundTrip(spec, preset, values);
+    }
+  }
+}
+
+TEST(Ecsq, WhatBuffersHeldDoesNotMatter) {
+  EncoderBuffers buffers;
+  for (const uint64_t tokens : {300, 70, 500}) {
+    for (const TensorRole role : {TensorRole::kKey, TensorRole::kValue}) {
+      const TensorSpec spec = Spec({1, 2, tokens, 32}, DType::kBF16, role);
+      const std::vector<float> values = Cache(spec, tokens);
+      for (const char* preset : kPresets) {
+        const Encoded own = RoundTrip(spec, preset, values);
+        const Encoded taken =
+            RoundTrip(spec, preset, values, {.buffers = &buffers});
+        EXPECT_TRUE(taken.payload == own.payload);
+        EXPECT_TRUE(taken.decoded_bytes == own.decoded_bytes);
+      }
+    }
+  }
+  EXPECT_FALSE(buffers.values.empty());
+}
+
 TEST(Ecsq, ContractPatchesOutliers) {
   for (const TensorRole role : {TensorRole::kKey, TensorRole::kValue}) {
     const TensorSpec spec = Spec({1, 2, 200, 64}, DType::kF32, role);
