@@ -19,6 +19,10 @@
 namespace kvcompress {
 namespace {
 
+// Bytes that are encoded, decoded and measured before the next are: few enough
+// that they are still in a processor's nearer caches.
+constexpr uint64_t kAtOnce = 64 << 10;
+
 absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
   return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
 }
@@ -205,7 +209,8 @@ class Compressor::Impl {
                                     " bytes follow the end of the last tensor"),
                        {.reason = "TRAILING_BYTES", .offset = position_});
       }
-      const absl::string_view part = bytes.substr(0, remaining_);
+      const absl::string_view part =
+          bytes.substr(0, std::min(remaining_, kAtOnce));
       if (tokens_) tokens_->AddSource(part);
       bytes.remove_prefix(part.size());
       remaining_ -= part.size();
