@@ -115,6 +115,17 @@ def test_only_some_tensors(run: Run, tmp_path: Path, artefact: Path) -> None:
     assert list(bits(tmp_path / "two")) == [names[0], names[3]]
 
 
+def test_patterns_that_match_nothing(run: Run, tmp_path: Path, artefact: Path) -> None:
+    """Are refused, alone or together; beside one that matches they select nothing more."""
+    decompress = ["-decompress", "-input", artefact, "-output", "out"]
+    for patterns in (["nothing*"], ["nothing*", "layer_?"], [""]):
+        flags = [word for pattern in patterns for word in ("-tensors", pattern)]
+        refuse(run(*decompress, *flags), "no tensor of the artefact matches")
+        assert list(tmp_path.iterdir()) == [artefact]
+    succeed(run(*decompress, "-tensors", "nothing*", "-tensors", "layer_0_key"))
+    assert list(bits(tmp_path / "out")) == ["layer_0_key"]
+
+
 def test_only_some_tokens(run: Run, tmp_path: Path, artefact: Path) -> None:
     """-tokens cuts the third dimension."""
     succeed(run("-decompress", "-input", artefact, "-output", "all"))
