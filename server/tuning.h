@@ -15,9 +15,9 @@ namespace kvcompress {
 // once more, which takes longer than compressing it. What is larger than a few
 // messages is mapped still, so that tensors go back to the system at once.
 //
-// And has Abseil's locks, which are gRPC's too, not look for an order of locking
-// that might deadlock: Debian's Abseil is built with that search, which ends the
-// process when it finds one and takes time in every call.
+// And has Abseil's locks, which are gRPC's too, not look for an order of
+// locking that might deadlock: Debian's Abseil is built with that search, which
+// ends the process when it finds one and takes time in every call.
 //
 // Call it before other threads are started.
 void TuneProcess();

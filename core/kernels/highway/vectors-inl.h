@@ -136,9 +136,8 @@ struct F16 {
       const Word finite = hn::BitCast(d, Value(d, magnitude));
       const Word quiet = hn::IfThenElseZero(
           hn::Gt(magnitude, hn::Set(d, kInfinity)), hn::Set(d, 0x400000));
-      const Word infinite =
-          hn::Or(hn::Or(hn::ShiftLeft<13>(magnitude), quiet),
-                 hn::Set(d, 0x7f800000));
+      const Word infinite = hn::Or(hn::Or(hn::ShiftLeft<13>(magnitude), quiet),
+                                   hn::Set(d, 0x7f800000));
       const auto is_finite = hn::Lt(magnitude, hn::Set(d, kInfinity));
       return hn::BitCast(
           Floats(), hn::Or(sign, hn::IfThenElse(is_finite, finite, infinite)));
