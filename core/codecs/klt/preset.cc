@@ -19,7 +19,11 @@ constexpr double kMostOctaves = 0.75;
 
 std::optional<Preset> ParsePreset(absl::string_view text) {
   if (text == "contract") return Preset{.steps = *ecsq::ParsePreset(text)};
-  if (text == "high") return Preset{.steps = *ecsq::ParsePreset("0.6,0.7")};
+  if (text == "high") {
+    return Preset{.steps = *ecsq::ParsePreset("0.6,0.8"),
+                  .weighting = 0.3,
+                  .most_octaves = kMostOctaves};
+  }
   if (text == "max") {
     return Preset{.steps = *ecsq::ParsePreset("1.25,1.9"),
                   .weighting = 0.4,
