@@ -10,11 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kernels/elements.h"
 #include "kernels/kernels.h"
 #include "kvcompress/codec.h"
 
@@ -42,6 +45,30 @@ class BlockScheme {
   virtual bool Decode(uint64_t element, const uint8_t* payload,
                       uint8_t* decoded) = 0;
 };
+
+// Encodes a block by its values: loads them into `values`, has
+// `encode(values)` write the payload and leave what that decodes to, and
+// measures it. `encode` gives nothing, or the element that no scale can hold.
+template <typename EncodeTo>
+kernels::EncodeFault EncodeValues(DType dtype, const uint8_t* source,
+                                  absl::Span<float> values, EncodeTo encode,
+                                  uint8_t* decoded, DistortionSums* sums) {
+  using Kind = kernels::EncodeFault::Kind;
+  if (const std::optional<size_t> fault = LoadFinite(dtype, source, values)) {
+    return {Kind::kNotFinite, *fault};
+  }
+  if (const std::optional<size_t> fault = encode(values)) {
+    return {Kind::kScaleOverflow, *fault};
+  }
+  std::vector<uint8_t> rounded;
+  if (decoded == nullptr) {
+    rounded.resize(values.size() * DTypeSize(dtype));
+    decoded = rounded.data();
+  }
+  StoreElements(dtype, values, decoded);
+  *sums = CompareElements(dtype, source, decoded, values.size());
+  return {};
+}
 
 // A tensor in the terms of a scheme.
 struct BlockTensor {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -78,27 +79,17 @@ class Scheme : public BlockScheme {
   EncodeFault Encode(uint64_t element, const uint8_t* source, uint8_t* payload,
                      uint8_t* decoded, DistortionSums* sums) override {
     const Sizes sizes = At(element);
-    source_.resize(sizes.elements);
-    if (const auto fault =
-            LoadFinite(dtype_, source, absl::MakeSpan(source_))) {
-      return {EncodeFault::Kind::kNotFinite, *fault};
-    }
-    if (Exact(element)) {
-      std::memcpy(payload, source, sizes.payload);
-      if (decoded != nullptr) std::memcpy(decoded, source, sizes.payload);
-      *sums = CompareElements(dtype_, source, source, sizes.elements);
-      return {};
-    }
-    values_ = source_;
-    if (const auto fault = EncodeUnit(geometry_.Unit(sizes.elements),
-                                      absl::MakeSpan(values_), payload)) {
-      return {EncodeFault::Kind::kScaleOverflow, *fault};
-    }
-    rounded_.resize(sizes.elements * DTypeSize(dtype_));
-    uint8_t* const out = decoded == nullptr ? rounded_.data() : decoded;
-    StoreElements(dtype_, values_, out);
-    *sums = CompareElements(dtype_, source, out, sizes.elements);
-    return {};
+    values_.resize(sizes.elements);
+    return EncodeValues(
+        dtype_, source, absl::MakeSpan(values_),
+        [&](absl::Span<float> values) -> std::optional<size_t> {
+          if (!Exact(element)) {
+            return EncodeUnit(geometry_.Unit(sizes.elements), values, payload);
+          }
+          std::memcpy(payload, source, sizes.payload);
+          return std::nullopt;
+        },
+        decoded, sums);
   }
 
   bool Decode(uint64_t element, const uint8_t* payload,
@@ -124,8 +115,7 @@ class Scheme : public BlockScheme {
 
   const DType dtype_;
   const Geometry geometry_;
-  std::vector<float> source_, values_;
-  std::vector<uint8_t> rounded_;
+  std::vector<float> values_;
 };
 
 class Int4Kivi : public Codec {

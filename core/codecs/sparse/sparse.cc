@@ -52,21 +52,13 @@ class Scheme : public BlockScheme {
   EncodeFault Encode(uint64_t element, const uint8_t* source, uint8_t* payload,
                      uint8_t* decoded, DistortionSums* sums) override {
     const BlockShape shape = Shape(element);
-    float before[kBlockElements], after[kBlockElements];
-    const auto x = absl::MakeSpan(before, shape.elements);
-    const auto y = absl::MakeSpan(after, shape.elements);
-    if (const auto fault = LoadFinite(dtype_, source, x)) {
-      return {EncodeFault::Kind::kNotFinite, *fault};
-    }
-    std::copy(x.begin(), x.end(), y.begin());
-    if (const auto fault = sparse::EncodeBlock(shape, y, payload)) {
-      return {EncodeFault::Kind::kScaleOverflow, *fault};
-    }
-    uint8_t rounded[kBlockElements * sizeof(float)];
-    uint8_t* const out = decoded == nullptr ? rounded : decoded;
-    StoreElements(dtype_, y, out);
-    *sums = CompareElements(dtype_, source, out, shape.elements);
-    return {};
+    float values[kBlockElements];
+    return EncodeValues(
+        dtype_, source, absl::MakeSpan(values, shape.elements),
+        [&](absl::Span<float> block) {
+          return sparse::EncodeBlock(shape, block, payload);
+        },
+        decoded, sums);
   }
 
   bool Decode(uint64_t element, const uint8_t* payload,
