@@ -104,7 +104,7 @@ def test_attention(client: Client) -> None:
     ("options", "words"),
     [
         ({"codec": "ecsq"}, "ecsq does not weigh tokens"),
-        ({"codec": "klt", "preset": "high"}, "klt:high does not weigh tokens"),
+        ({"codec": "klt", "preset": "contract"}, "klt:contract does not weigh tokens"),
         ({"attention": {0: [0.0] * 599}}, "599 tokens of layer 0"),
         ({"attention": {7: [0.0] * 600}}, "no tensor is of layer 7"),
         ({"attention": {0: [float("nan")] * 600}}, "not a number from -64 to 64"),
