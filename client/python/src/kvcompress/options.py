@@ -39,7 +39,7 @@ class CompressArguments(TypedDict, total=False):
             `balanced` or `best`. Default `balanced`.
         attention: For layers, by index: for each token log2 of the attention that it is likely
             to get, above any level common to all; finite, from -64 to 64. For presets of `klt`
-            that weigh tokens (`max`, `ultra`), in the place of their own guess.
+            that weigh tokens (`high`, `max`, `ultra`), in the place of their own guess.
         labels: Labels to bind to the artefact, at most 32.
         report_tensors: Whether the report lists every tensor. Default True.
     """

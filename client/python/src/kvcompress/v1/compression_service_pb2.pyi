@@ -173,8 +173,9 @@ class CompressOptions(_message.Message):
     def attention(self) -> _containers.RepeatedCompositeFieldContainer[Global___LayerAttention]:
         """What the caller knows of the attention that tokens get, such as the
         engine's own statistics; at most one for each layer. For presets of codecs
-        that spend more bits on what is looked at more (`klt` with `max`, `ultra` or
-        a weight), in the place of their own guess from keys and age.
+        that spend more bits on what is looked at more (`klt` with `high`,
+        `max`, `ultra` or a weight), in the place of their own guess from keys and
+        age.
         """
 
     def __init__(
