@@ -73,17 +73,19 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
   for (const Codec* codec : AllCodecs()) {
     const std::string& name = codec->traits().name;
     const prometheus::Labels labels = {{"codec", name}};
-    PerCodec series = {name,
-                       &ratio.Add(labels, Boundaries(kRatioBuckets)),
-                       &value_bytes.Add(labels, Boundaries(kValueBytesBuckets)),
-                       &snr.Add(labels, Boundaries(kSnrBuckets)),
-                       &worst_snr.Add(labels, Boundaries(kSnrBuckets)),
-                       &centred_snr.Add(labels, Boundaries(kSnrBuckets)),
-                       &token_snr_p1.Add(labels, Boundaries(kSnrBuckets)),
-                       &cosine.Add(labels, Boundaries(kCosineBuckets)),
-                       &rmse.Add(labels, Boundaries(kRmseBuckets)),
-                       &first_token_rmse.Add(labels, Boundaries(kRmseBuckets)),
-                       {}};
+    PerCodec series = {
+        .name = name,
+        .ratio = &ratio.Add(labels, Boundaries(kRatioBuckets)),
+        .value_bytes = &value_bytes.Add(labels, Boundaries(kValueBytesBuckets)),
+        .snr = &snr.Add(labels, Boundaries(kSnrBuckets)),
+        .worst_snr = &worst_snr.Add(labels, Boundaries(kSnrBuckets)),
+        .centred_snr = &centred_snr.Add(labels, Boundaries(kSnrBuckets)),
+        .token_snr_p1 = &token_snr_p1.Add(labels, Boundaries(kSnrBuckets)),
+        .cosine = &cosine.Add(labels, Boundaries(kCosineBuckets)),
+        .rmse = &rmse.Add(labels, Boundaries(kRmseBuckets)),
+        .first_token_rmse =
+            &first_token_rmse.Add(labels, Boundaries(kRmseBuckets)),
+        .seconds = {}};
     series.seconds[static_cast<int>(Stage::kEncode)] = &seconds.Add(
         {{"codec", name}, {"stage", "encode"}}, Boundaries(kSecondsBuckets));
     series.seconds[static_cast<int>(Stage::kDecode)] = &seconds.Add(
