@@ -11,6 +11,18 @@ die() {
   exit 1
 }
 
+# answer_help ARGUMENT...: where one of them asks for help, calls the script's
+# `usage` and ends.
+answer_help() {
+  local argument
+  for argument in "$@"; do
+    if [[ $argument == -h || $argument == --help ]]; then
+      usage
+      exit 0
+    fi
+  done
+}
+
 # Runs a command in silence and shows the end of its output if it fails.
 quietly() {
   local log status=0
