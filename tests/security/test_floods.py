@@ -274,6 +274,7 @@ def test_nothing_turns_zero_copy_on() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("frames", FLOODS, ids=lambda frames: frames.__name__)
 def test_others_are_served(start: Start, frames: Callable[[], Iterator[bytes]]) -> None:
     """While it rains, and after; the server takes longer over a flood than it took to send."""
