@@ -64,8 +64,8 @@ class Encoder {
         preset_(preset),
         geometry_(spec),
         bytes_(reinterpret_cast<const uint8_t*>(bytes.data())),
-        source_(hints.buffers, &EncoderBuffers::values) {
-    source_->resize(bytes.size() / DTypeSize(spec.dtype));
+        values_(hints.buffers, &EncoderBuffers::values) {
+    values_->resize(bytes.size() / DTypeSize(spec.dtype));
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     theta_ = hints.rope_theta;
     attention_ = hints.attention;
@@ -84,7 +84,7 @@ class Encoder {
   std::optional<EncodedTensor> Encode() {
     if (!geometry_.codable() || vectors_ == 0) return std::nullopt;
     const float largest = std::bit_cast<float>(
-        LoadElements(dtype_, bytes_, absl::MakeSpan(*source_)));
+        LoadElements(dtype_, bytes_, absl::MakeSpan(*values_)));
     if (largest > kMostMagnitude) return std::nullopt;
     Prepare(largest);
     FindLoadings();
@@ -109,7 +109,7 @@ class Encoder {
 
   // Without rotation, and without what is patched; then cut into blocks.
   void Prepare(float largest) {
-    std::vector<float> values = *source_;
+    std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
       ecsq::HideOutliers(largest, absl::MakeSpan(values));
     }
@@ -172,7 +172,7 @@ class Encoder {
     // The error of a coefficient is spread evenly over a step.
     const double step = coarser * kAimedRmse * std::sqrt(12.0);
     if (!header_.norms) return step;
-    const double rows = static_cast<double>(source_->size()) /
+    const double rows = static_cast<double>(values_->size()) /
                         static_cast<double>(geometry_.channels());
     const double norm = std::sqrt(norm_squares / rows);
     return norm == 0 ? 0 : step / norm;
@@ -182,7 +182,7 @@ class Encoder {
   void QuantizeWith(double step) {
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
     MakeBases();
-    decoded_.resize(source_->size() * DTypeSize(dtype_));
+    decoded_.resize(values_->size() * DTypeSize(dtype_));
     const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
     std::vector<uint8_t> decoded;
     for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -200,7 +200,7 @@ class Encoder {
     ecsq::AddDistortion(
         CompareElements(dtype_, bytes_,
                         reinterpret_cast<const uint8_t*>(decoded_.data()),
-                        source_->size()),
+                        values_->size()),
         &sums_, &distortion_);
   }
 
@@ -211,7 +211,7 @@ class Encoder {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const bool same = i > 0 && run_of_[i] == run_of_[i - 1];
       if (!encoders_[i].Write(bases_[run_of_[i]], same, &result.payload) ||
-          result.payload.size() > ecsq::MaxPayloadSize(source_->size())) {
+          result.payload.size() > ecsq::MaxPayloadSize(values_->size())) {
         return std::nullopt;
       }
     }
@@ -295,7 +295,8 @@ class Encoder {
   const Preset preset_;
   const Geometry geometry_;
   const uint8_t* const bytes_;
-  Borrowed<std::vector<float>> source_;
+  // Once prepared, without rotation and what is patched.
+  Borrowed<std::vector<float>> values_;
   TensorRole role_ = TensorRole::kNone;
   std::optional<double> theta_;
   std::vector<float> attention_;  // of each token
