@@ -42,7 +42,7 @@ class WholeTensorEncoder : public TensorEncoder {
     Append(std::move(encoded.payload), payload);
     if (decoded != nullptr) Append(std::move(encoded.decoded), decoded);
     distortion_ = encoded.distortion;
-    attention_ = std::move(encoded.attention);
+    key_hints_ = std::move(encoded.key_hints);
     return absl::OkStatus();
   }
 
@@ -50,7 +50,7 @@ class WholeTensorEncoder : public TensorEncoder {
     return distortion_;
   }
 
-  absl::Span<const float> attention() const override { return attention_; }
+  KeyHints key_hints() const override { return key_hints_; }
 
  private:
   // Copies only where there is something already.
@@ -96,7 +96,7 @@ class WholeTensorEncoder : public TensorEncoder {
   Borrowed<std::string> bytes_;
   uint64_t checked_ = 0;  // elements
   DistortionAccumulator distortion_;
-  std::vector<float> attention_;
+  KeyHints key_hints_;
 };
 
 }  // namespace

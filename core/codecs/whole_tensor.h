@@ -48,7 +48,7 @@ struct EncodedTensor {
   std::string payload;
   std::string decoded;
   DistortionAccumulator distortion;
-  std::vector<float> attention;  // see TensorEncoder
+  KeyHints key_hints;
 };
 
 // Encodes the bytes of a tensor with elements, all of them finite.

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
@@ -66,20 +67,21 @@ absl::Status CheckAttention(const LayerAttention& attention,
 void AttentionHints::Tell(const TensorSpec& spec, const LayerAttention& given,
                           EncodeHints* hints) const {
   hints->attention.clear();
-  hints->attention_from_keys.clear();
+  hints->from_keys = KeyHints();
   if (!spec.layer) return;
   const auto found = given.find(*spec.layer);
   if (found != given.end()) hints->attention = found->second;
-  if (spec.role == TensorRole::kValue && spec.layer == layer_) {
-    hints->attention_from_keys = from_keys_;
-  }
+  if (spec.role != TensorRole::kValue) return;
+  if (spec.layer == layer_) hints->from_keys.attention = from_keys_;
+  const auto told = sharpness_.find(*spec.layer);
+  if (told != sharpness_.end()) hints->from_keys.sharpness = told->second;
 }
 
-void AttentionHints::Learn(const TensorSpec& spec,
-                           absl::Span<const float> attention) {
+void AttentionHints::Learn(const TensorSpec& spec, KeyHints told) {
   if (spec.role != TensorRole::kKey) return;
   layer_ = spec.layer;
-  from_keys_.assign(attention.begin(), attention.end());
+  from_keys_ = std::move(told.attention);
+  if (layer_ && told.sharpness) sharpness_[*layer_] = *told.sharpness;
 }
 
 }  // namespace kvcompress

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/tensor.h"
@@ -31,19 +30,20 @@ absl::Status CheckAttention(const LayerAttention& attention,
                             const CodecTraits& traits,
                             const std::vector<ArtefactTensor>& tensors);
 
-// Carries what keys told to the values of their layer, if these come next. Not
-// thread safe.
+// Carries what keys told to the values of their layer: of each token if these
+// come next, of the layer whenever they come. Not thread safe.
 class AttentionHints {
  public:
   // Sets in `hints` what is known of the tokens of a tensor.
   void Tell(const TensorSpec& spec, const LayerAttention& given,
             EncodeHints* hints) const;
   // Takes what the encoder of a tensor found.
-  void Learn(const TensorSpec& spec, absl::Span<const float> attention);
+  void Learn(const TensorSpec& spec, KeyHints told);
 
  private:
   std::optional<uint32_t> layer_;  // of the last keys
   std::vector<float> from_keys_;
+  std::map<uint32_t, double> sharpness_;
 };
 
 }  // namespace kvcompress

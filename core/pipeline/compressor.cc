@@ -274,7 +274,7 @@ class Compressor::Impl {
       }));
       ArtefactTensor& tensor = Current();
       if (encoder_->chosen() != nullptr) tensor.codec = *encoder_->chosen();
-      attention_.Learn(tensor.spec, encoder_->attention());
+      attention_.Learn(tensor.spec, encoder_->key_hints());
       tensor.digest = digest_.Hex();
       pooled_.Merge(encoder_->distortion());
       AddReport(tensor);

@@ -97,7 +97,7 @@ class Encoder : public TensorEncoder {
 
   const CodecSpec* chosen() const override { return &best_->spec; }
 
-  absl::Span<const float> attention() const override { return attention_; }
+  KeyHints key_hints() const override { return key_hints_; }
 
  private:
   // Keeps what a candidate gives if it is the smallest so far that holds the
@@ -129,10 +129,8 @@ class Encoder : public TensorEncoder {
         encoder->Append(source_, &attempt.payload, &attempt.decoded));
     KVC_RETURN_IF_ERROR(encoder->Finish(&attempt.payload, &attempt.decoded));
     attempt.distortion = encoder->distortion();
-    if (!encoder->attention().empty()) {
-      attention_.assign(encoder->attention().begin(),
-                        encoder->attention().end());
-    }
+    KeyHints told = encoder->key_hints();
+    if (told.sharpness) key_hints_ = std::move(told);
     return attempt;
   }
 
@@ -141,7 +139,7 @@ class Encoder : public TensorEncoder {
   std::string source_;
   std::optional<Attempt> best_;
   absl::Status refusal_;  // of the last candidate that refused the values
-  std::vector<float> attention_;
+  KeyHints key_hints_;
 };
 
 class Auto : public Codec {

@@ -34,7 +34,8 @@ class Klt : public Codec {
         "ecsq in the principal directions of the tensor over several heads, "
         "sent along; presets are contract, high, max and ultra, or two steps "
         "such as 0.6,0.7 for keys and values, 0.6,0.7,32 with the most "
-        "directions, 1.5,2.35,96,0.45 with the weight of attention";
+        "directions, 1.5,2.35,96,0.45 with the weight of attention, "
+        "1.8,2.8,96,0.45,0.75 with how strongly steps follow a layer";
     traits_.presets = {"contract", "high", "max", "ultra"};
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
     traits_.role_aware = true;
@@ -55,8 +56,10 @@ class Klt : public Codec {
           absl::StrCat("klt has no preset ", QuoteName(preset),
                        ": contract, high, max, ultra, or two steps from 0.05 "
                        "to 8 such as 0.6,0.7, the most directions from 0 to "
-                       "128 such as 0.6,0.7,32, and the weight of attention "
-                       "from 0 to 1 such as 1.5,2.35,96,0.45"),
+                       "128 such as 0.6,0.7,32, the weight of attention from "
+                       "0 to 1 such as 1.5,2.35,96,0.45, and how strongly "
+                       "steps follow a layer from 0 to 2 such as "
+                       "1.8,2.8,96,0.45,0.75"),
           {.reason = "INVALID_PRESET", .field = "options.preset"});
     }
     return std::string(preset);

@@ -19,15 +19,16 @@ struct Preset {
   ecsq::Preset steps;
   // Most basis vectors of a group; not set: by the number of tokens.
   std::optional<size_t> vectors;
-  // How strongly steps follow the weight of a token, and the most octaves that
-  // they grow by; 0 for equal steps.
+  // How strongly steps follow the weight of a token; 0 for equal steps.
   double weighting = 0;
-  double most_octaves = 0;
+  // How strongly steps follow the sharpness of a layer's attention; 0 for not.
+  double sharpening = 0;
 };
 
 // "contract", "high", "max", "ultra", two steps "0.6,0.7" for keys and values
-// as in ecsq, these and a number of vectors from 0 to 128: "0.6,0.7,32", or
-// also the weighting, from 0 to 1: "1.5,2.35,96,0.45". Nothing for other text.
+// as in ecsq, these and a number of vectors from 0 to 128: "0.6,0.7,32", also
+// the weighting, from 0 to 1: "1.5,2.35,96,0.45", and the sharpening, from 0 to
+// 2: "1.5,2.35,96,0.45,0.75". Nothing for other text.
 std::optional<Preset> ParsePreset(absl::string_view text);
 
 }  // namespace kvcompress::klt

@@ -69,7 +69,7 @@ class Encoder {
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     theta_ = hints.rope_theta;
     attention_ = hints.attention;
-    weights_ = hints.attention_from_keys;
+    from_keys_ = hints.from_keys;
     header_.norms = role_ == TensorRole::kValue;
     header_.sinks = header_.norms ? 0 : 1;
     header_.trellis =
@@ -119,12 +119,13 @@ class Encoder {
           geometry_.heads(), geometry_.tokens(), geometry_.channels(), theta_,
           &rotator, values.data());
     }
-    if (role_ == TensorRole::kKey && preset_.weighting > 0) {
-      weights_ = KeyWeights(geometry_, values);
+    if (role_ == TensorRole::kKey && !preset_.steps.contract) {
+      from_keys_ = StudyKeys(geometry_, values);
     }
-    if (weights_.size() != geometry_.tokens()) weights_.clear();
+    std::vector<float>& weights = from_keys_.attention;
+    if (weights.size() != geometry_.tokens()) weights.clear();
     if (attention_.size() != geometry_.tokens()) {
-      attention_ = AttentionOf(geometry_.tokens(), weights_);
+      attention_ = AttentionOf(geometry_.tokens(), weights);
     }
     std::vector<int8_t> offsets(geometry_.tokens());
     if (role_ != TensorRole::kNone) offsets = OffsetsOf(preset_, attention_);
@@ -167,7 +168,8 @@ class Encoder {
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
     const double coarser = header_.trellis ? kTrellisSteps : 1;
     if (!preset_.steps.contract) {
-      return coarser * size * PresetStep();
+      return coarser * size * PresetStep() *
+             SharpnessFactor(preset_, from_keys_.sharpness);
     }
     // The error of a coefficient is spread evenly over a step.
     const double step = coarser * kAimedRmse * std::sqrt(12.0);
@@ -217,7 +219,7 @@ class Encoder {
     }
     result.decoded = std::move(decoded_);
     result.distortion = distortion_;
-    if (role_ == TensorRole::kKey) result.attention = std::move(weights_);
+    if (role_ == TensorRole::kKey) result.key_hints = std::move(from_keys_);
     return result;
   }
 
@@ -300,7 +302,7 @@ class Encoder {
   TensorRole role_ = TensorRole::kNone;
   std::optional<double> theta_;
   std::vector<float> attention_;  // of each token
-  std::vector<float> weights_;    // what keys tell of it, or empty
+  KeyHints from_keys_;
   TensorHeader header_;
   float patch_error_ = 0;
   size_t vectors_ = 0;  // most of a group
@@ -323,10 +325,17 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
                            const EncodeHints& hints, absl::string_view bytes) {
   std::optional<EncodedTensor> joint =
       Encoder(spec, preset, hints, bytes).Encode();
-  EncodedTensor alone = ecsq::EncodeTensor(spec, preset.steps, hints, bytes);
+  const double factor =
+      SharpnessFactor(preset, joint && spec.role == TensorRole::kKey
+                                  ? joint->key_hints.sharpness
+                                  : hints.from_keys.sharpness);
+  ecsq::Preset steps = preset.steps;
+  steps.key_step *= factor;
+  steps.value_step *= factor;
+  EncodedTensor alone = ecsq::EncodeTensor(spec, steps, hints, bytes);
   if (!joint) return alone;
   if (joint->payload.size() < alone.payload.size()) return *std::move(joint);
-  alone.attention = std::move(joint->attention);
+  alone.key_hints = std::move(joint->key_hints);
   return alone;
 }
 

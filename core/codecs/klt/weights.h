@@ -1,26 +1,41 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// How fine each token's steps are: what is likely to get more attention gets
-// finer ones. The encoder's affair; a decoder reads the offsets.
+// How fine a tensor's steps are, and each token's: what an answer depends on
+// more gets finer ones. The encoder's affair; a decoder reads step and offsets.
 
 #ifndef KVCOMPRESS_CODECS_KLT_WEIGHTS_H_
 #define KVCOMPRESS_CODECS_KLT_WEIGHTS_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/preset.h"
+#include "kvcompress/codec.h"
 
 namespace kvcompress::klt {
 
-// How much attention each token of the keys `values`, [heads, tokens,
-// channels] and without rotation, is likely to get beyond what its age tells,
-// in octaves from -2 to 2: tokens against the mean are looked at more.
-std::vector<float> KeyWeights(const Geometry& geometry,
-                              absl::Span<const float> values);
+// What keys tell: `values`, [heads, tokens, channels], without rotation.
+//
+// Their attention is how much each token is likely to get beyond what its age
+// tells, in octaves from -2 to 2: tokens against the mean are looked at more.
+//
+// Their sharpness is log2 of the mean fourth power of what the means over
+// tokens leave. An error in keys or values harms most where attention picks few
+// tokens, and it does where logits spread far: as training keeps the matrices
+// of queries and keys in balance, queries are large where keys are, and logits
+// grow with the square of both. Heavy tails, which the fourth power sees beyond
+// the variance, are keys that stand out for few queries.
+//
+// Nothing of tensors of at most 4 tokens.
+KeyHints StudyKeys(const Geometry& geometry, absl::Span<const float> values);
+
+// What steps are multiplied with where the keys of a layer told this, at most
+// 1: they follow the sharpness as strongly as the preset says.
+double SharpnessFactor(const Preset& preset, std::optional<double> sharpness);
 
 // The attention that tokens are likely to get, in octaves: what their age
 // tells, and these weights, or none.

@@ -66,9 +66,7 @@ class Encoder : public TensorEncoder {
     return inner_->distortion();
   }
 
-  absl::Span<const float> attention() const override {
-    return inner_->attention();
-  }
+  KeyHints key_hints() const override { return inner_->key_hints(); }
 
   const CodecSpec* chosen() const override {
     return chosen_ ? &*chosen_ : nullptr;

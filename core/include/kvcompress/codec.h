@@ -38,6 +38,17 @@ struct CodecSpec {
   std::string ToString() const;
 };
 
+// What the keys of a layer tell an encoder of the layer's values. Never needed
+// to decode.
+struct KeyHints {
+  // For each token the attention that its key promises beyond what its age
+  // tells, in octaves; empty when nothing is known.
+  std::vector<float> attention;
+  // How sharply the layer's attention picks tokens, in octaves: the sharper,
+  // the more of an error comes through.
+  std::optional<double> sharpness;
+};
+
 // Encodes one tensor. Not thread safe.
 class TensorEncoder {
  public:
@@ -57,9 +68,8 @@ class TensorEncoder {
   // Distortion of what was encoded; complete after Finish.
   virtual const DistortionAccumulator& distortion() const = 0;
 
-  // What keys told of the attention their tokens are likely to get: see
-  // EncodeHints::attention_from_keys. Known after Finish.
-  virtual absl::Span<const float> attention() const { return {}; }
+  // What keys tell the encoder of their layer's values; known after Finish.
+  virtual KeyHints key_hints() const { return {}; }
 
   // The codec the payload is to be recorded under, where an encoder chose among
   // others; known after Finish.
@@ -152,9 +162,8 @@ struct EncodeHints {
   // level common to all; empty when nothing is known. For codecs that spend
   // more on what is looked at more (CodecTraits::weighs_tokens).
   std::vector<float> attention;
-  // The same without what the token's age tells, from the keys of the layer:
-  // what TensorEncoder::attention gave for them.
-  std::vector<float> attention_from_keys;
+  // From the keys of the layer: what TensorEncoder::key_hints gave for them.
+  KeyHints from_keys;
   // To work in; null, or outlives the encoder.
   EncoderBuffers* buffers = nullptr;
 };

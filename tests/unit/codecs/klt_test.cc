@@ -56,7 +56,7 @@ struct Encoded {
   std::string payload;
   std::string decoded;
   Metrics metrics;
-  std::vector<float> attention;
+  KeyHints key_hints;
 };
 
 Encoded Encode(const TensorSpec& spec, const std::string& source,
@@ -69,8 +69,7 @@ Encoded Encode(const TensorSpec& spec, const std::string& source,
   EXPECT_EQ((*encoder)->Finish(&result.payload, &result.decoded),
             absl::OkStatus());
   result.metrics = (*encoder)->distortion().Compute();
-  result.attention.assign((*encoder)->attention().begin(),
-                          (*encoder)->attention().end());
+  result.key_hints = (*encoder)->key_hints();
   return result;
 }
 
@@ -234,13 +233,41 @@ TEST(Klt, GivesMoreToTokensThatGetMoreAttention) {
 TEST(Klt, KeysTellOfTheAttentionToTheirTokens) {
   const TensorSpec keys = Spec({1, 3, 600, 32}, TensorRole::kKey);
   const Encoded encoded = Encode(keys, JointTensor(keys), "max");
-  ASSERT_EQ(encoded.attention.size(), 600);
+  ASSERT_EQ(encoded.key_hints.attention.size(), 600);
   const TensorSpec values = Spec({1, 3, 600, 32}, TensorRole::kValue);
   EncodeHints hints;
-  hints.attention_from_keys = encoded.attention;
+  hints.from_keys.attention = encoded.key_hints.attention;
   const std::string source = JointTensor(values);
   EXPECT_FALSE(Encode(values, source, "max", KltCodec(), hints).payload ==
                Encode(values, source, "max").payload);
+}
+
+TEST(Klt, SharpLayersHaveFinerSteps) {
+  const TensorSpec keys = Spec({1, 3, 600, 32}, TensorRole::kKey);
+  const TensorSpec values = Spec({1, 3, 600, 32}, TensorRole::kValue);
+  // Steps follow the size of the keys in any case: by this much less here.
+  const auto relative_error = [&](const char* preset) {
+    const Encoded encoded = Encode(keys, JointTensor(keys, 3), preset);
+    return std::sqrt(encoded.metrics.mse);
+  };
+  EXPECT_LT(1.5 * relative_error("1,1,32,0.3,0.75"),
+            relative_error("1,1,32,0.3"));
+  EncodeHints hints;
+  hints.from_keys.sharpness = 5;
+  const std::string source = JointTensor(values);
+  const Encoded sharp = Encode(values, source, "max", KltCodec(), hints);
+  const Encoded dull = Encode(values, source, "max");
+  EXPECT_LT(3 * sharp.metrics.mse, dull.metrics.mse);
+}
+
+TEST(Klt, SharpLayersHaveFinerStepsWhereNoDirectionPays) {
+  const TensorSpec values = Spec({1, 1, 64, 32}, TensorRole::kValue);
+  const std::string source = JointTensor(values);
+  EncodeHints hints;
+  hints.from_keys.sharpness = 5;
+  const Encoded sharp = Encode(values, source, "max", KltCodec(), hints);
+  EXPECT_NE(sharp.payload[0], klt::kModeJoint);
+  EXPECT_LT(3 * sharp.metrics.mse, Encode(values, source, "max").metrics.mse);
 }
 
 TEST(Klt, MutationsNeitherCrashNorRunAway) {
