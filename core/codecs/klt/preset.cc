@@ -25,7 +25,7 @@ Preset Weighted(absl::string_view steps) {
 
 std::optional<Preset> ParsePreset(absl::string_view text) {
   if (text == "contract") return Preset{.steps = *ecsq::ParsePreset(text)};
-  if (text == "high") return Weighted("0.9,1.1");
+  if (text == "high") return Weighted("0.95,1");
   if (text == "max") return Weighted("1.6,2.1");
   if (text == "ultra") return Weighted("2.2,2.6");
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');

@@ -223,7 +223,8 @@ TEST(Klt, GivesMoreToTokensThatGetMoreAttention) {
   EncodeHints hints;
   hints.attention.assign(600, 0);
   std::fill_n(hints.attention.begin() + 100, 50, 4.0f);
-  const Encoded encoded = Encode(spec, source, "max", KltCodec(), hints);
+  const Encoded encoded =
+      Encode(spec, source, "1.25,1.9,96,0.4", KltCodec(), hints);
   EXPECT_LT(2 * ErrorOf(spec, source, encoded, 100, 50),
             ErrorOf(spec, source, encoded, 300, 50));
   EXPECT_EQ(KltCodec().NewEncoder(spec, "contract", hints).status().code(),
