@@ -25,7 +25,7 @@ from measure.rows import Row, ServiceRow
 from measure.study import Setting, Study
 from measure.variants import ASKED, Variant, real_attention
 
-STEPS = "1.5,2.35"
+STEPS = "2.1,2.5"
 FIRST = 100
 
 
@@ -39,8 +39,10 @@ def variants(client: kvcompress.Client, study: Study) -> Iterator[Row]:
 
     yield ServiceRow(client, report.REFERENCE, version, {"codec": "int4"})
     yield klt("klt ultra", "ultra")
-    yield klt("its steps, all tokens alike", f"{STEPS},96,0")
-    yield klt("its steps, 32 directions", f"{STEPS},32,0.45")
+    yield klt("its steps, all tokens alike", f"{STEPS},96,0,0.75")
+    yield klt("its steps, all layers alike", f"{STEPS},96,0.3")
+    yield klt("all layers alike, at about its size", "1.5,2.35,96,0.45")
+    yield klt("its steps, 32 directions", f"{STEPS},32,0.3,0.75")
     yield Variant(
         client, "its steps, no directions (ecsq)", version, {"codec": "ecsq", "preset": STEPS}
     )

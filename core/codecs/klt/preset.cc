@@ -27,7 +27,7 @@ std::optional<Preset> ParsePreset(absl::string_view text) {
   if (text == "contract") return Preset{.steps = *ecsq::ParsePreset(text)};
   if (text == "high") return Weighted("0.95,1");
   if (text == "max") return Weighted("1.6,2.1");
-  if (text == "ultra") return Weighted("2.2,2.6");
+  if (text == "ultra") return Weighted("2.1,2.5");
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
   if (parts.size() < 2 || parts.size() > 5) return std::nullopt;
   const auto steps = ecsq::ParsePreset(absl::StrCat(parts[0], ",", parts[1]));
