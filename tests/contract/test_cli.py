@@ -126,7 +126,7 @@ def test_patterns_that_match_nothing(run: Run, tmp_path: Path, artefact: Path) -
         ([""], ""),
     ):
         flags = [word for pattern in patterns for word in ("-tensors", pattern)]
-        refuse(run(*decompress, *flags), f'no tensor of the artefact matches "{bad}"')
+        refuse(run(*decompress, *flags), re.escape(f'artefact matches "{bad}"'))
         assert list(tmp_path.iterdir()) == [artefact]
 
 
