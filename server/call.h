@@ -82,19 +82,20 @@ class Call {
 
   // Ends the call with `status`, or as cancelled when it failed because its
   // client is gone. Gives what to tell the client. REQUIRES: one End or
-  // EndCancelled.
+  // EndCut.
   grpc::Status End(const absl::Status& status) {
     if (!status.ok() && context_->IsCancelled()) {
-      return EndCancelled(absl::CancelledError("the client has gone"));
+      return EndCut(absl::CancelledError("the client has gone"));
     }
-    return EndCancelled(status);
+    return EndCut(status);
   }
 
-  // The same for a call that the server itself has cancelled. What it had
+  // The same for a call that the watchdog cut off, which may have cancelled it:
+  // that does not say that the client is gone. What the call had
   // reserved is free for the client's next call, and the call is counted,
   // before the client is told. Clients that try again by themselves are told
   // when to.
-  grpc::Status EndCancelled(const absl::Status& status) {
+  grpc::Status EndCut(const absl::Status& status) {
     const auto detail = GetErrorDetail(status);
     Close(status.code(), detail ? detail->reason : "");
     if (const auto delay = RetryDelayOf(status)) {

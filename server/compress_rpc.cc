@@ -137,7 +137,7 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
  public:
   MeasureReactor(grpc::CallbackServerContext* context,
                  v1::MeasureResponse* response, ServiceState* state)
-      : WatchedCall(&state->watchdog),
+      : WatchedCall(&state->watchdog, context),
         response_(response),
         workers_(state->workers),
         call_(Method::kMeasure, context, state),
@@ -172,7 +172,9 @@ class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
 
   void OnDone() override { delete this; }
 
-  void CutOff(Wait, const absl::Status& status) override { End(status); }
+  void EndCut(const absl::Status& status) override {
+    Finish(call_.EndCut(status));
+  }
 
   absl::Status Reserve() {
     return call_.ReserveStream(request_.ByteSizeLong(),

@@ -11,7 +11,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -62,7 +61,7 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
  public:
   FileReactor(grpc::CallbackServerContext* context, Method method,
               FileNames names, ServiceState* state)
-      : WatchedCall(&state->watchdog),
+      : WatchedCall(&state->watchdog, context),
         context_(context),
         workers_(state->workers),
         directory_(state->options.shared_directory),
@@ -117,7 +116,7 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
   }
 
   void OnWriteDone(bool ok) override {
-    if (!EndWait()) return EndCutWrite();
+    if (!EndWait()) return;
     if (!ok) return End(absl::CancelledError("the client has gone"));
     concluded_ ? End(absl::OkStatus()) : Go();
   }
@@ -181,16 +180,8 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
 
   SharedOutput* output() { return output_ ? &*output_ : nullptr; }
 
-  // As in StreamReactor.
-  void CutOff(Wait, const absl::Status& status) override {
-    cut_ = status;
-    context_->TryCancel();
-    EndCutWrite();
-  }
-
-  void EndCutWrite() {
-    if (!write_over_.exchange(true)) return;
-    this->Finish(call_.EndCancelled(cut_));
+  void EndCut(const absl::Status& status) override {
+    this->Finish(call_.EndCut(status));
   }
 
   // A file that was changed underneath breaks rules that it kept before.
@@ -215,9 +206,6 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
   uint64_t read_ = 0;
   Response response_;
   bool concluded_ = false;
-  // Why a write was cut off; and whether either of the two that end it came.
-  absl::Status cut_;
-  std::atomic<bool> write_over_ = false;
 };
 
 }  // namespace kvcompress

@@ -12,7 +12,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <memory>
 #include <new>
 #include <utility>
@@ -72,8 +71,7 @@ class StreamReactor
  public:
   StreamReactor(grpc::CallbackServerContext* context, Method method,
                 ServiceState* state)
-      : WatchedCall(&state->watchdog),
-        context_(context),
+      : WatchedCall(&state->watchdog, context),
         workers_(state->workers),
         call_(method, context, state) {}
 
@@ -112,7 +110,7 @@ class StreamReactor
   }
 
   void OnWriteDone(bool ok) override {
-    if (!EndWait()) return EndCutWrite();
+    if (!EndWait()) return;
     if (!ok) return End(absl::CancelledError("the client has gone"));
     workers_.Run([this] { Pump(); });
   }
@@ -147,32 +145,18 @@ class StreamReactor
     Read();
   }
 
-  // A read that waits ends with the call. A write does not: it has to be
-  // cancelled first, and who comes second, of this and EndCutWrite, ends it.
-  void CutOff(Wait wait, const absl::Status& status) override {
-    if (wait == Wait::kRead) return End(status);
-    cut_ = status;
-    context_->TryCancel();
-    EndCutWrite();
-  }
-
-  void EndCutWrite() {
-    if (!write_over_.exchange(true)) return;
-    Finish(call_.EndCancelled(cut_));
+  void EndCut(const absl::Status& status) override {
+    Finish(call_.EndCut(status));
   }
 
   void End(const absl::Status& status) { Finish(call_.End(status)); }
 
-  grpc::CallbackServerContext* const context_;
   WorkerPool& workers_;
   Call call_;
   std::unique_ptr<StreamHandler> handler_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
   bool ended_ = false;
-  // Why a write was cut off; and whether either of the two that end it came.
-  absl::Status cut_;
-  std::atomic<bool> write_over_ = false;
 };
 
 }  // namespace kvcompress

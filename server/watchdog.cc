@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,9 @@ namespace {
 
 constexpr auto kInterval = std::chrono::milliseconds(200);
 constexpr int64_t kTrimInterval = 5000;  // milliseconds
-constexpr int kWaitBits = 2;
+constexpr int kStateBits = 3;
+constexpr uint64_t kWaitMask = 3;
+constexpr uint64_t kCut = 4;
 
 int64_t Now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -34,16 +37,16 @@ int64_t ToMilliseconds(absl::Duration duration) {
 }
 
 uint64_t Pack(WatchedCall::Wait wait) {
-  return static_cast<uint64_t>(Now()) << kWaitBits |
+  return static_cast<uint64_t>(Now()) << kStateBits |
          static_cast<uint64_t>(wait);
 }
 
 WatchedCall::Wait WaitOf(uint64_t state) {
-  return static_cast<WatchedCall::Wait>(state & ((1 << kWaitBits) - 1));
+  return static_cast<WatchedCall::Wait>(state & kWaitMask);
 }
 
 int64_t TimeOf(uint64_t state) {
-  return static_cast<int64_t>(state >> kWaitBits);
+  return static_cast<int64_t>(state >> kStateBits);
 }
 
 absl::Status TooLong() {
@@ -62,8 +65,9 @@ absl::Status Stalled(WatchedCall::Wait wait) {
 
 }  // namespace
 
-WatchedCall::WatchedCall(Watchdog* watchdog)
-    : watchdog_(watchdog), begin_(Now()) {
+WatchedCall::WatchedCall(Watchdog* watchdog,
+                         grpc::CallbackServerContext* context)
+    : watchdog_(watchdog), context_(context), begin_(Now()) {
   watchdog_->Add(this);
 }
 
@@ -73,10 +77,25 @@ void WatchedCall::BeginWait(Wait wait) { state_ = Pack(wait); }
 
 bool WatchedCall::EndWait() {
   uint64_t state = state_;
-  while (WaitOf(state) != Wait::kCut) {
+  while ((state & kCut) == 0) {
     if (state_.compare_exchange_weak(state, Pack(Wait::kNone))) return true;
   }
+  if (WaitOf(state) == Wait::kWrite) EndCutWrite();
   return false;
+}
+
+// A read that waits ends with the call. A write does not: it has to be
+// cancelled first, and who comes second, of this and the EndWait of that write,
+// ends the call.
+void WatchedCall::CutOff(Wait wait, absl::Status status) {
+  if (wait == Wait::kRead) return EndCut(status);
+  cut_ = std::move(status);
+  context_->TryCancel();
+  EndCutWrite();
+}
+
+void WatchedCall::EndCutWrite() {
+  if (write_over_.exchange(true)) EndCut(cut_);
 }
 
 absl::Status WatchedCall::CheckTime() const {
@@ -143,19 +162,17 @@ void Watchdog::Look() {
     for (WatchedCall* call : calls_) {
       uint64_t state = call->state_;
       const WatchedCall::Wait wait = WaitOf(state);
-      if (wait != WatchedCall::Wait::kRead &&
-          wait != WatchedCall::Wait::kWrite) {
-        continue;
-      }
+      if (wait == WatchedCall::Wait::kNone || (state & kCut) != 0) continue;
       const bool expired = Expired(*call, now);
       if (!expired && now - TimeOf(state) <= stall_ms_) continue;
-      if (call->state_.compare_exchange_strong(state,
-                                               Pack(WatchedCall::Wait::kCut))) {
+      if (call->state_.compare_exchange_strong(state, state | kCut)) {
         taken.emplace_back(call, wait, expired ? TooLong() : Stalled(wait));
       }
     }
   }
-  for (const auto& [call, wait, status] : taken) call->CutOff(wait, status);
+  for (auto& [call, wait, status] : taken) {
+    call->CutOff(wait, std::move(status));
+  }
 }
 
 }  // namespace kvcompress

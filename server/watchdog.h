@@ -7,6 +7,8 @@
 #ifndef KVCOMPRESS_SERVER_WATCHDOG_H_
 #define KVCOMPRESS_SERVER_WATCHDOG_H_
 
+#include <grpcpp/server_context.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -22,23 +24,24 @@ namespace kvcompress {
 class Watchdog;
 
 // A call under watch: a state that its reactor and the watchdog change in turn.
-// The reactor says when it begins to wait for its client. The watchdog may end
-// a wait; it is then the watchdog, and not the reactor, who ends the call.
+// The reactor says when it begins to wait for its client. The watchdog may cut
+// a wait off; the call then ends by EndCut, and in no other way.
 class WatchedCall {
  public:
-  enum class Wait : uint8_t { kNone, kRead, kWrite, kCut };
+  enum class Wait : uint8_t { kNone, kRead, kWrite };
 
   WatchedCall(const WatchedCall&) = delete;
   WatchedCall& operator=(const WatchedCall&) = delete;
 
  protected:
-  // Under watch from now on. `watchdog` outlives the call.
-  explicit WatchedCall(Watchdog* watchdog);
+  // Under watch from now on. Both outlive the call.
+  WatchedCall(Watchdog* watchdog, grpc::CallbackServerContext* context);
   virtual ~WatchedCall();
 
   // Call it before the operation is started.
   void BeginWait(Wait wait);
-  // Call it when the operation is done. False when the call was cut off.
+  // Call it when the operation is done. False when the call was cut off:
+  // nothing of it may be touched any more.
   bool EndWait();
   // DEADLINE_EXCEEDED once the call has lasted too long.
   absl::Status CheckTime() const;
@@ -46,15 +49,22 @@ class WatchedCall {
  private:
   friend class Watchdog;
 
-  // Ends the call with `status`. Called at most once, instead of an EndWait
-  // that returns true. Nothing of the call may be touched after it is ended.
-  virtual void CutOff(Wait wait, const absl::Status& status) = 0;
+  // Finishes the call with `status`, after which nothing of it may be touched.
+  // Called at most once, instead of an EndWait that returns true.
+  virtual void EndCut(const absl::Status& status) = 0;
+
+  void CutOff(Wait wait, absl::Status status);
+  void EndCutWrite();
 
   Watchdog* const watchdog_;
+  grpc::CallbackServerContext* const context_;
   const int64_t begin_;  // milliseconds, of a steady clock
-  // The wait, and when it began: one word, so that no later wait is taken for
-  // an earlier one.
+  // The wait, whether it was cut off, and when it began: one word, so that no
+  // later wait is taken for an earlier one.
   std::atomic<uint64_t> state_ = 0;
+  // Why a write was cut off; and whether either of the two that end it came.
+  absl::Status cut_;
+  std::atomic<bool> write_over_ = false;
 };
 
 // Thread safe. REQUIRES: no call is under watch any more when it is destroyed.

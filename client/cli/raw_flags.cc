@@ -103,7 +103,7 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--verify", &raw->verify, "FILE",
         "Decode an artefact, check everything, write nothing");
   list("--tensors", &raw->tensors, "GLOB",
-       "Decompress only matching tensors (repeatable)");
+       "Decompress only matching tensors, at least one (repeatable)");
   value("--tokens", &raw->tokens, "A:B", "Decompress only tokens A to B-1");
   list("--label", &raw->labels, "KEY=VALUE",
        "Bind a label, or expect it when decoding (repeatable)");

@@ -236,16 +236,22 @@ class Compressor::Impl {
     if (tokens_) {
       tokens_->AddDecoded(absl::string_view(*decoded).substr(decoded_before));
     }
-    // What an encoder of whole tensors gave away is there for the next one.
-    if (scratch_.capacity() > buffers_.decoded.capacity()) {
-      scratch_.swap(buffers_.decoded);
-    }
+    ReturnDecodedBuffer();
     const absl::string_view added =
         absl::string_view(output->artefact).substr(before);
     digest_.Update(added);
     Current().payload_size += added.size();
     payload_size_ += added.size();
     return absl::OkStatus();
+  }
+
+  // An encoder of whole tensors decodes into the memory of `buffers_.decoded`
+  // and hands that over, as `scratch_`, instead of copying it. It is put back,
+  // so that the next encoder finds it there.
+  void ReturnDecodedBuffer() {
+    if (buffers_.decoded.capacity() < scratch_.capacity()) {
+      buffers_.decoded = std::move(scratch_);
+    }
   }
 
   // Sets up the encoder of the tensor at index_, if there is one.
@@ -343,7 +349,7 @@ class Compressor::Impl {
   EncoderBuffers buffers_;  // outlives the encoder
   std::unique_ptr<TensorEncoder> encoder_;
   std::optional<TokenAccumulator> tokens_;
-  std::string scratch_;
+  std::string scratch_;  // what is decoded only to be measured
   Digest digest_;
 };
 

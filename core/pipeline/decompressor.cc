@@ -108,10 +108,11 @@ class Decompressor::Impl {
     begun_ = true;
     SafetensorsHeader out;
     out.metadata = header_.metadata;
-    for (const ArtefactTensor& tensor : header_.tensors) {
-      const bool selected = !options_.verify_only &&
-                            MatchesAny(options_.tensors, tensor.spec.name);
-      selected_.push_back(selected);
+    KVC_ASSIGN_OR_RETURN(selected_,
+                         SelectTensors(options_.tensors, header_.tensors));
+    if (options_.verify_only) selected_.assign(selected_.size(), false);
+    for (size_t i = 0; i < header_.tensors.size(); ++i) {
+      const ArtefactTensor& tensor = header_.tensors[i];
       KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
       report_.elements += elements;
       const uint64_t size = elements * DTypeSize(tensor.spec.dtype);
@@ -131,7 +132,7 @@ class Decompressor::Impl {
       }
       report_.original_size += size;
       report_.decoded_bytes[tensor.codec.codec->base().traits().name] += size;
-      if (!selected) continue;
+      if (!selected_[i]) continue;
       SafetensorsEntry entry;
       entry.spec = tensor.spec;
       if (options_.tokens) {
@@ -145,12 +146,6 @@ class Decompressor::Impl {
     }
     report_.tensors_selected = out.tensors.size();
     if (!options_.verify_only) {
-      if (out.tensors.empty() && !header_.tensors.empty()) {
-        return MakeError(
-            absl::StatusCode::kInvalidArgument,
-            "no tensor of the artefact matches the patterns",
-            {.reason = "NO_TENSOR_SELECTED", .field = "options.tensors"});
-      }
       const std::string raw = SerializeSafetensorsHeader(out);
       report_.output_size = raw.size() + out.data_size;
       restored->append(raw);

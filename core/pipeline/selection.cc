@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "kvcompress/decompressor.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress {
@@ -21,13 +22,34 @@ uint64_t BytesPerToken(const TensorSpec& spec) {
 
 }  // namespace
 
-bool MatchesAny(const std::vector<std::string>& patterns,
-                const std::string& name) {
-  if (patterns.empty()) return true;
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) {
-                       return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-                     });
+absl::StatusOr<std::vector<bool>> SelectTensors(
+    const std::vector<std::string>& patterns,
+    absl::Span<const ArtefactTensor> tensors) {
+  if (patterns.size() > kMaxPatterns) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat(patterns.size(), " patterns are too many"),
+                     {.reason = "INVALID_OPTIONS",
+                      .limit = kMaxPatterns,
+                      .field = "options.tensors"});
+  }
+  std::vector<bool> selected(tensors.size(), patterns.empty());
+  for (const std::string& pattern : patterns) {
+    bool matches = tensors.empty();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (fnmatch(pattern.c_str(), tensors[i].spec.name.c_str(), 0) != 0) {
+        continue;
+      }
+      matches = selected[i] = true;
+    }
+    if (!matches) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("no tensor of the artefact matches ",
+                       QuoteName(pattern)),
+          {.reason = "NO_TENSOR_SELECTED", .field = "options.tensors"});
+    }
+  }
+  return selected;
 }
 
 absl::Status NarrowToTokens(TokenRange tokens, TensorSpec* spec) {

@@ -13,14 +13,20 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kvcompress/artefact.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress {
 
-// Whether `name` matches one of the shell patterns, or there is none.
-bool MatchesAny(const std::vector<std::string>& patterns,
-                const std::string& name);
+// For each tensor whether its name matches one of the shell patterns, or there
+// is none. INVALID_ARGUMENT for more than kMaxPatterns, and for one that
+// matches no tensor, where there are tensors: it is taken for a mistake.
+absl::StatusOr<std::vector<bool>> SelectTensors(
+    const std::vector<std::string>& patterns,
+    absl::Span<const ArtefactTensor> tensors);
 
 using TokenRange = std::pair<uint64_t, uint64_t>;  // half-open
 

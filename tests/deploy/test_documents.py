@@ -2,18 +2,19 @@
 """What documents tell people to type is there, and works.
 
 Every program, script, option and file that they name is looked up. Run as written, but for
-the address of the server: commands of kv-compress, `python -m kvcompress` and grpcurl, and
-the Python of both READMEs. Commands of kv-compressd are run with --check-config added.
+the address of the server: commands of kv-compress, with and without TLS, of
+`python -m kvcompress` and of grpcurl, ctest, and the Python of both READMEs. Commands of
+kv-compressd are run with --check-config added. Of `tests/run` with arguments of pytest, those
+are run, as far as finding the tests.
 
 Not run here, and why:
 
-- deploy/quickstart, tests/run and the other scripts, ctest: they build, or take minutes.
+- deploy/quickstart, tests/run and the other scripts: they build, or take minutes.
   test_scripts.py runs what quickstart does after building; `tests/run --all` the rest but
   tests/benchmark in full, tests/overload, tests/soak, tests/tidy and fresh-machine.
 - pip: contract/test_python_package.py installs the package, slowly.
 - podman, kubectl, cmake, cpack, apt, systemctl: they need root or a cluster, or change the
   machine; test_image.py, test_api_server.py and test_packages.py do what these lines do.
-- kv-compress over TLS to a host that is not there: security/test_tls.py has one that is.
 - kvcompress.batch, the Python of other libraries, validation/: Ray, PyTorch or a model are
   needed; integrations/ and model/ have them.
 """
@@ -22,6 +23,7 @@ import functools
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,6 +32,7 @@ from pathlib import Path
 
 import pytest
 from authority import Authority
+from server_process import Start
 from test_repository import REPOSITORY, tracked
 
 from oracle.fixtures import SAMPLE
@@ -49,9 +52,13 @@ DOCUMENTS = [
     "server/OPERATIONS.md",
     "server/THREAT_MODEL.md",
     "tests/README.md",
+    "tests/data/README.md",
     "tests/golden/README.md",
     "validation/README.md",
 ]
+
+# As tests/run calls it, but finds the tests and runs none.
+PYTEST = ["-m", "pytest", "-c", "tests/pytest.ini", "-p", "no:cacheprovider", "--collect-only"]
 
 # Not of this repository; what they are given is theirs to check.
 FOREIGN = {"apt", "cmake", "cpack", "ctest", "export", "grpcurl", "kubectl", "pip", "podman"}
@@ -187,10 +194,12 @@ def shell(bin_dir: Path, tmp_path: Path, authority: Authority) -> Path:
     """A folder with the programs and the files that the commands name."""
     (tmp_path / "bin").symlink_to(bin_dir.resolve())
     shutil.copy(SAMPLE, tmp_path / "cache.safetensors")
-    pair = authority.sign("server")
-    shutil.copy(pair.certificate, tmp_path / "server.pem")
-    shutil.copy(pair.key, tmp_path / "server.key")
-    shutil.copy(authority.certificate, tmp_path / "clients.pem")
+    for name in ("server", "client"):
+        pair = authority.sign(name)
+        shutil.copy(pair.certificate, tmp_path / f"{name}.pem")
+        shutil.copy(pair.key, tmp_path / f"{name}.key")
+    for name in ("ca", "clients"):
+        shutil.copy(authority.certificate, tmp_path / f"{name}.pem")
     return tmp_path
 
 
@@ -200,6 +209,7 @@ def run(command: str, folder: Path) -> str:
     variables = {
         "PATH": os.pathsep.join(paths),
         "PYTHONPATH": str(REPOSITORY / "client" / "python" / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",
     }
     done = subprocess.run(
         ["bash", "-c", command],
@@ -229,6 +239,43 @@ def test_commands_of_the_server(document: str, shell: Path) -> None:
     for command in commands(document):
         if program_of(command)[0].removeprefix("bin/") == "kv-compressd":
             run(command.replace("/dev/shm/kvcompress", str(shell)) + " --check-config", shell)
+
+
+def test_commands_over_tls(shell: Path, start: Start) -> None:
+    """A server and a client that know each other's certificates, as OPERATIONS.md has them."""
+    lines = commands("server/OPERATIONS.md")
+    server = next(line for line in lines if "--tls-client-ca" in line)
+    clients = [line for line in lines if "kv.example" in line]
+    assert clients
+    flags = [
+        str(shell / word) if word.endswith((".pem", ".key")) else word
+        for word in shlex.split(server)[1:]
+    ]
+    flags[flags.index("0.0.0.0:50051")] = "127.0.0.1:0"
+    address = start(*flags).addresses[0]
+    for line in clients:
+        assert run(line.replace("kv.example:50051", address), shell), line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_of_ctest(document: str) -> None:
+    """They find tests, and those pass."""
+    lines = [line for line in commands(document) if program_of(line)[0] == "ctest"]
+    for line in lines:
+        if not (REPOSITORY / "build" / "release" / "CTestTestfile.cmake").is_file():
+            pytest.skip("build/release is not there")
+        run(f"{line} --no-tests=error", REPOSITORY)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_python_tests_that_commands_name(document: str) -> None:
+    """There are some. Finding them imports everything that they need."""
+    for line in commands(document):
+        words = shlex.split(line)
+        if words[0] != "tests/run" or not {"-k", "--"} & set(words):
+            continue
+        chosen = [word for word in words[1:] if word != "--"]
+        run(shlex.join(["python", *PYTEST, *chosen]), REPOSITORY)
 
 
 def test_commands_of_grpcurl(shell: Path, served: Server) -> None:

@@ -25,13 +25,16 @@
 
 namespace kvcompress {
 
+// Most patterns of tensors' names: each is held against every name.
+inline constexpr uint64_t kMaxPatterns = 1024;
+
 struct DecompressOptions {
   // Labels that the artefact must carry with these values.
   Labels expected_labels;
   // The checksum it must have; empty for any.
   std::string expected_payload_digest;
-  // Shell patterns; a tensor is given back when one of them matches, or when
-  // there is none.
+  // Shell patterns, at most kMaxPatterns, each of which matches a tensor; a
+  // tensor is given back when one of them matches, or when there is none.
   std::vector<std::string> tensors;
   // Half-open range of tokens to give back of [batch, heads, tokens, head_dim].
   std::optional<std::pair<uint64_t, uint64_t>> tokens;

@@ -2,6 +2,7 @@
 """Giving back a part: by name, by token, or nothing but the verdict."""
 
 import fnmatch
+import re
 
 import numpy as np
 import pytest
@@ -59,6 +60,19 @@ def test_tensors(client: Client, patterns: tuple[str, ...]) -> None:
     assert got.report.tensors_selected == len(chosen)
     assert got.report.tensor_count == len(NAMES)
     assert got.report.payload_digest == artefact.checksum
+
+
+@pytest.mark.parametrize(
+    ("patterns", "bad"),
+    [(("*_kay",), "*_kay"), (("*_key", "*_valve"), "*_valve"), (("layer_1_*", "*"), "layer_1_*")],
+)
+@pytest.mark.parametrize("verify_only", [False, True])
+def test_a_pattern_that_matches_nothing(
+    client: Client, patterns: tuple[str, ...], bad: str, verify_only: bool
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape(f'matches "{bad}"')) as caught:
+        client.decompress(cache().data, tensors=patterns, verify_only=verify_only)
+    assert (caught.value.reason, caught.value.field) == ("NO_TENSOR_SELECTED", "options.tensors")
 
 
 @pytest.mark.parametrize("tokens", [(0, 77), (0, 1), (76, 77), (5, 40), (31, 33)])

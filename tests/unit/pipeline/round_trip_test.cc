@@ -242,7 +242,7 @@ TEST(Decompress, GivesBackOnlyWhatIsAskedFor) {
     return keys.substr(keys.size() - 2 * 3 * 10 * 4 * 4);
   }();
   const std::string part = *DecompressFile(
-      out.artefact, {.tensors = {"*_key", "no*"}, .tokens = {{2, 5}}}, 13);
+      out.artefact, {.tensors = {"*_key"}, .tokens = {{2, 5}}}, 13);
   std::string expected;
   for (int head = 0; head < 6; ++head) {
     expected += values.substr((head * 10 + 2) * 16, 3 * 16);
@@ -255,12 +255,48 @@ TEST(Decompress, GivesBackOnlyWhatIsAskedFor) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return GetErrorDetail(status)->reason;
   };
-  EXPECT_EQ(reason({.tensors = {"nothing"}}), "NO_TENSOR_SELECTED");
   EXPECT_EQ(reason({.tokens = {{0, 1}}}), "INVALID_TOKENS");  // rank of other
   EXPECT_EQ(reason({.tensors = {"*key"}, .tokens = {{5, 5}}}),
             "INVALID_TOKENS");
   EXPECT_EQ(reason({.tensors = {"*key"}, .tokens = {{0, 11}}}),
             "INVALID_TOKENS");
+}
+
+// One beside it that matches does not make up for it.
+TEST(Decompress, APatternThatMatchesNothingIsRefused) {
+  const std::string artefact =
+      CompressFile(MakeFile({Random("layer_0_key", DType::kF32, {64}),
+                             Random("layer_0_value", DType::kF32, {64})}))
+          ->artefact;
+  for (const bool verify_only : {false, true}) {
+    for (const std::vector<std::string>& patterns :
+         {std::vector<std::string>{"no*"}, {"*_key", "no*"}, {"no*", "*"}}) {
+      const absl::Status status =
+          DecompressFile(artefact,
+                         {.tensors = patterns, .verify_only = verify_only})
+              .status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(status.message(), "no tensor of the artefact matches \"no*\"");
+      EXPECT_EQ(GetErrorDetail(status)->reason, "NO_TENSOR_SELECTED");
+      EXPECT_EQ(GetErrorDetail(status)->field, "options.tensors");
+    }
+  }
+  EXPECT_TRUE(DecompressFile(artefact, {.tensors = {"*_key", "*", "*"}}).ok());
+  const std::string none = CompressFile(MakeFile({}))->artefact;
+  EXPECT_TRUE(DecompressFile(none, {.tensors = {"no*"}}).ok());
+}
+
+TEST(Decompress, PatternsAreNotWithoutNumber) {
+  const std::string artefact =
+      CompressFile(MakeFile({Random("a", DType::kF32, {64})}))->artefact;
+  const std::vector<std::string> most(kMaxPatterns, "a");
+  EXPECT_TRUE(DecompressFile(artefact, {.tensors = most}).ok());
+  const std::vector<std::string> more(kMaxPatterns + 1, "a");
+  const absl::Status status =
+      DecompressFile(artefact, {.tensors = more}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GetErrorDetail(status)->reason, "INVALID_OPTIONS");
+  EXPECT_EQ(GetErrorDetail(status)->limit, kMaxPatterns);
 }
 
 TEST(Decompress, VerifiesAlsoWhatIsNotAskedFor) {

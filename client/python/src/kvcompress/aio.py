@@ -9,41 +9,25 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
-from types import TracebackType
-from typing import Self, TypeVar, TypeVarTuple, Unpack
+from typing import Self, TypeVarTuple, Unpack
 
 import grpc
 
-from kvcompress.calls import (
-    Call,
-    CompressCall,
-    DecompressCall,
-    measure_feed,
-    translated,
-)
-from kvcompress.connection import ConnectionArguments, connect
+from kvcompress.base import BaseClient, Plan, Request, Response, Result
+from kvcompress.calls import Call, measure_feed, translated
 from kvcompress.errors import UnavailableError
 from kvcompress.info import SelfTestReport, ServerInfo
-from kvcompress.options import (
-    CompressArguments,
-    DecompressArguments,
-    compress_options,
-    decompress_options,
-)
+from kvcompress.options import CompressArguments, DecompressArguments, compress_options
 from kvcompress.progress import Progress
 from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
-from kvcompress.shared import SharedFiles, Started
 from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
-from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
 __all__ = ["Client"]
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-Result = TypeVar("Result")
 Arguments = TypeVarTuple("Arguments")
 Stop = Callable[[], object]
 
@@ -51,7 +35,7 @@ Stop = Callable[[], object]
 _MOST_THREADS = 256
 
 
-class Client:
+class Client(BaseClient):
     """Calls a KV Compress server from one event loop.
 
     As kvcompress.Client in arguments, results and errors; many calls may be under way at
@@ -60,45 +44,16 @@ class Client:
     request is on its way. A call that is cancelled leaves no output file behind.
     """
 
-    def __init__(
-        self,
-        target: str | None = None,
-        *,
-        timeout: float | None = None,
-        **connection: Unpack[ConnectionArguments],
-    ) -> None:
-        """Prepares a channel; nothing is sent.
-
-        Args:
-            target: As for kvcompress.Client. None starts a server, and blocks for the tens of
-                milliseconds that it takes.
-            timeout: Seconds that a call may take where it does not say; None for no limit.
-            connection: See `kvcompress.connection.ConnectionArguments`.
-
-        Raises:
-            OSError: A certificate cannot be read, or no server can be started:
-                FileNotFoundError when there is no kv-compressd.
-            ValueError: The arguments do not go together.
-        """
-        self._timeout = timeout
-        self._connection = connect(target, **connection)
-        self._channel = self._connection.open_channel()
-        self._stub = CompressionServiceStub(self._channel)
-        self._shared = SharedFiles(
-            self._stub, self._connection.target, self._connection.shared_directory
-        )
-        self._threads = ThreadPoolExecutor(_MOST_THREADS, "kvcompress")
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        """Where calls are made and files read and written."""
+        return ThreadPoolExecutor(_MOST_THREADS, "kvcompress")
 
     async def __aenter__(self) -> Self:
         """Gives the client itself."""
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Closes the client."""
         await self.close()
 
@@ -120,32 +75,8 @@ class Client:
         **options: Unpack[CompressArguments],
     ) -> CompressionResult:
         """Compresses a cache; see kvcompress.Client.compress."""
-        wanted = compress_options(**options)
-        if metadata is None and reconstruct is False:
-            named = await self._named(
-                lambda started: self._shared.compress(
-                    source,
-                    output,
-                    wanted,
-                    progress=progress,
-                    timeout=self._seconds(timeout),
-                    started=started,
-                )
-            )
-            if named is not None:
-                return named
-
-        def new_call() -> CompressCall:
-            return CompressCall(
-                source,
-                output,
-                wanted,
-                metadata=metadata,
-                reconstruct=reconstruct,
-                progress=progress,
-            )
-
-        return await self._run(self._stub.Compress, source, new_call, timeout)
+        plan = self._compression(source, output, metadata, reconstruct, progress, timeout, options)
+        return await self._run(plan)
 
     async def decompress(
         self,
@@ -157,24 +88,7 @@ class Client:
         **options: Unpack[DecompressArguments],
     ) -> DecompressionResult:
         """Restores a cache, after every check; see kvcompress.Client.decompress."""
-        wanted = decompress_options(**options)
-        named = await self._named(
-            lambda started: self._shared.decompress(
-                source,
-                output,
-                wanted,
-                progress=progress,
-                timeout=self._seconds(timeout),
-                started=started,
-            )
-        )
-        if named is not None:
-            return named
-
-        def new_call() -> DecompressCall:
-            return DecompressCall(source, output, wanted, progress=progress)
-
-        return await self._run(self._stub.Decompress, source, new_call, timeout)
+        return await self._run(self._decompression(source, output, progress, timeout, options))
 
     async def measure(
         self,
@@ -218,44 +132,30 @@ class Client:
             response = await self._in_thread(answer.result, stop=answer.cancel)
         return SelfTestReport.from_proto(response)
 
-    def _seconds(self, timeout: float | None) -> float | None:
-        """Gives the timeout of one call."""
-        return self._timeout if timeout is None else timeout
-
-    async def _named(self, make: Callable[[Started], Result]) -> Result:
-        """Makes a call that names files, in a thread; cancels it with the task."""
-        calls: list[grpc.Call] = []
-        return await self._in_thread(
-            make, calls.append, stop=lambda: [call.cancel() for call in calls]
-        )
-
-    async def _run(
-        self,
-        method: "grpc.StreamStreamMultiCallable[Request, Response]",
-        source: object,
-        new_call: Callable[[], Call[Request, Response, Result]],
-        timeout: float | None,
-    ) -> Result:
+    async def _run(self, plan: Plan[Request, Response, Result]) -> Result:
         """Makes a call, again while the server is unavailable and nothing has come back."""
-        pauses = self._connection.pauses(source)
+        calls: list[grpc.Call] = []
+        named = await self._in_thread(
+            plan.named, calls.append, stop=lambda: [call.cancel() for call in calls]
+        )
+        if named is not None:
+            return named
+        pauses = self._connection.pauses(plan.source)
         while True:
-            with new_call() as call:
+            with plan.new_call() as call:
                 try:
-                    return await self._attempt(method, call, timeout)
+                    return await self._attempt(plan, call)
                 except UnavailableError:
                     if call.answered or (pause := next(pauses)) is None:
                         raise
             await asyncio.sleep(pause)
 
     async def _attempt(
-        self,
-        method: "grpc.StreamStreamMultiCallable[Request, Response]",
-        call: Call[Request, Response, Result],
-        timeout: float | None,
+        self, plan: Plan[Request, Response, Result], call: Call[Request, Response, Result]
     ) -> Result:
         """Makes a call once, and cancels it when its responses are not taken to the end."""
         with translated(call.feed):
-            responses = method(call.feed, timeout=self._seconds(timeout))
+            responses = plan.method(call.feed, timeout=plan.timeout)
             try:
                 while response := await self._in_thread(
                     lambda: list(islice(responses, 1)), stop=responses.cancel

@@ -2,17 +2,17 @@
 """The streaming calls without their transport, which is all that the two clients differ in."""
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import grpc
 
 from kvcompress.answers import CompressAnswer, DecompressAnswer
 from kvcompress.arrays import load_arrays
+from kvcompress.closing import Closing
 from kvcompress.errors import from_rpc_error
 from kvcompress.progress import Progress, progressing
 from kvcompress.reports import CompressionResult, DecompressionResult
@@ -25,7 +25,7 @@ Response = TypeVar("Response")
 Result = TypeVar("Result")
 
 
-class Call(ABC, Generic[Request, Response, Result]):
+class Call(Closing, Generic[Request, Response, Result]):
     """One call: what to send, and what becomes of the responses.
 
     Leaving the `with` block releases everything; what was not finished leaves no file.
@@ -67,16 +67,7 @@ class Call(ABC, Generic[Request, Response, Result]):
             OSError: An output cannot be written.
         """
 
-    def __enter__(self) -> Self:
-        """Gives the call itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Releases everything."""
         self._stack.close()
 

@@ -2,90 +2,29 @@
 """The blocking client."""
 
 import time
-from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from collections.abc import Mapping
+from typing import Unpack
 
-import grpc
-
-from kvcompress.calls import (
-    Call,
-    CompressCall,
-    DecompressCall,
-    measure_feed,
-    translated,
-)
-from kvcompress.connection import ConnectionArguments, connect
+from kvcompress.base import BaseClient, Plan, Request, Response, Result
+from kvcompress.calls import Call, measure_feed, translated
+from kvcompress.closing import Closing
 from kvcompress.errors import UnavailableError
 from kvcompress.info import SelfTestReport, ServerInfo
-from kvcompress.options import (
-    CompressArguments,
-    DecompressArguments,
-    compress_options,
-    decompress_options,
-)
+from kvcompress.options import CompressArguments, DecompressArguments, compress_options
 from kvcompress.progress import Progress
 from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
-from kvcompress.shared import SharedFiles
 from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
-from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
-
-Request = TypeVar("Request")
-Response = TypeVar("Response")
-Result = TypeVar("Result")
 
 
-class Client:
+class Client(BaseClient, Closing):
     """Calls a KV Compress server.
 
     Thread safe. Every method raises KVCompressError, in the subclass of its code, when the
     call fails, and OSError when a file cannot be read or written; either way no output file
     is left behind, and one that was there stays as it was.
     """
-
-    def __init__(
-        self,
-        target: str | None = None,
-        *,
-        timeout: float | None = None,
-        **connection: Unpack[ConnectionArguments],
-    ) -> None:
-        """Prepares a channel; nothing is sent.
-
-        Args:
-            target: Address as gRPC writes it: `host:port`, `unix:/path`, `dns:///name:port`.
-                None starts a server of this client's own, which ends with `close` or with
-                this process; see `kvcompress.child`.
-            timeout: Seconds that a call may take where it does not say; None for no limit.
-            connection: See `kvcompress.connection.ConnectionArguments`.
-
-        Raises:
-            OSError: A certificate cannot be read, or no server can be started:
-                FileNotFoundError when there is no kv-compressd.
-            ValueError: The arguments do not go together.
-        """
-        self._timeout = timeout
-        self._connection = connect(target, **connection)
-        self._channel = self._connection.open_channel()
-        self._stub = CompressionServiceStub(self._channel)
-        self._shared = SharedFiles(
-            self._stub, self._connection.target, self._connection.shared_directory
-        )
-
-    def __enter__(self) -> Self:
-        """Gives the client itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Closes the client."""
-        self.close()
 
     def close(self) -> None:
         """Closes the channel, and the client's own server; calls in progress are cancelled."""
@@ -133,25 +72,8 @@ class Client:
             ValueError: An output path is there and not a regular file, or an option does not
                 fit its field.
         """
-        wanted = compress_options(**options)
-        if metadata is None and reconstruct is False:
-            named = self._shared.compress(
-                source, output, wanted, progress=progress, timeout=self._seconds(timeout)
-            )
-            if named is not None:
-                return named
-
-        def new_call() -> CompressCall:
-            return CompressCall(
-                source,
-                output,
-                wanted,
-                metadata=metadata,
-                reconstruct=reconstruct,
-                progress=progress,
-            )
-
-        return self._run(self._stub.Compress, source, new_call, timeout)
+        plan = self._compression(source, output, metadata, reconstruct, progress, timeout, options)
+        return self._run(plan)
 
     def decompress(
         self,
@@ -186,17 +108,7 @@ class Client:
             ValueError: `output` is there and not a regular file, or arrays are asked for and
                 a shape is one that NumPy cannot hold.
         """
-        wanted = decompress_options(**options)
-        named = self._shared.decompress(
-            source, output, wanted, progress=progress, timeout=self._seconds(timeout)
-        )
-        if named is not None:
-            return named
-
-        def new_call() -> DecompressCall:
-            return DecompressCall(source, output, wanted, progress=progress)
-
-        return self._run(self._stub.Decompress, source, new_call, timeout)
+        return self._run(self._decompression(source, output, progress, timeout, options))
 
     def measure(
         self,
@@ -276,37 +188,27 @@ class Client:
             response = self._stub.SelfTest(request, timeout=self._seconds(timeout))
         return SelfTestReport.from_proto(response)
 
-    def _seconds(self, timeout: float | None) -> float | None:
-        """Gives the timeout of one call."""
-        return self._timeout if timeout is None else timeout
-
-    def _run(
-        self,
-        method: "grpc.StreamStreamMultiCallable[Request, Response]",
-        source: object,
-        new_call: Callable[[], Call[Request, Response, Result]],
-        timeout: float | None,
-    ) -> Result:
+    def _run(self, plan: Plan[Request, Response, Result]) -> Result:
         """Makes a call, again while the server is unavailable and nothing has come back."""
-        pauses = self._connection.pauses(source)
+        named = plan.named(lambda call: None)
+        if named is not None:
+            return named
+        pauses = self._connection.pauses(plan.source)
         while True:
-            with new_call() as call:
+            with plan.new_call() as call:
                 try:
-                    return self._attempt(method, call, timeout)
+                    return self._attempt(plan, call)
                 except UnavailableError:
                     if call.answered or (pause := next(pauses)) is None:
                         raise
             time.sleep(pause)
 
     def _attempt(
-        self,
-        method: "grpc.StreamStreamMultiCallable[Request, Response]",
-        call: Call[Request, Response, Result],
-        timeout: float | None,
+        self, plan: Plan[Request, Response, Result], call: Call[Request, Response, Result]
     ) -> Result:
         """Makes a call once, and cancels it when its responses are not taken to the end."""
         with translated(call.feed):
-            responses = method(call.feed, timeout=self._seconds(timeout))
+            responses = plan.method(call.feed, timeout=plan.timeout)
             try:
                 for response in responses:
                     call.answered = True

@@ -5,17 +5,16 @@ import os
 import secrets
 import stat
 import struct
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from kvcompress.closing import Closing
 from kvcompress.errors import DataLossError
 from kvcompress.v1 import tensor_pb2
 
 
-class Sink(ABC):
+class Sink(Closing):
     """Takes bytes at positions; leaving the `with` block without `commit` discards them."""
 
     @abstractmethod
@@ -46,19 +45,6 @@ class Sink(ABC):
     @abstractmethod
     def data(self) -> bytes | None:
         """A copy of the bytes, or None when they went to a file."""
-
-    def __enter__(self) -> Self:
-        """Gives the sink itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Closes the sink."""
-        self.close()
 
 
 class MemorySink(Sink):

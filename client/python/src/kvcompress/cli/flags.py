@@ -187,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     value("progress", "WHEN", "Progress bar: auto, always or never (default auto)", "auto")
     value("info", "FILE", "List an artefact without decoding it", None)
     value("verify", "FILE", "Decode an artefact, check everything, write nothing", None)
-    many("tensors", "GLOB", "Decompress only matching tensors (repeatable)")
+    many("tensors", "GLOB", "Decompress only matching tensors, at least one (repeatable)")
     value("tokens", "A:B", "Decompress only tokens A to B-1", None)
     many("label", "KEY=VALUE", "Bind a label, or expect it when decoding (repeatable)")
     parser.add_argument("--help", action="help", help="Print this text")

@@ -412,7 +412,8 @@ class DecompressOptions(_message.Message):
     def tensors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Shell patterns (`*`, `?`, `[...]`): only tensors whose names match one of
         them are given back; of the others only checksums are verified, which find
-        any damage. None means all.
+        any damage. None means all. At most 1024; one that matches no tensor is
+        refused, unless the artefact has none.
         """
 
     @_builtins.property

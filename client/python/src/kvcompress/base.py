@@ -1,0 +1,142 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What the blocking client and that of asyncio share: all that does not wait for the server."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar, Unpack
+
+import grpc
+
+from kvcompress.calls import Call, CompressCall, DecompressCall
+from kvcompress.connection import ConnectionArguments, connect
+from kvcompress.options import (
+    CompressArguments,
+    DecompressArguments,
+    compress_options,
+    decompress_options,
+)
+from kvcompress.progress import Progress
+from kvcompress.reports import CompressionResult, DecompressionResult
+from kvcompress.shared import SharedFiles, Started
+from kvcompress.sources import PathOrStr, Source
+from kvcompress.v1 import compression_service_pb2 as service_pb2
+from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[Request, Response, Result]):
+    """A call that names its files where it can, and else sends them.
+
+    Attributes:
+        source: What is read.
+        named: Makes the call that names files; None where the bytes have to be sent.
+        method: Sends the bytes.
+        new_call: Gives what to send, anew for each attempt.
+        timeout: Seconds that an attempt may take; None for no limit.
+    """
+
+    source: object
+    named: Callable[[Started], Result | None]
+    method: "grpc.StreamStreamMultiCallable[Request, Response]"
+    new_call: Callable[[], Call[Request, Response, Result]]
+    timeout: float | None
+
+
+CompressPlan = Plan[service_pb2.CompressRequest, service_pb2.CompressResponse, CompressionResult]
+DecompressPlan = Plan[
+    service_pb2.DecompressRequest, service_pb2.DecompressResponse, DecompressionResult
+]
+
+
+class BaseClient:
+    """A channel to a server, and the plans of calls."""
+
+    def __init__(
+        self,
+        target: str | None = None,
+        *,
+        timeout: float | None = None,
+        **connection: Unpack[ConnectionArguments],
+    ) -> None:
+        """Prepares a channel; nothing is sent.
+
+        Args:
+            target: Address as gRPC writes it: `host:port`, `unix:/path`, `dns:///name:port`.
+                None starts a server of this client's own, which takes tens of milliseconds
+                and ends with `close` or with this process; see `kvcompress.child`.
+            timeout: Seconds that a call may take where it does not say; None for no limit.
+            connection: See `kvcompress.connection.ConnectionArguments`.
+
+        Raises:
+            OSError: A certificate cannot be read, or no server can be started:
+                FileNotFoundError when there is no kv-compressd.
+            ValueError: The arguments do not go together.
+        """
+        self._timeout = timeout
+        self._connection = connect(target, **connection)
+        self._channel = self._connection.open_channel()
+        self._stub = CompressionServiceStub(self._channel)
+        self._shared = SharedFiles(
+            self._stub, self._connection.target, self._connection.shared_directory
+        )
+
+    def _seconds(self, timeout: float | None) -> float | None:
+        """Gives the timeout of one call."""
+        return self._timeout if timeout is None else timeout
+
+    def _compression(
+        self,
+        source: Source,
+        output: PathOrStr | None,
+        metadata: Mapping[str, str] | None,
+        reconstruct: bool | PathOrStr,
+        progress: Progress,
+        timeout: float | None,
+        options: CompressArguments,
+    ) -> CompressPlan:
+        """Plans a call of `compress`, with its arguments."""
+        wanted = compress_options(**options)
+        seconds = self._seconds(timeout)
+
+        def named(started: Started) -> CompressionResult | None:
+            if metadata is not None or reconstruct is not False:
+                return None
+            return self._shared.compress(
+                source, output, wanted, progress=progress, timeout=seconds, started=started
+            )
+
+        new_call = partial(
+            CompressCall,
+            source,
+            output,
+            wanted,
+            metadata=metadata,
+            reconstruct=reconstruct,
+            progress=progress,
+        )
+        return Plan(source, named, self._stub.Compress, new_call, seconds)
+
+    def _decompression(
+        self,
+        source: PathOrStr | bytes,
+        output: PathOrStr | None,
+        progress: Progress,
+        timeout: float | None,
+        options: DecompressArguments,
+    ) -> DecompressPlan:
+        """Plans a call of `decompress`, with its arguments."""
+        wanted = decompress_options(**options)
+        seconds = self._seconds(timeout)
+
+        def named(started: Started) -> DecompressionResult | None:
+            return self._shared.decompress(
+                source, output, wanted, progress=progress, timeout=seconds, started=started
+            )
+
+        new_call = partial(DecompressCall, source, output, wanted, progress=progress)
+        return Plan(source, named, self._stub.Decompress, new_call, seconds)
