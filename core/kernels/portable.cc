@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/kernels.h"
+#include "kernels/joint.h"
 #include "kernels/lane_sums.h"
 #include "kernels/portable_types.h"
 
@@ -248,6 +249,7 @@ const KernelSet kPortable = {
     .reflect = Reflect,
     .rows = PortableRows(),
     .rans = PortableRans(),
+    .joint = &PortableJoint(),
 };
 static_assert(static_cast<int>(DType::kF32) == 0 &&
               static_cast<int>(DType::kF16) == 1 &&

@@ -16,7 +16,7 @@
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/strip.h"
 #include "codecs/klt/trellis.h"
-#include "kernels/elements.h"
+#include "kernels/kernels.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -30,11 +30,14 @@ using ecsq::SplitClass;
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
-          const Block& block, std::vector<Matrix>* bases)
+          const Block& block, std::vector<Matrix>* bases,
+          DecoderMemory* memory)
       : header_(header),
         geometry_(geometry),
         block_(block),
         bases_(*bases),
+        levels_(memory->levels),
+        symbols_(memory->symbols),
         channels_(geometry.channels()),
         all_channels_(geometry.Channels(block)),
         lanes_(std::min<size_t>(kMaxLanes, all_channels_)),
@@ -68,14 +71,13 @@ class Decoder {
       return false;
     }
     if (out == nullptr) return true;
-    if (!ReadLevels() || !ReadSinks(*sink_scales, *sink_codes) ||
+    Reconstructor reconstructor(header_, geometry_, block_, content_, dtype,
+                                out);
+    if (!ReadLevels(&reconstructor) || !ReadSinks(*sink_scales, *sink_codes) ||
         !rans.AtEnd() || !escape_list.AtEnd() || !low_bits.AtEnd()) {
       return false;
     }
-    std::vector<float> values(elements);
-    Reconstruct(header_, geometry_, block_, content_, bases_,
-                absl::MakeSpan(values));
-    StoreElements(dtype, values, out);
+    reconstructor.PutSinks();
     return ecsq::ApplyPatches(*patches, dtype, elements, out);
   }
 
@@ -238,15 +240,33 @@ class Decoder {
     return true;
   }
 
-  bool ReadLevels() {
-    content_.levels.resize(geometry_.Elements(block_));
+  // Each group becomes values as soon as it is whole, while it is still in a
+  // near cache.
+  bool ReadLevels(Reconstructor* reconstructor) {
+    const bool apart = geometry_.GroupFirst(1) % kMaxLanes == 0;
+    levels_.resize(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
+                         : geometry_.Elements(block_));
+    size_t group = 0;
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
+      levels_begin_ = apart ? geometry_.GroupBegin(block_, group) : 0;
       Strip strip(geometry_, block_, content_, first);
       if (!(header_.trellis ? ReadTrellis(&strip) : ReadStrip(&strip))) {
         return false;
       }
+      for (; group < bases_.size() &&
+             geometry_.GroupFirst(group) + bases_[group].size() <=
+                 first + strip.count();
+           ++group) {
+        reconstructor->PutGroup(
+            group, bases_[group],
+            &levels_[geometry_.GroupBegin(block_, group) - levels_begin_]);
+      }
     }
     return true;
+  }
+
+  int32_t* LevelAt(const Strip& strip, size_t lane, size_t token) {
+    return &levels_[strip.Place(lane, token) - levels_begin_];
   }
 
   bool ReadStrip(Strip* strip) {
@@ -267,7 +287,7 @@ class Decoder {
             {.rows = tokens - i,
              .columns = strip->count(),
              .stride = strip->stride()},
-            &content_.levels[strip->Place(0, sinks_ + i)]);
+            LevelAt(*strip, 0, sinks_ + i));
         if (i == tokens) break;
       }
       const LaneTables& at = strip->At(content_.offsets[sinks_ + i]);
@@ -278,8 +298,7 @@ class Decoder {
             std::abs(quantum) > ecsq::kMaxQuantum) {
           return false;
         }
-        content_.levels[strip->Place(lane, sinks_ + i)] =
-            static_cast<int32_t>(quantum);
+        *LevelAt(*strip, lane, sinks_ + i) = static_cast<int32_t>(quantum);
       }
     }
     return true;
@@ -305,8 +324,7 @@ class Decoder {
              std::abs(quantum) > ecsq::kMaxQuantum)) {
           return false;
         }
-        content_.levels[strip->Place(lane, t)] =
-            LevelOf(quantum, IsOddState(states[lane]));
+        *LevelAt(*strip, lane, t) = LevelOf(quantum, IsOddState(states[lane]));
         states[lane] = NextState(states[lane], quantum);
       }
     }
@@ -328,6 +346,9 @@ class Decoder {
   const Geometry& geometry_;
   const Block& block_;
   std::vector<Matrix>& bases_;
+  // Of a group, or of the block where groups share strips.
+  std::vector<int32_t>& levels_;
+  std::vector<int8_t>& symbols_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
@@ -336,7 +357,7 @@ class Decoder {
   ecsq::Escapes* escapes_ = nullptr;
   ecsq::BitReader* low_bits_ = nullptr;
   BlockContent content_;
-  std::vector<int8_t> symbols_;
+  size_t levels_begin_ = 0;  // which of the block's levels_ begin with
 };
 
 }  // namespace
@@ -344,8 +365,9 @@ class Decoder {
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
                  absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 uint8_t* out) {
-  return Decoder(header, geometry, block, bases).Decode(dtype, bytes, out);
+                 DecoderMemory* memory, uint8_t* out) {
+  return Decoder(header, geometry, block, bases, memory)
+      .Decode(dtype, bytes, out);
 }
 
 }  // namespace kvcompress::klt

@@ -16,6 +16,12 @@
 
 namespace kvcompress::klt {
 
+// What one block after the other is decoded in.
+struct DecoderMemory {
+  std::vector<int32_t> levels;
+  std::vector<int8_t> symbols;
+};
+
 // Decodes `bytes`, which are not trusted, to the elements of `block`, [heads,
 // tokens, channels] at `out`, or only its bases when `out` is null. `bases` has
 // those of the groups of the block before it in its part of the heads, none for
@@ -26,7 +32,7 @@ namespace kvcompress::klt {
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
                  absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 uint8_t* out);
+                 DecoderMemory* memory, uint8_t* out);
 
 }  // namespace kvcompress::klt
 

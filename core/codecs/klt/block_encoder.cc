@@ -16,6 +16,7 @@
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/rounding.h"
 #include "kernels/elements.h"
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 
 namespace kvcompress::klt {
@@ -27,10 +28,26 @@ constexpr int kFine = 12;
 // Coefficients are found from integers in these parts of a step, of many tokens
 // together.
 constexpr float kParts = 64;
-constexpr size_t kTokens = 64;
-// Squared length of a token's integers up to which its sums fit 32 bits, as the
-// rows of a matrix are hardly longer than 2^14.
-constexpr double kNarrowSquares = 0x1p33;
+constexpr size_t kTokens = 32;
+// Squared length of a token's integers up to which each of them fits 16 bits,
+// and sums 32 bits, as the rows of a matrix are hardly longer than 2^14.
+constexpr float kNarrowSquares = 0x1p30f;
+
+// Eight magnitudes side by side.
+float LargestOf(absl::Span<const float> values) {
+  float largest[8] = {};
+  size_t i = 0;
+  for (; i + 8 <= values.size(); i += 8) {
+    for (size_t l = 0; l < 8; ++l) {
+      const float magnitude = std::abs(values[i + l]);
+      largest[l] = magnitude > largest[l] ? magnitude : largest[l];
+    }
+  }
+  for (; i < values.size(); ++i) {
+    largest[0] = std::max(largest[0], std::abs(values[i]));
+  }
+  return *std::max_element(largest, largest + 8);
+}
 
 }  // namespace
 
@@ -53,16 +70,60 @@ BlockEncoder::BlockEncoder(const TensorHeader& header, const Geometry& geometry,
   EncodeSinks();
 }
 
+BlockEncoder::BlockEncoder(const BlockEncoder& whole,
+                           const TensorHeader& header, const Block& block)
+    : header_(header),
+      geometry_(whole.geometry_),
+      block_(block),
+      patch_error_(whole.patch_error_),
+      dtype_(whole.dtype_),
+      channels_(whole.channels_),
+      all_channels_(whole.all_channels_),
+      sinks_(header.Sinks(block)),
+      means_(whole.means_),
+      square_count_(0) {}
+
+BlockEncoder BlockEncoder::Sample(const TensorHeader& header,
+                                  size_t stride) const {
+  Block block = block_;
+  block.tokens = (block_.tokens + stride - 1) / stride;
+  BlockEncoder sample(*this, header, block);
+  for (size_t t = 0; t < block_.tokens; t += stride) {
+    sample.content_.offsets.push_back(content_.offsets[t]);
+    sample.square_count_ += sample.IsOutside(t / stride) ? 0 : all_channels_;
+  }
+  std::vector<float> values;
+  values.reserve(geometry_.Elements(block));
+  for (size_t h = 0; h < block.heads; ++h) {
+    for (size_t t = 0; t < block_.tokens; t += stride) {
+      const size_t row = h * block_.tokens + t;
+      const auto first = values_.begin() + static_cast<ptrdiff_t>(row * channels_);
+      values.insert(values.end(), first,
+                    first + static_cast<ptrdiff_t>(channels_));
+      if (header_.norms) sample.content_.norms.push_back(content_.norms[row]);
+    }
+  }
+  sample.values_ = values;
+  for (size_t row = 0; row < sample.content_.norms.size(); ++row) {
+    const float norm = ecsq::NormOf(sample.content_.norms[row]);
+    for (size_t c = 0; c < channels_; ++c) values[row * channels_ + c] *= norm;
+  }
+  sample.source_.resize(values.size() * DTypeSize(dtype_));
+  StoreElements(dtype_, values, sample.source_.data());
+  sample.EncodeSinks();
+  return sample;
+}
+
 bool BlockEncoder::IsOutside(size_t token) const {
   return token < sinks_ || content_.offsets[token] >= kFine;
 }
 
 void BlockEncoder::Normalize() {
-  for (const float value : values_) {
-    largest_ = std::max<double>(largest_, std::abs(value));
+  if (!header_.norms) {
+    largest_ = LargestOf(values_);
+    return;
   }
-  if (!header_.norms) return;
-  largest_ = 0;
+  content_.norms.reserve(block_.heads * block_.tokens);
   for (size_t row = 0; row < block_.heads * block_.tokens; ++row) {
     const absl::Span<float> token =
         absl::MakeSpan(values_).subspan(row * channels_, channels_);
@@ -70,10 +131,12 @@ void BlockEncoder::Normalize() {
     const float norm = ecsq::NormOf(code);
     content_.norms.push_back(code);
     norm_square_sum_ += static_cast<double>(norm) * norm;
-    for (float& value : token) {
-      value = code == 0 ? 0 : value / norm;
-      largest_ = std::max<double>(largest_, std::abs(value));
+    if (code == 0) {
+      std::fill(token.begin(), token.end(), 0.0f);
+      continue;
     }
+    for (float& value : token) value /= norm;
+    largest_ = std::max<double>(largest_, LargestOf(token));
   }
 }
 
@@ -89,16 +152,18 @@ void BlockEncoder::ForEachRunInside(Visit visit) const {
 
 void BlockEncoder::MeasureChannels() {
   means_.resize(all_channels_);
-  std::vector<double> squares(all_channels_);
+  squares_.resize(all_channels_);
+  most_.resize(all_channels_);
   uint64_t count = 0;
   ForEachRunInside([&](size_t begin, size_t end) {
     count += end - begin;
     for (size_t h = 0; h < block_.heads; ++h) {
       const size_t channel = h * channels_;
-      kernels::Active().rows.sum_columns(
+      const float most = kernels::Active().rows.sum_columns(
           &values_[PositionOf(channel, begin)],
           {.rows = end - begin, .columns = channels_, .stride = channels_},
-          &means_[channel], &squares[channel]);
+          &means_[channel], &squares_[channel]);
+      most_[channel] = std::max<double>(most_[channel], most);
     }
   });
   if (count == 0) return;
@@ -106,33 +171,34 @@ void BlockEncoder::MeasureChannels() {
     double& mean = means_[channel];
     mean /= static_cast<double>(count);
     // Below 0 only by rounding.
-    square_sum_ += std::max(
-        0.0, squares[channel] - static_cast<double>(count) * mean * mean);
+    squares_[channel] = std::max(
+        0.0, squares_[channel] - static_cast<double>(count) * mean * mean);
+    square_sum_ += squares_[channel];
+    most_[channel] = most_[channel / channels_ * channels_] + std::abs(mean);
   }
   square_count_ = count * all_channels_;
-}
-
-void BlockEncoder::CopyToken(size_t group, size_t token, float* x) const {
-  const size_t first = geometry_.GroupFirst(group);
-  for (size_t i = 0; i < geometry_.GroupSize(block_, group); i += channels_) {
-    std::copy_n(&values_[PositionOf(first + i, token)], channels_, x + i);
-  }
 }
 
 void BlockEncoder::AddTo(size_t group, Covariance* covariance) const {
   const size_t first = geometry_.GroupFirst(group);
   const size_t size = geometry_.GroupSize(block_, group);
-  std::vector<float> samples;
-  samples.reserve(block_.tokens * size);
-  std::vector<float> x(size);
+  std::vector<const float*> rows;
+  rows.reserve(block_.tokens * size / channels_);
   for (size_t t = 0; t < block_.tokens; ++t) {
     if (IsOutside(t)) continue;
-    CopyToken(group, t, x.data());
-    for (size_t i = 0; i < size; ++i) {
-      samples.push_back(static_cast<float>(x[i] - means_[first + i]));
+    for (size_t i = 0; i < size; i += channels_) {
+      rows.push_back(&values_[PositionOf(first + i, t)]);
     }
   }
-  covariance->Add(samples);
+  std::vector<float> means(size);
+  double squares = 0;
+  double most = 0;
+  for (size_t i = 0; i < size; ++i) {
+    means[i] = static_cast<float>(means_[first + i]);
+    squares = std::max(squares, squares_[first + i]);
+    most = std::max(most, most_[first + i]);
+  }
+  covariance->Add(rows, channels_, means, most, squares);
 }
 
 void BlockEncoder::SetMeans() {
@@ -145,120 +211,118 @@ void BlockEncoder::SetMeans() {
 }
 
 void BlockEncoder::Transform(size_t group, const Matrix& matrix,
-                             const Matrix& transposed, float* coefficients,
+                             const Matrix& transposed, EncoderMemory* memory,
                              double* variances) const {
+  const kernels::KernelSet& set = kernels::Active();
   const size_t first = geometry_.GroupFirst(group);
   const size_t n = matrix.size();
+  const size_t padded = matrix.PaddedSize();
   const float mean_unit = header_.step * 0.125f;
   const float inverse_step = 1 / header_.step;
   std::vector<float> means(n);
   for (size_t i = 0; i < n; ++i) {
     means[i] = static_cast<float>(content_.means[first + i]) * mean_unit;
   }
-  std::vector<float> x(n);
-  std::vector<int32_t> whole(n);  // in parts of a step
-  std::vector<int16_t> narrow(kTokens * matrix.PaddedSize());
-  std::vector<int32_t> sums(kTokens * n);
+  const std::vector<float> zeros(n);
+  const std::vector<float> units(kTokens, 0x1p-14f / kParts);
+  memory->coefficients.resize(block_.tokens * n);
+  // Zeros in the place of a channel that fills a pair.
+  memory->parts.assign(kTokens * padded, 0);
+  memory->sums.resize(kTokens * n);
   for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {
     const size_t count = std::min(kTokens, block_.tokens - begin);
-    bool fits[kTokens];
-    for (size_t t = 0; t < count; ++t) {
-      int16_t* const out = &narrow[t * matrix.PaddedSize()];
-      for (size_t i = 0; i < n; i += channels_) {
-        kernels::Active().rows.quantize(
-            &values_[PositionOf(first + i, begin + t)], 1, channels_,
-            {.inverse = inverse_step * kParts, .means = &means[i]}, &whole[i]);
-      }
-      int32_t largest = 0;
-      for (size_t i = 0; i < n; ++i) {
-        largest = std::max(largest, std::abs(whole[i]));
-        out[i] = static_cast<int16_t>(whole[i]);
-        x[i] = static_cast<float>(whole[i]);
-      }
-      fits[t] = largest <= 32767 && kernels::Active().rows.sum_squares(
-                                        x.data(), n) < kNarrowSquares;
+    float squares[kTokens] = {};
+    for (size_t i = 0; i < n; i += channels_) {
+      set.joint->quantize_parts(&values_[PositionOf(first + i, begin)], count,
+                                channels_, &means[i], inverse_step * kParts,
+                                padded, &memory->parts[i], squares);
     }
-    kernels::Active().multiply(
-        narrow.data(), transposed.pairs(),
-        {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
-        sums.data());
+    set.multiply(memory->parts.data(), transposed.pairs(),
+                 {.rows = count, .inner = padded, .columns = n},
+                 memory->sums.data());
+    float* const out = &memory->coefficients[begin * n];
+    set.joint->finish(memory->sums.data(), n, count, n,
+                      {.units = units.data(), .means = zeros.data()}, out);
     for (size_t t = 0; t < count; ++t) {
-      float* const out = coefficients + (begin + t) * n;
-      for (size_t c = 0; c < n; ++c) {
-        out[c] = static_cast<float>(sums[t * n + c]) * (0x1p-14f / kParts);
-      }
-      if (fits[t]) continue;
-      CopyToken(group, begin + t, x.data());
-      for (size_t i = 0; i < n; ++i) x[i] = (x[i] - means[i]) * inverse_step;
-      for (size_t c = 0; c < n; ++c) {
-        double sum = 0;
-        for (size_t i = 0; i < n; ++i) {
-          sum += static_cast<double>(x[i]) * matrix.at(c, i);
-        }
-        out[c] = static_cast<float>(sum * 0x1p-14);
-      }
+      if (squares[t] < kNarrowSquares) continue;
+      TransformWide(group, begin + t, matrix, means.data(), out + t * n);
     }
   }
   std::vector<double> sums_of_columns(n);
   ForEachRunInside([&](size_t begin, size_t end) {
-    kernels::Active().rows.sum_columns(
-        coefficients + begin * n,
-        {.rows = end - begin, .columns = n, .stride = n},
-        sums_of_columns.data(), variances + first);
+    set.rows.sum_columns(&memory->coefficients[begin * n],
+                         {.rows = end - begin, .columns = n, .stride = n},
+                         sums_of_columns.data(), variances + first);
   });
 }
 
-void BlockEncoder::Quantize(const Bases& bases, uint8_t* decoded) {
-  content_.levels.assign(values_.size(), 0);
-  // In steps, as levels; and the variance of each direction.
-  std::vector<float> coefficients(values_.size());
+void BlockEncoder::TransformWide(size_t group, size_t token,
+                                 const Matrix& matrix, const float* means,
+                                 float* coefficients) const {
+  const size_t first = geometry_.GroupFirst(group);
+  const size_t n = matrix.size();
+  const float inverse_step = 1 / header_.step;
+  std::vector<double> sums(n);
+  std::vector<float> x(n);
+  for (size_t i = 0; i < n; ++i) {
+    x[i] = (values_[PositionOf(first + i, token)] - means[i]) * inverse_step;
+  }
+  for (size_t c = 0; c < n; ++c) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) {
+      sum += static_cast<double>(x[i]) * matrix.at(c, i);
+    }
+    coefficients[c] = static_cast<float>(sum * 0x1p-14);
+  }
+}
+
+DistortionSums BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
+                                      uint8_t* decoded) {
+  content_.levels.resize(values_.size());
   std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
   SetMeans();
-  for (size_t group = 0; group < bases.matrices.size(); ++group) {
-    Transform(group, bases.matrices[group], bases.transposed[group],
-              &coefficients[geometry_.GroupBegin(block_, group)],
-              variances.data());
-  }
   const double scale = square_count_ == 0
                            ? 0
                            : static_cast<double>(all_channels_) /
                                  static_cast<double>(square_count_);
-  for (size_t i = 0; i < all_channels_; ++i) {
-    content_.classes[i] =
-        static_cast<uint8_t>(ecsq::ClassOf(variances[i] * scale));
-  }
+  Reconstructor reconstructor(header_, geometry_, block_, content_, dtype_,
+                              decoded);
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
-    const size_t begin = geometry_.GroupBegin(block_, group);
-    const size_t size = geometry_.GroupSize(block_, group);
-    const RoundingInput input = {
-        .coefficients = absl::MakeConstSpan(coefficients)
-                            .subspan(begin, size * block_.tokens),
-        .offsets = content_.offsets,
-        .first_token = sinks_,
-        .fine = kFine};
+    const Matrix& matrix = bases.matrices[group];
+    // In steps, as levels; and the variance of each direction.
+    Transform(group, matrix, bases.transposed[group], memory, variances.data());
+    const size_t first = geometry_.GroupFirst(group);
+    for (size_t i = first; i < first + matrix.size(); ++i) {
+      content_.classes[i] =
+          static_cast<uint8_t>(ecsq::ClassOf(variances[i] * scale));
+    }
+    const RoundingInput input = {.coefficients = memory->coefficients,
+                                 .offsets = content_.offsets,
+                                 .first_token = sinks_,
+                                 .fine = kFine};
     const absl::Span<uint8_t> classes =
-        absl::MakeSpan(content_.classes)
-            .subspan(geometry_.GroupFirst(group), size);
-    int32_t* const levels = &content_.levels[begin];
+        absl::MakeSpan(content_.classes).subspan(first, matrix.size());
+    int32_t* const levels =
+        &content_.levels[geometry_.GroupBegin(block_, group)];
     if (header_.trellis) {
       RoundByTrellis(input, classes, levels);
     } else {
       Round(input, classes, levels);
     }
     ChooseClasses(input, header_.trellis, levels, classes);
+    reconstructor.PutGroup(group, matrix, levels);
   }
-  std::vector<float> values(values_.size());
-  Reconstruct(header_, geometry_, block_, content_, bases.matrices,
-              absl::MakeSpan(values));
-  StoreElements(dtype_, values, decoded);
+  reconstructor.PutSinks();
   patches_.clear();
-  if (patch_error_ > 0 &&
-      CompareElements(dtype_, source_.data(), decoded, values.size())
-              .max_abs_e > patch_error_) {
-    patches_ = ecsq::Patch(dtype_, source_.data(), patch_error_, values.size(),
+  DistortionSums sums =
+      CompareElements(dtype_, source_.data(), decoded, values_.size());
+  if (patch_error_ > 0 && sums.max_abs_e > patch_error_) {
+    patches_ = ecsq::Patch(dtype_, source_.data(), patch_error_, values_.size(),
                            decoded);
+    sums = CompareElements(dtype_, source_.data(), decoded, values_.size());
   }
+  return sums;
 }
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,

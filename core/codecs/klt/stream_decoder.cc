@@ -72,7 +72,11 @@ class StreamDecoder : public TensorDecoder {
     wanted_ = kBlockHeaderSize;
     if (++token_part_ == geometry_.token_parts()) {
       bases_.clear();
-      decoded->append(output_);
+      if (decoded->empty()) {
+        decoded->swap(output_);
+      } else {
+        decoded->append(output_);
+      }
       output_.clear();
       token_part_ = 0;
       ++head_part_;
@@ -121,7 +125,7 @@ class StreamDecoder : public TensorDecoder {
     if (!needed && !later_needed) return absl::OkStatus();
     rows_.resize(geometry_.Elements(block) * DTypeSize(spec_.dtype));
     if (!DecodeBlock(*header_, geometry_, block, spec_.dtype, bytes, &bases_,
-                     needed ? rows_.data() : nullptr)) {
+                     &memory_, needed ? rows_.data() : nullptr)) {
       return Damaged("a block breaks the format");
     }
     if (!needed) return absl::OkStatus();
@@ -150,6 +154,7 @@ class StreamDecoder : public TensorDecoder {
   std::string output_;         // of the heads of a part
   std::vector<uint8_t> rows_;  // of a block
   std::vector<Matrix> bases_;  // of the groups of the block before
+  DecoderMemory memory_;
   // Decodes the modes that are those of ecsq.
   std::unique_ptr<TensorDecoder> other_;
 };

@@ -34,6 +34,14 @@ constexpr double kAimedRmse = 0.0985;
 constexpr double kAimedSnr = 65.3;       // as a ratio; 18.15 dB
 constexpr double kAimedCosine = 0.0095;  // 1 - cosine similarity
 constexpr int kTrials = 4;
+// The first trials are of one token in so many, up to kMostStride, as leaves
+// so many elements: enough to tell the error of all to half a percent.
+constexpr size_t kSample = 12 << 10;
+constexpr size_t kMostStride = 16;
+constexpr int kSampleTrials = 4;
+// Errors grow slower than steps.
+constexpr double kStride = 1.15;
+constexpr double kNear = 0.02;  // of the room there is
 
 // The coarsest step of a preset that a trellis is tried with: where most levels
 // are zero, it gains nothing that a model would notice.
@@ -183,25 +191,22 @@ class Encoder {
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
     MakeBases();
     decoded_.resize(values_->size() * DTypeSize(dtype_));
+    distortion_ = DistortionAccumulator();
+    sums_ = DistortionSums();
     const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
     std::vector<uint8_t> decoded;
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const Block& block = blocks_[i];
       decoded.resize(geometry_.Elements(block) * DTypeSize(dtype_));
-      encoders_[i].Quantize(bases_[run_of_[i]], decoded.data());
+      ecsq::AddDistortion(encoders_[i].Quantize(bases_[run_of_[i]], &memory_,
+                                                decoded.data()),
+                          &sums_, &distortion_);
       for (size_t row = 0; row < block.heads * block.tokens; ++row) {
         std::memcpy(
             &decoded_[geometry_.RowBegin(block, row) * DTypeSize(dtype_)],
             &decoded[row * row_size], row_size);
       }
     }
-    distortion_ = DistortionAccumulator();
-    sums_ = DistortionSums();
-    ecsq::AddDistortion(
-        CompareElements(dtype_, bytes_,
-                        reinterpret_cast<const uint8_t*>(decoded_.data()),
-                        values_->size()),
-        &sums_, &distortion_);
   }
 
   // What was quantized last; nothing when a block is larger than it may be.
@@ -259,35 +264,69 @@ class Encoder {
     }
   }
 
-  // How much larger the step might be by what the last trial lost.
-  double Room() const {
-    const double count = static_cast<double>(sums_.count);
-    const double rmse = std::sqrt(sums_.sum_e2 / count);
-    const double snr = sums_.sum_x2 / sums_.sum_e2;
+  // How much larger the step might be by what a trial lost.
+  static double Room(const DistortionSums& sums) {
+    const double count = static_cast<double>(sums.count);
+    const double rmse = std::sqrt(sums.sum_e2 / count);
+    const double snr = sums.sum_x2 / sums.sum_e2;
     const double cosine =
-        sums_.sum_xy / std::sqrt(sums_.sum_x2) / std::sqrt(sums_.sum_y2);
+        sums.sum_xy / std::sqrt(sums.sum_x2) / std::sqrt(sums.sum_y2);
     return std::min({kAimedRmse / rmse, std::sqrt(snr / kAimedSnr),
                      std::sqrt(kAimedCosine / std::max(1 - cosine, 1e-12))});
+  }
+
+  // About the largest step that keeps the bounds, by trials from `step` on with
+  // some of the tokens, in the bases of that step and without rotation.
+  double SampleStep(double step) {
+    const size_t stride = std::min(values_->size() / kSample, kMostStride);
+    if (stride < 2) return step;
+    header_.step = ecsq::RoundToStep(std::max(step, least_step_));
+    MakeBases();
+    TensorHeader header = header_;
+    header.rotation.reset();
+    std::vector<BlockEncoder> samples;
+    samples.reserve(encoders_.size());
+    for (const BlockEncoder& each : encoders_) {
+      samples.push_back(each.Sample(header, stride));
+    }
+    std::vector<uint8_t> decoded;
+    for (int trial = 0; trial < kSampleTrials; ++trial) {
+      header.step = ecsq::RoundToStep(std::max(step, least_step_));
+      DistortionAccumulator ignored;
+      DistortionSums sums;
+      for (size_t i = 0; i < samples.size(); ++i) {
+        decoded.resize(geometry_.Elements(samples[i].block()) *
+                       DTypeSize(dtype_));
+        ecsq::AddDistortion(samples[i].Quantize(bases_[run_of_[i]], &memory_,
+                                                decoded.data()),
+                            &sums, &ignored);
+      }
+      if (sums.sum_e2 == 0) break;
+      const double room = Room(sums);
+      step *= std::pow(room, kStride);
+      if (std::abs(room - 1) < kNear) break;
+    }
+    return step;
   }
 
   // Quantizes with the largest of a few steps that keeps the bounds. False when
   // none does.
   bool FindStep() {
     double best = 0;
-    double step = WantedStep();
+    double step = SampleStep(WantedStep());
     double last = 0;
     for (int trial = 0; trial < kTrials; ++trial) {
-      QuantizeWith(last = step);
+      QuantizeWith(last = step);if(getenv("DBG"))fprintf(stderr,"%d %g room %g keeps %d\n",trial,step,Room(sums_),ecsq::KeepsContract(sums_));
       const bool keeps = ecsq::KeepsContract(sums_);
       if (keeps) best = std::max(best, step);
       if (sums_.sum_e2 == 0) break;
-      const double room = Room();
+      const double room = Room(sums_);
       if (keeps && room < 1.005) break;
-      // Errors grow slower than steps: first a stride, then with care.
-      step *= trial < 2 ? std::pow(room, 1.15) : std::min(room, 0.999);
+      // First a stride, then with care.
+      step *= trial < 2 ? std::pow(room, kStride) : std::min(room, 0.999);
     }
     if (best == 0) return false;
-    if (best != last) QuantizeWith(best);
+    if (best != last) QuantizeWith(best);if(getenv("DBG"))fprintf(stderr,"final %g\n",Room(sums_));
     return true;
   }
 
@@ -311,6 +350,7 @@ class Encoder {
   std::vector<uint64_t> run_tokens_;
   std::vector<Bases> bases_;
   std::vector<size_t> run_of_;  // of each block
+  EncoderMemory memory_;
   double least_step_ = 0;
   std::string decoded_;
   DistortionAccumulator distortion_;

@@ -25,6 +25,7 @@
 #include "kernels/highway/rans-inl.h"
 #include "kernels/highway/row-inl.h"
 #include "kernels/highway/rows-inl.h"
+#include "kernels/highway/joint-inl.h"
 #include "kernels/highway/turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -83,6 +84,14 @@ RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
 }  // namespace
 
 const KernelSet* Set() {
+  static constexpr JointKernels kJoint = {
+      .narrow = NarrowMatrix,
+      .finish = FinishMatrix,
+      .quantize_parts = QuantizeMatrixParts,
+      .pair_rows = PairFloatRows,
+      .multiply_columns_of = MultiplyColumnsWithEachOther,
+      .update_symmetric = UpdateSymmetricRows,
+      .reflect_rows = ReflectFloatRows};
   static constexpr KernelSet kSet = {
       .name = HWY_TARGET == HWY_SSE4   ? "sse4"
               : HWY_TARGET == HWY_AVX2 ? "avx2"
@@ -109,6 +118,7 @@ const KernelSet* Set() {
                .code = CodeMatrix,
                .widen = WidenMatrix},
       .rans = {.encode = EncodeRansRows, .decode = DecodeRansRows},
+      .joint = &kJoint,
   };
   return &kSet;
 }
