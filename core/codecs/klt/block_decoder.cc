@@ -272,19 +272,25 @@ class Decoder {
   bool ReadStrip(Strip* strip) {
     const size_t tokens = block_.tokens - sinks_;
     std::vector<const uint8_t*> tables;
-    bool has_low_bits = false;
-    for (size_t t = sinks_; t < block_.tokens; ++t) {
-      const LaneTables& at = strip->At(content_.offsets[t]);
-      tables.push_back(at.tables);
-      has_low_bits |= at.has_low_bits;
+    tables.reserve(tokens);
+    // Tokens up to the next that has low bits.
+    std::vector<size_t> plain(tokens + 1);
+    for (size_t i = tokens; i-- > 0;) {
+      const bool is_plain =
+          strip->is_run() &&
+          !strip->At(content_.offsets[sinks_ + i]).has_low_bits;
+      plain[i] = is_plain ? plain[i + 1] + 1 : 0;
+    }
+    for (size_t i = 0; i < tokens; ++i) {
+      tables.push_back(strip->At(content_.offsets[sinks_ + i]).tables);
     }
     symbols_.resize(tokens * kMaxLanes);
     if (!rans_->ReadRows(tables, absl::MakeSpan(symbols_))) return false;
     for (size_t i = 0; i < tokens; ++i) {
-      if (strip->is_run() && !has_low_bits) {
+      if (plain[i] > 0) {
         i += kernels::Active().rows.widen(
             &symbols_[i * kMaxLanes],
-            {.rows = tokens - i,
+            {.rows = plain[i],
              .columns = strip->count(),
              .stride = strip->stride()},
             LevelAt(*strip, 0, sinks_ + i));
