@@ -13,6 +13,7 @@
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
+#include "codecs/klt/patches.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/strip.h"
 #include "codecs/klt/trellis.h"
@@ -43,7 +44,7 @@ class Decoder {
         lanes_(std::min<size_t>(kMaxLanes, all_channels_)),
         sinks_(header.Sinks(block)) {}
 
-  bool Decode(DType dtype, Bytes bytes, uint8_t* out) {
+  bool Decode(DType dtype, Bytes bytes, size_t head_stride, uint8_t* out) {
     const size_t elements = geometry_.Elements(block_);
     const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
     if (!sizes) return false;
@@ -72,13 +73,14 @@ class Decoder {
     }
     if (out == nullptr) return true;
     Reconstructor reconstructor(header_, geometry_, block_, content_, dtype,
-                                out);
+                                head_stride, out);
     if (!ReadLevels(&reconstructor) || !ReadSinks(*sink_scales, *sink_codes) ||
         !rans.AtEnd() || !escape_list.AtEnd() || !low_bits.AtEnd()) {
       return false;
     }
     reconstructor.PutSinks();
-    return ecsq::ApplyPatches(*patches, dtype, elements, out);
+    return ApplyPatches(*patches, dtype, block_.heads,
+                        block_.tokens * channels_, head_stride, out);
   }
 
  private:
@@ -371,9 +373,9 @@ class Decoder {
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
                  absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 DecoderMemory* memory, uint8_t* out) {
+                 DecoderMemory* memory, size_t head_stride, uint8_t* out) {
   return Decoder(header, geometry, block, bases, memory)
-      .Decode(dtype, bytes, out);
+      .Decode(dtype, bytes, head_stride, out);
 }
 
 }  // namespace kvcompress::klt

@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "codecs/ecsq/block_encoder.h"
+#include "codecs/ecsq/distortion.h"
 #include "codecs/ecsq/format.h"
-#include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
 #include "codecs/klt/block_writer.h"
+#include "codecs/klt/patches.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/rounding.h"
 #include "kernels/elements.h"
@@ -59,11 +60,10 @@ BlockEncoder::BlockEncoder(const TensorHeader& header, const Geometry& geometry,
       block_(block),
       patch_error_(patch_error),
       dtype_(dtype),
-      source_(std::move(input.source)),
+      input_(input),
       channels_(geometry.channels()),
       all_channels_(geometry.Channels(block)),
-      sinks_(header.Sinks(block)),
-      values_(std::move(input.values)) {
+      sinks_(header.Sinks(block)) {
   content_.offsets.assign(offsets.begin(), offsets.end());
   Normalize();
   MeasureChannels();
@@ -80,37 +80,44 @@ BlockEncoder::BlockEncoder(const BlockEncoder& whole,
       channels_(whole.channels_),
       all_channels_(whole.all_channels_),
       sinks_(header.Sinks(block)),
-      means_(whole.means_),
-      square_count_(0) {}
+      means_(whole.means_) {}
 
 BlockEncoder BlockEncoder::Sample(const TensorHeader& header,
                                   size_t stride) const {
-  Block block = block_;
-  block.tokens = (block_.tokens + stride - 1) / stride;
-  BlockEncoder sample(*this, header, block);
-  for (size_t t = 0; t < block_.tokens; t += stride) {
-    sample.content_.offsets.push_back(content_.offsets[t]);
-    sample.square_count_ += sample.IsOutside(t / stride) ? 0 : all_channels_;
+  // From the middle on: the first token is never like the others.
+  std::vector<size_t> tokens;
+  for (size_t t = stride / 2; t < block_.tokens; t += stride) {
+    tokens.push_back(t);
   }
-  std::vector<float> values;
+  Block block = block_;
+  block.tokens = tokens.size();
+  BlockEncoder sample(*this, header, block);
+  for (const size_t t : tokens) {
+    sample.content_.offsets.push_back(content_.offsets[t]);
+    if (!IsOutside(t)) sample.square_count_ += all_channels_;
+  }
+  std::vector<float>& values = sample.sample_values_;
   values.reserve(geometry_.Elements(block));
   for (size_t h = 0; h < block.heads; ++h) {
-    for (size_t t = 0; t < block_.tokens; t += stride) {
-      const size_t row = h * block_.tokens + t;
-      const auto first = values_.begin() + static_cast<ptrdiff_t>(row * channels_);
-      values.insert(values.end(), first,
-                    first + static_cast<ptrdiff_t>(channels_));
-      if (header_.norms) sample.content_.norms.push_back(content_.norms[row]);
+    for (const size_t t : tokens) {
+      const float* const row = &input_.values[PositionOf(h * channels_, t)];
+      values.insert(values.end(), row, row + channels_);
+      if (header_.norms) {
+        sample.content_.norms.push_back(
+            content_.norms[h * block_.tokens + t]);
+      }
     }
   }
-  sample.values_ = values;
+  std::vector<float> whole = values;
   for (size_t row = 0; row < sample.content_.norms.size(); ++row) {
     const float norm = ecsq::NormOf(sample.content_.norms[row]);
-    for (size_t c = 0; c < channels_; ++c) values[row * channels_ + c] *= norm;
+    for (size_t c = 0; c < channels_; ++c) whole[row * channels_ + c] *= norm;
   }
-  sample.source_.resize(values.size() * DTypeSize(dtype_));
-  StoreElements(dtype_, values, sample.source_.data());
-  sample.EncodeSinks();
+  sample.sample_source_.resize(values.size() * DTypeSize(dtype_));
+  StoreElements(dtype_, whole, sample.sample_source_.data());
+  sample.input_ = {.values = values.data(),
+                   .source = sample.sample_source_.data(),
+                   .head_stride = block.tokens * channels_};
   return sample;
 }
 
@@ -119,24 +126,23 @@ bool BlockEncoder::IsOutside(size_t token) const {
 }
 
 void BlockEncoder::Normalize() {
-  if (!header_.norms) {
-    largest_ = LargestOf(values_);
-    return;
-  }
-  content_.norms.reserve(block_.heads * block_.tokens);
-  for (size_t row = 0; row < block_.heads * block_.tokens; ++row) {
-    const absl::Span<float> token =
-        absl::MakeSpan(values_).subspan(row * channels_, channels_);
-    const uint16_t code = ecsq::NormCode(token);
-    const float norm = ecsq::NormOf(code);
-    content_.norms.push_back(code);
-    norm_square_sum_ += static_cast<double>(norm) * norm;
-    if (code == 0) {
-      std::fill(token.begin(), token.end(), 0.0f);
+  if (header_.norms) content_.norms.reserve(block_.heads * block_.tokens);
+  for (size_t h = 0; h < block_.heads; ++h) {
+    const absl::Span<float> head(&input_.values[h * input_.head_stride],
+                                 block_.tokens * channels_);
+    if (!header_.norms) {
+      largest_ = std::max<double>(largest_, LargestOf(head));
       continue;
     }
-    for (float& value : token) value /= norm;
-    largest_ = std::max<double>(largest_, LargestOf(token));
+    for (size_t t = 0; t < block_.tokens; ++t) {
+      const absl::Span<float> token = head.subspan(t * channels_, channels_);
+      const uint16_t code = ecsq::NormCode(token);
+      const float norm = ecsq::NormOf(code);
+      content_.norms.push_back(code);
+      norm_square_sum_ += static_cast<double>(norm) * norm;
+      for (float& value : token) value = code == 0 ? 0 : value / norm;
+      largest_ = std::max<double>(largest_, LargestOf(token));
+    }
   }
 }
 
@@ -160,7 +166,7 @@ void BlockEncoder::MeasureChannels() {
     for (size_t h = 0; h < block_.heads; ++h) {
       const size_t channel = h * channels_;
       const float most = kernels::Active().rows.sum_columns(
-          &values_[PositionOf(channel, begin)],
+          &input_.values[PositionOf(channel, begin)],
           {.rows = end - begin, .columns = channels_, .stride = channels_},
           &means_[channel], &squares_[channel]);
       most_[channel] = std::max<double>(most_[channel], most);
@@ -187,7 +193,7 @@ void BlockEncoder::AddTo(size_t group, Covariance* covariance) const {
   for (size_t t = 0; t < block_.tokens; ++t) {
     if (IsOutside(t)) continue;
     for (size_t i = 0; i < size; i += channels_) {
-      rows.push_back(&values_[PositionOf(first + i, t)]);
+      rows.push_back(&input_.values[PositionOf(first + i, t)]);
     }
   }
   std::vector<float> means(size);
@@ -233,7 +239,7 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
     const size_t count = std::min(kTokens, block_.tokens - begin);
     float squares[kTokens] = {};
     for (size_t i = 0; i < n; i += channels_) {
-      set.joint->quantize_parts(&values_[PositionOf(first + i, begin)], count,
+      set.joint->quantize_parts(&input_.values[PositionOf(first + i, begin)], count,
                                 channels_, &means[i], inverse_step * kParts,
                                 padded, &memory->parts[i], squares);
     }
@@ -265,7 +271,7 @@ void BlockEncoder::TransformWide(size_t group, size_t token,
   std::vector<double> sums(n);
   std::vector<float> x(n);
   for (size_t i = 0; i < n; ++i) {
-    x[i] = (values_[PositionOf(first + i, token)] - means[i]) * inverse_step;
+    x[i] = (input_.values[PositionOf(first + i, token)] - means[i]) * inverse_step;
   }
   for (size_t c = 0; c < n; ++c) {
     double sum = 0;
@@ -276,9 +282,10 @@ void BlockEncoder::TransformWide(size_t group, size_t token,
   }
 }
 
-DistortionSums BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
-                                      uint8_t* decoded) {
-  content_.levels.resize(values_.size());
+void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
+                            uint8_t* decoded, DistortionSums* sums,
+                            DistortionAccumulator* distortion) {
+  content_.levels.resize(geometry_.Elements(block_));
   std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
   SetMeans();
@@ -287,7 +294,7 @@ DistortionSums BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                            : static_cast<double>(all_channels_) /
                                  static_cast<double>(square_count_);
   Reconstructor reconstructor(header_, geometry_, block_, content_, dtype_,
-                              decoded);
+                              input_.head_stride, decoded);
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
     const Matrix& matrix = bases.matrices[group];
     // In steps, as levels; and the variance of each direction.
@@ -314,15 +321,22 @@ DistortionSums BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     reconstructor.PutGroup(group, matrix, levels);
   }
   reconstructor.PutSinks();
-  patches_.clear();
-  DistortionSums sums =
-      CompareElements(dtype_, source_.data(), decoded, values_.size());
-  if (patch_error_ > 0 && sums.max_abs_e > patch_error_) {
-    patches_ = ecsq::Patch(dtype_, source_.data(), patch_error_, values_.size(),
-                           decoded);
-    sums = CompareElements(dtype_, source_.data(), decoded, values_.size());
+  PatchWriter patches(dtype_);
+  const size_t count = block_.tokens * channels_;
+  for (size_t h = 0; h < block_.heads; ++h) {
+    const size_t begin = h * input_.head_stride * DTypeSize(dtype_);
+    const uint8_t* const from = input_.source + begin;
+    DistortionSums lost =
+        CompareElements(dtype_, from, decoded + begin, count);
+    if (patch_error_ > 0 && lost.max_abs_e > patch_error_) {
+      patches.PatchHead(from, count, patch_error_, decoded + begin);
+      lost = CompareElements(dtype_, from, decoded + begin, count);
+    } else {
+      patches.SkipHead(count);
+    }
+    ecsq::AddDistortion(lost, sums, distortion);
   }
-  return sums;
+  patches_ = patches.bytes();
 }
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,
@@ -337,9 +351,10 @@ void BlockEncoder::EncodeSinks() {
   std::vector<float> token(channels_);
   for (size_t h = 0; h < block_.heads; ++h) {
     for (size_t t = 0; t < sinks_; ++t) {
-      const size_t row = h * block_.tokens + t;
-      LoadElements(dtype_, source_.data() + row * channels_ * DTypeSize(dtype_),
-                   absl::MakeSpan(token));
+      LoadElements(
+          dtype_,
+          input_.source + PositionOf(h * channels_, t) * DTypeSize(dtype_),
+          absl::MakeSpan(token));
       const uint16_t scale = ecsq::Int8Scale::For(token);
       content_.sink_scales.push_back(scale);
       for (const float value : token) {

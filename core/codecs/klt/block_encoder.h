@@ -19,12 +19,14 @@
 
 namespace kvcompress::klt {
 
+// A block within its tensor: heads of [tokens, channels].
 struct BlockInput {
-  // [heads, tokens, channels], without rotation, and zero where the encoder
-  // would rather patch.
-  std::vector<float> values;
+  // Without rotation, and zero where the encoder would rather patch. Divided by
+  // norms in place.
+  float* values = nullptr;
   // The source of these, little-endian; for sinks and patches.
-  std::vector<uint8_t> source;
+  const uint8_t* source = nullptr;
+  size_t head_stride = 0;  // elements from one head to the next
 };
 
 // The bases of the groups of a run of blocks.
@@ -51,9 +53,9 @@ class BlockEncoder {
                const Block& block, float patch_error, DType dtype,
                BlockInput input, absl::Span<const int8_t> offsets);
 
-  // The same of every `stride`-th token, which are about to be tried instead of
-  // all, and not written; the source is what is left without rotation. `header`
-  // must outlive it.
+  // The same of one token in `stride`, to be tried instead of all, and not
+  // written; the source is what is left without rotation. `header` has neither
+  // rotation nor sinks, and must outlive it. REQUIRES: stride <= tokens.
   BlockEncoder Sample(const TensorHeader& header, size_t stride) const;
 
   const Block& block() const { return block_; }
@@ -70,9 +72,9 @@ class BlockEncoder {
   void AddTo(size_t group, Covariance* covariance) const;
 
   // Quantizes with the step of the header in `bases`, writes the decoded
-  // elements, [heads, tokens, channels], to `decoded`, and gives what they lost.
-  DistortionSums Quantize(const Bases& bases, EncoderMemory* memory,
-                          uint8_t* decoded);
+  // elements to `decoded`, laid out as the source is, and adds what they lost.
+  void Quantize(const Bases& bases, EncoderMemory* memory, uint8_t* decoded,
+                DistortionSums* sums, DistortionAccumulator* distortion);
 
   // Appends what was quantized last to `*payload`, with the bases or, where
   // they are those of the block before, without. False when it is larger than a
@@ -85,7 +87,7 @@ class BlockEncoder {
                const Block& block);
 
   size_t PositionOf(size_t channel, size_t token) const {
-    return (channel / channels_ * block_.tokens + token) * channels_ +
+    return channel / channels_ * input_.head_stride + token * channels_ +
            channel % channels_;
   }
   // Whether the token takes no part in statistics.
@@ -112,11 +114,12 @@ class BlockEncoder {
   const Block block_;
   const float patch_error_;
   const DType dtype_;
-  std::vector<uint8_t> source_;
+  BlockInput input_;
+  std::vector<float> sample_values_;  // what input_ has of a sample
+  std::vector<uint8_t> sample_source_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t sinks_;
-  std::vector<float> values_;  // divided by norms
   std::vector<double> means_;
   std::vector<double> squares_;  // what the mean of each channel leaves
   std::vector<double> most_;     // its largest magnitude, or more

@@ -12,11 +12,12 @@
 namespace kvcompress::klt {
 namespace {
 
-// Eigenvalues that are found side by side.
-constexpr size_t kLanes = 16;
+// Eigenvalues that are found side by side: enough for a compiler to keep the
+// loops over them, and take vectors.
+constexpr size_t kLanes = 32;
 // Halvings of the interval that has all eigenvalues: to the last place of a
 // binary32.
-constexpr int kHalvings = 26;
+constexpr int kHalvings = 25;
 // Eigenvalues below this part of the largest are left out.
 constexpr float kLeastValue = 1e-6f;
 // Vectors whose values are closer than this part of the largest are made

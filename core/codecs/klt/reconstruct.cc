@@ -26,7 +26,7 @@ constexpr int32_t kNarrowTotal = 1 << 15;
 Reconstructor::Reconstructor(const TensorHeader& header,
                              const Geometry& geometry, const Block& block,
                              const BlockContent& content, DType dtype,
-                             uint8_t* out)
+                             size_t head_stride, uint8_t* out)
     : header_(header),
       geometry_(geometry),
       block_(block),
@@ -35,6 +35,7 @@ Reconstructor::Reconstructor(const TensorHeader& header,
       out_(out),
       channels_(geometry.channels()),
       row_size_(channels_ * DTypeSize(dtype)),
+      head_size_(head_stride * DTypeSize(dtype)),
       sinks_(header.Sinks(block)),
       sums_(kTokens * kMaxDimensions),
       values_(kTokens * channels_) {

@@ -23,11 +23,12 @@ namespace kvcompress::klt {
 // Of one block. Not thread safe. What it is made from must outlive it.
 class Reconstructor {
  public:
-  // `content` needs means, norms and offsets by now. Elements are written to
-  // `out`, [heads, tokens, channels], before patches.
+  // `content` needs means, norms and offsets by now. Elements, before patches,
+  // are written to `out`: heads of [tokens, channels], `head_stride` elements
+  // apart.
   Reconstructor(const TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content, DType dtype,
-                uint8_t* out);
+                size_t head_stride, uint8_t* out);
 
   // Writes the tokens of a group that are not sinks. `levels` is [tokens,
   // directions]. REQUIRES: sizes fit the block, and numbers keep the limits of
@@ -39,7 +40,7 @@ class Reconstructor {
 
  private:
   uint8_t* ElementsAt(size_t head, size_t token) const {
-    return out_ + (head * block_.tokens + token) * row_size_;
+    return out_ + head * head_size_ + token * row_size_;
   }
   // Gives the values of a token of a head, whose channels begin at
   // `first_channel` of the group, from levels whose sums need 64 bits.
@@ -54,7 +55,8 @@ class Reconstructor {
   const DType dtype_;
   uint8_t* const out_;
   const size_t channels_;  // of a head
-  const size_t row_size_;  // bytes of a token of a head
+  const size_t row_size_;   // bytes of a token of a head
+  const size_t head_size_;  // from one head to the next
   const size_t sinks_;
   std::vector<float> units_;  // of each token
   std::vector<float> means_;  // of each channel

@@ -36,12 +36,14 @@ constexpr double kAimedCosine = 0.0095;  // 1 - cosine similarity
 constexpr int kTrials = 4;
 // The first trials are of one token in so many, up to kMostStride, as leaves
 // so many elements: enough to tell the error of all to half a percent.
-constexpr size_t kSample = 12 << 10;
+constexpr size_t kSample = 24 << 10;
 constexpr size_t kMostStride = 16;
+constexpr size_t kLeastSample = 16;  // tokens of a block
 constexpr int kSampleTrials = 4;
 // Errors grow slower than steps.
 constexpr double kStride = 1.15;
-constexpr double kNear = 0.02;  // of the room there is
+constexpr double kNear = 0.02;     // of the room there is
+constexpr double kEnough = 1.0075;  // not worth another trial
 
 // The coarsest step of a preset that a trellis is tried with: where most levels
 // are zero, it gains nothing that a model would notice.
@@ -137,22 +139,18 @@ class Encoder {
     std::vector<int8_t> offsets(geometry_.tokens());
     if (role_ != TensorRole::kNone) offsets = OffsetsOf(preset_, attention_);
     if (header_.norms) offsets[0] = kFirstValueOffset;
-    const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
     encoders_.reserve(geometry_.head_parts() * geometry_.token_parts());
     for (uint64_t h = 0; h < geometry_.head_parts(); ++h) {
       for (uint64_t t = 0; t < geometry_.token_parts(); ++t) {
         const Block block = geometry_.block(h, t);
-        BlockInput input;
-        for (size_t row = 0; row < block.heads * block.tokens; ++row) {
-          const uint64_t first = geometry_.RowBegin(block, row);
-          input.values.insert(input.values.end(), &values[first],
-                              &values[first] + geometry_.channels());
-          const uint8_t* const bytes = bytes_ + first * DTypeSize(dtype_);
-          input.source.insert(input.source.end(), bytes, bytes + row_size);
-        }
+        const uint64_t first = geometry_.RowBegin(block, 0);
+        const BlockInput input = {
+            .values = &values[first],
+            .source = bytes_ + first * DTypeSize(dtype_),
+            .head_stride = geometry_.tokens() * geometry_.channels()};
         blocks_.push_back(block);
         encoders_.emplace_back(header_, geometry_, block, patch_error_, dtype_,
-                               std::move(input),
+                               input,
                                absl::MakeConstSpan(offsets).subspan(
                                    block.first_token, block.tokens));
       }
@@ -193,19 +191,12 @@ class Encoder {
     decoded_.resize(values_->size() * DTypeSize(dtype_));
     distortion_ = DistortionAccumulator();
     sums_ = DistortionSums();
-    const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
-    std::vector<uint8_t> decoded;
     for (size_t i = 0; i < blocks_.size(); ++i) {
-      const Block& block = blocks_[i];
-      decoded.resize(geometry_.Elements(block) * DTypeSize(dtype_));
-      ecsq::AddDistortion(encoders_[i].Quantize(bases_[run_of_[i]], &memory_,
-                                                decoded.data()),
-                          &sums_, &distortion_);
-      for (size_t row = 0; row < block.heads * block.tokens; ++row) {
-        std::memcpy(
-            &decoded_[geometry_.RowBegin(block, row) * DTypeSize(dtype_)],
-            &decoded[row * row_size], row_size);
-      }
+      encoders_[i].Quantize(
+          bases_[run_of_[i]], &memory_,
+          reinterpret_cast<uint8_t*>(decoded_.data()) +
+              geometry_.RowBegin(blocks_[i], 0) * DTypeSize(dtype_),
+          &sums_, &distortion_);
     }
   }
 
@@ -278,12 +269,15 @@ class Encoder {
   // About the largest step that keeps the bounds, by trials from `step` on with
   // some of the tokens, in the bases of that step and without rotation.
   double SampleStep(double step) {
-    const size_t stride = std::min(values_->size() / kSample, kMostStride);
+    const size_t stride =
+        std::min({values_->size() / kSample, kMostStride,
+                  geometry_.tokens() / geometry_.token_parts() / kLeastSample});
     if (stride < 2) return step;
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
     MakeBases();
     TensorHeader header = header_;
     header.rotation.reset();
+    header.sinks = 0;
     std::vector<BlockEncoder> samples;
     samples.reserve(encoders_.size());
     for (const BlockEncoder& each : encoders_) {
@@ -297,12 +291,12 @@ class Encoder {
       for (size_t i = 0; i < samples.size(); ++i) {
         decoded.resize(geometry_.Elements(samples[i].block()) *
                        DTypeSize(dtype_));
-        ecsq::AddDistortion(samples[i].Quantize(bases_[run_of_[i]], &memory_,
-                                                decoded.data()),
+        samples[i].Quantize(bases_[run_of_[i]], &memory_, decoded.data(),
                             &sums, &ignored);
       }
       if (sums.sum_e2 == 0) break;
       const double room = Room(sums);
+      if(getenv("DBG"))fprintf(stderr,"sample %g room %g\n",step,room);
       step *= std::pow(room, kStride);
       if (std::abs(room - 1) < kNear) break;
     }
@@ -316,12 +310,12 @@ class Encoder {
     double step = SampleStep(WantedStep());
     double last = 0;
     for (int trial = 0; trial < kTrials; ++trial) {
-      QuantizeWith(last = step);if(getenv("DBG"))fprintf(stderr,"%d %g room %g keeps %d\n",trial,step,Room(sums_),ecsq::KeepsContract(sums_));
+      QuantizeWith(last = step);if(getenv("DBG"))fprintf(stderr,"full %d %g room %g keeps %d\n",trial,step,Room(sums_),ecsq::KeepsContract(sums_));
       const bool keeps = ecsq::KeepsContract(sums_);
       if (keeps) best = std::max(best, step);
       if (sums_.sum_e2 == 0) break;
       const double room = Room(sums_);
-      if (keeps && room < 1.005) break;
+      if (keeps && room < kEnough) break;
       // First a stride, then with care.
       step *= trial < 2 ? std::pow(room, kStride) : std::min(room, 0.999);
     }
