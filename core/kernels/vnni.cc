@@ -31,9 +31,7 @@ KVCOMPRESS_VNNI inline void MultiplyTile(
     const int16_t* rows, size_t row_stride, size_t pair_stride,
     const int16_t* pairs, size_t count, size_t columns, int32_t* product) {
   __m512i sums[kRows][kVectors];
-#pragma GCC unroll 16
   for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) {
       sums[r][v] =
           kAdd ? _mm512_loadu_si512(product + r * columns + v * kLanes)
@@ -42,14 +40,11 @@ KVCOMPRESS_VNNI inline void MultiplyTile(
   }
   for (size_t k = 0; k < count; ++k) {
     __m512i right[kVectors];
-#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) {
       right[v] = _mm512_loadu_si512(pairs + 2 * v * kLanes);
     }
-#pragma GCC unroll 16
     for (size_t r = 0; r < kRows; ++r) {
       const __m512i left = PairAt(rows + r * row_stride);
-#pragma GCC unroll 16
       for (size_t v = 0; v < kVectors; ++v) {
         sums[r][v] = _mm512_dpwssd_epi32(sums[r][v], left, right[v]);
       }
@@ -57,9 +52,7 @@ KVCOMPRESS_VNNI inline void MultiplyTile(
     rows += pair_stride;
     pairs += 2 * columns;
   }
-#pragma GCC unroll 16
   for (size_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
     for (size_t v = 0; v < kVectors; ++v) {
       _mm512_storeu_si512(product + r * columns + v * kLanes, sums[r][v]);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "codecs/ecsq/block_encoder.h"
@@ -285,7 +286,10 @@ void BlockEncoder::TransformWide(size_t group, size_t token,
 void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                             uint8_t* decoded, DistortionSums* sums,
                             DistortionAccumulator* distortion) {
-  content_.levels.resize(geometry_.Elements(block_));
+  if (content_.levels == nullptr) {
+    content_.levels =
+        std::make_unique_for_overwrite<int32_t[]>(geometry_.Elements(block_));
+  }
   std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
   SetMeans();
@@ -317,7 +321,7 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     } else {
       Round(input, classes, levels);
     }
-    ChooseClasses(input, header_.trellis, levels, classes);
+    if (!is_sample()) ChooseClasses(input, header_.trellis, levels, classes);
     reconstructor.PutGroup(group, matrix, levels);
   }
   reconstructor.PutSinks();

@@ -90,6 +90,8 @@ class BlockEncoder {
     return channel / channels_ * input_.head_stride + token * channels_ +
            channel % channels_;
   }
+  // Whether this is to be tried, and not to be written.
+  bool is_sample() const { return !sample_values_.empty(); }
   // Whether the token takes no part in statistics.
   bool IsOutside(size_t token) const;
 

@@ -109,12 +109,15 @@ Loadings FindLoadings(const Covariance& covariance, size_t most) {
   }
   if (largest == 0) return loadings;
   std::vector<float> matrix(size * size);
-  for (size_t i = 0; i < size * size; ++i) {
-    matrix[i] =
-        static_cast<float>(covariance.at(i / size, i % size) / largest);
+  const double scale = 1 / largest;
+  for (size_t i = 0; i < size; ++i) {
+    for (size_t j = i; j < size; ++j) {
+      matrix[i * size + j] = static_cast<float>(covariance.at(i, j) * scale);
+    }
+    for (size_t j = 0; j < i; ++j) matrix[i * size + j] = matrix[j * size + i];
   }
   std::optional<PrincipalAxes> axes = FindPrincipalAxes(matrix, size, most);
-  if (!axes) fprintf(stderr,"FALLBACK\n"); if (!axes) axes = SolveAll(matrix, size, most);
+  if (!axes) axes = SolveAll(matrix, size, most);
   loadings.count = axes->values.size();
   loadings.rows = std::move(axes->vectors);
   const double unit =
@@ -144,11 +147,12 @@ Reflectors MakeReflectors(const Loadings& loadings, double unit) {
     integers.clear();
     double squares = 0;
     for (size_t i = j; i < size; ++i) {
-      const double bounded =
-          std::clamp<double>(std::round(static_cast<double>(columns[i * stride + j])),
-                             -kMaxReflector, kMaxReflector);
-      integers.push_back(static_cast<int32_t>(bounded));
-      squares += bounded * bounded;
+      const float value = columns[i * stride + j];
+      const float bounded =
+          std::min(std::abs(value) + 0.5f, static_cast<float>(kMaxReflector));
+      const int32_t magnitude = static_cast<int32_t>(bounded);
+      integers.push_back(value < 0 ? -magnitude : magnitude);
+      squares += double{1} * magnitude * magnitude;
     }
     if (squares <= kLeastSquare * static_cast<double>(size)) break;
     reflectors.Append(integers);

@@ -7,7 +7,6 @@
 #ifndef KVCOMPRESS_CODECS_KLT_LOADINGS_H_
 #define KVCOMPRESS_CODECS_KLT_LOADINGS_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -23,8 +22,9 @@ class Covariance {
 
   size_t size() const { return size_; }
   size_t count() const { return count_; }
+  // REQUIRES: row <= column.
   double at(size_t row, size_t column) const {
-    return sums_[std::min(row, column) * size_ + std::max(row, column)];
+    return sums_[row * size_ + column];
   }
 
   // Adds tokens. `rows` has where the channels of a token begin, head by head:

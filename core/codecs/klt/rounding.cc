@@ -175,28 +175,33 @@ void ChooseClasses(const RoundingInput& input, bool trellis,
                    const int32_t* levels, absl::Span<uint8_t> classes) {
   const size_t n = classes.size();
   std::vector<ClassCosts> costs(n);
-  const std::vector<uint8_t> odd = trellis
-                                       ? OddStates(input, levels, n)
-                                       : std::vector<uint8_t>();
   // Tokens by offset.
   std::map<int, std::vector<size_t>> tokens;
   for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
     tokens[input.offsets[t]].push_back(t);
   }
+  // In even states, then in odd ones.
   QuantumCounts counts(trellis ? 2 * n : n);
+  const std::vector<uint8_t> odd =
+      trellis ? OddStates(input, levels, n) : std::vector<uint8_t>();
   for (const auto& [offset, list] : tokens) {
     counts.Clear();
     for (const size_t t : list) {
-      for (size_t c = 0; c < n; ++c) {
-        const bool is_odd = trellis && odd[t * n + c] != 0;
-        const int32_t quantum = trellis ? QuantumOf(levels[t * n + c], is_odd)
-                                        : levels[t * n + c];
-        if (!counts.Add(is_odd ? n + c : c, quantum)) {
-          for (size_t i = 0; i < kChoices; ++i) {
-            costs[c][i] += CostOf(ChoiceOf(classes[c], offset, i), is_odd,
-                                  quantum);
-          }
+      const auto add = [&](size_t c, bool is_odd, int32_t quantum) {
+        if (counts.Add(is_odd ? n + c : c, quantum)) return;
+        for (size_t i = 0; i < kChoices; ++i) {
+          costs[c][i] +=
+              CostOf(ChoiceOf(classes[c], offset, i), is_odd, quantum);
         }
+      };
+      const int32_t* const row = levels + t * n;
+      if (!trellis) {
+        for (size_t c = 0; c < n; ++c) add(c, false, row[c]);
+        continue;
+      }
+      for (size_t c = 0; c < n; ++c) {
+        const bool is_odd = odd[t * n + c] != 0;
+        add(c, is_odd, QuantumOf(row[c], is_odd));
       }
     }
     for (size_t c = 0; c < n; ++c) {

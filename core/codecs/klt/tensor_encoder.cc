@@ -42,8 +42,10 @@ constexpr size_t kLeastSample = 16;  // tokens of a block
 constexpr int kSampleTrials = 4;
 // Errors grow slower than steps.
 constexpr double kStride = 1.15;
+// Bases serve steps that differ by this part.
+constexpr double kSameBases = 0.05;
 constexpr double kNear = 0.02;     // of the room there is
-constexpr double kEnough = 1.0075;  // not worth another trial
+constexpr double kEnough = 1.005;  // not worth another trial
 
 // The coarsest step of a preset that a trellis is tried with: where most levels
 // are zero, it gains nothing that a model would notice.
@@ -121,6 +123,8 @@ class Encoder {
   void Prepare(float largest) {
     std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
+      square_sum_ =
+          kernels::Active().rows.sum_squares(values.data(), values.size());
       ecsq::HideOutliers(largest, absl::MakeSpan(values));
     }
     if (role_ == TensorRole::kKey) {
@@ -187,7 +191,9 @@ class Encoder {
   // Quantizes all blocks, and measures what that loses.
   void QuantizeWith(double step) {
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
-    MakeBases();
+    if (std::abs(header_.step - bases_step_) > kSameBases * bases_step_) {
+      MakeBases();
+    }
     decoded_.resize(values_->size() * DTypeSize(dtype_));
     distortion_ = DistortionAccumulator();
     sums_ = DistortionSums();
@@ -240,6 +246,7 @@ class Encoder {
   }
 
   void MakeBases() {
+    bases_step_ = header_.step;
     bases_.clear();
     for (size_t run = 0; run < loadings_.size(); ++run) {
       const double spread =
@@ -264,6 +271,23 @@ class Encoder {
         sums.sum_xy / std::sqrt(sums.sum_x2) / std::sqrt(sums.sum_y2);
     return std::min({kAimedRmse / rmse, std::sqrt(snr / kAimedSnr),
                      std::sqrt(kAimedCosine / std::max(1 - cosine, 1e-12))});
+  }
+
+  // What all elements lose by what a sample did. With norms errors grow with the
+  // values; without, the first token, which is not like the others, loses next
+  // to nothing.
+  DistortionSums Extend(const DistortionSums& sample) const {
+    const double share = 1 - 1 / static_cast<double>(geometry_.tokens());
+    const double factor = header_.norms
+                              ? square_sum_ / sample.sum_x2
+                              : share * static_cast<double>(values_->size()) /
+                                    static_cast<double>(sample.count);
+    DistortionSums all = {.count = values_->size()};
+    all.sum_e2 = factor * sample.sum_e2;
+    all.sum_x2 = square_sum_;
+    all.sum_xy = all.sum_x2 + factor * (sample.sum_xy - sample.sum_x2);
+    all.sum_y2 = all.sum_x2 + factor * (sample.sum_y2 - sample.sum_x2);
+    return all;
   }
 
   // About the largest step that keeps the bounds, by trials from `step` on with
@@ -295,8 +319,7 @@ class Encoder {
                             &sums, &ignored);
       }
       if (sums.sum_e2 == 0) break;
-      const double room = Room(sums);
-      if(getenv("DBG"))fprintf(stderr,"sample %g room %g\n",step,room);
+      const double room = Room(Extend(sums));
       step *= std::pow(room, kStride);
       if (std::abs(room - 1) < kNear) break;
     }
@@ -310,7 +333,7 @@ class Encoder {
     double step = SampleStep(WantedStep());
     double last = 0;
     for (int trial = 0; trial < kTrials; ++trial) {
-      QuantizeWith(last = step);if(getenv("DBG"))fprintf(stderr,"full %d %g room %g keeps %d\n",trial,step,Room(sums_),ecsq::KeepsContract(sums_));
+      QuantizeWith(last = step);
       const bool keeps = ecsq::KeepsContract(sums_);
       if (keeps) best = std::max(best, step);
       if (sums_.sum_e2 == 0) break;
@@ -320,7 +343,7 @@ class Encoder {
       step *= trial < 2 ? std::pow(room, kStride) : std::min(room, 0.999);
     }
     if (best == 0) return false;
-    if (best != last) QuantizeWith(best);if(getenv("DBG"))fprintf(stderr,"final %g\n",Room(sums_));
+    if (best != last) QuantizeWith(best);
     return true;
   }
 
@@ -343,8 +366,10 @@ class Encoder {
   std::vector<std::vector<Loadings>> loadings_;
   std::vector<uint64_t> run_tokens_;
   std::vector<Bases> bases_;
+  double bases_step_ = 0;  // for which they were made
   std::vector<size_t> run_of_;  // of each block
   EncoderMemory memory_;
+  double square_sum_ = 0;  // of the source, for "contract"
   double least_step_ = 0;
   std::string decoded_;
   DistortionAccumulator distortion_;
