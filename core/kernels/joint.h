@@ -63,8 +63,8 @@ using FinishRows = void (*)(const int32_t* sums, size_t stride, size_t rows,
 // Values [rows, columns] of a head to 16 bits, rows of the result `padded`
 // apart: (value - means[column]) * inverse to the nearest integer, half away
 // from zero, saturated. Adds the squares of these integers before they are
-// saturated to squares[row], in kSquareLanes sums that column i mod kSquareLanes
-// goes to, and then in their order.
+// saturated to squares[row], in kSquareLanes sums that column i mod
+// kSquareLanes goes to, and then in their order.
 inline constexpr size_t kSquareLanes = 16;
 using QuantizeParts = void (*)(const float* values, size_t rows, size_t columns,
                                const float* means, float inverse, size_t padded,
@@ -78,9 +78,9 @@ using PairRows = void (*)(const float* first, const float* second,
                           int16_t* pairs);
 
 // Adds to `products` those of the columns of a matrix [2 * pairs, columns] with
-// each other, which has its rows in pairs as the right matrix of a product does.
-// Sums must fit 32 bits. [columns, columns]; what is added on the left of the
-// diagonal is unspecified.
+// each other, which has its rows in pairs as the right matrix of a product
+// does. Sums must fit 32 bits. [columns, columns]; what is added on the left of
+// the diagonal is unspecified.
 using MultiplyColumnsOf = void (*)(const int16_t* matrix, size_t pairs,
                                    size_t columns, int32_t* products);
 

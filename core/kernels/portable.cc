@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/kernels.h"
 #include "kernels/joint.h"
+#include "kernels/kernels.h"
 #include "kernels/lane_sums.h"
 #include "kernels/portable_types.h"
 

@@ -1,11 +1,10 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "kernels/joint.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
+#include "kernels/joint.h"
 #include "kernels/rows.h"
 
 namespace kvcompress::kernels {
@@ -62,10 +61,9 @@ void Pair(const float* first, const float* second, size_t columns,
   for (size_t i = 0; i < columns; ++i) {
     pairs[2 * i] =
         static_cast<int16_t>(std::nearbyint((first[i] - means[i]) * scale));
-    pairs[2 * i + 1] =
-        second == nullptr ? int16_t{0}
-                          : static_cast<int16_t>(std::nearbyint(
-                                (second[i] - means[i]) * scale));
+    pairs[2 * i + 1] = second == nullptr ? int16_t{0}
+                                         : static_cast<int16_t>(std::nearbyint(
+                                               (second[i] - means[i]) * scale));
   }
 }
 
@@ -88,8 +86,8 @@ void Update(const SymmetricUpdate& update, RowsShape shape, float* matrix,
             float* product) {
   for (size_t r = 0; r < shape.rows; ++r, matrix += shape.stride) {
     for (size_t i = 0; i < shape.columns; ++i) {
-      matrix[i] -= update.v_of_row[r] * update.w[i] +
-                   update.w_of_row[r] * update.v[i];
+      matrix[i] -=
+          update.v_of_row[r] * update.w[i] + update.w_of_row[r] * update.v[i];
       product[i] += update.u_of_row[r] * matrix[i];
     }
   }
@@ -118,7 +116,7 @@ const JointKernels& PortableJoint() {
       .pair_rows = Pair,
       .multiply_columns_of = MultiplyOwnColumns,
       .update_symmetric = Update,
-                                      .reflect_rows = Reflect};
+      .reflect_rows = Reflect};
   return kKernels;
 }
 

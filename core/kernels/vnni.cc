@@ -27,15 +27,15 @@ KVCOMPRESS_VNNI inline __m512i PairAt(const int16_t* pair) {
 // pairs of rows are `columns` columns apart. As many sums as hide how long one
 // takes.
 template <size_t kRows, size_t kVectors, bool kAdd>
-KVCOMPRESS_VNNI inline void MultiplyTile(
-    const int16_t* rows, size_t row_stride, size_t pair_stride,
-    const int16_t* pairs, size_t count, size_t columns, int32_t* product) {
+KVCOMPRESS_VNNI inline void MultiplyTile(const int16_t* rows, size_t row_stride,
+                                         size_t pair_stride,
+                                         const int16_t* pairs, size_t count,
+                                         size_t columns, int32_t* product) {
   __m512i sums[kRows][kVectors];
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t v = 0; v < kVectors; ++v) {
-      sums[r][v] =
-          kAdd ? _mm512_loadu_si512(product + r * columns + v * kLanes)
-               : _mm512_setzero_si512();
+      sums[r][v] = kAdd ? _mm512_loadu_si512(product + r * columns + v * kLanes)
+                        : _mm512_setzero_si512();
     }
   }
   for (size_t k = 0; k < count; ++k) {
@@ -76,9 +76,9 @@ KVCOMPRESS_VNNI void Multiply(const int16_t* left, const int16_t* right,
           shape.columns, product + row * shape.columns + column);
     }
     for (; row < shape.rows; ++row) {
-      MultiplyTile<1, kVectors, false>(
-          left + row * shape.inner, shape.inner, 2, pairs, shape.inner / 2,
-          shape.columns, product + row * shape.columns + column);
+      MultiplyTile<1, kVectors, false>(left + row * shape.inner, shape.inner, 2,
+                                       pairs, shape.inner / 2, shape.columns,
+                                       product + row * shape.columns + column);
     }
   }
   if (whole < shape.columns) {
@@ -96,9 +96,9 @@ KVCOMPRESS_VNNI void MultiplyOwnColumns(const int16_t* matrix, size_t pairs,
   for (size_t column = 0; column < columns; column += kTile) {
     // Tiles that end before the diagonal are left out.
     for (size_t row = 0; row < column + kTile; row += kRows) {
-      MultiplyTile<kRows, kVectors, true>(
-          matrix + 2 * row, 2, 2 * columns, matrix + 2 * column, pairs, columns,
-          products + row * columns + column);
+      MultiplyTile<kRows, kVectors, true>(matrix + 2 * row, 2, 2 * columns,
+                                          matrix + 2 * column, pairs, columns,
+                                          products + row * columns + column);
     }
   }
 }

@@ -31,8 +31,7 @@ using ecsq::SplitClass;
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
-          const Block& block, std::vector<Matrix>* bases,
-          DecoderMemory* memory)
+          const Block& block, std::vector<Matrix>* bases, DecoderMemory* memory)
       : header_(header),
         geometry_(geometry),
         block_(block),
@@ -290,12 +289,11 @@ class Decoder {
     if (!rans_->ReadRows(tables, absl::MakeSpan(symbols_))) return false;
     for (size_t i = 0; i < tokens; ++i) {
       if (plain[i] > 0) {
-        i += kernels::Active().rows.widen(
-            &symbols_[i * kMaxLanes],
-            {.rows = plain[i],
-             .columns = strip->count(),
-             .stride = strip->stride()},
-            LevelAt(*strip, 0, sinks_ + i));
+        i += kernels::Active().rows.widen(&symbols_[i * kMaxLanes],
+                                          {.rows = plain[i],
+                                           .columns = strip->count(),
+                                           .stride = strip->stride()},
+                                          LevelAt(*strip, 0, sinks_ + i));
         if (i == tokens) break;
       }
       const LaneTables& at = strip->At(content_.offsets[sinks_ + i]);

@@ -23,13 +23,12 @@ struct DecoderMemory {
 };
 
 // Decodes `bytes`, which are not trusted, to the elements of `block`, heads
-// of [tokens, channels], `head_stride` elements apart at `out`, or only its bases
-// when `out` is null. `bases` has
-// those of the groups of the block before it in its part of the heads, none for
-// the first, and takes those of this one. Memory and time are bounded by the
-// block. False when a rule of the format is broken; `out` and `bases` are then
-// unspecified. REQUIRES: bytes has the size that its BlockHeader, already
-// accepted, states.
+// of [tokens, channels], `head_stride` elements apart at `out`, or only its
+// bases when `out` is null. `bases` has those of the groups of the block before
+// it in its part of the heads, none for the first, and takes those of this one.
+// Memory and time are bounded by the block. False when a rule of the format is
+// broken; `out` and `bases` are then unspecified. REQUIRES: bytes has the size
+// that its BlockHeader, already accepted, states.
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
                  absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,

@@ -104,8 +104,7 @@ BlockEncoder BlockEncoder::Sample(const TensorHeader& header,
       const float* const row = &input_.values[PositionOf(h * channels_, t)];
       values.insert(values.end(), row, row + channels_);
       if (header_.norms) {
-        sample.content_.norms.push_back(
-            content_.norms[h * block_.tokens + t]);
+        sample.content_.norms.push_back(content_.norms[h * block_.tokens + t]);
       }
     }
   }
@@ -240,9 +239,9 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
     const size_t count = std::min(kTokens, block_.tokens - begin);
     float squares[kTokens] = {};
     for (size_t i = 0; i < n; i += channels_) {
-      set.joint->quantize_parts(&input_.values[PositionOf(first + i, begin)], count,
-                                channels_, &means[i], inverse_step * kParts,
-                                padded, &memory->parts[i], squares);
+      set.joint->quantize_parts(
+          &input_.values[PositionOf(first + i, begin)], count, channels_,
+          &means[i], inverse_step * kParts, padded, &memory->parts[i], squares);
     }
     set.multiply(memory->parts.data(), transposed.pairs(),
                  {.rows = count, .inner = padded, .columns = n},
@@ -272,7 +271,8 @@ void BlockEncoder::TransformWide(size_t group, size_t token,
   std::vector<double> sums(n);
   std::vector<float> x(n);
   for (size_t i = 0; i < n; ++i) {
-    x[i] = (input_.values[PositionOf(first + i, token)] - means[i]) * inverse_step;
+    x[i] =
+        (input_.values[PositionOf(first + i, token)] - means[i]) * inverse_step;
   }
   for (size_t c = 0; c < n; ++c) {
     double sum = 0;
@@ -330,8 +330,7 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
   for (size_t h = 0; h < block_.heads; ++h) {
     const size_t begin = h * input_.head_stride * DTypeSize(dtype_);
     const uint8_t* const from = input_.source + begin;
-    DistortionSums lost =
-        CompareElements(dtype_, from, decoded + begin, count);
+    DistortionSums lost = CompareElements(dtype_, from, decoded + begin, count);
     if (patch_error_ > 0 && lost.max_abs_e > patch_error_) {
       patches.PatchHead(from, count, patch_error_, decoded + begin);
       lost = CompareElements(dtype_, from, decoded + begin, count);

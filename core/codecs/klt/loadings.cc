@@ -82,10 +82,10 @@ void Covariance::Add(absl::Span<const float* const> rows, size_t channels,
     size_t count = 0;
     for (size_t t = begin; t < end; t += 2, ++count) {
       for (size_t h = 0; h < heads; ++h) {
-        joint.pair_rows(
-            rows[t * heads + h],
-            t + 1 < end ? rows[(t + 1) * heads + h] : nullptr, channels,
-            &means[h * channels], scale, &pairs[2 * (count * size_ + h * channels)]);
+        joint.pair_rows(rows[t * heads + h],
+                        t + 1 < end ? rows[(t + 1) * heads + h] : nullptr,
+                        channels, &means[h * channels], scale,
+                        &pairs[2 * (count * size_ + h * channels)]);
       }
     }
     joint.multiply_columns_of(pairs.data(), count, size_, products.data());

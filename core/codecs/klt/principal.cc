@@ -15,15 +15,18 @@ namespace {
 // Eigenvalues that are found side by side: enough for a compiler to keep the
 // loops over them, and take vectors.
 constexpr size_t kLanes = 32;
-// Halvings of the interval that has all eigenvalues: to the last place of a
-// binary32.
-constexpr int kHalvings = 25;
+// Halvings of the interval that has all eigenvalues: nearly to the last place
+// of a binary32.
+constexpr int kHalvings = 22;
 // Eigenvalues below this part of the largest are left out.
 constexpr float kLeastValue = 1e-6f;
 // Vectors whose values are closer than this part of the largest are made
 // orthogonal, and must then be this long.
 constexpr float kClose = 3e-5f;
 constexpr float kLeastLength = 0.1f;
+constexpr int kRestarts = 4;
+// What is left of a column below this, beside a largest entry of 1, is zero.
+constexpr float kLeastSquares = 1e-16f;
 
 using Lanes = float[kLanes];
 
@@ -91,7 +94,7 @@ class Tridiagonal {
       const float first = row[k + 1];
       const float squares = Product(row + k + 2, row + k + 2, left - 1);
       beside_[k] = first;
-      if (squares > 0) {
+      if (squares > kLeastSquares) {
         const float length = std::sqrt(squares + first * first);
         beside_[k] = first > 0 ? -length : length;
         row[k + 1] = first - beside_[k];
@@ -101,20 +104,18 @@ class Tridiagonal {
       const size_t begin =
           (k + 1) / kernels::kSymmetricColumns * kernels::kSymmetricColumns;
       std::fill(product.begin(), product.end(), 0.0f);
-      kernels::Active().joint->update_symmetric({.v = &v[begin],
-                                          .w = &w[begin],
-                                          .v_of_row = &v[k + 1],
-                                          .w_of_row = &w[k + 1],
-                                          .u_of_row = &next_v[k + 1]},
-                                         {.rows = left,
-                                          .columns = stride_ - begin,
-                                          .stride = stride_},
-                                         &rows_[(k + 1) * stride_ + begin],
-                                         &product[begin]);
+      kernels::Active().joint->update_symmetric(
+          {.v = &v[begin],
+           .w = &w[begin],
+           .v_of_row = &v[k + 1],
+           .w_of_row = &w[k + 1],
+           .u_of_row = &next_v[k + 1]},
+          {.rows = left, .columns = stride_ - begin, .stride = stride_},
+          &rows_[(k + 1) * stride_ + begin], &product[begin]);
       const float factor = factors_[k];
       const float half =
-          factor * factor / 2 *
-          Product(&product[k + 1], &next_v[k + 1], left);
+          factor / 2 *
+          (factor * Product(&product[k + 1], &next_v[k + 1], left));
       v.swap(next_v);
       std::fill(w.begin(), w.end(), 0.0f);
       for (size_t i = k + 1; i < size_; ++i) {
@@ -281,6 +282,20 @@ void Normalize(size_t rows, size_t stride, float* x) {
   }
 }
 
+// One inverse iteration of a single vector.
+void Iterate(const Tridiagonal& t, float value, float tiny, float* vector) {
+  const size_t size = t.diagonal().size();
+  Lanes values;
+  std::fill_n(values, kLanes, value);
+  const Factors factors(t, values, tiny);
+  std::vector<float> x(size * kLanes);
+  for (size_t i = 0; i < size; ++i) x[i * kLanes] = vector[i];
+  factors.SolveLower(x.data(), kLanes);
+  factors.SolveUpper(x.data(), kLanes);
+  Normalize(size, kLanes, x.data());
+  for (size_t i = 0; i < size; ++i) vector[i] = x[i * kLanes];
+}
+
 }  // namespace
 
 std::optional<PrincipalAxes> FindPrincipalAxes(absl::Span<const float> matrix,
@@ -290,8 +305,8 @@ std::optional<PrincipalAxes> FindPrincipalAxes(absl::Span<const float> matrix,
   float low = 0;
   float high = 0;
   for (size_t i = 0; i < size; ++i) {
-    const float radius = std::abs(t.beside()[i]) +
-                         (i == 0 ? 0 : std::abs(t.beside()[i - 1]));
+    const float radius =
+        std::abs(t.beside()[i]) + (i == 0 ? 0 : std::abs(t.beside()[i - 1]));
     low = std::min(low, t.diagonal()[i] - radius);
     high = std::max(high, t.diagonal()[i] + radius);
   }
@@ -323,20 +338,27 @@ std::optional<PrincipalAxes> FindPrincipalAxes(absl::Span<const float> matrix,
   for (size_t j = 0; j < count; ++j) {
     float* const vector = &axes.vectors[j * size];
     for (size_t i = 0; i < size; ++i) vector[i] = vectors[i * columns + j];
-    bool changed = false;
-    for (size_t k = j; k-- > 0 && values[k] - values[j] < kClose * values[0];) {
-      const float* const before = &axes.vectors[k * size];
-      const float product = Product(before, vector, size);
-      for (size_t i = 0; i < size; ++i) vector[i] -= product * before[i];
-      changed = true;
+    const auto stand_apart = [&] {
+      for (size_t k = j;
+           k-- > 0 && values[k] - values[j] < kClose * values[0];) {
+        const float* const before = &axes.vectors[k * size];
+        const float product = Product(before, vector, size);
+        for (size_t i = 0; i < size; ++i) vector[i] -= product * before[i];
+      }
+      const float length = std::sqrt(Product(vector, vector, size));
+      if (!(length > 0)) return false;
+      for (size_t i = 0; i < size; ++i) vector[i] /= length;
+      return length > kLeastLength;
+    };
+    // What is left of one that did not stand apart is what it should begin
+    // with.
+    bool apart = stand_apart();
+    for (int restart = 0; !apart && restart < kRestarts; ++restart) {
+      Iterate(t, values[j], tiny, vector);
+      apart = stand_apart();
     }
-    if (!changed) continue;
-    const float length = std::sqrt(Product(vector, vector, size));
-    if (!(length > kLeastLength)) return std::nullopt;
-    for (size_t i = 0; i < size; ++i) {
-      vector[i] /= length;
-      vectors[i * columns + j] = vector[i];
-    }
+    if (!apart) return std::nullopt;
+    for (size_t i = 0; i < size; ++i) vectors[i * columns + j] = vector[i];
   }
   t.TurnBack(columns, vectors.data());
   for (size_t j = 0; j < count; ++j) {

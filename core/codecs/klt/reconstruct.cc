@@ -73,8 +73,8 @@ void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
           &sums_[h * channels_], n, count, channels_,
           {.units = &units_[begin],
            .means = &means_[head * channels_],
-           .norms = header_.norms ? &norms_[head * block_.tokens + begin]
-                                  : nullptr},
+           .norms =
+               header_.norms ? &norms_[head * block_.tokens + begin] : nullptr},
           values_.data());
       for (size_t t = 0; t < count; ++t) {
         if (totals[t] < kNarrowTotal) continue;
@@ -100,8 +100,8 @@ void Reconstructor::PutWide(const Matrix& matrix, const int32_t* levels,
     for (size_t c = 0; c < matrix.size(); ++c) {
       sum += int64_t{levels[c]} * matrix.at(c, first_channel + i);
     }
-    values[i] = static_cast<float>(sum) * units_[token] +
-                means_[head * channels_ + i];
+    values[i] =
+        static_cast<float>(sum) * units_[token] + means_[head * channels_ + i];
     if (header_.norms) values[i] *= norms_[head * block_.tokens + token];
   }
 }
@@ -109,9 +109,9 @@ void Reconstructor::PutWide(const Matrix& matrix, const int32_t* levels,
 void Reconstructor::PutSinks() {
   for (size_t sink = 0; sink < content_.sink_scales.size(); ++sink) {
     for (size_t c = 0; c < channels_; ++c) {
-      values_[c] = ecsq::Int8Scale::Dequantize(
-          content_.sink_codes[sink * channels_ + c],
-          content_.sink_scales[sink]);
+      values_[c] =
+          ecsq::Int8Scale::Dequantize(content_.sink_codes[sink * channels_ + c],
+                                      content_.sink_scales[sink]);
     }
     StoreElements(dtype_, absl::MakeConstSpan(values_).subspan(0, channels_),
                   ElementsAt(sink / sinks_, sink % sinks_));

@@ -54,7 +54,7 @@ class Reconstructor {
   const BlockContent& content_;
   const DType dtype_;
   uint8_t* const out_;
-  const size_t channels_;  // of a head
+  const size_t channels_;   // of a head
   const size_t row_size_;   // bytes of a token of a head
   const size_t head_size_;  // from one head to the next
   const size_t sinks_;

@@ -44,8 +44,9 @@ constexpr int kSampleTrials = 4;
 constexpr double kStride = 1.15;
 // Bases serve steps that differ by this part.
 constexpr double kSameBases = 0.05;
-constexpr double kNear = 0.02;     // of the room there is
-constexpr double kEnough = 1.005;  // not worth another trial
+constexpr double kNear = 0.02;      // of the room there is
+constexpr double kMostRoom = 1000;  // that a sample is believed
+constexpr double kEnough = 1.005;   // not worth another trial
 
 // The coarsest step of a preset that a trellis is tried with: where most levels
 // are zero, it gains nothing that a model would notice.
@@ -192,7 +193,7 @@ class Encoder {
   void QuantizeWith(double step) {
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
     if (std::abs(header_.step - bases_step_) > kSameBases * bases_step_) {
-      MakeBases();
+      MakeBases(header_.step);
     }
     decoded_.resize(values_->size() * DTypeSize(dtype_));
     distortion_ = DistortionAccumulator();
@@ -245,8 +246,9 @@ class Encoder {
     }
   }
 
-  void MakeBases() {
-    bases_step_ = header_.step;
+  // For steps near this one.
+  void MakeBases(double step) {
+    bases_step_ = step;
     bases_.clear();
     for (size_t run = 0; run < loadings_.size(); ++run) {
       const double spread =
@@ -254,7 +256,7 @@ class Encoder {
       Bases bases;
       for (const Loadings& loadings : loadings_[run]) {
         bases.reflectors.push_back(
-            MakeReflectors(loadings, kLoadingUnit * spread * header_.step));
+            MakeReflectors(loadings, kLoadingUnit * spread * step));
         bases.matrices.push_back(MakeMatrix(bases.reflectors.back()));
         bases.transposed.push_back(bases.matrices.back().Transposed());
       }
@@ -273,9 +275,9 @@ class Encoder {
                      std::sqrt(kAimedCosine / std::max(1 - cosine, 1e-12))});
   }
 
-  // What all elements lose by what a sample did. With norms errors grow with the
-  // values; without, the first token, which is not like the others, loses next
-  // to nothing.
+  // What all elements lose by what a sample did. With norms errors grow with
+  // the values; without, the first token, which is not like the others, loses
+  // next to nothing.
   DistortionSums Extend(const DistortionSums& sample) const {
     const double share = 1 - 1 / static_cast<double>(geometry_.tokens());
     const double factor = header_.norms
@@ -298,7 +300,7 @@ class Encoder {
                   geometry_.tokens() / geometry_.token_parts() / kLeastSample});
     if (stride < 2) return step;
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
-    MakeBases();
+    MakeBases(header_.step);
     TensorHeader header = header_;
     header.rotation.reset();
     header.sinks = 0;
@@ -315,11 +317,12 @@ class Encoder {
       for (size_t i = 0; i < samples.size(); ++i) {
         decoded.resize(geometry_.Elements(samples[i].block()) *
                        DTypeSize(dtype_));
-        samples[i].Quantize(bases_[run_of_[i]], &memory_, decoded.data(),
-                            &sums, &ignored);
+        samples[i].Quantize(bases_[run_of_[i]], &memory_, decoded.data(), &sums,
+                            &ignored);
       }
       if (sums.sum_e2 == 0) break;
       const double room = Room(Extend(sums));
+      if (!(room > 1 / kMostRoom && room < kMostRoom)) break;
       step *= std::pow(room, kStride);
       if (std::abs(room - 1) < kNear) break;
     }
@@ -330,12 +333,16 @@ class Encoder {
   // none does.
   bool FindStep() {
     double best = 0;
+    double best_bases = 0;  // the step of its bases
     double step = SampleStep(WantedStep());
     double last = 0;
     for (int trial = 0; trial < kTrials; ++trial) {
       QuantizeWith(last = step);
       const bool keeps = ecsq::KeepsContract(sums_);
-      if (keeps) best = std::max(best, step);
+      if (keeps && step > best) {
+        best = step;
+        best_bases = bases_step_;
+      }
       if (sums_.sum_e2 == 0) break;
       const double room = Room(sums_);
       if (keeps && room < kEnough) break;
@@ -343,7 +350,10 @@ class Encoder {
       step *= trial < 2 ? std::pow(room, kStride) : std::min(room, 0.999);
     }
     if (best == 0) return false;
-    if (best != last) QuantizeWith(best);
+    if (best != last) {
+      if (bases_step_ != best_bases) MakeBases(best_bases);
+      QuantizeWith(best);
+    }
     return true;
   }
 
@@ -366,7 +376,7 @@ class Encoder {
   std::vector<std::vector<Loadings>> loadings_;
   std::vector<uint64_t> run_tokens_;
   std::vector<Bases> bases_;
-  double bases_step_ = 0;  // for which they were made
+  double bases_step_ = 0;       // for which they were made
   std::vector<size_t> run_of_;  // of each block
   EncoderMemory memory_;
   double square_sum_ = 0;  // of the source, for "contract"

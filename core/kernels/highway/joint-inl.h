@@ -131,10 +131,9 @@ inline void PairFloatRows(const float* first, const float* second,
     hn::StoreU(hn::BitCast(hn::Repartition<int16_t, decltype(di)>(), pair),
                hn::Repartition<int16_t, decltype(di)>(), pairs + 2 * i);
   }
-  PortableJoint().pair_rows(first + whole,
-                            second == nullptr ? nullptr : second + whole,
-                            columns - whole, means + whole, scale,
-                            pairs + 2 * whole);
+  PortableJoint().pair_rows(
+      first + whole, second == nullptr ? nullptr : second + whole,
+      columns - whole, means + whole, scale, pairs + 2 * whole);
 }
 
 // kRows rows of the product from `row` on, kVectors vectors of columns from
@@ -253,8 +252,8 @@ HWY_INLINE void ReflectColumnsOfRows(const float* v, float factor,
   for (size_t r = 0; r < shape.rows; ++r, from += shape.stride) {
     const Vector scale = hn::Set(d, v[r]);
     for (size_t i = 0; i < kVectors; ++i) {
-      sums[i] = hn::Add(sums[i],
-                        hn::Mul(scale, hn::LoadU(d, from + i * lanes)));
+      sums[i] =
+          hn::Add(sums[i], hn::Mul(scale, hn::LoadU(d, from + i * lanes)));
     }
   }
   for (Vector& sum : sums) sum = hn::Mul(sum, hn::Set(d, factor));

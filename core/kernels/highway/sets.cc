@@ -22,11 +22,11 @@
 #if HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
 #include "kernels/highway/decode-inl.h"
 #include "kernels/highway/encode-inl.h"
+#include "kernels/highway/joint-inl.h"
 #include "kernels/highway/multiply-inl.h"
 #include "kernels/highway/rans-inl.h"
 #include "kernels/highway/row-inl.h"
 #include "kernels/highway/rows-inl.h"
-#include "kernels/highway/joint-inl.h"
 #include "kernels/highway/turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
