@@ -1,10 +1,10 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The principal axes of a covariance: the eigenvectors of its largest
-// eigenvalues, and no others, which are a third of the work. By reduction to a
-// tridiagonal matrix, bisection and inverse iteration (J. H. Wilkinson, The
-// Algebraic Eigenvalue Problem, 1965, chapter 5), in binary32 with a fixed
-// order of operations. The encoder's affair.
+// eigenvalues and no others, by reduction to a tridiagonal matrix, bisection
+// and inverse iteration (J. H. Wilkinson, The Algebraic Eigenvalue Problem,
+// 1965, chapter 5), in binary32 with a fixed order of operations. The encoder's
+// affair.
 
 #ifndef KVCOMPRESS_CODECS_KLT_PRINCIPAL_H_
 #define KVCOMPRESS_CODECS_KLT_PRINCIPAL_H_

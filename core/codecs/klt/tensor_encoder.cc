@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "codecs/ecsq/distortion.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/rope.h"
+#include "codecs/klt/aims.h"
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
@@ -29,10 +29,6 @@ constexpr float kPatchError = 0.49f;
 // Offset of the first token of values: an eighth of the step.
 constexpr int8_t kFirstValueOffset = 12;
 
-// What "contract" aims at, a little inside its bounds.
-constexpr double kAimedRmse = 0.0985;
-constexpr double kAimedSnr = 65.3;       // as a ratio; 18.15 dB
-constexpr double kAimedCosine = 0.0095;  // 1 - cosine similarity
 constexpr int kTrials = 4;
 // The first trials are of one token in so many, up to kMostStride, as leaves
 // so many elements: enough to tell the error of all to half a percent.
@@ -262,17 +258,6 @@ class Encoder {
       }
       bases_.push_back(std::move(bases));
     }
-  }
-
-  // How much larger the step might be by what a trial lost.
-  static double Room(const DistortionSums& sums) {
-    const double count = static_cast<double>(sums.count);
-    const double rmse = std::sqrt(sums.sum_e2 / count);
-    const double snr = sums.sum_x2 / sums.sum_e2;
-    const double cosine =
-        sums.sum_xy / std::sqrt(sums.sum_x2) / std::sqrt(sums.sum_y2);
-    return std::min({kAimedRmse / rmse, std::sqrt(snr / kAimedSnr),
-                     std::sqrt(kAimedCosine / std::max(1 - cosine, 1e-12))});
   }
 
   // What all elements lose by what a sample did. With norms errors grow with
