@@ -104,6 +104,8 @@ inline constexpr size_t kMaxReflected = 256;
 using ReflectInt16 = void (*)(const int16_t* unit, size_t rows, size_t columns,
                               int16_t* matrix);
 
+struct JointKernels;
+
 struct KernelSet {
   const char* name;
   GroupedKernels int4;
@@ -113,6 +115,7 @@ struct KernelSet {
   ReflectInt16 reflect;
   RowKernels rows;
   RansKernels rans;
+  const JointKernels* joint;  // kernels/joint.h
 };
 
 // The reference, in standard C++.

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 #include "kernels/lane_sums.h"
 #include "kernels/portable_types.h"
@@ -248,6 +249,7 @@ const KernelSet kPortable = {
     .reflect = Reflect,
     .rows = PortableRows(),
     .rans = PortableRans(),
+    .joint = &PortableJoint(),
 };
 static_assert(static_cast<int>(DType::kF32) == 0 &&
               static_cast<int>(DType::kF16) == 1 &&

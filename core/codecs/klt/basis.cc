@@ -10,6 +10,9 @@
 namespace kvcompress::klt {
 namespace {
 
+// Columns that are reflected together.
+constexpr size_t kPanel = 32;
+
 // The largest integer whose square is at most `value`.
 uint64_t SquareRoot(uint64_t value) {
   uint64_t root = 0;
@@ -50,16 +53,21 @@ bool UnitVector(absl::Span<const int32_t> integers, int16_t* unit) {
   int exponent = 0;
   while (squares << (2 * exponent) < uint64_t{1} << 60) ++exponent;
   const uint64_t length = SquareRoot(squares << (2 * exponent));
+  // Both are below 2^47 and exact, and so is the quotient when it is rounded
+  // down: below 2^16, it is no nearer to the next integer than 2^-31.
+  const double factor = static_cast<double>(uint64_t{1} << (15 + exponent));
+  const double half = static_cast<double>(length / 2);
+  const double divisor = static_cast<double>(length);
+  const auto scale = [=](double value) {
+    const double quotient = (std::abs(value) * factor + half) / divisor;
+    const int32_t magnitude =
+        std::min(static_cast<int32_t>(quotient), int32_t{32767});
+    return static_cast<int16_t>(value < 0 ? -magnitude : magnitude);
+  };
   for (size_t i = 0; i < integers.size(); ++i) {
-    const int64_t value = i == 0 ? first : integers[i];
-    const uint64_t scaled =
-        ((static_cast<uint64_t>(std::abs(value)) << (15 + exponent)) +
-         length / 2) /
-        length;
-    const int16_t magnitude =
-        static_cast<int16_t>(std::min<uint64_t>(scaled, 32767));
-    unit[i] = value < 0 ? static_cast<int16_t>(-magnitude) : magnitude;
+    unit[i] = scale(static_cast<double>(integers[i]));
   }
+  unit[0] = scale(static_cast<double>(first));
   return true;
 }
 
@@ -76,14 +84,31 @@ Matrix Matrix::Transposed() const {
 Matrix MakeMatrix(const Reflectors& reflectors) {
   const size_t n = reflectors.size();
   Matrix matrix(n);
-  for (size_t i = 0; i < n; ++i) matrix.at(i, i) = 1 << kMatrixBits;
-  std::vector<int16_t> unit(matrix.PaddedSize());
+  const size_t rows = matrix.PaddedSize();
+  // With a zero in front of those that begin within a pair of rows.
+  std::vector<int16_t> units(reflectors.count() * rows);
+  std::vector<size_t> some;  // those that reflect
   for (size_t j = 0; j < reflectors.count(); ++j) {
-    std::fill(unit.begin(), unit.end(), int16_t{0});
-    if (!UnitVector(reflectors.Get(j), &unit[j])) continue;
-    const size_t first = j / 2 * 2;
-    kernels::Active().reflect(&unit[first], matrix.PaddedSize() - first, n,
-                              matrix.pairs_from(first));
+    if (UnitVector(reflectors.Get(j), &units[j * rows + j])) some.push_back(j);
+  }
+  // Columns do not see each other: a few at a time stay in the nearest cache.
+  std::vector<int16_t> panel(rows * kPanel);
+  for (size_t begin = 0; begin < n; begin += kPanel) {
+    const size_t columns = std::min(kPanel, n - begin);
+    std::fill(panel.begin(), panel.end(), int16_t{0});
+    for (size_t i = 0; i < columns; ++i) {
+      const size_t row = begin + i;
+      panel[(row / 2 * columns + i) * 2 + row % 2] = 1 << kMatrixBits;
+    }
+    for (const size_t j : some) {
+      const size_t first = j / 2 * 2;
+      kernels::Active().reflect(&units[j * rows + first], rows - first, columns,
+                                &panel[first * columns]);
+    }
+    for (size_t row = 0; row < rows; row += 2) {
+      std::copy_n(&panel[row * columns], 2 * columns,
+                  matrix.pairs_from(row) + 2 * begin);
+    }
   }
   return matrix;
 }

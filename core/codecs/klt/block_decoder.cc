@@ -13,10 +13,11 @@
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
+#include "codecs/klt/patches.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/strip.h"
 #include "codecs/klt/trellis.h"
-#include "kernels/elements.h"
+#include "kernels/kernels.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -30,17 +31,19 @@ using ecsq::SplitClass;
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
-          const Block& block, std::vector<Matrix>* bases)
+          const Block& block, std::vector<Matrix>* bases, DecoderMemory* memory)
       : header_(header),
         geometry_(geometry),
         block_(block),
         bases_(*bases),
+        levels_(memory->levels),
+        symbols_(memory->symbols),
         channels_(geometry.channels()),
         all_channels_(geometry.Channels(block)),
         lanes_(std::min<size_t>(kMaxLanes, all_channels_)),
         sinks_(header.Sinks(block)) {}
 
-  bool Decode(DType dtype, Bytes bytes, uint8_t* out) {
+  bool Decode(DType dtype, Bytes bytes, size_t head_stride, uint8_t* out) {
     const size_t elements = geometry_.Elements(block_);
     const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
     if (!sizes) return false;
@@ -68,15 +71,15 @@ class Decoder {
       return false;
     }
     if (out == nullptr) return true;
-    if (!ReadLevels() || !ReadSinks(*sink_scales, *sink_codes) ||
+    Reconstructor reconstructor(header_, geometry_, block_, content_, dtype,
+                                head_stride, out);
+    if (!ReadLevels(&reconstructor) || !ReadSinks(*sink_scales, *sink_codes) ||
         !rans.AtEnd() || !escape_list.AtEnd() || !low_bits.AtEnd()) {
       return false;
     }
-    std::vector<float> values(elements);
-    Reconstruct(header_, geometry_, block_, content_, bases_,
-                absl::MakeSpan(values));
-    StoreElements(dtype, values, out);
-    return ecsq::ApplyPatches(*patches, dtype, elements, out);
+    reconstructor.PutSinks();
+    return ApplyPatches(*patches, dtype, block_.heads,
+                        block_.tokens * channels_, head_stride, out);
   }
 
  private:
@@ -238,36 +241,59 @@ class Decoder {
     return true;
   }
 
-  bool ReadLevels() {
-    content_.levels.resize(geometry_.Elements(block_));
+  // Each group becomes values as soon as it is whole, while it is still in a
+  // near cache.
+  bool ReadLevels(Reconstructor* reconstructor) {
+    const bool apart = geometry_.GroupFirst(1) % kMaxLanes == 0;
+    levels_.resize(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
+                         : geometry_.Elements(block_));
+    size_t group = 0;
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
+      levels_begin_ = apart ? geometry_.GroupBegin(block_, group) : 0;
       Strip strip(geometry_, block_, content_, first);
       if (!(header_.trellis ? ReadTrellis(&strip) : ReadStrip(&strip))) {
         return false;
+      }
+      for (; group < bases_.size() &&
+             geometry_.GroupFirst(group) + bases_[group].size() <=
+                 first + strip.count();
+           ++group) {
+        reconstructor->PutGroup(
+            group, bases_[group],
+            &levels_[geometry_.GroupBegin(block_, group) - levels_begin_]);
       }
     }
     return true;
   }
 
+  int32_t* LevelAt(const Strip& strip, size_t lane, size_t token) {
+    return &levels_[strip.Place(lane, token) - levels_begin_];
+  }
+
   bool ReadStrip(Strip* strip) {
     const size_t tokens = block_.tokens - sinks_;
     std::vector<const uint8_t*> tables;
-    bool has_low_bits = false;
-    for (size_t t = sinks_; t < block_.tokens; ++t) {
-      const LaneTables& at = strip->At(content_.offsets[t]);
-      tables.push_back(at.tables);
-      has_low_bits |= at.has_low_bits;
+    tables.reserve(tokens);
+    // Tokens up to the next that has low bits.
+    std::vector<size_t> plain(tokens + 1);
+    for (size_t i = tokens; i-- > 0;) {
+      const bool is_plain =
+          strip->is_run() &&
+          !strip->At(content_.offsets[sinks_ + i]).has_low_bits;
+      plain[i] = is_plain ? plain[i + 1] + 1 : 0;
+    }
+    for (size_t i = 0; i < tokens; ++i) {
+      tables.push_back(strip->At(content_.offsets[sinks_ + i]).tables);
     }
     symbols_.resize(tokens * kMaxLanes);
     if (!rans_->ReadRows(tables, absl::MakeSpan(symbols_))) return false;
     for (size_t i = 0; i < tokens; ++i) {
-      if (strip->is_run() && !has_low_bits) {
-        i += kernels::Active().rows.widen(
-            &symbols_[i * kMaxLanes],
-            {.rows = tokens - i,
-             .columns = strip->count(),
-             .stride = strip->stride()},
-            &content_.levels[strip->Place(0, sinks_ + i)]);
+      if (plain[i] > 0) {
+        i += kernels::Active().rows.widen(&symbols_[i * kMaxLanes],
+                                          {.rows = plain[i],
+                                           .columns = strip->count(),
+                                           .stride = strip->stride()},
+                                          LevelAt(*strip, 0, sinks_ + i));
         if (i == tokens) break;
       }
       const LaneTables& at = strip->At(content_.offsets[sinks_ + i]);
@@ -278,8 +304,7 @@ class Decoder {
             std::abs(quantum) > ecsq::kMaxQuantum) {
           return false;
         }
-        content_.levels[strip->Place(lane, sinks_ + i)] =
-            static_cast<int32_t>(quantum);
+        *LevelAt(*strip, lane, sinks_ + i) = static_cast<int32_t>(quantum);
       }
     }
     return true;
@@ -305,8 +330,7 @@ class Decoder {
              std::abs(quantum) > ecsq::kMaxQuantum)) {
           return false;
         }
-        content_.levels[strip->Place(lane, t)] =
-            LevelOf(quantum, IsOddState(states[lane]));
+        *LevelAt(*strip, lane, t) = LevelOf(quantum, IsOddState(states[lane]));
         states[lane] = NextState(states[lane], quantum);
       }
     }
@@ -328,6 +352,9 @@ class Decoder {
   const Geometry& geometry_;
   const Block& block_;
   std::vector<Matrix>& bases_;
+  // Of a group, or of the block where groups share strips.
+  std::vector<int32_t>& levels_;
+  std::vector<int8_t>& symbols_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
@@ -336,7 +363,7 @@ class Decoder {
   ecsq::Escapes* escapes_ = nullptr;
   ecsq::BitReader* low_bits_ = nullptr;
   BlockContent content_;
-  std::vector<int8_t> symbols_;
+  size_t levels_begin_ = 0;  // which of the block's levels_ begin with
 };
 
 }  // namespace
@@ -344,8 +371,9 @@ class Decoder {
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
                  absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 uint8_t* out) {
-  return Decoder(header, geometry, block, bases).Decode(dtype, bytes, out);
+                 DecoderMemory* memory, size_t head_stride, uint8_t* out) {
+  return Decoder(header, geometry, block, bases, memory)
+      .Decode(dtype, bytes, head_stride, out);
 }
 
 }  // namespace kvcompress::klt

@@ -16,17 +16,23 @@
 
 namespace kvcompress::klt {
 
-// Decodes `bytes`, which are not trusted, to the elements of `block`, [heads,
-// tokens, channels] at `out`, or only its bases when `out` is null. `bases` has
-// those of the groups of the block before it in its part of the heads, none for
-// the first, and takes those of this one. Memory and time are bounded by the
-// block. False when a rule of the format is broken; `out` and `bases` are then
-// unspecified. REQUIRES: bytes has the size that its BlockHeader, already
-// accepted, states.
+// What one block after the other is decoded in.
+struct DecoderMemory {
+  std::vector<int32_t> levels;
+  std::vector<int8_t> symbols;
+};
+
+// Decodes `bytes`, which are not trusted, to the elements of `block`, heads
+// of [tokens, channels], `head_stride` elements apart at `out`, or only its
+// bases when `out` is null. `bases` has those of the groups of the block before
+// it in its part of the heads, none for the first, and takes those of this one.
+// Memory and time are bounded by the block. False when a rule of the format is
+// broken; `out` and `bases` are then unspecified. REQUIRES: bytes has the size
+// that its BlockHeader, already accepted, states.
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
                  absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 uint8_t* out);
+                 DecoderMemory* memory, size_t head_stride, uint8_t* out);
 
 }  // namespace kvcompress::klt
 

@@ -5,17 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
 #include <utility>
 
 #include "codecs/ecsq/block_encoder.h"
+#include "codecs/ecsq/distortion.h"
 #include "codecs/ecsq/format.h"
-#include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
 #include "codecs/klt/block_writer.h"
+#include "codecs/klt/patches.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/rounding.h"
 #include "kernels/elements.h"
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 
 namespace kvcompress::klt {
@@ -27,10 +30,26 @@ constexpr int kFine = 12;
 // Coefficients are found from integers in these parts of a step, of many tokens
 // together.
 constexpr float kParts = 64;
-constexpr size_t kTokens = 64;
-// Squared length of a token's integers up to which its sums fit 32 bits, as the
-// rows of a matrix are hardly longer than 2^14.
-constexpr double kNarrowSquares = 0x1p33;
+constexpr size_t kTokens = 32;
+// Squared length of a token's integers up to which each of them fits 16 bits,
+// and sums 32 bits, as the rows of a matrix are hardly longer than 2^14.
+constexpr float kNarrowSquares = 0x1p30f;
+
+// Eight magnitudes side by side.
+float LargestOf(absl::Span<const float> values) {
+  float largest[8] = {};
+  size_t i = 0;
+  for (; i + 8 <= values.size(); i += 8) {
+    for (size_t l = 0; l < 8; ++l) {
+      const float magnitude = std::abs(values[i + l]);
+      largest[l] = magnitude > largest[l] ? magnitude : largest[l];
+    }
+  }
+  for (; i < values.size(); ++i) {
+    largest[0] = std::max(largest[0], std::abs(values[i]));
+  }
+  return *std::max_element(largest, largest + 8);
+}
 
 }  // namespace
 
@@ -42,15 +61,64 @@ BlockEncoder::BlockEncoder(const TensorHeader& header, const Geometry& geometry,
       block_(block),
       patch_error_(patch_error),
       dtype_(dtype),
-      source_(std::move(input.source)),
+      input_(input),
       channels_(geometry.channels()),
       all_channels_(geometry.Channels(block)),
-      sinks_(header.Sinks(block)),
-      values_(std::move(input.values)) {
+      sinks_(header.Sinks(block)) {
   content_.offsets.assign(offsets.begin(), offsets.end());
   Normalize();
   MeasureChannels();
   EncodeSinks();
+}
+
+BlockEncoder::BlockEncoder(const BlockEncoder& whole,
+                           const TensorHeader& header, const Block& block)
+    : header_(header),
+      geometry_(whole.geometry_),
+      block_(block),
+      patch_error_(whole.patch_error_),
+      dtype_(whole.dtype_),
+      channels_(whole.channels_),
+      all_channels_(whole.all_channels_),
+      sinks_(header.Sinks(block)),
+      means_(whole.means_) {}
+
+BlockEncoder BlockEncoder::Sample(const TensorHeader& header,
+                                  size_t stride) const {
+  // From the middle on: the first token is never like the others.
+  std::vector<size_t> tokens;
+  for (size_t t = stride / 2; t < block_.tokens; t += stride) {
+    tokens.push_back(t);
+  }
+  Block block = block_;
+  block.tokens = tokens.size();
+  BlockEncoder sample(*this, header, block);
+  for (const size_t t : tokens) {
+    sample.content_.offsets.push_back(content_.offsets[t]);
+    if (!IsOutside(t)) sample.square_count_ += all_channels_;
+  }
+  std::vector<float>& values = sample.sample_values_;
+  values.reserve(geometry_.Elements(block));
+  for (size_t h = 0; h < block.heads; ++h) {
+    for (const size_t t : tokens) {
+      const float* const row = &input_.values[PositionOf(h * channels_, t)];
+      values.insert(values.end(), row, row + channels_);
+      if (header_.norms) {
+        sample.content_.norms.push_back(content_.norms[h * block_.tokens + t]);
+      }
+    }
+  }
+  std::vector<float> whole = values;
+  for (size_t row = 0; row < sample.content_.norms.size(); ++row) {
+    const float norm = ecsq::NormOf(sample.content_.norms[row]);
+    for (size_t c = 0; c < channels_; ++c) whole[row * channels_ + c] *= norm;
+  }
+  sample.sample_source_.resize(values.size() * DTypeSize(dtype_));
+  StoreElements(dtype_, whole, sample.sample_source_.data());
+  sample.input_ = {.values = values.data(),
+                   .source = sample.sample_source_.data(),
+                   .head_stride = block.tokens * channels_};
+  return sample;
 }
 
 bool BlockEncoder::IsOutside(size_t token) const {
@@ -58,21 +126,22 @@ bool BlockEncoder::IsOutside(size_t token) const {
 }
 
 void BlockEncoder::Normalize() {
-  for (const float value : values_) {
-    largest_ = std::max<double>(largest_, std::abs(value));
-  }
-  if (!header_.norms) return;
-  largest_ = 0;
-  for (size_t row = 0; row < block_.heads * block_.tokens; ++row) {
-    const absl::Span<float> token =
-        absl::MakeSpan(values_).subspan(row * channels_, channels_);
-    const uint16_t code = ecsq::NormCode(token);
-    const float norm = ecsq::NormOf(code);
-    content_.norms.push_back(code);
-    norm_square_sum_ += static_cast<double>(norm) * norm;
-    for (float& value : token) {
-      value = code == 0 ? 0 : value / norm;
-      largest_ = std::max<double>(largest_, std::abs(value));
+  if (header_.norms) content_.norms.reserve(block_.heads * block_.tokens);
+  for (size_t h = 0; h < block_.heads; ++h) {
+    const absl::Span<float> head(&input_.values[h * input_.head_stride],
+                                 block_.tokens * channels_);
+    if (!header_.norms) {
+      largest_ = std::max<double>(largest_, LargestOf(head));
+      continue;
+    }
+    for (size_t t = 0; t < block_.tokens; ++t) {
+      const absl::Span<float> token = head.subspan(t * channels_, channels_);
+      const uint16_t code = ecsq::NormCode(token);
+      const float norm = ecsq::NormOf(code);
+      content_.norms.push_back(code);
+      norm_square_sum_ += static_cast<double>(norm) * norm;
+      for (float& value : token) value = code == 0 ? 0 : value / norm;
+      largest_ = std::max<double>(largest_, LargestOf(token));
     }
   }
 }
@@ -89,16 +158,18 @@ void BlockEncoder::ForEachRunInside(Visit visit) const {
 
 void BlockEncoder::MeasureChannels() {
   means_.resize(all_channels_);
-  std::vector<double> squares(all_channels_);
+  squares_.resize(all_channels_);
+  most_.resize(all_channels_);
   uint64_t count = 0;
   ForEachRunInside([&](size_t begin, size_t end) {
     count += end - begin;
     for (size_t h = 0; h < block_.heads; ++h) {
       const size_t channel = h * channels_;
-      kernels::Active().rows.sum_columns(
-          &values_[PositionOf(channel, begin)],
+      const float most = kernels::Active().rows.sum_columns(
+          &input_.values[PositionOf(channel, begin)],
           {.rows = end - begin, .columns = channels_, .stride = channels_},
-          &means_[channel], &squares[channel]);
+          &means_[channel], &squares_[channel]);
+      most_[channel] = std::max<double>(most_[channel], most);
     }
   });
   if (count == 0) return;
@@ -106,33 +177,34 @@ void BlockEncoder::MeasureChannels() {
     double& mean = means_[channel];
     mean /= static_cast<double>(count);
     // Below 0 only by rounding.
-    square_sum_ += std::max(
-        0.0, squares[channel] - static_cast<double>(count) * mean * mean);
+    squares_[channel] = std::max(
+        0.0, squares_[channel] - static_cast<double>(count) * mean * mean);
+    square_sum_ += squares_[channel];
+    most_[channel] = most_[channel / channels_ * channels_] + std::abs(mean);
   }
   square_count_ = count * all_channels_;
-}
-
-void BlockEncoder::CopyToken(size_t group, size_t token, float* x) const {
-  const size_t first = geometry_.GroupFirst(group);
-  for (size_t i = 0; i < geometry_.GroupSize(block_, group); i += channels_) {
-    std::copy_n(&values_[PositionOf(first + i, token)], channels_, x + i);
-  }
 }
 
 void BlockEncoder::AddTo(size_t group, Covariance* covariance) const {
   const size_t first = geometry_.GroupFirst(group);
   const size_t size = geometry_.GroupSize(block_, group);
-  std::vector<float> samples;
-  samples.reserve(block_.tokens * size);
-  std::vector<float> x(size);
+  std::vector<const float*> rows;
+  rows.reserve(block_.tokens * size / channels_);
   for (size_t t = 0; t < block_.tokens; ++t) {
     if (IsOutside(t)) continue;
-    CopyToken(group, t, x.data());
-    for (size_t i = 0; i < size; ++i) {
-      samples.push_back(static_cast<float>(x[i] - means_[first + i]));
+    for (size_t i = 0; i < size; i += channels_) {
+      rows.push_back(&input_.values[PositionOf(first + i, t)]);
     }
   }
-  covariance->Add(samples);
+  std::vector<float> means(size);
+  double squares = 0;
+  double most = 0;
+  for (size_t i = 0; i < size; ++i) {
+    means[i] = static_cast<float>(means_[first + i]);
+    squares = std::max(squares, squares_[first + i]);
+    most = std::max(most, most_[first + i]);
+  }
+  covariance->Add(rows, channels_, means, most, squares);
 }
 
 void BlockEncoder::SetMeans() {
@@ -145,120 +217,129 @@ void BlockEncoder::SetMeans() {
 }
 
 void BlockEncoder::Transform(size_t group, const Matrix& matrix,
-                             const Matrix& transposed, float* coefficients,
+                             const Matrix& transposed, EncoderMemory* memory,
                              double* variances) const {
+  const kernels::KernelSet& set = kernels::Active();
   const size_t first = geometry_.GroupFirst(group);
   const size_t n = matrix.size();
+  const size_t padded = matrix.PaddedSize();
   const float mean_unit = header_.step * 0.125f;
   const float inverse_step = 1 / header_.step;
   std::vector<float> means(n);
   for (size_t i = 0; i < n; ++i) {
     means[i] = static_cast<float>(content_.means[first + i]) * mean_unit;
   }
-  std::vector<float> x(n);
-  std::vector<int32_t> whole(n);  // in parts of a step
-  std::vector<int16_t> narrow(kTokens * matrix.PaddedSize());
-  std::vector<int32_t> sums(kTokens * n);
+  const std::vector<float> zeros(n);
+  const std::vector<float> units(kTokens, 0x1p-14f / kParts);
+  memory->coefficients.resize(block_.tokens * n);
+  // Zeros in the place of a channel that fills a pair.
+  memory->parts.assign(kTokens * padded, 0);
+  memory->sums.resize(kTokens * n);
   for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {
     const size_t count = std::min(kTokens, block_.tokens - begin);
-    bool fits[kTokens];
-    for (size_t t = 0; t < count; ++t) {
-      int16_t* const out = &narrow[t * matrix.PaddedSize()];
-      for (size_t i = 0; i < n; i += channels_) {
-        kernels::Active().rows.quantize(
-            &values_[PositionOf(first + i, begin + t)], 1, channels_,
-            {.inverse = inverse_step * kParts, .means = &means[i]}, &whole[i]);
-      }
-      int32_t largest = 0;
-      for (size_t i = 0; i < n; ++i) {
-        largest = std::max(largest, std::abs(whole[i]));
-        out[i] = static_cast<int16_t>(whole[i]);
-        x[i] = static_cast<float>(whole[i]);
-      }
-      fits[t] = largest <= 32767 && kernels::Active().rows.sum_squares(
-                                        x.data(), n) < kNarrowSquares;
+    float squares[kTokens] = {};
+    for (size_t i = 0; i < n; i += channels_) {
+      set.joint->quantize_parts(
+          &input_.values[PositionOf(first + i, begin)], count, channels_,
+          &means[i], inverse_step * kParts, padded, &memory->parts[i], squares);
     }
-    kernels::Active().multiply(
-        narrow.data(), transposed.pairs(),
-        {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
-        sums.data());
+    set.multiply(memory->parts.data(), transposed.pairs(),
+                 {.rows = count, .inner = padded, .columns = n},
+                 memory->sums.data());
+    float* const out = &memory->coefficients[begin * n];
+    set.joint->finish(memory->sums.data(), n, count, n,
+                      {.units = units.data(), .means = zeros.data()}, out);
     for (size_t t = 0; t < count; ++t) {
-      float* const out = coefficients + (begin + t) * n;
-      for (size_t c = 0; c < n; ++c) {
-        out[c] = static_cast<float>(sums[t * n + c]) * (0x1p-14f / kParts);
-      }
-      if (fits[t]) continue;
-      CopyToken(group, begin + t, x.data());
-      for (size_t i = 0; i < n; ++i) x[i] = (x[i] - means[i]) * inverse_step;
-      for (size_t c = 0; c < n; ++c) {
-        double sum = 0;
-        for (size_t i = 0; i < n; ++i) {
-          sum += static_cast<double>(x[i]) * matrix.at(c, i);
-        }
-        out[c] = static_cast<float>(sum * 0x1p-14);
-      }
+      if (squares[t] < kNarrowSquares) continue;
+      TransformWide(group, begin + t, matrix, means.data(), out + t * n);
     }
   }
   std::vector<double> sums_of_columns(n);
   ForEachRunInside([&](size_t begin, size_t end) {
-    kernels::Active().rows.sum_columns(
-        coefficients + begin * n,
-        {.rows = end - begin, .columns = n, .stride = n},
-        sums_of_columns.data(), variances + first);
+    set.rows.sum_columns(&memory->coefficients[begin * n],
+                         {.rows = end - begin, .columns = n, .stride = n},
+                         sums_of_columns.data(), variances + first);
   });
 }
 
-void BlockEncoder::Quantize(const Bases& bases, uint8_t* decoded) {
-  content_.levels.assign(values_.size(), 0);
-  // In steps, as levels; and the variance of each direction.
-  std::vector<float> coefficients(values_.size());
+void BlockEncoder::TransformWide(size_t group, size_t token,
+                                 const Matrix& matrix, const float* means,
+                                 float* coefficients) const {
+  const size_t first = geometry_.GroupFirst(group);
+  const size_t n = matrix.size();
+  const float inverse_step = 1 / header_.step;
+  std::vector<double> sums(n);
+  std::vector<float> x(n);
+  for (size_t i = 0; i < n; ++i) {
+    x[i] =
+        (input_.values[PositionOf(first + i, token)] - means[i]) * inverse_step;
+  }
+  for (size_t c = 0; c < n; ++c) {
+    double sum = 0;
+    for (size_t i = 0; i < n; ++i) {
+      sum += static_cast<double>(x[i]) * matrix.at(c, i);
+    }
+    coefficients[c] = static_cast<float>(sum * 0x1p-14);
+  }
+}
+
+void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
+                            uint8_t* decoded, DistortionSums* sums,
+                            DistortionAccumulator* distortion) {
+  if (content_.levels == nullptr) {
+    content_.levels =
+        std::make_unique_for_overwrite<int32_t[]>(geometry_.Elements(block_));
+  }
   std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
   SetMeans();
-  for (size_t group = 0; group < bases.matrices.size(); ++group) {
-    Transform(group, bases.matrices[group], bases.transposed[group],
-              &coefficients[geometry_.GroupBegin(block_, group)],
-              variances.data());
-  }
   const double scale = square_count_ == 0
                            ? 0
                            : static_cast<double>(all_channels_) /
                                  static_cast<double>(square_count_);
-  for (size_t i = 0; i < all_channels_; ++i) {
-    content_.classes[i] =
-        static_cast<uint8_t>(ecsq::ClassOf(variances[i] * scale));
-  }
+  Reconstructor reconstructor(header_, geometry_, block_, content_, dtype_,
+                              input_.head_stride, decoded);
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
-    const size_t begin = geometry_.GroupBegin(block_, group);
-    const size_t size = geometry_.GroupSize(block_, group);
-    const RoundingInput input = {
-        .coefficients = absl::MakeConstSpan(coefficients)
-                            .subspan(begin, size * block_.tokens),
-        .offsets = content_.offsets,
-        .first_token = sinks_,
-        .fine = kFine};
+    const Matrix& matrix = bases.matrices[group];
+    // In steps, as levels; and the variance of each direction.
+    Transform(group, matrix, bases.transposed[group], memory, variances.data());
+    const size_t first = geometry_.GroupFirst(group);
+    for (size_t i = first; i < first + matrix.size(); ++i) {
+      content_.classes[i] =
+          static_cast<uint8_t>(ecsq::ClassOf(variances[i] * scale));
+    }
+    const RoundingInput input = {.coefficients = memory->coefficients,
+                                 .offsets = content_.offsets,
+                                 .first_token = sinks_,
+                                 .fine = kFine};
     const absl::Span<uint8_t> classes =
-        absl::MakeSpan(content_.classes)
-            .subspan(geometry_.GroupFirst(group), size);
-    int32_t* const levels = &content_.levels[begin];
+        absl::MakeSpan(content_.classes).subspan(first, matrix.size());
+    int32_t* const levels =
+        &content_.levels[geometry_.GroupBegin(block_, group)];
     if (header_.trellis) {
       RoundByTrellis(input, classes, levels);
     } else {
       Round(input, classes, levels);
     }
-    ChooseClasses(input, header_.trellis, levels, classes);
+    if (!is_sample()) ChooseClasses(input, header_.trellis, levels, classes);
+    reconstructor.PutGroup(group, matrix, levels);
   }
-  std::vector<float> values(values_.size());
-  Reconstruct(header_, geometry_, block_, content_, bases.matrices,
-              absl::MakeSpan(values));
-  StoreElements(dtype_, values, decoded);
-  patches_.clear();
-  if (patch_error_ > 0 &&
-      CompareElements(dtype_, source_.data(), decoded, values.size())
-              .max_abs_e > patch_error_) {
-    patches_ = ecsq::Patch(dtype_, source_.data(), patch_error_, values.size(),
-                           decoded);
+  reconstructor.PutSinks();
+  PatchWriter patches(dtype_);
+  const size_t count = block_.tokens * channels_;
+  for (size_t h = 0; h < block_.heads; ++h) {
+    const size_t begin = h * input_.head_stride * DTypeSize(dtype_);
+    const uint8_t* const from = input_.source + begin;
+    DistortionSums lost = CompareElements(dtype_, from, decoded + begin, count);
+    if (patch_error_ > 0 && lost.max_abs_e > patch_error_) {
+      patches.PatchHead(from, count, patch_error_, decoded + begin);
+      lost = CompareElements(dtype_, from, decoded + begin, count);
+    } else {
+      patches.SkipHead(count);
+    }
+    ecsq::AddDistortion(lost, sums, distortion);
   }
+  patches_ = patches.bytes();
 }
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,
@@ -273,9 +354,10 @@ void BlockEncoder::EncodeSinks() {
   std::vector<float> token(channels_);
   for (size_t h = 0; h < block_.heads; ++h) {
     for (size_t t = 0; t < sinks_; ++t) {
-      const size_t row = h * block_.tokens + t;
-      LoadElements(dtype_, source_.data() + row * channels_ * DTypeSize(dtype_),
-                   absl::MakeSpan(token));
+      LoadElements(
+          dtype_,
+          input_.source + PositionOf(h * channels_, t) * DTypeSize(dtype_),
+          absl::MakeSpan(token));
       const uint16_t scale = ecsq::Int8Scale::For(token);
       content_.sink_scales.push_back(scale);
       for (const float value : token) {

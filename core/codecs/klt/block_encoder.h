@@ -15,15 +15,18 @@
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/loadings.h"
 #include "kvcompress/dtype.h"
+#include "kvcompress/metrics.h"
 
 namespace kvcompress::klt {
 
+// A block within its tensor: heads of [tokens, channels].
 struct BlockInput {
-  // [heads, tokens, channels], without rotation, and zero where the encoder
-  // would rather patch.
-  std::vector<float> values;
+  // Without rotation, and zero where the encoder would rather patch. Divided by
+  // norms in place.
+  float* values = nullptr;
   // The source of these, little-endian; for sinks and patches.
-  std::vector<uint8_t> source;
+  const uint8_t* source = nullptr;
+  size_t head_stride = 0;  // elements from one head to the next
 };
 
 // The bases of the groups of a run of blocks.
@@ -31,6 +34,13 @@ struct Bases {
   std::vector<Reflectors> reflectors;
   std::vector<Matrix> matrices;
   std::vector<Matrix> transposed;
+};
+
+// What one block after the other is quantized in: of a group.
+struct EncoderMemory {
+  std::vector<float> coefficients;
+  std::vector<int16_t> parts;
+  std::vector<int32_t> sums;
 };
 
 // Not thread safe. What it is made from must outlive it.
@@ -43,6 +53,13 @@ class BlockEncoder {
                const Block& block, float patch_error, DType dtype,
                BlockInput input, absl::Span<const int8_t> offsets);
 
+  // The same of one token in `stride`, to be tried instead of all, and not
+  // written; the source is what is left without rotation. `header` has neither
+  // rotation nor sinks, and must outlive it. REQUIRES: stride <= tokens.
+  BlockEncoder Sample(const TensorHeader& header, size_t stride) const;
+
+  const Block& block() const { return block_; }
+
   // Sums of what channels leave when their means are taken away, over tokens
   // that are not sinks and have steps of no more than the usual size.
   double square_sum() const { return square_sum_; }
@@ -54,9 +71,10 @@ class BlockEncoder {
   // Adds the tokens that these sums are over to that of a group.
   void AddTo(size_t group, Covariance* covariance) const;
 
-  // Quantizes with the step of the header in `bases`, and writes the decoded
-  // elements, [heads, tokens, channels], to `decoded`.
-  void Quantize(const Bases& bases, uint8_t* decoded);
+  // Quantizes with the step of the header in `bases`, writes the decoded
+  // elements to `decoded`, laid out as the source is, and adds what they lost.
+  void Quantize(const Bases& bases, EncoderMemory* memory, uint8_t* decoded,
+                DistortionSums* sums, DistortionAccumulator* distortion);
 
   // Appends what was quantized last to `*payload`, with the bases or, where
   // they are those of the block before, without. False when it is larger than a
@@ -64,10 +82,16 @@ class BlockEncoder {
   bool Write(const Bases& bases, bool same_bases, std::string* payload) const;
 
  private:
+  // Of some tokens of a block that is measured already.
+  BlockEncoder(const BlockEncoder& whole, const TensorHeader& header,
+               const Block& block);
+
   size_t PositionOf(size_t channel, size_t token) const {
-    return (channel / channels_ * block_.tokens + token) * channels_ +
+    return channel / channels_ * input_.head_stride + token * channels_ +
            channel % channels_;
   }
+  // Whether this is to be tried, and not to be written.
+  bool is_sample() const { return !sample_values_.empty(); }
   // Whether the token takes no part in statistics.
   bool IsOutside(size_t token) const;
 
@@ -78,12 +102,13 @@ class BlockEncoder {
   void Normalize();
   void MeasureChannels();
   void SetMeans();
-  // Copies the values of a group's channels at a token.
-  void CopyToken(size_t group, size_t token, float* x) const;
-  // Gives the coefficients of a group, [tokens, directions], and adds to the
-  // variances of the block's directions.
+  // Gives the coefficients of a group, [tokens, directions], in memory, and
+  // adds to the variances of the block's directions.
   void Transform(size_t group, const Matrix& matrix, const Matrix& transposed,
-                 float* coefficients, double* variances) const;
+                 EncoderMemory* memory, double* variances) const;
+  // Those of a token whose integers need more bits.
+  void TransformWide(size_t group, size_t token, const Matrix& matrix,
+                     const float* means, float* coefficients) const;
   void EncodeSinks();
 
   const TensorHeader& header_;
@@ -91,12 +116,15 @@ class BlockEncoder {
   const Block block_;
   const float patch_error_;
   const DType dtype_;
-  std::vector<uint8_t> source_;
+  BlockInput input_;
+  std::vector<float> sample_values_;  // what input_ has of a sample
+  std::vector<uint8_t> sample_source_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t sinks_;
-  std::vector<float> values_;  // divided by norms
   std::vector<double> means_;
+  std::vector<double> squares_;  // what the mean of each channel leaves
+  std::vector<double> most_;     // its largest magnitude, or more
   double square_sum_ = 0;
   uint64_t square_count_ = 0;
   double largest_ = 0;

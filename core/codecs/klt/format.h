@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -83,8 +84,8 @@ struct BlockContent {
   std::vector<uint16_t> norms;   // of each token of each head, or empty
   std::vector<int8_t> offsets;   // of each token
   // Group by group, [tokens, directions]: in steps, with a trellis in half
-  // steps. Those of sinks are not used.
-  std::vector<int32_t> levels;
+  // steps. Those of sinks are not used. A decoder keeps them elsewhere.
+  std::unique_ptr<int32_t[]> levels;
   // For each head and sink, in this order: the scale, and a code for each
   // channel.
   std::vector<uint16_t> sink_scales;

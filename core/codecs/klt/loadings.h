@@ -15,25 +15,30 @@
 
 namespace kvcompress::klt {
 
-// Sums of products of channels over tokens. Sums of integers: no order of
-// adding changes them.
+// Sums of products of channels over tokens, summed up in integers.
 class Covariance {
  public:
   explicit Covariance(size_t size) : size_(size), sums_(size * size) {}
 
   size_t size() const { return size_; }
   size_t count() const { return count_; }
+  // REQUIRES: row <= column.
   double at(size_t row, size_t column) const {
     return sums_[row * size_ + column];
   }
 
-  // Adds `samples`, [samples, size], whose mean is taken as zero.
-  void Add(absl::Span<const float> samples);
+  // Adds tokens. `rows` has where the channels of a token begin, head by head:
+  // [tokens, size / channels]. The channels have these `means`, which are taken
+  // away; what is left has at most this magnitude and this sum of squares in a
+  // channel. REQUIRES: at most kMostTokens.
+  static constexpr size_t kMostTokens = 1024;
+  void Add(absl::Span<const float* const> rows, size_t channels,
+           absl::Span<const float> means, double largest, double squares);
 
  private:
   size_t size_;
   size_t count_ = 0;
-  std::vector<double> sums_;
+  std::vector<double> sums_;  // on the diagonal and right of it
 };
 
 // Eigenvectors of a covariance, each as long as the standard deviation along

@@ -3,159 +3,119 @@
 #include "codecs/klt/reconstruct.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/reconstruct.h"
-#include "codecs/ecsq/rope.h"
+#include "kernels/elements.h"
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 
 namespace kvcompress::klt {
 namespace {
 
-// Tokens that are multiplied together.
-constexpr size_t kTokens = 64;
+// Tokens that are multiplied together: what they take stays in the nearest
+// cache.
+constexpr size_t kTokens = 32;
 // Sums of products with entries of a matrix, which are below 2^15, fit 32 bits
 // when the magnitudes of the levels sum to less than this.
-constexpr int64_t kNarrowTotal = 1 << 15;
-
-class Reconstructor {
- public:
-  Reconstructor(const TensorHeader& header, const Geometry& geometry,
-                const Block& block, const BlockContent& content,
-                absl::Span<const Matrix> bases, absl::Span<float> values)
-      : header_(header),
-        geometry_(geometry),
-        block_(block),
-        content_(content),
-        bases_(bases),
-        values_(values),
-        channels_(geometry.channels()),
-        sinks_(header.Sinks(block)) {}
-
-  void Run() {
-    for (size_t group = 0; group < geometry_.Groups(block_); ++group) {
-      AddGroup(group);
-    }
-    if (header_.norms) ScaleByNorms();
-    if (header_.rotation) Rotate();
-    PutSinks();
-  }
-
- private:
-  float* Row(size_t head, size_t token) const {
-    return &values_[(head * block_.tokens + token) * channels_];
-  }
-
-  void AddGroup(size_t group) {
-    const Matrix& matrix = bases_[group];
-    const size_t n = matrix.size();
-    const int32_t* const levels =
-        &content_.levels[geometry_.GroupBegin(block_, group)];
-    std::vector<int16_t> narrow(kTokens * matrix.PaddedSize());
-    std::vector<int32_t> sums(kTokens * n);
-    std::vector<int64_t> wide(n);
-    for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {
-      const size_t count = std::min(kTokens, block_.tokens - begin);
-      bool fits[kTokens];
-      for (size_t t = 0; t < count; ++t) {
-        int16_t* const out = &narrow[t * matrix.PaddedSize()];
-        int64_t total = 0;
-        for (size_t c = 0; c < n; ++c) {
-          const int32_t level = levels[(begin + t) * n + c];
-          total += std::abs(level);
-          out[c] = static_cast<int16_t>(level);
-        }
-        fits[t] = total < kNarrowTotal;
-      }
-      kernels::Active().multiply(
-          narrow.data(), matrix.pairs(),
-          {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
-          sums.data());
-      for (size_t t = 0; t < count; ++t) {
-        if (fits[t]) {
-          Put(group, begin + t, &sums[t * n]);
-        } else {
-          MultiplyWide(matrix, levels + (begin + t) * n, wide.data());
-          Put(group, begin + t, wide.data());
-        }
-      }
-    }
-  }
-
-  static void MultiplyWide(const Matrix& matrix, const int32_t* levels,
-                           int64_t* sums) {
-    std::fill(sums, sums + matrix.size(), 0);
-    for (size_t c = 0; c < matrix.size(); ++c) {
-      for (size_t i = 0; i < matrix.size(); ++i) {
-        sums[i] += int64_t{levels[c]} * matrix.at(c, i);
-      }
-    }
-  }
-
-  template <typename Sum>
-  void Put(size_t group, size_t token, const Sum* sums) {
-    const float unit = header_.step * StepFactor(content_.offsets[token]) *
-                       (header_.trellis ? 0x1p-15f : 0x1p-14f);
-    const float mean_unit = header_.step * 0.125f;
-    const size_t first_head = group * geometry_.GroupHeads();
-    const size_t heads = bases_[group].size() / channels_;
-    for (size_t h = first_head; h < first_head + heads; ++h) {
-      float* const out = Row(h, token);
-      const int32_t* const means = &content_.means[h * channels_];
-      for (size_t c = 0; c < channels_; ++c) {
-        out[c] = static_cast<float>(*sums++) * unit +
-                 static_cast<float>(means[c]) * mean_unit;
-      }
-    }
-  }
-
-  void ScaleByNorms() {
-    for (size_t row = 0; row < content_.norms.size(); ++row) {
-      const float norm = ecsq::NormOf(content_.norms[row]);
-      for (size_t c = 0; c < channels_; ++c) {
-        values_[row * channels_ + c] *= norm;
-      }
-    }
-  }
-
-  void Rotate() {
-    ecsq::Rotator rotator;
-    for (size_t h = 0; h < block_.heads; ++h) {
-      rotator.Turn(*header_.rotation, false, channels_ / 2,
-                   block_.first_token + sinks_, block_.tokens - sinks_,
-                   Row(h, sinks_));
-    }
-  }
-
-  void PutSinks() {
-    for (size_t sink = 0; sink < content_.sink_scales.size(); ++sink) {
-      float* const out = Row(sink / sinks_, sink % sinks_);
-      for (size_t c = 0; c < channels_; ++c) {
-        out[c] = ecsq::Int8Scale::Dequantize(
-            content_.sink_codes[sink * channels_ + c],
-            content_.sink_scales[sink]);
-      }
-    }
-  }
-
-  const TensorHeader& header_;
-  const Geometry& geometry_;
-  const Block& block_;
-  const BlockContent& content_;
-  const absl::Span<const Matrix> bases_;
-  const absl::Span<float> values_;
-  const size_t channels_;  // of a head
-  const size_t sinks_;
-};
+constexpr int32_t kNarrowTotal = 1 << 15;
 
 }  // namespace
 
-void Reconstruct(const TensorHeader& header, const Geometry& geometry,
-                 const Block& block, const BlockContent& content,
-                 absl::Span<const Matrix> bases, absl::Span<float> values) {
-  Reconstructor(header, geometry, block, content, bases, values).Run();
+Reconstructor::Reconstructor(const TensorHeader& header,
+                             const Geometry& geometry, const Block& block,
+                             const BlockContent& content, DType dtype,
+                             size_t head_stride, uint8_t* out)
+    : header_(header),
+      geometry_(geometry),
+      block_(block),
+      content_(content),
+      dtype_(dtype),
+      out_(out),
+      channels_(geometry.channels()),
+      row_size_(channels_ * DTypeSize(dtype)),
+      head_size_(head_stride * DTypeSize(dtype)),
+      sinks_(header.Sinks(block)),
+      sums_(kTokens * kMaxDimensions),
+      values_(kTokens * channels_) {
+  const float mean_unit = header.step * 0.125f;
+  for (const int8_t offset : content.offsets) {
+    units_.push_back(header.step * StepFactor(offset) *
+                     (header.trellis ? 0x1p-15f : 0x1p-14f));
+  }
+  for (const int32_t mean : content.means) {
+    means_.push_back(static_cast<float>(mean) * mean_unit);
+  }
+  norms_.resize(content.norms.size());
+  std::transform(content.norms.begin(), content.norms.end(), norms_.begin(),
+                 ecsq::NormOf);
+}
+
+void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
+                             const int32_t* levels) {
+  const kernels::KernelSet& set = kernels::Active();
+  const size_t n = matrix.size();
+  const size_t first_head = group * geometry_.GroupHeads();
+  // Zeros in the place of a row that fills a pair.
+  narrow_.assign(kTokens * matrix.PaddedSize(), 0);
+  int32_t totals[kTokens];
+  for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {
+    const size_t count = std::min(kTokens, block_.tokens - begin);
+    set.joint->narrow(levels + begin * n, count, n, matrix.PaddedSize(),
+                      narrow_.data(), totals);
+    set.multiply(narrow_.data(), matrix.pairs(),
+                 {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
+                 sums_.data());
+    for (size_t h = 0; h < n / channels_; ++h) {
+      const size_t head = first_head + h;
+      set.joint->finish(
+          &sums_[h * channels_], n, count, channels_,
+          {.units = &units_[begin],
+           .means = &means_[head * channels_],
+           .norms =
+               header_.norms ? &norms_[head * block_.tokens + begin] : nullptr},
+          values_.data());
+      for (size_t t = 0; t < count; ++t) {
+        if (totals[t] < kNarrowTotal) continue;
+        PutWide(matrix, levels + (begin + t) * n, h * channels_, head,
+                begin + t, &values_[t * channels_]);
+      }
+      if (header_.rotation) {
+        rotator_.Turn(*header_.rotation, false, channels_ / 2,
+                      block_.first_token + begin, count, values_.data());
+      }
+      StoreElements(dtype_,
+                    absl::MakeConstSpan(values_).subspan(0, count * channels_),
+                    ElementsAt(head, begin));
+    }
+  }
+}
+
+void Reconstructor::PutWide(const Matrix& matrix, const int32_t* levels,
+                            size_t first_channel, size_t head, size_t token,
+                            float* values) const {
+  for (size_t i = 0; i < channels_; ++i) {
+    int64_t sum = 0;
+    for (size_t c = 0; c < matrix.size(); ++c) {
+      sum += int64_t{levels[c]} * matrix.at(c, first_channel + i);
+    }
+    values[i] =
+        static_cast<float>(sum) * units_[token] + means_[head * channels_ + i];
+    if (header_.norms) values[i] *= norms_[head * block_.tokens + token];
+  }
+}
+
+void Reconstructor::PutSinks() {
+  for (size_t sink = 0; sink < content_.sink_scales.size(); ++sink) {
+    for (size_t c = 0; c < channels_; ++c) {
+      values_[c] =
+          ecsq::Int8Scale::Dequantize(content_.sink_codes[sink * channels_ + c],
+                                      content_.sink_scales[sink]);
+    }
+    StoreElements(dtype_, absl::MakeConstSpan(values_).subspan(0, channels_),
+                  ElementsAt(sink / sinks_, sink % sinks_));
+  }
 }
 
 }  // namespace kvcompress::klt

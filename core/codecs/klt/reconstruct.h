@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// From what a block holds to its values: the arithmetic that the decoder and
+// From what a block holds to its elements: the arithmetic that the decoder and
 // the encoder's own check share. Integers up to one conversion to binary32;
 // then IEEE 754, nearest even, no contraction. Specified in core/FORMAT.md,
 // "klt".
@@ -8,19 +8,65 @@
 #ifndef KVCOMPRESS_CODECS_KLT_RECONSTRUCT_H_
 #define KVCOMPRESS_CODECS_KLT_RECONSTRUCT_H_
 
-#include "absl/types/span.h"
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "codecs/ecsq/rope.h"
 #include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "kvcompress/dtype.h"
 
 namespace kvcompress::klt {
 
-// Writes the values of the block, [heads, tokens, channels], before they are
-// rounded to the source's type. `bases` has one for each group. REQUIRES: sizes
-// fit the block, and numbers keep the limits of the format.
-void Reconstruct(const TensorHeader& header, const Geometry& geometry,
-                 const Block& block, const BlockContent& content,
-                 absl::Span<const Matrix> bases, absl::Span<float> values);
+// Of one block. Not thread safe. What it is made from must outlive it.
+class Reconstructor {
+ public:
+  // `content` needs means, norms and offsets by now. Elements, before patches,
+  // are written to `out`: heads of [tokens, channels], `head_stride` elements
+  // apart.
+  Reconstructor(const TensorHeader& header, const Geometry& geometry,
+                const Block& block, const BlockContent& content, DType dtype,
+                size_t head_stride, uint8_t* out);
+
+  // Writes the tokens of a group that are not sinks. `levels` is [tokens,
+  // directions]. REQUIRES: sizes fit the block, and numbers keep the limits of
+  // the format.
+  void PutGroup(size_t group, const Matrix& matrix, const int32_t* levels);
+
+  // Writes the sinks, which `content` must have by now.
+  void PutSinks();
+
+ private:
+  uint8_t* ElementsAt(size_t head, size_t token) const {
+    return out_ + head * head_size_ + token * row_size_;
+  }
+  // Gives the values of a token of a head, whose channels begin at
+  // `first_channel` of the group, from levels whose sums need 64 bits.
+  void PutWide(const Matrix& matrix, const int32_t* levels,
+               size_t first_channel, size_t head, size_t token,
+               float* values) const;
+
+  const TensorHeader& header_;
+  const Geometry& geometry_;
+  const Block& block_;
+  const BlockContent& content_;
+  const DType dtype_;
+  uint8_t* const out_;
+  const size_t channels_;   // of a head
+  const size_t row_size_;   // bytes of a token of a head
+  const size_t head_size_;  // from one head to the next
+  const size_t sinks_;
+  std::vector<float> units_;  // of each token
+  std::vector<float> means_;  // of each channel
+  std::vector<float> norms_;  // of each token of each head, or empty
+  ecsq::Rotator rotator_;
+  // Of the tokens that are multiplied together.
+  std::vector<int16_t> narrow_;
+  std::vector<int32_t> sums_;
+  std::vector<float> values_;
+};
 
 }  // namespace kvcompress::klt
 

@@ -22,6 +22,84 @@ namespace {
 // choice.
 constexpr float kTrellisErrorPerBit = 0.05f;
 
+// Classes that are tried: from so many below on.
+constexpr int kBelow = 3;
+constexpr size_t kChoices = 5;
+using ClassCosts = std::array<uint64_t, kChoices>;
+
+// The class of a choice at tokens of an offset.
+int ChoiceOf(uint8_t klass, int offset, size_t choice) {
+  return std::clamp<int>(klass + offset - kBelow + static_cast<int>(choice), 0,
+                         ecsq::kClasses - 1);
+}
+
+// Bits of a quantum, in 1/256.
+uint32_t CostOf(int klass, bool odd, int32_t quantum) {
+  const ecsq::SplitClass split(klass);
+  return 256u * static_cast<uint32_t>(split.low_bits) +
+         ecsq::GetTables().Cost(TableOf(split, odd), quantum >> split.low_bits);
+}
+
+// How often directions have each of the quanta near zero.
+class QuantumCounts {
+ public:
+  explicit QuantumCounts(size_t directions) : counts_(directions * kQuanta) {}
+
+  void Clear() { std::fill(counts_.begin(), counts_.end(), int16_t{0}); }
+  // False when the quantum is not one of those that are counted.
+  bool Add(size_t direction, int32_t quantum) {
+    const uint32_t place = static_cast<uint32_t>(quantum + kMost);
+    if (place >= kQuanta) return false;
+    ++counts_[direction * kQuanta + place];
+    return true;
+  }
+  // Bits of all that were counted, in 1/256.
+  uint64_t Cost(size_t direction, int klass, bool odd) const {
+    static const Costs* const costs = MakeCosts();
+    const int16_t* const each = (*costs)[odd][static_cast<size_t>(klass)];
+    const int16_t* const count = &counts_[direction * kQuanta];
+    // At most 1024 tokens of below 2^14: a sum that fits.
+    int32_t sum = 0;
+    for (size_t i = 0; i < kQuanta; ++i) sum += int32_t{count[i]} * each[i];
+    return static_cast<uint64_t>(sum);
+  }
+
+ private:
+  static constexpr int32_t kMost = 32;
+  static constexpr size_t kQuanta = 2 * kMost;
+  using Costs = int16_t[2][ecsq::kClasses][kQuanta];
+
+  static const Costs* MakeCosts() {
+    auto* const costs = new Costs[1];
+    for (size_t odd = 0; odd < 2; ++odd) {
+      for (int klass = 0; klass < ecsq::kClasses; ++klass) {
+        for (size_t i = 0; i < kQuanta; ++i) {
+          costs[0][odd][klass][i] = static_cast<int16_t>(
+              CostOf(klass, odd != 0, static_cast<int32_t>(i) - kMost));
+        }
+      }
+    }
+    return costs;
+  }
+
+  std::vector<int16_t> counts_;
+};
+
+// Whether the state of each direction at each token is an odd one.
+std::vector<uint8_t> OddStates(const RoundingInput& input,
+                               const int32_t* levels, size_t n) {
+  std::vector<uint8_t> odd(input.offsets.size() * n);
+  std::vector<uint8_t> states(n);
+  for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
+    for (size_t c = 0; c < n; ++c) {
+      const bool is_odd = IsOddState(states[c]);
+      odd[t * n + c] = is_odd ? 1 : 0;
+      states[c] = NextState(states[c], QuantumOf(levels[t * n + c], is_odd));
+    }
+  }
+  return odd;
+}
+
 // Coefficients over the step of their token.
 class Scale {
  public:
@@ -95,28 +173,42 @@ void RoundByTrellis(const RoundingInput& input,
 
 void ChooseClasses(const RoundingInput& input, bool trellis,
                    const int32_t* levels, absl::Span<uint8_t> classes) {
-  constexpr int kBelow = 3;
-  constexpr int kAbove = 1;
-  constexpr size_t kChoices = kBelow + 1 + kAbove;
-  const ecsq::Tables& tables = ecsq::GetTables();
   const size_t n = classes.size();
-  std::vector<std::array<uint64_t, kChoices>> costs(n);
-  std::vector<uint8_t> states(n);
+  std::vector<ClassCosts> costs(n);
+  // Tokens by offset.
+  std::map<int, std::vector<size_t>> tokens;
   for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
-    for (size_t c = 0; c < n; ++c) {
-      const bool odd = IsOddState(states[c]);
-      int32_t quantum = levels[t * n + c];
-      if (trellis) {
-        quantum = QuantumOf(quantum, odd);
-        states[c] = NextState(states[c], quantum);
+    tokens[input.offsets[t]].push_back(t);
+  }
+  // In even states, then in odd ones.
+  QuantumCounts counts(trellis ? 2 * n : n);
+  const std::vector<uint8_t> odd =
+      trellis ? OddStates(input, levels, n) : std::vector<uint8_t>();
+  for (const auto& [offset, list] : tokens) {
+    counts.Clear();
+    for (const size_t t : list) {
+      const auto add = [&](size_t c, bool is_odd, int32_t quantum) {
+        if (counts.Add(is_odd ? n + c : c, quantum)) return;
+        for (size_t i = 0; i < kChoices; ++i) {
+          costs[c][i] +=
+              CostOf(ChoiceOf(classes[c], offset, i), is_odd, quantum);
+        }
+      };
+      const int32_t* const row = levels + t * n;
+      if (!trellis) {
+        for (size_t c = 0; c < n; ++c) add(c, false, row[c]);
+        continue;
       }
-      const int lowest = classes[c] + input.offsets[t] - kBelow;
+      for (size_t c = 0; c < n; ++c) {
+        const bool is_odd = odd[t * n + c] != 0;
+        add(c, is_odd, QuantumOf(row[c], is_odd));
+      }
+    }
+    for (size_t c = 0; c < n; ++c) {
       for (size_t i = 0; i < kChoices; ++i) {
-        const ecsq::SplitClass split(std::clamp<int>(
-            lowest + static_cast<int>(i), 0, ecsq::kClasses - 1));
-        costs[c][i] +=
-            256u * static_cast<uint32_t>(split.low_bits) +
-            tables.Cost(TableOf(split, odd), quantum >> split.low_bits);
+        const int choice = ChoiceOf(classes[c], offset, i);
+        costs[c][i] += counts.Cost(c, choice, false);
+        if (trellis) costs[c][i] += counts.Cost(n + c, choice, true);
       }
     }
   }

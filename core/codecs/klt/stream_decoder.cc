@@ -2,7 +2,6 @@
 
 #include "codecs/klt/stream_decoder.h"
 
-#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -72,7 +71,11 @@ class StreamDecoder : public TensorDecoder {
     wanted_ = kBlockHeaderSize;
     if (++token_part_ == geometry_.token_parts()) {
       bases_.clear();
-      decoded->append(output_);
+      if (decoded->empty()) {
+        decoded->swap(output_);
+      } else {
+        decoded->append(output_);
+      }
       output_.clear();
       token_part_ = 0;
       ++head_part_;
@@ -119,16 +122,13 @@ class StreamDecoder : public TensorDecoder {
       later_needed |= end < head_end && IsNeeded(end, head_end);
     }
     if (!needed && !later_needed) return absl::OkStatus();
-    rows_.resize(geometry_.Elements(block) * DTypeSize(spec_.dtype));
+    uint8_t* const out =
+        reinterpret_cast<uint8_t*>(output_.data()) +
+        (geometry_.RowBegin(block, 0) - first) * DTypeSize(spec_.dtype);
     if (!DecodeBlock(*header_, geometry_, block, spec_.dtype, bytes, &bases_,
-                     needed ? rows_.data() : nullptr)) {
+                     &memory_, geometry_.tokens() * geometry_.channels(),
+                     needed ? out : nullptr)) {
       return Damaged("a block breaks the format");
-    }
-    if (!needed) return absl::OkStatus();
-    for (size_t row = 0; row < block.heads * block.tokens; ++row) {
-      const uint64_t begin = geometry_.RowBegin(block, row) - first;
-      std::memcpy(&output_[begin * DTypeSize(spec_.dtype)],
-                  &rows_[row * row_size], row_size);
     }
     return absl::OkStatus();
   }
@@ -148,8 +148,8 @@ class StreamDecoder : public TensorDecoder {
   uint64_t head_part_ = 0;
   uint64_t token_part_ = 0;
   std::string output_;         // of the heads of a part
-  std::vector<uint8_t> rows_;  // of a block
   std::vector<Matrix> bases_;  // of the groups of the block before
+  DecoderMemory memory_;
   // Decodes the modes that are those of ecsq.
   std::unique_ptr<TensorDecoder> other_;
 };

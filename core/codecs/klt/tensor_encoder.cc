@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "codecs/ecsq/distortion.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/rope.h"
+#include "codecs/klt/aims.h"
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
@@ -29,11 +29,20 @@ constexpr float kPatchError = 0.49f;
 // Offset of the first token of values: an eighth of the step.
 constexpr int8_t kFirstValueOffset = 12;
 
-// What "contract" aims at, a little inside its bounds.
-constexpr double kAimedRmse = 0.0985;
-constexpr double kAimedSnr = 65.3;       // as a ratio; 18.15 dB
-constexpr double kAimedCosine = 0.0095;  // 1 - cosine similarity
 constexpr int kTrials = 4;
+// The first trials are of one token in so many, up to kMostStride, as leaves
+// so many elements: enough to tell the error of all to half a percent.
+constexpr size_t kSample = 24 << 10;
+constexpr size_t kMostStride = 16;
+constexpr size_t kLeastSample = 16;  // tokens of a block
+constexpr int kSampleTrials = 4;
+// Errors grow slower than steps.
+constexpr double kStride = 1.15;
+// Bases serve steps that differ by this part.
+constexpr double kSameBases = 0.05;
+constexpr double kNear = 0.02;      // of the room there is
+constexpr double kMostRoom = 1000;  // that a sample is believed
+constexpr double kEnough = 1.005;   // not worth another trial
 
 // The coarsest step of a preset that a trellis is tried with: where most levels
 // are zero, it gains nothing that a model would notice.
@@ -111,6 +120,8 @@ class Encoder {
   void Prepare(float largest) {
     std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
+      square_sum_ =
+          kernels::Active().rows.sum_squares(values.data(), values.size());
       ecsq::HideOutliers(largest, absl::MakeSpan(values));
     }
     if (role_ == TensorRole::kKey) {
@@ -130,22 +141,18 @@ class Encoder {
     std::vector<int8_t> offsets(geometry_.tokens());
     if (role_ != TensorRole::kNone) offsets = OffsetsOf(preset_, attention_);
     if (header_.norms) offsets[0] = kFirstValueOffset;
-    const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
     encoders_.reserve(geometry_.head_parts() * geometry_.token_parts());
     for (uint64_t h = 0; h < geometry_.head_parts(); ++h) {
       for (uint64_t t = 0; t < geometry_.token_parts(); ++t) {
         const Block block = geometry_.block(h, t);
-        BlockInput input;
-        for (size_t row = 0; row < block.heads * block.tokens; ++row) {
-          const uint64_t first = geometry_.RowBegin(block, row);
-          input.values.insert(input.values.end(), &values[first],
-                              &values[first] + geometry_.channels());
-          const uint8_t* const bytes = bytes_ + first * DTypeSize(dtype_);
-          input.source.insert(input.source.end(), bytes, bytes + row_size);
-        }
+        const uint64_t first = geometry_.RowBegin(block, 0);
+        const BlockInput input = {
+            .values = &values[first],
+            .source = bytes_ + first * DTypeSize(dtype_),
+            .head_stride = geometry_.tokens() * geometry_.channels()};
         blocks_.push_back(block);
         encoders_.emplace_back(header_, geometry_, block, patch_error_, dtype_,
-                               std::move(input),
+                               input,
                                absl::MakeConstSpan(offsets).subspan(
                                    block.first_token, block.tokens));
       }
@@ -183,27 +190,19 @@ class Encoder {
   // Quantizes all blocks, and measures what that loses.
   void QuantizeWith(double step) {
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
-    MakeBases();
-    decoded_.resize(values_->size() * DTypeSize(dtype_));
-    const size_t row_size = geometry_.channels() * DTypeSize(dtype_);
-    std::vector<uint8_t> decoded;
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      const Block& block = blocks_[i];
-      decoded.resize(geometry_.Elements(block) * DTypeSize(dtype_));
-      encoders_[i].Quantize(bases_[run_of_[i]], decoded.data());
-      for (size_t row = 0; row < block.heads * block.tokens; ++row) {
-        std::memcpy(
-            &decoded_[geometry_.RowBegin(block, row) * DTypeSize(dtype_)],
-            &decoded[row * row_size], row_size);
-      }
+    if (std::abs(header_.step - bases_step_) > kSameBases * bases_step_) {
+      MakeBases(header_.step);
     }
+    decoded_.resize(values_->size() * DTypeSize(dtype_));
     distortion_ = DistortionAccumulator();
     sums_ = DistortionSums();
-    ecsq::AddDistortion(
-        CompareElements(dtype_, bytes_,
-                        reinterpret_cast<const uint8_t*>(decoded_.data()),
-                        values_->size()),
-        &sums_, &distortion_);
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      encoders_[i].Quantize(
+          bases_[run_of_[i]], &memory_,
+          reinterpret_cast<uint8_t*>(decoded_.data()) +
+              geometry_.RowBegin(blocks_[i], 0) * DTypeSize(dtype_),
+          &sums_, &distortion_);
+    }
   }
 
   // What was quantized last; nothing when a block is larger than it may be.
@@ -245,7 +244,9 @@ class Encoder {
     }
   }
 
-  void MakeBases() {
+  // For steps near this one.
+  void MakeBases(double step) {
+    bases_step_ = step;
     bases_.clear();
     for (size_t run = 0; run < loadings_.size(); ++run) {
       const double spread =
@@ -253,7 +254,7 @@ class Encoder {
       Bases bases;
       for (const Loadings& loadings : loadings_[run]) {
         bases.reflectors.push_back(
-            MakeReflectors(loadings, kLoadingUnit * spread * header_.step));
+            MakeReflectors(loadings, kLoadingUnit * spread * step));
         bases.matrices.push_back(MakeMatrix(bases.reflectors.back()));
         bases.transposed.push_back(bases.matrices.back().Transposed());
       }
@@ -261,35 +262,85 @@ class Encoder {
     }
   }
 
-  // How much larger the step might be by what the last trial lost.
-  double Room() const {
-    const double count = static_cast<double>(sums_.count);
-    const double rmse = std::sqrt(sums_.sum_e2 / count);
-    const double snr = sums_.sum_x2 / sums_.sum_e2;
-    const double cosine =
-        sums_.sum_xy / std::sqrt(sums_.sum_x2) / std::sqrt(sums_.sum_y2);
-    return std::min({kAimedRmse / rmse, std::sqrt(snr / kAimedSnr),
-                     std::sqrt(kAimedCosine / std::max(1 - cosine, 1e-12))});
+  // What all elements lose by what a sample did. With norms errors grow with
+  // the values; without, the first token, which is not like the others, loses
+  // next to nothing.
+  DistortionSums Extend(const DistortionSums& sample) const {
+    const double share = 1 - 1 / static_cast<double>(geometry_.tokens());
+    const double factor = header_.norms
+                              ? square_sum_ / sample.sum_x2
+                              : share * static_cast<double>(values_->size()) /
+                                    static_cast<double>(sample.count);
+    DistortionSums all = {.count = values_->size()};
+    all.sum_e2 = factor * sample.sum_e2;
+    all.sum_x2 = square_sum_;
+    all.sum_xy = all.sum_x2 + factor * (sample.sum_xy - sample.sum_x2);
+    all.sum_y2 = all.sum_x2 + factor * (sample.sum_y2 - sample.sum_x2);
+    return all;
+  }
+
+  // About the largest step that keeps the bounds, by trials from `step` on with
+  // some of the tokens, in the bases of that step and without rotation.
+  double SampleStep(double step) {
+    const size_t stride =
+        std::min({values_->size() / kSample, kMostStride,
+                  geometry_.tokens() / geometry_.token_parts() / kLeastSample});
+    if (stride < 2) return step;
+    header_.step = ecsq::RoundToStep(std::max(step, least_step_));
+    MakeBases(header_.step);
+    TensorHeader header = header_;
+    header.rotation.reset();
+    header.sinks = 0;
+    std::vector<BlockEncoder> samples;
+    samples.reserve(encoders_.size());
+    for (const BlockEncoder& each : encoders_) {
+      samples.push_back(each.Sample(header, stride));
+    }
+    std::vector<uint8_t> decoded;
+    for (int trial = 0; trial < kSampleTrials; ++trial) {
+      header.step = ecsq::RoundToStep(std::max(step, least_step_));
+      DistortionAccumulator ignored;
+      DistortionSums sums;
+      for (size_t i = 0; i < samples.size(); ++i) {
+        decoded.resize(geometry_.Elements(samples[i].block()) *
+                       DTypeSize(dtype_));
+        samples[i].Quantize(bases_[run_of_[i]], &memory_, decoded.data(), &sums,
+                            &ignored);
+      }
+      if (sums.sum_e2 == 0) break;
+      const double room = Room(Extend(sums));
+      if (!(room > 1 / kMostRoom && room < kMostRoom)) break;
+      step *= std::pow(room, kStride);
+      if (std::abs(room - 1) < kNear) break;
+    }
+    return step;
   }
 
   // Quantizes with the largest of a few steps that keeps the bounds. False when
   // none does.
   bool FindStep() {
     double best = 0;
-    double step = WantedStep();
+    double best_bases = 0;  // the step of its bases
+    double step = SampleStep(WantedStep());
     double last = 0;
     for (int trial = 0; trial < kTrials; ++trial) {
       QuantizeWith(last = step);
       const bool keeps = ecsq::KeepsContract(sums_);
-      if (keeps) best = std::max(best, step);
+      if (keeps && step > best) {
+        best = step;
+        best_bases = bases_step_;
+      }
       if (sums_.sum_e2 == 0) break;
-      const double room = Room();
-      if (keeps && room < 1.005) break;
-      // Errors grow slower than steps: first a stride, then with care.
-      step *= trial < 2 ? std::pow(room, 1.15) : std::min(room, 0.999);
+      const double room = Room(sums_);
+      if (keeps && room < kEnough) break;
+      // First a stride, then with care.
+      step *= trial < 2 ? std::pow(room, kStride) : std::min(room, 0.999);
     }
     if (best == 0) return false;
-    if (best != last) QuantizeWith(best);
+    if (best != last) {
+      if (bases_step_ != best_bases) MakeBases(best_bases);
+      QuantizeWith(best);
+    }
     return true;
   }
 
@@ -312,7 +363,10 @@ class Encoder {
   std::vector<std::vector<Loadings>> loadings_;
   std::vector<uint64_t> run_tokens_;
   std::vector<Bases> bases_;
+  double bases_step_ = 0;       // for which they were made
   std::vector<size_t> run_of_;  // of each block
+  EncoderMemory memory_;
+  double square_sum_ = 0;  // of the source, for "contract"
   double least_step_ = 0;
   std::string decoded_;
   DistortionAccumulator distortion_;

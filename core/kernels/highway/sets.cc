@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/vnni.h"
 #include "kvcompress/dtype.h"
 
 // This file is compiled once for each target. SSSE3 is as rare as a machine
@@ -21,6 +22,7 @@
 #if HWY_TARGET != HWY_EMU128 && HWY_TARGET != HWY_SCALAR
 #include "kernels/highway/decode-inl.h"
 #include "kernels/highway/encode-inl.h"
+#include "kernels/highway/joint-inl.h"
 #include "kernels/highway/multiply-inl.h"
 #include "kernels/highway/rans-inl.h"
 #include "kernels/highway/row-inl.h"
@@ -83,6 +85,14 @@ RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
 }  // namespace
 
 const KernelSet* Set() {
+  static constexpr JointKernels kJoint = {
+      .narrow = NarrowMatrix,
+      .finish = FinishMatrix,
+      .quantize_parts = QuantizeMatrixParts,
+      .pair_rows = PairFloatRows,
+      .multiply_columns_of = MultiplyColumnsWithEachOther,
+      .update_symmetric = UpdateSymmetricRows,
+      .reflect_rows = ReflectFloatRows};
   static constexpr KernelSet kSet = {
       .name = HWY_TARGET == HWY_SSE4   ? "sse4"
               : HWY_TARGET == HWY_AVX2 ? "avx2"
@@ -109,6 +119,7 @@ const KernelSet* Set() {
                .code = CodeMatrix,
                .widen = WidenMatrix},
       .rans = {.encode = EncodeRansRows, .decode = DecodeRansRows},
+      .joint = &kJoint,
   };
   return &kSet;
 }
@@ -120,11 +131,35 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace kvcompress::kernels {
 
+#if HWY_TARGETS & HWY_AVX3
+namespace {
+
+// With what the processor has beyond the target.
+const KernelSet* Avx512() {
+  static const JointKernels* const joint = [] {
+    auto* const kernels = new JointKernels(*N_AVX3::Set()->joint);
+    kernels->multiply_columns_of = Vnni()->multiply_columns_of;
+    return kernels;
+  }();
+  static const KernelSet* const set = [] {
+    auto* const kernels = new KernelSet(*N_AVX3::Set());
+    kernels->multiply = Vnni()->multiply;
+    kernels->joint = joint;
+    return kernels;
+  }();
+  return set;
+}
+
+}  // namespace
+#endif
+
 std::vector<const KernelSet*> HighwaySets() {
   std::vector<const KernelSet*> sets;
   [[maybe_unused]] const int64_t supported = hwy::SupportedTargets();
 #if HWY_TARGETS & HWY_AVX3
-  if (supported & HWY_AVX3) sets.push_back(N_AVX3::Set());
+  if (supported & HWY_AVX3) {
+    sets.push_back(Vnni() == nullptr ? N_AVX3::Set() : Avx512());
+  }
 #endif
 #if HWY_TARGETS & HWY_AVX2
   if (supported & HWY_AVX2) sets.push_back(N_AVX2::Set());

@@ -1,0 +1,34 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The principal axes of a covariance: the eigenvectors of its largest
+// eigenvalues and no others, by reduction to a tridiagonal matrix, bisection
+// and inverse iteration (J. H. Wilkinson, The Algebraic Eigenvalue Problem,
+// 1965, chapter 5), in binary32 with a fixed order of operations. The encoder's
+// affair.
+
+#ifndef KVCOMPRESS_CODECS_KLT_PRINCIPAL_H_
+#define KVCOMPRESS_CODECS_KLT_PRINCIPAL_H_
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace kvcompress::klt {
+
+struct PrincipalAxes {
+  std::vector<float> values;   // the largest first
+  std::vector<float> vectors;  // of length 1; that of value j at [j * size]
+};
+
+// Those of the `most` largest eigenvalues of a symmetric matrix, [size, size],
+// that are not tiny beside the largest. REQUIRES: the largest entry of the
+// diagonal is 1, and none is below 0. Nothing when eigenvalues lie so close
+// together that their vectors were not told apart.
+std::optional<PrincipalAxes> FindPrincipalAxes(absl::Span<const float> matrix,
+                                               size_t size, size_t most);
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_PRINCIPAL_H_

@@ -1,0 +1,285 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The arithmetic of kernels/joint.h in vectors, for the target being compiled.
+
+#include <hwy/highway.h>
+
+#include <cstring>
+
+#include "kernels/joint.h"
+
+#if defined(KVCOMPRESS_KERNELS_HIGHWAY_JOINT_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef KVCOMPRESS_KERNELS_HIGHWAY_JOINT_INL_H_
+#undef KVCOMPRESS_KERNELS_HIGHWAY_JOINT_INL_H_
+#else
+#define KVCOMPRESS_KERNELS_HIGHWAY_JOINT_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace kvcompress::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline void NarrowMatrix(const int32_t* levels, size_t rows, size_t columns,
+                         size_t padded, int16_t* narrow, int32_t* totals) {
+  const hn::ScalableTag<int32_t> d;
+  const hn::Rebind<int16_t, decltype(d)> d16;
+  const size_t lanes = hn::Lanes(d);
+  const size_t whole = columns - columns % lanes;
+  for (size_t r = 0; r < rows; ++r) {
+    auto sum = hn::Zero(d);
+    for (size_t i = 0; i < whole; i += lanes) {
+      const auto level = hn::LoadU(d, levels + i);
+      sum = hn::Add(sum, hn::Abs(level));
+      hn::StoreU(hn::DemoteTo(d16, level), d16, narrow + i);
+    }
+    int32_t rest = 0;
+    PortableJoint().narrow(levels + whole, 1, columns - whole, padded,
+                           narrow + whole, &rest);
+    totals[r] = rest + hn::GetLane(hn::SumOfLanes(d, sum));
+    levels += columns;
+    narrow += padded;
+  }
+}
+
+inline void FinishMatrix(const int32_t* sums, size_t stride, size_t rows,
+                         size_t columns, const FinishStep& step,
+                         float* values) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const size_t lanes = hn::Lanes(d);
+  if (columns % lanes != 0) {
+    PortableJoint().finish(sums, stride, rows, columns, step, values);
+    return;
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    const auto unit = hn::Set(d, step.units[r]);
+    const auto norm = hn::Set(d, step.norms == nullptr ? 1.0f : step.norms[r]);
+    for (size_t i = 0; i < columns; i += lanes) {
+      const auto sum = hn::ConvertTo(d, hn::LoadU(di, sums + i));
+      const auto value =
+          hn::Add(hn::Mul(sum, unit), hn::LoadU(d, step.means + i));
+      hn::StoreU(hn::Mul(value, norm), d, values + i);
+    }
+    sums += stride;
+    values += columns;
+  }
+}
+
+inline void QuantizeMatrixParts(const float* values, size_t rows,
+                                size_t columns, const float* means,
+                                float inverse, size_t padded, int16_t* parts,
+                                float* squares) {
+  const hn::CappedTag<float, kSquareLanes> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<int16_t, decltype(d)> d16;
+  constexpr size_t kMostVectors = kSquareLanes / 4;
+  const size_t lanes = hn::Lanes(d);
+  if (columns % kSquareLanes != 0) {
+    PortableJoint().quantize_parts(values, rows, columns, means, inverse,
+                                   padded, parts, squares);
+    return;
+  }
+  for (size_t r = 0; r < rows; ++r) {
+    hn::Vec<decltype(d)> sums[kMostVectors];
+    for (auto& sum : sums) sum = hn::Zero(d);
+    for (size_t i = 0; i < columns; i += kSquareLanes) {
+      for (size_t v = 0; v * lanes < kSquareLanes; ++v) {
+        const size_t at = i + v * lanes;
+        const auto exact = hn::Mul(
+            hn::Sub(hn::LoadU(d, values + at), hn::LoadU(d, means + at)),
+            hn::Set(d, inverse));
+        const auto bounded = hn::Min(hn::Abs(exact), hn::Set(d, kMostQuantum));
+        const auto whole =
+            hn::ConvertTo(di, hn::Add(bounded, hn::Set(d, 0.5f)));
+        const auto magnitude = hn::ConvertTo(d, whole);
+        sums[v] = hn::Add(sums[v], hn::Mul(magnitude, magnitude));
+        const auto part = hn::Min(whole, hn::Set(di, 32767));
+        const auto negative = hn::RebindMask(di, hn::Lt(exact, hn::Zero(d)));
+        hn::StoreU(
+            hn::DemoteTo(d16, hn::IfThenElse(negative, hn::Neg(part), part)),
+            d16, parts + at);
+      }
+    }
+    float all[kSquareLanes];
+    for (size_t v = 0; v * lanes < kSquareLanes; ++v) {
+      hn::StoreU(sums[v], d, all + v * lanes);
+    }
+    float sum = 0;
+    for (const float lane : all) sum += lane;
+    squares[r] += sum;
+    values += columns;
+    parts += padded;
+  }
+}
+
+inline void PairFloatRows(const float* first, const float* second,
+                          size_t columns, const float* means, float scale,
+                          int16_t* pairs) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const size_t lanes = hn::Lanes(d);
+  const size_t whole = second == nullptr ? 0 : columns - columns % lanes;
+  const auto round = [&](const float* row, size_t i) HWY_ATTR {
+    return hn::NearestInt(
+        hn::Mul(hn::Sub(hn::LoadU(d, row + i), hn::LoadU(d, means + i)),
+                hn::Set(d, scale)));
+  };
+  for (size_t i = 0; i < whole; i += lanes) {
+    const auto low = hn::And(round(first, i), hn::Set(di, 0xffff));
+    const auto pair = hn::Or(low, hn::ShiftLeft<16>(round(second, i)));
+    hn::StoreU(hn::BitCast(hn::Repartition<int16_t, decltype(di)>(), pair),
+               hn::Repartition<int16_t, decltype(di)>(), pairs + 2 * i);
+  }
+  PortableJoint().pair_rows(
+      first + whole, second == nullptr ? nullptr : second + whole,
+      columns - whole, means + whole, scale, pairs + 2 * whole);
+}
+
+// kRows rows of the product from `row` on, kVectors vectors of columns from
+// `column` on.
+template <size_t kRows, size_t kVectors>
+HWY_INLINE void MultiplyOwnTile(const int16_t* matrix, size_t pairs,
+                                size_t columns, size_t row, size_t column,
+                                int32_t* products) {
+  const hn::ScalableTag<int32_t> d32;
+  const hn::Repartition<int16_t, decltype(d32)> d16;
+  const size_t lanes = hn::Lanes(d32);
+  using Sum = decltype(hn::Zero(d32));
+  Sum sums[kRows][kVectors];
+  Sum more[kRows][kVectors];  // of targets that sum pairs in two steps
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      sums[r][v] = more[r][v] = hn::Zero(d32);
+    }
+  }
+  for (size_t k = 0; k < pairs; ++k, matrix += 2 * columns) {
+    decltype(hn::Zero(d16)) b[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      b[v] = hn::LoadU(d16, matrix + 2 * (column + v * lanes));
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      int32_t pair;
+      std::memcpy(&pair, matrix + 2 * (row + r), sizeof(pair));
+      const auto a = hn::BitCast(d16, hn::Set(d32, pair));
+      for (size_t v = 0; v < kVectors; ++v) {
+        sums[r][v] =
+            hn::ReorderWidenMulAccumulate(d32, a, b[v], sums[r][v], more[r][v]);
+      }
+    }
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    int32_t* const out = products + (row + r) * columns + column;
+    for (size_t v = 0; v < kVectors; ++v) {
+      const auto sum = hn::RearrangeToOddPlusEven(sums[r][v], more[r][v]);
+      int32_t* const at = out + v * lanes;
+      hn::StoreU(hn::Add(hn::LoadU(d32, at), sum), d32, at);
+    }
+  }
+}
+
+inline void MultiplyColumnsWithEachOther(const int16_t* matrix, size_t pairs,
+                                         size_t columns, int32_t* products) {
+  constexpr size_t kRows = 4;
+  constexpr size_t kVectors = 2;
+  const size_t tile = kVectors * hn::Lanes(hn::ScalableTag<int32_t>());
+  if (columns % tile != 0) {
+    PortableJoint().multiply_columns_of(matrix, pairs, columns, products);
+    return;
+  }
+  for (size_t column = 0; column < columns; column += tile) {
+    // Tiles that end before the diagonal are left out.
+    for (size_t row = 0; row < column + tile; row += kRows) {
+      MultiplyOwnTile<kRows, kVectors>(matrix, pairs, columns, row, column,
+                                       products);
+    }
+  }
+}
+
+// kRows rows from `row` on.
+template <size_t kRows>
+HWY_INLINE void UpdateRows(const SymmetricUpdate& update, RowsShape shape,
+                           size_t row, float* matrix, float* product) {
+  const hn::CappedTag<float, kSymmetricColumns> d;
+  using Vector = hn::Vec<decltype(d)>;
+  Vector v[kRows];
+  Vector w[kRows];
+  Vector u[kRows];
+  for (size_t r = 0; r < kRows; ++r) {
+    v[r] = hn::Set(d, update.v_of_row[row + r]);
+    w[r] = hn::Set(d, update.w_of_row[row + r]);
+    u[r] = hn::Set(d, update.u_of_row[row + r]);
+  }
+  float* const first = matrix + row * shape.stride;
+  for (size_t i = 0; i < shape.columns; i += hn::Lanes(d)) {
+    const Vector column_v = hn::LoadU(d, update.v + i);
+    const Vector column_w = hn::LoadU(d, update.w + i);
+    Vector sum = hn::LoadU(d, product + i);
+    for (size_t r = 0; r < kRows; ++r) {
+      float* const at = first + r * shape.stride + i;
+      const Vector change =
+          hn::Add(hn::Mul(v[r], column_w), hn::Mul(w[r], column_v));
+      const Vector value = hn::Sub(hn::LoadU(d, at), change);
+      hn::StoreU(value, d, at);
+      sum = hn::Add(sum, hn::Mul(u[r], value));
+    }
+    hn::StoreU(sum, d, product + i);
+  }
+}
+
+inline void UpdateSymmetricRows(const SymmetricUpdate& update, RowsShape shape,
+                                float* matrix, float* product) {
+  constexpr size_t kRows = 4;
+  size_t row = 0;
+  for (; row + kRows <= shape.rows; row += kRows) {
+    UpdateRows<kRows>(update, shape, row, matrix, product);
+  }
+  for (; row < shape.rows; ++row) {
+    UpdateRows<1>(update, shape, row, matrix, product);
+  }
+}
+
+// kVectors vectors of columns.
+template <size_t kVectors>
+HWY_INLINE void ReflectColumnsOfRows(const float* v, float factor,
+                                     RowsShape shape, float* matrix) {
+  const hn::CappedTag<float, kSymmetricColumns> d;
+  using Vector = hn::Vec<decltype(d)>;
+  const size_t lanes = hn::Lanes(d);
+  Vector sums[kVectors];
+  for (Vector& sum : sums) sum = hn::Zero(d);
+  const float* from = matrix;
+  for (size_t r = 0; r < shape.rows; ++r, from += shape.stride) {
+    const Vector scale = hn::Set(d, v[r]);
+    for (size_t i = 0; i < kVectors; ++i) {
+      sums[i] =
+          hn::Add(sums[i], hn::Mul(scale, hn::LoadU(d, from + i * lanes)));
+    }
+  }
+  for (Vector& sum : sums) sum = hn::Mul(sum, hn::Set(d, factor));
+  for (size_t r = 0; r < shape.rows; ++r, matrix += shape.stride) {
+    const Vector scale = hn::Set(d, v[r]);
+    for (size_t i = 0; i < kVectors; ++i) {
+      float* const at = matrix + i * lanes;
+      hn::StoreU(hn::Sub(hn::LoadU(d, at), hn::Mul(scale, sums[i])), d, at);
+    }
+  }
+}
+
+inline void ReflectFloatRows(const float* v, float factor, RowsShape shape,
+                             float* matrix) {
+  constexpr size_t kVectors = 4;
+  const size_t lanes = hn::Lanes(hn::CappedTag<float, kSymmetricColumns>());
+  size_t i = 0;
+  for (; i + kVectors * lanes <= shape.columns; i += kVectors * lanes) {
+    ReflectColumnsOfRows<kVectors>(v, factor, shape, matrix + i);
+  }
+  for (; i < shape.columns; i += lanes) {
+    ReflectColumnsOfRows<1>(v, factor, shape, matrix + i);
+  }
+}
+
+}  // namespace kvcompress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,123 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "kernels/joint.h"
+#include "kernels/rows.h"
+
+namespace kvcompress::kernels {
+namespace {
+
+void Narrow(const int32_t* levels, size_t rows, size_t columns, size_t padded,
+            int16_t* narrow, int32_t* totals) {
+  for (size_t r = 0; r < rows; ++r) {
+    totals[r] = 0;
+    for (size_t i = 0; i < columns; ++i) {
+      totals[r] += std::abs(levels[i]);
+      narrow[i] = static_cast<int16_t>(std::clamp(levels[i], -32768, 32767));
+    }
+    levels += columns;
+    narrow += padded;
+  }
+}
+
+void Finish(const int32_t* sums, size_t stride, size_t rows, size_t columns,
+            const FinishStep& step, float* values) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t i = 0; i < columns; ++i) {
+      const float value =
+          static_cast<float>(sums[i]) * step.units[r] + step.means[i];
+      values[i] = step.norms == nullptr ? value : value * step.norms[r];
+    }
+    sums += stride;
+    values += columns;
+  }
+}
+
+void Parts(const float* values, size_t rows, size_t columns, const float* means,
+           float inverse, size_t padded, int16_t* parts, float* squares) {
+  for (size_t r = 0; r < rows; ++r) {
+    float sums[kSquareLanes] = {};
+    for (size_t i = 0; i < columns; ++i) {
+      const float exact = (values[i] - means[i]) * inverse;
+      const float magnitude =
+          std::floor(std::min<float>(std::abs(exact), kMostQuantum) + 0.5f);
+      sums[i % kSquareLanes] += magnitude * magnitude;
+      const float part = std::min(magnitude, 32767.0f);
+      parts[i] = static_cast<int16_t>(exact < 0 ? -part : part);
+    }
+    float sum = 0;
+    for (const float lane : sums) sum += lane;
+    squares[r] += sum;
+    values += columns;
+    parts += padded;
+  }
+}
+
+void Pair(const float* first, const float* second, size_t columns,
+          const float* means, float scale, int16_t* pairs) {
+  for (size_t i = 0; i < columns; ++i) {
+    pairs[2 * i] =
+        static_cast<int16_t>(std::nearbyint((first[i] - means[i]) * scale));
+    pairs[2 * i + 1] = second == nullptr ? int16_t{0}
+                                         : static_cast<int16_t>(std::nearbyint(
+                                               (second[i] - means[i]) * scale));
+  }
+}
+
+void MultiplyOwnColumns(const int16_t* matrix, size_t pairs, size_t columns,
+                        int32_t* products) {
+  for (size_t row = 0; row < columns; ++row) {
+    for (size_t column = row; column < columns; ++column) {
+      int32_t sum = 0;
+      for (size_t k = 0; k < pairs; ++k) {
+        const int16_t* const pair = &matrix[k * 2 * columns];
+        sum += pair[2 * row] * pair[2 * column] +
+               pair[2 * row + 1] * pair[2 * column + 1];
+      }
+      products[row * columns + column] += sum;
+    }
+  }
+}
+
+void Update(const SymmetricUpdate& update, RowsShape shape, float* matrix,
+            float* product) {
+  for (size_t r = 0; r < shape.rows; ++r, matrix += shape.stride) {
+    for (size_t i = 0; i < shape.columns; ++i) {
+      matrix[i] -=
+          update.v_of_row[r] * update.w[i] + update.w_of_row[r] * update.v[i];
+      product[i] += update.u_of_row[r] * matrix[i];
+    }
+  }
+}
+
+void Reflect(const float* v, float factor, RowsShape shape, float* matrix) {
+  for (size_t i = 0; i < shape.columns; ++i) {
+    float sum = 0;
+    for (size_t r = 0; r < shape.rows; ++r) {
+      sum += v[r] * matrix[r * shape.stride + i];
+    }
+    sum *= factor;
+    for (size_t r = 0; r < shape.rows; ++r) {
+      matrix[r * shape.stride + i] -= v[r] * sum;
+    }
+  }
+}
+
+}  // namespace
+
+const JointKernels& PortableJoint() {
+  static constexpr JointKernels kKernels = {
+      .narrow = Narrow,
+      .finish = Finish,
+      .quantize_parts = Parts,
+      .pair_rows = Pair,
+      .multiply_columns_of = MultiplyOwnColumns,
+      .update_symmetric = Update,
+      .reflect_rows = Reflect};
+  return kKernels;
+}
+
+}  // namespace kvcompress::kernels
