@@ -184,9 +184,10 @@ void ChooseClasses(const RoundingInput& input, bool trellis,
   QuantumCounts counts(trellis ? 2 * n : n);
   const std::vector<uint8_t> odd =
       trellis ? OddStates(input, levels, n) : std::vector<uint8_t>();
-  for (const auto& [offset, list] : tokens) {
+  for (const auto& each : tokens) {
+    const int offset = each.first;
     counts.Clear();
-    for (const size_t t : list) {
+    for (const size_t t : each.second) {
       const auto add = [&](size_t c, bool is_odd, int32_t quantum) {
         if (counts.Add(is_odd ? n + c : c, quantum)) return;
         for (size_t i = 0; i < kChoices; ++i) {
