@@ -13,6 +13,7 @@
 #include "codecs/ecsq/distortion.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/rope.h"
+#include "codecs/ecsq/source_rows.h"
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
@@ -320,10 +321,11 @@ class Encoder {
 }  // namespace
 
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
-                           const EncodeHints& hints, absl::string_view bytes) {
+                           const EncodeHints& hints,
+                           const WholeTensor& tensor) {
   std::optional<EncodedTensor> joint =
-      Encoder(spec, preset, hints, bytes).Encode();
-  EncodedTensor alone = ecsq::EncodeTensor(spec, preset.steps, hints, bytes);
+      Encoder(spec, preset, hints, tensor.bytes).Encode();
+  EncodedTensor alone = ecsq::EncodeTensor(spec, preset.steps, hints, tensor);
   if (!joint) return alone;
   if (joint->payload.size() < alone.payload.size()) return *std::move(joint);
   alone.attention = std::move(joint->attention);
