@@ -11,6 +11,7 @@
 #include "codecs/ecsq/tables.h"
 #include "input.h"
 #include "kernels/kernels.h"
+#include "kernels/lane_sums.h"
 
 namespace kvcompress::kernels {
 namespace {

@@ -3,7 +3,6 @@
 #include "codecs/ecsq/tensor_encoder.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
