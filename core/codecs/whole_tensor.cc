@@ -3,12 +3,14 @@
 #include "codecs/whole_tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/elements.h"
 #include "kvcompress/error.h"
+#include "status/macros.h"
 
 namespace kvcompress {
 namespace {
@@ -28,8 +30,15 @@ class WholeTensorEncoder : public TensorEncoder {
 
   absl::Status Append(absl::string_view bytes, std::string*,
                       std::string*) override {
-    bytes_->append(bytes.data(), bytes.size());
-    return CheckFinite();
+    // In parts that are still in the cache when they are checked.
+    constexpr size_t kAtOnce = 1 << 16;
+    for (; !bytes.empty();
+         bytes.remove_prefix(std::min(kAtOnce, bytes.size()))) {
+      const absl::string_view part = bytes.substr(0, kAtOnce);
+      bytes_->append(part.data(), part.size());
+      KVC_RETURN_IF_ERROR(CheckFinite());
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
@@ -38,7 +47,9 @@ class WholeTensorEncoder : public TensorEncoder {
                        {.reason = "INTERNAL", .tensor = spec_.name});
     }
     if (size_ == 0) return absl::OkStatus();
-    EncodedTensor encoded = encode_(*bytes_);
+    EncodedTensor encoded = encode_({.bytes = *bytes_,
+                                     .largest = largest_,
+                                     .wants_decoded = decoded != nullptr});
     Append(std::move(encoded.payload), payload);
     if (decoded != nullptr) Append(std::move(encoded.decoded), decoded);
     distortion_ = encoded.distortion;
@@ -64,21 +75,21 @@ class WholeTensorEncoder : public TensorEncoder {
 
   // Checks the elements that are whole and were not checked before.
   absl::Status CheckFinite() {
-    constexpr uint64_t kAtOnce = 1024;
     const size_t element_size = DTypeSize(spec_.dtype);
     const uint64_t whole = bytes_->size() / element_size;
-    while (checked_ < whole) {
-      float values[kAtOnce];
-      const size_t count = std::min(kAtOnce, whole - checked_);
-      const std::optional<size_t> fault =
-          LoadFinite(spec_.dtype,
-                     reinterpret_cast<const uint8_t*>(bytes_->data()) +
-                         checked_ * element_size,
-                     absl::MakeSpan(values, count));
-      checked_ += fault.value_or(count);
-      if (fault) return NotFinite();
+    const auto* const source = reinterpret_cast<const uint8_t*>(bytes_->data());
+    const float largest = LargestMagnitude(
+        spec_.dtype, source + checked_ * element_size, whole - checked_);
+    if (std::isfinite(largest)) {
+      largest_ = std::max(largest_, largest);
+      checked_ = whole;
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    for (float value;; ++checked_) {
+      LoadElements(spec_.dtype, source + checked_ * element_size,
+                   absl::MakeSpan(&value, 1));
+      if (!std::isfinite(value)) return NotFinite();
+    }
   }
 
   // About the element that checked_ counts up to.
@@ -95,6 +106,7 @@ class WholeTensorEncoder : public TensorEncoder {
   const uint64_t size_;
   Borrowed<std::string> bytes_;
   uint64_t checked_ = 0;  // elements
+  float largest_ = 0;     // magnitude of those
   DistortionAccumulator distortion_;
   KeyHints key_hints_;
 };

@@ -51,8 +51,13 @@ struct EncodedTensor {
   KeyHints key_hints;
 };
 
-// Encodes the bytes of a tensor with elements, all of them finite.
-using EncodeWhole = std::function<EncodedTensor(absl::string_view bytes)>;
+// A tensor with elements, all of them finite.
+struct WholeTensor {
+  absl::string_view bytes;
+  float largest = 0;           // magnitude of an element
+  bool wants_decoded = false;  // else EncodedTensor::decoded is not looked at
+};
+using EncodeWhole = std::function<EncodedTensor(const WholeTensor& tensor)>;
 
 // Collects a tensor, refuses values that are not finite as they come, and
 // encodes it at its end. REQUIRES: the spec has `elements` elements of a

@@ -6,12 +6,14 @@
 #ifndef KVCOMPRESS_KERNELS_ELEMENTS_H_
 #define KVCOMPRESS_KERNELS_ELEMENTS_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 
 #include "absl/types/span.h"
 #include "kernels/kernels.h"
+#include "kernels/lane_sums.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
 
@@ -25,7 +27,15 @@ inline uint32_t LoadElements(DType dtype, const uint8_t* source,
       source, values.size(), values.data());
 }
 
-// The same. Gives the first element that is not finite, if there is one.
+// The largest magnitude among the elements: not finite where one of them is
+// not.
+inline float LargestMagnitude(DType dtype, const uint8_t* source,
+                              size_t count) {
+  return std::bit_cast<float>(
+      kernels::Active().rows.largest[static_cast<int>(dtype)](source, count));
+}
+
+// As LoadElements. Gives the first element that is not finite, if there is one.
 std::optional<size_t> LoadFinite(DType dtype, const uint8_t* source,
                                  absl::Span<float> values);
 
@@ -40,10 +50,10 @@ inline void StoreElements(DType dtype, absl::Span<const float> values,
 // What `count` elements lost. REQUIRES: all are finite.
 inline DistortionSums CompareElements(DType dtype, const uint8_t* source,
                                       const uint8_t* decoded, size_t count) {
-  DistortionSums sums;
-  kernels::Active().rows.compare[static_cast<int>(dtype)](source, decoded,
-                                                          count, &sums);
-  return sums;
+  kernels::LaneSums lanes;
+  kernels::Active().rows.compare[static_cast<int>(dtype)](source, decoded, 0,
+                                                          count, &lanes);
+  return lanes.Total(count);
 }
 
 }  // namespace kvcompress

@@ -23,6 +23,16 @@ uint32_t Load(const uint8_t* elements, size_t count, float* values) {
 }
 
 template <typename T>
+uint32_t Largest(const uint8_t* elements, size_t count) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const float value = T::Load(LoadBits<T>(elements, i));
+    largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7fffffff);
+  }
+  return largest;
+}
+
+template <typename T>
 void Store(const float* values, size_t count, uint8_t* elements) {
   const float most = T::Load(T::kLargest);
   for (size_t i = 0; i < count; ++i) {
@@ -45,14 +55,6 @@ void AddToLanes(const uint8_t* source, const uint8_t* decoded, size_t first,
     lanes->max_abs_e = std::max(lanes->max_abs_e, std::abs(e));
     lanes->max_abs_x = std::max(lanes->max_abs_x, std::abs(x));
   }
-}
-
-template <typename T>
-void Compare(const uint8_t* source, const uint8_t* decoded, size_t count,
-             DistortionSums* sums) {
-  LaneSums lanes;
-  AddToLanes<T>(source, decoded, 0, count, &lanes);
-  *sums = lanes.Total(count);
 }
 
 void FillTable(const uint64_t* increments, size_t pairs, uint64_t first,
@@ -131,6 +133,12 @@ double Squares(const float* values, size_t count) {
   return sum;
 }
 
+void Scale(const float* factors, size_t rows, size_t columns, float* values) {
+  for (size_t row = 0; row < rows; ++row, values += columns) {
+    for (size_t i = 0; i < columns; ++i) values[i] *= factors[row];
+  }
+}
+
 void Quantize(const float* values, size_t rows, size_t columns,
               const QuantizeStep& step, int32_t* quanta) {
   constexpr float kMost = kMostQuantum;
@@ -152,17 +160,29 @@ void Quantize(const float* values, size_t rows, size_t columns,
   }
 }
 
-void Dequantize(const int32_t* quanta, size_t rows, size_t columns,
+// Rows of quanta, or of symbols, are `distance` apart.
+template <typename T>
+void Dequantize(const T* quanta, size_t distance, MatrixShape shape,
                 const DequantizeStep& step, float* values) {
-  for (size_t row = 0; row < rows; ++row) {
+  for (size_t row = 0; row < shape.rows; ++row) {
     const float norm = step.norms == nullptr ? 1 : step.norms[row];
-    for (size_t i = 0; i < columns; ++i) {
+    for (size_t i = 0; i < shape.columns; ++i) {
       const int32_t eighths = 8 * quanta[i] + step.means[i] * (1 << step.shift);
       values[i] = static_cast<float>(eighths) * step.unit * norm;
     }
-    quanta += columns;
-    values += columns;
+    quanta += distance;
+    values += shape.stride;
   }
+}
+
+void DequantizeQuanta(const int32_t* quanta, MatrixShape shape,
+                      const DequantizeStep& step, float* values) {
+  Dequantize(quanta, shape.stride, shape, step, values);
+}
+
+void DequantizeSymbolRows(const int8_t* symbols, MatrixShape shape,
+                          const DequantizeStep& step, float* values) {
+  Dequantize(symbols, kRansLanes, shape, step, values);
 }
 
 size_t Code(const int32_t* quanta, MatrixShape shape, const int32_t* base,
@@ -229,15 +249,18 @@ CosSin CosSinOf(uint64_t phase) {
 const RowKernels& PortableRows() {
   static constexpr RowKernels kKernels = {
       .load = {Load<F32>, Load<F16>, Load<BF16>},
+      .largest = {Largest<F32>, Largest<F16>, Largest<BF16>},
       .store = {Store<F32>, Store<F16>, Store<BF16>},
-      .compare = {Compare<F32>, Compare<F16>, Compare<BF16>},
+      .compare = {AddToLanes<F32>, AddToLanes<F16>, AddToLanes<BF16>},
       .fill_rotation = FillTable,
       .rotate = Rotate,
       .sum_turned_back = SumBack,
       .sum_columns = Sum,
       .sum_squares = Squares,
+      .scale = Scale,
       .quantize = Quantize,
-      .dequantize = Dequantize,
+      .dequantize = DequantizeQuanta,
+      .dequantize_symbols = DequantizeSymbolRows,
       .code = Code,
       .widen = Widen,
   };

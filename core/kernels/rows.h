@@ -13,7 +13,6 @@
 
 #include "kernels/rans.h"
 #include "kvcompress/dtype.h"
-#include "kvcompress/metrics.h"
 
 namespace kvcompress::kernels {
 
@@ -26,15 +25,20 @@ inline constexpr size_t kDTypes = 3;
 using LoadValues = uint32_t (*)(const uint8_t* elements, size_t count,
                                 float* values);
 
+// That magnitude alone; 0 of no elements.
+using LargestBits = uint32_t (*)(const uint8_t* elements, size_t count);
+
 // The reverse, to nearest even; what would give infinity gives the largest
 // finite value of its sign. REQUIRES: no value is NaN.
 using StoreValues = void (*)(const float* values, size_t count,
                              uint8_t* elements);
 
-// The distortion of finite elements. Element i goes to lane i mod kSumLanes of
-// kernels/lane_sums.h.
+// Adds what the finite elements [first, end) lost. Element i goes to lane i mod
+// kSumLanes of kernels/lane_sums.h, so that the parts of a block, one after the
+// other, give the sums of the whole.
+struct LaneSums;
 using CompareElements = void (*)(const uint8_t* source, const uint8_t* decoded,
-                                 size_t count, DistortionSums* sums);
+                                 size_t first, size_t end, LaneSums* lanes);
 
 // Rotary embedding of rows of 2 * pairs channels.
 struct RotationShape {
@@ -89,6 +93,10 @@ using SumSquares = double (*)(const float* values, size_t count);
 // Quanta are within -kMostQuantum .. kMostQuantum.
 inline constexpr int32_t kMostQuantum = 1 << 20;
 
+// Multiplies each row of a matrix [rows, columns] by its factor.
+using ScaleRows = void (*)(const float* factors, size_t rows, size_t columns,
+                           float* values);
+
 // How values are quantized: (value - mean) * inverse to the nearest integer,
 // half away from zero. With borders, a magnitude rounded to n becomes n - 1 if
 // it is below borders[border[column] + min(n, kBorders - 1)].
@@ -111,9 +119,12 @@ struct DequantizeStep {
   float unit = 1;                // an eighth of a step, after the shift
   const float* norms = nullptr;  // or null
 };
-using DequantizeRows = void (*)(const int32_t* quanta, size_t rows,
-                                size_t columns, const DequantizeStep& step,
-                                float* values);
+// Rows of quanta and of values are equally far apart.
+using DequantizeRows = void (*)(const int32_t* quanta, MatrixShape shape,
+                                const DequantizeStep& step, float* values);
+// The same of rows of kRansLanes symbols, the first `columns` of each.
+using DequantizeSymbols = void (*)(const int8_t* symbols, MatrixShape shape,
+                                   const DequantizeStep& step, float* values);
 
 // The codes of up to kRansLanes columns for kernels/rans.h, `kRansLanes` of
 // them for each row: base[column] + quantum. Stops at a row with a magnitude
@@ -129,6 +140,7 @@ using WidenRows = size_t (*)(const int8_t* symbols, MatrixShape shape,
 
 struct RowKernels {
   LoadValues load[kDTypes];
+  LargestBits largest[kDTypes];
   StoreValues store[kDTypes];
   CompareElements compare[kDTypes];
   FillRotation fill_rotation;
@@ -136,8 +148,10 @@ struct RowKernels {
   SumTurnedBack sum_turned_back;
   SumColumns sum_columns;
   SumSquares sum_squares;
+  ScaleRows scale;
   QuantizeRows quantize;
   DequantizeRows dequantize;
+  DequantizeSymbols dequantize_symbols;
   CodeRows code;
   WidenRows widen;
 };

@@ -11,6 +11,7 @@
 #include "codecs/ecsq/tables.h"
 #include "input.h"
 #include "kernels/kernels.h"
+#include "kernels/lane_sums.h"
 
 namespace kvcompress::kernels {
 namespace {
@@ -180,7 +181,8 @@ void CompareElements(const KernelSet& set, const Block& block,
   const uint32_t largest =
       Portable().rows.load[block.dtype](Bytes(source), count, want.data());
   Require(
-      set.rows.load[block.dtype](Bytes(source), count, got.data()) == largest,
+      set.rows.load[block.dtype](Bytes(source), count, got.data()) == largest &&
+          set.rows.largest[block.dtype](Bytes(source), count) == largest,
       "the same largest value");
   Require(std::memcmp(want.data(), got.data(), count * sizeof(float)) == 0,
           "the same values");
@@ -190,12 +192,13 @@ void CompareElements(const KernelSet& set, const Block& block,
   Portable().rows.store[block.dtype](want.data(), count, Bytes(&stored));
   set.rows.store[block.dtype](want.data(), count, Bytes(&other));
   Require(stored == other, "the same elements");
-  DistortionSums sums, other_sums;
-  Portable().rows.compare[block.dtype](Bytes(source), Bytes(stored), count,
+  kernels::LaneSums sums, other_sums;
+  Portable().rows.compare[block.dtype](Bytes(source), Bytes(stored), 0, count,
                                        &sums);
-  set.rows.compare[block.dtype](Bytes(source), Bytes(stored), count,
+  set.rows.compare[block.dtype](Bytes(source), Bytes(stored), 0, count,
                                 &other_sums);
-  Require(SameSums(sums, other_sums), "the same distortion");
+  Require(SameSums(sums.Total(count), other_sums.Total(count)),
+          "the same distortion");
 }
 
 void Fuzz(Input input) {

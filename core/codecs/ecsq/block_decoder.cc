@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "codecs/ecsq/bits.h"
+#include "codecs/ecsq/grow.h"
 #include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/reconstruct.h"
@@ -25,16 +25,20 @@ using Bytes = absl::Span<const uint8_t>;
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
-          const Block& block)
+          const Block& block, DecoderBuffers* buffers)
       : header_(header),
         geometry_(geometry),
         block_(block),
+        buffers_(*buffers),
         channels_(geometry.channels()),
         all_channels_(block.heads * channels_),
         lanes_(geometry.Lanes(block)),
-        sinks_(header.Int8Sinks(block)) {}
+        sinks_(header.Int8Sinks(block)),
+        coded_tokens_(block.tokens - sinks_),
+        runs_(RunsOf(header, geometry, block, sinks_)) {}
 
-  bool Decode(DType dtype, Bytes bytes, Rotator* rotator, uint8_t* out) {
+  bool Decode(DType dtype, Bytes bytes, Rotator* rotator,
+              std::string* decoded) {
     const size_t elements = geometry_.Elements(block_);
     const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
     if (!sizes) return false;
@@ -59,10 +63,24 @@ class Decoder {
         !escape_list.AtEnd() || !low_bits.AtEnd()) {
       return false;
     }
-    const auto values = std::make_unique_for_overwrite<float[]>(elements);
-    Reconstruct(header_, geometry_, block_, content_, rotator, values.get());
-    StoreElements(dtype, absl::MakeConstSpan(values.get(), elements), out);
-    return ApplyPatches(*patches, dtype, elements, out);
+    const Reconstructor reconstructor(header_, geometry_, block_, content_,
+                                      rotator);
+    const size_t first = decoded->size();
+    float values[kMostTileElements];
+    uint8_t tile[kMostTileElements * sizeof(float)];
+    geometry_.ForEachTile(block_, [&](size_t h, size_t begin, size_t end) {
+      const size_t count = (end - begin) * channels_;
+      reconstructor.Restore(
+          h, begin, end,
+          [&](size_t t, size_t run_end, const kernels::DequantizeStep& step,
+              float* rows) { Dequantize(h, t, run_end, step, rows); },
+          values);
+      StoreElements(dtype, absl::MakeConstSpan(values, count), tile);
+      decoded->append(reinterpret_cast<const char*>(tile),
+                      count * DTypeSize(dtype));
+    });
+    return ApplyPatches(*patches, dtype, elements,
+                        reinterpret_cast<uint8_t*>(decoded->data() + first));
   }
 
  private:
@@ -125,38 +143,43 @@ class Decoder {
     return true;
   }
 
+  // Symbols stay as they are, row by row; beside them are the escapes. Strips
+  // with low bits become quanta.
   bool ReadQuanta(RansDecoder* rans, Escapes* escapes, BitReader* low_bits) {
-    content_.quanta =
-        std::make_unique_for_overwrite<int32_t[]>(geometry_.Elements(block_));
-    for (size_t group = 0; group < all_channels_; group += kMaxLanes) {
-      const auto read = [&](size_t begin, size_t end, int shift) {
-        return ReadStrip(
-            Strip(geometry_, block_, content_.side.classes, group, shift),
-            begin, end, rans, escapes, low_bits);
-      };
-      if (!ForEachRun(header_, geometry_, block_, sinks_, read)) return false;
+    const size_t strips = (all_channels_ + kMaxLanes - 1) / kMaxLanes;
+    Grow(strips * coded_tokens_ * kMaxLanes, &buffers_.symbols);
+    for (size_t index = 0; index < strips; ++index) {
+      StripContent& content = strips_.emplace_back();
+      for (const Run& run : runs_) {
+        const Strip strip(geometry_, block_, content_.side.classes,
+                          index * kMaxLanes, run.shift);
+        tables_.assign(run.end - run.begin, strip.coding.tables);
+        int8_t* const symbols = SymbolsAt(index, run.begin);
+        if (!rans->ReadRows(
+                tables_, absl::MakeSpan(symbols, tables_.size() * kMaxLanes))) {
+          return false;
+        }
+        content.has_quanta[run.shift] = strip.coding.has_low_bits;
+        if (!(strip.coding.has_low_bits
+                  ? ReadLowBits(strip, run, symbols, escapes, low_bits)
+                  : FindEscapes(run, symbols, escapes, &content))) {
+          return false;
+        }
+      }
     }
     return true;
   }
 
-  bool ReadStrip(const Strip& strip, size_t begin, size_t end,
-                 RansDecoder* rans, Escapes* escapes, BitReader* low_bits) {
-    symbols_.resize((end - begin) * kMaxLanes);
-    const std::vector<const uint8_t*> tables(end - begin, strip.coding.tables);
-    if (!rans->ReadRows(tables, absl::MakeSpan(symbols_))) return false;
-    const int8_t* symbols = symbols_.data();
-    for (size_t t = begin; t < end; ++t, symbols += kMaxLanes) {
-      int32_t* quanta = &content_.quanta[t * channels_];
-      if (strip.is_run && !strip.coding.has_low_bits) {
-        const size_t done = kernels::Active().rows.widen(
-            symbols,
-            {.rows = end - t, .columns = strip.size, .stride = channels_},
-            quanta + strip.position[0]);
-        t += done;
-        if (t == end) break;
-        symbols += done * kMaxLanes;
-        quanta += done * channels_;
-      }
+  int8_t* SymbolsAt(size_t strip, size_t token) {
+    return &buffers_
+                .symbols[(strip * coded_tokens_ + token - sinks_) * kMaxLanes];
+  }
+
+  bool ReadLowBits(const Strip& strip, const Run& run, const int8_t* symbols,
+                   Escapes* escapes, BitReader* low_bits) {
+    Grow(geometry_.Elements(block_), &buffers_.quanta);
+    for (size_t t = run.begin; t < run.end; ++t, symbols += kMaxLanes) {
+      int32_t* const quanta = &buffers_.quanta[t * channels_];
       for (size_t lane = 0; lane < strip.size; ++lane) {
         int32_t symbol = symbols[lane];
         if (symbol == kEscape && !escapes->Next(&symbol)) return false;
@@ -168,6 +191,81 @@ class Decoder {
       }
     }
     return true;
+  }
+
+  struct Escape {
+    size_t token;
+    size_t lane;
+    int32_t quantum;
+  };
+  struct StripContent {
+    bool has_quanta[kMaxShift + 1] = {};  // by shift; else symbols
+    std::vector<Escape> escapes;          // among symbols, in their order
+  };
+
+  static bool FindEscapes(const Run& run, const int8_t* symbols,
+                          Escapes* escapes, StripContent* content) {
+    const int8_t* const end = symbols + (run.end - run.begin) * kMaxLanes;
+    for (const int8_t* at = symbols;; ++at) {
+      at = static_cast<const int8_t*>(
+          std::memchr(at, kEscape & 0xff, static_cast<size_t>(end - at)));
+      if (at == nullptr) return true;
+      const auto index = static_cast<size_t>(at - symbols);
+      Escape escape = {.token = run.begin + index / kMaxLanes,
+                       .lane = index % kMaxLanes};
+      if (!escapes->Next(&escape.quantum)) return false;
+      content->escapes.push_back(escape);
+    }
+  }
+
+  // Rows of tokens [begin, end) of a head, a strip's part after the other.
+  void Dequantize(size_t head, size_t begin, size_t end,
+                  const kernels::DequantizeStep& step, float* rows) {
+    for (size_t c = 0; c < channels_;) {
+      const size_t channel = head * channels_ + c;
+      const size_t index = channel / kMaxLanes;
+      const size_t lane = channel % kMaxLanes;
+      const kernels::MatrixShape shape = {
+          .rows = end - begin,
+          .columns = std::min(kMaxLanes - lane, channels_ - c),
+          .stride = channels_};
+      kernels::DequantizeStep part = step;
+      part.means += c;
+      if (strips_[index].has_quanta[step.shift]) {
+        kernels::Active().rows.dequantize(
+            &buffers_.quanta[(head * block_.tokens + begin) * channels_ + c],
+            shape, part, rows + c);
+      } else {
+        kernels::Active().rows.dequantize_symbols(
+            SymbolsAt(index, begin) + lane, shape, part, rows + c);
+        DequantizeEscapes(strips_[index], lane, begin, shape, part, rows + c);
+      }
+      c += shape.columns;
+    }
+  }
+
+  // Those in the lanes from `first` on and the tokens from `begin` on that
+  // `shape` has, at `values`.
+  static void DequantizeEscapes(const StripContent& strip, size_t first,
+                                size_t begin, kernels::MatrixShape shape,
+                                const kernels::DequantizeStep& step,
+                                float* values) {
+    auto escape = std::lower_bound(
+        strip.escapes.begin(), strip.escapes.end(), begin,
+        [](const Escape& a, size_t token) { return a.token < token; });
+    for (; escape != strip.escapes.end(); ++escape) {
+      const size_t row = escape->token - begin;
+      const size_t column =
+          escape->lane - first;  // wraps around in front of it
+      if (row >= shape.rows) return;
+      if (column >= shape.columns) continue;
+      kernels::DequantizeStep part = step;
+      part.means += column;
+      if (part.norms != nullptr) part.norms += row;
+      kernels::Active().rows.dequantize(&escape->quantum,
+                                        {.rows = 1, .columns = 1}, part,
+                                        values + row * shape.stride + column);
+    }
   }
 
   bool ReadSinks(Bytes scales, Bytes codes) {
@@ -184,12 +282,16 @@ class Decoder {
   const TensorHeader& header_;
   const Geometry& geometry_;
   const Block& block_;
+  DecoderBuffers& buffers_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
   const size_t sinks_;
+  const size_t coded_tokens_;  // that are no integers
+  const std::vector<Run> runs_;
   BlockContent content_;
-  std::vector<int8_t> symbols_;
+  std::vector<StripContent> strips_;
+  std::vector<const uint8_t*> tables_;  // of the rows of a run
 };
 
 }  // namespace
@@ -197,8 +299,9 @@ class Decoder {
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
                  absl::Span<const uint8_t> bytes, Rotator* rotator,
-                 uint8_t* out) {
-  return Decoder(header, geometry, block).Decode(dtype, bytes, rotator, out);
+                 DecoderBuffers* buffers, std::string* decoded) {
+  return Decoder(header, geometry, block, buffers)
+      .Decode(dtype, bytes, rotator, decoded);
 }
 
 }  // namespace kvcompress::ecsq

@@ -6,6 +6,8 @@
 #define KVCOMPRESS_CODECS_ECSQ_BLOCK_DECODER_H_
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/types/span.h"
 #include "codecs/ecsq/format.h"
@@ -15,14 +17,21 @@
 
 namespace kvcompress::ecsq {
 
-// Decodes `bytes`, which are not trusted, to the elements of `block` at `out`.
+// What the blocks of a tensor are decoded in, one after the other; what is in
+// it means nothing.
+struct DecoderBuffers {
+  std::vector<int8_t> symbols;
+  std::vector<int32_t> quanta;  // where there are low bits
+};
+
+// Decodes `bytes`, which are not trusted, and appends the elements of `block`.
 // Memory is bounded by the block. False when a rule of the format is broken;
-// `out` is then unspecified. REQUIRES: bytes has the size that its
+// what was appended is then unspecified. REQUIRES: bytes has the size that its
 // BlockHeader, already accepted, states; geometry.codable().
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
                  absl::Span<const uint8_t> bytes, Rotator* rotator,
-                 uint8_t* out);
+                 DecoderBuffers* buffers, std::string* decoded);
 
 }  // namespace kvcompress::ecsq
 

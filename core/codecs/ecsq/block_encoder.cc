@@ -5,14 +5,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "codecs/ecsq/borders.h"
+#include "codecs/ecsq/grow.h"
 #include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/reconstruct.h"
-#include "codecs/ecsq/strip.h"
+#include "codecs/ecsq/strip_encoder.h"
 #include "codecs/ecsq/symbol_writer.h"
 #include "codecs/ecsq/tables.h"
 #include "kernels/elements.h"
@@ -31,26 +31,42 @@ class Encoder {
  public:
   Encoder(const TensorHeader& header, const Geometry& geometry,
           const Block& block, const BlockChoices& choices,
-          const BlockInput& input, const ChannelStatistics& statistics)
+          const BlockInput& input, const ChannelStatistics& statistics,
+          EncoderBuffers* buffers)
       : header_(header),
         geometry_(geometry),
         block_(block),
         choices_(choices),
         input_(input),
         statistics_(statistics),
+        buffers_(*buffers),
+        elements_(geometry.Elements(block)),
         channels_(geometry.channels()),
         all_channels_(block.heads * channels_),
         lanes_(geometry.Lanes(block)),
-        int8_sinks_(header.Int8Sinks(block)) {}
+        int8_sinks_(header.Int8Sinks(block)),
+        runs_(RunsOf(header, geometry, block, int8_sinks_)) {}
 
   bool Encode(DType dtype, Rotator* rotator, std::string* payload,
               uint8_t* decoded, DistortionSums* sums) {
     content_.side.norms.assign(input_.norms.begin(), input_.norms.end());
     SetMeans();
     SetClasses();
-    Quantize();
     EncodeSinks(dtype);
-    return Write(dtype, rotator, payload, decoded, sums);
+    BlockHeader sizes;
+    SymbolWriter writer(&buffers_.symbols);
+    PutSideData(&writer, &sizes);
+    StripEncoder strips(geometry_, block_, runs_, content_.side.classes,
+                        &writer, &buffers_.quanta);
+    *sums = Quantize(dtype, rotator, &strips, decoded);
+    strips.Finish();
+    std::string patches;
+    if (choices_.patch_error != 0 && sums->max_abs_e > choices_.patch_error) {
+      patches =
+          Patch(dtype, input_.source, choices_.patch_error, elements_, decoded);
+      *sums = CompareElements(dtype, input_.source, decoded, elements_);
+    }
+    return Write(patches, &writer, sizes, payload);
   }
 
  private:
@@ -71,9 +87,11 @@ class Encoder {
     }
   }
 
-  void Quantize() {
-    content_.quanta =
-        std::make_unique_for_overwrite<int32_t[]>(input_.values.size());
+  // Codes what it quantizes; also writes what that decodes to, and gives what
+  // it lost, all while a tile is in the cache.
+  DistortionSums Quantize(DType dtype, Rotator* rotator, StripEncoder* strips,
+                          uint8_t* decoded) {
+    Grow(kMostTileElements, &buffers_.values);
     std::vector<float> means(all_channels_);
     std::vector<int32_t> border(all_channels_);
     for (size_t channel = 0; channel < all_channels_; ++channel) {
@@ -81,21 +99,48 @@ class Encoder {
                        (header_.step * 0.125f);
       border[channel] = Borders::Begin(content_.side.classes[channel]);
     }
-    for (size_t h = 0; h < block_.heads; ++h) {
-      const auto quantize = [&](size_t t, size_t end, int shift) {
-        const bool gives_way = choices_.rate_aware && shift == 0;
-        const size_t first = (h * block_.tokens + t) * channels_;
+    const Reconstructor reconstructor(header_, geometry_, block_, content_,
+                                      rotator);
+    const auto compare =
+        kernels::Active().rows.compare[static_cast<int>(dtype)];
+    kernels::LaneSums lanes;
+    float* const values = buffers_.values.data();
+    int32_t quanta[kMostTileElements];
+    geometry_.ForEachTile(block_, [&](size_t h, size_t begin, size_t end) {
+      const size_t first = (h * block_.tokens + begin) * channels_;
+      const size_t count = (end - begin) * channels_;
+      input_.load(h, begin, end, values);
+      for (size_t r = 0; r < runs_.size(); ++r) {
+        const size_t t = std::max(begin, runs_[r].begin);
+        const size_t run_end = std::min(end, runs_[r].end);
+        if (t >= run_end) continue;
+        const bool gives_way = choices_.rate_aware && runs_[r].shift == 0;
+        const size_t at = (t - begin) * channels_;
         kernels::Active().rows.quantize(
-            &input_.values[first], end - t, channels_,
-            {.inverse = static_cast<float>(1 << shift) / header_.step,
+            values + at, run_end - t, channels_,
+            {.inverse = static_cast<float>(1 << runs_[r].shift) / header_.step,
              .means = &means[h * channels_],
              .borders = gives_way ? GetBorders().values.data() : nullptr,
              .border = &border[h * channels_]},
-            &content_.quanta[first]);
-        return true;
-      };
-      ForEachRun(header_, geometry_, block_, int8_sinks_, quantize);
-    }
+            quanta + at);
+        strips->Code(h, r, t, run_end, quanta + at);
+      }
+      reconstructor.Restore(
+          h, begin, end,
+          [&](size_t t, size_t run_end, const kernels::DequantizeStep& step,
+              float* rows) {
+            kernels::Active().rows.dequantize(quanta + (t - begin) * channels_,
+                                              {.rows = run_end - t,
+                                               .columns = channels_,
+                                               .stride = channels_},
+                                              step, rows);
+          },
+          values);
+      StoreElements(dtype, absl::MakeConstSpan(values, count),
+                    decoded + first * DTypeSize(dtype));
+      compare(input_.source, decoded, first, first + count, &lanes);
+    });
+    return lanes.Total(elements_);
   }
 
   void EncodeSinks(DType dtype) {
@@ -152,91 +197,32 @@ class Encoder {
     sizes->norm_table = put(norms, sizes->norm_middle, 0);
   }
 
-  void PutQuanta(SymbolWriter* writer) const {
-    for (size_t group = 0; group < all_channels_; group += kMaxLanes) {
-      ForEachRun(header_, geometry_, block_, int8_sinks_,
-                 [&](size_t begin, size_t end, int shift) {
-                   PutStrip(Strip(geometry_, block_, content_.side.classes,
-                                  group, shift),
-                            begin, end, writer);
-                   return true;
-                 });
-    }
-  }
-
-  void PutStrip(const Strip& strip, size_t begin, size_t end,
-                SymbolWriter* writer) const {
-    uint16_t* row = writer->AddRows(end - begin).data();
-    for (size_t t = begin; t < end; ++t, row += kMaxLanes) {
-      const int32_t* quanta = &content_.quanta[t * channels_];
-      if (strip.is_run && !strip.coding.has_low_bits) {
-        const size_t done = kernels::Active().rows.code(
-            quanta + strip.position[0],
-            {.rows = end - t, .columns = strip.size, .stride = channels_},
-            strip.coding.base, strip.coding.most, row);
-        t += done;
-        if (t == end) break;
-        quanta += done * channels_;
-        row += done * kMaxLanes;
-      }
-      for (size_t lane = 0; lane < strip.size; ++lane) {
-        row[lane] = writer->Code(strip.coding.tables[lane],
-                                 quanta[strip.position[lane]],
-                                 strip.coding.low_counts[lane]);
-      }
-    }
-  }
-
-  // Also patches. Gives the list of patches.
-  std::string Restore(DType dtype, Rotator* rotator, uint8_t* decoded,
-                      DistortionSums* sums) const {
-    const size_t size = input_.values.size();
-    const auto values = std::make_unique_for_overwrite<float[]>(size);
-    Reconstruct(header_, geometry_, block_, content_, rotator, values.get());
-    StoreElements(dtype, absl::MakeConstSpan(values.get(), size), decoded);
-    *sums = CompareElements(dtype, input_.source, decoded, size);
-    if (choices_.patch_error == 0 || sums->max_abs_e <= choices_.patch_error) {
-      return "";
-    }
-    std::string patches =
-        Patch(dtype, input_.source, choices_.patch_error, size, decoded);
-    *sums = CompareElements(dtype, input_.source, decoded, size);
-    return patches;
-  }
-
-  bool Write(DType dtype, Rotator* rotator, std::string* payload,
-             uint8_t* decoded, DistortionSums* sums) {
-    BlockHeader sizes;
-    SymbolWriter writer((input_.values.size() + 2 * all_channels_ +
-                         content_.side.norms.size()) /
-                            lanes_ +
-                        3);
-    PutSideData(&writer, &sizes);
-    PutQuanta(&writer);
-    writer.Finish();
-    const RansStream stream = RansEncode(writer.rows(), lanes_);
-    const std::string patches = Restore(dtype, rotator, decoded, sums);
+  bool Write(absl::string_view patches, SymbolWriter* writer, BlockHeader sizes,
+             std::string* payload) {
+    writer->Finish();
+    const RansStream stream =
+        RansEncode(writer->rows(), lanes_, &buffers_.words);
 
     const size_t sinks_size =
         2 * content_.sink_scales.size() + content_.sink_codes.size();
     const uint64_t size = kBlockHeaderSize + 4 * stream.states.size() +
-                          2 * stream.words.size() + writer.escapes().size() +
+                          2 * stream.words.size() + writer->escapes().size() +
                           sinks_size + patches.size() +
-                          writer.low_bits().size();
-    if (size > MaxBlockSize(input_.values.size())) return false;
+                          writer->low_bits().size();
+    if (size > MaxBlockSize(elements_)) return false;
     sizes.size = static_cast<uint32_t>(size);
     sizes.words = static_cast<uint32_t>(stream.words.size());
-    sizes.escapes = static_cast<uint32_t>(writer.escapes().size());
+    sizes.escapes = static_cast<uint32_t>(writer->escapes().size());
     sizes.patches = static_cast<uint32_t>(patches.size());
     WriteBlockHeader(sizes, payload);
     PutBytes(stream.states.data(), 4 * stream.states.size(), payload);
     PutBytes(stream.words.data(), 2 * stream.words.size(), payload);
-    payload->append(writer.escapes());
+    payload->append(writer->escapes());
     PutBytes(content_.sink_scales.data(), 2 * content_.sink_scales.size(),
              payload);
     PutBytes(content_.sink_codes.data(), content_.sink_codes.size(), payload);
-    payload->append(patches);
-    payload->append(writer.low_bits());
+    PutBytes(patches.data(), patches.size(), payload);
+    payload->append(writer->low_bits());
     return true;
   }
 
@@ -246,20 +232,27 @@ class Encoder {
   const BlockChoices& choices_;
   const BlockInput& input_;
   const ChannelStatistics& statistics_;
+  EncoderBuffers& buffers_;
+  const size_t elements_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
   const size_t int8_sinks_;
+  const std::vector<Run> runs_;  // without the sinks that are integers
   BlockContent content_;
 };
 
 }  // namespace
 
 uint16_t NormCode(absl::Span<const float> values) {
-  const double squares =
-      kernels::Active().rows.sum_squares(values.data(), values.size());
-  const float norm = static_cast<float>(
-      std::sqrt(squares / static_cast<double>(values.size())));
+  return NormCode(
+      kernels::Active().rows.sum_squares(values.data(), values.size()),
+      values.size());
+}
+
+uint16_t NormCode(double squares, size_t count) {
+  const float norm =
+      static_cast<float>(std::sqrt(squares / static_cast<double>(count)));
   const uint32_t bits = std::bit_cast<uint32_t>(norm);
   const uint32_t code = (bits + 0x7ffff + (bits >> 20 & 1)) >> 20;
   if (code < kLeastNorm) return 0;
@@ -267,24 +260,29 @@ uint16_t NormCode(absl::Span<const float> values) {
 }
 
 ChannelStatistics Measure(const TensorHeader& header, const Geometry& geometry,
-                          const Block& block, absl::Span<const float> values) {
+                          const Block& block, LoadRows load,
+                          EncoderBuffers* buffers) {
   const size_t channels = geometry.channels();
   const size_t all_channels = block.heads * channels;
   ChannelStatistics statistics;
   std::vector<double> means(all_channels);
   std::vector<double> squares(all_channels);
-  const uint64_t sinks = std::min<uint64_t>(
+  const size_t sinks = std::min<uint64_t>(
       block.tokens,
       header.sinks > block.first_token ? header.sinks - block.first_token : 0);
   const size_t tokens = block.tokens - sinks;
+  Grow(kMostTileElements, &buffers->values);
+  float* const tile = buffers->values.data();
+  geometry.ForEachTile(block, [&](size_t h, size_t begin, size_t end) {
+    load(h, begin, end, tile);
+    const size_t first = std::max(begin, std::min(end, sinks));
+    const float largest = kernels::Active().rows.sum_columns(
+        tile + (first - begin) * channels,
+        {.rows = end - first, .columns = channels, .stride = channels},
+        &means[h * channels], &squares[h * channels]);
+    statistics.largest = std::max<double>(statistics.largest, largest);
+  });
   if (tokens > 0) {
-    for (size_t h = 0; h < block.heads; ++h) {
-      const float largest = kernels::Active().rows.sum_columns(
-          &values[(h * block.tokens + sinks) * channels],
-          {.rows = tokens, .columns = channels, .stride = channels},
-          &means[h * channels], &squares[h * channels]);
-      statistics.largest = std::max<double>(statistics.largest, largest);
-    }
     const double count = static_cast<double>(tokens);
     for (size_t channel = 0; channel < all_channels; ++channel) {
       means[channel] /= count;
@@ -304,9 +302,9 @@ ChannelStatistics Measure(const TensorHeader& header, const Geometry& geometry,
 bool EncodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockChoices& choices, DType dtype,
                  const BlockInput& input, const ChannelStatistics& statistics,
-                 Rotator* rotator, std::string* payload, uint8_t* decoded,
-                 DistortionSums* sums) {
-  return Encoder(header, geometry, block, choices, input, statistics)
+                 Rotator* rotator, EncoderBuffers* buffers,
+                 std::string* payload, uint8_t* decoded, DistortionSums* sums) {
+  return Encoder(header, geometry, block, choices, input, statistics, buffers)
       .Encode(dtype, rotator, payload, decoded, sums);
 }
 

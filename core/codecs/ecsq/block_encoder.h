@@ -10,19 +10,25 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/geometry.h"
 #include "codecs/ecsq/rope.h"
+#include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
 
 namespace kvcompress::ecsq {
 
+// Gives the values to quantize of tokens [begin, end) of a head of a block:
+// without rotation, divided by the norms, and zero where the encoder would
+// rather patch.
+using LoadRows = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
+                                        float* values)>;
+
 struct BlockInput {
-  // The values to quantize, in the order of the tensor: without rotation,
-  // divided by the norms, and zero where the encoder would rather patch.
-  absl::Span<const float> values;
+  LoadRows load;
   // The codes of the norms of each token of each head, or empty.
   absl::Span<const uint16_t> norms;
   // The source, little-endian; for sinks and patches.
@@ -36,7 +42,8 @@ struct BlockChoices {
   float patch_error = 0;
 };
 
-// What the channels of a block look like, sinks left out.
+// What the channels of a block look like, sinks left out; though they are
+// loaded.
 struct ChannelStatistics {
   std::vector<double> means;  // of each channel of each head
   std::vector<double> variances;
@@ -45,20 +52,23 @@ struct ChannelStatistics {
   double largest = 0;  // magnitude of a value
 };
 ChannelStatistics Measure(const TensorHeader& header, const Geometry& geometry,
-                          const Block& block, absl::Span<const float> values);
+                          const Block& block, LoadRows load,
+                          EncoderBuffers* buffers);
 
 // Appends the block to `*payload`, writes its decoded elements to `decoded`,
 // and gives what they lost in `*sums`. False when it is larger than a block may
-// be.
+// be. Works in all buffers but `source` and `decoded`.
 bool EncodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockChoices& choices, DType dtype,
                  const BlockInput& input, const ChannelStatistics& statistics,
-                 Rotator* rotator, std::string* payload, uint8_t* decoded,
-                 DistortionSums* sums);
+                 Rotator* rotator, EncoderBuffers* buffers,
+                 std::string* payload, uint8_t* decoded, DistortionSums* sums);
 
 // The code of a token's norm: its root mean square, to 3 bits after the point;
 // 0 below 2^-126.
 uint16_t NormCode(absl::Span<const float> values);
+// The same of so many values with that sum of squares.
+uint16_t NormCode(double squares, size_t count);
 
 }  // namespace kvcompress::ecsq
 

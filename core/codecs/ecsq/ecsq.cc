@@ -81,8 +81,8 @@ class Ecsq : public Codec {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return NewWholeTensorEncoder(
         traits_.name, spec, elements, hints.buffers,
-        [spec, preset, hints](absl::string_view bytes) {
-          return ecsq::EncodeTensor(spec, preset, hints, bytes);
+        [spec, preset, hints](const WholeTensor& tensor) {
+          return ecsq::EncodeTensor(spec, preset, hints, tensor);
         });
   }
 

@@ -134,4 +134,17 @@ float NormOf(uint16_t code) {
   return std::bit_cast<float>(static_cast<uint32_t>(code) << 20);
 }
 
+std::vector<Run> RunsOf(const TensorHeader& header, const Geometry& geometry,
+                        const Block& block, size_t first) {
+  std::vector<Run> runs;
+  for (size_t t = first; t < block.tokens; ++t) {
+    const int shift = header.ShiftOf(block.first_token + t, geometry.tokens());
+    if (runs.empty() || runs.back().shift != shift) {
+      runs.push_back({.begin = t, .end = t, .shift = shift});
+    }
+    runs.back().end = t + 1;
+  }
+  return runs;
+}
+
 }  // namespace kvcompress::ecsq

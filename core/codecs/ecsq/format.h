@@ -6,6 +6,7 @@
 #ifndef KVCOMPRESS_CODECS_ECSQ_FORMAT_H_
 #define KVCOMPRESS_CODECS_ECSQ_FORMAT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -53,21 +54,26 @@ struct TensorHeader {
   }
 };
 
-// Visits the tokens of a block from `first` on, in runs of one shift:
-// visit(begin, end, shift), until it gives false. Whether it never did.
+// Tokens [begin, end) of a block, whose step is halved `shift` times.
+struct Run {
+  size_t begin = 0;
+  size_t end = 0;
+  int shift = 0;
+};
+
+// The tokens of a block from `first` on, in runs as long as can be.
+std::vector<Run> RunsOf(const TensorHeader& header, const Geometry& geometry,
+                        const Block& block, size_t first);
+
+// Visits what runs have of the tokens [begin, end): visit(begin, end, shift).
 template <typename Visit>
-bool ForEachRun(const TensorHeader& header, const Geometry& geometry,
-                const Block& block, size_t first, Visit visit) {
-  for (size_t t = first; t < block.tokens;) {
-    const auto shift_of = [&](size_t token) {
-      return header.ShiftOf(block.first_token + token, geometry.tokens());
-    };
-    size_t end = t + 1;
-    while (end < block.tokens && shift_of(end) == shift_of(t)) ++end;
-    if (!visit(t, end, shift_of(t))) return false;
-    t = end;
+void ForEachRun(absl::Span<const Run> runs, size_t begin, size_t end,
+                Visit visit) {
+  for (const Run& run : runs) {
+    const size_t first = std::max(begin, run.begin);
+    const size_t last = std::min(end, run.end);
+    if (first < last) visit(first, last, run.shift);
   }
-  return true;
 }
 
 inline constexpr size_t kTensorHeaderSize = 12;

@@ -52,6 +52,11 @@ Block Geometry::block(uint64_t index) const {
           .first_token = tokens.first};
 }
 
+size_t Geometry::TileTokens() const {
+  const size_t tokens = kTileElements / channels_;
+  return tokens < 8 ? std::max<size_t>(tokens, 1) : tokens / 8 * 8;
+}
+
 size_t Geometry::Lanes(const Block& block) const {
   return std::min<size_t>(kMaxLanes, block.heads * channels_);
 }

@@ -18,6 +18,13 @@ inline constexpr uint64_t kMaxChannels = 4096;  // of a block
 inline constexpr uint64_t kMaxBlockElements = 1 << 18;
 inline constexpr uint64_t kMaxBlockTokens = 1024;
 
+// About so many elements are worked on at once: few enough for the nearest
+// cache to have them in all their forms. A token that is longer is a tile of
+// its own.
+inline constexpr size_t kTileElements = 2048;
+inline constexpr size_t kMostTileElements = kMaxChannels;
+static_assert(kTileElements <= kMostTileElements);
+
 // Tokens `first_token` on of `heads` heads; several heads only where the block
 // has all tokens of the tensor.
 struct Block {
@@ -44,12 +51,27 @@ class Geometry {
   // REQUIRES: index < block_count().
   Block block(uint64_t index) const;
 
+  // Visits the tokens of each head of a block in tiles: visit(head, begin,
+  // end).
+  template <typename Visit>
+  void ForEachTile(const Block& block, Visit visit) const {
+    const size_t tokens = TileTokens();
+    for (size_t h = 0; h < block.heads; ++h) {
+      for (size_t begin = 0; begin < block.tokens; begin += tokens) {
+        visit(h, begin,
+              begin + tokens < block.tokens ? begin + tokens : block.tokens);
+      }
+    }
+  }
+
   size_t Lanes(const Block& block) const;
   size_t Elements(const Block& block) const {
     return block.heads * block.tokens * channels_;
   }
 
  private:
+  size_t TileTokens() const;
+
   uint64_t heads_ = 1;
   uint64_t tokens_ = 1;
   uint64_t channels_ = 1;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <memory>
 
 #include "kernels/kernels.h"
 
@@ -13,17 +12,18 @@ namespace kvcompress::ecsq {
 
 using kernels::kRansLowest;
 
-RansStream RansEncode(absl::Span<const uint16_t> rows, size_t lanes) {
+RansStream RansEncode(absl::Span<const uint16_t> rows, size_t lanes,
+                      std::vector<uint16_t>* room) {
   uint32_t states[kMaxLanes];
   std::fill(std::begin(states), std::end(states), kRansLowest);
   // Words are written from the back of room for the most there can be.
-  const size_t room = kMaxLanes + rows.size();
-  const auto words = std::make_unique_for_overwrite<uint16_t[]>(room);
-  uint16_t* const end = words.get() + room;
-  uint16_t* const first = kernels::Active().rans.encode(
+  room->resize(std::max(room->size(), kMaxLanes + rows.size()));
+  uint16_t* const end = room->data() + room->size();
+  const uint16_t* const first = kernels::Active().rans.encode(
       GetTables().intervals, rows.data(), rows.size() / kMaxLanes, states, end);
-  return {.states = std::vector<uint32_t>(states, states + lanes),
-          .words = std::vector<uint16_t>(first, end)};
+  return {
+      .states = std::vector<uint32_t>(states, states + lanes),
+      .words = absl::MakeConstSpan(first, static_cast<size_t>(end - first))};
 }
 
 RansDecoder::RansDecoder(absl::Span<const uint8_t> states,

@@ -20,14 +20,15 @@ namespace kvcompress::ecsq {
 inline constexpr size_t kMaxLanes = kernels::kRansLanes;
 
 struct RansStream {
-  std::vector<uint32_t> states;  // one for each lane
-  std::vector<uint16_t> words;   // in the order the decoder reads them
+  std::vector<uint32_t> states;      // one for each lane
+  absl::Span<const uint16_t> words;  // in the order the decoder reads them
 };
 
-// Codes rows of kMaxLanes symbols (CodedSymbol), in the decoder's order.
-// REQUIRES: lanes from `lanes` on have kNoSymbol, and each table has its
-// symbol.
-RansStream RansEncode(absl::Span<const uint16_t> rows, size_t lanes);
+// Codes rows of kMaxLanes symbols (CodedSymbol), in the decoder's order, to
+// words in `*room`, which grows as it must. REQUIRES: lanes from `lanes` on
+// have kNoSymbol, and each table has its symbol.
+RansStream RansEncode(absl::Span<const uint16_t> rows, size_t lanes,
+                      std::vector<uint16_t>* room);
 
 // Reads a stream that is not trusted. Not thread safe.
 class RansDecoder {

@@ -38,39 +38,52 @@ float Int8Scale::Dequantize(int8_t code, uint16_t bits) {
   return static_cast<float>(code) * BFloat16ToFloat(bits);
 }
 
-void Reconstruct(const TensorHeader& header, const Geometry& geometry,
-                 const Block& block, const BlockContent& content,
-                 Rotator* rotator, float* values) {
-  const size_t channels = geometry.channels();
-  const size_t int8_sinks = header.Int8Sinks(block);
-  std::vector<float> norms(content.side.norms.size());
+Reconstructor::Reconstructor(const TensorHeader& header,
+                             const Geometry& geometry, const Block& block,
+                             const BlockContent& content, Rotator* rotator)
+    : header_(header),
+      block_(block),
+      content_(content),
+      channels_(geometry.channels()),
+      sinks_(header.Int8Sinks(block)),
+      runs_(RunsOf(header, geometry, block, sinks_)),
+      norms_(content.side.norms.size()) {
   std::transform(content.side.norms.begin(), content.side.norms.end(),
-                 norms.begin(), NormOf);
-  for (size_t h = 0; h < block.heads; ++h) {
-    float* const head = values + h * block.tokens * channels;
-    std::fill_n(head, int8_sinks * channels, 0.0f);
-    ForEachRun(header, geometry, block, int8_sinks,
-               [&](size_t t, size_t end, int shift) {
-                 const size_t row = h * block.tokens + t;
-                 kernels::Active().rows.dequantize(
-                     &content.quanta[row * channels], end - t, channels,
-                     {.means = &content.side.means[h * channels],
-                      .shift = shift,
-                      .unit = header.step * InversePowerOfTwo(shift + 3),
-                      .norms = header.norms ? &norms[row] : nullptr},
-                     head + t * channels);
-                 return true;
-               });
-    if (header.rotation) {
-      rotator->Turn(*header.rotation, false, channels / 2, block.first_token,
-                    block.tokens, head);
-    }
-    for (size_t t = 0; t < int8_sinks; ++t) {
-      const size_t sink = h * int8_sinks + t;
-      for (size_t c = 0; c < channels; ++c) {
-        head[t * channels + c] = Int8Scale::Dequantize(
-            content.sink_codes[sink * channels + c], content.sink_scales[sink]);
-      }
+                 norms_.begin(), NormOf);
+  if (header.rotation) {
+    turns_ = rotator->TableOf(header.rotation->ratio, channels_ / 2,
+                              block.first_token, block.tokens);
+  }
+}
+
+void Reconstructor::Restore(size_t head, size_t begin, size_t end,
+                            Dequantize dequantize, float* values) const {
+  const auto row = [&](size_t t) { return values + (t - begin) * channels_; };
+  const size_t sinks = std::max(begin, std::min(end, sinks_));
+  std::fill(values, row(sinks), 0.0f);
+  ForEachRun(runs_, begin, end, [&](size_t t, size_t run_end, int shift) {
+    dequantize(
+        t, run_end,
+        {.means = &content_.side.means[head * channels_],
+         .shift = shift,
+         .unit = header_.step * InversePowerOfTwo(shift + 3),
+         .norms = header_.norms ? &norms_[head * block_.tokens + t] : nullptr},
+        row(t));
+  });
+  if (header_.rotation) {
+    kernels::Active().rows.rotate(
+        turns_ + begin * channels_,
+        {.tokens = end - begin,
+         .pairs = channels_ / 2,
+         .interleaved = header_.rotation->interleaved},
+        values);
+  }
+  for (size_t t = begin; t < sinks; ++t) {
+    const size_t sink = head * sinks_ + t;
+    for (size_t c = 0; c < channels_; ++c) {
+      row(t)[c] =
+          Int8Scale::Dequantize(content_.sink_codes[sink * channels_ + c],
+                                content_.sink_scales[sink]);
     }
   }
 }

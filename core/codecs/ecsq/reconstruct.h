@@ -8,12 +8,13 @@
 #define KVCOMPRESS_CODECS_ECSQ_RECONSTRUCT_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/rope.h"
+#include "kernels/rows.h"
 
 namespace kvcompress::ecsq {
 
@@ -28,23 +29,45 @@ struct Int8Scale {
   static float Dequantize(int8_t code, uint16_t bits);
 };
 
-// Everything a block holds but its patches.
+// Everything a block holds but its quanta and its patches.
 struct BlockContent {
   SideData side;
-  // In the order of the tensor; those of int8 sinks are not used.
-  std::unique_ptr<int32_t[]> quanta;
   // For each head and int8 sink, in this order: the scale, and a code for each
   // channel.
   std::vector<uint16_t> sink_scales;
   std::vector<int8_t> sink_codes;
 };
 
-// Writes the values of the block, in the order of the tensor and before they
-// are rounded to the source's type. REQUIRES: sizes fit the block, and numbers
-// keep the limits of format.h.
-void Reconstruct(const TensorHeader& header, const Geometry& geometry,
-                 const Block& block, const BlockContent& content,
-                 Rotator* rotator, float* values);
+// Makes the values of a block, part by part. REQUIRES: sizes fit the block, and
+// numbers keep the limits of format.h; all but `rotator`, which is used at once
+// and may be used by others until the last part is made, outlive this.
+class Reconstructor {
+ public:
+  Reconstructor(const TensorHeader& header, const Geometry& geometry,
+                const Block& block, const BlockContent& content,
+                Rotator* rotator);
+
+  // Dequantizes tokens [begin, end) of the head, all of one shift: fills their
+  // rows, at `values`.
+  using Dequantize = absl::FunctionRef<void(size_t begin, size_t end,
+                                            const kernels::DequantizeStep& step,
+                                            float* values)>;
+
+  // The values of tokens [begin, end) of a head, before they are rounded to the
+  // source's type. Asks for all but int8 sinks.
+  void Restore(size_t head, size_t begin, size_t end, Dequantize dequantize,
+               float* values) const;
+
+ private:
+  const TensorHeader& header_;
+  const Block& block_;
+  const BlockContent& content_;
+  const size_t channels_;
+  const size_t sinks_;  // that are integers
+  const std::vector<Run> runs_;
+  std::vector<float> norms_;
+  const float* turns_ = nullptr;  // of the block's tokens
+};
 
 }  // namespace kvcompress::ecsq
 

@@ -68,12 +68,14 @@ const float* Rotator::TableOf(uint64_t ratio, size_t pairs, uint64_t first,
   const Key key(ratio, pairs, first, tokens);
   const auto found = tables_.find(key);
   if (found != tables_.end()) return found->second.data();
+  if (last_key_ == key) return last_.data();
   std::vector<float> table(2 * tokens * pairs);
   kernels::Active().rows.fill_rotation(Increments(ratio, pairs).data(), pairs,
                                        first, tokens, table.data());
   const size_t size = table.size() * sizeof(float);
   if (kept_ + size > kMostKept) {
     last_ = std::move(table);
+    last_key_ = key;
     return last_.data();
   }
   kept_ += size;
@@ -137,8 +139,6 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
                                        std::optional<double> theta) {
   constexpr double kCommon[] = {1e4, 5e5, 1e6, 1e5,   5e6,  8e6,
                                 1e7, 2e6, 5e4, 1.5e5, 2.5e5};
-  constexpr size_t kMostTokens = 128;
-  constexpr size_t kMostHeads = 4;
   // The first token is often unlike the rest.
   constexpr size_t kSkipped = 1;
   // A look at fewer tokens of one head leaves so many candidates.
@@ -180,8 +180,8 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
     for (size_t i = 0; i < kLeft; ++i) candidates.push_back(glances[i].second);
   }
 
-  sample.heads = std::min(heads, kMostHeads);
-  sample.tokens = std::min(tokens - kSkipped, kMostTokens);
+  sample.heads = std::min(heads, kRotationHeads);
+  sample.tokens = std::min(tokens, kRotationTokens) - kSkipped;
   std::optional<Rotation> best;
   double best_energy =
       MeanEnergy(sample, std::nullopt) + kClearly * Energy(sample);

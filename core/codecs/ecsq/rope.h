@@ -42,18 +42,26 @@ class Rotator {
   void Turn(const Rotation& rotation, bool back, size_t pairs, uint64_t first,
             size_t tokens, float* values);
 
+  // The table of kernels::RowKernels::rotate for so many tokens from `first`
+  // on. Valid until the next call.
+  const float* TableOf(uint64_t ratio, size_t pairs, uint64_t first,
+                       size_t tokens);
+
  private:
   // What is kept takes at most so many bytes.
   static constexpr size_t kMostKept = 4 << 20;
-
-  const float* TableOf(uint64_t ratio, size_t pairs, uint64_t first,
-                       size_t tokens);
 
   using Key = std::tuple<uint64_t, size_t, uint64_t, size_t>;
   std::map<Key, std::vector<float>> tables_;
   size_t kept_ = 0;
   std::vector<float> last_;  // where there is no room to keep it
+  std::optional<Key> last_key_;
 };
+
+// DetectRotation looks at so many heads and tokens, the first ones; more change
+// nothing.
+inline constexpr uint64_t kRotationHeads = 4;
+inline constexpr uint64_t kRotationTokens = 129;
 
 // The rotation that most likely made the keys `values` [heads, tokens,
 // channels], of which a sample is looked at: the candidate that leaves the

@@ -60,15 +60,15 @@ class StreamDecoder : public TensorDecoder {
       pending_.append(part.data(), part.size());
       payload->remove_prefix(part.size());
       if (pending_.size() < wanted_) break;
-      KVC_RETURN_IF_ERROR(TakePart(decoded));
+      KVC_RETURN_IF_ERROR(TakePart(payload->size(), decoded));
       if (integers_) break;
     }
     return absl::OkStatus();
   }
 
   // Advances when pending_ has wanted_ bytes: to more of them, or to the next
-  // part.
-  absl::Status TakePart(std::string* decoded) {
+  // part. So many bytes of the payload follow.
+  absl::Status TakePart(size_t following, std::string* decoded) {
     const absl::Span<const uint8_t> bytes = AsBytes(pending_);
     if (!header_) {
       if (bytes[0] == kModeInt8) {
@@ -94,15 +94,30 @@ class StreamDecoder : public TensorDecoder {
       }
       return Want(sizes->size);
     }
-    const size_t begin = decoded->size();
-    decoded->resize(begin + elements * DTypeSize(dtype_));
-    if (TakeElements(elements) &&
-        !DecodeBlock(*header_, geometry_, block, dtype_, bytes, &rotator_,
-                     reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
+    Reserve(elements, bytes.size(), following, decoded);
+    if (!TakeElements(elements)) {
+      decoded->resize(decoded->size() + elements * DTypeSize(dtype_));
+    } else if (!DecodeBlock(*header_, geometry_, block, dtype_, bytes,
+                            &rotator_, &buffers_, decoded)) {
       return Damaged("a block breaks the format");
     }
     ++block_;
     return NextPart();
+  }
+
+  // Makes room for a block and for those in the bytes that follow, if they are
+  // alike; but not for more than those bytes make likely.
+  void Reserve(size_t elements, size_t size, size_t following,
+               std::string* decoded) const {
+    constexpr uint64_t kMostRatio = 64;
+    const uint64_t likely =
+        elements * (following / size) + elements * (following / size) / 16;
+    const uint64_t others =
+        std::min<uint64_t>(elements_left_ - elements, likely) *
+        DTypeSize(dtype_);
+    const uint64_t wanted = decoded->size() + elements * DTypeSize(dtype_) +
+                            std::min(others, kMostRatio * following);
+    if (wanted > decoded->capacity()) decoded->reserve(wanted);
   }
 
   absl::Status Want(size_t size) {
@@ -156,6 +171,7 @@ class StreamDecoder : public TensorDecoder {
   std::optional<TensorHeader> header_;
   uint64_t block_ = 0;
   Rotator rotator_;
+  DecoderBuffers buffers_;
   std::optional<BlockStream> integers_;
 };
 

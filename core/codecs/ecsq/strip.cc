@@ -30,7 +30,6 @@ Strip::Strip(const Geometry& geometry, const Block& block,
     position[lane] =
         channel / channels * block.tokens * channels + channel % channels;
   }
-  is_run = position[size - 1] - position[0] == size - 1;
 }
 
 }  // namespace kvcompress::ecsq

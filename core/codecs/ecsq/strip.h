@@ -38,10 +38,8 @@ struct Strip {
 
   size_t size;
   LaneCoding coding;
-  // Of each lane's channel at the first token, in the block; and whether these
-  // follow each other.
+  // Of each lane's channel at the first token, in the block.
   size_t position[kMaxLanes];
-  bool is_run;
 };
 
 }  // namespace kvcompress::ecsq

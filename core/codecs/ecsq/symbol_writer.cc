@@ -12,20 +12,26 @@ uint16_t SymbolWriter::Code(size_t table, int32_t value, int low_bits) {
   const int largest = tables_.largest[table];
   const bool fits = high >= -largest && high <= largest;
   const uint16_t symbol = CodedSymbol(table, fits ? high : kEscape);
-  if (fits) return symbol;
-  const bool small = high > INT16_MIN && high <= INT16_MAX;
-  const int16_t first = static_cast<int16_t>(small ? high : INT16_MIN);
+  if (!fits) PutEscape(high);
+  return symbol;
+}
+
+void SymbolWriter::PutEscape(int32_t value) {
+  const bool small = value > INT16_MIN && value <= INT16_MAX;
+  const int16_t first = static_cast<int16_t>(small ? value : INT16_MIN);
   escapes_.append(reinterpret_cast<const char*>(&first), sizeof(first));
   if (!small) {
-    escapes_.append(reinterpret_cast<const char*>(&high), sizeof(high));
+    escapes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
   }
-  return symbol;
 }
 
 void SymbolWriter::PutRows(absl::Span<const int32_t> values, size_t table,
                            size_t lanes) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    Put(i % lanes, table, values[i], 0);
+  for (; !values.empty();
+       values.remove_prefix(std::min(lanes, values.size()))) {
+    const absl::Span<uint16_t> row = AddRows(1);
+    const size_t count = std::min(lanes, values.size());
+    for (size_t i = 0; i < count; ++i) row[i] = Code(table, values[i], 0);
   }
 }
 
@@ -36,10 +42,26 @@ TableFit FitTable(absl::Span<const int32_t> values, int32_t middle, int shift) {
   constexpr int kAbove = 5;
   constexpr int kLast = static_cast<int>(kTables) - 1;
   const Tables& tables = GetTables();
+  // How often each difference is there that a table can have, and how often one
+  // that none has.
+  constexpr int kMost = 127;
+  uint32_t counts[2 * kMost + 1] = {};
+  uint32_t beyond = 0;
+  int32_t far = 0;  // one of those
+  int least = kMost;
+  int most = -kMost;
   double squares = 0;
   for (const int32_t value : values) {
-    const double difference = (value - middle) >> shift;
-    squares += difference * difference;
+    const int32_t difference = (value - middle) >> shift;
+    squares += static_cast<double>(difference) * difference;
+    if (difference < -kMost || difference > kMost) {
+      ++beyond;
+      far = difference;
+    } else {
+      ++counts[difference + kMost];
+      least = std::min(least, difference);
+      most = std::max(most, difference);
+    }
   }
   const int nearest =
       std::min(ClassOf(squares / static_cast<double>(values.size())), kLast);
@@ -48,8 +70,10 @@ TableFit FitTable(absl::Span<const int32_t> values, int32_t middle, int shift) {
   for (int table = first; table <= std::min(nearest + kAbove, kLast); ++table) {
     const size_t index = static_cast<size_t>(table);
     uint64_t cost = uint64_t{256} * shift * values.size();
-    for (const int32_t value : values) {
-      cost += tables.Cost(index, (value - middle) >> shift);
+    cost += uint64_t{beyond} * tables.Cost(index, far);
+    for (int difference = least; difference <= most; ++difference) {
+      cost +=
+          uint64_t{counts[difference + kMost]} * tables.Cost(index, difference);
     }
     if (table == first || cost < best.cost) best = {index, cost};
   }

@@ -6,6 +6,7 @@
 #ifndef KVCOMPRESS_CODECS_ECSQ_SYMBOL_WRITER_H_
 #define KVCOMPRESS_CODECS_ECSQ_SYMBOL_WRITER_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,23 +20,30 @@ namespace kvcompress::ecsq {
 
 class SymbolWriter {
  public:
-  // For about so many rows.
-  explicit SymbolWriter(size_t rows) : bits_(&low_bits_) {
-    rows_.reserve(rows * kMaxLanes);
-  }
+  // Rows go to the beginning of `*rows`, which grows as it must and outlives
+  // this; what is in it means nothing.
+  explicit SymbolWriter(std::vector<uint16_t>* rows)
+      : rows_(*rows), bits_(&low_bits_) {}
 
   // Codes `value` in a lane, the next of its row. Lane 0 begins a row.
   void Put(size_t lane, size_t table, int32_t value, int low_bits) {
     if (lane == 0) AddRows(1);
-    rows_[rows_.size() - kMaxLanes + lane] = Code(table, value, low_bits);
+    rows_[size_ - kMaxLanes + lane] = Code(table, value, low_bits);
   }
   // The symbol (CodedSymbol) of `value`, the next that has low bits or is an
   // escape: its low bits are sent as they are, the rest under a table.
   uint16_t Code(size_t table, int32_t value, int low_bits);
-  // Begins rows whose symbols the caller fills in, until the next call.
-  absl::Span<uint16_t> AddRows(size_t count) {
-    rows_.resize(rows_.size() + count * kMaxLanes, kNoSymbol);
-    return absl::MakeSpan(rows_).last(count * kMaxLanes);
+  // Lists the value of the next escape.
+  void PutEscape(int32_t value);
+  // Begins rows whose symbols the caller fills in, until the next call: at
+  // least those of the first `lanes` lanes.
+  absl::Span<uint16_t> AddRows(size_t count, size_t lanes = 0) {
+    const size_t first = size_;
+    size_ += count * kMaxLanes;
+    if (size_ > rows_.size()) rows_.resize(size_);
+    const auto added = absl::MakeSpan(rows_).subspan(first, count * kMaxLanes);
+    if (lanes < kMaxLanes) std::fill(added.begin(), added.end(), kNoSymbol);
+    return added;
   }
   // Codes numbers in rows of `lanes` under one table.
   void PutRows(absl::Span<const int32_t> values, size_t table, size_t lanes);
@@ -46,13 +54,16 @@ class SymbolWriter {
   void Finish() { bits_.Finish(); }
 
   // kMaxLanes symbols each; kNoSymbol in lanes that have none.
-  const std::vector<uint16_t>& rows() const { return rows_; }
+  absl::Span<const uint16_t> rows() const {
+    return absl::MakeConstSpan(rows_).first(size_);
+  }
   const std::string& escapes() const { return escapes_; }
   const std::string& low_bits() const { return low_bits_; }
 
  private:
   const Tables& tables_ = GetTables();
-  std::vector<uint16_t> rows_;
+  std::vector<uint16_t>& rows_;
+  size_t size_ = 0;
   std::string escapes_;
   std::string low_bits_;
   BitWriter bits_;

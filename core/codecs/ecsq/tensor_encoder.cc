@@ -3,7 +3,6 @@
 #include "codecs/ecsq/tensor_encoder.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -15,7 +14,9 @@
 #include "codecs/ecsq/geometry.h"
 #include "codecs/ecsq/int8_fallback.h"
 #include "codecs/ecsq/rope.h"
+#include "codecs/ecsq/source_rows.h"
 #include "kernels/elements.h"
+#include "kernels/lane_sums.h"
 
 namespace kvcompress::ecsq {
 namespace {
@@ -28,10 +29,7 @@ constexpr double kMostSteps = 0x1p14;
 // What "contract" aims at; see core/FORMAT.md, "ecsq", for the reasons.
 constexpr double kContractKeyStep = 0.335;
 constexpr double kContractRmse = 0.097;
-constexpr float kNormError = 0.455f;
 constexpr float kPatchError = 0.49f;
-constexpr float kOutlier = 1024;
-constexpr size_t kOutlierShare = 64;  // one in so many elements
 constexpr int kTrials = 24;
 
 constexpr uint64_t kRecent = 32;
@@ -39,14 +37,15 @@ constexpr uint64_t kRecent = 32;
 class Encoder {
  public:
   Encoder(const TensorSpec& spec, const Preset& preset,
-          const EncodeHints& hints, absl::string_view bytes)
+          const EncodeHints& hints, const WholeTensor& tensor)
       : dtype_(spec.dtype),
         preset_(preset),
         geometry_(spec),
-        bytes_(reinterpret_cast<const uint8_t*>(bytes.data())),
-        values_(hints.buffers, &EncoderBuffers::values),
-        decoded_(hints.buffers, &EncoderBuffers::decoded) {
-    values_->resize(bytes.size() / DTypeSize(spec.dtype));
+        tensor_(tensor),
+        source_(reinterpret_cast<const uint8_t*>(tensor.bytes.data())),
+        elements_(tensor.bytes.size() / DTypeSize(spec.dtype)),
+        buffers_(hints.buffers == nullptr ? own_buffers_ : *hints.buffers),
+        rows_(header_, geometry_, dtype_, source_, &rotator_) {
     const TensorRole role =
         spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     header_.norms = role == TensorRole::kValue;
@@ -65,17 +64,10 @@ class Encoder {
   }
 
   EncodedTensor Encode() {
-    const float largest = std::bit_cast<float>(
-        LoadElements(dtype_, bytes_, absl::MakeSpan(*values_)));
     std::optional<EncodedTensor> coded;
-    if (geometry_.codable() && largest <= kMostMagnitude) {
-      if (preset_.contract) HideOutliers(largest, absl::MakeSpan(*values_));
-      if (rotate_) {
-        header_.rotation = RemoveRotation(geometry_.heads(), geometry_.tokens(),
-                                          geometry_.channels(), theta_,
-                                          &rotator_, values_->data());
-      }
-      if (header_.norms) Normalize();
+    if (geometry_.codable() && tensor_.largest <= kMostMagnitude) {
+      if (preset_.contract) rows_.HideOutliers(tensor_.largest, elements_);
+      if (rotate_) header_.rotation = rows_.FindRotation(theta_);
       coded = SearchStep();
     }
     if (coded && coded_keeps_) return *std::move(coded);
@@ -96,65 +88,38 @@ class Encoder {
     }
   }
 
-  absl::Span<float> Row(size_t row) {
-    return absl::MakeSpan(*values_).subspan(row * geometry_.channels(),
-                                            geometry_.channels());
-  }
-
-  // Divides each token by its norm, if it has one.
-  void Normalize() {
-    full_norms_.resize(geometry_.heads() * geometry_.tokens());
-    for (size_t row = 0; row < full_norms_.size(); ++row) {
-      full_norms_[row] = NormCode(Row(row));
-      const float norm = NormOf(full_norms_[row]);
-      const float inverse = norm == 0 ? 0 : 1 / norm;
-      for (float& value : Row(row)) value *= inverse;
-    }
-    norms_ = full_norms_;
-  }
-
-  // Lowers the norms of tokens whose elements could otherwise be more than
-  // kNormError off.
+  // Lowers the norms of tokens whose elements could otherwise be too far off.
   void BoundNorms() {
-    for (size_t row = 0; row < norms_.size(); ++row) {
-      const int shift =
-          header_.ShiftOf(row % geometry_.tokens(), geometry_.tokens());
-      const float most =
-          2 * kNormError * static_cast<float>(1 << shift) / header_.step;
-      const uint16_t most_code = static_cast<uint16_t>(
-          std::max<uint32_t>(std::bit_cast<uint32_t>(most) >> 20, 1));
-      const uint16_t code = std::min(full_norms_[row], most_code);
-      if (code == norms_[row]) continue;
-      const float factor = NormOf(norms_[row]) / NormOf(code);
-      for (float& value : Row(row)) value *= factor;
-      norms_[row] = code;
-      statistics_.clear();
-    }
+    rows_.AddNormBounds();
+    ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
+      if (rows_.BoundNorms(block, first)) {
+        statistics_[index] = MeasureBlock(block, first);
+      }
+      return true;
+    });
   }
 
   // Root mean square of the tokens' norms, none above `most`.
   double NormSize(double most) const {
     double squares = 0;
-    for (const uint16_t code : full_norms_) {
+    for (const uint16_t code : rows_.full_norms()) {
       const double norm = std::min<double>(NormOf(code), most);
       squares += norm * norm;
     }
-    return std::sqrt(squares / static_cast<double>(full_norms_.size()));
+    return std::sqrt(squares / static_cast<double>(rows_.full_norms().size()));
   }
 
-  void MeasureBlocks() {
-    if (!statistics_.empty()) return;
-    ForEachBlock([&](uint64_t, const Block& block, size_t first) {
-      statistics_.push_back(Measure(header_, geometry_, block,
-                                    absl::MakeConstSpan(*values_).subspan(
-                                        first, geometry_.Elements(block))));
-      return true;
-    });
+  ChannelStatistics MeasureBlock(const Block& block, size_t first) {
+    return Measure(header_, geometry_, block,
+                   SourceRows::OfBlock(&rows_, block, first), &buffers_);
   }
 
   // The step that the preset asks for.
   double WantedStep() {
-    MeasureBlocks();
+    ForEachBlock([&](uint64_t, const Block& block, size_t first) {
+      statistics_.push_back(MeasureBlock(block, first));
+      return true;
+    });
     double square_sum = 0;
     uint64_t count = 0;
     for (const ChannelStatistics& block : statistics_) {
@@ -181,12 +146,12 @@ class Encoder {
     std::optional<EncodedTensor> last;
     for (int trial = 0; trial < kTrials; ++trial) {
       header_.step = RoundToStep(std::max(step, least_step_));
-      if (preset_.contract) BoundNorms();
+      if (header_.norms && preset_.contract) BoundNorms();
       EncodedTensor coded;
-      coded.decoded.swap(*decoded_);
+      if (tensor_.wants_decoded) coded.decoded.swap(buffers_.decoded);
       DistortionSums sums;
       if (!EncodeBlocks(&coded, &sums)) break;
-      if (last) decoded_->swap(last->decoded);
+      if (last && tensor_.wants_decoded) buffers_.decoded.swap(last->decoded);
       last = std::move(coded);
       coded_keeps_ = !preset_.contract || KeepsContract(sums);
       if (coded_keeps_ || step < least_step_) break;
@@ -198,44 +163,71 @@ class Encoder {
   }
 
   bool EncodeBlocks(EncodedTensor* coded, DistortionSums* all) {
-    MeasureBlocks();
     const size_t element_size = DTypeSize(dtype_);
-    const uint64_t most = MaxPayloadSize(values_->size());
-    coded->decoded.resize(values_->size() * element_size);
+    const uint64_t most = MaxPayloadSize(elements_);
+    coded->decoded.clear();
+    if (tensor_.wants_decoded) coded->decoded.reserve(tensor_.bytes.size());
     WriteTensorHeader(header_, &coded->payload);
     bool fits = true;
     ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
-      BlockInput input = {.values = absl::MakeConstSpan(*values_).subspan(
-                              first, geometry_.Elements(block)),
-                          .source = bytes_ + first * element_size};
+      const SourceRows::OfBlock rows(&rows_, block, first);
+      BlockInput input = {.load = rows,
+                          .source = source_ + first * element_size};
       if (header_.norms) {
-        input.norms = absl::MakeConstSpan(norms_).subspan(
-            first / geometry_.channels(), block.heads * block.tokens);
+        input.norms = rows_.norms().subspan(first / geometry_.channels(),
+                                            block.heads * block.tokens);
       }
+      const size_t size = geometry_.Elements(block) * element_size;
+      uint8_t* const decoded = RoomFor(size, coded);
       DistortionSums sums;
       fits = EncodeBlock(header_, geometry_, block, choices_, dtype_, input,
-                         statistics_[index], &rotator_, &coded->payload,
-                         reinterpret_cast<uint8_t*>(coded->decoded.data()) +
-                             first * element_size,
-                         &sums) &&
+                         statistics_[index], &rotator_, &buffers_,
+                         &coded->payload, decoded, &sums) &&
              coded->payload.size() <= most;
       AddDistortion(sums, all, &coded->distortion);
+      if (index == 0) ReserveLike(coded->payload.size(), &coded->payload);
       return fits;
     });
     return fits;
   }
 
+  // Room for the next decoded bytes: at the end of what was asked for, or none
+  // that lasts.
+  uint8_t* RoomFor(size_t size, EncodedTensor* coded) {
+    if (tensor_.wants_decoded) {
+      coded->decoded.resize(coded->decoded.size() + size);
+      return reinterpret_cast<uint8_t*>(coded->decoded.data() +
+                                        coded->decoded.size() - size);
+    }
+    if (buffers_.decoded.size() < size) buffers_.decoded.resize(size);
+    return reinterpret_cast<uint8_t*>(buffers_.decoded.data());
+  }
+
+  // Room for all blocks if each takes about as much as the first.
+  void ReserveLike(size_t block, std::string* payload) const {
+    const uint64_t blocks = geometry_.block_count();
+    if (blocks > 1) payload->reserve(block * blocks + block * blocks / 16);
+  }
+
   EncodedTensor EncodeIntegers() {
-    LoadElements(dtype_, bytes_, absl::MakeSpan(*values_));
     EncodedTensor integers;
-    integers.decoded.resize(values_->size() * DTypeSize(dtype_));
-    uint8_t* const decoded =
-        reinterpret_cast<uint8_t*>(integers.decoded.data());
     integers.payload.push_back(static_cast<char>(kModeInt8));
-    EncodeInt8(dtype_, *values_, &integers.payload, decoded);
+    if (tensor_.wants_decoded) integers.decoded.reserve(tensor_.bytes.size());
+    std::vector<float> values(kTileElements);
+    kernels::LaneSums lanes;
+    const auto compare =
+        kernels::Active().rows.compare[static_cast<int>(dtype_)];
+    static_assert(kTileElements % kInt8Group == 0);
+    for (size_t first = 0; first < elements_; first += kTileElements) {
+      const size_t count = std::min(kTileElements, elements_ - first);
+      const auto part = absl::MakeSpan(values).first(count);
+      rows_.LoadSource(first, part);
+      uint8_t* const decoded = RoomFor(count * DTypeSize(dtype_), &integers);
+      EncodeInt8(dtype_, part, &integers.payload, decoded);
+      compare(source_ + first * DTypeSize(dtype_), decoded, 0, count, &lanes);
+    }
     DistortionSums sums;
-    AddDistortion(CompareElements(dtype_, bytes_, decoded, values_->size()),
-                  &sums, &integers.distortion);
+    AddDistortion(lanes.Total(elements_), &sums, &integers.distortion);
     integers_keep_ = KeepsContract(sums);
     return integers;
   }
@@ -243,16 +235,16 @@ class Encoder {
   const DType dtype_;
   const Preset preset_;
   const Geometry geometry_;
-  const uint8_t* const bytes_;
-  // Without what is patched, without rotation and over the norms.
-  Borrowed<std::vector<float>> values_;
-  Borrowed<std::string> decoded_;     // room for what the next trial decodes to
-  std::vector<uint16_t> full_norms_;  // codes, of each token of each head
-  std::vector<uint16_t> norms_;       // the same, bounded
-  std::vector<ChannelStatistics> statistics_;  // of the blocks, or empty
+  const WholeTensor& tensor_;
+  const uint8_t* const source_;
+  const size_t elements_;
   TensorHeader header_;
-  BlockChoices choices_;
   Rotator rotator_;
+  EncoderBuffers own_buffers_;
+  EncoderBuffers& buffers_;
+  SourceRows rows_;
+  std::vector<ChannelStatistics> statistics_;  // of the blocks
+  BlockChoices choices_;
   bool rotate_ = false;
   std::optional<double> theta_;
   double least_step_ = 0;
@@ -266,21 +258,10 @@ uint64_t MaxPayloadSize(uint64_t elements) {
   return elements == 0 ? 0 : 1 + Int8Size(elements);
 }
 
-void HideOutliers(float largest, absl::Span<float> values) {
-  if (largest <= kOutlier) return;
-  const auto is_outlier = [](float value) {
-    return std::abs(value) > kOutlier;
-  };
-  const size_t outliers = static_cast<size_t>(
-      std::count_if(values.begin(), values.end(), is_outlier));
-  if (outliers <= values.size() / kOutlierShare) {
-    std::replace_if(values.begin(), values.end(), is_outlier, 0.0f);
-  }
-}
-
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
-                           const EncodeHints& hints, absl::string_view bytes) {
-  return Encoder(spec, preset, hints, bytes).Encode();
+                           const EncodeHints& hints,
+                           const WholeTensor& tensor) {
+  return Encoder(spec, preset, hints, tensor).Encode();
 }
 
 }  // namespace kvcompress::ecsq

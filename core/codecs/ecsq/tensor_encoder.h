@@ -8,8 +8,6 @@
 
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "codecs/ecsq/preset.h"
 #include "codecs/whole_tensor.h"
 #include "kvcompress/codec.h"
@@ -20,13 +18,11 @@ namespace kvcompress::ecsq {
 // The largest payload of so many elements.
 uint64_t MaxPayloadSize(uint64_t elements);
 
-// Makes values zero that are better patched than coded: those beyond what a
-// cache usually holds, if they are rare. `largest` is the largest magnitude.
-void HideOutliers(float largest, absl::Span<float> values);
-
-// Encodes the bytes of a tensor. REQUIRES: all elements are finite.
+// Encodes a tensor. Beside it, what was asked for and the payload, this holds
+// what a block takes (EncodeHints::buffers) and a few numbers of each token:
+// the values are made from the source anew each time that they are looked at.
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
-                           const EncodeHints& hints, absl::string_view bytes);
+                           const EncodeHints& hints, const WholeTensor& tensor);
 
 }  // namespace kvcompress::ecsq
 

@@ -141,7 +141,10 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
   const size_t channels = geometry.Channels(block);
   const size_t lanes = std::min(ecsq::kMaxLanes, channels);
   BlockHeader sizes;
-  ecsq::SymbolWriter writer((geometry.Elements(block) + 4 * channels) / lanes);
+  std::vector<uint16_t> rows;
+  rows.reserve((geometry.Elements(block) + 4 * channels) / lanes *
+               ecsq::kMaxLanes);
+  ecsq::SymbolWriter writer(&rows);
   const std::vector<int32_t> classes(content.classes.begin(),
                                      content.classes.end());
   sizes.class_middle = static_cast<uint8_t>(MeanOf(classes));
@@ -158,7 +161,8 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
   PutReflectors(bases, lanes, &writer, &sizes);
   PutLevels(header, geometry, block, content, &writer);
   writer.Finish();
-  const ecsq::RansStream stream = ecsq::RansEncode(writer.rows(), lanes);
+  std::vector<uint16_t> room;
+  const ecsq::RansStream stream = ecsq::RansEncode(writer.rows(), lanes, &room);
 
   const size_t groups = geometry.Groups(block);
   const uint64_t size = kBlockHeaderSize + groups + 4 * stream.states.size() +

@@ -102,8 +102,8 @@ class Klt : public Codec {
     }
     return NewWholeTensorEncoder(
         traits_.name, spec, elements, hints.buffers,
-        [spec, preset, hints](absl::string_view bytes) {
-          return klt::EncodeTensor(spec, preset, hints, bytes);
+        [spec, preset, hints](const WholeTensor& tensor) {
+          return klt::EncodeTensor(spec, preset, hints, tensor);
         });
   }
 

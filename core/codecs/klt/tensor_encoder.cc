@@ -12,6 +12,7 @@
 #include "codecs/ecsq/distortion.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/rope.h"
+#include "codecs/ecsq/source_rows.h"
 #include "codecs/klt/aims.h"
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/format.h"
@@ -376,9 +377,10 @@ class Encoder {
 }  // namespace
 
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
-                           const EncodeHints& hints, absl::string_view bytes) {
+                           const EncodeHints& hints,
+                           const WholeTensor& tensor) {
   std::optional<EncodedTensor> joint =
-      Encoder(spec, preset, hints, bytes).Encode();
+      Encoder(spec, preset, hints, tensor.bytes).Encode();
   const double factor =
       SharpnessFactor(preset, joint && spec.role == TensorRole::kKey
                                   ? joint->key_hints.sharpness
@@ -386,7 +388,7 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
   ecsq::Preset steps = preset.steps;
   steps.key_step *= factor;
   steps.value_step *= factor;
-  EncodedTensor alone = ecsq::EncodeTensor(spec, steps, hints, bytes);
+  EncodedTensor alone = ecsq::EncodeTensor(spec, steps, hints, tensor);
   if (!joint) return alone;
   if (joint->payload.size() < alone.payload.size()) return *std::move(joint);
   alone.key_hints = std::move(joint->key_hints);

@@ -5,7 +5,6 @@
 #ifndef KVCOMPRESS_CODECS_KLT_TENSOR_ENCODER_H_
 #define KVCOMPRESS_CODECS_KLT_TENSOR_ENCODER_H_
 
-#include "absl/strings/string_view.h"
 #include "codecs/ecsq/tensor_encoder.h"
 #include "codecs/klt/preset.h"
 #include "kvcompress/codec.h"
@@ -13,9 +12,9 @@
 
 namespace kvcompress::klt {
 
-// Encodes the bytes of a tensor. REQUIRES: all elements are finite.
+// Encodes a tensor.
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
-                           const EncodeHints& hints, absl::string_view bytes);
+                           const EncodeHints& hints, const WholeTensor& tensor);
 
 }  // namespace kvcompress::klt
 

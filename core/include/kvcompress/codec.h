@@ -147,6 +147,9 @@ struct EncoderBuffers {
   std::string source;
   std::string decoded;
   std::vector<float> values;
+  std::vector<int32_t> quanta;
+  std::vector<uint16_t> symbols;
+  std::vector<uint16_t> words;
 };
 
 // What an encoder may be told of a tensor beyond its spec. Never needed to

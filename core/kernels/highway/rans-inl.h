@@ -67,7 +67,7 @@ HWY_INLINE unsigned BitsOf(hn::Mask<Ints> mask) {
 // table[index] in each lane. Loads one by one are faster than a gather on many
 // processors, and never much slower.
 HWY_INLINE Word LookUp(const uint32_t* table, Word index) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX2
   const __m128i low = _mm256_castsi256_si128(index.raw);
   const __m128i high = _mm256_extracti128_si256(index.raw, 1);
   const auto four = [table](__m128i at) HWY_ATTR {
@@ -92,7 +92,7 @@ struct Intervals {
 };
 
 HWY_INLINE Intervals LookUp(const RansInterval* table, const uint16_t* index) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX2
   const auto two = [&](size_t i, size_t j) HWY_ATTR {
     const __m128i low =
         _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&table[index[i]]));
@@ -115,6 +115,118 @@ HWY_INLINE Intervals LookUp(const RansInterval* table, const uint16_t* index) {
   return {hn::Load(Words(), bounds), hn::Load(Floats(), inverse)};
 #endif
 }
+
+#if HWY_TARGET == HWY_AVX3
+
+// Half of the lanes of a row in a vector: masks tell which are due a word, and
+// put words together or apart.
+inline constexpr size_t kHalf = kRansLanes / 2;
+
+// The entries of a half row. Loads one by one are faster than a gather here.
+HWY_INLINE void LookUpHalf(const RansInterval* table, const uint16_t* index,
+                           __m512i* bounds, __m512* inverse) {
+  const auto two = [&](size_t i) HWY_ATTR {
+    const __m128i low =
+        _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&table[index[i]]));
+    return _mm_loadh_pi(_mm_castsi128_ps(low),
+                        reinterpret_cast<const __m64*>(&table[index[i + 1]]));
+  };
+  const auto eight = [&](size_t i) HWY_ATTR {
+    return _mm512_insertf32x8(
+        _mm512_castps256_ps512(_mm256_set_m128(two(i + 4), two(i))),
+        _mm256_set_m128(two(i + 12), two(i + 8)), 1);
+  };
+  const __m512 a = eight(0);
+  const __m512 b = eight(2);
+  *bounds = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88));
+  *inverse = _mm512_shuffle_ps(a, b, 0xdd);
+}
+
+inline uint16_t* EncodeRansRows(const RansInterval* intervals,
+                                const uint16_t* rows, size_t count,
+                                uint32_t* states, uint16_t* words) {
+  const __m512i low = _mm512_set1_epi32(0xffff);
+  const __m512i slots = _mm512_set1_epi32(kRansSlots);
+  __m512i x[2] = {_mm512_loadu_si512(states),
+                  _mm512_loadu_si512(states + kHalf)};
+  const uint16_t* row = rows + count * kRansLanes;
+  for (size_t i = 0; i < count; ++i) {
+    row -= kRansLanes;
+    for (size_t v = 2; v-- > 0;) {
+      __m512i bounds;
+      __m512 inverse;
+      LookUpHalf(intervals, row + v * kHalf, &bounds, &inverse);
+      const __m512i frequency = _mm512_srli_epi32(bounds, 16);
+      const __m512i first = _mm512_and_si512(bounds, low);
+      const __mmask16 due = _mm512_cmpge_epu32_mask(
+          x[v], _mm512_slli_epi32(frequency, 31 - kRansSlotBits));
+      const int due_count = std::popcount(static_cast<unsigned>(due));
+      words -= due_count;
+      _mm256_mask_storeu_epi16(
+          words, static_cast<__mmask16>((1u << due_count) - 1),
+          _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(due, x[v])));
+      const __m512i state = _mm512_mask_srli_epi32(x[v], due, x[v], 16);
+      // The quotient or one less; the remainder tells.
+      const __m512i quotient = _mm512_cvttps_epi32(
+          _mm512_mul_ps(_mm512_cvtepi32_ps(state), inverse));
+      const __m512i rest =
+          _mm512_sub_epi32(state, _mm512_mullo_epi32(quotient, frequency));
+      const __mmask16 is_less = _mm512_cmpge_epu32_mask(rest, frequency);
+      const __m512i coded = _mm512_add_epi32(
+          _mm512_add_epi32(_mm512_slli_epi32(quotient, kRansSlotBits), rest),
+          first);
+      x[v] = _mm512_mask_add_epi32(coded, is_less, coded,
+                                   _mm512_sub_epi32(slots, frequency));
+    }
+  }
+  _mm512_storeu_si512(states, x[0]);
+  _mm512_storeu_si512(states + kHalf, x[1]);
+  return words;
+}
+
+inline size_t DecodeRansRows(const uint32_t* slots,
+                             const uint8_t* const* tables, size_t count,
+                             uint32_t* states, const uint8_t** words,
+                             const uint8_t* end, int8_t* rows) {
+  constexpr ptrdiff_t kMost = kRansLanes * sizeof(uint16_t);
+  const __m512i slot_mask = _mm512_set1_epi32(kRansSlots - 1);
+  const __m512i field = _mm512_set1_epi32(0xfff);
+  const __m512i lowest = _mm512_set1_epi32(kRansLowest);
+  __m512i x[2] = {_mm512_loadu_si512(states),
+                  _mm512_loadu_si512(states + kHalf)};
+  const uint8_t* next = *words;
+  size_t row = 0;
+  for (; row < count && end - next >= kMost; ++row, rows += kRansLanes) {
+    for (size_t v = 0; v < 2; ++v) {
+      const __m512i table = _mm512_cvtepu8_epi32(_mm_loadu_si128(
+          reinterpret_cast<const __m128i*>(tables[row] + v * kHalf)));
+      const __m512i slot = _mm512_i32gather_epi32(
+          _mm512_or_si512(_mm512_slli_epi32(table, kRansSlotBits),
+                          _mm512_and_si512(x[v], slot_mask)),
+          slots, sizeof(uint32_t));
+      const __m512i state = _mm512_add_epi32(
+          _mm512_mullo_epi32(
+              _mm512_and_si512(_mm512_srli_epi32(slot, 12), field),
+              _mm512_srli_epi32(x[v], kRansSlotBits)),
+          _mm512_and_si512(slot, field));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(rows + v * kHalf),
+                       _mm512_cvtepi32_epi8(_mm512_srli_epi32(slot, 24)));
+      const __mmask16 due = _mm512_cmplt_epu32_mask(state, lowest);
+      const __m512i word = _mm512_cvtepu16_epi32(
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(next)));
+      next += sizeof(uint16_t) *
+              static_cast<size_t>(std::popcount(static_cast<unsigned>(due)));
+      x[v] = _mm512_or_si512(_mm512_mask_slli_epi32(state, due, state, 16),
+                             _mm512_maskz_expand_epi32(due, word));
+    }
+  }
+  _mm512_storeu_si512(states, x[0]);
+  _mm512_storeu_si512(states + kHalf, x[1]);
+  *words = next;
+  return row;
+}
+
+#else
 
 inline uint16_t* EncodeRansRows(const RansInterval* intervals,
                                 const uint16_t* rows, size_t count,
@@ -209,6 +321,8 @@ inline size_t DecodeRansRows(const uint32_t* slots,
   *words = next;
   return row;
 }
+
+#endif  // HWY_TARGET == HWY_AVX3
 
 }  // namespace kvcompress::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

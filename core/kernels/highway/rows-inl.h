@@ -17,48 +17,90 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
 
+// Calls `visit` with the widest vectors that `columns` fill, or says that there
+// are none: then a matrix is the portable kernels'.
+template <typename Visit>
+HWY_INLINE bool WithVectors(size_t columns, Visit visit) {
+  if (columns % hn::MaxLanes(WideFloats()) == 0) {
+    visit(WideFloats());
+  } else if (columns % kLanes == 0) {
+    visit(Floats());
+  } else {
+    return false;
+  }
+  return true;
+}
+
 template <class T, int kType>
 uint32_t LoadRow(const uint8_t* elements, size_t count, float* values) {
-  const Words d;
-  const Word magnitude = hn::Set(d, 0x7fffffff);
-  const size_t whole = count - count % kLanes;
-  Word most = hn::Zero(d);
-  for (size_t i = 0; i < whole; i += kLanes) {
-    const Float value = T::Load(elements + i * sizeof(typename T::Bits));
-    hn::StoreU(value, Floats(), values + i);
+  const WideFloats df;
+  const hn::RebindToUnsigned<WideFloats> d;
+  constexpr size_t kSize = sizeof(typename T::Bits);
+  const size_t lanes = hn::Lanes(d);
+  const auto magnitude = hn::Set(d, 0x7fffffff);
+  const size_t whole = count - count % lanes;
+  auto most = hn::Zero(d);
+  for (size_t i = 0; i < whole; i += lanes) {
+    const auto value = T::template Load<WideFloats>(elements + i * kSize);
+    hn::StoreU(value, df, values + i);
     most = hn::Max(most, hn::And(hn::BitCast(d, value), magnitude));
   }
-  const uint32_t rest =
-      PortableRows().load[kType](elements + whole * sizeof(typename T::Bits),
-                                 count - whole, values + whole);
+  const uint32_t rest = PortableRows().load[kType](
+      elements + whole * kSize, count - whole, values + whole);
   return HWY_MAX(rest, hn::GetLane(hn::MaxOfLanes(d, most)));
+}
+
+// Of whole vectors, however wide: no order matters. Bits of magnitudes are in
+// the order of the magnitudes.
+template <class T, int kType>
+uint32_t LargestOfRow(const uint8_t* elements, size_t count) {
+  using Bits = typename T::Bits;
+  const hn::ScalableTag<Bits> d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t whole = count - count % lanes;
+  auto most = hn::Zero(d);
+  for (size_t i = 0; i < whole; i += lanes) {
+    const auto bits = hn::LoadU(d, reinterpret_cast<const Bits*>(elements) + i);
+    most = hn::Max(most, hn::And(bits, hn::Set(d, T::kMagnitude)));
+  }
+  alignas(64) Bits all[HWY_LANES(Bits)];
+  hn::Store(most, d, all);
+  const auto& largest = PortableRows().largest[kType];
+  return HWY_MAX(largest(reinterpret_cast<const uint8_t*>(all), lanes),
+                 largest(elements + whole * sizeof(Bits), count - whole));
 }
 
 template <class T, int kType>
 void StoreRow(const float* values, size_t count, uint8_t* elements) {
-  const Floats d;
-  const Float most = T::Value(Words(), hn::Set(Words(), T::kInfinity - 1));
-  const size_t whole = count - count % kLanes;
-  for (size_t i = 0; i < whole; i += kLanes) {
-    const Float value = hn::LoadU(d, values + i);
-    const Float bounded = hn::Max(hn::Min(value, most), hn::Neg(most));
-    T::Store(T::Round(bounded), elements + i * sizeof(typename T::Bits));
+  const WideFloats d;
+  const hn::RebindToUnsigned<WideFloats> du;
+  constexpr size_t kSize = sizeof(typename T::Bits);
+  const auto most = T::Value(du, hn::Set(du, T::kInfinity - 1));
+  const size_t lanes = hn::Lanes(d);
+  const size_t whole = count - count % lanes;
+  for (size_t i = 0; i < whole; i += lanes) {
+    const auto value = hn::LoadU(d, values + i);
+    const auto bounded = hn::Max(hn::Min(value, most), hn::Neg(most));
+    T::Store(T::Round(bounded), elements + i * kSize);
   }
   PortableRows().store[kType](values + whole, count - whole,
-                              elements + whole * sizeof(typename T::Bits));
+                              elements + whole * kSize);
 }
 
 template <class T, DType kType>
-void CompareRow(const uint8_t* source, const uint8_t* decoded, size_t count,
-                DistortionSums* sums) {
+void CompareRow(const uint8_t* source, const uint8_t* decoded, size_t first,
+                size_t end, LaneSums* lanes) {
   constexpr size_t kSize = sizeof(typename T::Bits);
   const Floats d;
   const Doubles dd;
-  const size_t whole = count - count % kSumLanes;
-  GroupSums group = GroupSums::Zero();
+  const size_t begin =
+      HWY_MIN(end, (first + kSumLanes - 1) / kSumLanes * kSumLanes);
+  AddToLanes(kType, source, decoded, first, begin, lanes);
+  const size_t whole = begin + (end - begin) / kSumLanes * kSumLanes;
+  GroupSums group = GroupSums::From(*lanes);
   Float most_x = hn::Zero(d);
   Double most_e = hn::Zero(dd);
-  for (size_t row = 0; row < whole; row += kSumLanes) {
+  for (size_t row = begin; row < whole; row += kSumLanes) {
     ForEachPart(row, [&](size_t i, auto part) HWY_ATTR {
       const Float x = T::Load(source + i * kSize);
       const Float y = T::Load(decoded + i * kSize);
@@ -66,12 +108,12 @@ void CompareRow(const uint8_t* source, const uint8_t* decoded, size_t count,
       group.AddValues(part, x, y, &most_e);
     });
   }
-  LaneSums lanes;
-  group.AddTo(&lanes);
-  lanes.max_abs_x = hn::GetLane(hn::MaxOfLanes(d, most_x));
-  lanes.max_abs_e = hn::GetLane(hn::MaxOfLanes(dd, most_e));
-  AddToLanes(kType, source, decoded, whole, count, &lanes);
-  *sums = lanes.Total(count);
+  group.Store(lanes);
+  lanes->max_abs_x =
+      HWY_MAX(lanes->max_abs_x, hn::GetLane(hn::MaxOfLanes(d, most_x)));
+  lanes->max_abs_e =
+      HWY_MAX(lanes->max_abs_e, hn::GetLane(hn::MaxOfLanes(dd, most_e)));
+  AddToLanes(kType, source, decoded, whole, end, lanes);
 }
 
 // Tiles of columns whose sums stay in registers.
@@ -138,15 +180,30 @@ inline double SumRowSquares(const float* values, size_t count) {
   return sum;
 }
 
-template <bool kHasBorders>
-HWY_INLINE void QuantizeTile(const float* values, size_t i,
+inline void ScaleMatrix(const float* factors, size_t rows, size_t columns,
+                        float* values) {
+  const auto scale = [&](auto d) HWY_ATTR {
+    for (size_t row = 0; row < rows; ++row) {
+      const auto factor = hn::Set(d, factors[row]);
+      for (size_t i = 0; i < columns; i += hn::Lanes(d)) {
+        float* const at = values + row * columns + i;
+        hn::StoreU(hn::Mul(hn::LoadU(d, at), factor), d, at);
+      }
+    }
+  };
+  if (!WithVectors(columns, scale)) {
+    PortableRows().scale(factors, rows, columns, values);
+  }
+}
+
+template <bool kHasBorders, class D>
+HWY_INLINE void QuantizeTile(D d, const float* values, size_t i,
                              const QuantizeStep& step, int32_t* quanta) {
-  const Floats d;
-  const Ints di;
-  const Float centred =
+  const hn::RebindToSigned<D> di;
+  const auto centred =
       hn::Sub(hn::LoadU(d, values + i), hn::LoadU(d, step.means + i));
-  const Float exact = hn::Mul(centred, hn::Set(d, step.inverse));
-  const Float magnitude = hn::Min(hn::Abs(exact), hn::Set(d, kMostQuantum));
+  const auto exact = hn::Mul(centred, hn::Set(d, step.inverse));
+  const auto magnitude = hn::Min(hn::Abs(exact), hn::Set(d, kMostQuantum));
   auto quantum = hn::ConvertTo(di, hn::Add(magnitude, hn::Set(d, 0.5f)));
   if constexpr (kHasBorders) {
     const auto at = hn::Add(hn::LoadU(di, step.border + i),
@@ -160,74 +217,105 @@ HWY_INLINE void QuantizeTile(const float* values, size_t i,
              quanta + i);
 }
 
-// Columns that fill no vector make a matrix one the portable kernels'.
 inline void QuantizeMatrix(const float* values, size_t rows, size_t columns,
                            const QuantizeStep& step, int32_t* quanta) {
-  if (columns % kLanes != 0) {
-    PortableRows().quantize(values, rows, columns, step, quanta);
-    return;
-  }
-  for (size_t row = 0; row < rows; ++row) {
-    if (step.borders == nullptr) {
-      for (size_t i = 0; i < columns; i += kLanes) {
-        QuantizeTile<false>(values, i, step, quanta);
-      }
-    } else {
-      for (size_t i = 0; i < columns; i += kLanes) {
-        QuantizeTile<true>(values, i, step, quanta);
+  const auto quantize = [&](auto d) HWY_ATTR {
+    for (size_t row = 0; row < rows; ++row) {
+      const float* const from = values + row * columns;
+      int32_t* const to = quanta + row * columns;
+      if (step.borders == nullptr) {
+        for (size_t i = 0; i < columns; i += hn::Lanes(d)) {
+          QuantizeTile<false>(d, from, i, step, to);
+        }
+      } else {
+        for (size_t i = 0; i < columns; i += hn::Lanes(d)) {
+          QuantizeTile<true>(d, from, i, step, to);
+        }
       }
     }
-    values += columns;
-    quanta += columns;
+  };
+  if (!WithVectors(columns, quantize)) {
+    PortableRows().quantize(values, rows, columns, step, quanta);
   }
 }
 
-inline void DequantizeMatrix(const int32_t* quanta, size_t rows, size_t columns,
-                             const DequantizeStep& step, float* values) {
-  const Floats d;
-  const Ints di;
-  if (columns % kLanes != 0) {
-    PortableRows().dequantize(quanta, rows, columns, step, values);
-    return;
-  }
-  const Float unit = hn::Set(d, step.unit);
-  for (size_t row = 0; row < rows; ++row) {
-    const Float norm =
+// `load` gives the quanta of a vector of a row.
+template <class D, typename LoadQuanta>
+HWY_INLINE void DequantizeRowsWith(D d, MatrixShape shape,
+                                   const DequantizeStep& step, float* values,
+                                   LoadQuanta load) {
+  const hn::RebindToSigned<D> di;
+  const auto unit = hn::Set(d, step.unit);
+  for (size_t row = 0; row < shape.rows; ++row) {
+    const auto norm =
         hn::Set(d, step.norms == nullptr ? 1.0f : step.norms[row]);
-    for (size_t i = 0; i < columns; i += kLanes) {
+    for (size_t i = 0; i < shape.columns; i += hn::Lanes(d)) {
       const auto mean =
           hn::ShiftLeftSame(hn::LoadU(di, step.means + i), step.shift);
-      const auto eighths =
-          hn::Add(hn::ShiftLeft<3>(hn::LoadU(di, quanta + i)), mean);
+      const auto eighths = hn::Add(hn::ShiftLeft<3>(load(row, i)), mean);
       hn::StoreU(hn::Mul(hn::Mul(hn::ConvertTo(d, eighths), unit), norm), d,
-                 values + i);
+                 values + row * shape.stride + i);
     }
-    quanta += columns;
-    values += columns;
+  }
+}
+
+inline void DequantizeMatrix(const int32_t* quanta, MatrixShape shape,
+                             const DequantizeStep& step, float* values) {
+  const auto dequantize = [&](auto d) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    DequantizeRowsWith(d, shape, step, values,
+                       [&](size_t row, size_t i) HWY_ATTR {
+                         return hn::LoadU(di, quanta + row * shape.stride + i);
+                       });
+  };
+  if (!WithVectors(shape.columns, dequantize)) {
+    PortableRows().dequantize(quanta, shape, step, values);
+  }
+}
+
+inline void DequantizeSymbolMatrix(const int8_t* symbols, MatrixShape shape,
+                                   const DequantizeStep& step, float* values) {
+  const auto dequantize = [&](auto d) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    const hn::Rebind<int8_t, decltype(d)> bytes;
+    DequantizeRowsWith(
+        d, shape, step, values, [&](size_t row, size_t i) HWY_ATTR {
+          return hn::PromoteTo(
+              di, hn::LoadU(bytes, symbols + row * kRansLanes + i));
+        });
+  };
+  if (!WithVectors(shape.columns, dequantize)) {
+    PortableRows().dequantize_symbols(symbols, shape, step, values);
   }
 }
 
 inline size_t CodeMatrix(const int32_t* quanta, MatrixShape shape,
                          const int32_t* base, const int32_t* most,
                          uint16_t* codes) {
-  const Ints d;
-  if (shape.columns % kLanes != 0) {
+  size_t done = shape.rows;
+  const auto code = [&](auto df) HWY_ATTR {
+    const hn::RebindToSigned<decltype(df)> d;
+    const hn::RebindToUnsigned<decltype(df)> words;
+    const hn::Rebind<uint16_t, decltype(df)> shorts;
+    for (size_t row = 0; row < shape.rows; ++row) {
+      auto room = hn::Zero(d);
+      for (size_t i = 0; i < shape.columns; i += hn::Lanes(d)) {
+        const auto quantum = hn::LoadU(d, quanta + row * shape.stride + i);
+        const auto sum = hn::Add(quantum, hn::LoadU(d, base + i));
+        hn::StoreU(hn::TruncateTo(shorts, hn::BitCast(words, sum)), shorts,
+                   codes + row * kRansLanes + i);
+        room = hn::Min(room, hn::Sub(hn::LoadU(d, most + i), hn::Abs(quantum)));
+      }
+      if (!hn::AllTrue(d, hn::Eq(room, hn::Zero(d)))) {
+        done = row;
+        return;
+      }
+    }
+  };
+  if (!WithVectors(shape.columns, code)) {
     return PortableRows().code(quanta, shape, base, most, codes);
   }
-  for (size_t row = 0; row < shape.rows; ++row) {
-    auto room = hn::Zero(d);
-    for (size_t i = 0; i < shape.columns; i += kLanes) {
-      const auto quantum = hn::LoadU(d, quanta + i);
-      const auto code = hn::Add(quantum, hn::LoadU(d, base + i));
-      hn::StoreU(hn::TruncateTo(Shorts(), hn::BitCast(Words(), code)), Shorts(),
-                 codes + i);
-      room = hn::Min(room, hn::Sub(hn::LoadU(d, most + i), hn::Abs(quantum)));
-    }
-    if (!hn::AllTrue(d, hn::Eq(room, hn::Zero(d)))) return row;
-    quanta += shape.stride;
-    codes += kRansLanes;
-  }
-  return shape.rows;
+  return done;
 }
 
 inline size_t WidenMatrix(const int8_t* symbols, MatrixShape shape,

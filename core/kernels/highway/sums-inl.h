@@ -42,6 +42,18 @@ struct LaneSum {
     for (Double& part : sum.part) part = hn::Zero(Doubles());
     return sum;
   }
+  static HWY_INLINE LaneSum From(const double* lanes) {
+    LaneSum sum;
+    for (size_t i = 0; i < kRegisters; ++i) {
+      sum.part[i] = hn::Load(Doubles(), lanes + i * kDoubleLanes);
+    }
+    return sum;
+  }
+  HWY_INLINE void Store(double* lanes) const {
+    for (size_t i = 0; i < kRegisters; ++i) {
+      hn::Store(part[i], Doubles(), lanes + i * kDoubleLanes);
+    }
+  }
   // Adds this group's lanes to the block's.
   HWY_INLINE void AddTo(double* lanes) const {
     const Doubles d;
@@ -67,6 +79,18 @@ struct GroupSums {
 
   static HWY_INLINE GroupSums Zero() {
     return {LaneSum::Zero(), LaneSum::Zero(), LaneSum::Zero(), LaneSum::Zero()};
+  }
+
+  // Goes on where `sums` are.
+  static HWY_INLINE GroupSums From(const LaneSums& sums) {
+    return {LaneSum::From(sums.x2), LaneSum::From(sums.y2),
+            LaneSum::From(sums.e2), LaneSum::From(sums.abs_e)};
+  }
+  HWY_INLINE void Store(LaneSums* sums) const {
+    x2.Store(sums->x2);
+    y2.Store(sums->y2);
+    e2.Store(sums->e2);
+    abs_e.Store(sums->abs_e);
   }
 
   // `abs` are the magnitudes of errors that are exact in binary32, and `part`

@@ -116,13 +116,14 @@ inline void FillRotationTable(const uint64_t* increments, size_t pairs,
   }
 }
 
-// The first channels of kLanes pairs, and the second.
+// The first channels of a vector of pairs, and the second.
+template <class D>
 struct Pairs {
-  Float x, y;
+  hn::Vec<D> x, y;
 
   static HWY_INLINE Pairs Load(const float* row, size_t pair,
                                RotationShape shape) {
-    const Floats d;
+    const D d;
     Pairs result;
     if (shape.interleaved) {
       hn::LoadInterleaved2(d, row + 2 * pair, result.x, result.y);
@@ -133,7 +134,7 @@ struct Pairs {
     return result;
   }
   HWY_INLINE void Store(size_t pair, RotationShape shape, float* row) const {
-    const Floats d;
+    const D d;
     if (shape.interleaved) {
       hn::StoreInterleaved2(x, y, d, row + 2 * pair);
     } else {
@@ -143,26 +144,33 @@ struct Pairs {
   }
 };
 
-inline void RotateMatrix(const float* table, RotationShape shape,
-                         float* values) {
-  const Floats d;
+template <class D>
+HWY_INLINE void RotateMatrixWith(D d, const float* table, RotationShape shape,
+                                 float* values) {
   const size_t pairs = shape.pairs;
-  const Float flip = shape.back ? hn::SignBit(d) : hn::Zero(d);
-  if (pairs % kLanes != 0) {
-    PortableRows().rotate(table, shape, values);
-    return;
-  }
+  const auto flip = shape.back ? hn::SignBit(d) : hn::Zero(d);
   for (size_t t = 0; t < shape.tokens; ++t) {
-    for (size_t pair = 0; pair < pairs; pair += kLanes) {
-      const Float cos = hn::LoadU(d, table + pair);
-      const Float sin = hn::Xor(hn::LoadU(d, table + pairs + pair), flip);
-      const auto [x, y] = Pairs::Load(values, pair, shape);
-      const Pairs turned = {hn::Sub(hn::Mul(x, cos), hn::Mul(y, sin)),
-                            hn::Add(hn::Mul(y, cos), hn::Mul(x, sin))};
+    for (size_t pair = 0; pair < pairs; pair += hn::Lanes(d)) {
+      const auto cos = hn::LoadU(d, table + pair);
+      const auto sin = hn::Xor(hn::LoadU(d, table + pairs + pair), flip);
+      const auto [x, y] = Pairs<D>::Load(values, pair, shape);
+      const Pairs<D> turned = {hn::Sub(hn::Mul(x, cos), hn::Mul(y, sin)),
+                               hn::Add(hn::Mul(y, cos), hn::Mul(x, sin))};
       turned.Store(pair, shape, values);
     }
     table += 2 * pairs;
     values += 2 * pairs;
+  }
+}
+
+inline void RotateMatrix(const float* table, RotationShape shape,
+                         float* values) {
+  if (shape.pairs % hn::MaxLanes(WideFloats()) == 0) {
+    RotateMatrixWith(WideFloats(), table, shape, values);
+  } else if (shape.pairs % kLanes == 0) {
+    RotateMatrixWith(Floats(), table, shape, values);
+  } else {
+    PortableRows().rotate(table, shape, values);
   }
 }
 
@@ -183,7 +191,7 @@ inline void SumMatrixTurnedBack(const float* turn, RotationShape shape,
     Float sum_y = hn::Zero(d);
     const float* row = values;
     for (size_t t = 0; t < shape.tokens; ++t, row += 2 * pairs) {
-      const auto [x, y] = Pairs::Load(row, pair, shape);
+      const auto [x, y] = Pairs<Floats>::Load(row, pair, shape);
       sum_x = hn::Add(sum_x, hn::Add(hn::Mul(x, cos), hn::Mul(y, sin)));
       sum_y = hn::Add(sum_y, hn::Sub(hn::Mul(y, cos), hn::Mul(x, sin)));
       const Float next =

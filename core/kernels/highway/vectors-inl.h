@@ -24,12 +24,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // At most 256 bits, and 512 for what floats are widened to: the lanes of
 // kernels/lane_sums.h are 8, and wider vectors would need to add in another
-// order.
+// order. What adds nothing up takes WideFloats.
 inline constexpr size_t kLanes = HWY_MIN(8, HWY_LANES(float));
 inline constexpr size_t kDoubleLanes = HWY_MIN(8, HWY_LANES(double));
 using Floats = hn::FixedTag<float, kLanes>;
 using Ints = hn::RebindToSigned<Floats>;
 using Words = hn::RebindToUnsigned<Floats>;
+using WideFloats = hn::FixedTag<float, HWY_MIN(16, HWY_LANES(float))>;
 using Shorts = hn::Rebind<uint16_t, Floats>;
 using Bytes = hn::Rebind<uint8_t, Floats>;
 using SignedBytes = hn::Rebind<int8_t, Floats>;
@@ -55,18 +56,22 @@ HWY_INLINE void Unroll(Visit visit) {
 // Highway 1.0.3 rounds towards zero.
 inline constexpr bool kHalfInstructions = HWY_TARGET != HWY_SSE4;
 
-HWY_INLINE Word LoadShorts(const uint8_t* bytes) {
-  const auto shorts =
-      hn::LoadU(Shorts(), reinterpret_cast<const uint16_t*>(bytes));
-  return hn::PromoteTo(Words(), shorts);
+template <class D = Words>
+HWY_INLINE hn::Vec<D> LoadShorts(const uint8_t* bytes) {
+  const hn::Rebind<uint16_t, D> shorts;
+  return hn::PromoteTo(
+      D(), hn::LoadU(shorts, reinterpret_cast<const uint16_t*>(bytes)));
 }
 
-HWY_INLINE void StoreShorts(Word value, uint8_t* bytes) {
-  hn::StoreU(hn::TruncateTo(Shorts(), value), Shorts(),
+template <class V>
+HWY_INLINE void StoreShorts(V value, uint8_t* bytes) {
+  const hn::Rebind<uint16_t, hn::DFromV<V>> shorts;
+  hn::StoreU(hn::TruncateTo(shorts, value), shorts,
              reinterpret_cast<uint16_t*>(bytes));
 }
 
-// The types of elements. Load and Store take kLanes elements at any alignment.
+// The types of elements. Load and Store take a vector of elements at any
+// alignment.
 // Round gives the value that the type has for a finite value, to nearest even,
 // the largest finite one instead of infinity; Store takes only such values.
 // A group's largest magnitude is found on Bits as integers, and Value turns
@@ -77,12 +82,17 @@ struct F32 {
   static constexpr uint32_t kInfinity = 0x7f800000;
   static constexpr bool kRounds = false;
 
-  static HWY_INLINE Float Load(const uint8_t* bytes) {
-    return hn::LoadU(Floats(), reinterpret_cast<const float*>(bytes));
+  template <class D = Floats>
+  static HWY_INLINE hn::Vec<D> Load(const uint8_t* bytes) {
+    return hn::LoadU(D(), reinterpret_cast<const float*>(bytes));
   }
-  static HWY_INLINE Float Round(Float value) { return value; }
-  static HWY_INLINE void Store(Float value, uint8_t* bytes) {
-    hn::StoreU(value, Floats(), reinterpret_cast<float*>(bytes));
+  template <class V>
+  static HWY_INLINE V Round(V value) {
+    return value;
+  }
+  template <class V>
+  static HWY_INLINE void Store(V value, uint8_t* bytes) {
+    hn::StoreU(value, hn::DFromV<V>(), reinterpret_cast<float*>(bytes));
   }
   template <class D>
   static HWY_INLINE hn::Vec<hn::Rebind<float, D>> Value(D, hn::Vec<D> bits) {
@@ -96,19 +106,24 @@ struct BF16 {
   static constexpr uint32_t kInfinity = 0x7f80;
   static constexpr bool kRounds = true;
 
-  static HWY_INLINE Float Load(const uint8_t* bytes) {
-    return Value(Words(), LoadShorts(bytes));
+  template <class D = Floats>
+  static HWY_INLINE hn::Vec<D> Load(const uint8_t* bytes) {
+    const hn::RebindToUnsigned<D> words;
+    return Value(words, LoadShorts<decltype(words)>(bytes));
   }
   // REQUIRES: the value is far from the largest, as all that are decoded are.
-  static HWY_INLINE Float Round(Float value) {
-    const Words d;
-    const Word bits = hn::BitCast(d, value);
-    const Word odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
-    const Word sum = hn::Add(hn::Add(bits, hn::Set(d, 0x7fff)), odd);
-    return hn::BitCast(Floats(), hn::And(sum, hn::Set(d, 0xffff0000)));
+  template <class V>
+  static HWY_INLINE V Round(V value) {
+    const hn::RebindToUnsigned<hn::DFromV<V>> d;
+    const auto bits = hn::BitCast(d, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d, 1));
+    const auto sum = hn::Add(hn::Add(bits, hn::Set(d, 0x7fff)), odd);
+    return hn::BitCast(hn::DFromV<V>(), hn::And(sum, hn::Set(d, 0xffff0000)));
   }
-  static HWY_INLINE void Store(Float value, uint8_t* bytes) {
-    StoreShorts(hn::ShiftRight<16>(hn::BitCast(Words(), value)), bytes);
+  template <class V>
+  static HWY_INLINE void Store(V value, uint8_t* bytes) {
+    const hn::RebindToUnsigned<hn::DFromV<V>> d;
+    StoreShorts(hn::ShiftRight<16>(hn::BitCast(d, value)), bytes);
   }
   template <class D>
   static HWY_INLINE hn::Vec<hn::Rebind<float, D>> Value(D, hn::Vec<D> bits) {
@@ -121,49 +136,55 @@ struct F16 {
   static constexpr Bits kMagnitude = 0x7fff;
   static constexpr uint32_t kInfinity = 0x7c00;
   static constexpr bool kRounds = true;
-  using Halves = hn::Rebind<hwy::float16_t, Floats>;
 
-  static HWY_INLINE Float Load(const uint8_t* bytes) {
+  template <class D = Floats>
+  static HWY_INLINE hn::Vec<D> Load(const uint8_t* bytes) {
     if constexpr (kHalfInstructions) {
+      const hn::Rebind<hwy::float16_t, D> halves;
       return hn::PromoteTo(
-          Floats(),
-          hn::LoadU(Halves(), reinterpret_cast<const hwy::float16_t*>(bytes)));
+          D(),
+          hn::LoadU(halves, reinterpret_cast<const hwy::float16_t*>(bytes)));
     } else {
-      const Words d;
-      const Word bits = LoadShorts(bytes);
-      const Word sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000)));
-      const Word magnitude = hn::And(bits, hn::Set(d, kMagnitude));
-      const Word finite = hn::BitCast(d, Value(d, magnitude));
-      const Word quiet = hn::IfThenElseZero(
+      const hn::RebindToUnsigned<D> d;
+      const auto bits = LoadShorts<decltype(d)>(bytes);
+      const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(d, 0x8000)));
+      const auto magnitude = hn::And(bits, hn::Set(d, kMagnitude));
+      const auto finite = hn::BitCast(d, Value(d, magnitude));
+      const auto quiet = hn::IfThenElseZero(
           hn::Gt(magnitude, hn::Set(d, kInfinity)), hn::Set(d, 0x400000));
-      const Word infinite = hn::Or(hn::Or(hn::ShiftLeft<13>(magnitude), quiet),
+      const auto infinite = hn::Or(hn::Or(hn::ShiftLeft<13>(magnitude), quiet),
                                    hn::Set(d, 0x7f800000));
       const auto is_finite = hn::Lt(magnitude, hn::Set(d, kInfinity));
       return hn::BitCast(
-          Floats(), hn::Or(sign, hn::IfThenElse(is_finite, finite, infinite)));
+          D(), hn::Or(sign, hn::IfThenElse(is_finite, finite, infinite)));
     }
   }
 
-  static HWY_INLINE Float Round(Float value) {
-    const Floats d;
-    const Float most = hn::Set(d, 65504.0f);
+  template <class V>
+  static HWY_INLINE V Round(V value) {
+    const hn::DFromV<V> d;
+    const V most = hn::Set(d, 65504.0f);
     value = hn::Max(hn::Min(value, most), hn::Neg(most));
     if constexpr (kHalfInstructions) {
-      return hn::PromoteTo(d, hn::DemoteTo(Halves(), value));
+      const hn::Rebind<hwy::float16_t, hn::DFromV<V>> halves;
+      return hn::PromoteTo(d, hn::DemoteTo(halves, value));
     } else {
       return hn::CopySign(RoundMagnitude(d, hn::Abs(value)), value);
     }
   }
 
-  static HWY_INLINE void Store(Float value, uint8_t* bytes) {
+  template <class V>
+  static HWY_INLINE void Store(V value, uint8_t* bytes) {
+    const hn::DFromV<V> df;
     if constexpr (kHalfInstructions) {
-      hn::StoreU(hn::DemoteTo(Halves(), value), Halves(),
+      const hn::Rebind<hwy::float16_t, hn::DFromV<V>> halves;
+      hn::StoreU(hn::DemoteTo(halves, value), halves,
                  reinterpret_cast<hwy::float16_t*>(bytes));
     } else {
-      const Words d;
-      const Word sign = hn::And(hn::ShiftRight<16>(hn::BitCast(d, value)),
+      const hn::RebindToUnsigned<hn::DFromV<V>> d;
+      const auto sign = hn::And(hn::ShiftRight<16>(hn::BitCast(d, value)),
                                 hn::Set(d, 0x8000));
-      StoreShorts(hn::Or(sign, MagnitudeBits(Floats(), hn::Abs(value))), bytes);
+      StoreShorts(hn::Or(sign, MagnitudeBits(df, hn::Abs(value))), bytes);
     }
   }
 

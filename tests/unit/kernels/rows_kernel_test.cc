@@ -110,13 +110,20 @@ TEST(RowKernels, EverySetComparesTheSame) {
       std::vector<uint8_t> y(x.size());
       PortableRows().store[type](Normal(count, 1).data(), count, x.data());
       PortableRows().store[type](Normal(count, 2).data(), count, y.data());
-      DistortionSums expected;
-      PortableRows().compare[type](x.data(), y.data(), count, &expected);
-      EXPECT_EQ(expected.count, count);
+      LaneSums expected;
+      PortableRows().compare[type](x.data(), y.data(), 0, count, &expected);
+      EXPECT_EQ(expected.Total(count).count, count);
       for (const KernelSet* set : Others()) {
-        DistortionSums sums;
-        set->rows.compare[type](x.data(), y.data(), count, &sums);
-        EXPECT_EQ(std::memcmp(&sums, &expected, sizeof(sums)), 0) << set->name;
+        // At once, and in parts: no matter where they are cut.
+        for (const size_t part : {count, size_t{64}, size_t{5}}) {
+          LaneSums sums;
+          for (size_t first = 0; first < count; first += part) {
+            set->rows.compare[type](x.data(), y.data(), first,
+                                    std::min(count, first + part), &sums);
+          }
+          EXPECT_EQ(std::memcmp(&sums, &expected, sizeof(sums)), 0)
+              << set->name << " " << part;
+        }
       }
     }
   }
@@ -136,6 +143,8 @@ TEST(RowKernels, EverySetStoresAndLoadsTheSame) {
     std::vector<float> expected_values(values.size());
     const uint32_t largest = PortableRows().load[type](
         expected.data(), values.size(), expected_values.data());
+    EXPECT_EQ(PortableRows().largest[type](expected.data(), values.size()),
+              largest);
     for (const KernelSet* set : Others()) {
       std::vector<uint8_t> bytes(size);
       set->rows.store[type](values.data(), values.size(), bytes.data());
@@ -143,6 +152,7 @@ TEST(RowKernels, EverySetStoresAndLoadsTheSame) {
       std::vector<float> back(values.size());
       EXPECT_EQ(set->rows.load[type](bytes.data(), values.size(), back.data()),
                 largest);
+      EXPECT_EQ(set->rows.largest[type](bytes.data(), values.size()), largest);
       EXPECT_TRUE(SameBits(back, expected_values)) << set->name << " " << type;
     }
   }
@@ -272,12 +282,62 @@ TEST(RowKernels, EverySetQuantizesAndCodesTheSame) {
               .unit = 0.04f,
               .norms = has_borders ? norms.data() : nullptr};
           std::vector<float> restored(values.size()), other(values.size());
-          PortableRows().dequantize(quanta.data(), kRows, width, back,
+          const MatrixShape shape = {
+              .rows = kRows, .columns = width, .stride = width};
+          PortableRows().dequantize(quanta.data(), shape, back,
                                     restored.data());
-          set->rows.dequantize(quanta.data(), kRows, width, back, other.data());
+          set->rows.dequantize(quanta.data(), shape, back, other.data());
           EXPECT_TRUE(SameBits(restored, other)) << set->name << " " << width;
         }
       }
+    }
+  }
+}
+
+TEST(RowKernels, SymbolsAreDequantizedAsTheirQuanta) {
+  constexpr size_t kRows = 9, kStride = kRansLanes + 3;
+  std::mt19937 engine(13);
+  std::vector<int8_t> symbols(kRows * kRansLanes);
+  for (int8_t& symbol : symbols) symbol = static_cast<int8_t>(engine());
+  std::vector<int32_t> quanta(kRows * kStride);
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    quanta[i / kRansLanes * kStride + i % kRansLanes] = symbols[i];
+  }
+  const auto norms = Normal(kRows, 14);
+  std::vector<int32_t> units(kRansLanes);
+  for (int32_t& unit : units) {
+    unit = static_cast<int32_t>(engine() % 2001) - 1000;
+  }
+  for (size_t width = 1; width <= kRansLanes; ++width) {
+    const MatrixShape shape = {
+        .rows = kRows, .columns = width, .stride = kStride};
+    for (const float* each :
+         {static_cast<const float*>(nullptr), norms.data()}) {
+      const DequantizeStep step = {
+          .means = units.data(), .shift = 1, .unit = 0.04f, .norms = each};
+      std::vector<float> expected(quanta.size(), 7);
+      PortableRows().dequantize(quanta.data(), shape, step, expected.data());
+      for (const KernelSet* set : Available()) {
+        std::vector<float> values(quanta.size(), 7);
+        set->rows.dequantize_symbols(symbols.data(), shape, step,
+                                     values.data());
+        EXPECT_TRUE(SameBits(values, expected)) << set->name << " " << width;
+      }
+    }
+  }
+}
+
+TEST(RowKernels, EverySetScalesTheSame) {
+  for (const size_t width : kWidths) {
+    constexpr size_t kRows = 7;
+    const auto factors = Normal(kRows, 15);
+    auto expected = Normal(kRows * width, 16);
+    PortableRows().scale(factors.data(), kRows, width, expected.data());
+    EXPECT_EQ(expected[0], Normal(kRows * width, 16)[0] * factors[0]);
+    for (const KernelSet* set : Others()) {
+      auto values = Normal(kRows * width, 16);
+      set->rows.scale(factors.data(), kRows, width, values.data());
+      EXPECT_TRUE(SameBits(values, expected)) << set->name << " " << width;
     }
   }
 }
