@@ -15,7 +15,15 @@ from oracle.test_ecsq import rotated, shapes
 # With sanitizers the encoder takes many times as long.
 pytestmark = pytest.mark.timeout(600)
 
-PRESETS = ("contract", "high", "max", "ultra", "0.6,0.7,32", "1.5,2.35,96,0.45", "1.8,2.8,96,0.3,0.75")
+PRESETS = (
+    "contract",
+    "high",
+    "max",
+    "ultra",
+    "0.6,0.7,32",
+    "1.5,2.35,96,0.45",
+    "1.8,2.8,96,0.3,0.75",
+)
 Values = npt.NDArray[np.float32]
 
 
