@@ -101,7 +101,7 @@ def test_attention(client: Client) -> None:
     source = write([tensor("layer_4_key", "F32", values), tensor("layer_4_value", "F32", values)])
     octaves = np.zeros(600)
     octaves[100:150] = 4
-    got = client.compress(source, codec="klt", preset="max", attention={4: octaves})
+    got = client.compress(source, codec="klt", preset="1.25,1.9,96,0.4", attention={4: octaves})
     artefact = got.artefact or b""
     for array in payload.read(artefact).values():
         errors = ((array - values) ** 2).mean(axis=(0, 1, 3))
@@ -125,6 +125,36 @@ def test_attention_that_does_not_fit(client: Client, options: dict[str, Any], wo
     with pytest.raises(InvalidArgumentError, match=words) as caught:
         client.compress(source, **options)
     assert caught.value.reason == "INVALID_ATTENTION"
+
+
+@pytest.mark.parametrize(
+    ("preset", "taken"),
+    [
+        ("1,1", True),
+        ("1,1,1", True),
+        ("1,1,1,1", True),
+        ("1,1,1,1,1", True),
+        ("0.05,8,128,0,2", True),
+        ("2,2,96,0.3,0.75", True),
+        ("1,1,129", False),
+        ("1,1,1,1.5", False),
+        ("1,1,1,1,2.5", False),
+        ("1,1,1,1,0.10", False),
+        ("1,1,1,1,", False),
+        ("1,1,1,1,1,1", False),
+        ("1", False),
+    ],
+)
+def test_presets_of_numbers(client: Client, preset: str, taken: bool) -> None:
+    """The service takes what the reader knows, and nothing else."""
+    source = write([tensor("layer_0_key", "F32", joint((1, 1, 130, 64), 7))])
+    if taken:
+        assert payload.read(client.compress(source, codec="klt", preset=preset).artefact or b"")
+        return
+    with pytest.raises(InvalidArgumentError, match="klt has no preset"):
+        client.compress(source, codec="klt", preset=preset)
+    with pytest.raises(ValueError, match="unknown codec"):
+        payload.payload_size(f"klt:{preset}", (1, 1, 130, 64), "F32")
 
 
 @pytest.mark.parametrize("preset", ["contract", "max"])

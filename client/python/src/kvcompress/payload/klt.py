@@ -16,7 +16,11 @@ from .ecsq_tables import TABLES
 
 _HEADER = struct.Struct("<BBB5sf")
 _BLOCK_HEADER = 28
-_DIRECTIONS = re.compile(r"(.*?),(0|[1-9][0-9]{0,2})(?:,(0(?:\.[0-9]{0,3}[1-9])?|1))?")
+# Two steps, directions, the weight of attention, and how steps follow a layer.
+_DIRECTIONS = re.compile(
+    r"([^,]*,[^,]*),(0|[1-9][0-9]{0,2})"
+    r"(?:,(?:0(?:\.[0-9]{0,3}[1-9])?|1)(?:,(?:[01](?:\.[0-9]{0,3}[1-9])?|2))?)?"
+)
 _SAME_BASES = 255
 # 2^(-i / 4), rounded to binary32.
 _QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
@@ -28,13 +32,11 @@ class Klt(Ecsq):
     """ecsq in the principal directions of the tensor."""
 
     def accepts(self, parameters: str) -> bool:
-        """Whether this is a preset, or two steps, perhaps with directions and a weight."""
+        """Whether this is a preset, or two steps, perhaps with directions and what follows."""
         if parameters == "ultra" or super().accepts(parameters):
             return True
         parts = _DIRECTIONS.fullmatch(parameters)
-        if parts is None or int(parts[2]) > 128:
-            return False
-        return "," in parts[1] and super().accepts(parts[1])
+        return parts is not None and int(parts[2]) <= 128 and super().accepts(parts[1])
 
     def decode(self, payload: bytes, entry: Entry) -> Array:
         """Decodes a payload."""
