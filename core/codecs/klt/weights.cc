@@ -64,7 +64,7 @@ KeyHints StudyKeys(const Geometry& geometry, absl::Span<const float> values) {
   const double count = heads * static_cast<double>(channels) *
                        static_cast<double>(tokens - kSinks);
   const double spread = std::sqrt(squares / count);
-  if (spread == 0) return {};
+  if (fourth_powers == 0) return {};
   hints.sharpness = std::log2(fourth_powers / count);
   std::vector<float> sorted(weights.begin() + kSinks, weights.end());
   const auto middle =
