@@ -4,23 +4,10 @@
 
 #include <algorithm>
 
+#include "codecs/ecsq/parts.h"
 #include "codecs/ecsq/rans.h"
 
 namespace kvcompress::ecsq {
-namespace {
-
-// Part `index` of `total` things in `parts` parts, the longer ones first.
-struct Part {
-  Part(uint64_t total, uint64_t parts, uint64_t index)
-      : first(total / parts * index + std::min(total % parts, index)),
-        size(total / parts + (index < total % parts ? 1 : 0)) {}
-  uint64_t first;
-  uint64_t size;
-};
-
-uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
-
-}  // namespace
 
 Geometry::Geometry(const TensorSpec& spec) {
   const size_t rank = spec.shape.size();

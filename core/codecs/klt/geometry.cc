@@ -4,23 +4,17 @@
 
 #include <algorithm>
 
+#include "codecs/ecsq/parts.h"
+
 namespace kvcompress::klt {
 namespace {
+
+using ecsq::CeilDivide;
+using ecsq::Part;
 
 constexpr uint64_t kMaxChannels = 4096;  // of a block
 constexpr uint64_t kMaxTokens = 1024;
 constexpr uint64_t kMaxElements = 1 << 20;
-
-// Part `index` of `total` things in `parts` parts, the longer ones first.
-struct Part {
-  Part(uint64_t total, uint64_t parts, uint64_t index)
-      : first(total / parts * index + std::min(total % parts, index)),
-        size(total / parts + (index < total % parts ? 1 : 0)) {}
-  uint64_t first;
-  uint64_t size;
-};
-
-uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
 }  // namespace
 
