@@ -108,6 +108,23 @@ def test_the_first_fields_are_those_of_old() -> None:
     assert ValidationResult(16.0, 16.1, 0.1, 0.6, 3.76, 0.04, 25.0, 0.999, True).threshold == 0.5
 
 
+def test_a_result_says_its_verdict_and_what_was_measured() -> None:
+    text = str(ValidationResult(16.5, 16.55, 0.05, 0.3, 3.76, 0.04, 25.0, 0.999, True))
+    assert text.splitlines() == [
+        "int4: PASSED",
+        "  perplexity         16.5000 -> 16.5500",
+        "  delta              +0.0500 (+0.30 %), to be below 0.5",
+        "  compression ratio  3.76x",
+        "  RMSE               0.040000",
+        "  SNR                25.00 dB",
+        "  cosine similarity  0.999000",
+    ]
+    nan, inf = math.nan, math.inf
+    exact = str(ValidationResult(nan, nan, nan, nan, 1.5, 0.0, inf, 1.0, False, codec="lossless"))
+    assert exact.startswith("lossless: FAILED\n  compression ratio")
+    assert "SNR                exact" in exact
+
+
 @pytest.mark.parametrize(
     ("tokens", "expected"),
     [(10_000, (4, 512, 128)), (1_300, (2, 512, 128)), (641, (1, 512, 128)), (100, (1, 75, 24))],

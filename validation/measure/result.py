@@ -113,6 +113,25 @@ class ValidationResult:
             codec=codec,
         )
 
+    def __str__(self) -> str:
+        """Gives the verdict and what it rests on, a line each; without what was not measured."""
+        verdict = "PASSED" if self.passed else "FAILED"
+        lines = [f"{self.codec}: {verdict}"]
+        if not math.isnan(self.delta):
+            lines += [
+                f"  perplexity         {self.baseline_perplexity:.4f} -> "
+                f"{self.compressed_perplexity:.4f}",
+                f"  delta              {self.delta:+.4f} ({self.delta_percent:+.2f} %), "
+                f"to be below {self.threshold:g}",
+            ]
+        lines += [
+            f"  compression ratio  {self.compression_ratio:.2f}x",
+            f"  RMSE               {self.rmse:.6f}",
+            f"  SNR                {format_db(self.snr_db)}",
+            f"  cosine similarity  {self.cosine_similarity:.6f}",
+        ]
+        return "\n".join(lines)
+
     def to_dict(self) -> dict[str, Any]:
         """Gives the fields as a dict that JSON can write; what is not finite becomes None."""
 
