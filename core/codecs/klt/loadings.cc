@@ -167,4 +167,12 @@ Reflectors MakeReflectors(const Loadings& loadings, double unit) {
   return reflectors;
 }
 
+size_t VectorsFor(TensorRole role, uint64_t tokens) {
+  if (tokens < 128) return 0;
+  const bool value = role == TensorRole::kValue;
+  if (tokens < 256) return value ? 0 : 8;
+  if (tokens < 512) return value ? 16 : 32;
+  return tokens < 1024 ? 64 : 96;
+}
+
 }  // namespace kvcompress::klt

@@ -8,10 +8,12 @@
 #define KVCOMPRESS_CODECS_KLT_LOADINGS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "codecs/klt/basis.h"
+#include "kvcompress/tensor.h"
 
 namespace kvcompress::klt {
 
@@ -55,6 +57,10 @@ Loadings FindLoadings(const Covariance& covariance, size_t most);
 // Reflectors of loadings rounded to multiples of `unit`, as long as they are
 // worth their bits.
 Reflectors MakeReflectors(const Loadings& loadings, double unit);
+
+// Most basis vectors of a group by the tokens of a block: more are not worth
+// their bits.
+size_t VectorsFor(TensorRole role, uint64_t tokens);
 
 }  // namespace kvcompress::klt
 

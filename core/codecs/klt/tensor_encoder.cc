@@ -56,16 +56,6 @@ constexpr uint64_t kRun = 8;
 // root, as the basis of more tokens is worth more bits.
 constexpr double kLoadingUnit = 0.05;
 
-// Most basis vectors of a group by the tokens of a block: more are not worth
-// their bits.
-size_t VectorsFor(TensorRole role, uint64_t tokens) {
-  if (tokens < 128) return 0;
-  const bool value = role == TensorRole::kValue;
-  if (tokens < 256) return value ? 0 : 8;
-  if (tokens < 512) return value ? 16 : 32;
-  return tokens < 1024 ? 64 : 96;
-}
-
 class Encoder {
  public:
   Encoder(const TensorSpec& spec, const Preset& preset,
@@ -92,11 +82,15 @@ class Encoder {
 
   // Nothing where another way is better for certain.
   std::optional<EncodedTensor> Encode() {
-    if (!geometry_.codable() || vectors_ == 0) return std::nullopt;
+    if (!geometry_.codable()) return std::nullopt;
+    if (vectors_ == 0 && !(role_ == TensorRole::kKey && preset_.sharpening > 0))
+      return std::nullopt;
     const float largest = std::bit_cast<float>(
         LoadElements(dtype_, bytes_, absl::MakeSpan(*values_)));
     if (largest > kMostMagnitude) return std::nullopt;
-    Prepare(largest);
+    Study(largest);
+    if (vectors_ == 0) return std::nullopt;
+    Prepare();
     FindLoadings();
     if (!preset_.steps.contract) {
       QuantizeWith(WantedStep());
@@ -105,6 +99,9 @@ class Encoder {
     }
     return Write();
   }
+
+  // What keys told, these or those of the values' layer; after Encode.
+  KeyHints TakeHints() { return std::move(from_keys_); }
 
  private:
   double PresetStep() const {
@@ -117,8 +114,8 @@ class Encoder {
            std::min(kRun, geometry_.token_parts());
   }
 
-  // Without rotation, and without what is patched; then cut into blocks.
-  void Prepare(float largest) {
+  // Takes rotation and what is patched away, and hears what keys tell.
+  void Study(float largest) {
     std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
       square_sum_ =
@@ -130,10 +127,13 @@ class Encoder {
       header_.rotation = ecsq::RemoveRotation(
           geometry_.heads(), geometry_.tokens(), geometry_.channels(), theta_,
           &rotator, values.data());
+      if (!preset_.steps.contract) from_keys_ = StudyKeys(geometry_, values);
     }
-    if (role_ == TensorRole::kKey && !preset_.steps.contract) {
-      from_keys_ = StudyKeys(geometry_, values);
-    }
+  }
+
+  // Cuts it into blocks.
+  void Prepare() {
+    std::vector<float>& values = *values_;
     std::vector<float>& weights = from_keys_.attention;
     if (weights.size() != geometry_.tokens()) weights.clear();
     if (attention_.size() != geometry_.tokens()) {
@@ -219,7 +219,6 @@ class Encoder {
     }
     result.decoded = std::move(decoded_);
     result.distortion = distortion_;
-    if (role_ == TensorRole::kKey) result.key_hints = std::move(from_keys_);
     return result;
   }
 
@@ -379,20 +378,23 @@ class Encoder {
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
                            const EncodeHints& hints,
                            const WholeTensor& tensor) {
-  std::optional<EncodedTensor> joint =
-      Encoder(spec, preset, hints, tensor.bytes).Encode();
-  const double factor =
-      SharpnessFactor(preset, joint && spec.role == TensorRole::kKey
-                                  ? joint->key_hints.sharpness
-                                  : hints.from_keys.sharpness);
+  std::optional<EncodedTensor> joint;
+  KeyHints told;
+  {
+    Encoder encoder(spec, preset, hints, tensor.bytes);
+    joint = encoder.Encode();
+    told = encoder.TakeHints();
+  }
+  const double factor = SharpnessFactor(preset, told.sharpness);
   ecsq::Preset steps = preset.steps;
   steps.key_step *= factor;
   steps.value_step *= factor;
   EncodedTensor alone = ecsq::EncodeTensor(spec, steps, hints, tensor);
-  if (!joint) return alone;
-  if (joint->payload.size() < alone.payload.size()) return *std::move(joint);
-  alone.key_hints = std::move(joint->key_hints);
-  return alone;
+  if (!joint || alone.payload.size() <= joint->payload.size()) {
+    joint = std::move(alone);
+  }
+  if (spec.role == TensorRole::kKey) joint->key_hints = std::move(told);
+  return *std::move(joint);
 }
 
 }  // namespace kvcompress::klt

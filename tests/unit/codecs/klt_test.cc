@@ -271,6 +271,17 @@ TEST(Klt, SharpLayersHaveFinerStepsWhereNoDirectionPays) {
   EXPECT_LT(3 * sharp.metrics.mse, Encode(values, source, "max").metrics.mse);
 }
 
+TEST(Klt, ShortKeysTellOfTheirLayerAndHaveItsSteps) {
+  const TensorSpec keys = Spec({1, 3, 64, 32}, TensorRole::kKey);
+  const std::string source = JointTensor(keys, 3);
+  const Encoded sharp = Encode(keys, source, "1,1,32,0.3,0.75");
+  ASSERT_TRUE(sharp.key_hints.sharpness.has_value());
+  EXPECT_GT(*sharp.key_hints.sharpness, 5);
+  EXPECT_NE(sharp.payload[0], klt::kModeJoint);
+  EXPECT_LT(3 * sharp.metrics.mse,
+            Encode(keys, source, "1,1,32,0.3").metrics.mse);
+}
+
 TEST(Klt, MutationsNeitherCrashNorRunAway) {
   const TensorSpec spec = Spec({1, 2, 200, 16}, TensorRole::kKey);
   const std::string plain = Encode(spec, JointTensor(spec), "high").payload;
