@@ -6,7 +6,7 @@ WORKDIR /src
 COPY deploy/build deploy/common.sh deploy/
 RUN deploy/build --deps-only
 COPY . .
-RUN deploy/build --binaries-only && strip bin/kv-compress bin/kv-compressd
+RUN deploy/build --preset image --binaries-only && strip bin/kv-compress bin/kv-compressd
 
 FROM debian:12-slim
 # The libraries that the two binaries name, and nothing else.

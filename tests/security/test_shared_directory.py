@@ -8,6 +8,7 @@ nothing half done, and goes on.
 import json
 import os
 import resource
+import signal
 import socket
 import struct
 import time
@@ -237,15 +238,19 @@ def test_a_damaged_artefact_gives_no_file(shared: Shared) -> None:
     assert shared.files() == {"in", "small"}
 
 
-def begin_slowly(shared: Shared, tensors: int = 24) -> "Reply":
-    """A call that takes seconds, once it has begun to work."""
-    (shared.folder / "in").write_bytes(cache(tensors))
-    request = pb.CompressFileRequest(
-        options=pb.CompressOptions(codec="klt"),
-        input_path="in",
-        output_path="out",
-    )
-    call = shared.stub.CompressFile(request, timeout=3 * PATIENCE)
+SLOW_TENSORS = 64
+# More than a second of work, where the fast codecs would be done before a test can act.
+SLOW = pb.CompressFileRequest(
+    options=pb.CompressOptions(codec="klt", effort=pb.EFFORT_BEST),
+    input_path="in",
+    output_path="out",
+)
+
+
+def begin_slowly(shared: Shared) -> "Reply":
+    """A call that takes more than a second, once it has begun to work."""
+    (shared.folder / "in").write_bytes(cache(SLOW_TENSORS))
+    call = shared.stub.CompressFile(SLOW, timeout=3 * PATIENCE)
     first = next(call)
     assert 0 < first.progress.bytes_read < first.progress.bytes_total
     return call
@@ -254,8 +259,10 @@ def begin_slowly(shared: Shared, tensors: int = 24) -> "Reply":
 @pytest.mark.parametrize("change", ["cut", "write", "replace", "remove", "grow"])
 def test_an_input_that_changes_is_refused(shared: Shared, change: str) -> None:
     """While it is read; one that is cut would end a process that had mapped it."""
-    call = begin_slowly(shared)
+    (shared.outside / "other").write_bytes(cache(SLOW_TENSORS))
     path = shared.folder / "in"
+    call = begin_slowly(shared)
+    os.kill(shared.server.pid, signal.SIGSTOP)
     if change == "cut":
         os.truncate(path, 1000)
     elif change == "write":
@@ -263,13 +270,13 @@ def test_an_input_that_changes_is_refused(shared: Shared, change: str) -> None:
             file.seek(-8, os.SEEK_END)
             file.write(bytes(8))
     elif change == "replace":
-        (shared.folder / "other").write_bytes(cache(24))
-        (shared.folder / "other").rename(path)
+        (shared.outside / "other").rename(path)
     elif change == "remove":
         path.unlink()
     else:
         with path.open("ab") as file:
             file.write(b"more")
+    os.kill(shared.server.pid, signal.SIGCONT)
     with pytest.raises(grpc.RpcError) as raised:
         list(call)
     assert raised.value.code() == grpc.StatusCode.ABORTED
@@ -280,11 +287,8 @@ def test_an_input_that_changes_is_refused(shared: Shared, change: str) -> None:
 def test_a_client_that_goes_stops_the_work(shared: Shared) -> None:
     """By cancelling, and by a deadline; nothing is left, also not of memory."""
     begin_slowly(shared).cancel()
-    request = pb.CompressFileRequest(
-        options=pb.CompressOptions(codec="klt"), input_path="in", output_path="out"
-    )
     with pytest.raises(grpc.RpcError) as raised:
-        list(shared.stub.CompressFile(request, timeout=0.2))
+        list(shared.stub.CompressFile(SLOW, timeout=0.2))
     assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     deadline = time.monotonic() + PATIENCE
     while "kvcompress_inflight_bytes 0" not in shared.server.get("/metrics")[2]:

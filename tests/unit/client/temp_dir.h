@@ -19,7 +19,7 @@ namespace kvcompress {
 class TempDir {
  public:
   TempDir() {
-    std::string pattern = testing::TempDir() + "/kvcompress.XXXXXX";
+    std::string pattern = ::testing::TempDir() + "/kvcompress.XXXXXX";
     path_ = mkdtemp(pattern.data());
   }
   ~TempDir() { std::filesystem::remove_all(path_); }

@@ -167,11 +167,11 @@ TEST(Rotation, SpreadsAnOutlierAndKeepsTheRest) {
 }
 
 using Member = const GroupedKernels KernelSet::*;
-constexpr std::pair<Member, int> kCodes[] = {{&KernelSet::int4, 4},
-                                             {&KernelSet::int8, 8}};
+constexpr std::pair<Member, int> kCodings[] = {{&KernelSet::int4, 4},
+                                               {&KernelSet::int8, 8}};
 
 TEST(GroupedKernels, DecodingGivesWhatEncodingSaid) {
-  for (const auto& [member, bits] : kCodes) {
+  for (const auto& [member, bits] : kCodings) {
     const GroupedKernels& set = Portable().*member;
     for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       for (size_t group : {32, 64, 128}) {
