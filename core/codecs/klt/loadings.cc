@@ -5,6 +5,7 @@
 #include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -72,8 +73,10 @@ void Covariance::Add(absl::Span<const float* const> rows, size_t channels,
   const size_t tokens = rows.size() / heads;
   count_ += tokens;
   if (largest == 0 || squares == 0) return;
+  // Finite also where values are so small that they are next to nothing.
   const float scale = static_cast<float>(
-      std::min(kMostInteger / largest, std::sqrt(kMostSquares / squares)));
+      std::min({kMostInteger / largest, std::sqrt(kMostSquares / squares),
+                double{std::numeric_limits<float>::max()}}));
   const kernels::JointKernels& joint = *kernels::Active().joint;
   std::vector<int16_t> pairs(kTokens * size_);
   std::vector<int32_t> products(size_ * size_);

@@ -111,6 +111,16 @@ TEST(PrincipalAxes, AreEigenvectorsAtRightAngles) {
   }
 }
 
+// Found by the fuzzer: what makes integers of such values was infinite.
+TEST(Covariance, OfValuesThatAreNextToNothing) {
+  const std::vector<float> values = {1e-37f, -1e-37f, -1e-37f, 1e-37f};
+  const std::vector<const float*> rows = {&values[0], &values[2]};
+  Covariance covariance(2);
+  covariance.Add(rows, 2, std::vector<float>(2), 1e-37f, 2e-74);
+  EXPECT_NEAR(covariance.at(0, 0), 2e-74, 1e-75);
+  EXPECT_NEAR(covariance.at(0, 1), -2e-74, 1e-75);
+}
+
 // Eigenvalues that are all the same have no vectors of their own.
 TEST(Loadings, OfChannelsWithNothingInCommonAreAtRightAngles) {
   constexpr size_t kSize = 32;
