@@ -55,6 +55,10 @@ def tasks(work: Workload) -> list[Task]:
     add("lossless BF16 decode", "BF16", work.codec_decoder("lossless", "lossless", "none"))
     add("zstd-1 BF16 encode", "BF16", work.zstd_encode)
     add("zstd-1 BF16 decode", "BF16", work.zstd_decode)
+    add("rANS of ecsq encode", "symbols", work.rans_encode)
+    add("rANS of ecsq decode", "symbols", work.rans_decode)
+    add("htscodecs encode", "symbols", work.htscodecs_encode)
+    add("htscodecs decode", "symbols", work.htscodecs_decode)
     return found
 
 

@@ -10,8 +10,12 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "codecs/ecsq/rans.h"
+#include "codecs/ecsq/tables.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/kernels.h"
 
@@ -37,6 +41,8 @@ kvcompress::TensorSpec Spec(int dtype, int role, uint64_t tokens,
                     kChannels},
           .role = static_cast<kvcompress::TensorRole>(role)};
 }
+
+constexpr size_t kStateBytes = 4 * kvcompress::ecsq::kMaxLanes;
 
 }  // namespace
 
@@ -137,6 +143,40 @@ int kvb_codec_decode(const char* codec, int dtype, int role, uint64_t tokens,
   std::string out;
   return decoder.ok() && (*decoder)->Append({payload, size}, &out).ok() &&
                  (*decoder)->Finish(&out).ok()
+             ? 1
+             : 0;
+}
+
+// The entropy coder of ecsq alone: codes symbols under one table, a multiple of
+// 32 of them. Bytes of states and words.
+int64_t kvb_rans_encode(size_t table, const int8_t* symbols, size_t count,
+                        uint8_t* coded, size_t room) {
+  static auto* const rows = new std::vector<uint16_t>;
+  static auto* const words = new std::vector<uint16_t>;
+  rows->resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    (*rows)[i] = kvcompress::ecsq::CodedSymbol(table, symbols[i]);
+  }
+  const kvcompress::ecsq::RansStream stream =
+      kvcompress::ecsq::RansEncode(*rows, kvcompress::ecsq::kMaxLanes, words);
+  const size_t size = kStateBytes + 2 * stream.words.size();
+  if (size > room) return -1;
+  std::memcpy(coded, stream.states.data(), kStateBytes);
+  std::memcpy(coded + kStateBytes, stream.words.data(),
+              2 * stream.words.size());
+  return static_cast<int64_t>(size);
+}
+
+int kvb_rans_decode(size_t table, const uint8_t* coded, size_t size,
+                    int8_t* symbols, size_t count) {
+  using kvcompress::ecsq::kMaxLanes;
+  uint8_t lanes[kMaxLanes];
+  std::fill_n(lanes, kMaxLanes, static_cast<uint8_t>(table));
+  const std::vector<const uint8_t*> tables(count / kMaxLanes, lanes);
+  kvcompress::ecsq::RansDecoder decoder(
+      {coded, kStateBytes}, {coded + kStateBytes, size - kStateBytes});
+  return decoder.valid() && decoder.ReadRows(tables, {symbols, count}) &&
+                 decoder.AtEnd()
              ? 1
              : 0;
 }

@@ -41,6 +41,18 @@ GOALS: tuple[tuple[str, str, str, float | None], ...] = (
     ("ecsq values encode, against zstd-1", f"{ECSQ} value BF16 encode", "zstd-1 BF16 encode", 2),
     ("ecsq keys decode, against zstd-1", f"{ECSQ} key BF16 decode", "zstd-1 BF16 decode", 1.6),
     ("ecsq values decode, against zstd-1", f"{ECSQ} value BF16 decode", "zstd-1 BF16 decode", 1.6),
+    (
+        "rANS of ecsq encode, against htscodecs, order 0, 32 ways",
+        "rANS of ecsq encode",
+        "htscodecs encode",
+        2.3,
+    ),
+    (
+        "rANS of ecsq decode, against htscodecs, order 0, 32 ways",
+        "rANS of ecsq decode",
+        "htscodecs decode",
+        1.1,
+    ),
     ("klt keys encode, against ecsq", f"{KLT} key BF16 encode", f"{ECSQ} key BF16 encode", 0.15),
     (
         "klt values encode, against ecsq",
@@ -99,8 +111,10 @@ def render(rows: list[Row], work: Workload, rounds: int) -> str:
         f"Input: {work.count:,} synthetic values like those of keys, in 4 KiB pages; entropy coders"
         " depend on such data, and sizes must not be read off it. Medians of CPU time over"
         " interleaved rounds. Encoders measure distortion in the same pass, ggml's does not;"
-        f" groups of 64 values, ggml's of 32. ggml from {work.ggml_version},"
-        f" NumPy {np.__version__}, zstandard {importlib.metadata.version('zstandard')}.",
+        f" groups of 64 values, ggml's of 32. The rANS coders alone have symbols of a Gaussian of"
+        f" two steps; htscodecs also counts them. ggml from {work.ggml_version},"
+        f" {work.htscodecs_version}, NumPy {np.__version__},"
+        f" zstandard {importlib.metadata.version('zstandard')}.",
         "",
         "| what | GB/s of values | million values/s | of memcpy | of reading |",
         "| --- | --- | --- | --- | --- |",

@@ -16,6 +16,12 @@ HEADS = 4
 CHANNELS = 64
 DTYPES = {"F32": 0, "F16": 1, "BF16": 2}
 ROLES = {"none": 0, "key": 1, "value": 2}
+# For the entropy coders alone: symbols of a Gaussian of two steps, which is table 19 of ecsq and
+# about what the preset contract has, in pieces of a mebibyte.
+RANS_TABLE = 19
+RANS_PIECE = 1 << 20
+# RANS_ORDER_X32 of htscodecs, with order 0.
+HTSCODECS_X32 = 4
 
 # Not where the types are checked.
 zstandard = importlib.import_module("zstandard")
@@ -28,6 +34,15 @@ def load_ggml() -> ctypes.CDLL:
     if not found:
         raise SystemExit(f"no libggml-base in {folder}")
     return ctypes.CDLL(str(found[0]))
+
+
+def load_htscodecs() -> ctypes.CDLL:
+    """Debian's package libhtscodecs2."""
+    library = ctypes.CDLL("libhtscodecs.so.2")
+    for name in ("rans_compress_to_4x16", "rans_uncompress_to_4x16"):
+        getattr(library, name).restype = ctypes.c_void_p
+    library.htscodecs_version.restype = ctypes.c_char_p
+    return library
 
 
 def make_values(count: int) -> NDArray[np.float32]:
@@ -56,10 +71,12 @@ class Workload:
         """Loads the library and the peers, and makes `mib` MiB of binary32."""
         self.library = ctypes.CDLL(str(library))
         self.library.kvb_sets.restype = ctypes.c_char_p
-        for name in ("kvb_encode", "kvb_codec_encode"):
+        for name in ("kvb_encode", "kvb_codec_encode", "kvb_rans_encode"):
             getattr(self.library, name).restype = ctypes.c_int64
         self.ggml = load_ggml()
         self.ggml_version = "pywhispercpp " + importlib.metadata.version("pywhispercpp")
+        self.htscodecs = load_htscodecs()
+        self.htscodecs_version = "libhtscodecs " + self.htscodecs.htscodecs_version().decode()
         sets = self.library.kvb_sets().decode().split(",")
         self.kernels = kernels or sets[0]
         if not self.library.kvb_select(self.kernels.encode()):
@@ -77,10 +94,16 @@ class Workload:
         self.sizes: dict[str, int] = {}
         self.ggml_payload = np.zeros(self.count // 32 * 18, np.uint8)
         self.zstd_payload = b""
+        normal = np.random.default_rng(2).standard_normal(self.count, dtype=np.float32)
+        self.symbols = np.clip(np.rint(2 * normal), -9, 9).astype(np.int8)
+        self.octets = (self.symbols.view(np.uint8) + np.uint8(128)).astype(np.uint8)
+        self.decoded_symbols = np.zeros(self.count, np.int8)
+        self.rans_pieces: list[NDArray[np.uint8]] = []
+        self.htscodecs_pieces: list[NDArray[np.uint8]] = []
 
     def size(self, dtype: str) -> int:
-        """Bytes of the input in that type."""
-        return self.sources[dtype].nbytes
+        """Bytes of the input in that type, or of symbols."""
+        return self.symbols.nbytes if dtype == "symbols" else self.sources[dtype].nbytes
 
     def copy(self) -> None:
         """Copies the values as memcpy does."""
@@ -203,6 +226,59 @@ class Workload:
     def zstd_decode(self) -> None:
         """The reverse."""
         zstandard.ZstdDecompressor().decompress(self.zstd_payload)
+
+    def rans_encode(self) -> None:
+        """The entropy coder of ecsq alone, under a fixed table."""
+        self.rans_pieces = []
+        for begin in range(0, self.count, RANS_PIECE):
+            piece = self.symbols[begin : begin + RANS_PIECE]
+            coded = np.empty(2 * len(piece) + 128, np.uint8)
+            size = self.library.kvb_rans_encode(
+                ctypes.c_size_t(RANS_TABLE),
+                _pointer(piece),
+                ctypes.c_size_t(len(piece)),
+                _pointer(coded),
+                ctypes.c_size_t(len(coded)),
+            )
+            if size < 0:
+                raise SystemExit("the entropy coder failed")
+            self.rans_pieces.append(coded[:size])
+
+    def rans_decode(self) -> None:
+        """The reverse."""
+        for number, coded in enumerate(self.rans_pieces):
+            piece = self.decoded_symbols[number * RANS_PIECE : (number + 1) * RANS_PIECE]
+            if not self.library.kvb_rans_decode(
+                ctypes.c_size_t(RANS_TABLE),
+                _pointer(coded),
+                ctypes.c_size_t(len(coded)),
+                _pointer(piece),
+                ctypes.c_size_t(len(piece)),
+            ):
+                raise SystemExit("the entropy decoder failed")
+
+    def htscodecs_encode(self) -> None:
+        """Order 0, 32 ways: counts the symbols first, and sends their table."""
+        self.htscodecs_pieces = []
+        for begin in range(0, self.count, RANS_PIECE):
+            piece = self.octets[begin : begin + RANS_PIECE]
+            coded = np.empty(2 * len(piece) + 4096, np.uint8)
+            size = ctypes.c_uint(len(coded))
+            if not self.htscodecs.rans_compress_to_4x16(
+                _pointer(piece), len(piece), _pointer(coded), ctypes.byref(size), HTSCODECS_X32
+            ):
+                raise SystemExit("htscodecs failed")
+            self.htscodecs_pieces.append(coded[: size.value])
+
+    def htscodecs_decode(self) -> None:
+        """The reverse."""
+        for number, coded in enumerate(self.htscodecs_pieces):
+            piece = self.decoded_symbols[number * RANS_PIECE : (number + 1) * RANS_PIECE]
+            size = ctypes.c_uint(len(piece))
+            if not self.htscodecs.rans_uncompress_to_4x16(
+                _pointer(coded), len(coded), _pointer(piece), ctypes.byref(size)
+            ):
+                raise SystemExit("htscodecs failed")
 
     def _tokens(self) -> int:
         return min(TOKENS, self.count // (HEADS * CHANNELS))
