@@ -105,7 +105,7 @@ struct GroupDecoder<BF16, 4> {
 };
 
 // False for a scale that breaks the format.
-template <class T, int kBits>
+template <class T, int kBits, bool kPrefetch = true>
 bool DecodeGroups(const uint8_t* payload, const BlockLayout& layout,
                   uint8_t* decoded) {
   const size_t group = layout.group;
@@ -117,6 +117,9 @@ bool DecodeGroups(const uint8_t* payload, const BlockLayout& layout,
     if (bits >= F16::kInfinity) return false;
     // HalfToFloat of what is finite and has no sign, without a branch.
     const float scale = std::bit_cast<float>(uint32_t{bits} << 13) * 0x1p112f;
+    if constexpr (kPrefetch) {
+      PrefetchAhead<Access::kWrite>(decoded, group * sizeof(typename T::Bits));
+    }
     GroupDecoder<T, kBits>::Decode(codes, group, scale, decoded);
     codes += group * kBits / 8;
     decoded += group * sizeof(typename T::Bits);
@@ -128,14 +131,17 @@ template <class T, int kBits>
 bool DecodeRotated(const uint8_t* payload, const BlockLayout& layout,
                    uint8_t* decoded) {
   HWY_ALIGN float values[kBlockElements];
-  if (!DecodeGroups<F32, kBits>(payload, layout,
-                                reinterpret_cast<uint8_t*>(values))) {
+  if (!DecodeGroups<F32, kBits, false>(payload, layout,
+                                       reinterpret_cast<uint8_t*>(values))) {
     return false;
   }
   RotateBack(layout.rotation, layout.count, values);
+  constexpr size_t kSize = sizeof(typename T::Bits);
   for (size_t i = 0; i < layout.count; i += kLanes) {
-    T::Store(T::Round(hn::Load(Floats(), values + i)),
-             decoded + i * sizeof(typename T::Bits));
+    if (i * kSize % 64 == 0) {
+      PrefetchAhead<Access::kWrite>(decoded + i * kSize, 64);
+    }
+    T::Store(T::Round(hn::Load(Floats(), values + i)), decoded + i * kSize);
   }
   return true;
 }

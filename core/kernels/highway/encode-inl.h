@@ -192,17 +192,28 @@ bool EncodePlain(const uint8_t* source, const BlockLayout& layout,
   constexpr size_t kSize = sizeof(typename T::Bits);
   const size_t group = layout.group;
   const size_t groups = layout.count / group;
+  const uint8_t* const source_begin = source;
   uint8_t* codes = payload + ScalesSize(layout.count, group);
   Float max_abs_e = hn::Zero(Floats());
+  // Scales are found one turn ahead, while the groups before them are encoded:
+  // they wait for divisions.
+  const auto find = [&](size_t first, Scales* scales) HWY_ATTR {
+    return FindScales<T>(source_begin + first * group * kSize,
+                         HWY_MIN(kScalesAtOnce, groups - first), group,
+                         Codes::kDivisor, payload + 2 * first, scales);
+  };
+  Scales both[2];
+  if (!find(0, &both[0])) return false;
   for (size_t first = 0; first < groups; first += kScalesAtOnce) {
-    Scales scales;
-    const size_t count = HWY_MIN(kScalesAtOnce, groups - first);
-    if (!FindScales<T>(source, count, group, Codes::kDivisor,
-                       payload + 2 * first, &scales)) {
+    const Scales& scales = both[first / kScalesAtOnce % 2];
+    const size_t next = first + kScalesAtOnce;
+    if (next < groups && !find(next, &both[next / kScalesAtOnce % 2])) {
       return false;
     }
+    const size_t count = HWY_MIN(kScalesAtOnce, groups - first);
     sums->max_abs_x = HWY_MAX(sums->max_abs_x, double{scales.max_abs_x});
     for (size_t i = 0; i < count; ++i) {
+      PrefetchAhead<Access::kRead>(source, group * kSize);
       if (!MeasuredGroup<T, Codes, Nearest>(source, group, scales.scale[i],
                                             scales.inverse[i], scales.bound[i],
                                             codes, decoded, sums, &max_abs_e)) {
@@ -233,6 +244,7 @@ HWY_INLINE bool EncodeRotatedPart(const uint8_t* source, BlockLayout layout,
   HWY_ALIGN float restored[kRotatedElements];
   const Floats d;
   const size_t group = layout.group;
+  PrefetchAhead<Access::kRead>(source, layout.count * kSize);
   Float faults = hn::Zero(d);  // NaN once something is not finite
   for (size_t i = 0; i < layout.count; i += kLanes) {
     const Float x = T::Load(source + i * kSize);
