@@ -17,9 +17,9 @@ CHANNELS = 64
 DTYPES = {"F32": 0, "F16": 1, "BF16": 2}
 ROLES = {"none": 0, "key": 1, "value": 2}
 # For the entropy coders alone: symbols of a Gaussian of two steps, which is table 19 of ecsq and
-# about what the preset contract has, in pieces of a mebibyte.
+# about what the preset contract has, in pieces that fit the caches of both coders.
 RANS_TABLE = 19
-RANS_PIECE = 1 << 20
+RANS_PIECE = 1 << 18
 # RANS_ORDER_X32 of htscodecs, with order 0.
 HTSCODECS_X32 = 4
 
