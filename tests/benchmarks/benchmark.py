@@ -38,6 +38,7 @@ def tasks(work: Workload) -> list[Task]:
     add("memcpy", "F32", work.copy)
     add("memcpy, BF16", "BF16", work.copy_bf16)
     add("read", "F32", work.read)
+    add("write", "F32", work.fill)
     add("ggml q4_0 encode", "F32", work.ggml_encode)
     add("NumPy int4 encode", "F32", work.numpy_encode)
     for dtype in ("F32", "F16", "BF16"):

@@ -36,6 +36,7 @@ GOALS: tuple[tuple[str, str, str, float | None], ...] = (
     ("with Hadamard, F32", "int4-hadamard F32 encode", "int4 F32 encode", 0.6),
     ("with Hadamard, BF16", "int4-hadamard BF16 encode", "int4 BF16 encode", 0.6),
     ("int4 decode to F32, against ggml", "int4 F32 decode", "ggml q4_0 decode", 3.5),
+    ("the same, against a pass that only writes", "int4 F32 decode", "write", None),
     ("int4 decode to BF16, against memcpy of it", "int4 BF16 decode", "memcpy, BF16", 1.4),
     ("ecsq keys encode, against zstd-1", f"{ECSQ} key BF16 encode", "zstd-1 BF16 encode", 2),
     ("ecsq values encode, against zstd-1", f"{ECSQ} value BF16 encode", "zstd-1 BF16 encode", 2),

@@ -117,6 +117,10 @@ class Workload:
         """Adds up all words."""
         self.library.kvb_read(self._source("F32"), ctypes.c_size_t(self.size("F32") // 8))
 
+    def fill(self) -> None:
+        """Writes as many bytes, all the same, as memset does."""
+        ctypes.memset(self.output.ctypes.data, 0, self.size("F32"))
+
     def ggml_encode(self) -> None:
         """Four bits in groups of 32, each with a scale."""
         self.ggml.quantize_row_q4_0_ref(

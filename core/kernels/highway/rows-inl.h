@@ -39,6 +39,7 @@ uint32_t LoadRow(const uint8_t* elements, size_t count, float* values) {
   const size_t lanes = hn::Lanes(d);
   const auto magnitude = hn::Set(d, 0x7fffffff);
   const size_t whole = count - count % lanes;
+  PrefetchAhead<Access::kRead>(elements, count * kSize);
   auto most = hn::Zero(d);
   for (size_t i = 0; i < whole; i += lanes) {
     const auto value = T::template Load<WideFloats>(elements + i * kSize);
@@ -78,6 +79,7 @@ void StoreRow(const float* values, size_t count, uint8_t* elements) {
   const auto most = T::Value(du, hn::Set(du, T::kInfinity - 1));
   const size_t lanes = hn::Lanes(d);
   const size_t whole = count - count % lanes;
+  PrefetchAhead<Access::kWrite>(elements, count * kSize);
   for (size_t i = 0; i < whole; i += lanes) {
     const auto value = hn::LoadU(d, values + i);
     const auto bounded = hn::Max(hn::Min(value, most), hn::Neg(most));
