@@ -30,6 +30,7 @@ class Tally:
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     refused: Counter[str] = field(default_factory=Counter)
+    too_large: int = 0
     failures: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -48,6 +49,14 @@ def drive(target: str, seed: int, largest: int, end: float, tally: Tally) -> Non
                 with tally.lock:
                     tally.refused[error.reason or "RESOURCE_EXHAUSTED"] += 1
                 time.sleep(0.2)
+                continue
+            except kvcompress.OutOfRangeError as error:
+                # A codec that holds a whole tensor, and one that no wait would make fit.
+                with tally.lock:
+                    if error.reason == "EXCEEDS_BUDGET":
+                        tally.too_large += 1
+                    else:
+                        tally.failures.append(f"{name}: {error}"[:300])
                 continue
             except WrongResultError as error:
                 with tally.lock:
@@ -112,6 +121,7 @@ def report(
         f"| silent corruptions | {len(tally.wrong)} |",
         f"| failures for no reason of the test's | {len(tally.failures)} |",
         f"| refused for want of memory, and tried again | {sum(tally.refused.values()):,} |",
+        f"| refused, as one tensor alone is above the budget | {tally.too_large:,} |",
         f"| resident memory at the start, at most, at the end | {samples[0][1] / MIB:.0f}, "
         f"{memory(server.pid, 'VmHWM') / MIB:.0f}, {samples[-1][1] / MIB:.0f} MiB; the budget is "
         f"{BUDGET // MIB} MiB |",
