@@ -56,7 +56,8 @@ bool UnitVector(absl::Span<const int32_t> integers, int16_t* unit) {
   // Both are below 2^47 and exact, and so is the quotient when it is rounded
   // down: below 2^16, it is no nearer to the next integer than 2^-31.
   const double factor = static_cast<double>(uint64_t{1} << (15 + exponent));
-  const double half = static_cast<double>(length / 2);
+  const uint64_t rounded_half = length / 2;
+  const double half = static_cast<double>(rounded_half);
   const double divisor = static_cast<double>(length);
   const auto scale = [=](double value) {
     const double quotient = (std::abs(value) * factor + half) / divisor;

@@ -66,7 +66,7 @@ class QuantumCounts {
 
  private:
   static constexpr int32_t kMost = 32;
-  static constexpr size_t kQuanta = 2 * kMost;
+  static constexpr size_t kQuanta = size_t{2} * kMost;
   using Costs = int16_t[2][ecsq::kClasses][kQuanta];
 
   static const Costs* MakeCosts() {
