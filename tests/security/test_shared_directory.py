@@ -256,9 +256,8 @@ def begin_slowly(shared: Shared) -> "Reply":
 @pytest.mark.parametrize("change", ["cut", "write", "replace", "remove", "grow"])
 def test_an_input_that_changes_is_refused(shared: Shared, change: str) -> None:
     """While it is read; one that is cut would end a process that had mapped it."""
-    (shared.outside / "other").write_bytes(cache(SLOW_TENSORS))
-    path = shared.folder / "in"
     call = begin_slowly(shared)
+    path = shared.folder / "in"
     os.kill(shared.server.pid, signal.SIGSTOP)
     if change == "cut":
         os.truncate(path, 1000)
@@ -267,7 +266,8 @@ def test_an_input_that_changes_is_refused(shared: Shared, change: str) -> None:
             file.seek(-8, os.SEEK_END)
             file.write(bytes(8))
     elif change == "replace":
-        (shared.outside / "other").rename(path)
+        (shared.folder / "other").write_bytes(cache(SLOW_TENSORS))
+        (shared.folder / "other").rename(path)
     elif change == "remove":
         path.unlink()
     else:

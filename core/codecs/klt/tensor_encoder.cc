@@ -82,11 +82,8 @@ class Encoder {
 
   // Nothing where another way is better for certain.
   std::optional<EncodedTensor> Encode() {
-    if (!geometry_.codable()) return std::nullopt;
-    if (vectors_ == 0 &&
-        !(role_ == TensorRole::kKey && preset_.sharpening > 0)) {
-      return std::nullopt;
-    }
+    const bool tells = role_ == TensorRole::kKey && preset_.sharpening > 0;
+    if (!geometry_.codable() || (vectors_ == 0 && !tells)) return std::nullopt;
     const float largest = std::bit_cast<float>(
         LoadElements(dtype_, bytes_, absl::MakeSpan(*values_)));
     if (largest > kMostMagnitude) return std::nullopt;

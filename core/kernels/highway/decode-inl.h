@@ -138,8 +138,8 @@ bool DecodeRotated(const uint8_t* payload, const BlockLayout& layout,
   RotateBack(layout.rotation, layout.count, values);
   constexpr size_t kSize = sizeof(typename T::Bits);
   for (size_t i = 0; i < layout.count; i += kLanes) {
-    if (i * kSize % 64 == 0) {
-      PrefetchAhead<Access::kWrite>(decoded + i * kSize, 64);
+    if (i * kSize % kCacheLine == 0) {
+      PrefetchAhead<Access::kWrite>(decoded + i * kSize, kCacheLine);
     }
     T::Store(T::Round(hn::Load(Floats(), values + i)), decoded + i * kSize);
   }

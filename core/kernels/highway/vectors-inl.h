@@ -52,13 +52,14 @@ HWY_INLINE void Unroll(Visit visit) {
   UnrollSequence(std::make_index_sequence<kCount>(), visit);
 }
 
+inline constexpr size_t kCacheLine = 64;
 enum class Access { kRead = 0, kWrite = 1 };
 
 // Asks for memory 4 KiB after what is used now, which may lie beyond the end:
 // the processor by itself asks for none beyond a page.
 template <Access kAccess>
 HWY_INLINE void PrefetchAhead(const uint8_t* used, size_t size) {
-  constexpr size_t kAhead = 4096, kCacheLine = 64;
+  constexpr size_t kAhead = 4096;
   for (size_t i = 0; i < size; i += kCacheLine) {
     __builtin_prefetch(used + kAhead + i, static_cast<int>(kAccess));
   }
