@@ -7,13 +7,6 @@
 #include "status/macros.h"
 
 namespace kvcompress {
-namespace {
-
-absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
-  return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
-}
-
-}  // namespace
 
 absl::StatusOr<SafetensorsHeader> HeaderOf(
     const std::vector<TensorSpec>& tensors,
@@ -21,17 +14,20 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
   SafetensorsHeader header;
   for (const auto& [key, value] : metadata) {
     if (!IsValidUtf8(key) || !IsValidUtf8(value)) {
-      return Invalid(absl::StrCat("metadata ", QuoteName(key), " is not UTF-8"),
-                     {.reason = "INVALID_HEADER", .field = "tensors.metadata"});
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("metadata ", QuoteName(key), " is not UTF-8"),
+          {.reason = "INVALID_HEADER", .field = "tensors.metadata"});
     }
   }
   header.metadata = std::move(metadata);
   for (const TensorSpec& spec : tensors) {
     if (!IsValidUtf8(spec.name) || spec.name == "__metadata__") {
-      return Invalid("the name of a tensor is reserved or is not UTF-8",
-                     {.reason = "INVALID_HEADER",
-                      .tensor = spec.name,
-                      .field = "tensors.tensors.name"});
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       "the name of a tensor is reserved or is not UTF-8",
+                       {.reason = "INVALID_HEADER",
+                        .tensor = spec.name,
+                        .field = "tensors.tensors.name"});
     }
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     SafetensorsEntry entry;
