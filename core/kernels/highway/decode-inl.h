@@ -26,7 +26,7 @@ struct GroupDecoder {
     const Floats d;
     const Ints di;
     const Float scales = hn::Set(d, scale);
-    const auto put = [&](hn::Vec<Ints> code, size_t element) HWY_ATTR {
+    const auto put = [&](hn::Vec<Ints> code, size_t element) KVCOMPRESS_INLINE {
       T::Store(T::Round(hn::Mul(hn::ConvertTo(d, code), scales)),
                decoded + element * kSize);
     };
@@ -75,7 +75,7 @@ HWY_INLINE void LookUpGroup(const uint8_t* codes, size_t group, float scale,
       hn::Combine(d, hn::TruncateTo(half, hn::ShiftRight<8>(second)),
                   hn::TruncateTo(half, hn::ShiftRight<8>(first)));
   const auto nibble = hn::Set(d, 15);
-  const auto put = [&](hn::Vec<Table> code, uint8_t* at) HWY_ATTR {
+  const auto put = [&](hn::Vec<Table> code, uint8_t* at) KVCOMPRESS_INLINE {
     const auto low = hn::TableLookupBytes(lows, code);
     const auto high = hn::TableLookupBytes(highs, code);
     hn::StoreU(hn::InterleaveLower(d, low, high), d, at);

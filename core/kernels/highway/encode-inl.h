@@ -21,113 +21,154 @@ namespace kvcompress::kernels::HWY_NAMESPACE {
 // Adding it rounds a small float to an integer, to nearest even, which is then
 // in the lowest bits in two's complement.
 inline constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23
+inline constexpr size_t kMaxGroup = 128;
+// The compiler knows the group of the presets.
+inline constexpr size_t kUsualGroup = 64;
 
 struct Codes4 {
   static constexpr float kDivisor = 7, kLeast = -8, kMost = 7;
   static constexpr size_t Size(size_t m) { return m / 2; }
   // Writes the codes of two vectors that are half a group apart.
-  static HWY_INLINE void Store(Word low, Word high, size_t, uint8_t* codes) {
-    const Words d;
-    const Word pair =
+  static HWY_INLINE void Store(WideWord low, WideWord high, size_t,
+                               uint8_t* codes) {
+    const WideWords d;
+    const hn::Rebind<uint8_t, WideWords> bytes;
+    const WideWord pair =
         hn::Or(hn::And(low, hn::Set(d, 15)), hn::ShiftLeft<4>(high));
-    hn::StoreU(hn::TruncateTo(Bytes(), pair), Bytes(), codes);
+    hn::StoreU(hn::TruncateTo(bytes, pair), bytes, codes);
   }
 };
 
 struct Codes8 {
   static constexpr float kDivisor = 127, kLeast = -128, kMost = 127;
   static constexpr size_t Size(size_t m) { return m; }
-  static HWY_INLINE void Store(Word low, Word high, size_t half,
+  static HWY_INLINE void Store(WideWord low, WideWord high, size_t half,
                                uint8_t* codes) {
-    hn::StoreU(hn::TruncateTo(Bytes(), low), Bytes(), codes);
-    hn::StoreU(hn::TruncateTo(Bytes(), high), Bytes(), codes + half);
+    const hn::Rebind<uint8_t, WideWords> bytes;
+    hn::StoreU(hn::TruncateTo(bytes, low), bytes, codes);
+    hn::StoreU(hn::TruncateTo(bytes, high), bytes, codes + half);
   }
 };
 
 // Rounds quotients to codes, as floats, with kRounder still added.
 struct Nearest {
   // Right where no error reaches Scales::bound.
-  static HWY_INLINE Float Round(Float x, Float, Float inverse) {
-    return hn::Add(hn::Mul(x, inverse), hn::Set(Floats(), kRounder));
+  static HWY_INLINE WideFloat Round(WideFloat x, WideFloat, WideFloat inverse) {
+    return hn::Add(hn::Mul(x, inverse), hn::Set(WideFloats(), kRounder));
   }
 };
 template <typename Codes>
 struct AsSpecified {
-  static HWY_INLINE Float Round(Float x, Float scale, Float) {
-    const Floats d;
-    const Float quotient = hn::Div(x, scale);
+  static HWY_INLINE WideFloat Round(WideFloat x, WideFloat scale, WideFloat) {
+    const WideFloats d;
+    const WideFloat quotient = hn::Div(x, scale);
     // The largest float below 1/2: the sum with any smaller magnitude than 1/2
     // stays below 1.
-    const Float half = hn::CopySign(hn::Set(d, 0.49999997f), quotient);
-    const Float code = hn::Trunc(hn::Add(quotient, half));
+    const WideFloat half = hn::CopySign(hn::Set(d, 0.49999997f), quotient);
+    const WideFloat code = hn::Trunc(hn::Add(quotient, half));
     return hn::Add(hn::Max(hn::Min(code, hn::Set(d, Codes::kMost)),
                            hn::Set(d, Codes::kLeast)),
                    hn::Set(d, kRounder));
   }
 };
 
-// Encodes a group at `source` and adds up its distortion; writes the decoded
-// elements unless `decoded` is null. False, with nothing added, when an error
-// reaches `bound`.
-template <class T, typename Codes, typename Rounding>
-HWY_INLINE bool MeasuredGroup(const uint8_t* source, size_t group, float scale,
-                              float inverse, float bound, uint8_t* codes,
-                              uint8_t* decoded, LaneSums* sums,
-                              Float* max_abs_e) {
-  constexpr size_t kSize = sizeof(typename T::Bits);
-  const Floats d;
-  const Float scales = hn::Set(d, scale);
-  const Float inverses = hn::Set(d, inverse);
-  const Float rounder = hn::Set(d, kRounder);
-  const size_t half = group / 2;
-  GroupSums group_sums = GroupSums::Zero();
-  Float codes2[kSumLanes / kLanes];  // squares of codes
-  for (Float& squares : codes2) squares = hn::Zero(d);
-  Float most_rounding = hn::Zero(d);
-  Float most = *max_abs_e;
+// Vectors that hold kSumLanes values, at least one.
+inline constexpr size_t kParts = HWY_MAX(1, kSumLanes / kWideLanes);
 
-  const auto one = [&](size_t element, auto part) HWY_ATTR {
-    const Float x = T::Load(source + element * kSize);
-    const Float rounded = Rounding::Round(x, scales, inverses);
-    const Float code = hn::Sub(rounded, rounder);
-    const Float exact = hn::Mul(code, scales);
-    Float y = exact;
-    Float error = hn::Abs(hn::Sub(exact, x));
+// What groups leave behind for their sums.
+struct GroupValues {
+  HWY_ALIGN float values[kMaxGroup];   // as they are, of types that round
+  HWY_ALIGN float decoded[kMaxGroup];  // of types that round
+  HWY_ALIGN float errors[kMaxGroup];   // magnitudes
+  HWY_ALIGN float
+      squares[kParts * kWideLanes];  // of codes, of types that don't
+};
+
+// Encodes a group at `source`; writes the decoded elements unless `decoded` is
+// null. False when an error reaches `bound`.
+template <class T, typename Codes, typename Rounding>
+HWY_INLINE bool EncodeGroup(const uint8_t* source, size_t group, float scale,
+                            float inverse, float bound, uint8_t* codes,
+                            uint8_t* decoded, GroupValues* left,
+                            WideFloat* max_abs_e) {
+  constexpr size_t kSize = sizeof(typename T::Bits);
+  const WideFloats d;
+  const WideFloat scales = hn::Set(d, scale);
+  const WideFloat inverses = hn::Set(d, inverse);
+  const WideFloat rounder = hn::Set(d, kRounder);
+  const size_t half = group / 2;
+  WideFloat squares[kParts];
+  for (WideFloat& sum : squares) sum = hn::Zero(d);
+  WideFloat most_rounding = hn::Zero(d);
+  WideFloat most = *max_abs_e;
+
+  const auto one = [&](size_t element, auto part) KVCOMPRESS_INLINE {
+    const WideFloat x = T::template Load<WideFloats>(source + element * kSize);
+    const WideFloat rounded = Rounding::Round(x, scales, inverses);
+    const WideFloat code = hn::Sub(rounded, rounder);
+    WideFloat y = hn::Mul(code, scales);  // exact
+    WideFloat error = hn::Abs(hn::Sub(y, x));
     most_rounding = hn::Max(most_rounding, error);
     if constexpr (T::kRounds) {
-      y = T::Round(exact);
+      y = T::Round(y);
       error = hn::Abs(hn::Sub(y, x));
       most = hn::Max(most, error);
-      group_sums.AddSquares(part, y);
+      hn::Store(x, d, left->values + element);
+      hn::Store(y, d, left->decoded + element);
     } else {
-      codes2[part] = hn::MulAdd(code, code, codes2[part]);
+      squares[part] = hn::MulAdd(code, code, squares[part]);
     }
-    group_sums.AddErrors(part, x, error);
+    hn::Store(error, d, left->errors + element);
     if (decoded != nullptr) T::Store(y, decoded + element * kSize);
-    return hn::BitCast(Words(), rounded);
+    return hn::BitCast(WideWords(), rounded);
   };
-  for (size_t row = 0; row < half; row += kSumLanes) {
-    ForEachPart(row, [&](size_t j, auto part) HWY_ATTR {
-      const Word low = one(j, part);
-      const Word high = one(j + half, part);
+  for (size_t row = 0; row < half; row += kParts * kWideLanes) {
+    Unroll<kParts>([&](auto part) KVCOMPRESS_INLINE {
+      const size_t j = row + part * kWideLanes;
+      const WideWord low = one(j, part);
+      const WideWord high = one(j + half, part);
       Codes::Store(low, high, half, codes + j);
     });
   }
   if (!hn::AllTrue(d, hn::Lt(most_rounding, hn::Set(d, bound)))) return false;
-  if constexpr (!T::kRounds) {
-    // Squares of y, exactly: those of codes times that of the scale.
-    most = hn::Max(most, most_rounding);
-    const Double squared = hn::Set(Doubles(), double{scale} * scale);
-    ForEachPart(0, [&](size_t, auto part) HWY_ATTR {
-      Unroll<kWide>([&](auto i) HWY_ATTR {
-        group_sums.y2.part[kWide * part + i] =
-            hn::Mul(Widen(codes2[part], i), squared);
-      });
-    });
+  *max_abs_e = T::kRounds ? most : hn::Max(most, most_rounding);
+  for (size_t i = 0; i < kParts; ++i) {
+    hn::Store(squares[i], d, left->squares + i * kWideLanes);
   }
-  *max_abs_e = most;
-  group_sums.AddTo(sums);
   return true;
+}
+
+// Adds up the distortion of kGroups groups: their sums do not wait for each
+// other.
+template <class T, size_t kGroups>
+HWY_INLINE void MeasureGroups(const uint8_t* source, size_t group,
+                              const float* scales, const GroupValues* left,
+                              LaneSums* sums) {
+  GroupSums groups[kGroups];
+  const float* x[kGroups];
+  Unroll<kGroups>([&](auto g) KVCOMPRESS_INLINE {
+    groups[g] = GroupSums::Zero();
+    if constexpr (T::kRounds) {
+      x[g] = left[g].values;
+    } else {
+      x[g] = reinterpret_cast<const float*>(source) + g * group;
+      // Squares of y, exactly: those of codes times that of the scale.
+      const Double squared = hn::Set(Doubles(), double{scales[g]} * scales[g]);
+      for (size_t i = 0; i < kParts * kWideLanes; i += kDoubleLanes) {
+        Double& sum = groups[g].y2.part[i % kSumLanes / kDoubleLanes];
+        sum = hn::MulAdd(LoadWide(left[g].squares + i), squared, sum);
+      }
+    }
+  });
+  ForEachInGroup(group, [&](size_t i, auto r) KVCOMPRESS_INLINE {
+    Unroll<kGroups>([&](auto g) KVCOMPRESS_INLINE {
+      groups[g].AddErrors(r, LoadWide(x[g] + i), LoadWide(left[g].errors + i));
+      if constexpr (T::kRounds) {
+        groups[g].AddSquares(r, LoadWide(left[g].decoded + i));
+      }
+    });
+  });
+  Unroll<kGroups>([&](auto g) KVCOMPRESS_INLINE { groups[g].AddTo(sums); });
 }
 
 // Encodes a group of floats and writes what the codes stand for to `restored`.
@@ -136,73 +177,44 @@ template <typename Codes, typename Rounding>
 HWY_INLINE bool RotatedGroup(const float* values, size_t group, float scale,
                              float inverse, float bound, uint8_t* codes,
                              float* restored) {
-  const Floats d;
-  const Float scales = hn::Set(d, scale);
-  const Float inverses = hn::Set(d, inverse);
+  const WideFloats d;
+  const WideFloat scales = hn::Set(d, scale);
+  const WideFloat inverses = hn::Set(d, inverse);
   const size_t half = group / 2;
-  Float most = hn::Zero(d);
-  const auto round = [&](size_t element) HWY_ATTR {
-    const Float x = hn::LoadU(d, values + element);
-    const Float rounded = Rounding::Round(x, scales, inverses);
-    const Float y = hn::Mul(hn::Sub(rounded, hn::Set(d, kRounder)), scales);
+  WideFloat most = hn::Zero(d);
+  const auto round = [&](size_t element) KVCOMPRESS_INLINE {
+    const WideFloat x = hn::LoadU(d, values + element);
+    const WideFloat rounded = Rounding::Round(x, scales, inverses);
+    const WideFloat y = hn::Mul(hn::Sub(rounded, hn::Set(d, kRounder)), scales);
     most = hn::Max(most, hn::Abs(hn::Sub(y, x)));
     hn::StoreU(y, d, restored + element);
-    return rounded;
+    return hn::BitCast(WideWords(), rounded);
   };
-  for (size_t j = 0; j < half; j += kLanes) {
-    Codes::Store(hn::BitCast(Words(), round(j)),
-                 hn::BitCast(Words(), round(j + half)), half, codes + j);
+  for (size_t j = 0; j < half; j += kWideLanes) {
+    const WideWord low = round(j);
+    Codes::Store(low, round(j + half), half, codes + j);
   }
   return hn::AllTrue(d, hn::Lt(most, hn::Set(d, bound)));
 }
 
-// Rounds `values` to the type and measures them against a group at `source`.
-template <class T>
-HWY_INLINE void MeasureGroup(const uint8_t* source, const float* values,
-                             size_t group, uint8_t* decoded, LaneSums* sums,
-                             Double* max_abs_e, Float* max_abs_x) {
-  constexpr size_t kSize = sizeof(typename T::Bits);
-  const Floats d;
-  const size_t half = group / 2;
-  GroupSums group_sums = GroupSums::Zero();
-  Double most = *max_abs_e;
-  Float largest = *max_abs_x;
-  const auto one = [&](size_t element, auto part) HWY_ATTR {
-    const Float x = T::Load(source + element * kSize);
-    const Float y = T::Round(hn::LoadU(d, values + element));
-    if (decoded != nullptr) T::Store(y, decoded + element * kSize);
-    largest = hn::Max(largest, hn::Abs(x));
-    group_sums.AddValues(part, x, y, &most);
-  };
-  for (size_t row = 0; row < half; row += kSumLanes) {
-    ForEachPart(row, [&](size_t j, auto part) HWY_ATTR {
-      one(j, part);
-      one(j + half, part);
-    });
-  }
-  *max_abs_e = most;
-  *max_abs_x = largest;
-  group_sums.AddTo(sums);
-}
-
-// False when the portable kernel must decide.
+// False when the portable kernel must decide. `group` is that of the layout.
 template <class T, typename Codes>
-bool EncodePlain(const uint8_t* source, const BlockLayout& layout,
-                 uint8_t* payload, uint8_t* decoded, LaneSums* sums) {
+HWY_INLINE bool EncodeGroups(const uint8_t* source, const BlockLayout& layout,
+                             size_t group, uint8_t* payload, uint8_t* decoded,
+                             LaneSums* sums) {
   constexpr size_t kSize = sizeof(typename T::Bits);
-  const size_t group = layout.group;
   const size_t groups = layout.count / group;
-  const uint8_t* const source_begin = source;
   uint8_t* codes = payload + ScalesSize(layout.count, group);
-  Float max_abs_e = hn::Zero(Floats());
+  WideFloat max_abs_e = hn::Zero(WideFloats());
   // Scales are found one turn ahead, while the groups before them are encoded:
   // they wait for divisions.
   const auto find = [&](size_t first, Scales* scales) HWY_ATTR {
-    return FindScales<T>(source_begin + first * group * kSize,
+    return FindScales<T>(source + first * group * kSize,
                          HWY_MIN(kScalesAtOnce, groups - first), group,
                          Codes::kDivisor, payload + 2 * first, scales);
   };
   Scales both[2];
+  GroupValues values[kScalesAtOnce];
   if (!find(0, &both[0])) return false;
   for (size_t first = 0; first < groups; first += kScalesAtOnce) {
     const Scales& scales = both[first / kScalesAtOnce % 2];
@@ -213,43 +225,91 @@ bool EncodePlain(const uint8_t* source, const BlockLayout& layout,
     const size_t count = HWY_MIN(kScalesAtOnce, groups - first);
     sums->max_abs_x = HWY_MAX(sums->max_abs_x, double{scales.max_abs_x});
     for (size_t i = 0; i < count; ++i) {
-      PrefetchAhead<Access::kRead>(source, group * kSize);
-      if (!MeasuredGroup<T, Codes, Nearest>(source, group, scales.scale[i],
-                                            scales.inverse[i], scales.bound[i],
-                                            codes, decoded, sums, &max_abs_e)) {
-        MeasuredGroup<T, Codes, AsSpecified<Codes>>(
-            source, group, scales.scale[i], 0, HUGE_VALF, codes, decoded, sums,
-            &max_abs_e);
+      const size_t at = (first + i) * group;
+      const uint8_t* const from = source + at * kSize;
+      uint8_t* const to = codes + Codes::Size(at);
+      uint8_t* const restored =
+          decoded == nullptr ? nullptr : decoded + at * kSize;
+      PrefetchAhead<Access::kRead>(from, group * kSize);
+      if (!EncodeGroup<T, Codes, Nearest>(
+              from, group, scales.scale[i], scales.inverse[i], scales.bound[i],
+              to, restored, &values[i], &max_abs_e)) {
+        EncodeGroup<T, Codes, AsSpecified<Codes>>(from, group, scales.scale[i],
+                                                  0, HUGE_VALF, to, restored,
+                                                  &values[i], &max_abs_e);
       }
-      source += group * kSize;
-      codes += Codes::Size(group);
-      if (decoded != nullptr) decoded += group * kSize;
+    }
+    const uint8_t* const from = source + first * group * kSize;
+    if (count == kScalesAtOnce) {
+      MeasureGroups<T, kScalesAtOnce>(from, group, scales.scale, values, sums);
+    } else {
+      for (size_t i = 0; i < count; ++i) {
+        MeasureGroups<T, 1>(from + i * group * kSize, group, scales.scale + i,
+                            values + i, sums);
+      }
     }
   }
-  sums->max_abs_e = hn::GetLane(hn::MaxOfLanes(Floats(), max_abs_e));
+  sums->max_abs_e = hn::GetLane(hn::MaxOfLanes(WideFloats(), max_abs_e));
   return true;
+}
+
+template <class T, typename Codes>
+bool EncodePlain(const uint8_t* source, const BlockLayout& layout,
+                 uint8_t* payload, uint8_t* decoded, LaneSums* sums) {
+  if (layout.group == kUsualGroup) {
+    return EncodeGroups<T, Codes>(source, layout, kUsualGroup, payload, decoded,
+                                  sums);
+  }
+  return EncodeGroups<T, Codes>(source, layout, layout.group, payload, decoded,
+                                sums);
 }
 
 // Elements that are rotated at once: whole groups and whole rotations.
 inline constexpr size_t kRotatedElements = 512;
 
-// Rotates and encodes up to kRotatedElements.
+// Adds up the distortion of kGroups groups: of values `x` and what they became.
+template <size_t kGroups>
+HWY_INLINE void MeasureRotatedGroups(const float* x, const float* y,
+                                     size_t group, LaneSums* sums,
+                                     Double* max_abs_e) {
+  GroupSums groups[kGroups];
+  Double most[kGroups];
+  Unroll<kGroups>([&](auto g) KVCOMPRESS_INLINE {
+    groups[g] = GroupSums::Zero();
+    most[g] = *max_abs_e;
+  });
+  ForEachInGroup(group, [&](size_t i, auto r) KVCOMPRESS_INLINE {
+    Unroll<kGroups>([&](auto g) KVCOMPRESS_INLINE {
+      groups[g].AddValues(r, LoadWide(x + g * group + i),
+                          LoadWide(y + g * group + i), &most[g]);
+    });
+  });
+  Unroll<kGroups>([&](auto g) KVCOMPRESS_INLINE {
+    groups[g].AddTo(sums);
+    *max_abs_e = hn::Max(*max_abs_e, most[g]);
+  });
+}
+
+// Rotates and encodes up to kRotatedElements. `group` is that of the layout.
 template <class T, typename Codes>
 HWY_INLINE bool EncodeRotatedPart(const uint8_t* source, BlockLayout layout,
-                                  uint8_t* scales_out, uint8_t* codes,
-                                  uint8_t* decoded, LaneSums* sums,
-                                  Double* max_abs_e, Float* max_abs_x) {
+                                  size_t group, uint8_t* scales_out,
+                                  uint8_t* codes, uint8_t* decoded,
+                                  LaneSums* sums, Double* max_abs_e,
+                                  WideFloat* max_abs_x) {
   constexpr size_t kSize = sizeof(typename T::Bits);
+  HWY_ALIGN float widened[kRotatedElements];
   HWY_ALIGN float values[kRotatedElements];
   HWY_ALIGN float restored[kRotatedElements];
-  const Floats d;
-  const size_t group = layout.group;
+  const WideFloats d;
   PrefetchAhead<Access::kRead>(source, layout.count * kSize);
-  Float faults = hn::Zero(d);  // NaN once something is not finite
-  for (size_t i = 0; i < layout.count; i += kLanes) {
-    const Float x = T::Load(source + i * kSize);
+  WideFloat faults = hn::Zero(d);  // NaN once something is not finite
+  for (size_t i = 0; i < layout.count; i += kWideLanes) {
+    const WideFloat x = T::template Load<WideFloats>(source + i * kSize);
+    if constexpr (T::kRounds) hn::Store(x, d, widened + i);
     hn::Store(x, d, values + i);
     faults = hn::Or(faults, hn::Sub(x, x));
+    *max_abs_x = hn::Max(*max_abs_x, hn::Abs(x));
   }
   if (!hn::AllTrue(d, hn::Eq(faults, hn::Zero(d)))) return false;
   Rotate(layout.rotation, layout.count, values);
@@ -275,26 +335,43 @@ HWY_INLINE bool EncodeRotatedPart(const uint8_t* source, BlockLayout layout,
     }
   }
   RotateBack(layout.rotation, layout.count, restored);
-  for (size_t i = 0; i < layout.count; i += group) {
-    MeasureGroup<T>(source + i * kSize, restored + i, group,
-                    decoded == nullptr ? nullptr : decoded + i * kSize, sums,
-                    max_abs_e, max_abs_x);
+  if (T::kRounds || decoded != nullptr) {
+    for (size_t i = 0; i < layout.count; i += kWideLanes) {
+      const WideFloat y = T::Round(hn::Load(d, restored + i));
+      hn::Store(y, d, restored + i);
+      if (decoded != nullptr) T::Store(y, decoded + i * kSize);
+    }
+  }
+  const float* const original =
+      T::kRounds ? widened : reinterpret_cast<const float*>(source);
+  size_t first = 0;
+  for (; first + kScalesAtOnce <= groups; first += kScalesAtOnce) {
+    MeasureRotatedGroups<kScalesAtOnce>(original + first * group,
+                                        restored + first * group, group, sums,
+                                        max_abs_e);
+  }
+  for (; first < groups; ++first) {
+    MeasureRotatedGroups<1>(original + first * group, restored + first * group,
+                            group, sums, max_abs_e);
   }
   return true;
 }
 
+// `group` is that of the layout.
 template <class T, typename Codes>
-bool EncodeRotated(const uint8_t* source, const BlockLayout& layout,
-                   uint8_t* payload, uint8_t* decoded, LaneSums* sums) {
+HWY_INLINE bool EncodeRotatedGroups(const uint8_t* source,
+                                    const BlockLayout& layout, size_t group,
+                                    uint8_t* payload, uint8_t* decoded,
+                                    LaneSums* sums) {
   constexpr size_t kSize = sizeof(typename T::Bits);
-  uint8_t* const codes = payload + ScalesSize(layout.count, layout.group);
+  uint8_t* const codes = payload + ScalesSize(layout.count, group);
   Double max_abs_e = hn::Zero(Doubles());
-  Float max_abs_x = hn::Zero(Floats());
+  WideFloat max_abs_x = hn::Zero(WideFloats());
   for (size_t i = 0; i < layout.count; i += kRotatedElements) {
     BlockLayout part = layout;
     part.count = HWY_MIN(kRotatedElements, layout.count - i);
     if (!EncodeRotatedPart<T, Codes>(
-            source + i * kSize, part, payload + 2 * (i / layout.group),
+            source + i * kSize, part, group, payload + 2 * (i / group),
             codes + Codes::Size(i),
             decoded == nullptr ? nullptr : decoded + i * kSize, sums,
             &max_abs_e, &max_abs_x)) {
@@ -302,8 +379,19 @@ bool EncodeRotated(const uint8_t* source, const BlockLayout& layout,
     }
   }
   sums->max_abs_e = hn::GetLane(hn::MaxOfLanes(Doubles(), max_abs_e));
-  sums->max_abs_x = hn::GetLane(hn::MaxOfLanes(Floats(), max_abs_x));
+  sums->max_abs_x = hn::GetLane(hn::MaxOfLanes(WideFloats(), max_abs_x));
   return true;
+}
+
+template <class T, typename Codes>
+bool EncodeRotated(const uint8_t* source, const BlockLayout& layout,
+                   uint8_t* payload, uint8_t* decoded, LaneSums* sums) {
+  if (layout.group == kUsualGroup) {
+    return EncodeRotatedGroups<T, Codes>(source, layout, kUsualGroup, payload,
+                                         decoded, sums);
+  }
+  return EncodeRotatedGroups<T, Codes>(source, layout, layout.group, payload,
+                                       decoded, sums);
 }
 
 }  // namespace kvcompress::kernels::HWY_NAMESPACE

@@ -120,7 +120,7 @@ inline void PairFloatRows(const float* first, const float* second,
   const hn::RebindToSigned<decltype(d)> di;
   const size_t lanes = hn::Lanes(d);
   const size_t whole = second == nullptr ? 0 : columns - columns % lanes;
-  const auto round = [&](const float* row, size_t i) HWY_ATTR {
+  const auto round = [&](const float* row, size_t i) KVCOMPRESS_INLINE {
     return hn::NearestInt(
         hn::Mul(hn::Sub(hn::LoadU(d, row + i), hn::LoadU(d, means + i)),
                 hn::Set(d, scale)));

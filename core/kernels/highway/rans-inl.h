@@ -70,7 +70,7 @@ HWY_INLINE Word LookUp(const uint32_t* table, Word index) {
 #if HWY_TARGET == HWY_AVX2
   const __m128i low = _mm256_castsi256_si128(index.raw);
   const __m128i high = _mm256_extracti128_si256(index.raw, 1);
-  const auto four = [table](__m128i at) HWY_ATTR {
+  const auto four = [table](__m128i at) KVCOMPRESS_INLINE {
     const uint64_t a = static_cast<uint64_t>(_mm_cvtsi128_si64(at));
     const uint64_t b = static_cast<uint64_t>(_mm_extract_epi64(at, 1));
     __m128i result = _mm_cvtsi32_si128(static_cast<int>(table[a & 0xffffffff]));
@@ -93,7 +93,7 @@ struct Intervals {
 
 HWY_INLINE Intervals LookUp(const RansInterval* table, const uint16_t* index) {
 #if HWY_TARGET == HWY_AVX2
-  const auto two = [&](size_t i, size_t j) HWY_ATTR {
+  const auto two = [&](size_t i, size_t j) KVCOMPRESS_INLINE {
     const __m128i low =
         _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&table[index[i]]));
     return _mm_loadh_pi(_mm_castsi128_ps(low),
@@ -125,13 +125,13 @@ inline constexpr size_t kHalf = kRansLanes / 2;
 // The entries of a half row. Loads one by one are faster than a gather here.
 HWY_INLINE void LookUpHalf(const RansInterval* table, const uint16_t* index,
                            __m512i* bounds, __m512* inverse) {
-  const auto two = [&](size_t i) HWY_ATTR {
+  const auto two = [&](size_t i) KVCOMPRESS_INLINE {
     const __m128i low =
         _mm_loadl_epi64(reinterpret_cast<const __m128i*>(&table[index[i]]));
     return _mm_loadh_pi(_mm_castsi128_ps(low),
                         reinterpret_cast<const __m64*>(&table[index[i + 1]]));
   };
-  const auto eight = [&](size_t i) HWY_ATTR {
+  const auto eight = [&](size_t i) KVCOMPRESS_INLINE {
     return _mm512_insertf32x8(
         _mm512_castps256_ps512(_mm256_set_m128(two(i + 4), two(i))),
         _mm256_set_m128(two(i + 12), two(i + 8)), 1);

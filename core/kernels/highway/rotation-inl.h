@@ -34,19 +34,25 @@ inline constexpr RotationSigns kRotationSigns = [] {
 }();
 
 // 1, or -1 in the lanes whose number has the bit: a product with it is exact.
-HWY_INLINE Float NegateWhere(int bit) {
-  const Words d;
-  const Word top = hn::ShiftLeftSame(hn::Iota(d, 0), 31 - bit);
-  return hn::CopySign(hn::Set(Floats(), 1.0f), hn::BitCast(Floats(), top));
+HWY_INLINE WideFloat NegateWhere(int bit) {
+  const WideWords d;
+  const WideWord top = hn::ShiftLeftSame(hn::Iota(d, 0), 31 - bit);
+  return hn::CopySign(hn::Set(WideFloats(), 1.0f),
+                      hn::BitCast(WideFloats(), top));
 }
 
 // The steps between lanes: v[j] + v[j + h] at j, v[j] - v[j + h] at j + h.
-HWY_INLINE Float StepsWithin(size_t width, Float v) {
+HWY_INLINE WideFloat StepsWithin(size_t width, WideFloat v) {
   v = hn::MulAdd(v, NegateWhere(0), hn::Shuffle2301(v));
   if (width > 2) v = hn::MulAdd(v, NegateWhere(1), hn::Shuffle1032(v));
 #if HWY_MAX_BYTES > 16
   if (width > 4) {
-    v = hn::MulAdd(v, NegateWhere(2), hn::ConcatLowerUpper(Floats(), v, v));
+    v = hn::MulAdd(v, NegateWhere(2), hn::SwapAdjacentBlocks(v));
+  }
+#endif
+#if HWY_MAX_BYTES > 32
+  if (width > 8) {
+    v = hn::MulAdd(v, NegateWhere(3), hn::ConcatLowerUpper(WideFloats(), v, v));
   }
 #endif
   return v;
@@ -54,80 +60,77 @@ HWY_INLINE Float StepsWithin(size_t width, Float v) {
 
 // A step between two of kVectors vectors, kStep apart.
 template <size_t kStep, size_t kPair>
-HWY_INLINE void StepBetween(Float* v) {
+HWY_INLINE void StepBetween(WideFloat* v) {
   constexpr size_t kFirst = kPair / kStep * 2 * kStep + kPair % kStep;
-  const Float sum = hn::Add(v[kFirst], v[kFirst + kStep]);
+  const WideFloat sum = hn::Add(v[kFirst], v[kFirst + kStep]);
   v[kFirst + kStep] = hn::Sub(v[kFirst], v[kFirst + kStep]);
   v[kFirst] = sum;
 }
 
 // All steps between kVectors vectors, unrolled so that they are registers.
 template <size_t kVectors, size_t kStep = 1>
-HWY_INLINE void StepsBetween(Float* v) {
+HWY_INLINE void StepsBetween(WideFloat* v) {
   if constexpr (kStep < kVectors) {
-    Unroll<kVectors / 2>([&](auto pair)
-                             HWY_ATTR { StepBetween<kStep, pair>(v); });
+    Unroll<kVectors / 2>(
+        [&](auto pair) KVCOMPRESS_INLINE { StepBetween<kStep, pair>(v); });
     StepsBetween<kVectors, 2 * kStep>(v);
   }
 }
 
-// Rotates runs of kVectors * kLanes values, or of `width` where that is fewer.
+// Rotates runs of kVectors vectors, or of `width` values where that is fewer.
 // Signs are flipped before where kBack is false, else after.
 template <size_t kVectors, bool kBack>
 HWY_INLINE void RotateRuns(size_t width, size_t count, const float* signs,
                            float* values) {
-  const Floats d;
-  const Float norm =
+  static_assert(kVectors * kWideLanes <= kMaxRotation);
+  const WideFloats d;
+  const WideFloat norm =
       hn::Set(d, static_cast<float>(1 / std::sqrt(static_cast<double>(width))));
-  const size_t within = kVectors == 1 ? width : kLanes;
-  for (float* run = values; run < values + count; run += kVectors * kLanes) {
-    Float v[kVectors];
-    Unroll<kVectors>([&](auto i) HWY_ATTR {
-      v[i] = hn::Load(d, run + i * kLanes);
+  const size_t within = kVectors == 1 ? width : kWideLanes;
+  for (float* run = values; run < values + count;
+       run += kVectors * kWideLanes) {
+    WideFloat v[kVectors];
+    Unroll<kVectors>([&](auto i) KVCOMPRESS_INLINE {
+      v[i] = hn::Load(d, run + i * kWideLanes);
       if constexpr (!kBack) {
-        v[i] = hn::Xor(v[i], hn::Load(d, signs + i * kLanes));
+        v[i] = hn::Xor(v[i], hn::Load(d, signs + i * kWideLanes));
       }
       v[i] = StepsWithin(within, v[i]);
     });
     StepsBetween<kVectors>(v);
-    Unroll<kVectors>([&](auto i) HWY_ATTR {
+    Unroll<kVectors>([&](auto i) KVCOMPRESS_INLINE {
       v[i] = hn::Mul(v[i], norm);
       if constexpr (kBack) {
-        v[i] = hn::Xor(v[i], hn::Load(d, signs + i * kLanes));
+        v[i] = hn::Xor(v[i], hn::Load(d, signs + i * kWideLanes));
       }
-      hn::Store(v[i], d, run + i * kLanes);
+      hn::Store(v[i], d, run + i * kWideLanes);
     });
+  }
+}
+
+// Finds the number of vectors that make up `width`.
+template <bool kBack, size_t kVectors = 1>
+HWY_INLINE void RotateWidth(size_t width, size_t count, float* values) {
+  const float* const signs = kRotationSigns.sign;
+  if (width == kVectors * kWideLanes) {
+    RotateRuns<kVectors, kBack>(width, count, signs, values);
+  } else if constexpr (2 * kVectors * kWideLanes <= kMaxRotation) {
+    RotateWidth<kBack, 2 * kVectors>(width, count, values);
   }
 }
 
 template <bool kBack>
 HWY_INLINE void RotateEither(size_t width, size_t count, float* values) {
-  const float* const signs = kRotationSigns.sign;
-  switch (width) {
-    case kLanes:
-      return RotateRuns<1, kBack>(width, count, signs, values);
-    case 2 * kLanes:
-      return RotateRuns<2, kBack>(width, count, signs, values);
-    case 4 * kLanes:
-      return RotateRuns<4, kBack>(width, count, signs, values);
-    case 8 * kLanes:
-      return RotateRuns<8, kBack>(width, count, signs, values);
-    case 16 * kLanes:
-      return RotateRuns<16, kBack>(width, count, signs, values);
-    case 32 * kLanes:
-      return RotateRuns<32, kBack>(width, count, signs, values);
-    case 64 * kLanes:
-      return RotateRuns<64, kBack>(width, count, signs, values);
-    default:
-      break;
-  }
   if (width == 1) return;
-  HWY_ALIGN float repeated[kLanes];
-  for (size_t i = 0; i < kLanes; ++i) repeated[i] = signs[i % width];
+  if (width >= kWideLanes) return RotateWidth<kBack>(width, count, values);
+  HWY_ALIGN float repeated[kWideLanes];
+  for (size_t i = 0; i < kWideLanes; ++i) {
+    repeated[i] = kRotationSigns.sign[i % width];
+  }
   RotateRuns<1, kBack>(width, count, repeated, values);
 }
 
-// REQUIRES for both: `count` is a multiple of 8, `values` is aligned.
+// REQUIRES for both: `count` is a multiple of 16, `values` is aligned.
 HWY_NOINLINE void Rotate(size_t width, size_t count, float* values) {
   RotateEither<false>(width, count, values);
 }

@@ -15,34 +15,36 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
 
-// The sums of a row whose `count` is a multiple of kSumLanes, by lane.
+// The sums of a row whose `count` is a multiple of kLeastAtOnce, by lane.
 template <class T>
 HWY_INLINE void SumRow(const uint8_t* source, const uint8_t* decoded,
                        size_t count, ChannelSums channels, RowLanes* lanes) {
   constexpr size_t kSize = sizeof(typename T::Bits);
-  const Floats d;
+  const WideFloats d;
   const Doubles dd;
+  HWY_ALIGN float x[kMostAtOnce];
+  HWY_ALIGN float y[kMostAtOnce];
   LaneSum x2 = LaneSum::Zero();
   LaneSum e2 = LaneSum::Zero();
-  for (size_t row = 0; row < count; row += kSumLanes) {
-    ForEachPart(row, [&](size_t i, auto part) HWY_ATTR {
-      const Float source_x = T::Load(source + i * kSize);
-      const Float source_y = T::Load(decoded + i * kSize);
-      const auto finite = hn::Lt(hn::Abs(source_x), hn::Set(d, HUGE_VALF));
-      const Float x = hn::IfThenElseZero(finite, source_x);
-      const Float y = hn::IfThenElseZero(finite, source_y);
-      Unroll<kWide>([&](auto wide) HWY_ATTR {
-        const size_t r = kWide * part + wide;
-        const size_t at = i + wide * kDoubleLanes;
-        const Double wide_x = Widen(x, wide);
-        const Double error = hn::Sub(Widen(y, wide), wide_x);
-        x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
-        e2.part[r] = hn::Add(e2.part[r], hn::Mul(error, error));
-        double* const sum = channels.x + at;
-        double* const sum2 = channels.x2 + at;
-        hn::StoreU(hn::Add(hn::LoadU(dd, sum), wide_x), dd, sum);
-        hn::StoreU(hn::MulAdd(wide_x, wide_x, hn::LoadU(dd, sum2)), dd, sum2);
-      });
+  for (size_t first = 0; first < count; first += kMostAtOnce) {
+    const size_t part = HWY_MIN(kMostAtOnce, count - first);
+    for (size_t i = 0; i < part; i += kWideLanes) {
+      const size_t at = (first + i) * kSize;
+      const WideFloat value = T::template Load<WideFloats>(source + at);
+      const WideFloat result = T::template Load<WideFloats>(decoded + at);
+      const auto finite = hn::Lt(hn::Abs(value), hn::Set(d, HUGE_VALF));
+      hn::Store(hn::IfThenElseZero(finite, value), d, x + i);
+      hn::Store(hn::IfThenElseZero(finite, result), d, y + i);
+    }
+    ForEachInRow(part, [&](size_t i, auto r) KVCOMPRESS_INLINE {
+      const Double wide_x = LoadWide(x + i);
+      const Double error = hn::Sub(LoadWide(y + i), wide_x);
+      x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
+      e2.part[r] = hn::Add(e2.part[r], hn::Mul(error, error));
+      double* const sum = channels.x + first + i;
+      double* const sum2 = channels.x2 + first + i;
+      hn::StoreU(hn::Add(hn::LoadU(dd, sum), wide_x), dd, sum);
+      hn::StoreU(hn::MulAdd(wide_x, wide_x, hn::LoadU(dd, sum2)), dd, sum2);
     });
   }
   x2.AddTo(lanes->x2);

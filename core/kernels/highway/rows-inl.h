@@ -93,28 +93,34 @@ template <class T, DType kType>
 void CompareRow(const uint8_t* source, const uint8_t* decoded, size_t first,
                 size_t end, LaneSums* lanes) {
   constexpr size_t kSize = sizeof(typename T::Bits);
-  const Floats d;
-  const Doubles dd;
   const size_t begin =
       HWY_MIN(end, (first + kSumLanes - 1) / kSumLanes * kSumLanes);
   AddToLanes(kType, source, decoded, first, begin, lanes);
-  const size_t whole = begin + (end - begin) / kSumLanes * kSumLanes;
-  GroupSums group = GroupSums::From(*lanes);
-  Float most_x = hn::Zero(d);
-  Double most_e = hn::Zero(dd);
-  for (size_t row = begin; row < whole; row += kSumLanes) {
-    ForEachPart(row, [&](size_t i, auto part) HWY_ATTR {
-      const Float x = T::Load(source + i * kSize);
-      const Float y = T::Load(decoded + i * kSize);
-      most_x = hn::Max(most_x, hn::Abs(x));
-      group.AddValues(part, x, y, &most_e);
+  const size_t whole = begin + (end - begin) / kLeastAtOnce * kLeastAtOnce;
+  GroupSums sums = GroupSums::From(*lanes);
+  HWY_ALIGN float x[kMostAtOnce];
+  HWY_ALIGN float y[kMostAtOnce];
+  const WideFloats d;
+  WideFloat most_x = hn::Zero(d);
+  Double most_e = hn::Zero(Doubles());
+  for (size_t at = begin; at < whole; at += kMostAtOnce) {
+    const size_t part = HWY_MIN(kMostAtOnce, whole - at);
+    for (size_t i = 0; i < part; i += kWideLanes) {
+      const size_t byte = (at + i) * kSize;
+      const WideFloat value = T::template Load<WideFloats>(source + byte);
+      hn::Store(value, d, x + i);
+      hn::Store(T::template Load<WideFloats>(decoded + byte), d, y + i);
+      most_x = hn::Max(most_x, hn::Abs(value));
+    }
+    ForEachInRow(part, [&](size_t i, auto r) KVCOMPRESS_INLINE {
+      sums.AddValues(r, LoadWide(x + i), LoadWide(y + i), &most_e);
     });
   }
-  group.Store(lanes);
+  sums.Store(lanes);
   lanes->max_abs_x =
       HWY_MAX(lanes->max_abs_x, hn::GetLane(hn::MaxOfLanes(d, most_x)));
   lanes->max_abs_e =
-      HWY_MAX(lanes->max_abs_e, hn::GetLane(hn::MaxOfLanes(dd, most_e)));
+      HWY_MAX(lanes->max_abs_e, hn::GetLane(hn::MaxOfLanes(Doubles(), most_e)));
   AddToLanes(kType, source, decoded, whole, end, lanes);
 }
 
@@ -123,32 +129,29 @@ inline float SumMatrix(const float* values, MatrixShape shape, double* x,
                        double* x2) {
   const Floats d;
   const Doubles dd;
-  constexpr size_t kVectors = 2;
-  constexpr size_t kTile = kVectors * kLanes;
+  constexpr size_t kTile = 2 * kLanes;
+  constexpr size_t kRegisters = kTile / kDoubleLanes;
   const size_t whole = shape.columns - shape.columns % kTile;
   Float most = hn::Zero(d);
   for (size_t column = 0; column < whole; column += kTile) {
-    Double sum[kWide * kVectors];
-    Double sum2[kWide * kVectors];
-    for (size_t i = 0; i < kWide * kVectors; ++i) {
+    Double sum[kRegisters];
+    Double sum2[kRegisters];
+    for (size_t i = 0; i < kRegisters; ++i) {
       sum[i] = hn::LoadU(dd, x + column + i * kDoubleLanes);
       sum2[i] = hn::LoadU(dd, x2 + column + i * kDoubleLanes);
     }
     const float* row = values + column;
     for (size_t r = 0; r < shape.rows; ++r, row += shape.stride) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        const Float value = hn::LoadU(d, row + v * kLanes);
-        most = hn::Max(most, hn::Abs(value));
-        Unroll<kWide>([&](auto i) HWY_ATTR {
-          const size_t at = kWide * v + i;
-          const Double wide = Widen(value, i);
-          sum[at] = hn::Add(sum[at], wide);
-          // Exact products, so that fused or not is the same.
-          sum2[at] = hn::MulAdd(wide, wide, sum2[at]);
-        });
+      most = hn::Max(most, hn::Abs(hn::LoadU(d, row)));
+      most = hn::Max(most, hn::Abs(hn::LoadU(d, row + kLanes)));
+      for (size_t i = 0; i < kRegisters; ++i) {
+        const Double wide = LoadWide(row + i * kDoubleLanes);
+        sum[i] = hn::Add(sum[i], wide);
+        // Exact products, so that fused or not is the same.
+        sum2[i] = hn::MulAdd(wide, wide, sum2[i]);
       }
     }
-    for (size_t i = 0; i < kWide * kVectors; ++i) {
+    for (size_t i = 0; i < kRegisters; ++i) {
       hn::StoreU(sum[i], dd, x + column + i * kDoubleLanes);
       hn::StoreU(sum2[i], dd, x2 + column + i * kDoubleLanes);
     }
@@ -162,16 +165,10 @@ inline float SumMatrix(const float* values, MatrixShape shape, double* x,
 inline double SumRowSquares(const float* values, size_t count) {
   const size_t whole = count - count % kSumLanes;
   LaneSum sums = LaneSum::Zero();
-  for (size_t row = 0; row < whole; row += kSumLanes) {
-    ForEachPart(row, [&](size_t i, auto part) HWY_ATTR {
-      const Float value = hn::LoadU(Floats(), values + i);
-      Unroll<kWide>([&](auto wide) HWY_ATTR {
-        const Double x = Widen(value, wide);
-        Double& sum = sums.part[kWide * part + wide];
-        sum = hn::MulAdd(x, x, sum);
-      });
-    });
-  }
+  ForEachInRow(whole, [&](size_t i, auto r) KVCOMPRESS_INLINE {
+    const Double x = LoadWide(values + i);
+    sums.part[r] = hn::MulAdd(x, x, sums.part[r]);
+  });
   alignas(64) double lanes[kSumLanes] = {};
   sums.AddTo(lanes);
   for (size_t i = whole; i < count; ++i) {
@@ -184,7 +181,7 @@ inline double SumRowSquares(const float* values, size_t count) {
 
 inline void ScaleMatrix(const float* factors, size_t rows, size_t columns,
                         float* values) {
-  const auto scale = [&](auto d) HWY_ATTR {
+  const auto scale = [&](auto d) KVCOMPRESS_INLINE {
     for (size_t row = 0; row < rows; ++row) {
       const auto factor = hn::Set(d, factors[row]);
       for (size_t i = 0; i < columns; i += hn::Lanes(d)) {
@@ -221,7 +218,7 @@ HWY_INLINE void QuantizeTile(D d, const float* values, size_t i,
 
 inline void QuantizeMatrix(const float* values, size_t rows, size_t columns,
                            const QuantizeStep& step, int32_t* quanta) {
-  const auto quantize = [&](auto d) HWY_ATTR {
+  const auto quantize = [&](auto d) KVCOMPRESS_INLINE {
     for (size_t row = 0; row < rows; ++row) {
       const float* const from = values + row * columns;
       int32_t* const to = quanta + row * columns;
@@ -263,10 +260,10 @@ HWY_INLINE void DequantizeRowsWith(D d, MatrixShape shape,
 
 inline void DequantizeMatrix(const int32_t* quanta, MatrixShape shape,
                              const DequantizeStep& step, float* values) {
-  const auto dequantize = [&](auto d) HWY_ATTR {
+  const auto dequantize = [&](auto d) KVCOMPRESS_INLINE {
     const hn::RebindToSigned<decltype(d)> di;
     DequantizeRowsWith(d, shape, step, values,
-                       [&](size_t row, size_t i) HWY_ATTR {
+                       [&](size_t row, size_t i) KVCOMPRESS_INLINE {
                          return hn::LoadU(di, quanta + row * shape.stride + i);
                        });
   };
@@ -277,11 +274,11 @@ inline void DequantizeMatrix(const int32_t* quanta, MatrixShape shape,
 
 inline void DequantizeSymbolMatrix(const int8_t* symbols, MatrixShape shape,
                                    const DequantizeStep& step, float* values) {
-  const auto dequantize = [&](auto d) HWY_ATTR {
+  const auto dequantize = [&](auto d) KVCOMPRESS_INLINE {
     const hn::RebindToSigned<decltype(d)> di;
     const hn::Rebind<int8_t, decltype(d)> bytes;
     DequantizeRowsWith(
-        d, shape, step, values, [&](size_t row, size_t i) HWY_ATTR {
+        d, shape, step, values, [&](size_t row, size_t i) KVCOMPRESS_INLINE {
           return hn::PromoteTo(
               di, hn::LoadU(bytes, symbols + row * kRansLanes + i));
         });
@@ -295,7 +292,7 @@ inline size_t CodeMatrix(const int32_t* quanta, MatrixShape shape,
                          const int32_t* base, const int32_t* most,
                          uint16_t* codes) {
   size_t done = shape.rows;
-  const auto code = [&](auto df) HWY_ATTR {
+  const auto code = [&](auto df) KVCOMPRESS_INLINE {
     const hn::RebindToSigned<decltype(df)> d;
     const hn::RebindToUnsigned<decltype(df)> words;
     const hn::Rebind<uint16_t, decltype(df)> shorts;

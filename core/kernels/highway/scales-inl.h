@@ -38,7 +38,7 @@ HWY_INLINE Word LargestBits(const uint8_t* group, size_t elements) {
   const hn::Repartition<Bits, Words> d;
   constexpr size_t kAtOnce = kLanes * sizeof(uint32_t) / sizeof(Bits);
   const auto mask = hn::Set(d, T::kMagnitude);
-  const auto load = [&](size_t i) HWY_ATTR {
+  const auto load = [&](size_t i) KVCOMPRESS_INLINE {
     return hn::And(hn::LoadU(d, reinterpret_cast<const Bits*>(group) + i),
                    mask);
   };
@@ -61,7 +61,7 @@ HWY_INLINE Word LargestBits(const uint8_t* group, size_t elements) {
 HWY_INLINE hn::Vec<FourWords> LargestLanes(Word a, Word b, Word c, Word e) {
   const Words d;
   const hn::Repartition<uint64_t, Words> pairs;
-  const auto fold = [&](Word first, Word second) HWY_ATTR {
+  const auto fold = [&](Word first, Word second) KVCOMPRESS_INLINE {
     return hn::BitCast(pairs, hn::Max(hn::InterleaveLower(d, first, second),
                                       hn::InterleaveUpper(d, first, second)));
   };

@@ -76,9 +76,9 @@ template <class T, DType kType>
 RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
                 ChannelSums channels) {
   RowLanes lanes;
-  const size_t rows = count - count % kSumLanes;
-  SumRow<T>(source, decoded, rows, channels, &lanes);
-  AddToRow(kType, source, decoded, rows, count, channels, &lanes);
+  const size_t whole = count - count % kLeastAtOnce;
+  SumRow<T>(source, decoded, whole, channels, &lanes);
+  AddToRow(kType, source, decoded, whole, count, channels, &lanes);
   return lanes.Total();
 }
 

@@ -16,21 +16,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
 
-// Vectors of doubles that a vector of floats fills: 1 or 2.
-inline constexpr size_t kWide = kLanes / kDoubleLanes;
-
-// The doubles of one of the kWide vectors.
-template <class V, size_t kIndex>
-HWY_INLINE Double Widen(V value, Index<kIndex>) {
-  if constexpr (kWide == 1) {
-    return hn::PromoteTo(Doubles(), value);
-  } else {
-    const hn::Half<hn::DFromV<V>> half;
-    return hn::PromoteTo(Doubles(), kIndex == 0 ? hn::LowerHalf(half, value)
-                                                : hn::UpperHalf(half, value));
-  }
-}
-
 // kSumLanes lanes of a sum.
 struct LaneSum {
   static constexpr size_t kRegisters = kSumLanes / kDoubleLanes;
@@ -64,12 +49,38 @@ struct LaneSum {
   }
 };
 
-// Calls `visit(byte, Index)` for each vector of floats of a row of kSumLanes
-// elements, of which there are one or two.
+// Floats as doubles; from memory, which spares a shuffle.
+HWY_INLINE Double LoadWide(const float* values) {
+  const hn::Rebind<float, Doubles> d;
+  return hn::PromoteTo(Doubles(), hn::LoadU(d, values));
+}
+
+// Rows are widened to floats and then to doubles, up to so many elements at a
+// time, and multiples of so many.
+inline constexpr size_t kMostAtOnce = 128;
+inline constexpr size_t kLeastAtOnce = HWY_MAX(kSumLanes, kWideLanes);
+
+// Calls `visit(element, Index)` for each vector of doubles of a row of a
+// multiple of kSumLanes elements, with its register.
 template <typename Visit>
-HWY_INLINE void ForEachPart(size_t row, Visit visit) {
-  Unroll<kSumLanes / kLanes>(
-      [&](auto part) HWY_ATTR { visit(row + part * kLanes, part); });
+HWY_INLINE void ForEachInRow(size_t count, Visit visit) {
+  for (size_t row = 0; row < count; row += kSumLanes) {
+    Unroll<LaneSum::kRegisters>(
+        [&](auto r) KVCOMPRESS_INLINE { visit(row + r * kDoubleLanes, r); });
+  }
+}
+
+// Calls `visit(element, Index)` for each vector of doubles of a group, with its
+// register, in the order of kernels/lane_sums.h.
+template <typename Visit>
+HWY_INLINE void ForEachInGroup(size_t group, Visit visit) {
+  const size_t half = group / 2;
+  for (size_t row = 0; row < half; row += kSumLanes) {
+    Unroll<LaneSum::kRegisters>([&](auto r) KVCOMPRESS_INLINE {
+      visit(row + r * kDoubleLanes, r);
+      visit(row + half + r * kDoubleLanes, r);
+    });
+  }
 }
 
 // The sums of one group. Fused multiply-adds only of floats that were widened:
@@ -93,39 +104,25 @@ struct GroupSums {
     abs_e.Store(sums->abs_e);
   }
 
-  // `abs` are the magnitudes of errors that are exact in binary32, and `part`
-  // is the vector's in a row.
-  HWY_INLINE void AddErrors(size_t part, Float x, Float abs) {
-    Unroll<kWide>([&](auto i) HWY_ATTR {
-      const size_t r = kWide * part + i;
-      const Double wide_x = Widen(x, i);
-      const Double wide_abs = Widen(abs, i);
-      x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
-      e2.part[r] = hn::MulAdd(wide_abs, wide_abs, e2.part[r]);
-      abs_e.part[r] = hn::Add(abs_e.part[r], wide_abs);
-    });
+  // `abs` are the magnitudes of errors that are exact in binary32, and `r` is
+  // the vector's register.
+  HWY_INLINE void AddErrors(size_t r, Double x, Double abs) {
+    x2.part[r] = hn::MulAdd(x, x, x2.part[r]);
+    e2.part[r] = hn::MulAdd(abs, abs, e2.part[r]);
+    abs_e.part[r] = hn::Add(abs_e.part[r], abs);
   }
-  HWY_INLINE void AddSquares(size_t part, Float y) {
-    Unroll<kWide>([&](auto i) HWY_ATTR {
-      const size_t r = kWide * part + i;
-      const Double wide = Widen(y, i);
-      y2.part[r] = hn::MulAdd(wide, wide, y2.part[r]);
-    });
+  HWY_INLINE void AddSquares(size_t r, Double y) {
+    y2.part[r] = hn::MulAdd(y, y, y2.part[r]);
   }
   // Adds values and what they were decoded to, whatever their errors are; the
   // largest of these goes to `*most`.
-  HWY_INLINE void AddValues(size_t part, Float x, Float y, Double* most) {
-    Unroll<kWide>([&](auto i) HWY_ATTR {
-      const size_t r = kWide * part + i;
-      const Double wide_x = Widen(x, i);
-      const Double wide_y = Widen(y, i);
-      const Double abs = hn::Abs(hn::Sub(wide_y, wide_x));
-      *most = hn::Max(*most, abs);
-      x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
-      y2.part[r] = hn::MulAdd(wide_y, wide_y, y2.part[r]);
-      e2.part[r] = hn::Add(e2.part[r], hn::Mul(abs, abs));
-      abs_e.part[r] = hn::Add(abs_e.part[r], abs);
-    });
+  HWY_INLINE void AddValues(size_t r, Double x, Double y, Double* most) {
+    const Double abs = hn::Abs(hn::Sub(y, x));
+    *most = hn::Max(*most, abs);
+    x2.part[r] = hn::MulAdd(x, x, x2.part[r]);
+    y2.part[r] = hn::MulAdd(y, y, y2.part[r]);
+    e2.part[r] = hn::Add(e2.part[r], hn::Mul(abs, abs));
+    abs_e.part[r] = hn::Add(abs_e.part[r], abs);
   }
 
   HWY_INLINE void AddTo(LaneSums* sums) const {

@@ -51,18 +51,19 @@ HWY_INLINE void StoreCosSin(Phase phase, float* cos, float* sin) {
   const Phase angle =
       hn::ShiftRight<29>(MultiplyLow(offset, Constant(0x6487ED51)));
   const Phase square = Multiply31(angle, angle);
-  const auto horner = [&](std::initializer_list<int64_t> terms) HWY_ATTR {
-    Phase sum = hn::Zero(d);
-    for (const int64_t term : terms) {
-      sum = Multiply31(square, hn::Add(sum, Constant(term)));
-    }
-    return sum;
-  };
+  const auto horner =
+      [&](std::initializer_list<int64_t> terms) KVCOMPRESS_INLINE {
+        Phase sum = hn::Zero(d);
+        for (const int64_t term : terms) {
+          sum = Multiply31(square, hn::Add(sum, Constant(term)));
+        }
+        return sum;
+      };
   const Phase sine_term = horner({-53, 5917, -426088, 17895697, -357913941});
   const Phase sine = hn::Add(angle, Multiply31(angle, sine_term));
   const Phase cosine = horner({-591, 53261, -2982616, 89478485, -1073741824});
   // In binary64, where both are exact; rounded once.
-  const auto widen = [&](Phase lower) HWY_ATTR {
+  const auto widen = [&](Phase lower) KVCOMPRESS_INLINE {
     return hn::PromoteTo(
         dd, hn::BitCast(di, hn::TruncateTo(hn::RebindToUnsigned<decltype(di)>(),
                                            lower)));
@@ -72,7 +73,7 @@ HWY_INLINE void StoreCosSin(Phase phase, float* cos, float* sin) {
   const Double wide_cosine =
       hn::Mul(hn::Add(widen(cosine), hn::Set(dd, 0x1p31)), unit);
   const Phase one = hn::Set(d, 1);
-  const auto is = [&](Phase bits) HWY_ATTR {
+  const auto is = [&](Phase bits) KVCOMPRESS_INLINE {
     return hn::RebindMask(dd, hn::Ne(bits, hn::Zero(d)));
   };
   const auto odd = is(hn::And(quadrant, one));

@@ -18,6 +18,12 @@
 #define KVCOMPRESS_KERNELS_HIGHWAY_VECTORS_INL_H_
 #endif
 
+// For lambdas that are called once for each of many indices: the compiler, left
+// alone, makes them functions, and vectors go through memory.
+#ifndef KVCOMPRESS_INLINE
+#define KVCOMPRESS_INLINE HWY_ATTR __attribute__((always_inline))
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -30,7 +36,10 @@ inline constexpr size_t kDoubleLanes = HWY_MIN(8, HWY_LANES(double));
 using Floats = hn::FixedTag<float, kLanes>;
 using Ints = hn::RebindToSigned<Floats>;
 using Words = hn::RebindToUnsigned<Floats>;
-using WideFloats = hn::FixedTag<float, HWY_MIN(16, HWY_LANES(float))>;
+inline constexpr size_t kWideLanes = HWY_MIN(16, HWY_LANES(float));
+using WideFloats = hn::FixedTag<float, kWideLanes>;
+using WideInts = hn::RebindToSigned<WideFloats>;
+using WideWords = hn::RebindToUnsigned<WideFloats>;
 using Shorts = hn::Rebind<uint16_t, Floats>;
 using Bytes = hn::Rebind<uint8_t, Floats>;
 using SignedBytes = hn::Rebind<int8_t, Floats>;
@@ -38,6 +47,9 @@ using Doubles = hn::FixedTag<double, kDoubleLanes>;
 using Float = hn::Vec<Floats>;
 using Word = hn::Vec<Words>;
 using Double = hn::Vec<Doubles>;
+using WideFloat = hn::Vec<WideFloats>;
+using WideInt = hn::Vec<WideInts>;
+using WideWord = hn::Vec<WideWords>;
 
 template <size_t kIndex>
 using Index = std::integral_constant<size_t, kIndex>;
