@@ -76,10 +76,12 @@ struct ChannelSums {
   double* x2;
 };
 
-// Measures a row of `count` elements, and adds its source values to `channels`.
-// Leaves out what is not finite in the source. Any alignment.
-using MeasureRow = RowSums (*)(const uint8_t* source, const uint8_t* decoded,
-                               size_t count, ChannelSums channels);
+// Measures rows of `columns` elements, the sums of each to `sums`, and adds
+// their source values to `channels`, row after row. Leaves out what is not
+// finite in the source. Any alignment.
+using MeasureRows = void (*)(const uint8_t* source, const uint8_t* decoded,
+                             size_t rows, size_t columns, ChannelSums channels,
+                             RowSums* sums);
 
 // The shape of a product of two matrices of 16-bit integers.
 struct ProductShape {
@@ -110,7 +112,7 @@ struct KernelSet {
   const char* name;
   GroupedKernels int4;
   GroupedKernels int8;
-  MeasureRow row[kDTypes];
+  MeasureRows measure[kDTypes];
   MultiplyInt16 multiply;
   ReflectInt16 reflect;
   RowKernels rows;

@@ -53,8 +53,8 @@ struct LaneSums {
 // The same for a row of a tensor, a token: element c goes to lane c mod 8, and
 // the lanes are added in order.
 struct RowLanes {
-  alignas(64) double x2[kSumLanes] = {};
-  alignas(64) double e2[kSumLanes] = {};
+  alignas(64) double x2[kSumLanes];
+  alignas(64) double e2[kSumLanes];
 
   RowSums Total() const {
     RowSums sums;

@@ -213,11 +213,15 @@ void AddToRow(const uint8_t* source, const uint8_t* decoded, size_t first,
 }
 
 template <DType kType>
-RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
-                ChannelSums channels) {
-  RowLanes lanes;
-  AddToRow(kType, source, decoded, 0, count, channels, &lanes);
-  return lanes.Total();
+void Measure(const uint8_t* source, const uint8_t* decoded, size_t rows,
+             size_t columns, ChannelSums channels, RowSums* sums) {
+  const size_t size = columns * DTypeSize(kType);
+  for (size_t row = 0; row < rows; ++row) {
+    RowLanes lanes = {};
+    AddToRow(kType, source + row * size, decoded + row * size, 0, columns,
+             channels, &lanes);
+    sums[row] = lanes.Total();
+  }
 }
 
 void Multiply(const int16_t* left, const int16_t* right, ProductShape shape,
@@ -244,7 +248,8 @@ const KernelSet kPortable = {
     .name = "portable",
     .int4 = Grouped<Codes4>(),
     .int8 = Grouped<Codes8>(),
-    .row = {Measure<DType::kF32>, Measure<DType::kF16>, Measure<DType::kBF16>},
+    .measure = {Measure<DType::kF32>, Measure<DType::kF16>,
+                Measure<DType::kBF16>},
     .multiply = Multiply,
     .reflect = Reflect,
     .rows = PortableRows(),

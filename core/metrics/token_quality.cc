@@ -11,6 +11,8 @@ namespace {
 // JSON has no infinity: this stands for an error without any signal.
 constexpr double kNoSignalDb = -300;
 
+constexpr size_t kRowsAtOnce = 64;
+
 double Decibels(double signal, double noise) {
   return signal == 0 ? kNoSignalDb
                      : std::max(kNoSignalDb, 10 * std::log10(signal / noise));
@@ -79,7 +81,7 @@ bool TokenAccumulator::Applies(const TensorSpec& spec) {
 }
 
 TokenAccumulator::TokenAccumulator(const TensorSpec& spec)
-    : measure_(kernels::Active().row[static_cast<size_t>(spec.dtype)]),
+    : measure_(kernels::Active().measure[static_cast<size_t>(spec.dtype)]),
       tokens_(spec.shape[2]),
       head_dim_(spec.shape[3]),
       row_size_(head_dim_ * DTypeSize(spec.dtype)),
@@ -93,9 +95,7 @@ void TokenAccumulator::AddDecoded(absl::string_view bytes) {
     const absl::string_view decoded = decoded_.Rows(row_size_);
     const size_t size = std::min(source.size(), decoded.size());
     if (size == 0) break;
-    for (size_t at = 0; at < size; at += row_size_) {
-      AddRow(source.data() + at, decoded.data() + at);
-    }
+    AddRows(source.data(), decoded.data(), size / row_size_);
     source_.Drop(size);
     decoded_.Drop(size);
   }
@@ -103,21 +103,34 @@ void TokenAccumulator::AddDecoded(absl::string_view bytes) {
   decoded_.Keep();
 }
 
-void TokenAccumulator::AddRow(const char* source, const char* decoded) {
-  // What is not finite only a lossless codec takes, and it has no error.
-  const auto [x2, e2] =
-      measure_(reinterpret_cast<const uint8_t*>(source),
-               reinterpret_cast<const uint8_t*>(decoded), head_dim_,
-               {.x = channel_x_.data(), .x2 = channel_x2_.data()});
-  sums_.e2 += e2;
+void TokenAccumulator::AddRows(const char* source, const char* decoded,
+                               size_t count) {
+  kernels::RowSums rows[kRowsAtOnce];
+  while (count > 0) {
+    // Channels are those of one head.
+    const size_t part =
+        std::min({count, kRowsAtOnce, static_cast<size_t>(tokens_ - token_)});
+    measure_(reinterpret_cast<const uint8_t*>(source),
+             reinterpret_cast<const uint8_t*>(decoded), part, head_dim_,
+             {.x = channel_x_.data(), .x2 = channel_x2_.data()}, rows);
+    for (size_t i = 0; i < part; ++i) AddToken(rows[i]);
+    source += part * row_size_;
+    decoded += part * row_size_;
+    count -= part;
+  }
+}
+
+// What is not finite only a lossless codec takes, and it has no error.
+void TokenAccumulator::AddToken(const kernels::RowSums& row) {
+  sums_.e2 += row.e2;
   if (token_ == 0) {
-    sums_.first_e2 += e2;
+    sums_.first_e2 += row.e2;
     sums_.first_count += head_dim_;
   }
-  if (e2 == 0) {
+  if (row.e2 == 0) {
     ++exact_rows_;
   } else {
-    token_snr_.push_back(x2 / e2);
+    token_snr_.push_back(row.x2 / row.e2);
   }
   if (++token_ == tokens_) EndHead();
 }

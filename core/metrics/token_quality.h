@@ -81,10 +81,11 @@ class TokenAccumulator {
     absl::string_view borrowed_;
   };
 
-  void AddRow(const char* source, const char* decoded);
+  void AddRows(const char* source, const char* decoded, size_t count);
+  void AddToken(const kernels::RowSums& row);
   void EndHead();
 
-  const kernels::MeasureRow measure_;
+  const kernels::MeasureRows measure_;
   const uint64_t tokens_;
   const size_t head_dim_;
   const size_t row_size_;  // bytes

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The distortion of a token, for the target being compiled.
+// The distortion of tokens, for the target being compiled.
 
 #include "kernels/highway/sums-inl.h"
 #include "kernels/kernels.h"
@@ -15,40 +15,60 @@
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
 
-// The sums of a row whose `count` is a multiple of kLeastAtOnce, by lane.
-template <class T>
-HWY_INLINE void SumRow(const uint8_t* source, const uint8_t* decoded,
-                       size_t count, ChannelSums channels, RowLanes* lanes) {
+// Rows that registers hold the sums of.
+inline constexpr size_t kRowsAtOnce = kDoubleLanes / 2;
+
+// The sums, by lane, of the first `whole` of `columns` elements of kRows rows:
+// a multiple of kLeastAtOnce.
+template <class T, size_t kRows>
+HWY_INLINE void SumRows(const uint8_t* source, const uint8_t* decoded,
+                        size_t columns, size_t whole, ChannelSums channels,
+                        RowLanes* lanes) {
   constexpr size_t kSize = sizeof(typename T::Bits);
   const WideFloats d;
   const Doubles dd;
-  HWY_ALIGN float x[kMostAtOnce];
-  HWY_ALIGN float y[kMostAtOnce];
-  LaneSum x2 = LaneSum::Zero();
-  LaneSum e2 = LaneSum::Zero();
-  for (size_t first = 0; first < count; first += kMostAtOnce) {
-    const size_t part = HWY_MIN(kMostAtOnce, count - first);
-    for (size_t i = 0; i < part; i += kWideLanes) {
-      const size_t at = (first + i) * kSize;
-      const WideFloat value = T::template Load<WideFloats>(source + at);
-      const WideFloat result = T::template Load<WideFloats>(decoded + at);
-      const auto finite = hn::Lt(hn::Abs(value), hn::Set(d, HUGE_VALF));
-      hn::Store(hn::IfThenElseZero(finite, value), d, x + i);
-      hn::Store(hn::IfThenElseZero(finite, result), d, y + i);
+  HWY_ALIGN float x[kRows][kMostAtOnce];
+  HWY_ALIGN float y[kRows][kMostAtOnce];
+  LaneSum x2[kRows];
+  LaneSum e2[kRows];
+  for (size_t row = 0; row < kRows; ++row) {
+    x2[row] = LaneSum::Zero();
+    e2[row] = LaneSum::Zero();
+  }
+  for (size_t first = 0; first < whole; first += kMostAtOnce) {
+    const size_t part = HWY_MIN(kMostAtOnce, whole - first);
+    for (size_t row = 0; row < kRows; ++row) {
+      const uint8_t* const from = source + (row * columns + first) * kSize;
+      const uint8_t* const to = decoded + (row * columns + first) * kSize;
+      for (size_t i = 0; i < part; i += kWideLanes) {
+        const WideFloat value = T::template Load<WideFloats>(from + i * kSize);
+        const WideFloat result = T::template Load<WideFloats>(to + i * kSize);
+        const auto finite = hn::Lt(hn::Abs(value), hn::Set(d, HUGE_VALF));
+        hn::Store(hn::IfThenElseZero(finite, value), d, x[row] + i);
+        hn::Store(hn::IfThenElseZero(finite, result), d, y[row] + i);
+      }
     }
     ForEachInRow(part, [&](size_t i, auto r) KVCOMPRESS_INLINE {
-      const Double wide_x = LoadWide(x + i);
-      const Double error = hn::Sub(LoadWide(y + i), wide_x);
-      x2.part[r] = hn::MulAdd(wide_x, wide_x, x2.part[r]);
-      e2.part[r] = hn::Add(e2.part[r], hn::Mul(error, error));
-      double* const sum = channels.x + first + i;
-      double* const sum2 = channels.x2 + first + i;
-      hn::StoreU(hn::Add(hn::LoadU(dd, sum), wide_x), dd, sum);
-      hn::StoreU(hn::MulAdd(wide_x, wide_x, hn::LoadU(dd, sum2)), dd, sum2);
+      double* const channel_x = channels.x + first + i;
+      double* const channel_x2 = channels.x2 + first + i;
+      Double sum = hn::LoadU(dd, channel_x);
+      Double sum2 = hn::LoadU(dd, channel_x2);
+      Unroll<kRows>([&](auto row) KVCOMPRESS_INLINE {
+        const Double wide_x = LoadWide(x[row] + i);
+        const Double error = hn::Sub(LoadWide(y[row] + i), wide_x);
+        x2[row].part[r] = hn::MulAdd(wide_x, wide_x, x2[row].part[r]);
+        e2[row].part[r] = hn::Add(e2[row].part[r], hn::Mul(error, error));
+        sum = hn::Add(sum, wide_x);
+        sum2 = hn::MulAdd(wide_x, wide_x, sum2);
+      });
+      hn::StoreU(sum, dd, channel_x);
+      hn::StoreU(sum2, dd, channel_x2);
     });
   }
-  x2.AddTo(lanes->x2);
-  e2.AddTo(lanes->e2);
+  for (size_t row = 0; row < kRows; ++row) {
+    x2[row].Store(lanes[row].x2);
+    e2[row].Store(lanes[row].e2);
+  }
 }
 
 }  // namespace kvcompress::kernels::HWY_NAMESPACE

@@ -72,14 +72,34 @@ constexpr GroupedKernels Grouped() {
       {Decode<F32, kBits, 0>, Decode<F16, kBits, 1>, Decode<BF16, kBits, 2>}};
 }
 
+template <class T, DType kType, size_t kRows>
+void MeasureSome(const uint8_t* source, const uint8_t* decoded, size_t columns,
+                 ChannelSums channels, RowSums* sums) {
+  const size_t size = columns * sizeof(typename T::Bits);
+  const size_t whole = columns - columns % kLeastAtOnce;
+  RowLanes lanes[kRows];
+  SumRows<T, kRows>(source, decoded, columns, whole, channels, lanes);
+  for (size_t row = 0; row < kRows; ++row) {
+    AddToRow(kType, source + row * size, decoded + row * size, whole, columns,
+             channels, &lanes[row]);
+    sums[row] = lanes[row].Total();
+  }
+}
+
 template <class T, DType kType>
-RowSums Measure(const uint8_t* source, const uint8_t* decoded, size_t count,
-                ChannelSums channels) {
-  RowLanes lanes;
-  const size_t whole = count - count % kLeastAtOnce;
-  SumRow<T>(source, decoded, whole, channels, &lanes);
-  AddToRow(kType, source, decoded, whole, count, channels, &lanes);
-  return lanes.Total();
+void Measure(const uint8_t* source, const uint8_t* decoded, size_t rows,
+             size_t columns, ChannelSums channels, RowSums* sums) {
+  const size_t size = columns * sizeof(typename T::Bits);
+  size_t row = 0;
+  for (; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
+    MeasureSome<T, kType, kRowsAtOnce>(source + row * size,
+                                       decoded + row * size, columns, channels,
+                                       sums + row);
+  }
+  for (; row < rows; ++row) {
+    MeasureSome<T, kType, 1>(source + row * size, decoded + row * size, columns,
+                             channels, sums + row);
+  }
 }
 
 }  // namespace
@@ -100,8 +120,8 @@ const KernelSet* Set() {
                                        : "neon",
       .int4 = Grouped<Codes4, 4>(),
       .int8 = Grouped<Codes8, 8>(),
-      .row = {Measure<F32, DType::kF32>, Measure<F16, DType::kF16>,
-              Measure<BF16, DType::kBF16>},
+      .measure = {Measure<F32, DType::kF32>, Measure<F16, DType::kF16>,
+                  Measure<BF16, DType::kBF16>},
       .multiply = MultiplyMatrices,
       .reflect = ReflectMatrix,
       .rows = {.load = {LoadRow<F32, 0>, LoadRow<F16, 1>, LoadRow<BF16, 2>},

@@ -248,7 +248,9 @@ TEST(KernelSets, DecodeEveryScaleAndRefuseTheSame) {
 TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
   for (const KernelSet* set : Available()) {
     for (const DType dtype : kTypes) {
-      for (const size_t count : {1, 7, 8, 64, 77, 128}) {
+      for (const size_t columns : {1, 7, 8, 64, 77, 128, 264}) {
+        constexpr size_t kRows = 7;
+        const size_t count = kRows * columns;
         std::string source = MakeSource(Wide, dtype, count, 5);
         const std::string decoded = MakeSource(Wide, dtype, count, 6);
         for (const float bad : {0.0f, NAN, INFINITY, -INFINITY}) {
@@ -256,19 +258,23 @@ TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
           PutValue(dtype, bad, &value);
           source.replace(count / 2 * value.size(), value.size(), value);
           std::vector<double> sums[2];
-          RowSums row[2];
+          RowSums rows[2][kRows];
           for (const bool portable : {false, true}) {
             const KernelSet& one = portable ? Portable() : *set;
-            sums[portable].assign(2 * count, 0.25);
-            row[portable] = one.row[static_cast<size_t>(dtype)](
+            sums[portable].assign(2 * columns, 0.25);
+            one.measure[static_cast<size_t>(dtype)](
                 reinterpret_cast<const uint8_t*>(source.data()),
-                reinterpret_cast<const uint8_t*>(decoded.data()), count,
+                reinterpret_cast<const uint8_t*>(decoded.data()), kRows,
+                columns,
                 {.x = sums[portable].data(),
-                 .x2 = sums[portable].data() + count});
+                 .x2 = sums[portable].data() + columns},
+                rows[portable]);
           }
           EXPECT_EQ(sums[0], sums[1]) << set->name;
-          EXPECT_EQ(row[0].x2, row[1].x2) << set->name;
-          EXPECT_EQ(row[0].e2, row[1].e2) << set->name;
+          for (size_t row = 0; row < kRows; ++row) {
+            EXPECT_EQ(rows[0][row].x2, rows[1][row].x2) << set->name;
+            EXPECT_EQ(rows[0][row].e2, rows[1][row].e2) << set->name;
+          }
         }
       }
     }
