@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "codecs/block_stream.h"
 #include "kvcompress/error.h"
+#include "status/macros.h"
 
 namespace kvcompress {
 namespace {
@@ -146,11 +147,16 @@ class Decoder : public TensorDecoder {
 
 }  // namespace
 
-std::unique_ptr<TensorEncoder> NewBlockEncoder(BlockTensor tensor) {
+absl::StatusOr<std::unique_ptr<TensorEncoder>> BlockCodec::NewEncoder(
+    const TensorSpec& spec, absl::string_view parameters,
+    const EncodeHints&) const {
+  KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
   return std::make_unique<Encoder>(std::move(tensor));
 }
 
-std::unique_ptr<TensorDecoder> NewBlockDecoder(BlockTensor tensor) {
+absl::StatusOr<std::unique_ptr<TensorDecoder>> BlockCodec::NewDecoder(
+    const TensorSpec& spec, absl::string_view parameters) const {
+  KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
   return std::make_unique<Decoder>(std::move(tensor));
 }
 
@@ -176,7 +182,13 @@ absl::StatusOr<uint32_t> RequireGroup(absl::string_view codec,
                    {.reason = "INVALID_CODEC"});
 }
 
-absl::Span<const uint32_t> GroupSizes() { return kGroups; }
+std::vector<CodecChoice> GroupChoices(absl::string_view codec) {
+  std::vector<CodecChoice> choices;
+  for (uint32_t group : kGroups) {
+    choices.push_back({.name = std::string(codec), .group_size = group});
+  }
+  return choices;
+}
 
 CodecParameter GroupParameter() {
   CodecParameter parameter = {.name = "group_size",

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import grpc
 import numpy as np
+from process_memory import peak
 from report import processor
 
 import kvcompress
@@ -104,14 +105,6 @@ def daemon(binary: Path, folder: Path) -> Iterator[tuple[str, int]]:
         process.wait()
 
 
-def peak_mib(pid: int) -> float:
-    """Most memory that a process has had resident."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found is not None
-    return int(found[1]) / 1024
-
-
 def send_generated(address: str, size: int) -> None:
     """Compresses a cache that is made while it is sent."""
     tensor = 4 * MIB
@@ -148,7 +141,7 @@ def memory(binary: Path, large: int) -> dict[str, float]:
             with daemon(binary, Path(folder)) as (address, pid):
                 if size:
                     send_generated(address, size)
-                found[name] = peak_mib(pid)
+                found[name] = peak(pid) / MIB
     return found
 
 
@@ -157,9 +150,9 @@ def stream_memory(program: Path, binary: Path, source: Path, folder: Path, count
     with daemon(binary, folder) as (address, pid):
         worker = Peer(str(program), "work", address.removeprefix("unix:"), str(source), str(folder))
         worker.ask(f"STREAMS 1 {16 * MIB}")
-        one = peak_mib(pid)
+        one = peak(pid) / MIB
         worker.ask(f"STREAMS {count} {16 * MIB}")
-        many = peak_mib(pid)
+        many = peak(pid) / MIB
         worker.stop()
     return (many - one) / (count - 1)
 

@@ -234,8 +234,7 @@ class Workload:
     def rans_encode(self) -> None:
         """The entropy coder of ecsq alone, under a fixed table."""
         self.rans_pieces = []
-        for begin in range(0, self.count, RANS_PIECE):
-            piece = self.symbols[begin : begin + RANS_PIECE]
+        for piece in _pieces(self.symbols):
             coded = np.empty(2 * len(piece) + 128, np.uint8)
             size = self.library.kvb_rans_encode(
                 ctypes.c_size_t(RANS_TABLE),
@@ -250,8 +249,7 @@ class Workload:
 
     def rans_decode(self) -> None:
         """The reverse."""
-        for number, coded in enumerate(self.rans_pieces):
-            piece = self.decoded_symbols[number * RANS_PIECE : (number + 1) * RANS_PIECE]
+        for coded, piece in zip(self.rans_pieces, _pieces(self.decoded_symbols), strict=True):
             if not self.library.kvb_rans_decode(
                 ctypes.c_size_t(RANS_TABLE),
                 _pointer(coded),
@@ -264,8 +262,7 @@ class Workload:
     def htscodecs_encode(self) -> None:
         """Order 0, 32 ways: counts the symbols first, and sends their table."""
         self.htscodecs_pieces = []
-        for begin in range(0, self.count, RANS_PIECE):
-            piece = self.octets[begin : begin + RANS_PIECE]
+        for piece in _pieces(self.octets):
             coded = np.empty(2 * len(piece) + 4096, np.uint8)
             size = ctypes.c_uint(len(coded))
             if not self.htscodecs.rans_compress_to_4x16(
@@ -276,8 +273,7 @@ class Workload:
 
     def htscodecs_decode(self) -> None:
         """The reverse."""
-        for number, coded in enumerate(self.htscodecs_pieces):
-            piece = self.decoded_symbols[number * RANS_PIECE : (number + 1) * RANS_PIECE]
+        for coded, piece in zip(self.htscodecs_pieces, _pieces(self.decoded_symbols), strict=True):
             size = ctypes.c_uint(len(piece))
             if not self.htscodecs.rans_uncompress_to_4x16(
                 _pointer(coded), len(coded), _pointer(piece), ctypes.byref(size)
@@ -289,6 +285,10 @@ class Workload:
 
     def _source(self, dtype: str) -> ctypes.c_void_p:
         return _pointer(self.sources[dtype])
+
+
+def _pieces(symbols: NDArray[np.generic]) -> list[NDArray[np.generic]]:
+    return np.split(symbols, range(RANS_PIECE, len(symbols), RANS_PIECE))
 
 
 def _pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:

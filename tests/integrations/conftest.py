@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "model"))
+
+from tiny_llama import model
 
 from oracle.fixtures import bin_dir, client, sample, server
 
@@ -37,28 +37,3 @@ def pytest_configure() -> None:
     # For the processes that Ray starts.
     behind = [path for path in (os.environ.get("PYTHONPATH"), str(packages)) if path]
     os.environ["PYTHONPATH"] = os.pathsep.join(behind)
-
-
-@pytest.fixture(scope="session")
-def model() -> Any:  # noqa: ANN401
-    """A Llama with two layers and random weights, the same in every run; float32."""
-    import torch  # type: ignore[import-not-found,unused-ignore]
-    from transformers import (  # type: ignore[import-not-found,unused-ignore]
-        LlamaConfig,
-        LlamaForCausalLM,
-    )
-
-    # The threads of OpenMP spin while they wait, and would take the service's processors.
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=97,
-        hidden_size=128,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=512,
-        initializer_range=0.3,
-    )
-    return LlamaForCausalLM(config).eval()

@@ -25,12 +25,6 @@ def machine() -> str:
     )
 
 
-def memory(pid: int, name: str) -> int:
-    """Bytes of a process, as /proc/PID/status counts them: VmRSS, or its peak VmHWM."""
-    found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) * 1024 if found else 0
-
-
 def save(name: str, text: str) -> Path:
     """Writes a report under today's date; gives its path."""
     path = RESULTS / f"{datetime.date.today()}-{name}.md"

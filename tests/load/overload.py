@@ -20,7 +20,8 @@ from pathlib import Path
 import grpc
 import numpy as np
 from calls import MIB, details
-from machine import machine, memory, save
+from machine import machine, save
+from process_memory import peak, resident
 from server_process import ServerProcess
 
 from kvcompress.v1 import compression_service_pb2 as pb
@@ -113,7 +114,7 @@ def report(
     rounds: list[tuple[Outcome, Outcome]],
     budget: int,
     before: int,
-    peak: int,
+    most: int,
 ) -> str:
     """The report, in Markdown."""
     fitting, over = zip(*rounds, strict=True)
@@ -152,7 +153,7 @@ def report(
         "| slowest answer to a refused call | "
         f"{waits.max():.2f} s; half within {np.median(waits):.3f} s, 99% within "
         f"{np.percentile(waits, 99):.2f} s | 1 s |",
-        f"| memory above that at the start, at most | {(peak - before) / MIB:.0f} MiB | "
+        f"| memory above that at the start, at most | {(most - before) / MIB:.0f} MiB | "
         f"the budget of {budget // MIB} MiB, as much again for the allocator, and the buffers of "
         "connections |",
     ]
@@ -176,7 +177,7 @@ def main() -> int:
         server = ServerProcess(flags, {}, Path(folder))
         try:
             server.wait_until_serving()
-            before = memory(server.pid, "VmRSS")
+            before = resident(server.pid)
             measure(server, FIT, 2)
             rounds = [
                 (
@@ -185,10 +186,10 @@ def main() -> int:
                 )
                 for _ in range(arguments.rounds)
             ]
-            peak = memory(server.pid, "VmHWM")
+            most = peak(server.pid)
         finally:
             server.kill()
-    text = report(arguments, rounds, budget, before, peak)
+    text = report(arguments, rounds, budget, before, most)
     print(text)
     if arguments.save:
         print(f"\nwritten to {save('overload', text)}", file=sys.stderr)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 from calls import metric
-from machine import machine, memory, save
+from machine import machine, save
+from process_memory import peak, resident
 from server_process import ServerProcess
 from traffic import Traffic, WrongResultError
 
@@ -119,7 +120,7 @@ def report(
         f"| refused for want of memory, and tried again | {sum(tally.refused.values()):,} |",
         f"| refused, as one tensor alone is above the budget | {tally.too_large:,} |",
         f"| resident memory at the start, at most, at the end | {samples[0][1] / MIB:.0f}, "
-        f"{memory(server.pid, 'VmHWM') / MIB:.0f}, {samples[-1][1] / MIB:.0f} MiB; the budget is "
+        f"{peak(server.pid) / MIB:.0f}, {samples[-1][1] / MIB:.0f} MiB; the budget is "
         f"{BUDGET // MIB} MiB |",
         "| slope of resident memory after the first quarter | "
         f"{rate:+.0f} ± {error:.0f} MiB an hour |",
@@ -174,7 +175,7 @@ def main() -> int:
             for client in clients:
                 client.start()
             while any(client.is_alive() for client in clients):
-                samples.append((time.monotonic() - begin, memory(server.pid, "VmRSS")))
+                samples.append((time.monotonic() - begin, resident(server.pid)))
                 time.sleep(1)
             text = report(arguments, tally, samples, server, time.monotonic() - begin)
         finally:

@@ -1,14 +1,13 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Admission: what fits is served to its end, what does not is refused at once."""
 
-import re
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import grpc
 import pytest
 from calls import MIB, OpenStream, cache, details, metric, trailers
+from process_memory import peak
 from server_process import PATIENCE, ServerProcess, Start
 
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
@@ -21,14 +20,6 @@ def limits(server: ServerProcess) -> ServerLimits:
     """What GetServerInfo announces."""
     with server.channel() as channel:
         return CompressionServiceStub(channel).GetServerInfo(GetServerInfoRequest()).limits
-
-
-def resident(server: ServerProcess) -> int:
-    """Most bytes of memory that a server has had resident so far."""
-    status = Path(f"/proc/{server.pid}/status").read_text()
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    assert found
-    return int(found[1]) * 1024
 
 
 def test_budget_is_announced(start: Start) -> None:
@@ -105,7 +96,7 @@ def test_several_times_the_load_that_fits(start: Start) -> None:
     """32 clients where 7 fit: every cache is compressed, in bounded memory."""
     server = start("--memory-budget-bytes", str(32 * MIB))
     size, clients = 16 * MIB, 32
-    before = resident(server)
+    before = peak(server.pid)
 
     def compress(_: int) -> int:
         """One client, which comes back as it is told; how often it was refused."""
@@ -133,7 +124,7 @@ def test_several_times_the_load_that_fits(start: Start) -> None:
     assert refusals > 0
     assert metric(server, REFUSED) == refusals
     assert metric(server, "kvcompress_inflight_bytes") == 0
-    grown = resident(server) - before
+    grown = peak(server.pid) - before
     print(f"{refusals} refusals; {grown / MIB:.0f} MiB above the {before / MIB:.0f} at the start")
     # The budget, what gRPC may buffer beside it, and what the allocator keeps.
     assert grown < (32 + 160 + 48) * MIB

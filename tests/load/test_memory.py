@@ -6,7 +6,6 @@ is the peak of the resident memory of a fresh process, as the kernel counted it.
 """
 
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+from process_memory import peak
 
 from kvcompress.v1 import compression_service_pb2 as pb
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
@@ -61,13 +61,6 @@ def write_cache(path: Path, size: int) -> None:
         file.write(header(size))
         for _ in range(size // CHUNK):
             file.write(data)
-
-
-def peak(pid: int) -> int:
-    """Most bytes of memory that a process has had resident so far."""
-    match = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    assert match is not None
-    return int(match[1]) * 1024
 
 
 def judge(name: str, small: int, large: int) -> None:

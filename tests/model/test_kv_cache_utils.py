@@ -119,8 +119,8 @@ class Tokenizer:
 
 def test_a_prompt_becomes_a_cache(model: Any) -> None:
     cache, metadata = extract_kv_cache(model, Tokenizer(), "Hello, world!")
-    assert (metadata.num_layers, metadata.num_kv_heads, metadata.seq_len) == (2, 1, 13)
-    assert validate_kv_cache_shape(cache, 2, 1, 64) == (True, [])
+    assert (metadata.num_layers, metadata.num_kv_heads, metadata.seq_len) == (2, 2, 13)
+    assert validate_kv_cache_shape(cache, 2, 2, 32) == (True, [])
     _, short = extract_kv_cache(model, Tokenizer(), "Hello, world!", max_length=5)
     assert short.seq_len == 5
     with pytest.raises(ValueError, match="empty"):

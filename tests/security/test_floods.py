@@ -9,7 +9,6 @@ have to give it all back, and THREAT_MODEL.md says who must not be let near.
 
 import contextlib
 import itertools
-import re
 import socket
 import struct
 import threading
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 from calls import metric
 from health import SERVING
+from process_memory import peak, resident
 from server_process import PATIENCE, ServerProcess, Start
 from test_hostile_http2 import (
     CONTINUATION,
@@ -216,13 +216,6 @@ class Flood:
         self._thread.join()
 
 
-def resident(server: ServerProcess, name: str) -> int:
-    """Bytes of memory: VmRSS, or the most there ever was, VmHWM."""
-    found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{server.pid}/status").read_text())
-    assert found
-    return int(found[1]) * 1024
-
-
 def frames_in(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Kind and payload of the frames that have come whole."""
     while len(data) >= 9 and len(data) >= 9 + (size := int.from_bytes(data[:3], "big")):
@@ -279,7 +272,7 @@ def test_nothing_turns_zero_copy_on() -> None:
 def test_others_are_served(start: Start, frames: Callable[[], Iterator[bytes]]) -> None:
     """While it rains, and after; the server takes longer over a flood than it took to send."""
     server = start("--memory-budget-bytes", str(64 * MIB))
-    before, served, refused = resident(server, "VmRSS"), 0, 0
+    before, served, refused = resident(server.pid), 0, 0
     with kvcompress.Client(server.addresses[0], timeout=8 * PATIENCE) as client:
         right = client.compress(SAMPLE).artefact
         assert right
@@ -293,7 +286,7 @@ def test_others_are_served(start: Start, frames: Callable[[], Iterator[bytes]]) 
             else:
                 served += 1
         flood.wait()
-    grown = resident(server, "VmHWM") - before
+    grown = peak(server.pid) - before
     print(
         f"{frames.__name__}: {flood.sent / MIB:.0f} MiB in {flood.connections} connections; "
         f"{served} caches of another client compressed, {refused} refused; "
@@ -303,8 +296,8 @@ def test_others_are_served(start: Start, frames: Callable[[], Iterator[bytes]]) 
     give_up = time.monotonic() + 8 * PATIENCE
     while (
         metric(server, "kvcompress_inflight_bytes") > 0
-        or resident(server, "VmRSS") - before > MOST_GROWTH
+        or resident(server.pid) - before > MOST_GROWTH
     ):
-        assert time.monotonic() < give_up, resident(server, "VmRSS")
+        assert time.monotonic() < give_up, resident(server.pid)
         time.sleep(0.05)
     assert server.check() == SERVING

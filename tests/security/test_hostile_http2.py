@@ -2,15 +2,14 @@
 """Bytes that no gRPC client sends: the server answers or hangs up, and serves on."""
 
 import os
-import re
 import socket
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import grpc
 import pytest
 from health import SERVING
+from process_memory import peak
 from server_process import PATIENCE, ServerProcess, Start
 
 from kvcompress.v1.compression_service_pb2 import CompressOptions, CompressRequest
@@ -103,22 +102,16 @@ def test_a_message_far_above_the_limit_takes_no_memory(start: Start) -> None:
     """A message is taken whole before anybody looks at its size; the quota stops it first."""
     server = start("--memory-budget-bytes", str(32 * MIB))
 
-    def peak() -> int:
-        status = Path(f"/proc/{server.pid}/status").read_text()
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)
-        assert found
-        return int(found[1]) * 1024
-
     def requests() -> Iterator[CompressRequest]:
         yield CompressRequest(options=CompressOptions())
         yield CompressRequest(safetensors=bytes(512 * MIB))
 
-    before = peak()
+    before = peak(server.pid)
     options = [("grpc.max_send_message_length", -1)]
     channel = grpc.insecure_channel(server.addresses[0], options)
     with channel, pytest.raises(grpc.RpcError):
         list(CompressionServiceStub(channel).Compress(requests(), timeout=3 * PATIENCE))
-    grown = peak() - before
+    grown = peak(server.pid) - before
     print(f"{grown / MIB:.0f} MiB for a message of 512 MiB")
     assert grown < 300 * MIB
     assert server.check() == SERVING

@@ -9,20 +9,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "validation"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 
-from oracle.fixtures import SAMPLE, bin_dir
+from oracle.fixtures import SAMPLE, bin_dir, service
 
-__all__ = ["bin_dir"]
+__all__ = ["bin_dir", "service"]
 
 
 @pytest.fixture
 def sample() -> Path:
     """The file of the repository's real cache."""
     return SAMPLE
-
-
-@pytest.fixture(autouse=True)
-def service(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has every test use the binaries under test, whatever the environment names."""
-    monkeypatch.delenv("KVCOMPRESS_SERVER", raising=False)
-    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir))
-    monkeypatch.setenv("KV_COMPRESS_PATH", str(bin_dir / "kv-compress"))

@@ -93,11 +93,7 @@ absl::StatusOr<std::string> GroupedCodec::Resolve(
 }
 
 std::vector<CodecChoice> GroupedCodec::SelfTestChoices() const {
-  std::vector<CodecChoice> choices;
-  for (uint32_t group : GroupSizes()) {
-    choices.push_back({.name = options_.name, .group_size = group});
-  }
-  return choices;
+  return GroupChoices(options_.name);
 }
 
 Codec::Candidates GroupedCodec::AutoCandidates(Effort) const {
@@ -128,19 +124,6 @@ absl::StatusOr<BlockTensor> GroupedCodec::Tensor(
       .scheme =
           std::make_unique<Scheme>(spec.dtype, options_.bits, elements, layout,
                                    kernels::Active().*options_.kernels)};
-}
-
-absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupedCodec::NewEncoder(
-    const TensorSpec& spec, absl::string_view parameters,
-    const EncodeHints&) const {
-  KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
-  return NewBlockEncoder(std::move(tensor));
-}
-
-absl::StatusOr<std::unique_ptr<TensorDecoder>> GroupedCodec::NewDecoder(
-    const TensorSpec& spec, absl::string_view parameters) const {
-  KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
-  return NewBlockDecoder(std::move(tensor));
 }
 
 }  // namespace kvcompress

@@ -16,7 +16,7 @@
 
 namespace kvcompress {
 
-class GroupedCodec : public Codec {
+class GroupedCodec : public BlockCodec {
  public:
   struct Options {
     std::string name;
@@ -36,15 +36,10 @@ class GroupedCodec : public Codec {
   Candidates AutoCandidates(Effort effort) const override;
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, absl::string_view parameters) const override;
-  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
-      const EncodeHints& hints) const override;
-  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override;
 
  private:
-  absl::StatusOr<BlockTensor> Tensor(const TensorSpec& spec,
-                                     absl::string_view parameters) const;
+  absl::StatusOr<BlockTensor> Tensor(
+      const TensorSpec& spec, absl::string_view parameters) const override;
 
   const Options options_;
   CodecTraits traits_;

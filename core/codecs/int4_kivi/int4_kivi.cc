@@ -6,7 +6,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -118,7 +117,7 @@ class Scheme : public BlockScheme {
   std::vector<float> values_;
 };
 
-class Int4Kivi : public Codec {
+class Int4Kivi : public BlockCodec {
  public:
   Int4Kivi() {
     traits_.name = "int4-kivi";
@@ -141,11 +140,7 @@ class Int4Kivi : public Codec {
   }
 
   std::vector<CodecChoice> SelfTestChoices() const override {
-    std::vector<CodecChoice> choices;
-    for (uint32_t group : GroupSizes()) {
-      choices.push_back({.name = traits_.name, .group_size = group});
-    }
-    return choices;
+    return GroupChoices(traits_.name);
   }
 
   Candidates AutoCandidates(Effort) const override {
@@ -158,19 +153,6 @@ class Int4Kivi : public Codec {
     return geometry.PayloadSize(spec.dtype);
   }
 
-  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
-      const EncodeHints&) const override {
-    KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
-    return NewBlockEncoder(std::move(tensor));
-  }
-
-  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
-    return NewBlockDecoder(std::move(tensor));
-  }
-
  private:
   absl::StatusOr<Geometry> GeometryOf(const TensorSpec& spec,
                                       absl::string_view parameters) const {
@@ -180,8 +162,8 @@ class Int4Kivi : public Codec {
     return Geometry(spec, elements, group);
   }
 
-  absl::StatusOr<BlockTensor> Tensor(const TensorSpec& spec,
-                                     absl::string_view parameters) const {
+  absl::StatusOr<BlockTensor> Tensor(
+      const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_ASSIGN_OR_RETURN(const Geometry geometry, GeometryOf(spec, parameters));
     return BlockTensor{
         .codec = traits_.name,

@@ -82,7 +82,7 @@ class Scheme : public BlockScheme {
   const Parameters parameters_;
 };
 
-class Sparse : public Codec {
+class Sparse : public BlockCodec {
  public:
   Sparse() {
     traits_.name = "sparse";
@@ -131,19 +131,6 @@ class Sparse : public Codec {
     return PayloadSize(elements, parameters);
   }
 
-  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
-      const EncodeHints&) const override {
-    KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
-    return NewBlockEncoder(std::move(tensor));
-  }
-
-  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
-    return NewBlockDecoder(std::move(tensor));
-  }
-
  private:
   static uint64_t PayloadSize(uint64_t elements, Parameters parameters) {
     const BlockShape whole = {kBlockElements, parameters.group,
@@ -172,7 +159,7 @@ class Sparse : public Codec {
   }
 
   absl::StatusOr<BlockTensor> Tensor(const TensorSpec& spec,
-                                     absl::string_view text) const {
+                                     absl::string_view text) const override {
     KVC_ASSIGN_OR_RETURN(const Parameters parameters, Parse(text));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return BlockTensor{
