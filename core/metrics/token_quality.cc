@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace kvcompress {
 namespace {
@@ -12,6 +13,11 @@ namespace {
 constexpr double kNoSignalDb = -300;
 
 constexpr size_t kRowsAtOnce = 64;
+
+// Nearest rank: the first of the ordered rows that 1 % of them do not exceed.
+uint64_t RankOf(const TensorSpec& spec) {
+  return (spec.shape[0] * spec.shape[1] * spec.shape[2] + 99) / 100;
+}
 
 double Decibels(double signal, double noise) {
   return signal == 0 ? kNoSignalDb
@@ -76,8 +82,14 @@ void TokenAccumulator::Lag::Keep() {
 }
 
 bool TokenAccumulator::Applies(const TensorSpec& spec) {
-  return spec.shape.size() == 4 &&
+  return spec.shape.size() == 4 && spec.shape[3] <= kMaxHeadDim &&
          std::find(spec.shape.begin(), spec.shape.end(), 0) == spec.shape.end();
+}
+
+uint64_t TokenAccumulator::MemoryFor(const TensorSpec& spec) {
+  // Two sums for each channel, and a row that is not whole, of both sides.
+  const uint64_t of_row = 2 * sizeof(double) + 2 * DTypeSize(spec.dtype);
+  return spec.shape[3] * of_row + 2 * sizeof(double) * RankOf(spec);
 }
 
 TokenAccumulator::TokenAccumulator(const TensorSpec& spec)
@@ -86,7 +98,9 @@ TokenAccumulator::TokenAccumulator(const TensorSpec& spec)
       head_dim_(spec.shape[3]),
       row_size_(head_dim_ * DTypeSize(spec.dtype)),
       channel_x_(head_dim_),
-      channel_x2_(head_dim_) {}
+      channel_x2_(head_dim_),
+      rank_(RankOf(spec)),
+      bound_(std::numeric_limits<double>::infinity()) {}
 
 void TokenAccumulator::AddDecoded(absl::string_view bytes) {
   decoded_.Add(bytes);
@@ -127,10 +141,9 @@ void TokenAccumulator::AddToken(const kernels::RowSums& row) {
     sums_.first_e2 += row.e2;
     sums_.first_count += head_dim_;
   }
-  if (row.e2 == 0) {
-    ++exact_rows_;
-  } else {
-    token_snr_.push_back(row.x2 / row.e2);
+  if (row.e2 > 0 && row.x2 / row.e2 < bound_) {
+    least_.push_back(row.x2 / row.e2);
+    if (least_.size() == 2 * rank_) KeepLeast();
   }
   if (++token_ == tokens_) EndHead();
 }
@@ -146,14 +159,18 @@ void TokenAccumulator::EndHead() {
   token_ = 0;
 }
 
+// Forgets all but the least. REQUIRES: there are as many.
+void TokenAccumulator::KeepLeast() {
+  const auto last = least_.begin() + static_cast<int64_t>(rank_ - 1);
+  std::nth_element(least_.begin(), last, least_.end());
+  bound_ = *last;
+  least_.resize(rank_);
+}
+
 TokenSums TokenAccumulator::Compute() {
-  // Nearest rank: the first of the ordered rows that 1 % of them do not exceed.
-  const uint64_t rows = exact_rows_ + token_snr_.size();
-  const uint64_t rank = (rows + 99) / 100;
-  if (rank > 0 && rank <= token_snr_.size()) {
-    const auto nth = token_snr_.begin() + static_cast<int64_t>(rank - 1);
-    std::nth_element(token_snr_.begin(), nth, token_snr_.end());
-    sums_.token_snr_db_p1 = static_cast<float>(Decibels(*nth, 1));
+  if (least_.size() >= rank_) {
+    KeepLeast();
+    sums_.token_snr_db_p1 = static_cast<float>(Decibels(bound_, 1));
   }
   return sums_;
 }

@@ -41,12 +41,18 @@ struct TokenSums {
 void AddTokenMetrics(const TokenSums& keys, const TokenSums& all,
                      Metrics* metrics);
 
-// Watches the values of one tensor stream by. Memory grows with the number of
-// tokens and heads, not with head_dim. Not thread safe.
+// Watches the values of one tensor stream by. Not thread safe.
 class TokenAccumulator {
  public:
+  // Longer rows are no tokens: without a bound, a shape alone could ask for any
+  // amount of memory.
+  static constexpr uint64_t kMaxHeadDim = 65536;
+
   // Whether a tensor of this shape has tokens to speak of.
   static bool Applies(const TensorSpec& spec);
+  // Bytes that one takes at most, up to 2 MiB from the start and more as rows
+  // come: 16 for every 100 of them. REQUIRES: Applies(spec).
+  static uint64_t MemoryFor(const TensorSpec& spec);
 
   // REQUIRES: Applies(spec).
   explicit TokenAccumulator(const TensorSpec& spec);
@@ -84,6 +90,7 @@ class TokenAccumulator {
   void AddRows(const char* source, const char* decoded, size_t count);
   void AddToken(const kernels::RowSums& row);
   void EndHead();
+  void KeepLeast();
 
   const kernels::MeasureRows measure_;
   const uint64_t tokens_;
@@ -94,8 +101,11 @@ class TokenAccumulator {
   uint64_t token_ = 0;  // of the head under way
   std::vector<double> channel_x_;
   std::vector<double> channel_x2_;
-  std::vector<double> token_snr_;  // x2 / e2, of the rows that are not exact
-  uint64_t exact_rows_ = 0;
+  // x2 / e2 of the rows that may be among the least `rank_`, those that are
+  // exact left out: a tensor may have more rows than there should be memory.
+  const uint64_t rank_;
+  std::vector<double> least_;
+  double bound_;  // what is not below it is not among them
   TokenSums sums_;
 };
 

@@ -181,9 +181,11 @@ class Compressor::Impl {
              .offset = position_ + entry.begin,
              .limit = limits_.max_tensor_bytes});
       }
-      if (!traits.streaming) {
-        tensor_memory_ = std::max(tensor_memory_, traits.tensor_memory * size);
+      uint64_t memory = traits.streaming ? 0 : traits.tensor_memory * size;
+      if (TokenAccumulator::Applies(entry.spec)) {
+        memory += TokenAccumulator::MemoryFor(entry.spec);
       }
+      tensor_memory_ = std::max(tensor_memory_, memory);
       InferRole(&entry.spec);
       artefact_.tensors.push_back(
           {.spec = std::move(entry.spec), .codec = codec});

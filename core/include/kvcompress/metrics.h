@@ -39,7 +39,8 @@ struct Metrics {
   std::optional<double> psnr_db;  // nothing: exact
   double cosine_similarity = 1;
 
-  // Only for tensors [batch, heads, tokens, head_dim].
+  // Only for tensors [batch, heads, tokens, head_dim], of at most 65,536
+  // channels.
   std::optional<double> centred_snr_db;   // keys; nothing also when exact
   std::optional<double> token_snr_db_p1;  // nothing also when exact
   std::optional<double> first_token_rmse;

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "support/safetensors_file.h"
 
@@ -29,6 +31,16 @@ TEST(TokenQuality, AppliesToTensorsWithTokens) {
   EXPECT_TRUE(TokenAccumulator::Applies({.shape = {1, 1, 1, 1}}));
   EXPECT_FALSE(TokenAccumulator::Applies({.shape = {1, 1, 1}}));
   EXPECT_FALSE(TokenAccumulator::Applies({.shape = {1, 2, 0, 64}}));
+  EXPECT_TRUE(TokenAccumulator::Applies({.shape = {1, 1, 1, 65536}}));
+  EXPECT_FALSE(TokenAccumulator::Applies({.shape = {1, 1, 1, 65537}}));
+}
+
+TEST(TokenQuality, SaysWhatMemoryItTakes) {
+  const uint64_t channels = 64 * (2 * 8 + 2 * 4);
+  EXPECT_EQ(TokenAccumulator::MemoryFor({.shape = {1, 3, 100, 64}}),
+            channels + 3 * 16);
+  EXPECT_EQ(TokenAccumulator::MemoryFor({.shape = {1, 8, 1 << 20, 64}}),
+            channels + 83887 * 16);
 }
 
 TEST(TokenQuality, AConstantOffsetCarriesNoSignal) {
@@ -58,6 +70,29 @@ TEST(TokenQuality, ThePercentileIsByNearestRank) {
   decoded[9] = 1.125f;
   EXPECT_FLOAT_EQ(*Measure({1, 1, 300, 1}, source, decoded).token_snr_db_p1,
                   10 * std::log10(64.0));
+}
+
+TEST(TokenQuality, ThePercentileIsThatOfAllRowsInAnyOrder) {
+  std::mt19937 random(1);
+  constexpr size_t kRows = 5000;
+  std::vector<float> source(kRows, 1), decoded;
+  std::vector<double> ratios;
+  for (size_t i = 0; i < kRows; ++i) {
+    // Exact ones, equal ones, and runs of falling and of rising ones.
+    const float error = i % 7 == 0
+                            ? 0
+                            : static_cast<float>(i < 2000   ? i / 3
+                                                 : i < 4000 ? 4000 - i
+                                                            : random() % 999) /
+                                  1024;
+    decoded.push_back(1 + error);
+    const double e = static_cast<double>(decoded.back()) - 1;
+    if (e != 0) ratios.push_back(1 / (e * e));
+  }
+  std::sort(ratios.begin(), ratios.end());
+  EXPECT_FLOAT_EQ(
+      *Measure({1, 2, kRows / 2, 1}, source, decoded, 999).token_snr_db_p1,
+      10 * std::log10(ratios[kRows / 100 - 1]));
 }
 
 TEST(TokenQuality, TokensOfZerosAndExactOnesDoNotBreakIt) {

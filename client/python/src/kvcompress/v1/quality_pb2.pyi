@@ -104,18 +104,19 @@ class QualityMetrics(_message.Message):
     centred_snr_db: _builtins.float
     """Signal-to-noise ratio of keys after the mean over tokens of each channel of
     each head was taken from the source, in dB: what all tokens share carries no
-    information in attention. Only for keys [batch, heads, tokens, head_dim];
-    not set when the reconstruction is exact. At least -300.
+    information in attention. Only for keys [batch, heads, tokens, head_dim]
+    of at most 65,536 channels; not set when the reconstruction is exact. At
+    least -300.
     """
     token_snr_db_p1: _builtins.float
     """1st percentile, by nearest rank, of the signal-to-noise ratios of single
     tokens of single heads, in dB. Over several tensors the least of theirs.
-    Only for [batch, heads, tokens, head_dim]; not set when at most 1 % of the
-    tokens have an error. At least -300.
+    Only for [batch, heads, tokens, head_dim] of at most 65,536 channels; not
+    set when at most 1 % of the tokens have an error. At least -300.
     """
     first_token_rmse: _builtins.float
     """RMSE of token 0, which attention leans on most. Only for [batch, heads,
-    tokens, head_dim].
+    tokens, head_dim] of at most 65,536 channels.
     """
     def __init__(
         self,
