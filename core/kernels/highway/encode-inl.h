@@ -75,13 +75,14 @@ struct AsSpecified {
 // Vectors that hold kSumLanes values, at least one.
 inline constexpr size_t kParts = HWY_MAX(1, kSumLanes / kWideLanes);
 
-// What groups leave behind for their sums.
+// What a group leaves behind for its sums.
 struct GroupValues {
-  HWY_ALIGN float values[kMaxGroup];   // as they are, of types that round
-  HWY_ALIGN float decoded[kMaxGroup];  // of types that round
-  HWY_ALIGN float errors[kMaxGroup];   // magnitudes
-  HWY_ALIGN float
-      squares[kParts * kWideLanes];  // of codes, of types that don't
+  HWY_ALIGN float errors[kMaxGroup];  // magnitudes
+  // Of types that round: the source and the decoded values.
+  HWY_ALIGN float values[kMaxGroup];
+  HWY_ALIGN float decoded[kMaxGroup];
+  // Of types that do not: sums of the squares of codes.
+  HWY_ALIGN float squares[kParts * kWideLanes];
 };
 
 // Encodes a group at `source`; writes the decoded elements unless `decoded` is

@@ -77,12 +77,27 @@ HWY_INLINE void StepsBetween(WideFloat* v) {
   }
 }
 
+// The steps of kVectors vectors at `run`, in registers; signs are flipped
+// before unless `signs` is null.
+template <size_t kVectors>
+HWY_INLINE void Steps(size_t within, const float* signs, float* run,
+                      WideFloat* v) {
+  const WideFloats d;
+  Unroll<kVectors>([&](auto i) KVCOMPRESS_INLINE {
+    v[i] = hn::Load(d, run + i * kWideLanes);
+    if (signs != nullptr) {
+      v[i] = hn::Xor(v[i], hn::Load(d, signs + i * kWideLanes));
+    }
+    v[i] = StepsWithin(within, v[i]);
+  });
+  StepsBetween<kVectors>(v);
+}
+
 // Rotates runs of kVectors vectors, or of `width` values where that is fewer.
 // Signs are flipped before where kBack is false, else after.
 template <size_t kVectors, bool kBack>
 HWY_INLINE void RotateRuns(size_t width, size_t count, const float* signs,
                            float* values) {
-  static_assert(kVectors * kWideLanes <= kMaxRotation);
   const WideFloats d;
   const WideFloat norm =
       hn::Set(d, static_cast<float>(1 / std::sqrt(static_cast<double>(width))));
@@ -90,14 +105,7 @@ HWY_INLINE void RotateRuns(size_t width, size_t count, const float* signs,
   for (float* run = values; run < values + count;
        run += kVectors * kWideLanes) {
     WideFloat v[kVectors];
-    Unroll<kVectors>([&](auto i) KVCOMPRESS_INLINE {
-      v[i] = hn::Load(d, run + i * kWideLanes);
-      if constexpr (!kBack) {
-        v[i] = hn::Xor(v[i], hn::Load(d, signs + i * kWideLanes));
-      }
-      v[i] = StepsWithin(within, v[i]);
-    });
-    StepsBetween<kVectors>(v);
+    Steps<kVectors>(within, kBack ? nullptr : signs, run, v);
     Unroll<kVectors>([&](auto i) KVCOMPRESS_INLINE {
       v[i] = hn::Mul(v[i], norm);
       if constexpr (kBack) {
@@ -108,14 +116,53 @@ HWY_INLINE void RotateRuns(size_t width, size_t count, const float* signs,
   }
 }
 
+// Vectors that registers hold, or nearly.
+inline constexpr size_t kMostVectors = 16;
+
+// The same of runs of more than kMostVectors, the last steps in memory.
+template <bool kBack>
+HWY_INLINE void RotateLongRuns(size_t width, size_t count, const float* signs,
+                               float* values) {
+  constexpr size_t kPart = kMostVectors * kWideLanes;
+  const WideFloats d;
+  const WideFloat norm =
+      hn::Set(d, static_cast<float>(1 / std::sqrt(static_cast<double>(width))));
+  for (float* run = values; run < values + count; run += width) {
+    for (size_t i = 0; i < width; i += kPart) {
+      WideFloat v[kMostVectors];
+      Steps<kMostVectors>(kWideLanes, kBack ? nullptr : signs + i, run + i, v);
+      for (size_t j = 0; j < kMostVectors; ++j) {
+        hn::Store(v[j], d, run + i + j * kWideLanes);
+      }
+    }
+    for (size_t step = kPart; step < width; step *= 2) {
+      // Each pair once: the other of one without the bit `step` has it.
+      for (size_t i = 0; i < width; i += kWideLanes) {
+        if ((i & step) != 0) continue;
+        const WideFloat a = hn::Load(d, run + i);
+        const WideFloat b = hn::Load(d, run + i + step);
+        hn::Store(hn::Add(a, b), d, run + i);
+        hn::Store(hn::Sub(a, b), d, run + i + step);
+      }
+    }
+    for (size_t i = 0; i < width; i += kWideLanes) {
+      WideFloat value = hn::Mul(hn::Load(d, run + i), norm);
+      if constexpr (kBack) value = hn::Xor(value, hn::Load(d, signs + i));
+      hn::Store(value, d, run + i);
+    }
+  }
+}
+
 // Finds the number of vectors that make up `width`.
 template <bool kBack, size_t kVectors = 1>
 HWY_INLINE void RotateWidth(size_t width, size_t count, float* values) {
   const float* const signs = kRotationSigns.sign;
   if (width == kVectors * kWideLanes) {
     RotateRuns<kVectors, kBack>(width, count, signs, values);
-  } else if constexpr (2 * kVectors * kWideLanes <= kMaxRotation) {
+  } else if constexpr (kVectors < kMostVectors) {
     RotateWidth<kBack, 2 * kVectors>(width, count, values);
+  } else if constexpr (kVectors * kWideLanes < kMaxRotation) {
+    RotateLongRuns<kBack>(width, count, signs, values);
   }
 }
 
