@@ -3,6 +3,7 @@
 // Every set of kernels that this machine runs against the portable one, on any
 // values and any payloads: the same faults, bytes and sums, to the last bit.
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string>
@@ -183,15 +184,21 @@ void CompareElements(const KernelSet& set, const Block& block,
                      const std::string& source) {
   const size_t count = block.layout.count;
   std::vector<float> want(count), got(count);
-  const uint32_t largest =
-      Portable().rows.load[block.dtype](Bytes(source), count, want.data());
+  // Of what is not finite only that it is not: loading makes NaNs quiet, which
+  // changes their order.
+  constexpr uint32_t kInfinity = 0x7f800000;
+  const uint32_t largest = std::min(
+      kInfinity,
+      Portable().rows.load[block.dtype](Bytes(source), count, want.data()));
   Require(
-      set.rows.load[block.dtype](Bytes(source), count, got.data()) == largest &&
-          set.rows.largest[block.dtype](Bytes(source), count) == largest,
+      std::min(kInfinity, set.rows.load[block.dtype](Bytes(source), count,
+                                                     got.data())) == largest &&
+          std::min(kInfinity, set.rows.largest[block.dtype](Bytes(source),
+                                                            count)) == largest,
       "the same largest value");
   Require(std::memcmp(want.data(), got.data(), count * sizeof(float)) == 0,
           "the same values");
-  if (largest >= 0x7f800000) return;
+  if (largest == kInfinity) return;
   std::string stored(source.size(), '\0'), other = stored;
   for (float& value : want) value *= 1.3f;
   Portable().rows.store[block.dtype](want.data(), count, Bytes(&stored));
