@@ -141,8 +141,9 @@ void TokenAccumulator::AddToken(const kernels::RowSums& row) {
     sums_.first_e2 += row.e2;
     sums_.first_count += head_dim_;
   }
-  if (row.e2 > 0 && row.x2 / row.e2 < bound_) {
-    least_.push_back(row.x2 / row.e2);
+  if (row.e2 > 0) {
+    const double ratio = row.x2 / row.e2;
+    if (ratio < bound_) least_.push_back(ratio);
     if (least_.size() == 2 * rank_) KeepLeast();
   }
   if (++token_ == tokens_) EndHead();

@@ -28,9 +28,9 @@ HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most 256 bits, and 512 for what floats are widened to: the lanes of
-// kernels/lane_sums.h are 8, and wider vectors would need to add in another
-// order. What adds nothing up takes WideFloats.
+// The lanes of kernels/lane_sums.h are 8, and sums are of Doubles, at most as
+// many. Floats are at most as many too; WideFloats are all that a register has,
+// for what adds nothing up or leaves that to Doubles.
 inline constexpr size_t kLanes = HWY_MIN(8, HWY_LANES(float));
 inline constexpr size_t kDoubleLanes = HWY_MIN(8, HWY_LANES(double));
 using Floats = hn::FixedTag<float, kLanes>;
@@ -38,7 +38,6 @@ using Ints = hn::RebindToSigned<Floats>;
 using Words = hn::RebindToUnsigned<Floats>;
 inline constexpr size_t kWideLanes = HWY_MIN(16, HWY_LANES(float));
 using WideFloats = hn::FixedTag<float, kWideLanes>;
-using WideInts = hn::RebindToSigned<WideFloats>;
 using WideWords = hn::RebindToUnsigned<WideFloats>;
 using Shorts = hn::Rebind<uint16_t, Floats>;
 using Bytes = hn::Rebind<uint8_t, Floats>;
@@ -48,7 +47,6 @@ using Float = hn::Vec<Floats>;
 using Word = hn::Vec<Words>;
 using Double = hn::Vec<Doubles>;
 using WideFloat = hn::Vec<WideFloats>;
-using WideInt = hn::Vec<WideInts>;
 using WideWord = hn::Vec<WideWords>;
 
 template <size_t kIndex>
