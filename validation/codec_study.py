@@ -42,10 +42,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def parse_with_places(
+def parse_study(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> argparse.Namespace:
-    """Reads a command line that also says where a study works and puts its results."""
+    """Reads a command line that also says what a study measures on, and where it works."""
+    default = Setting()
+    parser.add_argument("--model", default=default.model, help="as for validate_perplexity.py")
+    parser.add_argument("--windows", type=int, default=default.windows, help="windows of text")
+    parser.add_argument("--prefix", type=int, default=default.prefix, help="tokens compressed")
+    parser.add_argument(
+        "--continuation", type=int, default=default.continuation, help="tokens scored after them"
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the model")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the results")
     parser.add_argument(
@@ -55,6 +62,20 @@ def parse_with_places(
         help="folder for what is kept between runs",
     )
     return parser.parse_args(arguments)
+
+
+def setting_of(arguments: argparse.Namespace) -> Setting:
+    """Gives what a study measures on."""
+    return Setting(arguments.model, arguments.windows, arguments.prefix, arguments.continuation)
+
+
+def words_of(script: str, setting: Setting) -> list[str]:
+    """Gives the command that repeats a study; folders and threads change no number."""
+    default, words = Setting(), [f"validation/{script}"]
+    for name in ("model", "windows", "prefix", "continuation"):
+        if getattr(setting, name) != getattr(default, name):
+            words += [f"--{name}", str(getattr(setting, name))]
+    return words
 
 
 def quieten(threads: int) -> None:
@@ -67,19 +88,12 @@ def quieten(threads: int) -> None:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    default = Setting()
-    parser.add_argument("--model", default=default.model, help="as for validate_perplexity.py")
-    parser.add_argument("--windows", type=int, default=default.windows, help="windows of text")
-    parser.add_argument("--prefix", type=int, default=default.prefix, help="tokens compressed")
-    parser.add_argument(
-        "--continuation", type=int, default=default.continuation, help="tokens scored after them"
-    )
     parser.add_argument(
         "--codec", action="append", help="only this row of the service, beside the reference"
     )
     parser.add_argument("--no-peers", action="store_true", help="leave the others out")
     parser.add_argument("--no-stages", action="store_true", help="leave the last stages out")
-    return parse_with_places(parser, arguments)
+    return parse_study(parser, arguments)
 
 
 def machine() -> str:
@@ -97,11 +111,8 @@ def machine() -> str:
 
 
 def command(arguments: argparse.Namespace) -> str:
-    """Gives the command that repeats a run; folders and threads change no number."""
-    default, words = parse([]), ["validation/codec_study.py"]
-    for name in ("model", "windows", "prefix", "continuation"):
-        if getattr(arguments, name) != getattr(default, name):
-            words += [f"--{name}", str(getattr(arguments, name))]
+    """Gives the command that repeats a run."""
+    words = words_of("codec_study.py", setting_of(arguments))
     words += [f"--codec={codec}" for codec in arguments.codec or ()]
     for name in ("no_peers", "no_stages"):
         words += [f"--{name.replace('_', '-')}"] * getattr(arguments, name)
@@ -127,7 +138,7 @@ def last_stages(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Runs the study and gives the document."""
     start = time.monotonic()
-    setting = Setting(arguments.model, arguments.windows, arguments.prefix, arguments.continuation)
+    setting = setting_of(arguments)
     study = Study(setting, arguments.cache, say)
     kept = (arguments.cache / f"study-{study.key}" / "windows.json").exists()
     client = open_client()

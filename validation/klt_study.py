@@ -14,15 +14,16 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import argparse
 import datetime
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import kvcompress
-from codec_study import machine, parse_with_places, quieten, say
+from codec_study import machine, parse_study, quieten, say, setting_of, words_of
 from compression_bridge import open_client
 from measure import report
 from measure.rows import Row, ServiceRow
-from measure.study import Setting, Study
+from measure.study import Study
 from measure.variants import ASKED, Variant, real_attention
 
 STEPS = "2.1,2.5"
@@ -59,9 +60,10 @@ def variants(client: kvcompress.Client, study: Study) -> Iterator[Row]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the study and writes its table and numbers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parsed = parse_with_places(parser, arguments)
+    parsed = parse_study(parser, arguments)
     quieten(parsed.threads)
-    study = Study(Setting(), parsed.cache, say)
+    setting = setting_of(parsed)
+    study = Study(setting, parsed.cache, say)
     rows = list(variants(open_client(), study))
     results = study.run(rows)
     setup = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "machine": machine()}
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "# klt, taken apart",
             "",
             f"The windows of [codec_study.md](codec_study.md); {setup['date']}, "
-            f"{setup['machine']}, `validation/klt_study.py`.",
+            f"{setup['machine']}, `{shlex.join(words_of('klt_study.py', setting))}`.",
             "",
             *report.table(document["rows"]),
             "",
