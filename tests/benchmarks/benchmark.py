@@ -68,6 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--mib", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--kernels", default="")
@@ -94,8 +95,7 @@ def main() -> None:
     text = report.render(rows, work, arguments.rounds)
     print(text, end="")
     if arguments.save:
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / report.file_name(work)).write_text(text)
+        (arguments.output / report.file_name(work)).write_text(text)
 
 
 if __name__ == "__main__":

@@ -359,6 +359,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--large-gb", type=int, default=8)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     rounds = Rounds()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
@@ -375,7 +376,7 @@ def main() -> None:
     sys.stdout.write(text)
     if arguments.save:
         model = re.sub(r"[^a-z0-9]+", "-", processor()[0].lower()).strip("-")
-        (RESULTS / f"{datetime.date.today()}-{model}-transport.md").write_text(text)
+        (arguments.output / f"{datetime.date.today()}-{model}-transport.md").write_text(text)
 
 
 if __name__ == "__main__":

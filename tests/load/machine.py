@@ -25,8 +25,8 @@ def machine() -> str:
     )
 
 
-def save(name: str, text: str) -> Path:
+def save(name: str, text: str, folder: Path) -> Path:
     """Writes a report under today's date; gives its path."""
-    path = RESULTS / f"{datetime.date.today()}-{name}.md"
+    path = folder / f"{datetime.date.today()}-{name}.md"
     path.write_text(f"{LICENCE}\n{text}\n")
     return path

@@ -20,7 +20,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 from calls import MIB, details
-from machine import machine, save
+from machine import RESULTS, machine, save
 from process_memory import peak, resident
 from server_process import ServerProcess
 
@@ -170,6 +170,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     budget = FIT * STREAM
     with tempfile.TemporaryDirectory() as folder:
@@ -192,7 +193,7 @@ def main() -> int:
     text = report(arguments, rounds, budget, before, most)
     print(text)
     if arguments.save:
-        print(f"\nwritten to {save('overload', text)}", file=sys.stderr)
+        print(f"\nwritten to {save('overload', text, arguments.output)}", file=sys.stderr)
     return 0
 
 

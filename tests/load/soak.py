@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from calls import metric
-from machine import machine, save
+from machine import RESULTS, machine, save
 from process_memory import peak, resident
 from server_process import ServerProcess
 from traffic import Traffic, WrongResultError
@@ -151,6 +151,7 @@ def main() -> int:
     parser.add_argument("--largest", type=int, default=64 * MIB)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     tally, samples = Tally(), []
     with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +183,7 @@ def main() -> int:
             server.kill()
     print(text)
     if arguments.save:
-        print(f"\nwritten to {save('soak', text)}", file=sys.stderr)
+        print(f"\nwritten to {save('soak', text, arguments.output)}", file=sys.stderr)
     return 1 if tally.wrong or tally.failures else 0
 
 
