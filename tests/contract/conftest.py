@@ -2,6 +2,10 @@
 """Fixtures of the contract tests: the real binaries, a running server, its clients."""
 
 import signal
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "deploy"))
 
 from kv_compress import artefact, run
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from documents import claimed_line
 from tools import CANNOT, REPOSITORY
 
 IMAGE = "localhost/kvcompress:test"
@@ -54,7 +55,8 @@ class Podman:
 def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
     """The image, built."""
     storage = tmp_path_factory.mktemp("containers")
-    build = [str(REPOSITORY / "tests" / "tools" / "image"), str(storage)]
+    script = REPOSITORY / "tests" / "tools" / "image"
+    build = [str(script), str(storage), claimed_line("image")]
     done = subprocess.run(build, capture_output=True, text=True)
     if done.returncode == CANNOT:
         pytest.skip(done.stderr.strip().splitlines()[-1])

@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from documents import claimed
 from tools import REPOSITORY, output
 
+APPLY = "kubectl apply -k deploy/kubernetes/"
 KUBERNETES = REPOSITORY / "deploy" / "kubernetes"
-# What users apply. The rest are components of these.
-APPLIED = ("base", "overlays/production", "examples/vllm")
+# What users apply, by the commands of the documents, and what it is made on. The rest are
+# components of these.
+APPLIED = ("base", *(line.removeprefix(APPLY) for line in claimed("kubectl")))
 
 # The custom resources that are used, as the files of their definitions end.
 CUSTOM = ("certificates", "issuers", "podmonitors", "prometheusrules", "servicemonitors")

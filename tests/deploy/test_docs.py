@@ -4,11 +4,10 @@
 import html
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from test_repository import REPOSITORY
+from documents import REPOSITORY, claimed_line, run_line
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -18,9 +17,8 @@ def folder() -> Path:
     """What deploy/docs writes."""
     if shutil.which("doxygen") is None and shutil.which("apt-get") is None:
         pytest.skip("no doxygen, and no apt-get to install it with")
-    done = subprocess.run([REPOSITORY / "deploy" / "docs"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    indices = [REPOSITORY / line for line in done.stdout.splitlines()]
+    output = run_line(claimed_line("docs"), seconds=600)
+    indices = [REPOSITORY / line for line in output.splitlines()]
     assert [index.is_file() for index in indices] == [True, True]
     return indices[0].parents[1]
 

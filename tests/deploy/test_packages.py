@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from containers import IMAGE, Podman
+from documents import claimed_blocks, claimed_line, run_line, substituted
 from server_process import Start
-from tools import REPOSITORY, Fact, Tool, output, program
+from tools import REPOSITORY, Fact, Tool, output
 
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
 BUILD = REPOSITORY / "build" / "release"
@@ -36,8 +37,8 @@ def packages(built: Path, tmp_path_factory: pytest.TempPathFactory, fact: Fact) 
     """The Debian packages by name."""
     if shutil.which("dpkg-shlibdeps") is None:
         pytest.skip("no dpkg-shlibdeps, of the Debian package dpkg-dev")
-    folder = tmp_path_factory.mktemp("packages")
-    output("cpack", "--config", built / "CPackConfig.cmake", "-B", folder)
+    folder = tmp_path_factory.mktemp("machine") / "packages"
+    run_line(substituted(claimed_line("packages"), **{"-B packages": f"-B {folder}"}), seconds=900)
     found = {path.name.partition("_")[0]: path for path in folder.glob("*.deb")}
     sizes = ", ".join(f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in found.values())
     fact(f"Debian packages: {sizes}")
@@ -97,10 +98,20 @@ def test_installation_is_what_the_packages_hold(
     assert files(installed) == files(unpacked)
 
 
+def test_installed_library_is_what_its_package_holds(
+    packages: dict[str, Path], tmp_path: Path
+) -> None:
+    """The component alone, in another place than /usr/local."""
+    installed, unpacked = tmp_path / "installed", tmp_path / "unpacked"
+    run_line(substituted(claimed_line("library"), **{"/usr/local": str(installed)}))
+    output("dpkg-deb", "--extract", packages["libkvcompress-dev"], unpacked)
+    assert files(installed) == files(unpacked / "usr")
+
+
 @pytest.mark.timeout(1800)
 def test_package_installs(packages: dict[str, Path], podman: Podman) -> None:
     """Where the libraries are that it names, and without starting anything."""
-    script = "dpkg --install /packages/kvcompress_*.deb && /usr/bin/kv-compressd --version"
+    script = f"cd / && {claimed_line('apt')} 2>&1 && /usr/bin/kv-compressd --version"
     folder = packages["kvcompress"].parent
     run = ["run", "--rm", "--network", "none", "--user", "0", "--entrypoint", "sh"]
     answer = podman(*run, "--volume", f"{folder}:/packages:ro", IMAGE, "-c", script)
@@ -108,32 +119,51 @@ def test_package_installs(packages: dict[str, Path], podman: Podman) -> None:
     assert answer.splitlines()[-1].startswith("kv-compressd 0.")
 
 
-def test_unit(tool: Tool, tmp_path: Path, fact: Fact) -> None:
-    """Systemd can read it, and finds little that it leaves open."""
-    analyze = program("systemd-analyze", "systemd", tool)
-    root = tmp_path / "root"
-    target = root / "usr/lib/systemd/system" / UNIT.name
-    target.parent.mkdir(parents=True)
-    target.write_text(UNIT.read_text())
+def systemd(name: str, tool: Tool) -> str:
+    """A program of systemd: the machine's, or that of the package, with its own libraries."""
+    if found := shutil.which(name):
+        return found
+    root = tool("debian-package", "systemd")
+    [binary] = [path for path in (root / "bin" / name, root / "usr/bin" / name) if path.is_file()]
+    libraries = root / "usr/lib/x86_64-linux-gnu/systemd"
     done = subprocess.run(
-        [analyze, "security", "--offline=yes", f"--root={root}", "--no-pager", UNIT.name],
+        [binary, "--version"],
         capture_output=True,
         text=True,
-        env={**os.environ, "LD_LIBRARY_PATH": str(library_path(Path(analyze)))},
+        env={"LD_LIBRARY_PATH": str(libraries)},
         timeout=60,
     )
     if "error while loading shared libraries" in done.stderr:
-        pytest.skip(f"systemd-analyze does not start: {done.stderr.strip()}")
-    found = re.search(r"Overall exposure level .*: ([0-9.]+)", done.stdout)
-    assert found, done.stdout + done.stderr
+        pytest.skip(f"{name} does not start: {done.stderr.strip()}")
+    return f"LD_LIBRARY_PATH={libraries} {binary}"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """The root of a machine that has the unit."""
+    target = tmp_path / "usr/lib/systemd/system" / UNIT.name
+    target.parent.mkdir(parents=True)
+    target.write_text(UNIT.read_text())
+    return tmp_path
+
+
+def test_unit(tool: Tool, machine: Path, fact: Fact) -> None:
+    """Systemd can read it, and finds little that it leaves open."""
+    options = f"security --offline=yes --root={machine} --no-pager {UNIT.name} 2>&1"
+    printed = run_line(f"{systemd('systemd-analyze', tool)} {options}")
+    found = re.search(r"Overall exposure level .*: ([0-9.]+)", printed)
+    assert found, printed
     fact(f"systemd-analyze security: exposure {found[1]} of 10")
-    assert float(found[1]) < MOST_EXPOSED, done.stdout
-    assert "Unknown" not in done.stderr
+    assert float(found[1]) < MOST_EXPOSED, printed
+    assert "Unknown" not in printed
 
 
-def library_path(binary: Path) -> Path:
-    """Where a program that was only unpacked has its libraries."""
-    return binary.parents[1] / "lib" / "x86_64-linux-gnu" / "systemd"
+def test_unit_is_enabled(tool: Tool, machine: Path) -> None:
+    """For the next start of the machine: --now would need one that systemd runs."""
+    words = {"systemctl": systemd("systemctl", tool), "--now": f"--root={machine}"}
+    run_line(substituted(claimed_line("systemctl"), **words))
+    link = machine / "etc/systemd/system/multi-user.target.wants" / UNIT.name
+    assert str(link.readlink()) == f"/usr/lib/systemd/system/{UNIT.name}"
 
 
 def test_library_is_found_by_another_project(
@@ -144,6 +174,10 @@ def test_library_is_found_by_another_project(
     output("dpkg-deb", "--extract", packages["libkvcompress-dev"], root)
     begun = time.monotonic()
     source = REPOSITORY / "tests" / "consumer"
+    [block] = claimed_blocks("consumer")
+    assert set(block.replace("(engine ", "(consumer ").splitlines()) <= set(
+        (source / "CMakeLists.txt").read_text().splitlines()
+    )
     prefix = f"-DCMAKE_PREFIX_PATH={root}/usr"
     output("cmake", "-S", source, "-B", build, "-G", "Ninja", prefix)
     output("cmake", "--build", build)

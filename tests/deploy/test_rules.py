@@ -2,9 +2,11 @@
 """The rules of Prometheus: valid, tested by promtool, documented, and of metrics that exist."""
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
+from documents import claimed_line
 from server_process import Start
 from tools import REPOSITORY, Fact, Tool, output, program
 
@@ -28,6 +30,14 @@ def test_valid(promtool: str) -> None:
     """The rules, and the configuration that names them."""
     output(promtool, "check", "rules", PROMETHEUS / "rules.yaml")
     output(promtool, "check", "config", PROMETHEUS / "prometheus.yaml")
+
+
+def test_query_of_the_documents(promtool: str, tmp_path: Path) -> None:
+    """Promtool can read it."""
+    rule = {"record": "a", "expr": claimed_line("query")}
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": [rule]}]}))
+    output(promtool, "check", "rules", file)
 
 
 @pytest.mark.slow

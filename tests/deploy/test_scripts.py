@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from documents import claimed_line, run_line
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 90
@@ -95,10 +96,9 @@ def test_arguments_that_are_not_taken(script: str) -> None:
     assert "takes no arguments" in done.stderr
 
 
-def test_quickstart(bin_dir: Path, temporary: Path) -> None:
+def test_quickstart(temporary: Path) -> None:
     """The table, the verdict on the round trip, and nothing left behind."""
-    done = round_trip(bin_dir.resolve(), temporary)
-    assert done.returncode == 0, done.stderr
+    output = run_line(claimed_line("quickstart"), seconds=SECONDS, TMPDIR=str(temporary))
     for row in (
         r"bytes before +2,211,840",
         r"bytes after +[0-9,]+",
@@ -111,9 +111,9 @@ def test_quickstart(bin_dir: Path, temporary: Path) -> None:
         r"compress +[0-9,]+ MB/s",
         r"decompress +[0-9,]+ MB/s",
     ):
-        assert re.search(rf"^ *{row}", done.stdout, re.MULTILINE), row
-    assert "Verified" in done.stdout
-    assert "bin/kv-compressd --listen" in done.stdout
+        assert re.search(rf"^ *{row}", output, re.MULTILINE), row
+    assert "Verified" in output
+    assert "bin/kv-compressd --listen" in output
     assert list(temporary.iterdir()) == []
 
 
@@ -177,9 +177,7 @@ def test_building_again_takes_seconds() -> None:
     if "KVCOMPRESS_BIN_DIR" in os.environ:
         pytest.skip("KVCOMPRESS_BIN_DIR names other binaries than those of bin/")
     begun = time.monotonic()
-    done = run("deploy/build")
-    assert done.returncode == 0, done.stderr
-    assert "installing" not in done.stderr
+    assert "installing" not in run_line(f"{claimed_line('build')} 2>&1", seconds=SECONDS)
     assert time.monotonic() - begun < AGAIN_SECONDS
 
 
@@ -234,14 +232,3 @@ def test_counting(tmp_path: Path) -> None:
     done = run("tests/tools/count", report, "--name", "x")
     assert done.stdout == "2 2 2\n"
     assert "skipped d: why" in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_benchmark_measures_a_tiny_input() -> None:
-    """It runs to its end and has a row for every peer. How fast is not a test's business."""
-    command = [str(REPOSITORY / "tests/benchmark"), "--mib", "1", "--rounds", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1700)
-    assert done.returncode == 0, done.stderr
-    for row in ("memcpy", "read", "ggml q4_0 encode", "NumPy int4 encode", "int4 F32 encode"):
-        assert re.search(rf"^\| {row} \| [0-9.]+ \|", done.stdout, re.MULTILINE), done.stdout

@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "model"))
+sys.path.append(str(Path(__file__).parents[1] / "deploy"))
 
 from tiny_llama import model
 

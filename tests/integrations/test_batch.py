@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+from documents import claimed_line, run_line
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 pytest.importorskip("ray", reason="ray is not installed")
@@ -104,6 +105,18 @@ def test_job(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ]
     finally:
         ray.shutdown()
+
+
+def test_line_of_the_readme(folder: Path) -> None:
+    """From a folder beside it into another."""
+    (folder / "in" / "bad.safetensors").unlink()
+    (folder / "in").rename(folder / "caches")
+    total = run_line(claimed_line("batch"), folder, seconds=600).splitlines()[-1].split()
+    assert (total[:3], total[-2:]) == (["total", "3", "files"], ["3", "compressed"])
+    artefact = (folder / "compressed" / "deep" / "c.kvc.safetensors").read_bytes()
+    assert {tensor.codec for tensor in payload.read_header(artefact).tensors} == {
+        "int4-hadamard:64"
+    }
 
 
 def test_nothing_to_do(tmp_path: Path) -> None:

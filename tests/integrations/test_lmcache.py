@@ -2,10 +2,13 @@
 """kvcompress.integrations.lmcache, through LMCache's own factory, threads and memory objects."""
 
 import itertools
+import json
 import select
+from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import claimed_blocks
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -186,3 +189,19 @@ def test_other_layouts_are_refused(client: kvcompress.Client) -> None:
     for options in mistakes:
         with pytest.raises(ValueError, match=r"not one of|no such option"):
             processor(client, **options)
+
+
+def test_lines_of_the_readme(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is registered takes the configuration that the comment has, with a server of its own."""
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
+    [block] = claimed_blocks("lmcache")
+    exec(block, {})
+    [adapter] = [json.loads(line[2:]) for line in block.splitlines() if line.startswith("# {")]
+    options = adapter["serde"]
+    serde = create_serde_processor(SerdeConfig(type=options.pop("type"), kwargs=options))
+    source = memory([states(2, LAYERS, TOKENS, 2 * options["head_dim"])], MemoryFormat.KV_2LTD)
+    stored = store(serde, source)
+    assert stored is not None
+    assert stored.get_size() < source.get_size() / 2
+    assert load(serde, stored, source) is not None
+    serde.close()

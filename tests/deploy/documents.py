@@ -1,0 +1,203 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What documents tell people to type, and which test types it.
+
+A test asks for the lines and blocks that are its own by the name of a way to run them;
+test_documents.py asks that each belongs to exactly one way, and each way to a test.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "VERSIONING.md",
+    "client/python/README.md",
+    "deploy/README.md",
+    "deploy/CAPACITY.md",
+    "proto/README.md",
+    "server/OPERATIONS.md",
+    "server/THREAT_MODEL.md",
+    "tests/README.md",
+    "tests/benchmarks/README.md",
+    "tests/data/README.md",
+    "tests/golden/README.md",
+    "validation/README.md",
+]
+# What others are: results, written by programs; what was, once; formulas.
+WITHOUT_COMMANDS = re.compile(r".*/results/.*|CHANGELOG\.md|core/FORMAT\.md")
+
+# Ways to run a line, and what lines are run so.
+WAYS = {
+    "apt": r"apt install \./packages/\S+",
+    "batch": r"python -m kvcompress\.batch (?!s3:).+",
+    "benchmark": r"tests/benchmark( --save)?",
+    "build": r"deploy/build",
+    "client": r"(bin/kv-compress|python -m kvcompress)( .+)?",
+    "client over TLS": r"kv-compress -server kv\.example:50051 .+",
+    "codec study": r"\$python validation/codec_study\.py",
+    "compare caches": r"client/python/examples/compare_caches\.py .+",
+    "ctest": r"ctest .+",
+    "docs": r"deploy/docs",
+    "files of tests": r"tests/run -- tests/FILE",
+    "folders of tests": r'tests/run -- (-m "not slow" )?tests/[a-z]+( tests/[a-z]+)*',
+    "fresh machine": r"tests/deploy/fresh-machine",
+    "golden": r"\./add-from-service BIN_DIR",
+    "grpcurl": r"grpcurl .+",
+    "image": r"podman build .+",
+    "klt study": r"\$python validation/klt_study\.py",
+    "kubectl": r"kubectl apply -k \S+",
+    "library": r"cmake --install \S+ .+",
+    "malformed": r"python -m malformed DIR",
+    "model": r"python=\$\(deploy/python-env .+|export PYTHONPATH=\S+",
+    "overload": r"tests/overload --save",
+    "packages": r"cmake --build build/release && cpack .+",
+    "perplexity": r"\$python validation/validate_perplexity\.py .+",
+    "pip": r"pip install \./client/python",
+    "pip, with extras": r"pip install '?\./client/python\[\w+\]'?",
+    "query": r"sum\(rate\(.+",
+    "quickstart": r"deploy/quickstart",
+    "server": r"(bin/)?kv-compressd .+",
+    "soak": r"tests/soak --seconds \d+ --save",
+    "systemctl": r"systemctl .+",
+    "tests": r"tests/run (-k \w+|-- (tests/golden -x|tests/\w+/test_\w+\.py))",
+    "thread sanitizer": r"(deploy/build --preset|KVCOMPRESS_BIN_DIR=\S+ TSAN_OPTIONS=\S+) .+",
+    "tidy": r"tests/tidy \w+ \w+",
+    "transport": r"tests/benchmark --transport( --save)?",
+}
+
+
+class Reason(NamedTuple):
+    """Why a line is not run, and what does the nearest thing."""
+
+    why: str
+    nearest: str
+
+
+NOT_RUN = {
+    r"tests/run( --all)?": Reason("runs this very test", "fresh-machine"),
+    r"fuzz/run .+": Reason("takes minutes; run for 20 seconds each by --all", "../run"),
+    r"python -m kvcompress\.batch s3:.+": Reason(
+        "needs a bucket and a cluster", "../integrations/test_batch.py::test_line_of_the_readme"
+    ),
+    r"pip install --no-deps -r validation/requirements\.txt": Reason(
+        "downloads 2.3 GB; deploy/python-env installs the same", "../model/test_real_model.py::run"
+    ),
+    r"kubectl (describe certificate|rollout status)": Reason(
+        "needs a cluster with controllers", "test_api_server.py::test_apply"
+    ),
+    r"apt upgrade": Reason("changes the machine", "test_packages.py::test_package_installs"),
+    r"cmake --install": Reason(
+        "names what another line has in full",
+        "test_packages.py::test_installation_is_what_the_packages_hold",
+    ),
+    r"(volumes: \[|# in the ).+": Reason("YAML for a reader's manifest", "test_manifests.py"),
+}
+
+# Ways to run a fenced block or one of indented Python, and what stands in such a block.
+BLOCKS = {
+    "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
+    "consumer": r"find_package\(",
+    "lmcache": r"integrations\.lmcache",
+    "picture": r"server/ +who may call",
+    "pool": r'"dns:///',
+    "ten lines": r"kvcompress\.Client\(\) as",
+    "transformers": r"integrations\.transformers",
+}
+
+_FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_INDENTED_PYTHON = re.compile(r"^ {4}import .*\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
+_FOREIGN = {"apt", "cmake", "ctest", "grpcurl", "kubectl", "pip", "podman", "python", "systemctl"}
+_OURS = {"kv-compress", "kv-compressd"}
+
+
+def text_of(document: str) -> str:
+    """A document."""
+    return (REPOSITORY / document).read_text()
+
+
+def blocks_of(document: str) -> list[str]:
+    """What is fenced, and indented Python."""
+    text = text_of(document)
+    indented = [block[0] for block in _INDENTED_PYTHON.finditer(_FENCED.sub("", text))]
+    return _FENCED.findall(text) + [re.sub("(?m)^ {4}", "", block) for block in indented]
+
+
+def spans(document: str) -> list[str]:
+    """What stands between backquotes in the text."""
+    text = re.sub(r"(?m)^ {4}[^\n]*$", "", _FENCED.sub("", text_of(document)))
+    return re.findall(r"`([^`\n]+)`", text)
+
+
+def script(word: str, document: str) -> Path | None:
+    """The program of the repository that a document names so."""
+    for folder in (REPOSITORY, REPOSITORY / "tests", (REPOSITORY / document).parent):
+        path = folder / word
+        if "/" in word and path.is_file() and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def commands(document: str) -> list[str]:
+    """Indented lines, each on one line without what explains it, and commands in the text."""
+    text = _INDENTED_PYTHON.sub("", _FENCED.sub("", text_of(document)))
+    lines = re.findall(r"^ {4}(?! )(.+)$", re.sub(r" *\\\n *", " ", text), re.MULTILINE)
+    lines = [re.sub(r" {2,}.*", "", line) for line in lines]
+    for span in spans(document):
+        word, _, rest = span.partition(" ")
+        if rest and (word in _FOREIGN | _OURS or script(word, document)):
+            lines.append(span)
+    return lines
+
+
+def claimed(way: str, *documents: str) -> list[str]:
+    """The lines that are run in a way, each once; of all documents, or of these."""
+    lines = [line for name in documents or DOCUMENTS for line in commands(name)]
+    return list(dict.fromkeys(line for line in lines if re.fullmatch(WAYS[way], line)))
+
+
+def claimed_line(way: str) -> str:
+    """The only line that is run in a way."""
+    [line] = claimed(way)
+    return line
+
+
+def claimed_blocks(way: str) -> list[str]:
+    """The blocks that are run in a way."""
+    blocks = [block for name in DOCUMENTS for block in blocks_of(name)]
+    return [block for block in blocks if re.search(BLOCKS[way], block)]
+
+
+def substituted(line: str, **substitutes: str) -> str:
+    """A line with other words in the place of some, which all have to be there."""
+    for word, substitute in substitutes.items():
+        assert word in line, f"no {word} in: {line}"
+        line = line.replace(word, substitute)
+    return line
+
+
+def run_line(line: str, folder: Path = REPOSITORY, seconds: float = 60, **variables: str) -> str:
+    """Runs a line of shell, with this Python and `bin` of the folder; what it printed."""
+    paths = [str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+    modules = [str(REPOSITORY / "client" / "python" / "src"), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        "PATH": os.pathsep.join(paths),
+        "PYTHONPATH": os.pathsep.join(filter(None, modules)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        ["/bin/bash", "-c", line],
+        cwd=folder,
+        env={**os.environ, **environment, **variables},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+    return done.stdout

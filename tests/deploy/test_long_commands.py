@@ -1,0 +1,85 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The commands of documents that measure for minutes or make a machine, made short.
+
+What is put in the place of words, or behind a line, stands here. Reports go to a folder of the
+test's: nothing is written to the repository. How fast something is, is not a test's business.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from documents import REPOSITORY, claimed, claimed_line, run_line, substituted
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+SECONDS = 1700
+
+
+def report(line: str, folder: Path) -> str:
+    """Runs a line that saves a report; gives that, which is what it printed."""
+    folder.mkdir()
+    printed = run_line(f"{line} --output {folder}", seconds=SECONDS)
+    if "--save" not in line:
+        assert list(folder.iterdir()) == []
+        return printed
+    [path] = folder.iterdir()
+    saved = path.read_text()
+    assert saved.removesuffix("\n").endswith(printed.strip())
+    return saved
+
+
+def test_benchmark(tmp_path: Path) -> None:
+    """It has a row for every peer."""
+    [line] = claimed("benchmark")
+    saved = report(f"{line} --mib 1 --rounds 1", tmp_path / "results")
+    for row in ("memcpy", "read", "ggml q4_0 encode", "NumPy int4 encode", "int4 F32 encode"):
+        assert re.search(rf"^\| {row} \| [0-9.]+ \|", saved, re.MULTILINE), saved
+
+
+def test_transport(tmp_path: Path) -> None:
+    """With and without --save the same is measured: here once."""
+    line = next(line for line in claimed("transport") if "--save" in line)
+    saved = report(f"{line} --rounds 1 --large-gb 1", tmp_path / "results")
+    assert "Going once over the file" in saved
+
+
+def test_overload(tmp_path: Path) -> None:
+    """Some calls are served, and some refused."""
+    line = claimed_line("overload")
+    saved = report(f"{line} --seconds 2 --rounds 1 --times 3", tmp_path / "results")
+    counts = re.search(r"\| calls refused \| [\d,]+ \| ([\d,]+) \|", saved)
+    assert counts, saved
+    assert counts[1] != "0"
+
+
+def test_soak(tmp_path: Path) -> None:
+    """No result is wrong."""
+    line = substituted(claimed_line("soak"), **{"--seconds 3600": "--seconds 1"})
+    saved = report(f"{line} --largest 1048576", tmp_path / "results")
+    assert "| silent corruptions | 0 |" in saved
+
+
+def test_tidy() -> None:
+    """Over the few sources of one folder, which include nothing of gRPC."""
+    assert run_line(substituted(claimed_line("tidy"), **{"server client": "core/digest"})) == "\n"
+
+
+def test_fresh_machine() -> None:
+    """It makes one, and fails where a command fails there."""
+    line = claimed_line("fresh machine")
+    run_line(f"{line} 'test -x deploy/quickstart'", seconds=SECONDS)
+    run_line(f"! {line} 'test -x deploy/nothing'", seconds=SECONDS)
+
+
+def test_thread_sanitizer(bin_dir: Path) -> None:
+    """As tests/run --all does both, word for word; here on other binaries, over fewer tests."""
+    script = (REPOSITORY / "tests" / "run").read_text()
+    build, test = claimed("thread sanitizer")
+    assert f"if ! {build}; then" in script
+    binaries, options, *_ = test.split()
+    assert f"export {options}\n" in script
+    assert f"export {binaries.replace('build/', '$repo/build/')}\n" in script
+    line = substituted(
+        test, **{"build/tsan/bin": str(bin_dir), "tests/load": "tests/load/test_deadlines.py"}
+    )
+    assert " 0 failed" in run_line(line, seconds=SECONDS).splitlines()[-1]
