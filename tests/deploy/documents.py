@@ -7,6 +7,7 @@ test_documents.py asks that each belongs to exactly one way, and each way to a t
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -191,13 +192,20 @@ def run_line(line: str, folder: Path = REPOSITORY, seconds: float = 60, **variab
         "PYTHONPATH": os.pathsep.join(filter(None, modules)),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    done = subprocess.run(
+    with subprocess.Popen(
         ["/bin/bash", "-c", line],
         cwd=folder,
         env={**os.environ, **environment, **variables},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=seconds,
-    )
-    assert done.returncode == 0, f"{line}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except BaseException:
+            # With all that it started.
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 0, f"{line}\n{output[-4000:]}\n{errors[-4000:]}"
+    return output

@@ -129,9 +129,9 @@ def test_python_tests_that_the_text_names(document: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("line", claimed("tests"))
+@pytest.mark.parametrize("line", claimed("tests"), ids=itertools.count())
 def test_tests(line: str) -> None:
-    """Within tests/run, and another than it."""
+    """Within tests/run, and another than it. The names of these match nothing that -k chooses."""
     last = run_line(line, seconds=280).splitlines()[-1]
     assert re.fullmatch(r"[1-9]\d* passed, 0 failed, \d+ skipped", last)
 
