@@ -23,8 +23,8 @@ from documents import (
     claimed_blocks,
     claimed_line,
     run_line,
-    spans,
     substituted,
+    text_of,
 )
 from server_process import Start
 
@@ -110,21 +110,25 @@ def collect(arguments: list[str]) -> None:
 
 
 def test_python_tests_that_commands_name() -> None:
-    """There are some. Here whole folders are looked for all at once; tests/run runs them."""
-    for line in claimed("tests"):
-        collect([word for word in shlex.split(line)[1:] if word != "--"])
-    words = [shlex.split(line)[2:] for line in claimed("folders of tests")]
-    collect(list(dict.fromkeys(itertools.chain(*words))))
+    """There are some. Here all are looked for at once; tests/run runs them."""
+    lines = [shlex.split(line) for line in claimed("tests") + claimed("folders of tests")]
+    collect(list(dict.fromkeys(itertools.chain(*(words[2:] for words in lines if "--" in words)))))
+    for words in lines:
+        if "--" not in words:
+            collect(words[1:])
 
 
-@pytest.mark.parametrize("document", ["server/OPERATIONS.md", "server/THREAT_MODEL.md"])
-def test_python_tests_that_the_text_names(document: str) -> None:
+def test_python_tests_that_the_text_names() -> None:
     """As tests/run takes them: in the place of FILE."""
-    [line] = claimed("files of tests", document)
-    files = {span for span in spans(document) if re.fullmatch(r"\w+(/\w+)*/test_\w+\.py", span)}
-    assert files
-    template = line.split()[-1]
-    collect([template.replace("FILE", file.removeprefix("tests/")) for file in sorted(files)])
+    found = set()
+    for document in DOCUMENTS:
+        for line in claimed("files of tests", document):
+            names = re.findall(r"`((?:\w+/)+test_\w+\.py)`", text_of(document))
+            assert names
+            found |= {
+                line.split()[-1].replace("FILE", name.removeprefix("tests/")) for name in names
+            }
+    collect(sorted(found))
 
 
 @pytest.mark.slow
