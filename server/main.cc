@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   // A file that grows beyond a limit is an error of its call.
   std::signal(SIGXFSZ, SIG_IGN);
   kvcompress::StopSignals signals;
+  kvcompress::KeepGrpc();
   kvcompress::SetUpLogging(line->options.log_level, line->options.log_format);
   const absl::Status status = kvcompress::RunServer(line->options, &signals);
   if (!status.ok()) {

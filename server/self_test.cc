@@ -155,6 +155,18 @@ absl::StatusOr<std::vector<SelfTestOutcome>> SelfTest(absl::string_view codec) {
   return outcomes;
 }
 
+absl::StatusOr<std::vector<SelfTestOutcome>> RecentSelfTests::Get(
+    const std::string& codec) {
+  const absl::MutexLock lock(&mutex_);
+  if (const auto found = recent_.find(codec);
+      found != recent_.end() && now_() - found->second.ended < kFresh) {
+    return found->second.outcomes;
+  }
+  absl::StatusOr<std::vector<SelfTestOutcome>> outcomes = SelfTest(codec);
+  if (outcomes.ok()) recent_[codec] = {*outcomes, now_()};
+  return outcomes;
+}
+
 absl::Status RunSelfTest() {
   const absl::StatusOr<std::vector<SelfTestOutcome>> outcomes = SelfTest("");
   if (!outcomes.ok()) return outcomes.status();

@@ -6,12 +6,18 @@
 #ifndef KVCOMPRESS_SERVER_SELF_TEST_H_
 #define KVCOMPRESS_SERVER_SELF_TEST_H_
 
+#include <chrono>
+#include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "kvcompress/compressor.h"
 
 namespace kvcompress {
@@ -26,6 +32,32 @@ struct SelfTestOutcome {
 // One outcome for each codec and parameter, or for those of one codec.
 // INVALID_ARGUMENT for an unknown codec.
 absl::StatusOr<std::vector<SelfTestOutcome>> SelfTest(absl::string_view codec);
+
+// Outcomes that are at most a second old: a request of a few bytes asks for the
+// work of every codec. Thread safe; one test runs at a time, and whoever comes
+// meanwhile waits for it.
+class RecentSelfTests {
+ public:
+  static constexpr std::chrono::seconds kFresh{1};
+  using Clock = std::chrono::steady_clock;
+
+  explicit RecentSelfTests(std::function<Clock::time_point()> now = Clock::now)
+      : now_(std::move(now)) {}
+
+  // As SelfTest.
+  absl::StatusOr<std::vector<SelfTestOutcome>> Get(const std::string& codec);
+
+ private:
+  struct Recent {
+    std::vector<SelfTestOutcome> outcomes;
+    Clock::time_point ended;
+  };
+
+  const std::function<Clock::time_point()> now_;
+  absl::Mutex mutex_;
+  // By codec: only known ones have outcomes.
+  std::map<std::string, Recent> recent_ ABSL_GUARDED_BY(mutex_);
+};
 
 }  // namespace kvcompress
 

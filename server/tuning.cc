@@ -2,6 +2,7 @@
 
 #include "tuning.h"
 
+#include <grpc/grpc.h>
 #include <malloc.h>
 
 #include <algorithm>
@@ -28,5 +29,7 @@ void TuneProcess() {
   // NOLINTEND(concurrency-mt-unsafe)
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }
+
+void KeepGrpc() { grpc_init(); }
 
 }  // namespace kvcompress

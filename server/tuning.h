@@ -22,6 +22,15 @@ namespace kvcompress {
 // Call it before other threads are started.
 void TuneProcess();
 
+// Has gRPC stay up until the process ends. Otherwise the last server or channel
+// that goes takes it down, and waits for a thread that polls for up to 10
+// seconds if a write had to wait lately (grpc/grpc issue 41050): a stopped
+// server, or a command that failed, would end so much later.
+//
+// Call it before the process uses gRPC, and after signals were blocked that its
+// threads must not take.
+void KeepGrpc();
+
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_SERVER_TUNING_H_

@@ -45,6 +45,19 @@ Thresholds BoundsFor(const v1::CompressOptions& options, v1::TensorRole role) {
   return bounds;
 }
 
+// Whether a metric that is not set is so for the shape of the tensor, and would
+// otherwise tell of an error. The error of the first token is known wherever
+// tokens are.
+bool IsUnknown(const v1::TensorReport& tensor, int metric) {
+  const bool of_keys = metric == Metrics::kCentredSnrDbFieldNumber;
+  if (!of_keys && metric != Metrics::kTokenSnrDbP1FieldNumber) return false;
+  const v1::TensorRole role = tensor.role();
+  return tensor.metrics().max_error() > 0 &&
+         !tensor.metrics().has_first_token_rmse() &&
+         (role == v1::TENSOR_ROLE_KEY ||
+          (!of_keys && role == v1::TENSOR_ROLE_VALUE));
+}
+
 // Appends a sentence for each bound that the tensor misses.
 void Judge(const v1::TensorReport& tensor, const Thresholds& bounds,
            std::vector<std::string>* sentences) {
@@ -56,9 +69,16 @@ void Judge(const v1::TensorReport& tensor, const Thresholds& bounds,
         Metrics::descriptor()->FindFieldByNumber(each.metric);
     const auto& reflection = *Metrics::GetReflection();
     if (!Thresholds::GetReflection()->HasField(bounds, limit_field)) continue;
-    if (field->has_presence() && !reflection.HasField(metrics, field)) continue;
     const double limit =
         Thresholds::GetReflection()->GetDouble(bounds, limit_field);
+    if (field->has_presence() && !reflection.HasField(metrics, field)) {
+      if (IsUnknown(tensor, each.metric)) {
+        sentences->push_back(absl::StrCat(
+            field->name(), " of tensor ", QuoteName(tensor.name()),
+            " is not known for its shape, so it is not above ", limit));
+      }
+      continue;
+    }
     const double value = reflection.GetDouble(metrics, field);
     if (each.upper ? value < limit : value > limit) continue;
     sentences->push_back(absl::StrCat(

@@ -50,6 +50,7 @@ int main(int argc, char** argv) {
       return cli::kExitError;
     }
   }
+  kvcompress::KeepGrpc();
   cli::InstallSignalHandlers();
   const absl::StatusOr<int> code = cli::RunCommand(*flags);
   if (code.ok()) return *code;

@@ -82,15 +82,24 @@ QualityVerdict Judge(const Metrics& metrics,
   expect(metrics.cosine_similarity > thresholds.min_cosine_similarity,
          "cosine_similarity", metrics.cosine_similarity, "above",
          thresholds.min_cosine_similarity);
-  const auto expect_above = [&](absl::string_view name,
-                                const std::optional<double>& value,
-                                const std::optional<double>& bound) {
-    if (value && bound) expect(*value > *bound, name, *value, "above", *bound);
-  };
+  const auto expect_above =
+      [&](absl::string_view name, const std::optional<double>& value,
+          bool unknown, const std::optional<double>& bound) {
+        if (!bound) return;
+        if (unknown) {
+          verdict.passed = false;
+          verdict.violations.push_back(absl::StrCat(
+              name,
+              " is not known for the shape of a key or value, so it "
+              "is not above ",
+              *bound));
+        }
+        if (value) expect(*value > *bound, name, *value, "above", *bound);
+      };
   expect_above("centred_snr_db", metrics.centred_snr_db,
-               thresholds.min_centred_snr_db);
+               metrics.centred_snr_unknown, thresholds.min_centred_snr_db);
   expect_above("token_snr_db_p1", metrics.token_snr_db_p1,
-               thresholds.min_token_snr_db_p1);
+               metrics.token_snr_unknown, thresholds.min_token_snr_db_p1);
 
   verdict.level = QualityLevel::kPoor;
   for (const Level& level : kLevels) {

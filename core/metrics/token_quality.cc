@@ -26,22 +26,34 @@ double Decibels(double signal, double noise) {
 
 }  // namespace
 
-void AddTokenMetrics(const TokenSums& keys, const TokenSums& all,
-                     Metrics* metrics) {
-  if (all.first_count == 0) return;
-  if (keys.e2 > 0) {
-    metrics->centred_snr_db = Decibels(keys.centred_x2, keys.e2);
+void AddTokenMetrics(const TokenSums& sums, Metrics* metrics) {
+  metrics->centred_snr_unknown = sums.centred_snr_unknown;
+  metrics->token_snr_unknown = sums.token_snr_unknown;
+  if (sums.first_count == 0) return;
+  if (sums.key_e2 > 0) {
+    metrics->centred_snr_db = Decibels(sums.centred_x2, sums.key_e2);
   }
-  metrics->token_snr_db_p1 = all.token_snr_db_p1;
+  metrics->token_snr_db_p1 = sums.token_snr_db_p1;
   metrics->first_token_rmse =
-      std::sqrt(all.first_e2 / static_cast<double>(all.first_count));
+      std::sqrt(sums.first_e2 / static_cast<double>(sums.first_count));
+}
+
+TokenSums TokenSums::Unknown(const TensorSpec& spec, double max_error) {
+  TokenSums sums;
+  if (max_error > 0) {
+    sums.centred_snr_unknown = spec.role == TensorRole::kKey;
+    sums.token_snr_unknown = spec.role != TensorRole::kNone;
+  }
+  return sums;
 }
 
 void TokenSums::Merge(const TokenSums& other) {
   centred_x2 += other.centred_x2;
-  e2 += other.e2;
+  key_e2 += other.key_e2;
   first_e2 += other.first_e2;
   first_count += other.first_count;
+  centred_snr_unknown |= other.centred_snr_unknown;
+  token_snr_unknown |= other.token_snr_unknown;
   if (!token_snr_db_p1) {
     token_snr_db_p1 = other.token_snr_db_p1;
   } else if (other.token_snr_db_p1) {
@@ -93,7 +105,8 @@ uint64_t TokenAccumulator::MemoryFor(const TensorSpec& spec) {
 }
 
 TokenAccumulator::TokenAccumulator(const TensorSpec& spec)
-    : measure_(kernels::Active().measure[static_cast<size_t>(spec.dtype)]),
+    : key_(spec.role == TensorRole::kKey),
+      measure_(kernels::Active().measure[static_cast<size_t>(spec.dtype)]),
       tokens_(spec.shape[2]),
       head_dim_(spec.shape[3]),
       row_size_(head_dim_ * DTypeSize(spec.dtype)),
@@ -136,7 +149,7 @@ void TokenAccumulator::AddRows(const char* source, const char* decoded,
 
 // What is not finite only a lossless codec takes, and it has no error.
 void TokenAccumulator::AddToken(const kernels::RowSums& row) {
-  sums_.e2 += row.e2;
+  if (key_) sums_.key_e2 += row.e2;
   if (token_ == 0) {
     sums_.first_e2 += row.e2;
     sums_.first_count += head_dim_;
@@ -153,7 +166,7 @@ void TokenAccumulator::EndHead() {
   for (size_t c = 0; c < head_dim_; ++c) {
     const double mean_part =
         channel_x_[c] * channel_x_[c] / static_cast<double>(tokens_);
-    sums_.centred_x2 += std::max(0.0, channel_x2_[c] - mean_part);
+    if (key_) sums_.centred_x2 += std::max(0.0, channel_x2_[c] - mean_part);
     channel_x_[c] = 0;
     channel_x2_[c] = 0;
   }

@@ -13,6 +13,7 @@
 #define KVCOMPRESS_METRICS_TOKEN_QUALITY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,21 +26,26 @@ namespace kvcompress {
 
 // Sums over one tensor, or over several pooled.
 struct TokenSums {
-  double centred_x2 = 0;  // of source values less their channel's mean
-  double e2 = 0;
+  // Of a tensor that TokenAccumulator does not apply to, with its largest
+  // error.
+  static TokenSums Unknown(const TensorSpec& spec, double max_error);
+
+  double centred_x2 = 0;  // of keys less their channel's mean
+  double key_e2 = 0;
   double first_e2 = 0;  // of token 0
   uint64_t first_count = 0;
   // 1st percentile of per-token SNR, in dB; the least of the tensors pooled.
   // Nothing when every token of it is exact.
   std::optional<double> token_snr_db_p1;
+  // As in Metrics.
+  bool centred_snr_unknown = false;
+  bool token_snr_unknown = false;
 
   void Merge(const TokenSums& other);
 };
 
-// Fills in the metrics of tokens; `keys` are the sums of what is about keys
-// alone. Leaves all unset when no tensor had tokens.
-void AddTokenMetrics(const TokenSums& keys, const TokenSums& all,
-                     Metrics* metrics);
+// Fills in the metrics of tokens. Leaves all unset when no tensor had any.
+void AddTokenMetrics(const TokenSums& sums, Metrics* metrics);
 
 // Watches the values of one tensor stream by. Not thread safe.
 class TokenAccumulator {
@@ -92,6 +98,7 @@ class TokenAccumulator {
   void EndHead();
   void KeepLeast();
 
+  const bool key_;
   const kernels::MeasureRows measure_;
   const uint64_t tokens_;
   const size_t head_dim_;

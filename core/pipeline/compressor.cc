@@ -117,7 +117,7 @@ class Compressor::Impl {
                          SerializeArtefactHeader(reserved_size_, &artefact_));
     report_.compressed_size = reserved_size_ + payload_size_;
     report_.metrics = pooled_.Compute();
-    AddTokenMetrics(pooled_keys_, pooled_tokens_, &report_.metrics);
+    AddTokenMetrics(pooled_tokens_, &report_.metrics);
     report_.verdict = Judge(report_.metrics, options_.thresholds);
     report_.elements = report_.metrics.elements;
     if (report_.elements > 0) {
@@ -299,13 +299,11 @@ class Compressor::Impl {
     report.original_size = tensor_size_;
     report.compressed_size = tensor.payload_size;
     report.metrics = encoder_->distortion().Compute();
-    if (tokens_) {
-      const TokenSums sums = tokens_->Compute();
-      const bool key = tensor.spec.role == TensorRole::kKey;
-      AddTokenMetrics(key ? sums : TokenSums(), sums, &report.metrics);
-      pooled_tokens_.Merge(sums);
-      if (key) pooled_keys_.Merge(sums);
-    }
+    const TokenSums sums =
+        tokens_ ? tokens_->Compute()
+                : TokenSums::Unknown(tensor.spec, report.metrics.max_error);
+    AddTokenMetrics(sums, &report.metrics);
+    pooled_tokens_.Merge(sums);
     report.verdict = Judge(report.metrics, ThresholdsOf(tensor.spec.role));
     report.digest = tensor.digest;
     if (!report.verdict.passed) ++report_.tensors_failed;
@@ -340,8 +338,7 @@ class Compressor::Impl {
   ArtefactHeader artefact_;
   CompressReport report_;
   DistortionAccumulator pooled_;
-  TokenSums pooled_tokens_;  // of tensors that have tokens
-  TokenSums pooled_keys_;    // of the keys among them
+  TokenSums pooled_tokens_;
   std::string header_;
 
   // The tensor that is being encoded.

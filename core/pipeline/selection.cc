@@ -9,12 +9,48 @@
 #include "absl/strings/str_cat.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/error.h"
+#include "status/macros.h"
 
 namespace kvcompress {
 namespace {
 
 constexpr size_t kTokenDimension = 2;
 constexpr size_t kHeadDimension = 3;
+
+// A call of fnmatch takes as long as so many bytes more.
+constexpr uint64_t kCallBytes = 16;
+
+// Patterns and names are of others' choosing, and the time to match them, which
+// nothing interrupts, goes with the product of their lengths.
+absl::Status CheckPatterns(const std::vector<std::string>& patterns,
+                           absl::Span<const ArtefactTensor> tensors) {
+  if (patterns.size() > kMaxPatterns) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat(patterns.size(), " patterns are too many"),
+                     {.reason = "INVALID_OPTIONS",
+                      .limit = kMaxPatterns,
+                      .field = "options.tensors"});
+  }
+  uint64_t pattern_bytes = 0;
+  for (const std::string& each : patterns) {
+    pattern_bytes += each.size() + kCallBytes;
+  }
+  uint64_t name_bytes = 0;
+  for (const ArtefactTensor& each : tensors) {
+    name_bytes += each.spec.name.size() + kCallBytes;
+  }
+  if (name_bytes == 0 || pattern_bytes <= kMaxPatternWork / name_bytes) {
+    return absl::OkStatus();
+  }
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat(pattern_bytes, " bytes of patterns, each counted as ",
+                   kCallBytes, " more, are too many for the names of ",
+                   tensors.size(), " tensors"),
+      {.reason = "INVALID_OPTIONS",
+       .limit = kMaxPatternWork / name_bytes,
+       .field = "options.tensors"});
+}
 
 uint64_t BytesPerToken(const TensorSpec& spec) {
   return spec.shape[kHeadDimension] * DTypeSize(spec.dtype);
@@ -25,13 +61,7 @@ uint64_t BytesPerToken(const TensorSpec& spec) {
 absl::StatusOr<std::vector<bool>> SelectTensors(
     const std::vector<std::string>& patterns,
     absl::Span<const ArtefactTensor> tensors) {
-  if (patterns.size() > kMaxPatterns) {
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat(patterns.size(), " patterns are too many"),
-                     {.reason = "INVALID_OPTIONS",
-                      .limit = kMaxPatterns,
-                      .field = "options.tensors"});
-  }
+  KVC_RETURN_IF_ERROR(CheckPatterns(patterns, tensors));
   std::vector<bool> selected(tensors.size(), patterns.empty());
   for (const std::string& pattern : patterns) {
     bool matches = tensors.empty();

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from kv_compress import MISTAKES, words_of
 
@@ -18,6 +19,7 @@ import kvcompress
 from kvcompress.cli.commands import main
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
+from oracle.source import tensor, write
 
 Both = Callable[..., tuple[int, dict[str, Any]]]
 
@@ -101,6 +103,21 @@ def test_gate_that_does_not_hold(both: Both, tmp_path: Path, arguments: list[str
     status, answer = both("-input", SAMPLE, *arguments)
     assert (status, answer["quality_passed"]) == (2, False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_gate_on_what_a_shape_has_not(both: Both, tmp_path: Path) -> None:
+    """It does not hold: nobody knows."""
+    shape = (2, 8, 64)
+    values = np.random.default_rng(8).standard_normal(shape)
+    file = write([tensor(name, "F32", values, shape) for name in ("layer_0_key", "layer_0_value")])
+    (tmp_path / "flat.safetensors").write_bytes(file)
+    bounds = ("-thresholds", "min_centred_snr_db=-300,min_token_snr_db_p1=-300")
+    status, answer = both("-input", "flat.safetensors", "-metrics-only", *bounds)
+    assert (status, answer["quality_passed"]) == (2, False)
+    unknown = [each for each in answer["violations"] if "not known for its shape" in each]
+    assert len(unknown) == 3
+    status, answer = both("-input", "flat.safetensors", "-metrics-only", "-codec", "auto", *bounds)
+    assert (status, answer["quality_passed"]) == (0, True)
 
 
 def test_decompression(both: Both, tmp_path: Path) -> None:

@@ -51,14 +51,14 @@ struct Attempt {
 Metrics Measure(const TensorSpec& spec, absl::string_view source,
                 const Attempt& attempt) {
   Metrics metrics = attempt.distortion.Compute();
+  TokenSums sums = TokenSums::Unknown(spec, metrics.max_error);
   if (TokenAccumulator::Applies(spec)) {
     TokenAccumulator tokens(spec);
     tokens.AddSource(source);
     tokens.AddDecoded(attempt.decoded);
-    const TokenSums sums = tokens.Compute();
-    AddTokenMetrics(spec.role == TensorRole::kKey ? sums : TokenSums(), sums,
-                    &metrics);
+    sums = tokens.Compute();
   }
+  AddTokenMetrics(sums, &metrics);
   return metrics;
 }
 

@@ -23,4 +23,18 @@ double Room(const DistortionSums& sums) {
                    std::sqrt(kAimedCosine / std::max(1 - cosine, 1e-12))});
 }
 
+double ExpectedStep(uint64_t count, double square_sum, double norm_square) {
+  double step = kAimedRmse * std::sqrt(12 / norm_square);
+  // Errors of this step, then larger or smaller ones: the cosine does not quite
+  // go with them.
+  for (int i = 0; i < 3 && square_sum > 0; ++i) {
+    DistortionSums sums = {.count = count};
+    sums.sum_e2 = static_cast<double>(count) * norm_square * step * step / 12;
+    sums.sum_x2 = sums.sum_xy = square_sum;
+    sums.sum_y2 = square_sum + sums.sum_e2;
+    step *= Room(sums);
+  }
+  return step;
+}
+
 }  // namespace kvcompress::klt

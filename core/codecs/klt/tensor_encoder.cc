@@ -178,13 +178,12 @@ class Encoder {
       return coarser * size * PresetStep() *
              SharpnessFactor(preset_, from_keys_.sharpness);
     }
-    // The error of a coefficient is spread evenly over a step.
-    const double step = coarser * kAimedRmse * std::sqrt(12.0);
-    if (!header_.norms) return step;
     const double rows = static_cast<double>(values_->size()) /
                         static_cast<double>(geometry_.channels());
-    const double norm = std::sqrt(norm_squares / rows);
-    return norm == 0 ? 0 : step / norm;
+    const double norm_square = header_.norms ? norm_squares / rows : 1;
+    return norm_square == 0 ? 0
+                            : coarser * ExpectedStep(values_->size(),
+                                                     square_sum_, norm_square);
   }
 
   // Quantizes all blocks, and measures what that loses.

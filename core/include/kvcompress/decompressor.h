@@ -27,14 +27,18 @@ namespace kvcompress {
 
 // Most patterns of tensors' names: each is held against every name.
 inline constexpr uint64_t kMaxPatterns = 1024;
+// Most of the bytes of all patterns times those of all names, each counted as
+// 16 longer than it is: ten seconds of work at worst.
+inline constexpr uint64_t kMaxPatternWork = uint64_t{1} << 32;
 
 struct DecompressOptions {
   // Labels that the artefact must carry with these values.
   Labels expected_labels;
   // The checksum it must have; empty for any.
   std::string expected_payload_digest;
-  // Shell patterns, at most kMaxPatterns, each of which matches a tensor; a
-  // tensor is given back when one of them matches, or when there is none.
+  // Shell patterns, at most kMaxPatterns and kMaxPatternWork, each of which
+  // matches a tensor; a tensor is given back when one of them matches, or when
+  // there is none.
   std::vector<std::string> tensors;
   // Half-open range of tokens to give back of [batch, heads, tokens, head_dim].
   std::optional<std::pair<uint64_t, uint64_t>> tokens;

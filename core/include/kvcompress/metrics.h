@@ -44,6 +44,11 @@ struct Metrics {
   std::optional<double> centred_snr_db;   // keys; nothing also when exact
   std::optional<double> token_snr_db_p1;  // nothing also when exact
   std::optional<double> first_token_rmse;
+
+  // Keys, or keys and values, that have an error but another shape: no bound
+  // on these holds.
+  bool centred_snr_unknown = false;
+  bool token_snr_unknown = false;
 };
 
 // Not thread safe.

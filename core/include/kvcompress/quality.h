@@ -23,7 +23,9 @@ struct QualityThresholds {
   double max_error = 0.5;
   double min_snr_db = 18;
   double min_cosine_similarity = 0.99;
-  // Not checked unless set, and only where the metric applies.
+  // Not checked unless set: the first on keys, the second on keys and values,
+  // and on others where it is known. An error whose metric is not known, for
+  // the shape of its tensor, does not keep the bound.
   std::optional<double> min_centred_snr_db;
   std::optional<double> min_token_snr_db_p1;
 };

@@ -59,6 +59,32 @@ def test_other_tensors_have_none(client: Client) -> None:
     assert metrics.centred_snr_db is metrics.token_snr_db_p1 is metrics.first_token_rmse is None
 
 
+BOUNDS = Thresholds(min_centred_snr_db=-300, min_token_snr_db_p1=-300)
+
+
+@pytest.mark.parametrize("shape", [(4, 64), (1, 1, 1, 65537)])
+def test_bounds_on_what_a_shape_has_not_do_not_hold(client: Client, shape: tuple[int, ...]) -> None:
+    """Nobody measured whether they do; what is exact holds them, and `auto` finds it."""
+    rng = np.random.default_rng(7)
+    roles = {"layer_0_key": 2, "layer_0_value": 1, "other": 0}
+    values = 0.1 * rng.standard_normal(shape)
+    file = write([tensor(name, "F32", values, shape) for name in roles])
+    report = client.measure(file, thresholds=BOUNDS)
+    assert [len(each.verdict.violations) for each in report.tensors] == list(roles.values())
+    assert [each.verdict.passed for each in report.tensors] == [False, False, True]
+    assert report.tensors_failed == 2
+    assert [each.split()[0] for each in report.verdict.violations] == [
+        "centred_snr_db",
+        "token_snr_db_p1",
+    ]
+    assert all("not known for the shape" in each for each in report.verdict.violations)
+    for codec in ("lossless", "auto"):
+        exact = client.measure(file, codec=codec, thresholds=BOUNDS)
+        assert exact.verdict.passed
+        assert exact.tensors_failed == 0
+        assert {each.codec.split(":")[0] for each in exact.tensors if each.role} == {"lossless"}
+
+
 def test_bounds_are_named_when_they_do_not_hold(client: Client, sample: bytes) -> None:
     bounds = Thresholds(min_centred_snr_db=40, min_token_snr_db_p1=39)
     violations = " ".join(client.measure(sample, thresholds=bounds).verdict.violations)

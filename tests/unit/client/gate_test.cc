@@ -74,6 +74,29 @@ TEST(GateTest, AnExactResultIsAboveEveryBound) {
   EXPECT_FALSE(HasGate(v1::CompressOptions()));
 }
 
+TEST(GateTest, ABoundOnWhatIsNotKnownDoesNotHold) {
+  v1::CompressionReport report = Report();
+  const v1::CompressOptions options =
+      Options("min_centred_snr_db=1,min_token_snr_db_p1=2");
+  EXPECT_TRUE(ApplyGate(options, &report)) << "no error is nothing to know";
+  for (v1::TensorReport& tensor : *report.mutable_tensors()) {
+    tensor.mutable_metrics()->set_max_error(0.1);
+  }
+  v1::CompressionReport with_tokens = report;
+  for (v1::TensorReport& tensor : *with_tokens.mutable_tensors()) {
+    tensor.mutable_metrics()->set_first_token_rmse(0);
+  }
+  EXPECT_TRUE(ApplyGate(options, &with_tokens));
+  EXPECT_FALSE(ApplyGate(options, &report));
+  EXPECT_THAT(report.verdict().violations(),
+              ElementsAre("centred_snr_db of tensor \"layer_0_key\" is not "
+                          "known for its shape, so it is not above 1",
+                          "token_snr_db_p1 of tensor \"layer_0_key\" is not "
+                          "known for its shape, so it is not above 2",
+                          "token_snr_db_p1 of tensor \"layer_0_value\" is not "
+                          "known for its shape, so it is not above 2"));
+}
+
 TEST(GateTest, CountsWhatItDoesNotList) {
   v1::CompressionReport report;
   for (int i = 0; i < 30; ++i) {

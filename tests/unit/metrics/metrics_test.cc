@@ -111,6 +111,25 @@ TEST(Quality, EachBoundThatDoesNotHoldIsNamed) {
   EXPECT_EQ(verdict.violations[3], "cosine_similarity 0.5 is not above 0.99");
 }
 
+TEST(Quality, ABoundOnWhatIsNotKnownDoesNotHold) {
+  Metrics metrics = Sample(0.01, 40);
+  metrics.cosine_similarity = 1;
+  const QualityThresholds keys = {.min_centred_snr_db = -300};
+  const QualityThresholds tokens = {.min_token_snr_db_p1 = -300};
+  EXPECT_TRUE(Judge(metrics, keys).passed) << "does not apply, or is exact";
+  metrics.token_snr_unknown = true;
+  EXPECT_TRUE(Judge(metrics, {}).passed) << "nobody asked";
+  EXPECT_TRUE(Judge(metrics, keys).passed);
+  EXPECT_FALSE(Judge(metrics, tokens).passed);
+  metrics.token_snr_db_p1 = 40;
+  EXPECT_FALSE(Judge(metrics, tokens).passed) << "of others among them";
+  metrics.centred_snr_unknown = true;
+  ASSERT_EQ(Judge(metrics, keys).violations.size(), 1);
+  EXPECT_EQ(Judge(metrics, keys).violations[0],
+            "centred_snr_db is not known for the shape of a key or value, so "
+            "it is not above -300");
+}
+
 TEST(Quality, ThresholdsMustBeNumbers) {
   EXPECT_TRUE(ValidateThresholds({}).ok());
   EXPECT_FALSE(ValidateThresholds({.max_rmse = NAN}).ok());

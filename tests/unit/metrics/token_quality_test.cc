@@ -15,7 +15,8 @@ namespace {
 
 TokenSums Measure(std::vector<uint64_t> shape, const std::vector<float>& source,
                   const std::vector<float>& decoded, size_t chunk = 1000) {
-  TokenAccumulator tokens({.name = "x", .shape = std::move(shape)});
+  TokenAccumulator tokens(
+      {.name = "x", .shape = std::move(shape), .role = TensorRole::kKey});
   const std::string x = testing::F32Bytes(source);
   const std::string y = testing::F32Bytes(decoded);
   for (size_t i = 0; i < x.size(); i += chunk) {
@@ -48,7 +49,7 @@ TEST(TokenQuality, AConstantOffsetCarriesNoSignal) {
   const TokenSums sums =
       Measure({1, 1, 2, 2}, {9, 2, 11, 2}, {9, 2, 11, 2.5f}, 3);
   EXPECT_EQ(sums.centred_x2, 2);
-  EXPECT_EQ(sums.e2, 0.25);
+  EXPECT_EQ(sums.key_e2, 0.25);
   EXPECT_EQ(sums.first_e2, 0);
   EXPECT_EQ(sums.first_count, 2);
   // One row of two is exact; the other is the 1st percentile.
@@ -98,15 +99,42 @@ TEST(TokenQuality, ThePercentileIsThatOfAllRowsInAnyOrder) {
 TEST(TokenQuality, TokensOfZerosAndExactOnesDoNotBreakIt) {
   EXPECT_EQ(*Measure({1, 1, 1, 2}, {0, 0}, {0, 1}).token_snr_db_p1, -300);
   EXPECT_FALSE(Measure({1, 1, 1, 2}, {0, 0}, {0, 0}).token_snr_db_p1);
-  EXPECT_EQ(Measure({1, 1, 1, 2}, {INFINITY, 1}, {INFINITY, 1}).e2, 0);
+  EXPECT_EQ(Measure({1, 1, 1, 2}, {INFINITY, 1}, {INFINITY, 1}).key_e2, 0);
 }
 
 TEST(TokenQuality, PoolingTakesTheLeastPercentile) {
-  TokenSums a{.e2 = 1, .token_snr_db_p1 = 10};
-  a.Merge({.e2 = 2, .token_snr_db_p1 = 5});
-  a.Merge({.e2 = 0});
-  EXPECT_EQ(a.e2, 3);
+  TokenSums a{.key_e2 = 1, .token_snr_db_p1 = 10};
+  a.Merge({.key_e2 = 2, .token_snr_db_p1 = 5});
+  a.Merge({.key_e2 = 0});
+  EXPECT_EQ(a.key_e2, 3);
   EXPECT_EQ(a.token_snr_db_p1, 5);
+}
+
+TEST(TokenQuality, WhatIsCentredIsOfKeysAlone) {
+  TokenAccumulator tokens({.shape = {1, 1, 1, 2}, .role = TensorRole::kValue});
+  const std::string source = testing::F32Bytes({0, 3});
+  tokens.AddSource(source);
+  tokens.AddDecoded(testing::F32Bytes({0, 1}));
+  Metrics metrics;
+  AddTokenMetrics(tokens.Compute(), &metrics);
+  EXPECT_FALSE(metrics.centred_snr_db);
+  EXPECT_TRUE(metrics.token_snr_db_p1);
+}
+
+TEST(TokenQuality, SaysOfWhatItsMetricsAreNotKnown) {
+  const auto unknown = [](TensorRole role, double max_error) {
+    TokenSums pooled;
+    pooled.Merge(
+        TokenSums::Unknown({.shape = {2, 2}, .role = role}, max_error));
+    pooled.Merge({.first_count = 1});
+    Metrics metrics;
+    AddTokenMetrics(pooled, &metrics);
+    return std::pair(metrics.centred_snr_unknown, metrics.token_snr_unknown);
+  };
+  EXPECT_EQ(unknown(TensorRole::kKey, 0.1), std::pair(true, true));
+  EXPECT_EQ(unknown(TensorRole::kValue, 0.1), std::pair(false, true));
+  EXPECT_EQ(unknown(TensorRole::kNone, 0.1), std::pair(false, false));
+  EXPECT_EQ(unknown(TensorRole::kKey, 0), std::pair(false, false)) << "exact";
 }
 
 }  // namespace

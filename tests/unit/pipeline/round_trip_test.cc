@@ -299,6 +299,25 @@ TEST(Decompress, PatternsAreNotWithoutNumber) {
   EXPECT_EQ(GetErrorDetail(status)->limit, kMaxPatterns);
 }
 
+TEST(Decompress, PatternsAreNoMoreWorkThanTheyMayBe) {
+  const std::string name(kMaxPatternWork / 65536 - 16, 'a');
+  const std::string artefact =
+      CompressFile(MakeFile({Random(name, DType::kF32, {64})}))->artefact;
+  EXPECT_TRUE(
+      DecompressFile(artefact, {.tensors = {std::string(65536 - 16, '*')}})
+          .ok());
+  for (const std::vector<std::string>& patterns :
+       {std::vector<std::string>{std::string(65536 - 15, '*')},
+        {std::string(65536 - 32, '*'), "*"}}) {
+    const absl::Status status =
+        DecompressFile(artefact, {.tensors = patterns}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(GetErrorDetail(status)->reason, "INVALID_OPTIONS");
+    EXPECT_EQ(GetErrorDetail(status)->limit, 65536);
+    EXPECT_EQ(GetErrorDetail(status)->field, "options.tensors");
+  }
+}
+
 TEST(Decompress, VerifiesAlsoWhatIsNotAskedFor) {
   const std::string file = MakeFile(
       {Random("a", DType::kF32, {64}), Random("b", DType::kF32, {64})});

@@ -5,8 +5,13 @@
 
 #include "service.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+#include <vector>
 
 #include "embedded.h"
 #include "google/rpc/error_details.pb.h"
@@ -15,6 +20,7 @@
 #include "kvcompress/version.h"
 #include "self_test.h"
 #include "support/safetensors_file.h"
+#include "tuning.h"
 
 namespace kvcompress {
 namespace {
@@ -205,6 +211,38 @@ TEST_F(ServiceTest, SelfTestPasses) {
   request.set_codec("nope");
   EXPECT_EQ(stub_->SelfTest(&other, request, &response).error_code(),
             grpc::INVALID_ARGUMENT);
+}
+
+TEST(KeepGrpcTest, LastServerLeavesItUp) {
+  KeepGrpc();
+  { ASSERT_TRUE(EmbeddedServer::Start().ok()); }
+  EXPECT_EQ(grpc_is_initialized(), 1);
+}
+
+TEST(RecentSelfTests, AnswerForASecond) {
+  RecentSelfTests::Clock::time_point now;
+  RecentSelfTests tests([&now] { return now; });
+  const auto seconds = [&tests](const char* codec) {
+    return tests.Get(codec)->front().seconds;
+  };
+  const double first = seconds("int4");
+  EXPECT_NE(seconds("int8"), first) << "each codec has its own";
+  now += RecentSelfTests::kFresh - std::chrono::nanoseconds(1);
+  EXPECT_EQ(seconds("int4"), first);
+  now += std::chrono::nanoseconds(1);
+  EXPECT_NE(seconds("int4"), first);
+  EXPECT_FALSE(tests.Get("nope").ok());
+}
+
+TEST(RecentSelfTests, RunOneAtATime) {
+  RecentSelfTests tests([] { return RecentSelfTests::Clock::time_point(); });
+  std::vector<std::thread> callers;
+  std::vector<double> seconds(8);
+  for (double& each : seconds) {
+    callers.emplace_back([&] { each = tests.Get("int4")->front().seconds; });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(seconds, std::vector<double>(8, seconds[0])) << "one of them ran";
 }
 
 }  // namespace

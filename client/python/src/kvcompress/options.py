@@ -64,8 +64,8 @@ class DecompressArguments(TypedDict, total=False):
 
     Attributes:
         tensors: Shell patterns: only tensors that match one are given back. The others are
-            verified all the same. At most 1024; one that matches none is an error, unless
-            there is no tensor. Default: all.
+            verified all the same. At most 1024, and fewer for very many names, as the API
+            says; one that matches none is an error, unless there is no tensor. Default: all.
         tokens: Half-open range of tokens to give back, of tensors
             [batch, heads, tokens, head_dim]. Default: all.
         expected_labels: Labels that the artefact must carry with these values.

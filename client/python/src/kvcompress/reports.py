@@ -38,8 +38,10 @@ class Thresholds:
         min_snr_db: Signal-to-noise ratio must be above this, in dB. Default 18.
         min_cosine_similarity: Cosine similarity must be above this. Default 0.99.
         min_centred_snr_db: Centred SNR of keys must be above this, in dB. Default: no bound.
+            A key with an error whose shape has no such metric does not hold it.
         min_token_snr_db_p1: 1st percentile of per-token SNR must be above this, in dB.
-            Default: no bound.
+            Default: no bound. A key or value with an error whose shape has no such metric
+            does not hold it.
     """
 
     max_rmse: float | None = None

@@ -96,6 +96,11 @@ def _missed(tensor: TensorReport, bounds: dict[str, float]) -> Iterator[str]:
         upper = name.startswith("max_")
         metric = name if name == "max_error" else name.partition("_")[2]
         value = getattr(tensor.metrics, metric)
+        if value is None and _is_unknown(tensor, metric):
+            yield (
+                f'{metric} of tensor "{tensor.name}" is not known for its shape, '
+                f"so it is not above {limit:g}"
+            )
         if value is None or (value < limit if upper else value > limit):
             continue
         side, distance = ("below", value - limit) if upper else ("above", limit - value)
@@ -103,3 +108,16 @@ def _missed(tensor: TensorReport, bounds: dict[str, float]) -> Iterator[str]:
             f'{metric} {value:g} of tensor "{tensor.name}" is not {side} {limit:g}: '
             f"it misses by {distance:g}"
         )
+
+
+def _is_unknown(tensor: TensorReport, metric: str) -> bool:
+    """Tells whether an error has no such metric for the shape of its tensor.
+
+    The error of the first token is known wherever tokens are.
+    """
+    roles = {"centred_snr_db": ("key",), "token_snr_db_p1": ("key", "value")}
+    return (
+        tensor.role in roles.get(metric, ())
+        and tensor.metrics.max_error > 0
+        and tensor.metrics.first_token_rmse is None
+    )

@@ -412,8 +412,9 @@ class DecompressOptions(_message.Message):
     def tensors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Shell patterns (`*`, `?`, `[...]`): only tensors whose names match one of
         them are given back; of the others only checksums are verified, which find
-        any damage. None means all. At most 1024; one that matches no tensor is
-        refused, unless the artefact has none.
+        any damage. None means all. At most 1024, and the bytes of all of them times
+        those of all names, each counted as 16 longer, at most 2^32; one that
+        matches no tensor is refused, unless the artefact has none.
         """
 
     @_builtins.property

@@ -141,7 +141,8 @@ class CompressionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SelfTest(self, request, context):
-        """Runs a built-in tensor through the data path of every codec.
+        """Runs a built-in tensor through the data path of every codec. Results may be
+        a second old: who asks more often is given the last ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -94,7 +94,9 @@ class CompressionServiceStub:
     GetServerInfo: _grpc.UnaryUnaryMultiCallable[_server_info_pb2.GetServerInfoRequest, _server_info_pb2.GetServerInfoResponse]
     """Says what the server is and can do."""
     SelfTest: _grpc.UnaryUnaryMultiCallable[_compression_service_pb2.SelfTestRequest, _compression_service_pb2.SelfTestResponse]
-    """Runs a built-in tensor through the data path of every codec."""
+    """Runs a built-in tensor through the data path of every codec. Results may be
+    a second old: who asks more often is given the last ones.
+    """
 
 @_typing.type_check_only
 class CompressionServiceAsyncStub(CompressionServiceStub):
@@ -139,7 +141,9 @@ class CompressionServiceAsyncStub(CompressionServiceStub):
     GetServerInfo: _aio.UnaryUnaryMultiCallable[_server_info_pb2.GetServerInfoRequest, _server_info_pb2.GetServerInfoResponse]  # type: ignore[assignment]
     """Says what the server is and can do."""
     SelfTest: _aio.UnaryUnaryMultiCallable[_compression_service_pb2.SelfTestRequest, _compression_service_pb2.SelfTestResponse]  # type: ignore[assignment]
-    """Runs a built-in tensor through the data path of every codec."""
+    """Runs a built-in tensor through the data path of every codec. Results may be
+    a second old: who asks more often is given the last ones.
+    """
 
 class CompressionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Compresses and restores KV caches. Calls are stateless and deterministic: the
@@ -223,6 +227,8 @@ class CompressionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _compression_service_pb2.SelfTestRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_compression_service_pb2.SelfTestResponse, _abc.Awaitable[_compression_service_pb2.SelfTestResponse]]:
-        """Runs a built-in tensor through the data path of every codec."""
+        """Runs a built-in tensor through the data path of every codec. Results may be
+        a second old: who asks more often is given the last ones.
+        """
 
 def add_CompressionServiceServicer_to_server(servicer: CompressionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -182,11 +182,13 @@ class QualityThresholds(_message.Message):
     """Cosine similarity must be above this. Default 0.99."""
     min_centred_snr_db: _builtins.float
     """Centred signal-to-noise ratio of keys must be above this, in dB. Not checked
-    by default.
+    by default. A key with an error whose shape has no such metric does not hold
+    it.
     """
     min_token_snr_db_p1: _builtins.float
     """1st percentile of per-token signal-to-noise ratios must be above this, in
-    dB. Not checked by default.
+    dB. Not checked by default. A key or value with an error whose shape has no
+    such metric does not hold it.
     """
     def __init__(
         self,
