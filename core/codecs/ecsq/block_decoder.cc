@@ -159,8 +159,8 @@ class Decoder {
                 tables_, absl::MakeSpan(symbols, tables_.size() * kMaxLanes))) {
           return false;
         }
-        content.has_quanta[run.shift] = strip.coding.has_low_bits;
-        if (!(strip.coding.has_low_bits
+        content.has_quanta[run.shift] = strip.coding.low_lanes != 0;
+        if (!(strip.coding.low_lanes != 0
                   ? ReadLowBits(strip, run, symbols, escapes, low_bits)
                   : FindEscapes(run, symbols, escapes, &content))) {
           return false;

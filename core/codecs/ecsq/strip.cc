@@ -15,7 +15,7 @@ void LaneCoding::Set(size_t lane, const SplitClass& split) {
   const auto table = static_cast<size_t>(split.table);
   tables[lane] = static_cast<uint8_t>(table);
   low_counts[lane] = split.low_bits;
-  has_low_bits |= split.low_bits > 0;
+  if (split.low_bits > 0) low_lanes |= uint32_t{1} << lane;
   base[lane] = CodedSymbol(table, 0);
   most[lane] = GetTables().largest[table];
 }

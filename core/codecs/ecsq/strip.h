@@ -24,7 +24,7 @@ struct LaneCoding {
 
   uint8_t tables[kMaxLanes];
   int low_counts[kMaxLanes] = {};
-  bool has_low_bits = false;
+  uint32_t low_lanes = 0;  // bit l: whether lane l has low bits
   // For kernels::CodeRows.
   int32_t base[kMaxLanes] = {};
   int32_t most[kMaxLanes] = {};

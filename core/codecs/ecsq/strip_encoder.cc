@@ -32,7 +32,7 @@ StripEncoder::StripEncoder(const Geometry& geometry, const Block& block,
     for (const Run& run : runs) {
       strips_[i].runs.emplace_back(geometry, block, classes, i * kMaxLanes,
                                    run.shift);
-      if (strips_[i].runs.back().coding.has_low_bits) {
+      if (strips_[i].runs.back().coding.low_lanes != 0) {
         Grow(geometry.Elements(block), &quanta_);
       }
     }
@@ -50,7 +50,7 @@ void StripEncoder::Code(size_t head, size_t run, size_t begin, size_t end,
         .columns = std::min(kMaxLanes - lane, channels_ - c),
         .stride = channels_};
     const LaneCoding& coding = strip.runs[run].coding;
-    if (coding.has_low_bits) {
+    if (coding.low_lanes != 0) {
       for (size_t t = begin; t < end; ++t) {
         std::copy_n(quanta + (t - begin) * channels_ + c, shape.columns,
                     &quanta_[(head * block_.tokens + t) * channels_ + c]);
@@ -96,7 +96,7 @@ void StripEncoder::Finish() {
               });
     auto escape = strip.escapes.begin();
     for (size_t r = 0; r < runs_.size(); ++r) {
-      if (strip.runs[r].coding.has_low_bits) {
+      if (strip.runs[r].coding.low_lanes != 0) {
         CodeLowBits(strip.runs[r], runs_[r],
                     strip.codes + Offset(runs_[r].begin));
       }

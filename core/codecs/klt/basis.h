@@ -18,24 +18,33 @@ namespace kvcompress::klt {
 inline constexpr int32_t kMaxReflector = 32767;
 inline constexpr int kMatrixBits = 14;  // after the point
 
+// Where the integers of a matrix lie: kernels go over whole lines of a cache.
+struct alignas(64) Line {
+  int16_t integers[32] = {};
+};
+
 // Row c has the c-th basis vector, kMatrixBits after the point.
 class Matrix {
  public:
-  explicit Matrix(size_t size) : size_(size), pairs_(PaddedSize() * size) {}
+  explicit Matrix(size_t size)
+      : size_(size),
+        lines_(PaddedSize() * size * sizeof(int16_t) / sizeof(Line) + 1) {}
 
   size_t size() const { return size_; }
   // Rows, and a row of zeros where their number is odd.
   size_t PaddedSize() const { return size_ + size_ % 2; }
   int16_t at(size_t row, size_t column) const {
-    return pairs_[Position(row, column)];
+    return pairs()[Position(row, column)];
   }
   int16_t& at(size_t row, size_t column) {
-    return pairs_[Position(row, column)];
+    return pairs_from(0)[Position(row, column)];
   }
 
   // As the kernels take it, from the pair of rows that has `row` on.
-  const int16_t* pairs() const { return pairs_.data(); }
-  int16_t* pairs_from(size_t row) { return &pairs_[row / 2 * 2 * size_]; }
+  const int16_t* pairs() const { return lines_.data()->integers; }
+  int16_t* pairs_from(size_t row) {
+    return lines_.data()->integers + row / 2 * 2 * size_;
+  }
 
   Matrix Transposed() const;
 
@@ -45,7 +54,7 @@ class Matrix {
   }
 
   size_t size_;
-  std::vector<int16_t> pairs_;
+  std::vector<Line> lines_;
 };
 
 // Reflector j of `size` dimensions is that of `size` - j integers: its

@@ -3,6 +3,7 @@
 #include "codecs/klt/block_decoder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -59,13 +60,10 @@ class Decoder {
         !sink_codes || !patches) {
       return false;
     }
-    ecsq::RansDecoder rans(*states, *words);
-    ecsq::Escapes escape_list(*escapes);
-    ecsq::BitReader low_bits(cutter.left());
-    rans_ = &rans;
-    escapes_ = &escape_list;
-    low_bits_ = &low_bits;
-    if (!rans.valid() || !ReadClasses(*sizes) || !ReadMeans(*sizes) ||
+    rans_.emplace(*states, *words);
+    escapes_.emplace(*escapes);
+    low_bits_.emplace(cutter.left());
+    if (!rans_->valid() || !ReadClasses(*sizes) || !ReadMeans(*sizes) ||
         !ReadNorms(*sizes) || !ReadOffsets(*sizes) ||
         !ReadBases(*sizes, *counts)) {
       return false;
@@ -74,7 +72,7 @@ class Decoder {
     Reconstructor reconstructor(header_, geometry_, block_, content_, dtype,
                                 head_stride, out);
     if (!ReadLevels(&reconstructor) || !ReadSinks(*sink_scales, *sink_codes) ||
-        !rans.AtEnd() || !escape_list.AtEnd() || !low_bits.AtEnd()) {
+        !rans_->AtEnd() || !escapes_->AtEnd() || !low_bits_->AtEnd()) {
       return false;
     }
     reconstructor.PutSinks();
@@ -87,22 +85,34 @@ class Decoder {
   // and the low bits of that class.
   template <typename ClassOf, typename Take>
   bool ReadNumbers(size_t count, ClassOf class_of, Take take) {
-    uint8_t tables[kMaxLanes];
-    int low_counts[kMaxLanes];
-    int8_t symbols[kMaxLanes];
-    for (size_t first = 0; first < count; first += lanes_) {
-      const size_t size = std::min(lanes_, count - first);
-      std::fill(tables + size, tables + kMaxLanes, kNoTable);
-      for (size_t lane = 0; lane < size; ++lane) {
-        const SplitClass split(class_of(first + lane));
-        tables[lane] = static_cast<uint8_t>(split.table);
-        low_counts[lane] = split.low_bits;
+    constexpr size_t kRows = 32;  // at a time
+    uint8_t tables[kRows][kMaxLanes];
+    int low_counts[kRows][kMaxLanes];
+    int8_t symbols[kRows][kMaxLanes];
+    const uint8_t* row_tables[kRows];
+    for (size_t first = 0; first < count;) {
+      size_t rows = 0;
+      size_t end = first;
+      for (; rows < kRows && end < count; ++rows) {
+        row_tables[rows] = tables[rows];
+        std::fill_n(tables[rows], kMaxLanes, kNoTable);
+        for (size_t lane = 0; lane < lanes_ && end < count; ++lane, ++end) {
+          const SplitClass split(class_of(end));
+          tables[rows][lane] = static_cast<uint8_t>(split.table);
+          low_counts[rows][lane] = split.low_bits;
+        }
       }
-      if (!rans_->ReadRow(tables, absl::MakeSpan(symbols))) return false;
-      for (size_t lane = 0; lane < size; ++lane) {
-        int64_t value;
-        if (!Resolve(symbols[lane], low_counts[lane], &value) || !take(value)) {
-          return false;
+      if (!rans_->ReadRows(absl::MakeConstSpan(row_tables, rows),
+                           absl::MakeSpan(symbols[0], rows * kMaxLanes))) {
+        return false;
+      }
+      for (size_t row = 0; first < end; ++row) {
+        for (size_t lane = 0; lane < lanes_ && first < end; ++lane, ++first) {
+          int64_t value;
+          if (!Resolve(symbols[row][lane], low_counts[row][lane], &value) ||
+              !take(value)) {
+            return false;
+          }
         }
       }
     }
@@ -274,26 +284,24 @@ class Decoder {
     const size_t tokens = block_.tokens - sinks_;
     std::vector<const uint8_t*> tables;
     tables.reserve(tokens);
-    // Tokens up to the next that has low bits.
-    std::vector<size_t> plain(tokens + 1);
-    for (size_t i = tokens; i-- > 0;) {
-      const bool is_plain =
-          strip->is_run() &&
-          !strip->At(content_.offsets[sinks_ + i]).has_low_bits;
-      plain[i] = is_plain ? plain[i + 1] + 1 : 0;
-    }
-    for (size_t i = 0; i < tokens; ++i) {
-      tables.push_back(strip->At(content_.offsets[sinks_ + i]).tables);
+    for (size_t t = sinks_; t < block_.tokens; ++t) {
+      tables.push_back(strip->At(content_.offsets[t]).tables);
     }
     symbols_.resize(tokens * kMaxLanes);
     if (!rans_->ReadRows(tables, absl::MakeSpan(symbols_))) return false;
     for (size_t i = 0; i < tokens; ++i) {
-      if (plain[i] > 0) {
+      if (strip->is_run()) {
+        // Up to the next token that has an escape.
+        const size_t begin = i;
         i += kernels::Active().rows.widen(&symbols_[i * kMaxLanes],
-                                          {.rows = plain[i],
+                                          {.rows = tokens - i,
                                            .columns = strip->count(),
                                            .stride = strip->stride()},
                                           LevelAt(*strip, 0, sinks_ + i));
+        for (size_t t = sinks_ + begin; t < sinks_ + i; ++t) {
+          const LaneTables& at = strip->At(content_.offsets[t]);
+          if (!AddLowBits(at, LevelAt(*strip, 0, t))) return false;
+        }
         if (i == tokens) break;
       }
       const LaneTables& at = strip->At(content_.offsets[sinks_ + i]);
@@ -306,6 +314,18 @@ class Decoder {
         }
         *LevelAt(*strip, lane, sinks_ + i) = static_cast<int32_t>(quantum);
       }
+    }
+    return true;
+  }
+
+  // To the levels of a token, which have none yet.
+  bool AddLowBits(const ecsq::LaneCoding& coding, int32_t* levels) {
+    for (uint32_t lanes = coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
+      const int lane = std::countr_zero(lanes);
+      const int count = coding.low_counts[lane];
+      levels[lane] = levels[lane] * (1 << count) +
+                     static_cast<int32_t>(low_bits_->Get(count));
+      if (std::abs(levels[lane]) > ecsq::kMaxQuantum) return false;
     }
     return true;
   }
@@ -359,9 +379,9 @@ class Decoder {
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
   const size_t sinks_;
-  ecsq::RansDecoder* rans_ = nullptr;
-  ecsq::Escapes* escapes_ = nullptr;
-  ecsq::BitReader* low_bits_ = nullptr;
+  std::optional<ecsq::RansDecoder> rans_;
+  std::optional<ecsq::Escapes> escapes_;
+  std::optional<ecsq::BitReader> low_bits_;
   BlockContent content_;
   size_t levels_begin_ = 0;  // which of the block's levels_ begin with
 };

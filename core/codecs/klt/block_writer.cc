@@ -103,7 +103,7 @@ void PutStrip(const TensorHeader& header, const Block& block,
   uint8_t states[ecsq::kMaxLanes] = {};
   for (size_t t = sinks; t < block.tokens; ++t, row += ecsq::kMaxLanes) {
     const LaneTables& at = strip->At(content.offsets[t]);
-    if (!header.trellis && strip->is_run() && !at.has_low_bits &&
+    if (!header.trellis && strip->is_run() && at.low_lanes == 0 &&
         code(&content.levels[strip->Place(0, t)],
              {.rows = 1, .columns = strip->count()}, at.base, at.most,
              row) == 1) {

@@ -21,17 +21,12 @@ Strip::Strip(const Geometry& geometry, const Block& block,
             last.stride == levels_[0].stride;
 }
 
-const LaneTables& Strip::At(int offset) {
-  std::optional<LaneTables>& at =
-      tables_[static_cast<size_t>(offset - kLeastOffset)];
-  if (at) return *at;
-  at.emplace();
+void Strip::Make(int offset, LaneTables* tables) const {
   for (size_t lane = 0; lane < count_; ++lane) {
     const ecsq::SplitClass split(ClassAt(classes_[lane], offset));
-    at->Set(lane, split);
-    at->odd_tables[lane] = static_cast<uint8_t>(TableOf(split, true));
+    tables->Set(lane, split);
+    tables->odd_tables[lane] = static_cast<uint8_t>(TableOf(split, true));
   }
-  return *at;
 }
 
 }  // namespace kvcompress::klt

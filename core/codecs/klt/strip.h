@@ -14,6 +14,7 @@
 
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/strip.h"
+#include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/reconstruct.h"
 
@@ -40,7 +41,12 @@ class Strip {
 
   // Made when it is first asked for. REQUIRES: kLeastOffset <= offset <=
   // kMostOffset.
-  const LaneTables& At(int offset);
+  const LaneTables& At(int offset) {
+    std::optional<LaneTables>& at =
+        tables_[static_cast<size_t>(offset - kLeastOffset)];
+    if (!at) Make(offset, &at.emplace());
+    return *at;
+  }
 
   // Index of a level among those of the block.
   size_t Place(size_t lane, size_t token) const {
@@ -52,6 +58,8 @@ class Strip {
   size_t stride() const { return levels_[0].stride; }
 
  private:
+  void Make(int offset, LaneTables* tables) const;
+
   const uint8_t* const classes_;
   const size_t count_;
   Geometry::Levels levels_[ecsq::kMaxLanes];

@@ -90,33 +90,51 @@ inline void MultiplyMatrices(const int16_t* left, const int16_t* right,
   }
 }
 
-inline void ReflectMatrix(const int16_t* unit, size_t rows, size_t columns,
-                          int16_t* matrix) {
+// kVectors vectors of columns from `column` on.
+template <size_t kVectors>
+HWY_INLINE void ReflectTile(const int16_t* unit, size_t rows, size_t columns,
+                            size_t column, int16_t* matrix) {
   const hn::ScalableTag<int32_t> d32;
   const hn::Repartition<int16_t, decltype(d32)> d16;
   const size_t lanes = hn::Lanes(d32);
-  const size_t whole = columns - columns % lanes;
-  const ProductShape shape = {.rows = 1, .inner = rows, .columns = columns};
   int32_t products[kMaxReflected];
-  for (size_t j = 0; j < whole; j += lanes) {
-    MultiplyTile<1, 1>(unit, matrix, shape, 0, j, products);
-    const auto shifted = hn::ShiftRight<14>(
-        hn::Add(hn::LoadU(d32, products + j), hn::Set(d32, 8192)));
+  MultiplyTile<1, kVectors>(unit, matrix,
+                            {.rows = 1, .inner = rows, .columns = columns}, 0,
+                            column, products);
+  decltype(hn::Zero(d16)) w[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) {
+    const auto shifted = hn::ShiftRight<14>(hn::Add(
+        hn::LoadU(d32, products + column + v * lanes), hn::Set(d32, 8192)));
     const auto bounded =
         hn::Max(hn::Min(shifted, hn::Set(d32, 32767)), hn::Set(d32, -32768));
     // Each twice, for the two rows of a pair.
     const auto low = hn::And(bounded, hn::Set(d32, 0xffff));
-    const auto w = hn::BitCast(d16, hn::Or(low, hn::ShiftLeft<16>(bounded)));
-    int16_t* pairs = matrix + 2 * j;
-    for (size_t k = 0; k < rows; k += 2, pairs += 2 * columns) {
-      int32_t pair;
-      std::memcpy(&pair, unit + k, sizeof(pair));
-      const auto u = hn::BitCast(d16, hn::Set(d32, pair));
-      const auto element = hn::LoadU(d16, pairs);
-      hn::StoreU(hn::SaturatedSub(element, hn::MulFixedPoint15(u, w)), d16,
-                 pairs);
+    w[v] = hn::BitCast(d16, hn::Or(low, hn::ShiftLeft<16>(bounded)));
+  }
+  int16_t* pairs = matrix + 2 * column;
+  for (size_t k = 0; k < rows; k += 2, pairs += 2 * columns) {
+    int32_t pair;
+    std::memcpy(&pair, unit + k, sizeof(pair));
+    const auto u = hn::BitCast(d16, hn::Set(d32, pair));
+    for (size_t v = 0; v < kVectors; ++v) {
+      int16_t* const at = pairs + 2 * v * lanes;
+      hn::StoreU(
+          hn::SaturatedSub(hn::LoadU(d16, at), hn::MulFixedPoint15(u, w[v])),
+          d16, at);
     }
   }
+}
+
+inline void ReflectMatrix(const int16_t* unit, size_t rows, size_t columns,
+                          int16_t* matrix) {
+  constexpr size_t kVectors = 2;
+  const size_t lanes = hn::Lanes(hn::ScalableTag<int32_t>());
+  const size_t whole = columns - columns % lanes;
+  const size_t tiled = whole - whole % (kVectors * lanes);
+  for (size_t j = 0; j < tiled; j += kVectors * lanes) {
+    ReflectTile<kVectors>(unit, rows, columns, j, matrix);
+  }
+  if (tiled < whole) ReflectTile<1>(unit, rows, columns, tiled, matrix);
   if (whole < columns) ReflectColumns(unit, rows, columns, whole, matrix);
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/amx.h"
 #include "kernels/vnni.h"
 #include "kvcompress/dtype.h"
 
@@ -167,7 +168,8 @@ const KernelSet* Avx512() {
   }();
   static const KernelSet* const set = [] {
     auto* const kernels = new KernelSet(*N_AVX3::Set());
-    kernels->multiply = Vnni()->multiply;
+    const MultiplyInt16 tiles = AmxMultiply();
+    kernels->multiply = tiles != nullptr ? tiles : Vnni()->multiply;
     kernels->joint = joint;
     return kernels;
   }();

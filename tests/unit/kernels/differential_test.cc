@@ -8,11 +8,13 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/vnni.h"
 #include "kvcompress/kernels.h"
 #include "support/safetensors_file.h"
 
@@ -283,22 +285,35 @@ TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
 
 TEST(KernelSets, MultiplyAsThePortableOneDoes) {
   std::mt19937 random(11);
+  std::map<std::string, MultiplyInt16> kernels;
+  for (const KernelSet* set : Available()) kernels[set->name] = set->multiply;
+  // Also where the processor has something faster.
+  if (Vnni() != nullptr) kernels["vnni"] = Vnni()->multiply;
   for (const size_t columns : {1, 3, 8, 40, 61, 64, 192, 256}) {
-    for (const size_t rows : {1, 2, 5, 64}) {
-      for (const size_t inner : {2, 6, 192}) {
-        std::vector<int16_t> left(rows * inner);
-        std::vector<int16_t> right(inner * columns);
-        // Every bit pattern: sums wrap in the same way.
-        for (int16_t& each : left) each = static_cast<int16_t>(random());
-        for (int16_t& each : right) each = static_cast<int16_t>(random());
-        left[0] = right[0] = -32768;
-        const ProductShape shape = {rows, inner, columns};
-        std::vector<int32_t> wanted(rows * columns);
-        Portable().multiply(left.data(), right.data(), shape, wanted.data());
-        for (const KernelSet* set : Available()) {
-          std::vector<int32_t> product(rows * columns, 7);
-          set->multiply(left.data(), right.data(), shape, product.data());
-          EXPECT_EQ(product, wanted) << set->name << " " << columns;
+    for (const size_t rows : {1, 2, 5, 31, 64}) {
+      for (const size_t inner : {2, 6, 192, 256, 320}) {
+        // One byte, two, and every bit pattern: sums wrap in the same way.
+        for (const unsigned magnitude : {128u, 2000u, 32768u}) {
+          std::vector<int16_t> left(rows * inner);
+          std::vector<int16_t> right(inner * columns);
+          for (int16_t& each : left) {
+            each = static_cast<int16_t>(
+                static_cast<int>(random() % (2 * magnitude)) -
+                static_cast<int>(magnitude));
+          }
+          for (int16_t& each : right) each = static_cast<int16_t>(random());
+          left[0] = static_cast<int16_t>(-magnitude);
+          left.back() = static_cast<int16_t>(magnitude - 1);
+          right[0] = -32768;
+          const ProductShape shape = {rows, inner, columns};
+          std::vector<int32_t> wanted(rows * columns);
+          Portable().multiply(left.data(), right.data(), shape, wanted.data());
+          for (const auto& [name, multiply] : kernels) {
+            std::vector<int32_t> product(rows * columns, 7);
+            multiply(left.data(), right.data(), shape, product.data());
+            EXPECT_EQ(product, wanted)
+                << name << " " << rows << " " << inner << " " << columns;
+          }
         }
       }
     }
