@@ -86,7 +86,6 @@ KVCOMPRESS_AMX bool Split(const int16_t* rows, size_t count, size_t inner,
 // GCC does not know that these instructions read and write memory.
 void Fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-// Sums of the four products.
 KVCOMPRESS_AMX void StoreTiles(Sums* sums) {
   Fence();
   _tile_stored(0, sums->of[0], kRowSize);

@@ -190,6 +190,8 @@ def main() -> int:
             most = peak(server.pid)
         finally:
             server.kill()
+    if not all(fitting.served for fitting, _ in rounds):
+        parser.exit(2, f"nothing was served in {arguments.seconds} s: give it more --seconds\n")
     text = report(arguments, rounds, budget, before, most)
     print(text)
     if arguments.save:
