@@ -62,7 +62,9 @@ template <typename Report>
 using SharedResult = absl::StatusOr<std::optional<Report>>;
 
 // Thread safe. Input is sent in chunks of 1 MiB while output is received, so
-// memory does not grow with the cache.
+// memory does not grow with the cache. The last channel of a process that goes
+// takes gRPC 1.51 down, which can wait for up to 10 seconds (grpc/grpc issue
+// 41050): a program that minds calls grpc_init() once and never takes it back.
 class Client {
  public:
   // `target` is a gRPC name such as "HOST:PORT" or "unix:PATH". The connection
