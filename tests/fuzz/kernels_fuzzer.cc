@@ -213,6 +213,41 @@ void CompareElements(const KernelSet& set, const Block& block,
           "the same distortion");
 }
 
+std::vector<int16_t> Integers(const std::string& source, size_t count) {
+  const std::string bytes = Repeat(source, count * sizeof(int16_t));
+  std::vector<int16_t> integers(count);
+  std::memcpy(integers.data(), bytes.data(), bytes.size());
+  return integers;
+}
+
+// Products and reflections, of shapes that follow from the block: of whole
+// tiles and not, and of integers of one byte and of two.
+void CompareMatrices(const KernelSet& set, const Block& block,
+                     const std::string& source) {
+  const auto side = [](size_t number) {
+    return number % 2 == 1 ? 32 * (1 + number / 2 % 4)
+                           : 2 * (1 + number / 2 % 64);
+  };
+  const ProductShape shape = {.rows = 1 + block.layout.count % 18,
+                              .inner = side(block.layout.count),
+                              .columns = side(block.layout.count / 7)};
+  std::vector<int16_t> left = Integers(source, shape.rows * shape.inner);
+  if (block.bits == 8) {
+    for (int16_t& each : left) each = static_cast<int8_t>(each);
+  }
+  std::vector<int16_t> right = Integers(source, shape.inner * shape.columns);
+  std::vector<int32_t> product(shape.rows * shape.columns), other = product;
+  Portable().multiply(left.data(), right.data(), shape, product.data());
+  set.multiply(left.data(), right.data(), shape, other.data());
+  Require(product == other, "the same product");
+  std::vector<int16_t> unit = Integers(source, shape.inner);
+  std::replace(unit.begin(), unit.end(), int16_t{-32768}, int16_t{-32767});
+  std::vector<int16_t> reflected = right;
+  Portable().reflect(unit.data(), shape.inner, shape.columns, reflected.data());
+  set.reflect(unit.data(), shape.inner, shape.columns, right.data());
+  Require(reflected == right, "the same reflection");
+}
+
 void Fuzz(Input input) {
   const Block block = DrawBlock(&input);
   const std::string source = Repeat(input.rest(), block.bytes());
@@ -226,6 +261,7 @@ void Fuzz(Input input) {
     CompareRows(*set, block, source, decoded);
     CompareCoders(*set, source);
     CompareElements(*set, block, source);
+    CompareMatrices(*set, block, source);
   }
 }
 

@@ -76,6 +76,7 @@ class Encoder : public TensorEncoder {
   absl::Status Finish(std::string* payload, std::string* decoded) override {
     for (const std::vector<CodecSpec>& row : Candidates(hints_.effort)) {
       for (const CodecSpec& candidate : row) {
+        if (!MayBeSmaller(candidate)) continue;
         KVC_ASSIGN_OR_RETURN(const bool holds, Consider(candidate));
         if (!holds) break;
       }
@@ -100,6 +101,14 @@ class Encoder : public TensorEncoder {
   KeyHints key_hints() const override { return key_hints_; }
 
  private:
+  // False where the size of the payload is known, and no smaller.
+  bool MayBeSmaller(const CodecSpec& candidate) const {
+    if (!best_ || !candidate.codec->traits().fixed_size) return true;
+    const absl::StatusOr<uint64_t> size =
+        candidate.codec->MaxEncodedSize(spec_, candidate.parameters);
+    return !size.ok() || *size < best_->payload.size();
+  }
+
   // Keeps what a candidate gives if it is the smallest so far that holds the
   // thresholds; says whether it holds them.
   absl::StatusOr<bool> Consider(const CodecSpec& candidate) {
