@@ -96,11 +96,10 @@ Matrix MakeMatrix(const Reflectors& reflectors) {
     if (UnitVector(reflectors.Get(j), &units[j * rows + j])) some.push_back(j);
   }
   // Columns do not see each other: a few at a time stay in the nearest cache.
-  std::vector<Line> lines(rows * kPanel * sizeof(int16_t) / sizeof(Line));
-  int16_t* const panel = lines.data()->integers;
+  Lines panel(rows * kPanel);
   for (size_t begin = 0; begin < n; begin += kPanel) {
     const size_t columns = std::min(kPanel, n - begin);
-    std::fill_n(panel, rows * kPanel, int16_t{0});
+    std::fill(panel.begin(), panel.end(), int16_t{0});
     for (size_t i = 0; i < columns; ++i) {
       const size_t row = begin + i;
       panel[(row / 2 * columns + i) * 2 + row % 2] = 1 << kMatrixBits;

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -18,33 +19,41 @@ namespace kvcompress::klt {
 inline constexpr int32_t kMaxReflector = 32767;
 inline constexpr int kMatrixBits = 14;  // after the point
 
-// Where the integers of a matrix lie: kernels go over whole lines of a cache.
-struct alignas(64) Line {
-  int16_t integers[32] = {};
+// Memory that begins with a line of a cache: kernels go over whole ones.
+template <typename T>
+struct LineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  LineAllocator() = default;
+  template <typename U>
+  explicit LineAllocator(const LineAllocator<U>&) {}
+  T* allocate(size_t count) {
+    return static_cast<T*>(::operator new(count * sizeof(T), kLine));
+  }
+  void deallocate(T* memory, size_t) { ::operator delete(memory, kLine); }
+  bool operator==(const LineAllocator&) const = default;
 };
+using Lines = std::vector<int16_t, LineAllocator<int16_t>>;
 
 // Row c has the c-th basis vector, kMatrixBits after the point.
 class Matrix {
  public:
-  explicit Matrix(size_t size)
-      : size_(size),
-        lines_(PaddedSize() * size * sizeof(int16_t) / sizeof(Line) + 1) {}
+  explicit Matrix(size_t size) : size_(size), pairs_(PaddedSize() * size) {}
 
   size_t size() const { return size_; }
   // Rows, and a row of zeros where their number is odd.
   size_t PaddedSize() const { return size_ + size_ % 2; }
   int16_t at(size_t row, size_t column) const {
-    return pairs()[Position(row, column)];
+    return pairs_[Position(row, column)];
   }
   int16_t& at(size_t row, size_t column) {
-    return pairs_from(0)[Position(row, column)];
+    return pairs_[Position(row, column)];
   }
 
   // As the kernels take it, from the pair of rows that has `row` on.
-  const int16_t* pairs() const { return lines_.data()->integers; }
-  int16_t* pairs_from(size_t row) {
-    return lines_.data()->integers + row / 2 * 2 * size_;
-  }
+  const int16_t* pairs() const { return pairs_.data(); }
+  int16_t* pairs_from(size_t row) { return &pairs_[row / 2 * 2 * size_]; }
 
   Matrix Transposed() const;
 
@@ -54,7 +63,7 @@ class Matrix {
   }
 
   size_t size_;
-  std::vector<Line> lines_;
+  Lines pairs_;
 };
 
 // Reflector j of `size` dimensions is that of `size` - j integers: its
