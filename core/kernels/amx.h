@@ -13,7 +13,7 @@ namespace kvcompress::kernels {
 // Null where the processor does not have them, or the system does not let this
 // process use them, for which it is asked here. Shapes without whole tiles are
 // left to Vnni(), which is there where this is.
-MultiplyInt16 AmxMultiply();
+const ProductKernels* Amx();
 
 }  // namespace kvcompress::kernels
 

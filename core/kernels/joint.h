@@ -1,8 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // Arithmetic that klt alone needs: tokens of a group of heads to 16-bit
-// integers and back, and the passes over a symmetric matrix that take the time
-// when its principal axes are found. IEEE 754 binary32, nearest even, no
+// integers and back, and what takes the time when the principal axes of a
+// symmetric matrix are found. IEEE 754 binary32, nearest even, no
 // contraction, and sums in a fixed order: every set gives the portable one's
 // bits.
 
@@ -37,9 +37,12 @@ using UpdateSymmetric = void (*)(const SymmetricUpdate& update, RowsShape shape,
                                  float* matrix, float* product);
 
 // Subtracts from row r v[r] times the sum of all rows, each times `factor` and
-// its v.
+// its v. The sum is that of the even rows, and then of the odd ones.
 using ReflectRows = void (*)(const float* v, float factor, RowsShape shape,
                              float* matrix);
+
+// So many columns stay in the nearest cache from one reflection to the next.
+inline constexpr size_t kReflectedColumns = 32;
 
 // Levels [rows, columns] to 16 bits, saturated, rows of the result `padded`
 // apart and what is left of each untouched, and the sum of the magnitudes of
@@ -77,21 +80,52 @@ using PairRows = void (*)(const float* first, const float* second,
                           size_t columns, const float* means, float scale,
                           int16_t* pairs);
 
-// Adds to `products` those of the columns of a matrix [2 * pairs, columns] with
-// each other, which has its rows in pairs as the right matrix of a product
-// does. Sums must fit 32 bits. [columns, columns]; what is added on the left of
-// the diagonal is unspecified.
-using MultiplyColumnsOf = void (*)(const int16_t* matrix, size_t pairs,
-                                   size_t columns, int32_t* products);
+// A symmetric matrix: entry i of `beside` is at (i, i + 1), and the last is 0.
+struct Tridiagonal {
+  const float* diagonal;
+  const float* beside;
+  size_t size;
+};
+
+// So many eigenvalues or eigenvectors are found side by side.
+inline constexpr size_t kEigenLanes = 32;
+
+// Eigenvalues number `first` and on, from the largest, by bisection of
+// [low, high], which has all of them.
+using FindEigenvalues = void (*)(const Tridiagonal& matrix, size_t first,
+                                 float low, float high, float* values);
+
+// One inverse iteration from the columns of `vectors`, [size, stride], to
+// eigenvectors of length 1 of these values. Pivots below `tiny` count as it.
+// With `begins`, an iteration before it that solves with U alone, for columns
+// that have nothing of the matrix yet. `memory` has room for size rows.
+struct FactorsOfRow;
+using FindEigenvectors = void (*)(const Tridiagonal& matrix,
+                                  const float* values, float tiny, bool begins,
+                                  FactorsOfRow* memory, size_t stride,
+                                  float* vectors);
+
+// The unit vector of integers of at most 2^15 - 1 in magnitude, 15 bits after
+// the point: (|integer| * factor + half) * inverse, rounded down after 2^-33
+// more, at most 32767, with the integer's sign. In binary64.
+struct UnitScale {
+  double factor;
+  double half;
+  double inverse;
+};
+using ScaleToUnit = void (*)(const int32_t* integers, size_t count,
+                             const UnitScale& scale, int16_t* unit);
 
 struct JointKernels {
   NarrowLevels narrow;
   FinishRows finish;
   QuantizeParts quantize_parts;
   PairRows pair_rows;
-  MultiplyColumnsOf multiply_columns_of;
   UpdateSymmetric update_symmetric;
   ReflectRows reflect_rows;
+  ScaleToUnit scale_to_unit;
+  FindEigenvalues find_eigenvalues;
+  FindEigenvectors find_eigenvectors;
 };
 
 const JointKernels& PortableJoint();

@@ -250,7 +250,7 @@ const KernelSet kPortable = {
     .int8 = Grouped<Codes8>(),
     .measure = {Measure<DType::kF32>, Measure<DType::kF16>,
                 Measure<DType::kBF16>},
-    .multiply = Multiply,
+    .product = {.prepare = KeepPairs, .multiply = Multiply},
     .reflect = Reflect,
     .rows = PortableRows(),
     .rans = PortableRans(),
@@ -263,6 +263,11 @@ static_assert(static_cast<int>(DType::kF32) == 0 &&
 }  // namespace
 
 const KernelSet& Portable() { return kPortable; }
+
+void KeepPairs(const int16_t* pairs, size_t inner, size_t columns,
+               int16_t* right) {
+  std::copy_n(pairs, inner * columns, right);
+}
 
 void MultiplyColumns(const int16_t* left, const int16_t* right,
                      ProductShape shape, size_t first, int32_t* product) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernels/joint.h"
+#include "kernels/lanes.h"
 #include "kernels/rows.h"
 
 namespace kvcompress::kernels {
@@ -67,21 +68,6 @@ void Pair(const float* first, const float* second, size_t columns,
   }
 }
 
-void MultiplyOwnColumns(const int16_t* matrix, size_t pairs, size_t columns,
-                        int32_t* products) {
-  for (size_t row = 0; row < columns; ++row) {
-    for (size_t column = row; column < columns; ++column) {
-      int32_t sum = 0;
-      for (size_t k = 0; k < pairs; ++k) {
-        const int16_t* const pair = &matrix[k * 2 * columns];
-        sum += pair[2 * row] * pair[2 * column] +
-               pair[2 * row + 1] * pair[2 * column + 1];
-      }
-      products[row * columns + column] += sum;
-    }
-  }
-}
-
 void Update(const SymmetricUpdate& update, RowsShape shape, float* matrix,
             float* product) {
   for (size_t r = 0; r < shape.rows; ++r, matrix += shape.stride) {
@@ -95,28 +81,45 @@ void Update(const SymmetricUpdate& update, RowsShape shape, float* matrix,
 
 void Reflect(const float* v, float factor, RowsShape shape, float* matrix) {
   for (size_t i = 0; i < shape.columns; ++i) {
-    float sum = 0;
+    float sums[2] = {};
     for (size_t r = 0; r < shape.rows; ++r) {
-      sum += v[r] * matrix[r * shape.stride + i];
+      sums[r % 2] += v[r] * matrix[r * shape.stride + i];
     }
-    sum *= factor;
+    const float sum = (sums[0] + sums[1]) * factor;
     for (size_t r = 0; r < shape.rows; ++r) {
       matrix[r * shape.stride + i] -= v[r] * sum;
     }
   }
 }
 
+void ScaleUnit(const int32_t* integers, size_t count, const UnitScale& scale,
+               int16_t* unit) {
+  ScaleIntegersToUnit(integers, count, scale, unit);
+}
+
+void FindValues(const Tridiagonal& matrix, size_t first, float low, float high,
+                float* values) {
+  BisectEigenvalues(matrix, first, low, high, values);
+}
+
+void FindVectors(const Tridiagonal& matrix, const float* values, float tiny,
+                 bool begins, FactorsOfRow* memory, size_t stride,
+                 float* vectors) {
+  IterateEigenvectors(matrix, values, tiny, begins, memory, stride, vectors);
+}
+
 }  // namespace
 
 const JointKernels& PortableJoint() {
-  static constexpr JointKernels kKernels = {
-      .narrow = Narrow,
-      .finish = Finish,
-      .quantize_parts = Parts,
-      .pair_rows = Pair,
-      .multiply_columns_of = MultiplyOwnColumns,
-      .update_symmetric = Update,
-      .reflect_rows = Reflect};
+  static constexpr JointKernels kKernels = {.narrow = Narrow,
+                                            .finish = Finish,
+                                            .quantize_parts = Parts,
+                                            .pair_rows = Pair,
+                                            .update_symmetric = Update,
+                                            .reflect_rows = Reflect,
+                                            .scale_to_unit = ScaleUnit,
+                                            .find_eigenvalues = FindValues,
+                                            .find_eigenvectors = FindVectors};
   return kKernels;
 }
 

@@ -22,39 +22,32 @@ KVCOMPRESS_VNNI inline __m512i PairAt(const int16_t* pair) {
   return _mm512_set1_epi32(bits);
 }
 
-// Adds up the products of kRows rows of pairs, `row_stride` integers apart with
-// `pair_stride` from a pair to the next, and kVectors vectors of columns, whose
-// pairs of rows are `columns` columns apart. As many sums as hide how long one
-// takes.
-template <size_t kRows, size_t kVectors, bool kAdd>
-KVCOMPRESS_VNNI inline void MultiplyTile(const int16_t* rows, size_t row_stride,
-                                         size_t pair_stride,
-                                         const int16_t* pairs, size_t count,
-                                         size_t columns, int32_t* product) {
+// kRows rows of the product and kVectors vectors of its columns: as many sums
+// as hide how long one takes.
+template <size_t kRows, size_t kVectors>
+KVCOMPRESS_VNNI inline void MultiplyTile(const int16_t* rows,
+                                         const int16_t* pairs,
+                                         ProductShape shape, int32_t* product) {
   __m512i sums[kRows][kVectors];
   for (size_t r = 0; r < kRows; ++r) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      sums[r][v] = kAdd ? _mm512_loadu_si512(product + r * columns + v * kLanes)
-                        : _mm512_setzero_si512();
-    }
+    for (size_t v = 0; v < kVectors; ++v) sums[r][v] = _mm512_setzero_si512();
   }
-  for (size_t k = 0; k < count; ++k) {
+  for (size_t k = 0; k < shape.inner; k += 2) {
     __m512i right[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       right[v] = _mm512_loadu_si512(pairs + 2 * v * kLanes);
     }
     for (size_t r = 0; r < kRows; ++r) {
-      const __m512i left = PairAt(rows + r * row_stride);
+      const __m512i left = PairAt(rows + r * shape.inner + k);
       for (size_t v = 0; v < kVectors; ++v) {
         sums[r][v] = _mm512_dpwssd_epi32(sums[r][v], left, right[v]);
       }
     }
-    rows += pair_stride;
-    pairs += 2 * columns;
+    pairs += 2 * shape.columns;
   }
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t v = 0; v < kVectors; ++v) {
-      _mm512_storeu_si512(product + r * columns + v * kLanes, sums[r][v]);
+      _mm512_storeu_si512(product + r * shape.columns + v * kLanes, sums[r][v]);
     }
   }
 }
@@ -71,14 +64,12 @@ KVCOMPRESS_VNNI void Multiply(const int16_t* left, const int16_t* right,
     const int16_t* const pairs = right + 2 * column;
     size_t row = 0;
     for (; row + kRows <= shape.rows; row += kRows) {
-      MultiplyTile<kRows, kVectors, false>(
-          left + row * shape.inner, shape.inner, 2, pairs, shape.inner / 2,
-          shape.columns, product + row * shape.columns + column);
+      MultiplyTile<kRows, kVectors>(left + row * shape.inner, pairs, shape,
+                                    product + row * shape.columns + column);
     }
     for (; row < shape.rows; ++row) {
-      MultiplyTile<1, kVectors, false>(left + row * shape.inner, shape.inner, 2,
-                                       pairs, shape.inner / 2, shape.columns,
-                                       product + row * shape.columns + column);
+      MultiplyTile<1, kVectors>(left + row * shape.inner, pairs, shape,
+                                product + row * shape.columns + column);
     }
   }
   if (whole < shape.columns) {
@@ -86,30 +77,13 @@ KVCOMPRESS_VNNI void Multiply(const int16_t* left, const int16_t* right,
   }
 }
 
-KVCOMPRESS_VNNI void MultiplyOwnColumns(const int16_t* matrix, size_t pairs,
-                                        size_t columns, int32_t* products) {
-  constexpr size_t kRows = 8;
-  if (columns % kTile != 0) {
-    PortableJoint().multiply_columns_of(matrix, pairs, columns, products);
-    return;
-  }
-  for (size_t column = 0; column < columns; column += kTile) {
-    // Tiles that end before the diagonal are left out.
-    for (size_t row = 0; row < column + kTile; row += kRows) {
-      MultiplyTile<kRows, kVectors, true>(matrix + 2 * row, 2, 2 * columns,
-                                          matrix + 2 * column, pairs, columns,
-                                          products + row * columns + column);
-    }
-  }
-}
-
 #undef KVCOMPRESS_VNNI
 
 }  // namespace
 
-const VnniKernels* Vnni() {
-  static constexpr VnniKernels kKernels = {
-      .multiply = Multiply, .multiply_columns_of = MultiplyOwnColumns};
+const ProductKernels* Vnni() {
+  static constexpr ProductKernels kKernels = {.prepare = KeepPairs,
+                                              .multiply = Multiply};
   return __builtin_cpu_supports("avx512vnni") ? &kKernels : nullptr;
 }
 
@@ -119,7 +93,7 @@ const VnniKernels* Vnni() {
 
 namespace kvcompress::kernels {
 
-const VnniKernels* Vnni() { return nullptr; }
+const ProductKernels* Vnni() { return nullptr; }
 
 }  // namespace kvcompress::kernels
 

@@ -6,18 +6,12 @@
 #ifndef KVCOMPRESS_KERNELS_VNNI_H_
 #define KVCOMPRESS_KERNELS_VNNI_H_
 
-#include "kernels/joint.h"
 #include "kernels/kernels.h"
 
 namespace kvcompress::kernels {
 
-struct VnniKernels {
-  MultiplyInt16 multiply;
-  MultiplyColumnsOf multiply_columns_of;
-};
-
 // Null where the processor does not have them.
-const VnniKernels* Vnni();
+const ProductKernels* Vnni();
 
 }  // namespace kvcompress::kernels
 

@@ -13,7 +13,7 @@ from pathlib import Path
 os.environ["NUMPY_MADVISE_HUGEPAGE"] = "0"
 
 import report
-from workload import Workload
+from workload import Shape, Workload
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -26,6 +26,19 @@ class Task:
     size: int
     values: int
     run: Callable[[], object]
+
+
+def shapes(count: int) -> dict[str, Shape]:
+    """What codecs get, by what their names end with: groups of 256 dimensions, or 192 alone."""
+    tokens = min(1024, count // 256)
+    found = {"": Shape(heads=4, tokens=tokens)}
+    if count >= 4096 * 256:
+        found[", 256 x 4096"] = Shape(heads=4, tokens=4096)
+    for tokens in (1024, 4096):
+        shape = Shape(heads=3, tokens=tokens, n=1)
+        if shape.elements(count) <= count:
+            found[f", 192 x {tokens}"] = shape
+    return found
 
 
 def tasks(work: Workload) -> list[Task]:
@@ -47,13 +60,20 @@ def tasks(work: Workload) -> list[Task]:
             add(f"{key} encode", dtype, work.encoder(key, bits, dtype, rotation))
             add(f"{key} decode", dtype, work.decoder(key, bits, dtype, rotation))
     add("ggml q4_0 decode", "F32", work.ggml_decode)
-    for codec in ("ecsq:contract", "klt:contract"):
-        for role in ("key", "value"):
-            key = f"{codec} {role} BF16"
-            add(f"{key} encode", "BF16", work.codec_encoder(key, codec, role))
-            add(f"{key} decode", "BF16", work.codec_decoder(key, codec, role))
-    add("lossless BF16 encode", "BF16", work.codec_encoder("lossless", "lossless", "none"))
-    add("lossless BF16 decode", "BF16", work.codec_decoder("lossless", "lossless", "none"))
+
+    def add_codec(key: str, codec: str, role: str, shape: Shape) -> None:
+        values = shape.elements(work.count) * (work.count // shape.elements(work.count))
+        for side, run in (
+            ("encode", work.codec_encoder(key, codec, role, shape)),
+            ("decode", work.codec_decoder(key, codec, role, shape)),
+        ):
+            found.append(Task(f"{key} {side}", 2 * values, values, run))
+
+    for name, shape in shapes(work.count).items():
+        for codec in ("ecsq:contract", "klt:contract"):
+            for role in ("key", "value"):
+                add_codec(f"{codec} {role} BF16{name}", codec, role, shape)
+    add_codec("lossless BF16", "lossless", "none", shapes(work.count)[""])
     add("zstd-1 BF16 encode", "BF16", work.zstd_encode)
     add("zstd-1 BF16 decode", "BF16", work.zstd_decode)
     add("rANS of ecsq encode", "symbols", work.rans_encode)

@@ -32,12 +32,12 @@ const GroupedKernels& Kernels(int bits) {
   return bits == 4 ? set.int4 : set.int8;
 }
 
-kvcompress::TensorSpec Spec(int dtype, int role, uint64_t tokens,
-                            uint64_t elements) {
-  constexpr uint64_t kHeads = 4, kChannels = 64;
+kvcompress::TensorSpec Spec(int dtype, int role, uint64_t heads,
+                            uint64_t tokens, uint64_t elements) {
+  constexpr uint64_t kChannels = 64;
   return {.name = "benchmark",
           .dtype = static_cast<kvcompress::DType>(dtype),
-          .shape = {elements / (kHeads * tokens * kChannels), kHeads, tokens,
+          .shape = {elements / (heads * tokens * kChannels), heads, tokens,
                     kChannels},
           .role = static_cast<kvcompress::TensorRole>(role)};
 }
@@ -111,14 +111,15 @@ int kvb_decode(int bits, int dtype, size_t rotation, const uint8_t* payload,
   return 1;
 }
 
-// Encodes one tensor [n, 4, tokens, 64] of the role (0 none, 1 key, 2 value)
-// with the codec of that manifest field. Bytes of the payload.
-int64_t kvb_codec_encode(const char* codec, int dtype, int role,
+// Encodes one tensor [n, heads, tokens, 64] of the role (0 none, 1 key, 2
+// value) with the codec of that manifest field. Bytes of the payload.
+int64_t kvb_codec_encode(const char* codec, int dtype, int role, uint64_t heads,
                          uint64_t tokens, const char* source, uint64_t elements,
                          char* payload, uint64_t room) {
   const auto spec = kvcompress::ParseCodecSpec(codec);
   if (!spec.ok()) return -1;
-  const kvcompress::TensorSpec tensor = Spec(dtype, role, tokens, elements);
+  const kvcompress::TensorSpec tensor =
+      Spec(dtype, role, heads, tokens, elements);
   // As for all tensors of a stream but the first.
   static auto* const buffers = new kvcompress::EncoderBuffers;
   auto encoder =
@@ -134,11 +135,13 @@ int64_t kvb_codec_encode(const char* codec, int dtype, int role,
   return static_cast<int64_t>(out.size());
 }
 
-int kvb_codec_decode(const char* codec, int dtype, int role, uint64_t tokens,
-                     const char* payload, uint64_t size, uint64_t elements) {
+int kvb_codec_decode(const char* codec, int dtype, int role, uint64_t heads,
+                     uint64_t tokens, const char* payload, uint64_t size,
+                     uint64_t elements) {
   const auto spec = kvcompress::ParseCodecSpec(codec);
   if (!spec.ok()) return 0;
-  const kvcompress::TensorSpec tensor = Spec(dtype, role, tokens, elements);
+  const kvcompress::TensorSpec tensor =
+      Spec(dtype, role, heads, tokens, elements);
   auto decoder = spec->codec->NewDecoder(tensor, spec->parameters);
   std::string out;
   return decoder.ok() && (*decoder)->Append({payload, size}, &out).ok() &&

@@ -6,13 +6,12 @@ import importlib
 import importlib.metadata
 import sysconfig
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-TOKENS = 1024
-HEADS = 4
 CHANNELS = 64
 DTYPES = {"F32": 0, "F16": 1, "BF16": 2}
 ROLES = {"none": 0, "key": 1, "value": 2}
@@ -22,6 +21,21 @@ RANS_TABLE = 19
 RANS_PIECE = 1 << 18
 # RANS_ORDER_X32 of htscodecs, with order 0.
 HTSCODECS_X32 = 4
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The tensors [n, heads, tokens, CHANNELS] that codecs get."""
+
+    heads: int
+    tokens: int
+    n: int = 0  # as many as there are values for
+
+    def elements(self, count: int) -> int:
+        """Of one tensor, of `count` values."""
+        one = self.heads * self.tokens * CHANNELS
+        return one * (self.n or count // one)
+
 
 # Not where the types are checked.
 zstandard = importlib.import_module("zstandard")
@@ -91,7 +105,7 @@ class Workload:
         }
         self.output = np.zeros(4 * self.count, np.uint8)
         self.payloads: dict[str, NDArray[np.uint8]] = {}
-        self.sizes: dict[str, int] = {}
+        self.pieces: dict[str, list[tuple[int, int]]] = {}  # where, and bytes
         self.ggml_payload = np.zeros(self.count // 32 * 18, np.uint8)
         self.zstd_payload = b""
         normal = np.random.default_rng(2).standard_normal(self.count, dtype=np.float32)
@@ -185,41 +199,49 @@ class Workload:
 
         return run
 
-    def codec_encoder(self, key: str, codec: str, role: str) -> Callable[[], object]:
-        """One tensor of BF16 with the whole codec: search, metrics and all."""
+    def codec_encoder(self, key: str, codec: str, role: str, shape: Shape) -> Callable[[], object]:
+        """Tensors of BF16 with the whole codec: search, metrics and all."""
         payload = self.payloads.setdefault(key, np.zeros(3 * self.count, np.uint8))
+        elements = shape.elements(self.count)
 
         def run() -> None:
-            size = self.library.kvb_codec_encode(
-                codec.encode(),
-                DTYPES["BF16"],
-                ROLES[role],
-                ctypes.c_uint64(self._tokens()),
-                self._source("BF16"),
-                ctypes.c_uint64(self.count),
-                _pointer(payload),
-                ctypes.c_uint64(payload.nbytes),
-            )
-            if size < 0:
-                raise SystemExit(f"{key} failed")
-            self.sizes[key] = size
+            self.pieces[key] = []
+            begin = 0
+            for first in range(0, self.count - elements + 1, elements):
+                size = self.library.kvb_codec_encode(
+                    codec.encode(),
+                    DTYPES["BF16"],
+                    ROLES[role],
+                    ctypes.c_uint64(shape.heads),
+                    ctypes.c_uint64(shape.tokens),
+                    _pointer(self.sources["BF16"][first:]),
+                    ctypes.c_uint64(elements),
+                    _pointer(payload[begin:]),
+                    ctypes.c_uint64(payload.nbytes - begin),
+                )
+                if size < 0:
+                    raise SystemExit(f"{key} failed")
+                self.pieces[key].append((begin, size))
+                begin += size
 
         return run
 
-    def codec_decoder(self, key: str, codec: str, role: str) -> Callable[[], object]:
-        """The codec that decodes the payload `key`."""
+    def codec_decoder(self, key: str, codec: str, role: str, shape: Shape) -> Callable[[], object]:
+        """The codec that decodes the payloads of `key`."""
 
         def run() -> None:
-            if not self.library.kvb_codec_decode(
-                codec.encode(),
-                DTYPES["BF16"],
-                ROLES[role],
-                ctypes.c_uint64(self._tokens()),
-                _pointer(self.payloads[key]),
-                ctypes.c_uint64(self.sizes[key]),
-                ctypes.c_uint64(self.count),
-            ):
-                raise SystemExit(f"{key} failed")
+            for begin, size in self.pieces[key]:
+                if not self.library.kvb_codec_decode(
+                    codec.encode(),
+                    DTYPES["BF16"],
+                    ROLES[role],
+                    ctypes.c_uint64(shape.heads),
+                    ctypes.c_uint64(shape.tokens),
+                    _pointer(self.payloads[key][begin:]),
+                    ctypes.c_uint64(size),
+                    ctypes.c_uint64(shape.elements(self.count)),
+                ):
+                    raise SystemExit(f"{key} failed")
 
         return run
 
@@ -279,9 +301,6 @@ class Workload:
                 _pointer(coded), len(coded), _pointer(piece), ctypes.byref(size)
             ):
                 raise SystemExit("htscodecs failed")
-
-    def _tokens(self) -> int:
-        return min(TOKENS, self.count // (HEADS * CHANNELS))
 
     def _source(self, dtype: str) -> ctypes.c_void_p:
         return _pointer(self.sources[dtype])

@@ -160,15 +160,11 @@ def test_output_is_kept_when_the_input_is_broken(run: Run, tmp_path: Path) -> No
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_output_appears_only_when_complete(bin_dir: Path, tmp_path: Path, number: int) -> None:
     """While input is still coming there is no output; a signal leaves nothing."""
-    command = [str(bin_dir / "kv-compress"), "-input", "-", "-output", "out"]
+    # Who runs the tests may ignore it, as nohup does, and children inherit that.
+    heed = ["env", f"--default-signal={number:d}"]
+    command = [*heed, str(bin_dir / "kv-compress"), "-input", "-", "-output", "out"]
     data = SAMPLE.read_bytes()
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        cwd=tmp_path,
-        # Who runs the tests may ignore it, as nohup does, and children inherit that.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
-    )
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=tmp_path)
     assert process.stdin is not None
     process.stdin.write(data[: len(data) // 2])
     process.stdin.flush()

@@ -228,7 +228,7 @@ void CompareMatrices(const KernelSet& set, const Block& block,
     return number % 2 == 1 ? 32 * (1 + number / 2 % 4)
                            : 2 * (1 + number / 2 % 64);
   };
-  const ProductShape shape = {.rows = 1 + block.layout.count % 18,
+  const ProductShape shape = {.rows = 1 + block.layout.count % 40,
                               .inner = side(block.layout.count),
                               .columns = side(block.layout.count / 7)};
   std::vector<int16_t> left = Integers(source, shape.rows * shape.inner);
@@ -237,8 +237,11 @@ void CompareMatrices(const KernelSet& set, const Block& block,
   }
   std::vector<int16_t> right = Integers(source, shape.inner * shape.columns);
   std::vector<int32_t> product(shape.rows * shape.columns), other = product;
-  Portable().multiply(left.data(), right.data(), shape, product.data());
-  set.multiply(left.data(), right.data(), shape, other.data());
+  std::vector<int16_t> prepared(right.size());
+  set.product.prepare(right.data(), shape.inner, shape.columns,
+                      prepared.data());
+  Portable().product.multiply(left.data(), right.data(), shape, product.data());
+  set.product.multiply(left.data(), prepared.data(), shape, other.data());
   Require(product == other, "the same product");
   std::vector<int16_t> unit = Integers(source, shape.inner);
   std::replace(unit.begin(), unit.end(), int16_t{-32768}, int16_t{-32767});

@@ -87,8 +87,8 @@ class Encoder {
     }
   }
 
-  // Codes what it quantizes; also writes what that decodes to, and gives what
-  // it lost, all while a tile is in the cache.
+  // Codes what it quantizes; also writes what that decodes to, unless that is
+  // null, and gives what it lost, all while a tile is in the cache.
   DistortionSums Quantize(DType dtype, Rotator* rotator, StripEncoder* strips,
                           uint8_t* decoded) {
     Grow(kMostTileElements, &buffers_.values);
@@ -125,6 +125,7 @@ class Encoder {
             quanta + at);
         strips->Code(h, r, t, run_end, quanta + at);
       }
+      if (decoded == nullptr) return;
       reconstructor.Restore(
           h, begin, end,
           [&](size_t t, size_t run_end, const kernels::DequantizeStep& step,

@@ -65,21 +65,32 @@ void Rotator::Turn(const Rotation& rotation, bool back, size_t pairs,
 
 const float* Rotator::TableOf(uint64_t ratio, size_t pairs, uint64_t first,
                               size_t tokens) {
-  const Key key(ratio, pairs, first, tokens);
-  const auto found = tables_.find(key);
-  if (found != tables_.end()) return found->second.data();
-  if (last_key_ == key) return last_.data();
-  std::vector<float> table(2 * tokens * pairs);
-  kernels::Active().rows.fill_rotation(Increments(ratio, pairs).data(), pairs,
-                                       first, tokens, table.data());
-  const size_t size = table.size() * sizeof(float);
-  if (kept_ + size > kMostKept) {
-    last_ = std::move(table);
-    last_key_ = key;
-    return last_.data();
+  if (ratio_ != ratio || pairs_ != pairs) {
+    ratio_ = ratio;
+    pairs_ = pairs;
+    kept_.clear();
+    last_.clear();
   }
-  kept_ += size;
-  return tables_.emplace(key, std::move(table)).first->second.data();
+  const size_t token = 2 * pairs;
+  const auto fill = [&](uint64_t begin, uint64_t end, float* table) {
+    kernels::Active().rows.fill_rotation(Increments(ratio, pairs).data(), pairs,
+                                         begin, end - begin, table);
+  };
+  const uint64_t end = first + tokens;
+  if (end <= kMostKept / sizeof(float) / token) {
+    const size_t before = kept_.size() / token;
+    if (before < end) {
+      kept_.resize(end * token);
+      fill(before, end, &kept_[before * token]);
+    }
+    return &kept_[first * token];
+  }
+  if (last_first_ != first || last_.size() != tokens * token) {
+    last_first_ = first;
+    last_.resize(tokens * token);
+    fill(first, end, last_.data());
+  }
+  return last_.data();
 }
 
 namespace {

@@ -9,9 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 namespace kvcompress::ecsq {
@@ -48,14 +46,14 @@ class Rotator {
                        size_t tokens);
 
  private:
-  // What is kept takes at most so many bytes.
+  // The tokens from the first on are kept, as far as they take this many bytes.
   static constexpr size_t kMostKept = 4 << 20;
 
-  using Key = std::tuple<uint64_t, size_t, uint64_t, size_t>;
-  std::map<Key, std::vector<float>> tables_;
-  size_t kept_ = 0;
+  uint64_t ratio_ = 0;
+  size_t pairs_ = 0;
+  std::vector<float> kept_;  // those that were asked for, and all before
   std::vector<float> last_;  // where there is no room to keep it
-  std::optional<Key> last_key_;
+  uint64_t last_first_ = 0;
 };
 
 // DetectRotation looks at so many heads and tokens, the first ones; more change

@@ -6,16 +6,6 @@
 
 namespace kvcompress::ecsq {
 
-uint16_t SymbolWriter::Code(size_t table, int32_t value, int low_bits) {
-  if (low_bits > 0) PutLowBits(value, low_bits);
-  const int32_t high = value >> low_bits;
-  const int largest = tables_.largest[table];
-  const bool fits = high >= -largest && high <= largest;
-  const uint16_t symbol = CodedSymbol(table, fits ? high : kEscape);
-  if (!fits) PutEscape(high);
-  return symbol;
-}
-
 void SymbolWriter::PutEscape(int32_t value) {
   const bool small = value > INT16_MIN && value <= INT16_MAX;
   const int16_t first = static_cast<int16_t>(small ? value : INT16_MIN);

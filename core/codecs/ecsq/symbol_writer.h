@@ -32,7 +32,14 @@ class SymbolWriter {
   }
   // The symbol (CodedSymbol) of `value`, the next that has low bits or is an
   // escape: its low bits are sent as they are, the rest under a table.
-  uint16_t Code(size_t table, int32_t value, int low_bits);
+  uint16_t Code(size_t table, int32_t value, int low_bits) {
+    if (low_bits > 0) PutLowBits(value, low_bits);
+    const int32_t high = value >> low_bits;
+    const int largest = tables_.largest[table];
+    const bool fits = high >= -largest && high <= largest;
+    if (!fits) PutEscape(high);
+    return CodedSymbol(table, fits ? high : kEscape);
+  }
   // Lists the value of the next escape.
   void PutEscape(int32_t value);
   // Begins rows whose symbols the caller fills in, until the next call: at

@@ -65,18 +65,36 @@ class Encoder {
 
   EncodedTensor Encode() {
     std::optional<EncodedTensor> coded;
-    if (geometry_.codable() && tensor_.largest <= kMostMagnitude) {
-      if (preset_.contract) rows_.HideOutliers(tensor_.largest, elements_);
-      if (rotate_) header_.rotation = rows_.FindRotation(theta_);
-      coded = SearchStep();
-    }
+    if (Study()) coded = SearchStep();
     if (coded && coded_keeps_) return *std::move(coded);
     EncodedTensor integers = EncodeIntegers();
     const bool better = coded && !(preset_.contract && integers_keep_);
     return better ? *std::move(coded) : std::move(integers);
   }
 
+  // By the first step: finer ones and patches only add.
+  bool MayFit(uint64_t most) {
+    if (MaxPayloadSize(elements_) <= most || !Study()) return true;
+    SetStep(WantedStep());
+    EncodedTensor coded;
+    DistortionSums sums;
+    return EncodeBlocks(most, false, &coded, &sums);
+  }
+
  private:
+  // Hides outliers and finds the rotation. False when it is not to be coded.
+  bool Study() {
+    if (!geometry_.codable() || tensor_.largest > kMostMagnitude) return false;
+    if (preset_.contract) rows_.HideOutliers(tensor_.largest, elements_);
+    if (rotate_) header_.rotation = rows_.FindRotation(theta_);
+    return true;
+  }
+
+  void SetStep(double step) {
+    header_.step = RoundToStep(std::max(step, least_step_));
+    if (header_.norms && preset_.contract) BoundNorms();
+  }
+
   // Visits each block and the index of its first element.
   template <typename Visit>
   void ForEachBlock(Visit visit) const {
@@ -145,12 +163,11 @@ class Encoder {
     double step = WantedStep();
     std::optional<EncodedTensor> last;
     for (int trial = 0; trial < kTrials; ++trial) {
-      header_.step = RoundToStep(std::max(step, least_step_));
-      if (header_.norms && preset_.contract) BoundNorms();
+      SetStep(step);
       EncodedTensor coded;
       if (tensor_.wants_decoded) coded.decoded.swap(buffers_.decoded);
       DistortionSums sums;
-      if (!EncodeBlocks(&coded, &sums)) break;
+      if (!EncodeBlocks(MaxPayloadSize(elements_), true, &coded, &sums)) break;
       if (last && tensor_.wants_decoded) buffers_.decoded.swap(last->decoded);
       last = std::move(coded);
       coded_keeps_ = !preset_.contract || KeepsContract(sums);
@@ -162,9 +179,11 @@ class Encoder {
     return last;
   }
 
-  bool EncodeBlocks(EncodedTensor* coded, DistortionSums* all) {
+  // False when the payload has more bytes than `most`. Without `decodes`
+  // nothing is decoded, measured or patched.
+  bool EncodeBlocks(uint64_t most, bool decodes, EncodedTensor* coded,
+                    DistortionSums* all) {
     const size_t element_size = DTypeSize(dtype_);
-    const uint64_t most = MaxPayloadSize(elements_);
     coded->decoded.clear();
     if (tensor_.wants_decoded) coded->decoded.reserve(tensor_.bytes.size());
     WriteTensorHeader(header_, &coded->payload);
@@ -178,7 +197,7 @@ class Encoder {
                                             block.heads * block.tokens);
       }
       const size_t size = geometry_.Elements(block) * element_size;
-      uint8_t* const decoded = RoomFor(size, coded);
+      uint8_t* const decoded = decodes ? RoomFor(size, coded) : nullptr;
       DistortionSums sums;
       fits = EncodeBlock(header_, geometry_, block, choices_, dtype_, input,
                          statistics_[index], &rotator_, &buffers_,
@@ -256,6 +275,12 @@ class Encoder {
 
 uint64_t MaxPayloadSize(uint64_t elements) {
   return elements == 0 ? 0 : 1 + Int8Size(elements);
+}
+
+bool MayFit(const TensorSpec& spec, const Preset& preset,
+            const EncodeHints& hints, const WholeTensor& tensor,
+            uint64_t most) {
+  return Encoder(spec, preset, hints, tensor).MayFit(most);
 }
 
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,

@@ -24,6 +24,11 @@ uint64_t MaxPayloadSize(uint64_t elements);
 EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
                            const EncodeHints& hints, const WholeTensor& tensor);
 
+// Whether that payload may have at most so many bytes: false when it would
+// certainly have more. Takes less time, as nothing is decoded.
+bool MayFit(const TensorSpec& spec, const Preset& preset,
+            const EncodeHints& hints, const WholeTensor& tensor, uint64_t most);
+
 }  // namespace kvcompress::ecsq
 
 #endif  // KVCOMPRESS_CODECS_ECSQ_TENSOR_ENCODER_H_

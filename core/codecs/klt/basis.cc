@@ -3,8 +3,8 @@
 #include "codecs/klt/basis.h"
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 
 namespace kvcompress::klt {
@@ -60,19 +60,20 @@ bool UnitVector(absl::Span<const int32_t> integers, int16_t* unit) {
   const double factor = static_cast<double>(uint64_t{1} << (15 + exponent));
   const uint64_t rounded_half = length / 2;
   const double half = static_cast<double>(rounded_half);
-  const double inverse = 1 / static_cast<double>(length);
-  const auto scale = [=](double value) {
-    const double quotient =
-        (std::abs(value) * factor + half) * inverse + 0x1p-33;
-    const int32_t magnitude =
-        std::min(static_cast<int32_t>(quotient), int32_t{32767});
-    return static_cast<int16_t>(value < 0 ? -magnitude : magnitude);
-  };
-  for (size_t i = 0; i < integers.size(); ++i) {
-    unit[i] = scale(static_cast<double>(integers[i]));
-  }
-  unit[0] = scale(static_cast<double>(first));
+  const kernels::UnitScale scale = {.factor = factor,
+                                    .half = half,
+                                    .inverse = 1 / static_cast<double>(length)};
+  const auto scale_to_unit = kernels::Active().joint->scale_to_unit;
+  const int32_t head = static_cast<int32_t>(first);
+  scale_to_unit(integers.data(), integers.size(), scale, unit);
+  scale_to_unit(&head, 1, scale, unit);
   return true;
+}
+
+void Matrix::Prepare(Lines* right) const {
+  right->resize(pairs_.size());
+  kernels::Active().product.prepare(pairs_.data(), PaddedSize(), size_,
+                                    right->data());
 }
 
 Matrix Matrix::Transposed() const {

@@ -51,9 +51,11 @@ class Matrix {
     return pairs_[Position(row, column)];
   }
 
-  // As the kernels take it, from the pair of rows that has `row` on.
-  const int16_t* pairs() const { return pairs_.data(); }
+  // From the pair of rows that has `row` on.
   int16_t* pairs_from(size_t row) { return &pairs_[row / 2 * 2 * size_]; }
+
+  // Writes it as the kernels in use take it for products.
+  void Prepare(Lines* right) const;
 
   Matrix Transposed() const;
 

@@ -37,8 +37,7 @@ class Decoder {
         geometry_(geometry),
         block_(block),
         bases_(*bases),
-        levels_(memory->levels),
-        symbols_(memory->symbols),
+        memory_(*memory),
         channels_(geometry.channels()),
         all_channels_(geometry.Channels(block)),
         lanes_(std::min<size_t>(kMaxLanes, all_channels_)),
@@ -69,8 +68,9 @@ class Decoder {
       return false;
     }
     if (out == nullptr) return true;
-    Reconstructor reconstructor(header_, geometry_, block_, content_, dtype,
-                                head_stride, out);
+    Reconstructor reconstructor(header_, geometry_, block_, content_,
+                                &memory_.reconstructor, dtype, head_stride,
+                                out);
     if (!ReadLevels(&reconstructor) || !ReadSinks(*sink_scales, *sink_codes) ||
         !rans_->AtEnd() || !escapes_->AtEnd() || !low_bits_->AtEnd()) {
       return false;
@@ -255,8 +255,8 @@ class Decoder {
   // near cache.
   bool ReadLevels(Reconstructor* reconstructor) {
     const bool apart = geometry_.GroupFirst(1) % kMaxLanes == 0;
-    levels_.resize(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
-                         : geometry_.Elements(block_));
+    memory_.MakeLevels(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
+                             : geometry_.Elements(block_));
     size_t group = 0;
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
       levels_begin_ = apart ? geometry_.GroupBegin(block_, group) : 0;
@@ -270,14 +270,15 @@ class Decoder {
            ++group) {
         reconstructor->PutGroup(
             group, bases_[group],
-            &levels_[geometry_.GroupBegin(block_, group) - levels_begin_]);
+            &memory_
+                 .levels[geometry_.GroupBegin(block_, group) - levels_begin_]);
       }
     }
     return true;
   }
 
   int32_t* LevelAt(const Strip& strip, size_t lane, size_t token) {
-    return &levels_[strip.Place(lane, token) - levels_begin_];
+    return &memory_.levels[strip.Place(lane, token) - levels_begin_];
   }
 
   bool ReadStrip(Strip* strip) {
@@ -287,13 +288,13 @@ class Decoder {
     for (size_t t = sinks_; t < block_.tokens; ++t) {
       tables.push_back(strip->At(content_.offsets[t]).tables);
     }
-    symbols_.resize(tokens * kMaxLanes);
-    if (!rans_->ReadRows(tables, absl::MakeSpan(symbols_))) return false;
+    memory_.symbols.resize(tokens * kMaxLanes);
+    if (!rans_->ReadRows(tables, absl::MakeSpan(memory_.symbols))) return false;
     for (size_t i = 0; i < tokens; ++i) {
       if (strip->is_run()) {
         // Up to the next token that has an escape.
         const size_t begin = i;
-        i += kernels::Active().rows.widen(&symbols_[i * kMaxLanes],
+        i += kernels::Active().rows.widen(&memory_.symbols[i * kMaxLanes],
                                           {.rows = tokens - i,
                                            .columns = strip->count(),
                                            .stride = strip->stride()},
@@ -307,7 +308,7 @@ class Decoder {
       const LaneTables& at = strip->At(content_.offsets[sinks_ + i]);
       for (size_t lane = 0; lane < strip->count(); ++lane) {
         int64_t quantum;
-        if (!Resolve(symbols_[i * kMaxLanes + lane], at.low_counts[lane],
+        if (!Resolve(memory_.symbols[i * kMaxLanes + lane], at.low_counts[lane],
                      &quantum) ||
             std::abs(quantum) > ecsq::kMaxQuantum) {
           return false;
@@ -372,9 +373,7 @@ class Decoder {
   const Geometry& geometry_;
   const Block& block_;
   std::vector<Matrix>& bases_;
-  // Of a group, or of the block where groups share strips.
-  std::vector<int32_t>& levels_;
-  std::vector<int8_t>& symbols_;
+  DecoderMemory& memory_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
@@ -383,7 +382,7 @@ class Decoder {
   std::optional<ecsq::Escapes> escapes_;
   std::optional<ecsq::BitReader> low_bits_;
   BlockContent content_;
-  size_t levels_begin_ = 0;  // which of the block's levels_ begin with
+  size_t levels_begin_ = 0;  // which of the block's memory_.levels begin with
 };
 
 }  // namespace

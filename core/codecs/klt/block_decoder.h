@@ -6,20 +6,32 @@
 #define KVCOMPRESS_CODECS_KLT_BLOCK_DECODER_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "codecs/klt/reconstruct.h"
 #include "kvcompress/dtype.h"
 
 namespace kvcompress::klt {
 
 // What one block after the other is decoded in.
 struct DecoderMemory {
-  std::vector<int32_t> levels;
+  // Makes room for so many; what is there means nothing.
+  void MakeLevels(size_t count) {
+    if (count <= levels_size) return;
+    levels = std::make_unique_for_overwrite<int32_t[]>(count);
+    levels_size = count;
+  }
+
+  // Of a group, or of all that share strips.
+  std::unique_ptr<int32_t[]> levels;
+  size_t levels_size = 0;
   std::vector<int8_t> symbols;
+  ReconstructorMemory reconstructor;
 };
 
 // Decodes `bytes`, which are not trusted, to the elements of `block`, heads

@@ -35,23 +35,15 @@ constexpr size_t kTokens = 32;
 // and sums 32 bits, as the rows of a matrix are hardly longer than 2^14.
 constexpr float kNarrowSquares = 0x1p30f;
 
-// Eight magnitudes side by side.
-float LargestOf(absl::Span<const float> values) {
-  float largest[8] = {};
-  size_t i = 0;
-  for (; i + 8 <= values.size(); i += 8) {
-    for (size_t l = 0; l < 8; ++l) {
-      const float magnitude = std::abs(values[i + l]);
-      largest[l] = magnitude > largest[l] ? magnitude : largest[l];
-    }
-  }
-  for (; i < values.size(); ++i) {
-    largest[0] = std::max(largest[0], std::abs(values[i]));
-  }
-  return *std::max_element(largest, largest + 8);
-}
-
 }  // namespace
+
+Bases::Bases(absl::Span<const Loadings> groups, double unit) {
+  for (const Loadings& loadings : groups) {
+    reflectors.push_back(MakeReflectors(loadings, unit));
+    matrices.push_back(MakeMatrix(reflectors.back()));
+    matrices.back().Transposed().Prepare(&transposed.emplace_back());
+  }
+}
 
 BlockEncoder::BlockEncoder(const TensorHeader& header, const Geometry& geometry,
                            const Block& block, float patch_error, DType dtype,
@@ -127,22 +119,22 @@ bool BlockEncoder::IsOutside(size_t token) const {
 
 void BlockEncoder::Normalize() {
   if (header_.norms) content_.norms.reserve(block_.heads * block_.tokens);
+  std::vector<float> inverses(header_.norms ? block_.tokens : 0);
   for (size_t h = 0; h < block_.heads; ++h) {
-    const absl::Span<float> head(&input_.values[h * input_.head_stride],
-                                 block_.tokens * channels_);
-    if (!header_.norms) {
-      largest_ = std::max<double>(largest_, LargestOf(head));
-      continue;
-    }
-    for (size_t t = 0; t < block_.tokens; ++t) {
-      const absl::Span<float> token = head.subspan(t * channels_, channels_);
-      const uint16_t code = ecsq::NormCode(token);
+    float* const head = &input_.values[h * input_.head_stride];
+    for (size_t t = 0; t < inverses.size(); ++t) {
+      const uint16_t code = ecsq::NormCode({head + t * channels_, channels_});
       const float norm = ecsq::NormOf(code);
       content_.norms.push_back(code);
       norm_square_sum_ += static_cast<double>(norm) * norm;
-      for (float& value : token) value = code == 0 ? 0 : value / norm;
-      largest_ = std::max<double>(largest_, LargestOf(token));
+      inverses[t] = code == 0 ? 0 : 1 / norm;
     }
+    kernels::Active().rows.scale(inverses.data(), inverses.size(), channels_,
+                                 head);
+    largest_ = std::max<double>(
+        largest_,
+        LargestMagnitude(DType::kF32, reinterpret_cast<const uint8_t*>(head),
+                         block_.tokens * channels_));
   }
 }
 
@@ -217,7 +209,7 @@ void BlockEncoder::SetMeans() {
 }
 
 void BlockEncoder::Transform(size_t group, const Matrix& matrix,
-                             const Matrix& transposed, EncoderMemory* memory,
+                             const Lines& transposed, EncoderMemory* memory,
                              double* variances) const {
   const kernels::KernelSet& set = kernels::Active();
   const size_t first = geometry_.GroupFirst(group);
@@ -231,7 +223,11 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
   }
   const std::vector<float> zeros(n);
   const std::vector<float> units(kTokens, 0x1p-14f / kParts);
-  memory->coefficients.resize(block_.tokens * n);
+  if (memory->coefficients_size < block_.tokens * n) {
+    memory->coefficients_size = block_.tokens * n;
+    memory->coefficients =
+        std::make_unique_for_overwrite<float[]>(memory->coefficients_size);
+  }
   // Zeros in the place of a channel that fills a pair.
   memory->parts.assign(kTokens * padded, 0);
   memory->sums.resize(kTokens * n);
@@ -243,9 +239,9 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
           &input_.values[PositionOf(first + i, begin)], count, channels_,
           &means[i], inverse_step * kParts, padded, &memory->parts[i], squares);
     }
-    set.multiply(memory->parts.data(), transposed.pairs(),
-                 {.rows = count, .inner = padded, .columns = n},
-                 memory->sums.data());
+    set.product.multiply(memory->parts.data(), transposed.data(),
+                         {.rows = count, .inner = padded, .columns = n},
+                         memory->sums.data());
     float* const out = &memory->coefficients[begin * n];
     set.joint->finish(memory->sums.data(), n, count, n,
                       {.units = units.data(), .means = zeros.data()}, out);
@@ -297,7 +293,8 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                            ? 0
                            : static_cast<double>(all_channels_) /
                                  static_cast<double>(square_count_);
-  Reconstructor reconstructor(header_, geometry_, block_, content_, dtype_,
+  Reconstructor reconstructor(header_, geometry_, block_, content_,
+                              &memory->reconstructor, dtype_,
                               input_.head_stride, decoded);
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
     const Matrix& matrix = bases.matrices[group];
@@ -308,10 +305,11 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
       content_.classes[i] =
           static_cast<uint8_t>(ecsq::ClassOf(variances[i] * scale));
     }
-    const RoundingInput input = {.coefficients = memory->coefficients,
-                                 .offsets = content_.offsets,
-                                 .first_token = sinks_,
-                                 .fine = kFine};
+    const RoundingInput input = {
+        .coefficients = {memory->coefficients.get(), memory->coefficients_size},
+        .offsets = content_.offsets,
+        .first_token = sinks_,
+        .fine = kFine};
     const absl::Span<uint8_t> classes =
         absl::MakeSpan(content_.classes).subspan(first, matrix.size());
     int32_t* const levels =
@@ -343,11 +341,11 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
 }
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,
-                         std::string* payload) const {
+                         EncoderMemory* memory, std::string* payload) const {
   return WriteBlock(header_, geometry_, block_, content_,
                     same_bases ? absl::Span<const Reflectors>()
                                : absl::MakeConstSpan(bases.reflectors),
-                    patches_, payload);
+                    patches_, &*memory->symbols, &*memory->words, payload);
 }
 
 void BlockEncoder::EncodeSinks() {

@@ -6,6 +6,7 @@
 #define KVCOMPRESS_CODECS_KLT_BLOCK_ENCODER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/loadings.h"
+#include "codecs/klt/reconstruct.h"
+#include "codecs/whole_tensor.h"
+#include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
 
@@ -31,16 +35,29 @@ struct BlockInput {
 
 // The bases of the groups of a run of blocks.
 struct Bases {
+  // From the loadings of each, rounded to multiples of `unit`.
+  Bases(absl::Span<const Loadings> groups, double unit);
+
   std::vector<Reflectors> reflectors;
   std::vector<Matrix> matrices;
-  std::vector<Matrix> transposed;
+  std::vector<Lines> transposed;  // matrices, as products take them
 };
 
-// What one block after the other is quantized in: of a group.
+// What one block after the other is quantized and written in. `buffers` is null
+// or outlives it.
 struct EncoderMemory {
-  std::vector<float> coefficients;
+  explicit EncoderMemory(EncoderBuffers* buffers)
+      : symbols(buffers, &EncoderBuffers::symbols),
+        words(buffers, &EncoderBuffers::words) {}
+
+  // Of a group; for the block with the most tokens that came so far.
+  size_t coefficients_size = 0;
+  std::unique_ptr<float[]> coefficients;
   std::vector<int16_t> parts;
   std::vector<int32_t> sums;
+  ReconstructorMemory reconstructor;
+  Borrowed<std::vector<uint16_t>> symbols;
+  Borrowed<std::vector<uint16_t>> words;
 };
 
 // Not thread safe. What it is made from must outlive it.
@@ -79,7 +96,8 @@ class BlockEncoder {
   // Appends what was quantized last to `*payload`, with the bases or, where
   // they are those of the block before, without. False when it is larger than a
   // block may be.
-  bool Write(const Bases& bases, bool same_bases, std::string* payload) const;
+  bool Write(const Bases& bases, bool same_bases, EncoderMemory* memory,
+             std::string* payload) const;
 
  private:
   // Of some tokens of a block that is measured already.
@@ -104,7 +122,7 @@ class BlockEncoder {
   void SetMeans();
   // Gives the coefficients of a group, [tokens, directions], in memory, and
   // adds to the variances of the block's directions.
-  void Transform(size_t group, const Matrix& matrix, const Matrix& transposed,
+  void Transform(size_t group, const Matrix& matrix, const Lines& transposed,
                  EncoderMemory* memory, double* variances) const;
   // Those of a token whose integers need more bits.
   void TransformWide(size_t group, size_t token, const Matrix& matrix,

@@ -49,22 +49,28 @@ uint8_t ReflectorClass(absl::Span<const int32_t> integers) {
 
 void PutReflectors(absl::Span<const Reflectors> groups, size_t lanes,
                    ecsq::SymbolWriter* writer, BlockHeader* sizes) {
+  std::vector<uint8_t> classes;
   std::vector<int32_t> differences;
-  std::vector<std::pair<int32_t, uint8_t>> integers;  // each with its class
   for (const Reflectors& reflectors : groups) {
     int before = kFirstReflectorClass;
     for (size_t j = 0; j < reflectors.count(); ++j) {
-      const uint8_t klass = ReflectorClass(reflectors.Get(j));
-      differences.push_back(klass - before);
-      before = klass;
-      for (const int32_t k : reflectors.Get(j)) integers.emplace_back(k, klass);
+      classes.push_back(ReflectorClass(reflectors.Get(j)));
+      differences.push_back(classes.back() - before);
+      before = classes.back();
     }
   }
   if (differences.empty()) return;
   sizes->reflector_table = PutNumbers(differences, 0, 0, lanes, writer);
-  for (size_t i = 0; i < integers.size(); ++i) {
-    const SplitClass split(integers[i].second);
-    writer->Put(i % lanes, split.table, integers[i].first, split.low_bits);
+  auto klass = classes.begin();
+  size_t lane = 0;
+  for (const Reflectors& reflectors : groups) {
+    for (size_t j = 0; j < reflectors.count(); ++j) {
+      const SplitClass split(*klass++);
+      for (const int32_t k : reflectors.Get(j)) {
+        writer->Put(lane, split.table, k, split.low_bits);
+        lane = lane + 1 == lanes ? 0 : lane + 1;
+      }
+    }
   }
 }
 
@@ -99,15 +105,24 @@ void PutStrip(const TensorHeader& header, const Block& block,
               ecsq::SymbolWriter* writer) {
   const size_t sinks = header.Sinks(block);
   const auto code = kernels::Active().rows.code;
-  uint16_t* row = writer->AddRows(block.tokens - sinks).data();
+  uint16_t* row = writer->AddRows(block.tokens - sinks, strip->count()).data();
   uint8_t states[ecsq::kMaxLanes] = {};
-  for (size_t t = sinks; t < block.tokens; ++t, row += ecsq::kMaxLanes) {
-    const LaneTables& at = strip->At(content.offsets[t]);
-    if (!header.trellis && strip->is_run() && at.low_lanes == 0 &&
-        code(&content.levels[strip->Place(0, t)],
-             {.rows = 1, .columns = strip->count()}, at.base, at.most,
-             row) == 1) {
-      continue;
+  size_t end = sinks;  // of tokens that are coded alike
+  for (size_t t = sinks; t < block.tokens;) {
+    const int8_t offset = content.offsets[t];
+    for (; end <= t || (end < block.tokens && content.offsets[end] == offset);
+         ++end) {
+    }
+    const LaneTables& at = strip->At(offset);
+    if (!header.trellis && strip->is_run() && at.low_lanes == 0) {
+      const size_t done = code(&content.levels[strip->Place(0, t)],
+                               {.rows = end - t,
+                                .columns = strip->count(),
+                                .stride = strip->stride()},
+                               at.base, at.most, row);
+      t += done;
+      row += done * ecsq::kMaxLanes;
+      if (done > 0) continue;
     }
     for (size_t lane = 0; lane < strip->count(); ++lane) {
       int32_t quantum = content.levels[strip->Place(lane, t)];
@@ -119,6 +134,8 @@ void PutStrip(const TensorHeader& header, const Block& block,
       row[lane] =
           writer->Code(at.Table(lane, odd), quantum, at.low_counts[lane]);
     }
+    ++t;
+    row += ecsq::kMaxLanes;
   }
 }
 
@@ -137,14 +154,12 @@ void PutLevels(const TensorHeader& header, const Geometry& geometry,
 bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
                 absl::Span<const Reflectors> bases, absl::string_view patches,
+                std::vector<uint16_t>* symbols, std::vector<uint16_t>* words,
                 std::string* payload) {
   const size_t channels = geometry.Channels(block);
   const size_t lanes = std::min(ecsq::kMaxLanes, channels);
   BlockHeader sizes;
-  std::vector<uint16_t> rows;
-  rows.reserve((geometry.Elements(block) + 4 * channels) / lanes *
-               ecsq::kMaxLanes);
-  ecsq::SymbolWriter writer(&rows);
+  ecsq::SymbolWriter writer(symbols);
   const std::vector<int32_t> classes(content.classes.begin(),
                                      content.classes.end());
   sizes.class_middle = static_cast<uint8_t>(MeanOf(classes));
@@ -161,8 +176,7 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
   PutReflectors(bases, lanes, &writer, &sizes);
   PutLevels(header, geometry, block, content, &writer);
   writer.Finish();
-  std::vector<uint16_t> room;
-  const ecsq::RansStream stream = ecsq::RansEncode(writer.rows(), lanes, &room);
+  const ecsq::RansStream stream = ecsq::RansEncode(writer.rows(), lanes, words);
 
   const size_t groups = geometry.Groups(block);
   const uint64_t size = kBlockHeaderSize + groups + 4 * stream.states.size() +

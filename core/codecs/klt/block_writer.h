@@ -16,11 +16,12 @@
 namespace kvcompress::klt {
 
 // Appends the block to `*payload`. `bases` has one for each group, or is empty
-// where they are those of the block before. False when it is larger than a
-// block may be.
+// where they are those of the block before. What `symbols` and `words` have is
+// lost. False when it is larger than a block may be.
 bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
                 absl::Span<const Reflectors> bases, absl::string_view patches,
+                std::vector<uint16_t>* symbols, std::vector<uint16_t>* words,
                 std::string* payload);
 
 }  // namespace kvcompress::klt

@@ -5,6 +5,7 @@
 #include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -24,17 +25,16 @@ constexpr double kLeastSquare = 0.5;
 // two channels sum to no more.
 constexpr double kMostSquares = 0x1p30;
 constexpr double kMostInteger = 32760;
-// Tokens whose integers stay in a near cache.
-constexpr size_t kTokens = 64;
+// Tokens whose integers stay in a near cache, and of which products take whole
+// ones at once.
+constexpr size_t kTokens = 256;
+constexpr size_t kWhole = 64;
+constexpr size_t kColumns = kernels::kSymmetricColumns;
 
 // A reflection that was sent: v and 2 / |v|^2.
 struct Reflection {
-  explicit Reflection(absl::Span<const int32_t> integers) {
-    double squares = 0;
-    for (const int32_t integer : integers) {
-      vector.push_back(static_cast<float>(integer));
-      squares += double{1} * integer * integer;
-    }
+  Reflection(absl::Span<const int32_t> integers, double squares)
+      : vector(integers.begin(), integers.end()) {
     const double head = integers[0];
     const double moved =
         head + (head >= 0 ? 1 : -1) * std::floor(std::sqrt(squares));
@@ -45,6 +45,22 @@ struct Reflection {
   std::vector<float> vector;
   float factor = 0;
 };
+
+// Pairs [pairs, columns] of integers to [columns, pairs], a line of a cache
+// after the other.
+void TransposePairs(const int16_t* from, size_t pairs, size_t columns,
+                    int16_t* to) {
+  constexpr size_t kLine = 16;
+  for (size_t first = 0; first < columns; first += kLine) {
+    const size_t end = std::min(first + kLine, columns);
+    for (size_t pair = 0; pair < pairs; ++pair) {
+      for (size_t column = first; column < end; ++column) {
+        std::memcpy(to + 2 * (column * pairs + pair),
+                    from + 2 * (pair * columns + column), 2 * sizeof(int16_t));
+      }
+    }
+  }
+}
 
 // Where the vectors of close eigenvalues are not told apart otherwise: all
 // eigenvectors.
@@ -57,8 +73,13 @@ PrincipalAxes SolveAll(const std::vector<float>& matrix, size_t size,
   if (solver.info() != Eigen::Success) return axes;
   for (Eigen::Index j = n - 1; j >= 0 && axes.values.size() < most; --j) {
     axes.values.push_back(std::max(0.0f, solver.eigenvalues()[j]));
-    for (Eigen::Index i = 0; i < n; ++i) {
-      axes.vectors.push_back(solver.eigenvectors()(i, j));
+  }
+  axes.stride = (axes.values.size() + kColumns - 1) / kColumns * kColumns;
+  axes.vectors.resize(size * axes.stride);
+  for (size_t i = 0; i < size; ++i) {
+    for (size_t j = 0; j < axes.values.size(); ++j) {
+      axes.vectors[i * axes.stride + j] = solver.eigenvectors()(
+          static_cast<Eigen::Index>(i), n - 1 - static_cast<Eigen::Index>(j));
     }
   }
   return axes;
@@ -77,21 +98,43 @@ void Covariance::Add(absl::Span<const float* const> rows, size_t channels,
   const float scale = static_cast<float>(
       std::min({kMostInteger / largest, std::sqrt(kMostSquares / squares),
                 double{std::numeric_limits<float>::max()}}));
-  const kernels::JointKernels& joint = *kernels::Active().joint;
-  std::vector<int16_t> pairs(kTokens * size_);
+  const kernels::KernelSet& set = kernels::Active();
+  // Of a head: integers in pairs of tokens, as the left matrix of a product
+  // and, prepared, as the right one.
+  const size_t head_size = kTokens * channels;
+  std::vector<int16_t> pairs(head_size);
+  std::vector<int16_t> left(heads * head_size);
+  Lines right(head_size);
+  std::vector<int32_t> product(channels * channels);
   std::vector<int32_t> products(size_ * size_);
   for (size_t begin = 0; begin < tokens; begin += kTokens) {
     const size_t end = std::min(begin + kTokens, tokens);
-    size_t count = 0;
-    for (size_t t = begin; t < end; t += 2, ++count) {
-      for (size_t h = 0; h < heads; ++h) {
-        joint.pair_rows(rows[t * heads + h],
-                        t + 1 < end ? rows[(t + 1) * heads + h] : nullptr,
-                        channels, &means[h * channels], scale,
-                        &pairs[2 * (count * size_ + h * channels)]);
+    // Zeros fill what the kernels take at once.
+    const size_t inner = (end - begin + kWhole - 1) / kWhole * kWhole;
+    for (size_t h = 0; h < heads; ++h) {
+      std::fill_n(pairs.begin(), inner * channels, int16_t{0});
+      for (size_t t = begin; t < end; t += 2) {
+        set.joint->pair_rows(rows[t * heads + h],
+                             t + 1 < end ? rows[(t + 1) * heads + h] : nullptr,
+                             channels, &means[h * channels], scale,
+                             &pairs[(t - begin) * channels]);
+      }
+      TransposePairs(pairs.data(), inner / 2, channels, &left[h * head_size]);
+      set.product.prepare(pairs.data(), inner, channels, right.data());
+      for (size_t above = 0; above <= h; ++above) {
+        set.product.multiply(
+            &left[above * head_size], right.data(),
+            {.rows = channels, .inner = inner, .columns = channels},
+            product.data());
+        int32_t* const sums =
+            &products[above * channels * size_ + h * channels];
+        for (size_t i = 0; i < channels; ++i) {
+          for (size_t j = 0; j < channels; ++j) {
+            sums[i * size_ + j] += product[i * channels + j];
+          }
+        }
       }
     }
-    joint.multiply_columns_of(pairs.data(), count, size_, products.data());
   }
   const double unit = 1 / (static_cast<double>(scale) * scale);
   for (size_t i = 0; i < size_; ++i) {
@@ -122,50 +165,60 @@ Loadings FindLoadings(const Covariance& covariance, size_t most) {
   std::optional<PrincipalAxes> axes = FindPrincipalAxes(matrix, size, most);
   if (!axes) axes = SolveAll(matrix, size, most);
   loadings.count = axes->values.size();
-  loadings.rows = std::move(axes->vectors);
+  loadings.stride = axes->stride;
+  loadings.columns = std::move(axes->vectors);
   const double unit =
       std::sqrt(largest / static_cast<double>(covariance.count()));
+  std::vector<float> lengths(loadings.stride);
   for (size_t j = 0; j < loadings.count; ++j) {
-    const float length = static_cast<float>(unit) * std::sqrt(axes->values[j]);
-    for (size_t i = 0; i < size; ++i) loadings.rows[j * size + i] *= length;
+    lengths[j] = static_cast<float>(unit) * std::sqrt(axes->values[j]);
+  }
+  for (size_t i = 0; i < size; ++i) {
+    for (size_t j = 0; j < loadings.stride; ++j) {
+      loadings.columns[i * loadings.stride + j] *= lengths[j];
+    }
   }
   return loadings;
 }
 
 Reflectors MakeReflectors(const Loadings& loadings, double unit) {
-  constexpr size_t kColumns = kernels::kSymmetricColumns;
   const size_t size = loadings.size;
-  Reflectors reflectors(size);
-  const size_t stride = (loadings.count + kColumns - 1) / kColumns * kColumns;
-  // [size, loadings], reflected by what was sent so far.
-  std::vector<float> columns(size * stride);
+  const size_t stride = loadings.stride;
   const float scale = static_cast<float>(1 / unit);
-  for (size_t j = 0; j < loadings.count; ++j) {
-    for (size_t i = 0; i < size; ++i) {
-      columns[i * stride + j] = loadings.rows[j * size + i] * scale;
-    }
-  }
-  std::vector<int32_t> integers;
-  for (size_t j = 0; j < loadings.count; ++j) {
-    integers.clear();
-    double squares = 0;
-    for (size_t i = j; i < size; ++i) {
-      const float value = columns[i * stride + j];
-      const float bounded =
-          std::min(std::abs(value) + 0.5f, static_cast<float>(kMaxReflector));
-      const int32_t magnitude = static_cast<int32_t>(bounded);
-      integers.push_back(value < 0 ? -magnitude : magnitude);
-      squares += double{1} * magnitude * magnitude;
-    }
-    if (squares <= kLeastSquare * static_cast<double>(size)) break;
-    reflectors.Append(integers);
-    const Reflection reflection(integers);
-    const size_t first = (j + 1) / kColumns * kColumns;
-    if (first == stride) break;
+  Reflectors reflectors(size);
+  std::vector<float> columns(loadings.columns);
+  for (float& value : columns) value *= scale;
+  std::vector<Reflection> sent;
+  const auto reflect = [&](size_t j, size_t first, size_t end) {
     kernels::Active().joint->reflect_rows(
-        reflection.vector.data(), reflection.factor,
-        {.rows = size - j, .columns = stride - first, .stride = stride},
+        sent[j].vector.data(), sent[j].factor,
+        {.rows = size - j, .columns = end - first, .stride = stride},
         &columns[j * stride + first]);
+  };
+  // Columns do not see each other.
+  for (size_t begin = 0; begin < loadings.count;
+       begin += kernels::kReflectedColumns) {
+    const size_t end = std::min(begin + kernels::kReflectedColumns, stride);
+    for (size_t j = 0; j < begin; ++j) reflect(j, begin, end);
+    for (size_t j = begin; j < std::min(end, loadings.count); ++j) {
+      std::vector<int32_t> integers(size - j);
+      for (size_t i = j; i < size; ++i) {
+        const float value = columns[i * stride + j];
+        const float bounded =
+            std::min(std::abs(value) + 0.5f, static_cast<float>(kMaxReflector));
+        const int32_t magnitude = static_cast<int32_t>(bounded);
+        integers[i - j] = value < 0 ? -magnitude : magnitude;
+      }
+      double squares = 0;
+      for (const double integer : integers) squares += integer * integer;
+      if (squares <= kLeastSquare * static_cast<double>(size)) {
+        return reflectors;
+      }
+      reflectors.Append(integers);
+      sent.emplace_back(integers, squares);
+      const size_t first = (j + 1) / kColumns * kColumns;
+      if (first < end) reflect(j, first, end);
+    }
   }
   return reflectors;
 }

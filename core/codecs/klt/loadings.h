@@ -44,11 +44,13 @@ class Covariance {
 };
 
 // Eigenvectors of a covariance, each as long as the standard deviation along
-// it, the largest first: row j at [j * size].
+// it, the largest first: the first `count` columns of a matrix [size, stride].
+// Columns beyond are zeros.
 struct Loadings {
   size_t size = 0;
   size_t count = 0;
-  std::vector<float> rows;
+  size_t stride = 0;  // a multiple of kernels::kSymmetricColumns
+  std::vector<float> columns;
 };
 
 // The `most` largest.

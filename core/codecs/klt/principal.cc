@@ -5,19 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace kvcompress::klt {
 namespace {
 
-// Eigenvalues that are found side by side: enough for a compiler to keep the
-// loops over them, and take vectors.
-constexpr size_t kLanes = 32;
-// Halvings of the interval that has all eigenvalues: nearly to the last place
-// of a binary32.
-constexpr int kHalvings = 22;
 // Eigenvalues below this part of the largest are left out.
 constexpr float kLeastValue = 1e-6f;
 // Vectors whose values are closer than this part of the largest are made
@@ -27,8 +23,6 @@ constexpr float kLeastLength = 0.1f;
 constexpr int kRestarts = 4;
 // What is left of a column below this, beside a largest entry of 1, is zero.
 constexpr float kLeastSquares = 1e-16f;
-
-using Lanes = float[kLanes];
 
 size_t RoundUp(size_t size, size_t unit) {
   return (size + unit - 1) / unit * unit;
@@ -46,10 +40,25 @@ float Product(const float* a, const float* b, size_t count) {
          ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
+// A matrix [rows, columns] to [columns, rows], a line of a cache after the
+// other.
+void Transpose(const float* from, size_t stride, size_t rows, size_t columns,
+               float* to, size_t to_stride) {
+  constexpr size_t kLine = 16;
+  for (size_t first = 0; first < columns; first += kLine) {
+    const size_t end = std::min(first + kLine, columns);
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t column = first; column < end; ++column) {
+        to[column * to_stride + row] = from[row * stride + column];
+      }
+    }
+  }
+}
+
 // A symmetric matrix as H T H', T tridiagonal and H a product of reflections.
-class Tridiagonal {
+class Reduction {
  public:
-  Tridiagonal(absl::Span<const float> matrix, size_t size)
+  Reduction(absl::Span<const float> matrix, size_t size)
       : size_(size),
         stride_(RoundUp(size, kernels::kSymmetricColumns)),
         rows_(size * stride_),
@@ -62,18 +71,25 @@ class Tridiagonal {
     Reduce();
   }
 
-  absl::Span<const float> diagonal() const { return diagonal_; }
-  // Entry i is at (i, i + 1); the last is 0.
-  absl::Span<const float> beside() const { return beside_; }
+  // T; valid as long as this is.
+  kernels::Tridiagonal tridiagonal() const {
+    return {
+        .diagonal = diagonal_.data(), .beside = beside_.data(), .size = size_};
+  }
 
   // Eigenvectors of T to those of the matrix: columns of [size, columns].
   void TurnBack(size_t columns, float* vectors) const {
-    for (size_t k = size_ - 1; k-- > 0;) {
-      if (factors_[k] == 0) continue;
-      kernels::Active().joint->reflect_rows(
-          &rows_[k * stride_ + k + 1], factors_[k],
-          {.rows = size_ - k - 1, .columns = columns, .stride = columns},
-          vectors + (k + 1) * columns);
+    for (size_t first = 0; first < columns;
+         first += kernels::kReflectedColumns) {
+      for (size_t k = size_ - 1; k-- > 0;) {
+        if (factors_[k] == 0) continue;
+        kernels::Active().joint->reflect_rows(
+            &rows_[k * stride_ + k + 1], factors_[k],
+            {.rows = size_ - k - 1,
+             .columns = std::min(kernels::kReflectedColumns, columns - first),
+             .stride = columns},
+            vectors + (k + 1) * columns + first);
+      }
     }
   }
 
@@ -133,199 +149,49 @@ class Tridiagonal {
   std::vector<float> beside_;
 };
 
-// Eigenvalues number `first` and on, from the largest, by bisection of
-// [low, high], which has all of them.
-void FindValues(const Tridiagonal& t, size_t first, float low, float high,
-                Lanes values) {
-  const size_t n = t.diagonal().size();
-  Lanes lows;
-  Lanes highs;
-  int wanted[kLanes];  // how many are below
-  for (size_t l = 0; l < kLanes; ++l) {
-    lows[l] = low;
-    highs[l] = high;
-    wanted[l] = static_cast<int>(n) - 1 - static_cast<int>(first + l);
-  }
-  const float tiny = std::max(high, -low) * 1e-12f;
-  for (int step = 0; step < kHalvings; ++step) {
-    Lanes pivots;
-    int below[kLanes] = {};
-    for (size_t l = 0; l < kLanes; ++l) {
-      values[l] = 0.5f * (lows[l] + highs[l]);
-      pivots[l] = 1;
-    }
-    float square = 0;
-    for (size_t i = 0; i < n; ++i) {
-      const float diagonal = t.diagonal()[i];
-      for (size_t l = 0; l < kLanes; ++l) {
-        const float pivot = (diagonal - values[l]) - square / pivots[l];
-        pivots[l] = std::abs(pivot) < tiny ? -tiny : pivot;
-        below[l] += pivots[l] < 0 ? 1 : 0;
-      }
-      square = t.beside()[i] * t.beside()[i];
-    }
-    for (size_t l = 0; l < kLanes; ++l) {
-      const bool is_below = below[l] > wanted[l];
-      highs[l] = is_below ? values[l] : highs[l];
-      lows[l] = is_below ? lows[l] : values[l];
-    }
-  }
-  for (size_t l = 0; l < kLanes; ++l) values[l] = 0.5f * (lows[l] + highs[l]);
-}
-
-// T less each of kLanes values, as L U with the larger pivots.
-class Factors {
- public:
-  Factors(const Tridiagonal& t, const Lanes& values, float tiny)
-      : rows_(t.diagonal().size()) {
-    const size_t n = rows_.size();
-    Lanes first;
-    Lanes second;
-    for (size_t l = 0; l < kLanes; ++l) {
-      first[l] = t.diagonal()[0] - values[l];
-      second[l] = t.beside()[0];
-    }
-    for (size_t i = 0; i < n; ++i) {
-      Row& row = rows_[i];
-      const float below = i + 1 < n ? t.beside()[i] : 0;
-      const float next = i + 1 < n ? t.diagonal()[i + 1] : 0;
-      const float after = i + 1 < n ? t.beside()[i + 1] : 0;
-      for (size_t l = 0; l < kLanes; ++l) {
-        const float diagonal = next - values[l];
-        const bool swaps = std::abs(first[l]) < std::abs(below);
-        const float pivot = swaps ? below : first[l];
-        const float other = swaps ? first[l] : below;
-        const float right = swaps ? diagonal : second[l];
-        const float far = swaps ? after : 0;
-        const float left_right = swaps ? second[l] : diagonal;
-        const float left_far = swaps ? 0 : after;
-        const float sure = std::abs(pivot) < tiny ? tiny : pivot;
-        const float inverse = 1 / sure;
-        row.swaps[l] = swaps ? 1.0f : 0.0f;
-        row.factor[l] = other * inverse;
-        row.inverse[l] = inverse;
-        row.second[l] = right;
-        row.third[l] = far;
-        first[l] = left_right - row.factor[l] * right;
-        second[l] = left_far - row.factor[l] * far;
-      }
-    }
-  }
-
-  // Solves with U alone, then, for numbers that went through L, with both.
-  void SolveUpper(float* x, size_t stride) const {
-    Lanes after = {};
-    Lanes far = {};
-    for (size_t i = rows_.size(); i-- > 0;) {
-      const Row& row = rows_[i];
-      float* const at = x + i * stride;
-      for (size_t l = 0; l < kLanes; ++l) {
-        const float value =
-            ((at[l] - row.second[l] * after[l]) - row.third[l] * far[l]) *
-            row.inverse[l];
-        far[l] = after[l];
-        after[l] = value;
-        at[l] = value;
-      }
-    }
-  }
-  void SolveLower(float* x, size_t stride) const {
-    for (size_t i = 0; i + 1 < rows_.size(); ++i) {
-      const Row& row = rows_[i];
-      float* const at = x + i * stride;
-      float* const below = at + stride;
-      for (size_t l = 0; l < kLanes; ++l) {
-        const bool swaps = row.swaps[l] != 0;
-        const float pivot = swaps ? below[l] : at[l];
-        const float other = swaps ? at[l] : below[l];
-        at[l] = pivot;
-        below[l] = other - row.factor[l] * pivot;
-      }
-    }
-  }
-
- private:
-  struct Row {
-    Lanes swaps;  // 1 where the row changed places with the next
-    Lanes factor;
-    Lanes inverse;  // of the diagonal of U
-    Lanes second;   // of U, right of the diagonal
-    Lanes third;
-  };
-  std::vector<Row> rows_;
-};
-
-// Makes each of kLanes columns of [rows, stride] one of length 1.
-void Normalize(size_t rows, size_t stride, float* x) {
-  // A vector that is nearly an eigenvector may be very long.
-  Lanes largest = {};
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t l = 0; l < kLanes; ++l) {
-      largest[l] = std::max(largest[l], std::abs(x[i * stride + l]));
-    }
-  }
-  Lanes squares = {};
-  for (size_t l = 0; l < kLanes; ++l) {
-    largest[l] = 1 / std::max(largest[l], 1e-30f);
-  }
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t l = 0; l < kLanes; ++l) {
-      const float value = x[i * stride + l] * largest[l];
-      squares[l] += value * value;
-    }
-  }
-  for (size_t l = 0; l < kLanes; ++l) {
-    largest[l] /= std::sqrt(std::max(squares[l], 1e-30f));
-  }
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t l = 0; l < kLanes; ++l) x[i * stride + l] *= largest[l];
-  }
-}
-
 // One inverse iteration of a single vector.
-void Iterate(const Tridiagonal& t, float value, float tiny, float* vector) {
-  const size_t size = t.diagonal().size();
-  Lanes values;
-  std::fill_n(values, kLanes, value);
-  const Factors factors(t, values, tiny);
-  std::vector<float> x(size * kLanes);
-  for (size_t i = 0; i < size; ++i) x[i * kLanes] = vector[i];
-  factors.SolveLower(x.data(), kLanes);
-  factors.SolveUpper(x.data(), kLanes);
-  Normalize(size, kLanes, x.data());
-  for (size_t i = 0; i < size; ++i) vector[i] = x[i * kLanes];
+void Iterate(const kernels::Tridiagonal& t, float value, float tiny,
+             kernels::FactorsOfRow* memory, float* vector) {
+  const std::vector<float> values(kernels::kEigenLanes, value);
+  std::vector<float> x(t.size * kernels::kEigenLanes);
+  for (size_t i = 0; i < t.size; ++i) {
+    x[i * kernels::kEigenLanes] = vector[i];
+  }
+  kernels::Active().joint->find_eigenvectors(
+      t, values.data(), tiny, false, memory, kernels::kEigenLanes, x.data());
+  for (size_t i = 0; i < t.size; ++i) {
+    vector[i] = x[i * kernels::kEigenLanes];
+  }
 }
 
 }  // namespace
 
 std::optional<PrincipalAxes> FindPrincipalAxes(absl::Span<const float> matrix,
                                                size_t size, size_t most) {
-  const Tridiagonal t(matrix, size);
+  constexpr size_t kLanes = kernels::kEigenLanes;
+  const Reduction reduction(matrix, size);
+  const kernels::Tridiagonal t = reduction.tridiagonal();
   // Circles around the diagonal that have all eigenvalues.
   float low = 0;
   float high = 0;
   for (size_t i = 0; i < size; ++i) {
     const float radius =
-        std::abs(t.beside()[i]) + (i == 0 ? 0 : std::abs(t.beside()[i - 1]));
-    low = std::min(low, t.diagonal()[i] - radius);
-    high = std::max(high, t.diagonal()[i] + radius);
+        std::abs(t.beside[i]) + (i == 0 ? 0 : std::abs(t.beside[i - 1]));
+    low = std::min(low, t.diagonal[i] - radius);
+    high = std::max(high, t.diagonal[i] + radius);
   }
   const size_t wanted = std::min(most, size);
   const size_t columns = RoundUp(wanted, kLanes);
   std::vector<float> values(columns);
   std::vector<float> vectors(size * columns, 1.0f);
   const float tiny = high * std::numeric_limits<float>::epsilon();
+  const kernels::JointKernels& joint = *kernels::Active().joint;
+  const auto memory =
+      std::make_unique_for_overwrite<kernels::FactorsOfRow[]>(size);
   for (size_t first = 0; first < columns; first += kLanes) {
-    Lanes found;
-    FindValues(t, first, low, high, found);
-    std::copy_n(found, kLanes, &values[first]);
-    const Factors factors(t, found, tiny);
-    float* const x = &vectors[first];
-    factors.SolveUpper(x, columns);
-    Normalize(size, columns, x);
-    factors.SolveLower(x, columns);
-    factors.SolveUpper(x, columns);
-    Normalize(size, columns, x);
+    joint.find_eigenvalues(t, first, low, high, &values[first]);
+    joint.find_eigenvectors(t, &values[first], tiny, true, memory.get(),
+                            columns, &vectors[first]);
   }
 
   PrincipalAxes axes;
@@ -334,14 +200,14 @@ std::optional<PrincipalAxes> FindPrincipalAxes(absl::Span<const float> matrix,
     axes.values.push_back(values[axes.values.size()]);
   }
   const size_t count = axes.values.size();
-  axes.vectors.resize(count * size);
+  std::vector<float> rows(count * size);
+  Transpose(vectors.data(), columns, size, count, rows.data(), size);
   for (size_t j = 0; j < count; ++j) {
-    float* const vector = &axes.vectors[j * size];
-    for (size_t i = 0; i < size; ++i) vector[i] = vectors[i * columns + j];
+    float* const vector = &rows[j * size];
     const auto stand_apart = [&] {
       for (size_t k = j;
            k-- > 0 && values[k] - values[j] < kClose * values[0];) {
-        const float* const before = &axes.vectors[k * size];
+        const float* const before = &rows[k * size];
         const float product = Product(before, vector, size);
         for (size_t i = 0; i < size; ++i) vector[i] -= product * before[i];
       }
@@ -354,18 +220,15 @@ std::optional<PrincipalAxes> FindPrincipalAxes(absl::Span<const float> matrix,
     // with.
     bool apart = stand_apart();
     for (int restart = 0; !apart && restart < kRestarts; ++restart) {
-      Iterate(t, values[j], tiny, vector);
+      Iterate(t, values[j], tiny, memory.get(), vector);
       apart = stand_apart();
     }
     if (!apart) return std::nullopt;
-    for (size_t i = 0; i < size; ++i) vectors[i * columns + j] = vector[i];
   }
-  t.TurnBack(columns, vectors.data());
-  for (size_t j = 0; j < count; ++j) {
-    for (size_t i = 0; i < size; ++i) {
-      axes.vectors[j * size + i] = vectors[i * columns + j];
-    }
-  }
+  axes.stride = RoundUp(count, kernels::kSymmetricColumns);
+  axes.vectors.resize(size * axes.stride);
+  Transpose(rows.data(), size, count, size, axes.vectors.data(), axes.stride);
+  reduction.TurnBack(axes.stride, axes.vectors.data());
   return axes;
 }
 

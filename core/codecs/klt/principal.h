@@ -18,8 +18,11 @@
 namespace kvcompress::klt {
 
 struct PrincipalAxes {
-  std::vector<float> values;   // the largest first
-  std::vector<float> vectors;  // of length 1; that of value j at [j * size]
+  std::vector<float> values;  // the largest first
+  // Of length 1: columns of a matrix [size, stride], that of value j the j-th.
+  // Columns beyond are zeros.
+  std::vector<float> vectors;
+  size_t stride = 0;  // a multiple of kernels::kSymmetricColumns
 };
 
 // Those of the `most` largest eigenvalues of a symmetric matrix, [size, size],

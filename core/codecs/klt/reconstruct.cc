@@ -25,12 +25,14 @@ constexpr int32_t kNarrowTotal = 1 << 15;
 
 Reconstructor::Reconstructor(const TensorHeader& header,
                              const Geometry& geometry, const Block& block,
-                             const BlockContent& content, DType dtype,
+                             const BlockContent& content,
+                             ReconstructorMemory* memory, DType dtype,
                              size_t head_stride, uint8_t* out)
     : header_(header),
       geometry_(geometry),
       block_(block),
       content_(content),
+      memory_(*memory),
       dtype_(dtype),
       out_(out),
       channels_(geometry.channels()),
@@ -57,6 +59,7 @@ void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
   const kernels::KernelSet& set = kernels::Active();
   const size_t n = matrix.size();
   const size_t first_head = group * geometry_.GroupHeads();
+  matrix.Prepare(&memory_.right);
   // Zeros in the place of a row that fills a pair.
   narrow_.assign(kTokens * matrix.PaddedSize(), 0);
   int32_t totals[kTokens];
@@ -64,9 +67,10 @@ void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
     const size_t count = std::min(kTokens, block_.tokens - begin);
     set.joint->narrow(levels + begin * n, count, n, matrix.PaddedSize(),
                       narrow_.data(), totals);
-    set.multiply(narrow_.data(), matrix.pairs(),
-                 {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
-                 sums_.data());
+    set.product.multiply(
+        narrow_.data(), memory_.right.data(),
+        {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
+        sums_.data());
     for (size_t h = 0; h < n / channels_; ++h) {
       const size_t head = first_head + h;
       set.joint->finish(
@@ -82,8 +86,8 @@ void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
                 begin + t, &values_[t * channels_]);
       }
       if (header_.rotation) {
-        rotator_.Turn(*header_.rotation, false, channels_ / 2,
-                      block_.first_token + begin, count, values_.data());
+        memory_.rotator.Turn(*header_.rotation, false, channels_ / 2,
+                             block_.first_token + begin, count, values_.data());
       }
       StoreElements(dtype_,
                     absl::MakeConstSpan(values_).subspan(0, count * channels_),

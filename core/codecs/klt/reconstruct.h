@@ -20,6 +20,12 @@
 
 namespace kvcompress::klt {
 
+// What one block after the other is reconstructed with.
+struct ReconstructorMemory {
+  ecsq::Rotator rotator;
+  Lines right;  // the matrix of a group, prepared
+};
+
 // Of one block. Not thread safe. What it is made from must outlive it.
 class Reconstructor {
  public:
@@ -27,8 +33,9 @@ class Reconstructor {
   // are written to `out`: heads of [tokens, channels], `head_stride` elements
   // apart.
   Reconstructor(const TensorHeader& header, const Geometry& geometry,
-                const Block& block, const BlockContent& content, DType dtype,
-                size_t head_stride, uint8_t* out);
+                const Block& block, const BlockContent& content,
+                ReconstructorMemory* memory, DType dtype, size_t head_stride,
+                uint8_t* out);
 
   // Writes the tokens of a group that are not sinks. `levels` is [tokens,
   // directions]. REQUIRES: sizes fit the block, and numbers keep the limits of
@@ -52,6 +59,7 @@ class Reconstructor {
   const Geometry& geometry_;
   const Block& block_;
   const BlockContent& content_;
+  ReconstructorMemory& memory_;
   const DType dtype_;
   uint8_t* const out_;
   const size_t channels_;   // of a head
@@ -61,7 +69,6 @@ class Reconstructor {
   std::vector<float> units_;  // of each token
   std::vector<float> means_;  // of each channel
   std::vector<float> norms_;  // of each token of each head, or empty
-  ecsq::Rotator rotator_;
   // Of the tokens that are multiplied together.
   std::vector<int16_t> narrow_;
   std::vector<int32_t> sums_;

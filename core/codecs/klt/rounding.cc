@@ -7,6 +7,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/base/attributes.h"
 #include "codecs/ecsq/borders.h"
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/tables.h"
@@ -40,23 +41,51 @@ uint32_t CostOf(int klass, bool odd, int32_t quantum) {
          ecsq::GetTables().Cost(TableOf(split, odd), quantum >> split.low_bits);
 }
 
-// How often directions have each of the quanta near zero.
+// How often directions have each of the quanta near zero, without low bits that
+// all choices send as they are.
 class QuantumCounts {
  public:
-  explicit QuantumCounts(size_t directions) : counts_(directions * kQuanta) {}
+  explicit QuantumCounts(size_t directions)
+      : counts_(directions * kQuanta), low_bits_(directions) {}
 
-  void Clear() { std::fill(counts_.begin(), counts_.end(), int16_t{0}); }
-  // False when the quantum is not one of those that are counted.
+  // Begins with no counts, of tokens of an offset. `classes` may be those of
+  // fewer directions, which then repeat.
+  void Clear(absl::Span<const uint8_t> classes, int offset) {
+    std::fill(counts_.begin(), counts_.end(), int16_t{0});
+    for (size_t i = 0; i < low_bits_.size(); ++i) {
+      const uint8_t klass = classes[i % classes.size()];
+      low_bits_[i] = ecsq::SplitClass(ChoiceOf(klass, offset, 0)).low_bits;
+    }
+  }
+  // Adds those of directions from `first` on. Stops at one whose quantum is not
+  // one of those that are counted, or at `end`, and gives its number. Inlined,
+  // it would be short of registers.
+  ABSL_ATTRIBUTE_NOINLINE size_t AddRow(const int32_t* quanta, size_t first,
+                                        size_t end) {
+    int16_t* counts = &counts_[first * kQuanta];
+    for (; first < end; ++first, counts += kQuanta) {
+      const uint32_t place = PlaceOf(quanta[first], low_bits_[first]);
+      if (place >= kQuanta) break;
+      ++counts[place];
+    }
+    return first;
+  }
+  // False when the quantum is not one of those.
   bool Add(size_t direction, int32_t quantum) {
-    const uint32_t place = static_cast<uint32_t>(quantum + kMost);
+    const uint32_t place = PlaceOf(quantum, low_bits_[direction]);
     if (place >= kQuanta) return false;
     ++counts_[direction * kQuanta + place];
     return true;
   }
-  // Bits of all that were counted, in 1/256.
+  // Bits of all that were counted, in 1/256, and without those low bits.
   uint64_t Cost(size_t direction, int klass, bool odd) const {
     static const Costs* const costs = MakeCosts();
-    const int16_t* const each = (*costs)[odd][static_cast<size_t>(klass)];
+    const int low_bits = low_bits_[direction];
+    // Four classes less are a bit less; see SplitClass. Those with low bits
+    // have no odd tables.
+    const int16_t* const each =
+        (*costs)[odd && low_bits == 0][static_cast<size_t>(klass) -
+                                       4 * static_cast<size_t>(low_bits)];
     const int16_t* const count = &counts_[direction * kQuanta];
     // At most 1024 tokens of below 2^14: a sum that fits.
     int32_t sum = 0;
@@ -69,6 +98,9 @@ class QuantumCounts {
   static constexpr size_t kQuanta = size_t{2} * kMost;
   using Costs = int16_t[2][ecsq::kClasses][kQuanta];
 
+  static uint32_t PlaceOf(int32_t quantum, int low_bits) {
+    return static_cast<uint32_t>((quantum >> low_bits) + kMost);
+  }
   static const Costs* MakeCosts() {
     auto* const costs = new Costs[1];
     for (size_t odd = 0; odd < 2; ++odd) {
@@ -83,6 +115,7 @@ class QuantumCounts {
   }
 
   std::vector<int16_t> counts_;
+  std::vector<int> low_bits_;  // that are left out
 };
 
 // Whether the state of each direction at each token is an odd one.
@@ -186,23 +219,27 @@ void ChooseClasses(const RoundingInput& input, bool trellis,
       trellis ? OddStates(input, levels, n) : std::vector<uint8_t>();
   for (const auto& each : tokens) {
     const int offset = each.first;
-    counts.Clear();
+    counts.Clear(classes, offset);
+    const auto add_uncounted = [&](size_t c, bool is_odd, int32_t quantum) {
+      for (size_t i = 0; i < kChoices; ++i) {
+        costs[c][i] += CostOf(ChoiceOf(classes[c], offset, i), is_odd, quantum);
+      }
+    };
     for (const size_t t : each.second) {
-      const auto add = [&](size_t c, bool is_odd, int32_t quantum) {
-        if (counts.Add(is_odd ? n + c : c, quantum)) return;
-        for (size_t i = 0; i < kChoices; ++i) {
-          costs[c][i] +=
-              CostOf(ChoiceOf(classes[c], offset, i), is_odd, quantum);
-        }
-      };
       const int32_t* const row = levels + t * n;
       if (!trellis) {
-        for (size_t c = 0; c < n; ++c) add(c, false, row[c]);
+        for (size_t c = counts.AddRow(row, 0, n); c < n;
+             c = counts.AddRow(row, c + 1, n)) {
+          add_uncounted(c, false, row[c]);
+        }
         continue;
       }
       for (size_t c = 0; c < n; ++c) {
         const bool is_odd = odd[t * n + c] != 0;
-        add(c, is_odd, QuantumOf(row[c], is_odd));
+        const int32_t quantum = QuantumOf(row[c], is_odd);
+        if (!counts.Add(is_odd ? n + c : c, quantum)) {
+          add_uncounted(c, is_odd, quantum);
+        }
       }
     }
     for (size_t c = 0; c < n; ++c) {

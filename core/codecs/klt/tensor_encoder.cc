@@ -59,13 +59,16 @@ constexpr double kLoadingUnit = 0.05;
 class Encoder {
  public:
   Encoder(const TensorSpec& spec, const Preset& preset,
-          const EncodeHints& hints, absl::string_view bytes)
+          const EncodeHints& hints, const WholeTensor& tensor)
       : dtype_(spec.dtype),
         preset_(preset),
         geometry_(spec),
-        bytes_(reinterpret_cast<const uint8_t*>(bytes.data())),
-        values_(hints.buffers, &EncoderBuffers::values) {
-    values_->resize(bytes.size() / DTypeSize(spec.dtype));
+        tensor_(tensor),
+        bytes_(reinterpret_cast<const uint8_t*>(tensor.bytes.data())),
+        values_(hints.buffers, &EncoderBuffers::values),
+        memory_(hints.buffers),
+        decoded_(hints.buffers, &EncoderBuffers::decoded) {
+    values_->resize(tensor.bytes.size() / DTypeSize(spec.dtype));
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     theta_ = hints.rope_theta;
     attention_ = hints.attention;
@@ -122,10 +125,9 @@ class Encoder {
       ecsq::HideOutliers(largest, absl::MakeSpan(values));
     }
     if (role_ == TensorRole::kKey) {
-      ecsq::Rotator rotator;
       header_.rotation = ecsq::RemoveRotation(
           geometry_.heads(), geometry_.tokens(), geometry_.channels(), theta_,
-          &rotator, values.data());
+          &memory_.reconstructor.rotator, values.data());
       if (!preset_.steps.contract) from_keys_ = StudyKeys(geometry_, values);
     }
   }
@@ -192,13 +194,13 @@ class Encoder {
     if (std::abs(header_.step - bases_step_) > kSameBases * bases_step_) {
       MakeBases(header_.step);
     }
-    decoded_.resize(values_->size() * DTypeSize(dtype_));
+    decoded_->resize(values_->size() * DTypeSize(dtype_));
     distortion_ = DistortionAccumulator();
     sums_ = DistortionSums();
     for (size_t i = 0; i < blocks_.size(); ++i) {
       encoders_[i].Quantize(
           bases_[run_of_[i]], &memory_,
-          reinterpret_cast<uint8_t*>(decoded_.data()) +
+          reinterpret_cast<uint8_t*>(decoded_->data()) +
               geometry_.RowBegin(blocks_[i], 0) * DTypeSize(dtype_),
           &sums_, &distortion_);
     }
@@ -210,12 +212,13 @@ class Encoder {
     WriteTensorHeader(header_, &result.payload);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const bool same = i > 0 && run_of_[i] == run_of_[i - 1];
-      if (!encoders_[i].Write(bases_[run_of_[i]], same, &result.payload) ||
+      if (!encoders_[i].Write(bases_[run_of_[i]], same, &memory_,
+                              &result.payload) ||
           result.payload.size() > ecsq::MaxPayloadSize(values_->size())) {
         return std::nullopt;
       }
     }
-    result.decoded = std::move(decoded_);
+    if (tensor_.wants_decoded) result.decoded.swap(*decoded_);
     result.distortion = distortion_;
     return result;
   }
@@ -249,14 +252,7 @@ class Encoder {
     for (size_t run = 0; run < loadings_.size(); ++run) {
       const double spread =
           std::pow(512.0 / static_cast<double>(run_tokens_[run]), 0.25);
-      Bases bases;
-      for (const Loadings& loadings : loadings_[run]) {
-        bases.reflectors.push_back(
-            MakeReflectors(loadings, kLoadingUnit * spread * step));
-        bases.matrices.push_back(MakeMatrix(bases.reflectors.back()));
-        bases.transposed.push_back(bases.matrices.back().Transposed());
-      }
-      bases_.push_back(std::move(bases));
+      bases_.emplace_back(loadings_[run], kLoadingUnit * spread * step);
     }
   }
 
@@ -345,6 +341,7 @@ class Encoder {
   const DType dtype_;
   const Preset preset_;
   const Geometry geometry_;
+  const WholeTensor& tensor_;
   const uint8_t* const bytes_;
   // Once prepared, without rotation and what is patched.
   Borrowed<std::vector<float>> values_;
@@ -366,7 +363,7 @@ class Encoder {
   EncoderMemory memory_;
   double square_sum_ = 0;  // of the source, for "contract"
   double least_step_ = 0;
-  std::string decoded_;
+  Borrowed<std::string> decoded_;
   DistortionAccumulator distortion_;
   DistortionSums sums_;
 };
@@ -379,7 +376,7 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
   std::optional<EncodedTensor> joint;
   KeyHints told;
   {
-    Encoder encoder(spec, preset, hints, tensor.bytes);
+    Encoder encoder(spec, preset, hints, tensor);
     joint = encoder.Encode();
     told = encoder.TakeHints();
   }
@@ -387,9 +384,12 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
   ecsq::Preset steps = preset.steps;
   steps.key_step *= factor;
   steps.value_step *= factor;
-  EncodedTensor alone = ecsq::EncodeTensor(spec, steps, hints, tensor);
-  if (!joint || alone.payload.size() <= joint->payload.size()) {
-    joint = std::move(alone);
+  if (!joint ||
+      ecsq::MayFit(spec, steps, hints, tensor, joint->payload.size())) {
+    EncodedTensor alone = ecsq::EncodeTensor(spec, steps, hints, tensor);
+    if (!joint || alone.payload.size() <= joint->payload.size()) {
+      joint = std::move(alone);
+    }
   }
   if (spec.role == TensorRole::kKey) joint->key_hints = std::move(told);
   return *std::move(joint);

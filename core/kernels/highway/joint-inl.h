@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/joint.h"
+#include "kernels/lanes.h"
 
 #if defined(KVCOMPRESS_KERNELS_HIGHWAY_JOINT_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
@@ -136,66 +137,6 @@ inline void PairFloatRows(const float* first, const float* second,
       columns - whole, means + whole, scale, pairs + 2 * whole);
 }
 
-// kRows rows of the product from `row` on, kVectors vectors of columns from
-// `column` on.
-template <size_t kRows, size_t kVectors>
-HWY_INLINE void MultiplyOwnTile(const int16_t* matrix, size_t pairs,
-                                size_t columns, size_t row, size_t column,
-                                int32_t* products) {
-  const hn::ScalableTag<int32_t> d32;
-  const hn::Repartition<int16_t, decltype(d32)> d16;
-  const size_t lanes = hn::Lanes(d32);
-  using Sum = decltype(hn::Zero(d32));
-  Sum sums[kRows][kVectors];
-  Sum more[kRows][kVectors];  // of targets that sum pairs in two steps
-  for (size_t r = 0; r < kRows; ++r) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      sums[r][v] = more[r][v] = hn::Zero(d32);
-    }
-  }
-  for (size_t k = 0; k < pairs; ++k, matrix += 2 * columns) {
-    decltype(hn::Zero(d16)) b[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) {
-      b[v] = hn::LoadU(d16, matrix + 2 * (column + v * lanes));
-    }
-    for (size_t r = 0; r < kRows; ++r) {
-      int32_t pair;
-      std::memcpy(&pair, matrix + 2 * (row + r), sizeof(pair));
-      const auto a = hn::BitCast(d16, hn::Set(d32, pair));
-      for (size_t v = 0; v < kVectors; ++v) {
-        sums[r][v] =
-            hn::ReorderWidenMulAccumulate(d32, a, b[v], sums[r][v], more[r][v]);
-      }
-    }
-  }
-  for (size_t r = 0; r < kRows; ++r) {
-    int32_t* const out = products + (row + r) * columns + column;
-    for (size_t v = 0; v < kVectors; ++v) {
-      const auto sum = hn::RearrangeToOddPlusEven(sums[r][v], more[r][v]);
-      int32_t* const at = out + v * lanes;
-      hn::StoreU(hn::Add(hn::LoadU(d32, at), sum), d32, at);
-    }
-  }
-}
-
-inline void MultiplyColumnsWithEachOther(const int16_t* matrix, size_t pairs,
-                                         size_t columns, int32_t* products) {
-  constexpr size_t kRows = 4;
-  constexpr size_t kVectors = 2;
-  const size_t tile = kVectors * hn::Lanes(hn::ScalableTag<int32_t>());
-  if (columns % tile != 0) {
-    PortableJoint().multiply_columns_of(matrix, pairs, columns, products);
-    return;
-  }
-  for (size_t column = 0; column < columns; column += tile) {
-    // Tiles that end before the diagonal are left out.
-    for (size_t row = 0; row < column + tile; row += kRows) {
-      MultiplyOwnTile<kRows, kVectors>(matrix, pairs, columns, row, column,
-                                       products);
-    }
-  }
-}
-
 // kRows rows from `row` on.
 template <size_t kRows>
 HWY_INLINE void UpdateRows(const SymmetricUpdate& update, RowsShape shape,
@@ -247,16 +188,24 @@ HWY_INLINE void ReflectColumnsOfRows(const float* v, float factor,
   using Vector = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
   Vector sums[kVectors];
-  for (Vector& sum : sums) sum = hn::Zero(d);
-  const float* from = matrix;
-  for (size_t r = 0; r < shape.rows; ++r, from += shape.stride) {
+  Vector odd[kVectors];
+  for (size_t i = 0; i < kVectors; ++i) sums[i] = odd[i] = hn::Zero(d);
+  const auto add = [&](size_t r, Vector* to) KVCOMPRESS_INLINE {
     const Vector scale = hn::Set(d, v[r]);
     for (size_t i = 0; i < kVectors; ++i) {
-      sums[i] =
-          hn::Add(sums[i], hn::Mul(scale, hn::LoadU(d, from + i * lanes)));
+      const float* const from = matrix + r * shape.stride + i * lanes;
+      to[i] = hn::Add(to[i], hn::Mul(scale, hn::LoadU(d, from)));
     }
+  };
+  size_t row = 0;
+  for (; row + 2 <= shape.rows; row += 2) {
+    add(row, sums);
+    add(row + 1, odd);
   }
-  for (Vector& sum : sums) sum = hn::Mul(sum, hn::Set(d, factor));
+  if (row < shape.rows) add(row, sums);
+  for (size_t i = 0; i < kVectors; ++i) {
+    sums[i] = hn::Mul(hn::Add(sums[i], odd[i]), hn::Set(d, factor));
+  }
   for (size_t r = 0; r < shape.rows; ++r, matrix += shape.stride) {
     const Vector scale = hn::Set(d, v[r]);
     for (size_t i = 0; i < kVectors; ++i) {
@@ -268,7 +217,7 @@ HWY_INLINE void ReflectColumnsOfRows(const float* v, float factor,
 
 inline void ReflectFloatRows(const float* v, float factor, RowsShape shape,
                              float* matrix) {
-  constexpr size_t kVectors = 4;
+  constexpr size_t kVectors = 2;
   const size_t lanes = hn::Lanes(hn::CappedTag<float, kSymmetricColumns>());
   size_t i = 0;
   for (; i + kVectors * lanes <= shape.columns; i += kVectors * lanes) {
@@ -277,6 +226,22 @@ inline void ReflectFloatRows(const float* v, float factor, RowsShape shape,
   for (; i < shape.columns; i += lanes) {
     ReflectColumnsOfRows<1>(v, factor, shape, matrix + i);
   }
+}
+
+inline void ScaleToUnitVector(const int32_t* integers, size_t count,
+                              const UnitScale& scale, int16_t* unit) {
+  ScaleIntegersToUnit(integers, count, scale, unit);
+}
+
+inline void FindEigenvaluesOf(const Tridiagonal& matrix, size_t first,
+                              float low, float high, float* values) {
+  BisectEigenvalues(matrix, first, low, high, values);
+}
+
+inline void FindEigenvectorsOf(const Tridiagonal& matrix, const float* values,
+                               float tiny, bool begins, FactorsOfRow* memory,
+                               size_t stride, float* vectors) {
+  IterateEigenvectors(matrix, values, tiny, begins, memory, stride, vectors);
 }
 
 }  // namespace kvcompress::kernels::HWY_NAMESPACE

@@ -111,9 +111,11 @@ const KernelSet* Set() {
       .finish = FinishMatrix,
       .quantize_parts = QuantizeMatrixParts,
       .pair_rows = PairFloatRows,
-      .multiply_columns_of = MultiplyColumnsWithEachOther,
       .update_symmetric = UpdateSymmetricRows,
-      .reflect_rows = ReflectFloatRows};
+      .reflect_rows = ReflectFloatRows,
+      .scale_to_unit = ScaleToUnitVector,
+      .find_eigenvalues = FindEigenvaluesOf,
+      .find_eigenvectors = FindEigenvectorsOf};
   static constexpr KernelSet kSet = {
       .name = HWY_TARGET == HWY_SSE4   ? "sse4"
               : HWY_TARGET == HWY_AVX2 ? "avx2"
@@ -123,7 +125,7 @@ const KernelSet* Set() {
       .int8 = Grouped<Codes8, 8>(),
       .measure = {Measure<F32, DType::kF32>, Measure<F16, DType::kF16>,
                   Measure<BF16, DType::kBF16>},
-      .multiply = MultiplyMatrices,
+      .product = {.prepare = KeepPairs, .multiply = MultiplyMatrices},
       .reflect = ReflectMatrix,
       .rows = {.load = {LoadRow<F32, 0>, LoadRow<F16, 1>, LoadRow<BF16, 2>},
                .largest = {LargestOfRow<F32, 0>, LargestOfRow<F16, 1>,
@@ -161,16 +163,9 @@ namespace {
 
 // With what the processor has beyond the target.
 const KernelSet* Avx512() {
-  static const JointKernels* const joint = [] {
-    auto* const kernels = new JointKernels(*N_AVX3::Set()->joint);
-    kernels->multiply_columns_of = Vnni()->multiply_columns_of;
-    return kernels;
-  }();
   static const KernelSet* const set = [] {
     auto* const kernels = new KernelSet(*N_AVX3::Set());
-    const MultiplyInt16 tiles = AmxMultiply();
-    kernels->multiply = tiles != nullptr ? tiles : Vnni()->multiply;
-    kernels->joint = joint;
+    kernels->product = Amx() != nullptr ? *Amx() : *Vnni();
     return kernels;
   }();
   return set;

@@ -25,8 +25,8 @@ TEST(PrincipalAxes, OfADiagonalMatrixAreItsAxes) {
   for (size_t j = 0; j < 3; ++j) {
     EXPECT_NEAR(axes->values[j], 1 / static_cast<float>(j + 1), 1e-6);
     for (size_t i = 0; i < 4; ++i) {
-      EXPECT_NEAR(std::abs(axes->vectors[j * 4 + i]), i == order[j] ? 1 : 0,
-                  1e-5);
+      EXPECT_NEAR(std::abs(axes->vectors[i * axes->stride + j]),
+                  i == order[j] ? 1 : 0, 1e-5);
     }
   }
 }
@@ -38,8 +38,10 @@ TEST(PrincipalAxes, OfTwoChannelsThatMoveTogether) {
   ASSERT_EQ(axes->values.size(), 2);
   EXPECT_NEAR(axes->values[0], 1.5, 1e-6);
   EXPECT_NEAR(axes->values[1], 0.5, 1e-6);
-  EXPECT_NEAR(axes->vectors[0] * axes->vectors[1], 0.5, 1e-6);
-  EXPECT_NEAR(axes->vectors[2] * axes->vectors[3], -0.5, 1e-6);
+  const float* const first = axes->vectors.data();
+  const float* const second = first + axes->stride;
+  EXPECT_NEAR(first[0] * second[0], 0.5, 1e-6);
+  EXPECT_NEAR(first[1] * second[1], -0.5, 1e-6);
 }
 
 TEST(PrincipalAxes, AreNoMoreThanThereAre) {
@@ -54,7 +56,7 @@ TEST(PrincipalAxes, AreNoMoreThanThereAre) {
   ASSERT_TRUE(axes);
   ASSERT_GE(axes->values.size(), 1);
   EXPECT_LE(axes->values.size(), 2);
-  EXPECT_NEAR(axes->vectors[63] / axes->vectors[0], 64, 0.1);
+  EXPECT_NEAR(axes->vectors[63 * axes->stride] / axes->vectors[0], 64, 0.1);
 }
 
 // Of one channel alone, and of channels that fill no vector.
@@ -87,7 +89,9 @@ TEST(PrincipalAxes, AreEigenvectorsAtRightAngles) {
     ASSERT_TRUE(axes) << size;
     EXPECT_GT(axes->values.size(), most / 2) << size;
     for (size_t a = 0; a < axes->values.size(); ++a) {
-      const float* const vector = &axes->vectors[a * size];
+      const auto vector = [&](size_t component, size_t number) {
+        return double{1} * axes->vectors[component * axes->stride + number];
+      };
       if (a > 0) {
         EXPECT_LE(axes->values[a], axes->values[a - 1]) << size;
       }
@@ -95,15 +99,15 @@ TEST(PrincipalAxes, AreEigenvectorsAtRightAngles) {
       for (size_t i = 0; i < size; ++i) {
         double product = 0;
         for (size_t j = 0; j < size; ++j) {
-          product += 1.0 * matrix[i * size + j] * vector[j];
+          product += matrix[i * size + j] * vector(j, a);
         }
-        error += std::pow(product - axes->values[a] * vector[i], 2);
+        error += std::pow(product - axes->values[a] * vector(i, a), 2);
       }
       EXPECT_LT(std::sqrt(error), 2e-5 * axes->values[0]) << size << " " << a;
       for (size_t b = 0; b <= a; ++b) {
         double product = 0;
         for (size_t i = 0; i < size; ++i) {
-          product += 1.0 * vector[i] * axes->vectors[b * size + i];
+          product += vector(i, a) * vector(i, b);
         }
         EXPECT_NEAR(product, a == b ? 1 : 0, 0.02) << size << " " << a << b;
       }
@@ -139,8 +143,8 @@ TEST(Loadings, OfChannelsWithNothingInCommonAreAtRightAngles) {
     for (size_t b = 0; b <= a; ++b) {
       double product = 0;
       for (size_t i = 0; i < kSize; ++i) {
-        product +=
-            1.0 * loadings.rows[a * kSize + i] * loadings.rows[b * kSize + i];
+        const float* const row = &loadings.columns[i * loadings.stride];
+        product += 1.0 * row[a] * row[b];
       }
       EXPECT_NEAR(product, a == b ? 9.0 / kSize : 0, 1e-4) << a << " " << b;
     }

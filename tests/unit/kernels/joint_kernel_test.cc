@@ -8,6 +8,7 @@
 
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
+#include "kernels/lanes.h"
 
 namespace kvcompress::kernels {
 namespace {
@@ -103,42 +104,45 @@ TEST(JointKernels, QuantizePartsAsThePortableOneDoes) {
   }
 }
 
-TEST(JointKernels, PairAndMultiplyColumnsAsThePortableOnesDo) {
+TEST(JointKernels, PairAsThePortableOneDoes) {
   std::mt19937 random(4);
-  constexpr size_t kTokens = 9;
   for (const size_t columns : {1, 7, 32, 40, 96, 192, 256}) {
-    const std::vector<float> values = Normal(kTokens * columns, 1, &random);
+    const std::vector<float> values = Normal(2 * columns, 1, &random);
     const std::vector<float> means = Normal(columns, 1, &random);
-    const auto pairs_by = [&](const JointKernels& kernels) {
-      std::vector<int16_t> pairs((kTokens + 1) * columns);
-      for (size_t t = 0; t < kTokens; t += 2) {
-        kernels.pair_rows(
-            &values[t * columns],
-            t + 1 < kTokens ? &values[(t + 1) * columns] : nullptr, columns,
-            means.data(), 700, &pairs[t * columns]);
-      }
-      return pairs;
-    };
-    const auto products_by = [&](const JointKernels& kernels,
-                                 const std::vector<int16_t>& pairs) {
-      std::vector<int32_t> products(columns * columns, 5);
-      kernels.multiply_columns_of(pairs.data(), (kTokens + 1) / 2, columns,
-                                  products.data());
-      return products;
-    };
-    const std::vector<int16_t> wanted = pairs_by(PortableJoint());
-    const std::vector<int32_t> wanted_products =
-        products_by(PortableJoint(), wanted);
-    for (const KernelSet* set : Available()) {
-      EXPECT_EQ(pairs_by(*set->joint), wanted) << set->name << " " << columns;
-      const std::vector<int32_t> products = products_by(*set->joint, wanted);
-      for (size_t i = 0; i < columns; ++i) {
-        for (size_t j = i; j < columns; ++j) {
-          ASSERT_EQ(products[i * columns + j], wanted_products[i * columns + j])
-              << set->name << " " << columns;
-        }
+    for (const float* second :
+         {values.data() + columns, static_cast<const float*>(nullptr)}) {
+      const auto by = [&](const JointKernels& kernels) {
+        std::vector<int16_t> pairs(2 * columns);
+        kernels.pair_rows(values.data(), second, columns, means.data(), 700,
+                          pairs.data());
+        return pairs;
+      };
+      const std::vector<int16_t> wanted = by(PortableJoint());
+      for (const KernelSet* set : Available()) {
+        EXPECT_EQ(by(*set->joint), wanted) << set->name << " " << columns;
       }
     }
+  }
+}
+
+TEST(JointKernels, ScaleToUnitAsThePortableOneDoes) {
+  std::mt19937 random(7);
+  std::vector<int32_t> integers(77);
+  for (int32_t& each : integers) {
+    each = static_cast<int32_t>(random() % 65535) - 32767;
+  }
+  integers[0] = 1 << 19;
+  const UnitScale scale = {
+      .factor = 0x1p29, .half = 0x1p29, .inverse = 1 / 0x1.8p30};
+  std::vector<int16_t> wanted(integers.size());
+  PortableJoint().scale_to_unit(integers.data(), integers.size(), scale,
+                                wanted.data());
+  EXPECT_EQ(wanted[0], 32767);
+  for (const KernelSet* set : Available()) {
+    std::vector<int16_t> unit(integers.size());
+    set->joint->scale_to_unit(integers.data(), integers.size(), scale,
+                              unit.data());
+    EXPECT_EQ(unit, wanted) << set->name;
   }
 }
 
@@ -170,6 +174,34 @@ TEST(JointKernels, UpdateAndReflectRowsAsThePortableOnesDo) {
       for (const KernelSet* set : Available()) {
         EXPECT_EQ(by(*set->joint), wanted) << set->name << " " << columns;
       }
+    }
+  }
+}
+
+TEST(JointKernels, FindEigenvectorsAsThePortableOnesDo) {
+  std::mt19937 random(6);
+  for (const size_t size : {1, 2, 31, 70}) {
+    const std::vector<float> diagonal = Normal(size, 1, &random);
+    std::vector<float> beside = Normal(size, 0.3f, &random);
+    beside.back() = 0;
+    const Tridiagonal matrix = {
+        .diagonal = diagonal.data(), .beside = beside.data(), .size = size};
+    const size_t stride = kEigenLanes + 3;
+    const auto by = [&](const JointKernels& kernels) {
+      std::vector<float> values(kEigenLanes);
+      kernels.find_eigenvalues(matrix, size / 3, -6, 6, values.data());
+      std::vector<float> vectors(size * stride, 1.0f);
+      std::vector<FactorsOfRow> memory(size);
+      for (const bool begins : {true, false}) {
+        kernels.find_eigenvectors(matrix, values.data(), 1e-6f, begins,
+                                  memory.data(), stride, vectors.data());
+      }
+      vectors.insert(vectors.end(), values.begin(), values.end());
+      return vectors;
+    };
+    const std::vector<float> wanted = by(PortableJoint());
+    for (const KernelSet* set : Available()) {
+      EXPECT_EQ(by(*set->joint), wanted) << set->name << " " << size;
     }
   }
 }
