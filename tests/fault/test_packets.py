@@ -1,6 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Packets that are lost, late, doubled, out of order or damaged: the same result, or an error."""
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +90,46 @@ def test_a_line_on_which_nothing_passes_any_more(start: Start, line: Line, tmp_p
         with pytest.raises(kvcompress.KVCompressError) as caught:
             client.compress(SAMPLE, tmp_path / "out", progress=cut)
         assert caught.value.code in {"DEADLINE_EXCEEDED", "UNAVAILABLE"}
+    wait_until_idle(server)
+    assert list(tmp_path.glob("out*")) == []
+
+
+def test_clients_of_a_dead_line_can_be_closed(start: Start, line: Line, tmp_path: Path) -> None:
+    """What is not acknowledged for 20 seconds ends the connection: else TCP tries for 15 minutes.
+
+    gRPC ends no call whose message is half in a socket, which the closing of a channel waits for.
+    """
+    server = start("--listen", f"{line.near}:0", "--insecure", "--stall-seconds", "2")
+
+    def cut(sent: int) -> None:
+        if sent > 0:
+            line.weather = Weather(lost=1)
+
+    def call(number: int) -> None:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        with (
+            kvcompress.Client(
+                far_address(server, line), attempts=1, timeout=3, options=options
+            ) as client,
+            pytest.raises(kvcompress.KVCompressError),
+        ):
+            client.compress(SAMPLE, tmp_path / f"out{number}", progress=cut)
+
+    async def call_async() -> None:
+        async with kvcompress.aio.Client(
+            far_address(server, line), attempts=1, timeout=3
+        ) as client:
+            with pytest.raises(kvcompress.KVCompressError):
+                await client.compress(SAMPLE, tmp_path / "out", progress=cut)
+
+    threads = [threading.Thread(target=call, args=(number,), daemon=True) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+    line.weather = Weather()
+    asyncio.run(call_async())
     wait_until_idle(server)
     assert list(tmp_path.glob("out*")) == []
 

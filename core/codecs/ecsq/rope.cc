@@ -83,7 +83,7 @@ const float* Rotator::TableOf(uint64_t ratio, size_t pairs, uint64_t first,
       kept_.resize(end * token);
       fill(before, end, &kept_[before * token]);
     }
-    return &kept_[first * token];
+    return kept_.data() + first * token;
   }
   if (last_first_ != first || last_.size() != tokens * token) {
     last_first_ = first;

@@ -62,7 +62,7 @@ class QuantumCounts {
   // it would be short of registers.
   ABSL_ATTRIBUTE_NOINLINE size_t AddRow(const int32_t* quanta, size_t first,
                                         size_t end) {
-    int16_t* counts = &counts_[first * kQuanta];
+    int16_t* counts = counts_.data() + first * kQuanta;
     for (; first < end; ++first, counts += kQuanta) {
       const uint32_t place = PlaceOf(quanta[first], low_bits_[first]);
       if (place >= kQuanta) break;

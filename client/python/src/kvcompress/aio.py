@@ -58,7 +58,10 @@ class Client(BaseClient):
         await self.close()
 
     async def close(self) -> None:
-        """Closes the channel, and the client's own server; calls in progress are cancelled."""
+        """Closes the channel, and the client's own server; calls in progress are cancelled.
+
+        That can take up to about 20 seconds where the line to the server has died.
+        """
         await self._in_thread(self._channel.close)
         await self._in_thread(self._connection.close)
         self._threads.shutdown(wait=False)

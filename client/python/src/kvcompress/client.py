@@ -27,7 +27,10 @@ class Client(BaseClient, Closing):
     """
 
     def close(self) -> None:
-        """Closes the channel, and the client's own server; calls in progress are cancelled."""
+        """Closes the channel, and the client's own server; calls in progress are cancelled.
+
+        That can take up to about 20 seconds where the line to the server has died.
+        """
         self._channel.close()
         self._connection.close()
 
