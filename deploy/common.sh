@@ -65,7 +65,9 @@ need_packages() {
     fi
     root=(sudo)
   fi
-  local apt=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+  # One at a time: apt-get waits for what dpkg locks, but not for another's lists.
+  local apt=("${root[@]}" flock /var/lib/apt
+    env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
   say "installing ${#missing[@]} Debian packages: ${missing[*]}"
   quietly "${apt[@]}" update &&
     quietly "${apt[@]}" install --yes --no-install-recommends "${missing[@]}"
