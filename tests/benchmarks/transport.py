@@ -376,6 +376,7 @@ def main() -> None:
     sys.stdout.write(text)
     if arguments.save:
         model = re.sub(r"[^a-z0-9]+", "-", processor()[0].lower()).strip("-")
+        arguments.output.mkdir(parents=True, exist_ok=True)
         (arguments.output / f"{datetime.date.today()}-{model}-transport.md").write_text(text)
 
 
