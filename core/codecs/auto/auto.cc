@@ -41,8 +41,13 @@ absl::StatusOr<uint64_t> MostOf(Size size) {
   return most;
 }
 
+// What of a tensor is encoded at once: a payload that grows with it is soon
+// seen to be too large. A multiple of the size of every element.
+constexpr size_t kPiece = 64 << 10;
+
 struct Attempt {
   CodecSpec spec;
+  size_t row = 0;
   std::string payload;
   std::string decoded;
   DistortionAccumulator distortion;
@@ -74,10 +79,13 @@ class Encoder : public TensorEncoder {
   }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
-    for (const std::vector<CodecSpec>& row : Candidates(hints_.effort)) {
-      for (const CodecSpec& candidate : row) {
-        if (!MayBeSmaller(candidate)) continue;
-        KVC_ASSIGN_OR_RETURN(const bool holds, Consider(candidate));
+    const std::vector<std::vector<CodecSpec>> rows = Candidates(hints_.effort);
+    // The last of them are the smallest where there is something to find, and
+    // after them little has to be tried to its end.
+    for (size_t row = rows.size(); row-- > 0;) {
+      for (const CodecSpec& candidate : rows[row]) {
+        if (!MayBeKept(candidate, row)) continue;
+        KVC_ASSIGN_OR_RETURN(const bool holds, Consider(candidate, row));
         if (!holds) break;
       }
     }
@@ -101,18 +109,25 @@ class Encoder : public TensorEncoder {
   KeyHints key_hints() const override { return key_hints_; }
 
  private:
-  // False where the size of the payload is known, and no smaller.
-  bool MayBeSmaller(const CodecSpec& candidate) const {
-    if (!best_ || !candidate.codec->traits().fixed_size) return true;
-    const absl::StatusOr<uint64_t> size =
-        candidate.codec->MaxEncodedSize(spec_, candidate.parameters);
-    return !size.ok() || *size < best_->payload.size();
+  // Whether a payload of this size is better than the best so far: no larger,
+  // and where it is as large, listed before it.
+  bool Better(uint64_t size, size_t row) const {
+    return !best_ || size < best_->payload.size() ||
+           (size == best_->payload.size() && row < best_->row);
   }
 
-  // Keeps what a candidate gives if it is the smallest so far that holds the
-  // thresholds; says whether it holds them.
-  absl::StatusOr<bool> Consider(const CodecSpec& candidate) {
-    absl::StatusOr<Attempt> attempt = Try(candidate);
+  // False where the size of the payload is known, and not better.
+  bool MayBeKept(const CodecSpec& candidate, size_t row) const {
+    if (!candidate.codec->traits().fixed_size) return true;
+    const absl::StatusOr<uint64_t> size =
+        candidate.codec->MaxEncodedSize(spec_, candidate.parameters);
+    return !size.ok() || Better(*size, row);
+  }
+
+  // Keeps what a candidate gives if it is the best so far of those that hold
+  // the thresholds. False where it does not hold them.
+  absl::StatusOr<bool> Consider(const CodecSpec& candidate, size_t row) {
+    absl::StatusOr<std::optional<Attempt>> attempt = Try(candidate, row);
     if (!attempt.ok()) {
       if (attempt.status().code() != absl::StatusCode::kInvalidArgument) {
         return attempt.status();
@@ -120,22 +135,27 @@ class Encoder : public TensorEncoder {
       refusal_ = attempt.status();
       return false;
     }
-    if (!Judge(Measure(spec_, source_, *attempt), hints_.thresholds).passed) {
+    if (!*attempt) return true;
+    if (!Judge(Measure(spec_, source_, **attempt), hints_.thresholds).passed) {
       return false;
     }
-    if (!best_ || attempt->payload.size() < best_->payload.size()) {
-      best_ = *std::move(attempt);
-    }
+    if (Better((*attempt)->payload.size(), row)) best_ = **std::move(attempt);
     return true;
   }
 
-  absl::StatusOr<Attempt> Try(const CodecSpec& candidate) {
-    Attempt attempt{.spec = candidate};
+  // Nothing where the payload grew beyond the best before it was complete.
+  absl::StatusOr<std::optional<Attempt>> Try(const CodecSpec& candidate,
+                                             size_t row) {
+    Attempt attempt{.spec = candidate, .row = row};
     KVC_ASSIGN_OR_RETURN(
         const std::unique_ptr<TensorEncoder> encoder,
         candidate.codec->NewEncoder(spec_, candidate.parameters, hints_));
-    KVC_RETURN_IF_ERROR(
-        encoder->Append(source_, &attempt.payload, &attempt.decoded));
+    for (absl::string_view rest = source_; !rest.empty();
+         rest.remove_prefix(std::min(kPiece, rest.size()))) {
+      KVC_RETURN_IF_ERROR(encoder->Append(rest.substr(0, kPiece),
+                                          &attempt.payload, &attempt.decoded));
+      if (!Better(attempt.payload.size(), row)) return std::nullopt;
+    }
     KVC_RETURN_IF_ERROR(encoder->Finish(&attempt.payload, &attempt.decoded));
     attempt.distortion = encoder->distortion();
     KeyHints told = encoder->key_hints();
@@ -147,7 +167,7 @@ class Encoder : public TensorEncoder {
   const EncodeHints hints_;
   std::string source_;
   std::optional<Attempt> best_;
-  absl::Status refusal_;  // of the last candidate that refused the values
+  absl::Status refusal_;  // of the last that refused the values
   KeyHints key_hints_;
 };
 

@@ -3,8 +3,10 @@
 // `auto`: encodes a tensor with every codec that offers itself, and keeps the
 // smallest payload whose measured quality holds the thresholds; ties go to the
 // codec that is listed first. A codec that refuses the tensor's values is out.
-// The manifest records the codec that was chosen, never `auto`, so there is
-// nothing to decode.
+// They are tried from the last of the list on, as those squeeze most: one whose
+// payload is known to be larger than the best so far, or grows beyond it, is
+// not tried, or not to its end. The manifest records the codec that was chosen,
+// never `auto`, so there is nothing to decode.
 //
 // Holds a whole tensor, and of two candidates at a time what they gave.
 

@@ -134,6 +134,22 @@ TEST(Auto, TheChoiceDoesNotDependOnChunks) {
   EXPECT_EQ(*testing::DecompressFile(whole->artefact), whole->reconstructed);
 }
 
+TEST(Auto, TiesGoToTheCodecThatIsListedFirst) {
+  const std::string file =
+      MakeFile({{{.name = "few", .dtype = DType::kF32, .shape = {1, 1, 1, 64}},
+                 testing::RandomBytes(DType::kF32, 64, 3)}});
+  const QualityThresholds low{.min_snr_db = 5};
+  const auto best =
+      CompressFile(file, {.codec = {.name = "auto"}, .thresholds = low});
+  const auto tied = CompressFile(
+      file, {.codec = {.name = "int4-hadamard"}, .thresholds = low});
+  ASSERT_TRUE(best.ok() && tied.ok());
+  EXPECT_EQ(best->report.tensors[0].codec, "int4:64");
+  EXPECT_TRUE(tied->report.tensors[0].verdict.passed);
+  EXPECT_EQ(best->report.tensors[0].compressed_size,
+            tied->report.tensors[0].compressed_size);
+}
+
 TEST(Auto, TakesThresholdsAndNothingElse) {
   EXPECT_FALSE(ResolveCodec({.name = "auto", .group_size = 64}).ok());
   EXPECT_FALSE(ResolveCodec({.name = "auto", .preset = "high"}).ok());
