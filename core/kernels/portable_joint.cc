@@ -92,34 +92,19 @@ void Reflect(const float* v, float factor, RowsShape shape, float* matrix) {
   }
 }
 
-void ScaleUnit(const int32_t* integers, size_t count, const UnitScale& scale,
-               int16_t* unit) {
-  ScaleIntegersToUnit(integers, count, scale, unit);
-}
-
-void FindValues(const Tridiagonal& matrix, size_t first, float low, float high,
-                float* values) {
-  BisectEigenvalues(matrix, first, low, high, values);
-}
-
-void FindVectors(const Tridiagonal& matrix, const float* values, float tiny,
-                 bool begins, FactorsOfRow* memory, size_t stride,
-                 float* vectors) {
-  IterateEigenvectors(matrix, values, tiny, begins, memory, stride, vectors);
-}
-
 }  // namespace
 
 const JointKernels& PortableJoint() {
-  static constexpr JointKernels kKernels = {.narrow = Narrow,
-                                            .finish = Finish,
-                                            .quantize_parts = Parts,
-                                            .pair_rows = Pair,
-                                            .update_symmetric = Update,
-                                            .reflect_rows = Reflect,
-                                            .scale_to_unit = ScaleUnit,
-                                            .find_eigenvalues = FindValues,
-                                            .find_eigenvectors = FindVectors};
+  static constexpr JointKernels kKernels = {
+      .narrow = Narrow,
+      .finish = Finish,
+      .quantize_parts = Parts,
+      .pair_rows = Pair,
+      .update_symmetric = Update,
+      .reflect_rows = Reflect,
+      .scale_to_unit = ScaleIntegersToUnit,
+      .find_eigenvalues = BisectEigenvalues,
+      .find_eigenvectors = IterateEigenvectors};
   return kKernels;
 }
 

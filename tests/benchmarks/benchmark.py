@@ -115,8 +115,7 @@ def main() -> None:
     text = report.render(rows, work, arguments.rounds)
     print(text, end="")
     if arguments.save:
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        (arguments.output / report.file_name(work)).write_text(text)
+        report.save(work.kernels, text, arguments.output)
 
 
 if __name__ == "__main__":

@@ -91,10 +91,11 @@ def processor() -> tuple[str, str]:
     )
 
 
-def file_name(work: Workload) -> str:
-    """Of the saved report."""
+def save(kind: str, text: str, folder: Path) -> None:
+    """Writes a report under today's date and the processor; makes the folder where needed."""
     model = re.sub(r"[^a-z0-9]+", "-", processor()[0].lower()).strip("-")
-    return f"{datetime.date.today()}-{model}-{work.kernels}.md"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{datetime.date.today()}-{model}-{kind}.md").write_text(text)
 
 
 def render(rows: list[Row], work: Workload, rounds: int) -> str:

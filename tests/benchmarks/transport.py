@@ -6,7 +6,6 @@ import datetime
 import json
 import mmap
 import os
-import re
 import resource
 import statistics
 import struct
@@ -21,7 +20,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 from process_memory import peak
-from report import processor
+from report import processor, save
 
 import kvcompress
 from kvcompress.v1 import compression_service_pb2 as pb
@@ -375,9 +374,7 @@ def main() -> None:
     text = render(arguments, size, rounds, latencies, found)
     sys.stdout.write(text)
     if arguments.save:
-        model = re.sub(r"[^a-z0-9]+", "-", processor()[0].lower()).strip("-")
-        arguments.output.mkdir(parents=True, exist_ok=True)
-        (arguments.output / f"{datetime.date.today()}-{model}-transport.md").write_text(text)
+        save("transport", text, arguments.output)
 
 
 if __name__ == "__main__":

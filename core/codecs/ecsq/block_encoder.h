@@ -57,8 +57,8 @@ ChannelStatistics Measure(const TensorHeader& header, const Geometry& geometry,
 
 // Appends the block to `*payload`, writes its decoded elements to `decoded`,
 // and gives what they lost in `*sums`; with null for `decoded` neither, and
-// nothing is patched. False when it is larger than a block may
-// be. Works in all buffers but `source` and `decoded`.
+// nothing is patched. False when it is larger than a block may be. Works in all
+// buffers but `source` and `decoded`.
 bool EncodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockChoices& choices, DType dtype,
                  const BlockInput& input, const ChannelStatistics& statistics,

@@ -10,6 +10,7 @@
 
 #include "codecs/ecsq/bits.h"
 #include "codecs/ecsq/format.h"
+#include "codecs/ecsq/grow.h"
 #include "codecs/ecsq/lists.h"
 #include "codecs/ecsq/rans.h"
 #include "codecs/ecsq/reconstruct.h"
@@ -255,8 +256,9 @@ class Decoder {
   // near cache.
   bool ReadLevels(Reconstructor* reconstructor) {
     const bool apart = geometry_.GroupFirst(1) % kMaxLanes == 0;
-    memory_.MakeLevels(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
-                             : geometry_.Elements(block_));
+    ecsq::Grow(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
+                     : geometry_.Elements(block_),
+               &memory_.levels);
     size_t group = 0;
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
       levels_begin_ = apart ? geometry_.GroupBegin(block_, group) : 0;

@@ -6,7 +6,6 @@
 #define KVCOMPRESS_CODECS_KLT_BLOCK_DECODER_H_
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -20,16 +19,7 @@ namespace kvcompress::klt {
 
 // What one block after the other is decoded in.
 struct DecoderMemory {
-  // Makes room for so many; what is there means nothing.
-  void MakeLevels(size_t count) {
-    if (count <= levels_size) return;
-    levels = std::make_unique_for_overwrite<int32_t[]>(count);
-    levels_size = count;
-  }
-
-  // Of a group, or of all that share strips.
-  std::unique_ptr<int32_t[]> levels;
-  size_t levels_size = 0;
+  std::vector<int32_t> levels;  // of a group, or of all that share strips
   std::vector<int8_t> symbols;
   ReconstructorMemory reconstructor;
 };

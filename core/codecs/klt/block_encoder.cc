@@ -11,6 +11,7 @@
 #include "codecs/ecsq/block_encoder.h"
 #include "codecs/ecsq/distortion.h"
 #include "codecs/ecsq/format.h"
+#include "codecs/ecsq/grow.h"
 #include "codecs/ecsq/reconstruct.h"
 #include "codecs/ecsq/tables.h"
 #include "codecs/klt/block_writer.h"
@@ -223,11 +224,7 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
   }
   const std::vector<float> zeros(n);
   const std::vector<float> units(kTokens, 0x1p-14f / kParts);
-  if (memory->coefficients_size < block_.tokens * n) {
-    memory->coefficients_size = block_.tokens * n;
-    memory->coefficients =
-        std::make_unique_for_overwrite<float[]>(memory->coefficients_size);
-  }
+  ecsq::Grow(block_.tokens * n, &memory->coefficients);
   // Zeros in the place of a channel that fills a pair.
   memory->parts.assign(kTokens * padded, 0);
   memory->sums.resize(kTokens * n);
@@ -305,11 +302,10 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
       content_.classes[i] =
           static_cast<uint8_t>(ecsq::ClassOf(variances[i] * scale));
     }
-    const RoundingInput input = {
-        .coefficients = {memory->coefficients.get(), memory->coefficients_size},
-        .offsets = content_.offsets,
-        .first_token = sinks_,
-        .fine = kFine};
+    const RoundingInput input = {.coefficients = memory->coefficients,
+                                 .offsets = content_.offsets,
+                                 .first_token = sinks_,
+                                 .fine = kFine};
     const absl::Span<uint8_t> classes =
         absl::MakeSpan(content_.classes).subspan(first, matrix.size());
     int32_t* const levels =

@@ -6,7 +6,6 @@
 #define KVCOMPRESS_CODECS_KLT_BLOCK_ENCODER_H_
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,9 +49,7 @@ struct EncoderMemory {
       : symbols(buffers, &EncoderBuffers::symbols),
         words(buffers, &EncoderBuffers::words) {}
 
-  // Of a group; for the block with the most tokens that came so far.
-  size_t coefficients_size = 0;
-  std::unique_ptr<float[]> coefficients;
+  std::vector<float> coefficients;  // of a group
   std::vector<int16_t> parts;
   std::vector<int32_t> sums;
   ReconstructorMemory reconstructor;

@@ -5,12 +5,12 @@
 #include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "codecs/klt/layout.h"
 #include "codecs/klt/principal.h"
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
@@ -46,18 +46,11 @@ struct Reflection {
   float factor = 0;
 };
 
-// Pairs [pairs, columns] of integers to [columns, pairs], a line of a cache
-// after the other.
-void TransposePairs(const int16_t* from, size_t pairs, size_t columns,
-                    int16_t* to) {
-  constexpr size_t kLine = 16;
-  for (size_t first = 0; first < columns; first += kLine) {
-    const size_t end = std::min(first + kLine, columns);
-    for (size_t pair = 0; pair < pairs; ++pair) {
-      for (size_t column = first; column < end; ++column) {
-        std::memcpy(to + 2 * (column * pairs + pair),
-                    from + 2 * (pair * columns + column), 2 * sizeof(int16_t));
-      }
+// Adds a matrix of `shape` without a stride to one with it.
+void AddPart(const int32_t* part, kernels::RowsShape shape, int32_t* sums) {
+  for (size_t i = 0; i < shape.rows; ++i) {
+    for (size_t j = 0; j < shape.columns; ++j) {
+      sums[i * shape.stride + j] += part[i * shape.columns + j];
     }
   }
 }
@@ -74,7 +67,7 @@ PrincipalAxes SolveAll(const std::vector<float>& matrix, size_t size,
   for (Eigen::Index j = n - 1; j >= 0 && axes.values.size() < most; --j) {
     axes.values.push_back(std::max(0.0f, solver.eigenvalues()[j]));
   }
-  axes.stride = (axes.values.size() + kColumns - 1) / kColumns * kColumns;
+  axes.stride = RoundUp(axes.values.size(), kColumns);
   axes.vectors.resize(size * axes.stride);
   for (size_t i = 0; i < size; ++i) {
     for (size_t j = 0; j < axes.values.size(); ++j) {
@@ -110,7 +103,7 @@ void Covariance::Add(absl::Span<const float* const> rows, size_t channels,
   for (size_t begin = 0; begin < tokens; begin += kTokens) {
     const size_t end = std::min(begin + kTokens, tokens);
     // Zeros fill what the kernels take at once.
-    const size_t inner = (end - begin + kWhole - 1) / kWhole * kWhole;
+    const size_t inner = RoundUp(end - begin, kWhole);
     for (size_t h = 0; h < heads; ++h) {
       std::fill_n(pairs.begin(), inner * channels, int16_t{0});
       for (size_t t = begin; t < end; t += 2) {
@@ -119,20 +112,17 @@ void Covariance::Add(absl::Span<const float* const> rows, size_t channels,
                              channels, &means[h * channels], scale,
                              &pairs[(t - begin) * channels]);
       }
-      TransposePairs(pairs.data(), inner / 2, channels, &left[h * head_size]);
+      Transpose<2>(pairs.data(), channels, inner / 2, channels,
+                   &left[h * head_size], inner / 2);
       set.product.prepare(pairs.data(), inner, channels, right.data());
       for (size_t above = 0; above <= h; ++above) {
         set.product.multiply(
             &left[above * head_size], right.data(),
             {.rows = channels, .inner = inner, .columns = channels},
             product.data());
-        int32_t* const sums =
-            &products[above * channels * size_ + h * channels];
-        for (size_t i = 0; i < channels; ++i) {
-          for (size_t j = 0; j < channels; ++j) {
-            sums[i * size_ + j] += product[i * channels + j];
-          }
-        }
+        AddPart(product.data(),
+                {.rows = channels, .columns = channels, .stride = size_},
+                &products[above * channels * size_ + h * channels]);
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "codecs/klt/layout.h"
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
@@ -24,10 +25,6 @@ constexpr int kRestarts = 4;
 // What is left of a column below this, beside a largest entry of 1, is zero.
 constexpr float kLeastSquares = 1e-16f;
 
-size_t RoundUp(size_t size, size_t unit) {
-  return (size + unit - 1) / unit * unit;
-}
-
 // Eight sums that do not wait for each other.
 float Product(const float* a, const float* b, size_t count) {
   float sums[8] = {};
@@ -38,21 +35,6 @@ float Product(const float* a, const float* b, size_t count) {
   for (; i < count; ++i) sums[0] += a[i] * b[i];
   return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
          ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-// A matrix [rows, columns] to [columns, rows], a line of a cache after the
-// other.
-void Transpose(const float* from, size_t stride, size_t rows, size_t columns,
-               float* to, size_t to_stride) {
-  constexpr size_t kLine = 16;
-  for (size_t first = 0; first < columns; first += kLine) {
-    const size_t end = std::min(first + kLine, columns);
-    for (size_t row = 0; row < rows; ++row) {
-      for (size_t column = first; column < end; ++column) {
-        to[column * to_stride + row] = from[row * stride + column];
-      }
-    }
-  }
 }
 
 // A symmetric matrix as H T H', T tridiagonal and H a product of reflections.
