@@ -14,7 +14,6 @@ FROM debian:12-slim
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends \
       libabsl20220623 \
-      libcivetweb1 \
       libfmt9 \
       libgrpc++1.51 \
       libgrpc29 \

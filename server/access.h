@@ -5,10 +5,10 @@
 //   Compress+Decompress=spiffe://cluster.local/ns/inference/*
 //   *=admin.example
 //
-// METHODS are names of methods joined by `+`, or `*` for all. IDENTITY is a
-// subject alternative name of the client's certificate, or a beginning of one
-// before a `*`; `unix` is whoever may open the Unix socket; `*` alone is
-// anybody. Case matters.
+// METHODS are names of methods joined by `+`, or `*` for all. IDENTITY is a DNS
+// name, a URI or an IP address among the subject alternative names of the
+// client's certificate, or a beginning of one before a `*`; `unix` is whoever
+// may open the Unix socket; `*` alone is anybody. Case matters.
 
 #ifndef KVCOMPRESS_SERVER_ACCESS_H_
 #define KVCOMPRESS_SERVER_ACCESS_H_

@@ -10,40 +10,22 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <system_error>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "file_descriptor.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress {
 namespace {
 
 constexpr size_t kMaxPath = sizeof(sockaddr_un::sun_path) - 1;
-
-// A socket that closes itself.
-class Socket {
- public:
-  explicit Socket(int family)
-      : fd_(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {}
-  ~Socket() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 absl::Status BadAddress(absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -67,51 +49,33 @@ absl::StatusOr<ListenAddress> ParsePath(absl::string_view text) {
   return address;
 }
 
-sockaddr_un UnixSockaddr(const std::string& path) {
-  sockaddr_un sockaddr = {};
-  sockaddr.sun_family = AF_UNIX;
-  std::memcpy(sockaddr.sun_path, path.data(), std::min(path.size(), kMaxPath));
-  return sockaddr;
+SocketAddress UnixSocketAddress(const std::string& path) {
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  path.copy(name.sun_path, kMaxPath);
+  SocketAddress address;
+  std::memcpy(&address.storage, &name, sizeof(name));
+  address.size = sizeof(name);
+  return address;
 }
 
-// Calls `use` with each socket address that `address` stands for, until it
-// gives an errno. Gives that errno, or text when a host has no address.
-absl::StatusOr<int> ForEachSockaddr(
-    const ListenAddress& address,
-    absl::FunctionRef<int(int, const sockaddr*, socklen_t)> use) {
-  if (address.is_unix()) {
-    const sockaddr_un path = UnixSockaddr(address.path);
-    return use(AF_UNIX, reinterpret_cast<const sockaddr*>(&path), sizeof(path));
-  }
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int failure =
-      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
-                  &hints, &found);
-  if (failure != 0) return absl::NotFoundError(gai_strerror(failure));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found,
-                                                                 &freeaddrinfo);
-  int error = 0;
-  for (; found != nullptr && error == 0; found = found->ai_next) {
-    error = use(found->ai_family, found->ai_addr, found->ai_addrlen);
-  }
-  return error;
+FileDescriptor NewSocket(const SocketAddress& address) {
+  return FileDescriptor(
+      socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 // 0 or errno.
-int TryConnect(int family, const sockaddr* target, socklen_t size) {
-  const Socket probe(family);
-  return connect(probe.fd(), target, size) == 0 ? 0 : errno;
+int TryConnect(const SocketAddress& target) {
+  const FileDescriptor probe = NewSocket(target);
+  return connect(probe.get(), target.get(), target.size) == 0 ? 0 : errno;
 }
 
-int TryBind(int family, const sockaddr* target, socklen_t size) {
-  const Socket probe(family);
-  if (probe.fd() < 0) return errno;
+int TryBind(const SocketAddress& target) {
+  const FileDescriptor probe = NewSocket(target);
+  if (!probe.ok()) return errno;
   const int on = 1;
-  setsockopt(probe.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  return bind(probe.fd(), target, size) == 0 ? 0 : errno;
+  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  return bind(probe.get(), target.get(), target.size) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -161,6 +125,12 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   return address;
 }
 
+ListenAddress Reachable(ListenAddress address) {
+  if (address.host == "0.0.0.0") address.host = "127.0.0.1";
+  if (address.host == "::") address.host = "::1";
+  return address;
+}
+
 absl::Status RemoveStaleSocket(const std::string& path) {
   struct stat info = {};
   if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
@@ -168,9 +138,7 @@ absl::Status RemoveStaleSocket(const std::string& path) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " exists and is not a socket"));
   }
-  const sockaddr_un target = UnixSockaddr(path);
-  const int error = TryConnect(
-      AF_UNIX, reinterpret_cast<const sockaddr*>(&target), sizeof(target));
+  const int error = TryConnect(UnixSocketAddress(path));
   if (error == 0 || error == EAGAIN) {
     return absl::FailedPreconditionError(
         absl::StrCat("another process is listening on ", path));
@@ -188,20 +156,39 @@ absl::Status RemoveStaleSocket(const std::string& path) {
   return absl::OkStatus();
 }
 
-std::string ExplainBindFailure(const ListenAddress& address) {
-  const absl::StatusOr<int> error = ForEachSockaddr(address, TryBind);
-  if (!error.ok()) return std::string(error.status().message());
-  if (*error != 0) return std::generic_category().message(*error);
-  if (address.is_unix()) unlink(address.path.c_str());
-  return "the reason is gone";
+absl::StatusOr<std::vector<SocketAddress>> Resolve(
+    const ListenAddress& address) {
+  if (address.is_unix()) {
+    return std::vector<SocketAddress>{UnixSocketAddress(address.path)};
+  }
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int failure =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
+                  &hints, &found);
+  if (failure != 0) return absl::NotFoundError(gai_strerror(failure));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found,
+                                                                 &freeaddrinfo);
+  std::vector<SocketAddress> addresses;
+  for (; found != nullptr; found = found->ai_next) {
+    SocketAddress& next = addresses.emplace_back();
+    std::memcpy(&next.storage, found->ai_addr, found->ai_addrlen);
+    next.size = found->ai_addrlen;
+  }
+  return addresses;
 }
 
-void Knock(const ListenAddress& address) {
-  ForEachSockaddr(address, [](int family, const sockaddr* target,
-                              socklen_t size) {
-    TryConnect(family, target, size);
-    return 0;
-  }).IgnoreError();
+std::string ExplainBindFailure(const ListenAddress& address) {
+  const absl::StatusOr<std::vector<SocketAddress>> resolved = Resolve(address);
+  if (!resolved.ok()) return std::string(resolved.status().message());
+  for (const SocketAddress& target : *resolved) {
+    const int error = TryBind(target);
+    if (error != 0) return std::generic_category().message(error);
+  }
+  if (address.is_unix()) unlink(address.path.c_str());
+  return "the reason is gone";
 }
 
 }  // namespace kvcompress

@@ -5,8 +5,11 @@
 #ifndef KVCOMPRESS_SERVER_ADDRESS_H_
 #define KVCOMPRESS_SERVER_ADDRESS_H_
 
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,8 +30,8 @@ struct ListenAddress {
   // Whether only this machine can reach it: a path, `localhost`, or a numeric
   // loopback address. Other names may resolve to anything.
   bool is_local() const;
-  // What ParseListenAddress takes, IPv6 in brackets: gRPC's and civetweb's own
-  // notation too.
+  // What ParseListenAddress takes, IPv6 in brackets: gRPC's own notation
+  // too.
   std::string ToString() const;
 
   friend bool operator==(const ListenAddress&, const ListenAddress&) = default;
@@ -37,17 +40,35 @@ struct ListenAddress {
 // INVALID_ARGUMENT, saying what is expected. `unix:///PATH` is taken as well.
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 
+// Where this machine reaches what listens on `address`: the loopback address
+// for a wildcard.
+ListenAddress Reachable(ListenAddress address);
+
 // Makes way for a Unix socket at `path`: removes a socket on which nobody
 // answers. OK when there is nothing. FAILED_PRECONDITION when a process answers
 // there, or when the file is not a socket.
 absl::Status RemoveStaleSocket(const std::string& path);
 
+// An address as the calls of sockets take it.
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+
+  int family() const { return storage.ss_family; }
+  const sockaddr* get() const {
+    return reinterpret_cast<const sockaddr*>(&storage);
+  }
+};
+
+// Every address that `address` stands for, at least one. NOT_FOUND, with the
+// resolver's reason, for a host without any. Waits for the resolver where the
+// host is a name.
+absl::StatusOr<std::vector<SocketAddress>> Resolve(
+    const ListenAddress& address);
+
 // Why a server cannot be bound to `address`, such as "Address already in use".
 // For messages: it tries again, briefly, to learn the reason.
 std::string ExplainBindFailure(const ListenAddress& address);
-
-// Opens a connection to `address` and drops it, without waiting for either.
-void Knock(const ListenAddress& address);
 
 }  // namespace kvcompress
 

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <limits>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -20,9 +22,11 @@
 #include "admission.h"
 #include "caller.h"
 #include "errors.h"
+#include "guarded.h"
 #include "kvcompress/error.h"
 #include "observer.h"
 #include "service_state.h"
+#include "watchdog.h"
 
 namespace kvcompress {
 
@@ -54,6 +58,18 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
+  // Whom fairness among clients counts the call to.
+  const std::string& client() const { return caller_.client; }
+
+  // CANCELLED once nobody waits for the result any more, DEADLINE_EXCEEDED once
+  // the call has lasted longer than it may. Thread safe.
+  absl::Status CheckWanted() const {
+    if (context_->IsCancelled()) {
+      return absl::CancelledError("the client has gone");
+    }
+    return state_->watchdog.CheckTime(start_);
+  }
+
   // Since the call began.
   double Seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() -
@@ -75,9 +91,24 @@ class Call {
   }
 
   // Reserves for a stream that holds messages of these many bytes, each twice:
-  // parsed, and as it is on the wire; and `working` bytes beside them.
-  absl::Status ReserveStream(uint64_t messages, uint64_t working) {
-    return Reserve(std::max(kStreamBytes, 2 * messages) + working);
+  // parsed, and as it is on the wire; `parsed` bytes that parsing takes beyond
+  // that, or that what was parsed has become; and `working` bytes beside them.
+  absl::Status ReserveStream(uint64_t messages, uint64_t working,
+                             uint64_t parsed = 0) {
+    messages_ = 2 * messages + parsed;
+    return ReserveWorking(working);
+  }
+
+  // The same with other `working` bytes, beside the messages it was told of
+  // last.
+  absl::Status ReserveWorking(uint64_t working) {
+    return Reserve(std::max(kStreamBytes, messages_) + working);
+  }
+
+  // The most that any call can reserve, in bytes.
+  uint64_t most_memory() const {
+    const uint64_t limit = state_->budget.limit();
+    return limit == 0 ? std::numeric_limits<uint64_t>::max() : limit;
   }
 
   // Ends the call with `status`, or as cancelled when it failed because its
@@ -85,7 +116,8 @@ class Call {
   // EndCut.
   grpc::Status End(const absl::Status& status) {
     if (!status.ok() && context_->IsCancelled()) {
-      return EndCut(absl::CancelledError("the client has gone"));
+      return EndCut(
+          Guarded([] { return absl::CancelledError("the client has gone"); }));
     }
     return EndCut(status);
   }
@@ -96,14 +128,19 @@ class Call {
   // before the client is told. Clients that try again by themselves are told
   // when to.
   grpc::Status EndCut(const absl::Status& status) {
-    const auto detail = GetErrorDetail(status);
-    Close(status.code(), detail ? detail->reason : "");
-    if (const auto delay = RetryDelayOf(status)) {
-      context_->AddTrailingMetadata(
-          "grpc-retry-pushback-ms",
-          absl::StrCat(absl::ToInt64Milliseconds(*delay)));
+    try {
+      const auto detail = GetErrorDetail(status);
+      Close(status.code(), detail ? detail->reason : "");
+      if (const auto delay = RetryDelayOf(status)) {
+        context_->AddTrailingMetadata(
+            "grpc-retry-pushback-ms",
+            absl::StrCat(absl::ToInt64Milliseconds(*delay)));
+      }
+      return ToGrpcStatus(status);
+    } catch (const std::bad_alloc&) {
+      if (!ended_) Close(absl::StatusCode::kResourceExhausted, "");
+      return NoMemory();
     }
-    return ToGrpcStatus(status);
   }
 
   Method method() const { return method_; }
@@ -114,8 +151,10 @@ class Call {
   void Close(absl::StatusCode code, std::string reason) {
     ended_ = true;
     Reserve(0).IgnoreError();  // less always fits
-    observer().CallHandled({method_, code, Seconds(), std::move(reason),
-                            std::move(caller_.names)});
+    Attempt([&] {
+      observer().CallHandled({method_, code, Seconds(), std::move(reason),
+                              std::move(caller_.names)});
+    });
   }
 
   const Method method_;
@@ -125,6 +164,7 @@ class Call {
   const std::chrono::steady_clock::time_point start_;
   bool ended_ = false;
   uint64_t reserved_ = 0;
+  uint64_t messages_ = 0;  // bytes that its messages take
 };
 
 // Adds the time of its scope to a sum of seconds.

@@ -2,6 +2,8 @@
 
 #include "caller.h"
 
+#include <grpc/grpc_security_constants.h>
+
 #include <algorithm>
 #include <random>
 
@@ -17,7 +19,11 @@ constexpr char kRequestId[] = "x-request-id";
 constexpr char kTraceparent[] = "traceparent";
 constexpr char kUnix[] = "unix";
 constexpr char kWithin[] = "fd";  // an end of a pair of sockets
-constexpr char kSubjectAlternativeName[] = "x509_subject_alternative_name";
+// Subject alternative names that are identities. What an authority writes into
+// the others, such as addresses of e-mail, may be a client's own choice.
+constexpr const char* kIdentities[] = {GRPC_PEER_DNS_PROPERTY_NAME,
+                                       GRPC_PEER_URI_PROPERTY_NAME,
+                                       GRPC_PEER_IP_PROPERTY_NAME};
 
 std::string RandomId() {
   thread_local std::mt19937_64 random{(uint64_t{std::random_device{}()} << 32) ^
@@ -83,10 +89,13 @@ Caller IdentifyCaller(grpc::CallbackServerContext* context) {
   Caller caller;
   caller.client = HostOfPeer(context->peer());
   caller.is_local = caller.client == kUnix || caller.client == kWithin;
-  for (const grpc::string_ref& name :
-       context->auth_context()->FindPropertyValues(kSubjectAlternativeName)) {
-    // No certificate makes a Unix socket.
-    if (name != kUnix) caller.identities.emplace_back(name.data(), name.size());
+  for (const char* const type : kIdentities) {
+    for (const grpc::string_ref& name :
+         context->auth_context()->FindPropertyValues(type)) {
+      // No certificate makes a Unix socket.
+      if (name == kUnix) continue;
+      caller.identities.emplace_back(name.data(), name.size());
+    }
   }
   if (!caller.identities.empty()) {
     caller.client = absl::StrJoin(caller.identities, ",");

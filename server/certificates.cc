@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "guarded.h"
 
 namespace kvcompress {
 namespace {
@@ -191,7 +192,7 @@ void CertificateWatcher::Watch() {
   while (!stop_.wait_for(lock, absl::ToChronoNanoseconds(interval_),
                          [this] { return stopping_; })) {
     lock.unlock();
-    Look();
+    Attempt([this] { Look(); });
     lock.lock();
   }
 }

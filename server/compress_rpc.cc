@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "compress_session.h"
+#include "proto/wire/wire.h"
+#include "request.h"
 #include "stream_reactor.h"
 
 namespace kvcompress {
@@ -15,20 +17,48 @@ namespace {
 // one request is gathered up to here.
 constexpr size_t kGathered = 512 << 10;
 
-class CompressHandler : public StreamHandler {
+// What Compress and Measure do with their requests.
+template <typename Request>
+class CacheHandler : public StreamHandler {
  public:
-  CompressHandler(const ServiceOptions& options, Call* call)
+  explicit CacheHandler(const ServiceOptions& options, Call* call)
       : session_(options, call), call_(call) {}
 
-  absl::Status Take(const grpc::ByteBuffer& request) override {
-    if (pieces_.TakeBytes(request,
-                          v1::CompressRequest::kSafetensorsFieldNumber)) {
-      return session_.TakeFile(pieces_.Next());
+  absl::Status Take(const grpc::ByteBuffer& request,
+                    uint64_t* content) override {
+    taken_ = request.Length();
+    if (pieces_.TakeBytes(request, Request::kSafetensorsFieldNumber)) {
+      const absl::string_view piece = pieces_.Next();
+      *content = piece.empty() ? 0 : request.Length();
+      return session_.TakeFile(piece);
     }
     pieces_ = Pieces();
-    absl::Status status = ParseRequest(request, &request_);
-    if (status.ok()) status = session_.Take(request_);
-    return status;
+    RequestMemory memory;
+    absl::Status status = ParseRequest(request, kept_, working_bytes(), call_,
+                                       &request_, &memory);
+    if (!status.ok()) return status;
+    switch (request_.message_case()) {
+      case Request::kOptions:
+        *content = kAll;
+        kept_ += request.Length() + memory.kept;
+        status = TakeOptions(request_.options());
+        request_.Clear();
+        return status;
+      case Request::kSafetensors:
+        *content = request_.safetensors().size();
+        return session_.TakeFile(request_.safetensors());
+      case Request::kTensors:
+        *content = kAll;
+        status = session_.TakeTable(request_.tensors());
+        request_.Clear();
+        return status;
+      case Request::kTensorData:
+        *content = request_.tensor_data().data().size();
+        return session_.TakeTensor(request_.tensor_data());
+      case Request::MESSAGE_NOT_SET:
+        break;
+    }
+    return CompressSession::OutOfOrder("the message is empty");
   }
 
   absl::Status End() override {
@@ -36,7 +66,45 @@ class CompressHandler : public StreamHandler {
     return absl::OkStatus();
   }
 
-  uint64_t working_bytes() const override { return session_.working_bytes(); }
+  uint64_t working_bytes() const override {
+    return session_.working_bytes(taken_);
+  }
+  uint64_t kept_bytes() const override { return kept_; }
+
+ protected:
+  virtual absl::Status TakeOptions(const v1::CompressOptions& options) {
+    return session_.TakeOptions(options);
+  }
+
+  // Encodes some of what was taken; false when nothing of it is left.
+  absl::StatusOr<bool> Step() {
+    absl::StatusOr<bool> more = session_.Step();
+    if (!more.ok() || *more) return more;
+    const absl::string_view piece = pieces_.Next();
+    if (piece.empty()) {
+      taken_ = 0;
+      return false;
+    }
+    absl::Status status = session_.TakeFile(piece);
+    if (!status.ok()) return status;
+    return true;
+  }
+
+  CompressSession session_;
+  Call* const call_;
+  uint64_t taken_ = 0;  // bytes of the message that is being worked on
+  bool ended_ = false;
+
+ private:
+  // The message that is being worked on: of bytes, or another.
+  Pieces pieces_;
+  Request request_;
+  uint64_t kept_ = 0;  // of options, in bytes
+};
+
+class CompressHandler final : public CacheHandler<v1::CompressRequest> {
+ public:
+  using CacheHandler::CacheHandler;
 
   absl::StatusOr<bool> Next(grpc::ByteBuffer* response) override {
     CompressOutput& output = session_.output();
@@ -65,17 +133,6 @@ class CompressHandler : public StreamHandler {
   }
 
  private:
-  // Encodes some of what was taken; false when nothing of it is left.
-  absl::StatusOr<bool> Step() {
-    absl::StatusOr<bool> more = session_.Step();
-    if (!more.ok() || *more) return more;
-    const absl::string_view piece = pieces_.Next();
-    if (piece.empty()) return false;
-    absl::Status status = session_.TakeFile(piece);
-    if (!status.ok()) return status;
-    return true;
-  }
-
   grpc::ByteBuffer Begin() {
     const Compressor& compressor = session_.compressor();
     v1::CompressResponse response;
@@ -112,127 +169,66 @@ class CompressHandler : public StreamHandler {
       return true;
     }
     v1::CompressResponse last;
-    *last.mutable_trailer() = ToProto(
-        *report_, session_.options().report_tensors(), call_->Seconds());
+    *last.mutable_trailer() =
+        ToProto(*report_, session_.report_tensors(), call_->Seconds());
     *response = Serialize(last);
     concluded_ = true;
     return true;
   }
 
-  CompressSession session_;
-  Call* const call_;
-  // The message that is being worked on: of bytes, or another.
-  Pieces pieces_;
-  v1::CompressRequest request_;
   bool begin_sent_ = false;
-  bool ended_ = false;
   bool concluded_ = false;
   uint64_t artefact_offset_ = 0;
   uint64_t reconstructed_offset_ = 0;
   std::optional<CompressReport> report_;
 };
 
-class MeasureReactor : public grpc::ServerReadReactor<v1::MeasureRequest>,
-                       private WatchedCall {
+class MeasureHandler final : public CacheHandler<v1::MeasureRequest> {
  public:
-  MeasureReactor(grpc::CallbackServerContext* context,
-                 v1::MeasureResponse* response, ServiceState* state)
-      : WatchedCall(&state->watchdog, context),
-        response_(response),
-        workers_(state->workers),
-        call_(Method::kMeasure, context, state),
-        session_(state->options, &call_) {
-    absl::Status status = call_.Allow();
-    if (status.ok()) status = call_.ReserveStream(0, 0);
-    status.ok() ? Read() : End(status);
+  using CacheHandler::CacheHandler;
+
+  absl::StatusOr<bool> Next(grpc::ByteBuffer* response) override {
+    while (true) {
+      const absl::StatusOr<bool> more = Step();
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      session_.output().artefact.clear();
+      absl::Status status =
+          call_->ReserveStream(taken_, working_bytes(), kept_bytes());
+      if (!status.ok()) return status;
+    }
+    if (!ended_ || concluded_) return false;
+    concluded_ = true;
+    const absl::StatusOr<CompressReport> report = session_.Finish();
+    if (!report.ok()) return report.status();
+    v1::MeasureResponse last;
+    *last.mutable_report() =
+        ToProto(*report, session_.report_tensors(), call_->Seconds());
+    *response = Serialize(last);
+    return true;
   }
 
  private:
-  void Read() {
-    if (absl::Status status = CheckTime(); !status.ok()) return End(status);
-    BeginWait(Wait::kRead);
-    StartRead(&request_);
+  absl::Status TakeOptions(const v1::CompressOptions& options) override {
+    if (!options.reconstruct()) return CacheHandler::TakeOptions(options);
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, "Measure gives back no values",
+        {.reason = "INVALID_OPTIONS", .field = "options.reconstruct"});
   }
 
-  void OnReadDone(bool ok) override {
-    if (!EndWait()) return;
-    workers_.Run([this, ok] { Work(ok); });
-  }
-
-  void Work(bool has_request) {
-    if (!has_request) return End(Guarded([&] { return Conclude(); }));
-    if (absl::Status status = Guarded([&] { return Consume(); });
-        !status.ok()) {
-      return End(status);
-    }
-    Read();
-  }
-
-  void OnCancel() override {}
-
-  void OnDone() override { delete this; }
-
-  void EndCut(const absl::Status& status) override {
-    Finish(call_.EndCut(status));
-  }
-
-  absl::Status Reserve() {
-    return call_.ReserveStream(request_.ByteSizeLong(),
-                               session_.working_bytes());
-  }
-
-  absl::Status Consume() {
-    call_.observer().BytesReceived(call_.method(), request_.ByteSizeLong());
-    absl::Status status = Reserve();
-    if (!status.ok()) return status;
-    if (request_.options().reconstruct()) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument, "Measure gives back no values",
-          {.reason = "INVALID_OPTIONS", .field = "options.reconstruct"});
-    }
-    status = session_.Take(request_);
-    absl::StatusOr<bool> more = true;
-    while (status.ok() && *more) {
-      more = session_.Step();
-      status = more.status();
-      session_.output().artefact.clear();
-      status.Update(Reserve());
-    }
-    return status;
-  }
-
-  absl::Status Conclude() {
-    const absl::StatusOr<CompressReport> report = session_.Finish();
-    if (!report.ok()) return report.status();
-    *response_->mutable_report() =
-        ToProto(*report, session_.options().report_tensors(), call_.Seconds());
-    call_.observer().BytesSent(call_.method(), response_->ByteSizeLong());
-    return absl::OkStatus();
-  }
-
-  void End(const absl::Status& status) { Finish(call_.End(status)); }
-
-  v1::MeasureResponse* const response_;
-  WorkerPool& workers_;
-  Call call_;
-  CompressSession session_;
-  v1::MeasureRequest request_;
+  bool concluded_ = false;
 };
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* NewCompress(
-    grpc::CallbackServerContext* context, ServiceState* state) {
-  auto* reactor = new StreamReactor(context, Method::kCompress, state);
-  reactor->Start(
-      std::make_unique<CompressHandler>(state->options, &reactor->call()));
-  return reactor;
+RawReactor* NewCompress(grpc::CallbackServerContext* context,
+                        ServiceState* state) {
+  return NewStream<CompressHandler>(context, Method::kCompress, state);
 }
 
-grpc::ServerReadReactor<v1::MeasureRequest>* NewMeasure(
-    grpc::CallbackServerContext* context, v1::MeasureResponse* response,
-    ServiceState* state) {
-  return new MeasureReactor(context, response, state);
+RawReactor* NewMeasure(grpc::CallbackServerContext* context,
+                       ServiceState* state) {
+  return NewStream<MeasureHandler>(context, Method::kMeasure, state);
 }
 
 }  // namespace kvcompress

@@ -7,18 +7,17 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "kvcompress/v1/compression_service.pb.h"
 #include "service_state.h"
+#include "small_call.h"
 
 namespace kvcompress {
 
-// Each returns a reactor that deletes itself.
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* NewCompress(
-    grpc::CallbackServerContext* context, ServiceState* state);
+// Each returns a reactor that deletes itself. Throws std::bad_alloc.
+RawReactor* NewCompress(grpc::CallbackServerContext* context,
+                        ServiceState* state);
 
-grpc::ServerReadReactor<v1::MeasureRequest>* NewMeasure(
-    grpc::CallbackServerContext* context, v1::MeasureResponse* response,
-    ServiceState* state);
+RawReactor* NewMeasure(grpc::CallbackServerContext* context,
+                       ServiceState* state);
 
 }  // namespace kvcompress
 

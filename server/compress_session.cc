@@ -15,7 +15,7 @@ absl::Status CompressSession::TakeOptions(const v1::CompressOptions& options) {
   if (compressor_ != nullptr) {
     return OutOfOrder("options come once, as the first message");
   }
-  options_ = options;
+  report_tensors_ = options.report_tensors();
   absl::StatusOr<CompressOptions> converted = FromProto(options);
   if (!converted.ok()) return converted.status();
   compressor_ = std::make_unique<Compressor>(*std::move(converted), limits_);
@@ -47,7 +47,12 @@ absl::Status CompressSession::TakeData(Source source, absl::string_view tensor,
   }
   tensor_ = tensor;
   pending_ = data;
-  return absl::OkStatus();
+  if (source != Source::kFile || compressor_->begun()) return absl::OkStatus();
+  // So that the length of the header is known, and with it what it takes.
+  constexpr size_t kLength = 8;
+  const absl::string_view length = pending_.substr(0, kLength);
+  pending_.remove_prefix(length.size());
+  return compressor_->Append(length, &output_);
 }
 
 absl::StatusOr<bool> CompressSession::Step() {

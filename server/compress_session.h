@@ -29,35 +29,24 @@ class CompressSession {
  public:
   CompressSession(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes,
-                .max_tensor_bytes = options.max_tensor_bytes},
+                .max_tensor_bytes = options.max_tensor_bytes,
+                .still_wanted = [call] { return call->CheckWanted(); }},
         call_(call) {}
 
-  // Takes a CompressRequest or a MeasureRequest, which must outlive the calls
-  // of Step that consume it.
-  template <typename Request>
-  absl::Status Take(const Request& request) {
-    switch (request.message_case()) {
-      case Request::kOptions:
-        return TakeOptions(request.options());
-      case Request::kSafetensors:
-        return TakeFile(request.safetensors());
-      case Request::kTensors:
-        return TakeTable(request.tensors());
-      case Request::kTensorData:
-        return TakeData(Source::kTable, request.tensor_data().name(),
-                        request.tensor_data().data());
-      case Request::MESSAGE_NOT_SET:
-        break;
-    }
-    return OutOfOrder("the message is empty");
-  }
-
-  // The same for what needs no message: the options, and then the next bytes of
-  // a file, which must outlive the calls of Step that consume them.
+  // The options, first and once.
   absl::Status TakeOptions(const v1::CompressOptions& options);
+  // Either a table, once, and then data of its tensors...
+  absl::Status TakeTable(const v1::TensorTable& table);
+  // ...or the next bytes of a file. Bytes must outlive the calls of Step that
+  // consume them.
+  absl::Status TakeTensor(const v1::TensorChunk& chunk) {
+    return TakeData(Source::kTable, chunk.name(), chunk.data());
+  }
   absl::Status TakeFile(absl::string_view bytes) {
     return TakeData(Source::kFile, "", bytes);
   }
+
+  static absl::Status OutOfOrder(absl::string_view message);
 
   // Encodes a slice of what was taken; false when nothing of it is left.
   absl::StatusOr<bool> Step();
@@ -69,24 +58,25 @@ class CompressSession {
   CompressOutput& output() { return output_; }
   // REQUIRES: options were taken.
   const Compressor& compressor() const { return *compressor_; }
-  // Memory that the compressor needs, in bytes; see Compressor.
-  uint64_t working_bytes() const {
-    return compressor_ == nullptr ? 0 : compressor_->working_bytes();
+  // Memory that the compressor needs, with `next` more bytes of a file, in
+  // bytes; see Compressor.
+  uint64_t working_bytes(uint64_t next = 0) const {
+    if (compressor_ == nullptr) return 0;
+    return compressor_->working_bytes(source_ == Source::kFile ? next : 0);
   }
   bool begun() const { return compressor_ != nullptr && compressor_->begun(); }
-  const v1::CompressOptions& options() const { return options_; }
+  // Whether the report lists every tensor.
+  bool report_tensors() const { return report_tensors_; }
 
  private:
   enum class Source { kNone, kFile, kTable };
 
-  absl::Status TakeTable(const v1::TensorTable& table);
   absl::Status TakeData(Source source, absl::string_view tensor,
                         absl::string_view data);
-  static absl::Status OutOfOrder(absl::string_view message);
 
   const CompressLimits limits_;
   Call* const call_;
-  v1::CompressOptions options_;
+  bool report_tensors_ = false;
   std::unique_ptr<Compressor> compressor_;
   CompressOutput output_;
   Source source_ = Source::kNone;

@@ -39,6 +39,7 @@ using Values = absl::Span<const std::string>;
 // Of the flags that bound what a server does while it stops.
 constexpr double kMaxPause = 3600;
 constexpr double kDay = 86400;
+constexpr int kMaxCount = 1'000'000;
 
 constexpr Flag kFlags[] = {
     {"listen", "ADDRESS",
@@ -47,7 +48,8 @@ constexpr Flag kFlags[] = {
      true, false,
      [](Values v, DaemonOptions* o) { return SetListen(v, &o->listen); }},
     {"metrics-listen", "ADDRESS",
-     "Where HTTP serves /metrics, /healthz and /statusz; empty for none "
+     "Where HTTP serves /metrics, /healthz, /livez and /statusz; empty for "
+     "none "
      "[127.0.0.1:9464]",
      false, true,
      [](Values v, DaemonOptions* o) {
@@ -178,6 +180,39 @@ constexpr Flag kFlags[] = {
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0, kDay, &o->max_connection_age);
+     }},
+    {"max-connections", "NUMBER",
+     "Most connections at once, 1 to 1000000 [1024, or what the limit of file "
+     "descriptors leaves]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetCount(v[0], kMaxCount, &o->max_connections);
+     }},
+    {"max-connections-per-host", "NUMBER",
+     "Most of them from one host, 1 to 1000000; Unix sockets count as one host "
+     "[half of --max-connections]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetCount(v[0], kMaxCount, &o->max_connections_per_host);
+     }},
+    {"max-connection-idle-seconds", "SECONDS",
+     "How long a connection may carry no call before its client is asked to "
+     "close it; 0 for ever, to 86400 [600]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetSeconds(v[0], 0, kDay, &o->max_connection_idle);
+     }},
+    {"unreachable-exit-seconds", "SECONDS",
+     "How long new connections may not be served, other than because there are "
+     "too many, before the server ends with an error; 0 for never, to 86400 "
+     "[60]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       absl::Status status = SetSeconds(v[0], 0, kDay, &o->unreachable_exit);
+       if (o->unreachable_exit == absl::ZeroDuration()) {
+         o->unreachable_exit = absl::InfiniteDuration();
+       }
+       return status;
      }},
     {"drain-delay-seconds", "SECONDS",
      "How long to keep serving after SIGTERM while health says NOT_SERVING, 0 "

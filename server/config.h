@@ -53,8 +53,8 @@ struct DaemonOptions {
   // --insecure
   bool insecure = false;
 
-  // Where /metrics, /healthz and /statusz are served over HTTP: a host and a
-  // port, or nothing for no HTTP at all. --metrics-listen
+  // Where /metrics, /healthz, /livez and /statusz are served over HTTP: a host
+  // and a port, or nothing for no HTTP at all. --metrics-listen
   std::optional<ListenAddress> metrics_listen =
       ListenAddress{"127.0.0.1", 9464, ""};
 
@@ -100,6 +100,23 @@ struct DaemonOptions {
   // calls on it go on. 0 for ever, to 86,400 seconds.
   // --max-connection-age-seconds
   absl::Duration max_connection_age = absl::ZeroDuration();
+
+  // Most connections of gRPC at once, 1 to 1,000,000; nothing for what
+  // PlanConnections says. --max-connections
+  std::optional<int> max_connections;
+
+  // Most of them from one host, 1 to 1,000,000; nothing for half.
+  // --max-connections-per-host
+  std::optional<int> max_connections_per_host;
+
+  // How long a connection may carry no call before its client is asked to close
+  // it. 0 for ever, to 86,400 seconds. --max-connection-idle-seconds
+  absl::Duration max_connection_idle = absl::Minutes(10);
+
+  // How long new connections may not be served, other than because there are
+  // too many, before the server ends with an error: 0.1 to 86,400 seconds,
+  // infinite for 0, which says never. --unreachable-exit-seconds
+  absl::Duration unreachable_exit = absl::Minutes(1);
 
   // How long to keep serving after SIGTERM while health says NOT_SERVING, for
   // load balancers to look elsewhere: 0 to 3,600 seconds, fractions allowed.

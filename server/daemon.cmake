@@ -3,20 +3,35 @@ find_package(OpenSSL REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(prometheus-cpp REQUIRED)
-find_package(civetweb REQUIRED)
 
 add_library(kvcompress_daemon STATIC
+    acceptor.cc
     address.cc
     certificates.cc
     config.cc
+    connect.cc
+    descriptors.cc
+    dial.cc
     flag_values.cc
+    grpc_server.cc
     health.cc
+    http_get.cc
     lifecycle.cc
     memory_limit.cc
     probe.cc
+    reachability.cc
+    reflection.cc
     signals.cc
     telemetry/call_log.cc
+    telemetry/connection_metrics.cc
     telemetry/http.cc
+    telemetry/http_connection.cc
+    telemetry/http_listener.cc
+    telemetry/http_metrics.cc
+    telemetry/http_renderer.cc
+    telemetry/http_request.cc
+    telemetry/http_response.cc
+    telemetry/http_table.cc
     telemetry/logging.cc
     telemetry/metrics.cc
     telemetry/process_metrics.cc
@@ -27,12 +42,11 @@ add_library(kvcompress_daemon STATIC
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(kvcompress_daemon
     PUBLIC kvcompress_service kvcompress_proto spdlog::spdlog
-           prometheus-cpp::core absl::flat_hash_set absl::function_ref
+           prometheus-cpp::core absl::flat_hash_set
            absl::synchronization
            absl::time
-    PRIVATE CLI11::CLI11 civetweb::civetweb-cpp gRPC::grpc
-            gRPC::grpc++_reflection nlohmann_json::nlohmann_json
-            OpenSSL::Crypto)
+    PRIVATE CLI11::CLI11 gRPC::grpc nlohmann_json::nlohmann_json
+            OpenSSL::Crypto OpenSSL::SSL)
 
 add_executable(kv-compressd main.cc)
 target_link_libraries(kv-compressd PRIVATE kvcompress_daemon)

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "decompress_session.h"
+#include "proto/wire/wire.h"
+#include "request.h"
 #include "stream_reactor.h"
 
 namespace kvcompress {
@@ -15,23 +17,33 @@ namespace {
 class DecompressHandler : public StreamHandler {
  public:
   DecompressHandler(const ServiceOptions& options, Call* call)
-      : session_(options, call) {}
+      : session_(options, call), call_(call) {}
 
-  absl::Status Take(const grpc::ByteBuffer& request) override {
+  absl::Status Take(const grpc::ByteBuffer& request,
+                    uint64_t* content) override {
     if (session_.begun() &&
         pieces_.TakeBytes(request,
                           v1::DecompressRequest::kArtefactFieldNumber)) {
+      pending_ = pieces_.Next();
+      *content = pending_.empty() ? 0 : request.Length();
       return absl::OkStatus();
     }
     pieces_ = Pieces();
-    absl::Status status = ParseRequest(request, &request_);
+    RequestMemory memory;
+    absl::Status status = ParseRequest(request, kept_, session_.working_bytes(),
+                                       call_, &request_, &memory);
     if (!status.ok()) return status;
     switch (request_.message_case()) {
       case v1::DecompressRequest::kOptions:
-        return session_.TakeOptions(request_.options());
+        *content = kAll;
+        kept_ += request.Length() + memory.kept;
+        status = session_.TakeOptions(request_.options());
+        request_.Clear();
+        return status;
       case v1::DecompressRequest::kArtefact:
         if (!session_.begun()) return NoOptions();
         pending_ = request_.artefact();
+        *content = pending_.size();
         return absl::OkStatus();
       case v1::DecompressRequest::MESSAGE_NOT_SET:
         break;
@@ -45,13 +57,16 @@ class DecompressHandler : public StreamHandler {
   }
 
   uint64_t working_bytes() const override { return session_.working_bytes(); }
+  uint64_t kept_bytes() const override { return kept_; }
 
   absl::StatusOr<bool> Next(grpc::ByteBuffer* response) override {
-    while (restored_.size() < kMostOutput) {
-      if (pending_.empty()) pending_ = pieces_.Next();
-      if (pending_.empty()) break;
-      absl::Status status = session_.Decode(&pending_, &restored_);
-      if (!status.ok()) return status;
+    while (true) {
+      if (!more_ && pending_.empty()) pending_ = pieces_.Next();
+      if (!more_ && pending_.empty()) break;
+      const absl::StatusOr<bool> more = session_.Decode(&pending_, &restored_);
+      if (!more.ok()) return more.status();
+      more_ = *more;
+      if (more_ && !restored_.empty()) break;
     }
     if (!restored_.empty()) {
       *response = Chunk();
@@ -72,43 +87,38 @@ class DecompressHandler : public StreamHandler {
     return DecompressSession::OutOfOrder("options come first");
   }
 
-  // Takes restored bytes away, all where they are not too many.
+  // Takes the restored bytes away.
   grpc::ByteBuffer Chunk() {
-    std::string rest;
-    if (restored_.size() > kMostOutput) {
-      rest = restored_.substr(kMostOutput);
-      restored_.resize(kMostOutput);
-    }
     const size_t size = restored_.size();
     grpc::ByteBuffer message =
         SerializeChunk(v1::DecompressResponse::kSafetensorsFieldNumber, offset_,
                        std::move(restored_));
     offset_ += size;
-    restored_ = std::move(rest);
+    restored_.clear();
     // The next one is likely to be as large, and need not grow to it.
     restored_.reserve(size);
     return message;
   }
 
   DecompressSession session_;
+  Call* const call_;
   // The message that is being worked on: of bytes, or another.
   Pieces pieces_;
   v1::DecompressRequest request_;
   absl::string_view pending_;
+  bool more_ = false;     // whether what was taken of it may give more
   std::string restored_;  // output that is to be sent
   uint64_t offset_ = 0;
+  uint64_t kept_ = 0;  // of options, in bytes
   bool ended_ = false;
   bool concluded_ = false;
 };
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* NewDecompress(
-    grpc::CallbackServerContext* context, ServiceState* state) {
-  auto* reactor = new StreamReactor(context, Method::kDecompress, state);
-  reactor->Start(
-      std::make_unique<DecompressHandler>(state->options, &reactor->call()));
-  return reactor;
+RawReactor* NewDecompress(grpc::CallbackServerContext* context,
+                          ServiceState* state) {
+  return NewStream<DecompressHandler>(context, Method::kDecompress, state);
 }
 
 }  // namespace kvcompress

@@ -7,14 +7,14 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "kvcompress/v1/compression_service.pb.h"
 #include "service_state.h"
+#include "small_call.h"
 
 namespace kvcompress {
 
 // Returns a reactor that deletes itself.
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* NewDecompress(
-    grpc::CallbackServerContext* context, ServiceState* state);
+RawReactor* NewDecompress(grpc::CallbackServerContext* context,
+                          ServiceState* state);
 
 }  // namespace kvcompress
 

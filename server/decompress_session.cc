@@ -6,13 +6,6 @@
 #include "kvcompress/error.h"
 
 namespace kvcompress {
-namespace {
-
-// Input that is decoded at a time, in bytes. Output is up to 64 times as large,
-// and 256 times after a last stage.
-constexpr size_t kSlice = 16 << 10;
-
-}  // namespace
 
 absl::Status DecompressSession::OutOfOrder(absl::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, message,
@@ -26,16 +19,17 @@ absl::Status DecompressSession::TakeOptions(
   return absl::OkStatus();
 }
 
-absl::Status DecompressSession::Decode(absl::string_view* bytes,
-                                       std::string* restored) {
+absl::StatusOr<bool> DecompressSession::Decode(absl::string_view* bytes,
+                                               std::string* restored) {
+  absl::Status status = call_->CheckWanted();
+  if (!status.ok()) return status;
   const StageTimer timer(&decode_seconds_);
-  while (restored->size() < kMostOutput && !bytes->empty()) {
-    const absl::string_view slice = bytes->substr(0, kSlice);
-    bytes->remove_prefix(slice.size());
-    absl::Status status = decompressor_->Append(slice, restored);
-    if (!status.ok()) return ReportIntegrity(status);
-  }
-  return absl::OkStatus();
+  const absl::StatusOr<bool> more =
+      decompressor_->Restore(bytes, kMostOutput, restored);
+  if (!more.ok()) return ReportIntegrity(more.status());
+  status = call_->ReserveWorking(working_bytes());
+  if (!status.ok()) return status;
+  return more;
 }
 
 absl::StatusOr<v1::DecompressionReport> DecompressSession::Finish() {

@@ -13,15 +13,17 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "call.h"
+#include "kvcompress/codec.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/v1/compression_service.pb.h"
 #include "service.h"
 
 namespace kvcompress {
 
-// Restored bytes are gathered up to this size, and cut: clients may limit
-// messages to 4 MB.
+// Restored bytes are gathered up to this size: clients may limit messages to
+// 4 MB.
 inline constexpr size_t kMostOutput = 1 << 20;
+static_assert(kMostOutput >= kMaxDecodedBlock);
 
 class DecompressSession {
  public:
@@ -34,9 +36,11 @@ class DecompressSession {
   absl::Status TakeOptions(const v1::DecompressOptions& options);
   bool begun() const { return decompressor_ != nullptr; }
 
-  // Decodes `*bytes` from its front until there are kMostOutput restored ones,
-  // or more of them by what a slice gives.
-  absl::Status Decode(absl::string_view* bytes, std::string* restored);
+  // A step: decodes `*bytes` from its front, and appends what is restored to
+  // `*restored`, which never becomes larger than kMostOutput. True when there
+  // may be more without more input; see Decompressor::Restore. Reserves what
+  // that needs. CANCELLED once nobody waits for it. REQUIRES: begun.
+  absl::StatusOr<bool> Decode(absl::string_view* bytes, std::string* restored);
 
   // Ends the input. REQUIRES: begun.
   absl::StatusOr<v1::DecompressionReport> Finish();

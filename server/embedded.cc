@@ -9,10 +9,13 @@
 
 #include <cerrno>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "flow_control.h"
+#include "message_settings.h"
 #include "service.h"
 
 namespace kvcompress {
@@ -26,10 +29,14 @@ class SocketPairServer final : public EmbeddedServer {
     if (auto root = SharedDirectory::Open("/"); root.ok()) {
       options.shared_directory = *std::move(root);
     }
-    service_ = NewCompressionService(options, /*observer=*/nullptr);
+    try {
+      service_ = NewCompressionService(options, /*observer=*/nullptr);
+    } catch (const std::system_error& error) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the embedded server gets no threads: ", error.what()));
+    }
     grpc::ServerBuilder builder;
-    builder.SetMaxReceiveMessageSize(
-        static_cast<int>(options.max_message_bytes));
+    SetMessages(options.max_message_bytes, &builder);
     SetFlowControl(&builder);
     builder.RegisterService(service_.get());
     server_ = builder.BuildAndStart();

@@ -12,6 +12,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,31 +22,17 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "call.h"
+#include "guarded.h"
 #include "kvcompress/error.h"
+#include "proto/wire/wire.h"
 #include "read_ahead.h"
 #include "service_state.h"
 #include "shared_directory.h"
-#include "stream_reactor.h"
+#include "small_call.h"
 #include "watchdog.h"
 #include "worker_pool.h"
 
 namespace kvcompress {
-
-// What a call does with its file. Calls come one at a time.
-template <typename Response>
-class FileJob {
- public:
-  virtual ~FileJob() = default;
-
-  // Takes the options; before anything else.
-  virtual absl::Status Begin() = 0;
-  // Takes bytes of the input, all of them, and writes what they give.
-  virtual absl::Status Take(absl::string_view bytes, SharedOutput* output) = 0;
-  // The input has ended: writes what is left, and fills in the trailer.
-  virtual absl::Status End(SharedOutput* output, Response* response) = 0;
-  // Memory that is needed beside the slices, in bytes.
-  virtual uint64_t working_bytes() const = 0;
-};
 
 // What a request names.
 struct FileNames {
@@ -55,34 +42,51 @@ struct FileNames {
   bool writes = true;  // whether there is an output
 };
 
+// What a call does with its file. Calls come one at a time.
 template <typename Response>
-class FileReactor : public grpc::ServerWriteReactor<Response>,
-                    private WatchedCall {
+class FileJob {
+ public:
+  virtual ~FileJob() = default;
+
+  // Reads the request and takes the options; before anything else.
+  virtual absl::StatusOr<FileNames> Begin() = 0;
+  // Takes bytes of the input, all of them, and writes what they give.
+  virtual absl::Status Take(absl::string_view bytes, SharedOutput* output) = 0;
+  // The input has ended: writes what is left, and fills in the trailer.
+  virtual absl::Status End(SharedOutput* output, Response* response) = 0;
+  // Memory that is needed beside the slices, in bytes.
+  virtual uint64_t working_bytes() const = 0;
+  // Memory of what the request has become, in bytes.
+  virtual uint64_t kept_bytes() const { return 0; }
+};
+
+template <typename Response>
+class FileReactor final : public RawReactor, private WatchedCall {
  public:
   FileReactor(grpc::CallbackServerContext* context, Method method,
-              FileNames names, ServiceState* state)
+              ServiceState* state)
       : WatchedCall(&state->watchdog, context),
-        context_(context),
         workers_(state->workers),
         directory_(state->options.shared_directory),
-        names_(std::move(names)),
         call_(method, context, state) {}
 
-  // Begins, or refuses. REQUIRES: once.
-  void Start(std::unique_ptr<FileJob<Response>> job) {
-    job_ = std::move(job);
-    absl::Status status = Guarded([&] { return Open(); });
-    if (!status.ok()) return this->Finish(call_.End(status));
-    // The work is done where the answer to this is handled.
-    this->StartSendInitialMetadata();
-  }
+  // Gives the job of a request, which is as on the wire.
+  using Make = std::function<std::unique_ptr<FileJob<Response>>(
+      const grpc::ByteBuffer& request, Call* call)>;
 
-  Call& call() { return call_; }
+  // Begins to wait for the request, or refuses. REQUIRES: once.
+  void Start(Make make) {
+    make_ = std::move(make);
+    const absl::Status status = Guarded([this] { return Allow(); });
+    if (!status.ok()) return Finish(call_.End(status));
+    BeginWait(Wait::kRead);
+    StartRead(&request_);
+  }
 
  private:
   static constexpr std::chrono::milliseconds kProgressInterval{100};
 
-  absl::Status Open() {
+  absl::Status Allow() {
     if (absl::Status status = call_.Allow(); !status.ok()) return status;
     if (directory_ == nullptr) {
       return MakeError(absl::StatusCode::kUnimplemented,
@@ -94,30 +98,47 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
                        "only clients on a Unix socket may name files",
                        {.reason = "NOT_LOCAL"});
     }
-    absl::Status status = call_.ReserveStream(0, 0);
-    if (status.ok()) status = job_->Begin();
-    if (!status.ok()) return status;
+    return call_.ReserveStream(0, 0);
+  }
+
+  absl::Status Open() {
+    const absl::StatusOr<FileNames> names = job_->Begin();
+    if (!names.ok()) return names.status();
     absl::StatusOr<SharedInput> input =
-        directory_->OpenInput(names_.input, "input_path");
+        directory_->OpenInput(names->input, "input_path");
     if (!input.ok()) return input.status();
     input_.emplace(*std::move(input));
-    if (names_.writes) {
+    if (names->writes) {
       absl::StatusOr<SharedOutput> output = directory_->CreateOutput(
-          names_.output, names_.overwrite, "output_path");
+          names->output, names->overwrite, "output_path");
       if (!output.ok()) return output.status();
       output_.emplace(*std::move(output));
     }
     reader_.emplace(input_->fd(), input_->size());
-    return absl::OkStatus();
+    return Reserve();
   }
 
-  void OnSendInitialMetadataDone(bool ok) override {
-    ok ? Go() : End(absl::CancelledError("the client has gone"));
+  void OnReadDone(bool ok) override {
+    if (!EndWait()) return;
+    const absl::Status status = Guarded([&] {
+      if (!ok) return NoRequest();
+      job_ = make_(request_, &call_);
+      request_.Clear();
+      return Open();
+    });
+    if (!status.ok()) return End(status);
+    // The work is done where the answer to this is handled.
+    StartSendInitialMetadata();
   }
+
+  void OnSendInitialMetadataDone(bool ok) override { ok ? Go() : EndGone(); }
 
   void OnWriteDone(bool ok) override {
     if (!EndWait()) return;
-    if (!ok) return End(absl::CancelledError("the client has gone"));
+    // What tells of work is small, so that the work itself counts: for every
+    // piece of it the client may take as long to hear of it.
+    Forgive(Wait::kWrite, absl::FromChrono(kProgressInterval));
+    if (!ok) return EndGone();
     concluded_ ? End(absl::OkStatus()) : Go();
   }
 
@@ -125,8 +146,16 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
 
   void OnDone() override { delete this; }
 
+  void EndGone() {
+    End(Guarded([] { return absl::CancelledError("the client has gone"); }));
+  }
+
   void Go() {
-    workers_.Run([this] { Run(); });
+    const absl::Status status = Guarded([this] {
+      workers_.Run(call_.client(), [this] { Run(); });
+      return absl::OkStatus();
+    });
+    if (!status.ok()) End(status);
   }
 
   // Works until it is time to tell, or done.
@@ -135,15 +164,22 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
     const absl::StatusOr<bool> done = Guarded([&] { return Work(); });
     if (!done.ok()) return End(done.status());
     concluded_ = *done;
+    const absl::Status status = Guarded([this] {
+      message_ = Serialize(response_);
+      return absl::OkStatus();
+    });
+    if (!status.ok()) return End(status);
     BeginWait(Wait::kWrite);
-    this->StartWrite(&response_);
+    StartWrite(&message_);
   }
 
   // Whether all is done.
   absl::StatusOr<bool> Work() {
     const auto until = std::chrono::steady_clock::now() + kProgressInterval;
     while (std::chrono::steady_clock::now() < until) {
-      if (absl::Status status = CheckWanted(); !status.ok()) return status;
+      if (absl::Status status = call_.CheckWanted(); !status.ok()) {
+        return status;
+      }
       const absl::StatusOr<absl::string_view> bytes = reader_->Next();
       if (!bytes.ok()) return bytes.status();
       if (bytes->empty()) {
@@ -154,7 +190,7 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
       call_.observer().BytesReceived(call_.method(), bytes->size());
       read_ += bytes->size();
       absl::Status status = job_->Take(*bytes, output());
-      if (status.ok()) status = call_.ReserveStream(0, job_->working_bytes());
+      if (status.ok()) status = Reserve();
       if (!status.ok()) return status;
     }
     response_.mutable_progress()->set_bytes_read(read_);
@@ -165,46 +201,57 @@ class FileReactor : public grpc::ServerWriteReactor<Response>,
   absl::Status Conclude() {
     absl::Status status = job_->End(output(), &response_);
     if (status.ok()) status = input_->CheckUnchanged();
-    if (status.ok()) status = CheckWanted();
+    if (status.ok()) status = call_.CheckWanted();
     if (status.ok() && output_) status = output_->Publish(input_->mode());
     return status;
   }
 
-  // An error once nobody waits for the result any more, or not for much longer.
-  absl::Status CheckWanted() const {
-    if (context_->IsCancelled()) {
-      return absl::CancelledError("the client has gone");
-    }
-    return CheckTime();
+  absl::Status Reserve() {
+    return call_.ReserveStream(0, job_->working_bytes(), job_->kept_bytes());
   }
 
   SharedOutput* output() { return output_ ? &*output_ : nullptr; }
 
+  // What was reserved is given back with the end, and gRPC may keep what is
+  // left of a call for as long as its client takes nothing. The reader goes
+  // before its file.
+  void Drop() {
+    Leave();
+    reader_.reset();
+    job_.reset();
+    output_.reset();
+    input_.reset();
+    message_.Clear();
+  }
+
   void EndCut(const absl::Status& status) override {
-    this->Finish(call_.EndCut(status));
+    Drop();
+    Finish(call_.EndCut(status));
   }
 
   // A file that was changed underneath breaks rules that it kept before.
   void End(absl::Status status) {
     if (!status.ok() && !absl::IsCancelled(status) && input_) {
-      if (absl::Status changed = input_->CheckUnchanged(); !changed.ok()) {
-        status = changed;
-      }
+      const absl::Status changed =
+          Guarded([this] { return input_->CheckUnchanged(); });
+      if (!changed.ok()) status = changed;
     }
-    this->Finish(call_.End(status));
+    Drop();
+    Finish(call_.End(status));
   }
 
-  grpc::CallbackServerContext* const context_;
   WorkerPool& workers_;
   const std::shared_ptr<const SharedDirectory> directory_;
-  const FileNames names_;
   Call call_;
+  Make make_;
+  grpc::ByteBuffer request_;
   std::unique_ptr<FileJob<Response>> job_;
   std::optional<SharedInput> input_;
   std::optional<SharedOutput> output_;
   std::optional<ReadAhead> reader_;  // of `input_`
   uint64_t read_ = 0;
   Response response_;
+  grpc::ByteBuffer message_;  // the response, as on the wire
   bool concluded_ = false;
 };
 

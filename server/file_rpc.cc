@@ -9,28 +9,42 @@
 #include "compress_session.h"
 #include "decompress_session.h"
 #include "file_reactor.h"
+#include "request.h"
 
 namespace kvcompress {
 namespace {
 
 class CompressJob : public FileJob<v1::CompressFileResponse> {
  public:
-  CompressJob(const v1::CompressFileRequest& request, ServiceState* state,
-              Call* call)
+  CompressJob(const grpc::ByteBuffer& request, ServiceState* state, Call* call)
       : request_(request), session_(state->options, call), call_(call) {}
 
-  absl::Status Begin() override {
-    if (request_.options().reconstruct()) {
+  absl::StatusOr<FileNames> Begin() override {
+    v1::CompressFileRequest request;
+    RequestMemory memory;
+    absl::Status status = ParseRequest(request_, /*held=*/0, /*working=*/0,
+                                       call_, &request, &memory);
+    if (!status.ok()) return status;
+    if (request.options().reconstruct()) {
       return MakeError(
           absl::StatusCode::kInvalidArgument,
           "CompressFile gives back no values",
           {.reason = "INVALID_OPTIONS", .field = "options.reconstruct"});
     }
-    return session_.TakeOptions(request_.options());
+    kept_ = memory.kept;
+    status = session_.TakeOptions(request.options());
+    if (!status.ok()) return status;
+    return FileNames{.input = request.input_path(),
+                     .output = request.output_path(),
+                     .overwrite = request.overwrite()};
   }
 
   absl::Status Take(absl::string_view bytes, SharedOutput* output) override {
     absl::Status status = session_.TakeFile(bytes);
+    if (status.ok()) {
+      status = call_->ReserveStream(0, session_.working_bytes(bytes.size()),
+                                    kept_bytes());
+    }
     if (!status.ok()) return status;
     while (true) {
       const absl::StatusOr<bool> more = session_.Step();
@@ -52,11 +66,12 @@ class CompressJob : public FileJob<v1::CompressFileResponse> {
     if (!status.ok()) return status;
     call_->observer().BytesSent(call_->method(), report->compressed_size);
     *response->mutable_trailer() =
-        ToProto(*report, request_.options().report_tensors(), call_->Seconds());
+        ToProto(*report, session_.report_tensors(), call_->Seconds());
     return absl::OkStatus();
   }
 
   uint64_t working_bytes() const override { return session_.working_bytes(); }
+  uint64_t kept_bytes() const override { return 2 * request_.Length() + kept_; }
 
  private:
   absl::Status Write(SharedOutput* output) {
@@ -69,35 +84,49 @@ class CompressJob : public FileJob<v1::CompressFileResponse> {
     return status;
   }
 
-  const v1::CompressFileRequest& request_;
+  const grpc::ByteBuffer request_;
   CompressSession session_;
   Call* const call_;
+  uint64_t kept_ = 0;
   uint64_t offset_ = 0;  // 0 before the first write
 };
 
 class DecompressJob : public FileJob<v1::DecompressFileResponse> {
  public:
-  DecompressJob(const v1::DecompressFileRequest& request, ServiceState* state,
+  DecompressJob(const grpc::ByteBuffer& request, ServiceState* state,
                 Call* call)
       : request_(request), session_(state->options, call), call_(call) {}
 
-  absl::Status Begin() override {
-    if (request_.options().verify_only() && !request_.output_path().empty()) {
+  absl::StatusOr<FileNames> Begin() override {
+    v1::DecompressFileRequest request;
+    RequestMemory memory;
+    absl::Status status = ParseRequest(request_, /*held=*/0, /*working=*/0,
+                                       call_, &request, &memory);
+    if (!status.ok()) return status;
+    const bool verify_only = request.options().verify_only();
+    if (verify_only && !request.output_path().empty()) {
       return MakeError(
           absl::StatusCode::kInvalidArgument,
           "verify_only writes nothing, and an output is named",
           {.reason = "INVALID_OPTIONS", .field = "options.verify_only"});
     }
-    return session_.TakeOptions(request_.options());
+    status = session_.TakeOptions(request.options());
+    if (!status.ok()) return status;
+    return FileNames{.input = request.input_path(),
+                     .output = request.output_path(),
+                     .overwrite = request.overwrite(),
+                     .writes = !verify_only};
   }
 
   absl::Status Take(absl::string_view bytes, SharedOutput* output) override {
-    while (!bytes.empty()) {
-      absl::Status status = session_.Decode(&bytes, &restored_);
-      if (status.ok() && output != nullptr) {
-        status = output->WriteAt(offset_, restored_);
+    for (bool more = true; more;) {
+      const absl::StatusOr<bool> step = session_.Decode(&bytes, &restored_);
+      if (!step.ok()) return step.status();
+      more = *step;
+      if (output != nullptr) {
+        absl::Status status = output->WriteAt(offset_, restored_);
+        if (!status.ok()) return status;
       }
-      if (!status.ok()) return status;
       offset_ += restored_.size();
       restored_.clear();
     }
@@ -114,44 +143,38 @@ class DecompressJob : public FileJob<v1::DecompressFileResponse> {
   }
 
   uint64_t working_bytes() const override { return session_.working_bytes(); }
+  uint64_t kept_bytes() const override { return 2 * request_.Length(); }
 
  private:
-  const v1::DecompressFileRequest& request_;
+  const grpc::ByteBuffer request_;
   DecompressSession session_;
   Call* const call_;
   std::string restored_;
   uint64_t offset_ = 0;
 };
 
-template <typename Job, typename Response, typename Request>
-grpc::ServerWriteReactor<Response>* New(grpc::CallbackServerContext* context,
-                                        Method method, const Request& request,
-                                        bool writes, ServiceState* state) {
-  auto* reactor = new FileReactor<Response>(context, method,
-                                            {.input = request.input_path(),
-                                             .output = request.output_path(),
-                                             .overwrite = request.overwrite(),
-                                             .writes = writes},
-                                            state);
-  reactor->Start(std::make_unique<Job>(request, state, &reactor->call()));
+template <typename Job, typename Response>
+RawReactor* New(grpc::CallbackServerContext* context, Method method,
+                ServiceState* state) {
+  auto* const reactor = new FileReactor<Response>(context, method, state);
+  reactor->Start([state](const grpc::ByteBuffer& request, Call* call) {
+    return std::make_unique<Job>(request, state, call);
+  });
   return reactor;
 }
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::CompressFileResponse>* NewCompressFile(
-    grpc::CallbackServerContext* context,
-    const v1::CompressFileRequest* request, ServiceState* state) {
+RawReactor* NewCompressFile(grpc::CallbackServerContext* context,
+                            ServiceState* state) {
   return New<CompressJob, v1::CompressFileResponse>(
-      context, Method::kCompressFile, *request, /*writes=*/true, state);
+      context, Method::kCompressFile, state);
 }
 
-grpc::ServerWriteReactor<v1::DecompressFileResponse>* NewDecompressFile(
-    grpc::CallbackServerContext* context,
-    const v1::DecompressFileRequest* request, ServiceState* state) {
+RawReactor* NewDecompressFile(grpc::CallbackServerContext* context,
+                              ServiceState* state) {
   return New<DecompressJob, v1::DecompressFileResponse>(
-      context, Method::kDecompressFile, *request,
-      !request->options().verify_only(), state);
+      context, Method::kDecompressFile, state);
 }
 
 }  // namespace kvcompress

@@ -7,19 +7,16 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "kvcompress/v1/compression_service.pb.h"
 #include "service_state.h"
+#include "small_call.h"
 
 namespace kvcompress {
 
-// One call each; they delete themselves when it is over. `request` is theirs to
-// read until then.
-grpc::ServerWriteReactor<v1::CompressFileResponse>* NewCompressFile(
-    grpc::CallbackServerContext* context,
-    const v1::CompressFileRequest* request, ServiceState* state);
-grpc::ServerWriteReactor<v1::DecompressFileResponse>* NewDecompressFile(
-    grpc::CallbackServerContext* context,
-    const v1::DecompressFileRequest* request, ServiceState* state);
+// One call each; they delete themselves when it is over. Throw std::bad_alloc.
+RawReactor* NewCompressFile(grpc::CallbackServerContext* context,
+                            ServiceState* state);
+RawReactor* NewDecompressFile(grpc::CallbackServerContext* context,
+                              ServiceState* state);
 
 }  // namespace kvcompress
 

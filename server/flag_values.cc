@@ -40,6 +40,17 @@ absl::Status SetPercent(absl::string_view text, int* percent) {
   return absl::OkStatus();
 }
 
+absl::Status SetCount(absl::string_view text, int max,
+                      std::optional<int>* count) {
+  int value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < 1 || value > max) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        QuoteName(text), " is not a whole number from 1 to ", max));
+  }
+  *count = value;
+  return absl::OkStatus();
+}
+
 absl::Status SetAccess(absl::Span<const std::string> texts,
                        AccessRules* access) {
   *access = AccessRules();

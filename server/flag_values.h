@@ -34,6 +34,10 @@ absl::Status SetSeconds(absl::string_view text, double min, double max,
 // A whole number from 1 to 100.
 absl::Status SetPercent(absl::string_view text, int* percent);
 
+// A whole number from 1 to `max`.
+absl::Status SetCount(absl::string_view text, int max,
+                      std::optional<int>* count);
+
 // Rules of AccessRules.
 absl::Status SetAccess(absl::Span<const std::string> texts,
                        AccessRules* access);

@@ -2,33 +2,51 @@
 
 #include "health.h"
 
+#include <memory>
+#include <new>
 #include <utility>
+
+#include "errors.h"
+#include "guarded.h"
+#include "kvcompress/error.h"
+#include "proto/wire/wire.h"
+#include "request.h"
 
 namespace kvcompress {
 
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-// One Watch stream. At most one operation, a write or the final Finish, is
-// under way at a time; whoever claims it under the service's mutex starts it
+// One Watch stream: reads the request, and is then admitted among those that
+// are told. From there on at most one operation, a write or the final Finish,
+// is under way at a time; whoever claims it under the service's mutex starts it
 // after letting go of the mutex, because gRPC may run a reaction within the
 // call. Once Finish is claimed nobody else touches the watcher.
-class HealthService::Watcher final
-    : public grpc::ServerWriteReactor<HealthCheckResponse> {
+class HealthService::Watcher final : public RawReactor, private WatchedCall {
  public:
   enum class Step { kNone, kWrite, kFinish };
 
-  Watcher(HealthService* service, bool known)
-      : service_(service), known_(known) {}
+  Watcher(HealthService* service, grpc::CallbackServerContext* context)
+      : WatchedCall(&service->watchdog_, context), service_(service) {
+    for (const Status status :
+         {HealthCheckResponse::SERVING, HealthCheckResponse::NOT_SERVING,
+          HealthCheckResponse::SERVICE_UNKNOWN}) {
+      HealthCheckResponse response;
+      response.set_status(status);
+      responses_[status] = Serialize(response);
+    }
+    BeginWait(Wait::kRead);
+    StartRead(&request_);
+  }
 
   // Claims the next operation, if one is due and none is under way. REQUIRES:
   // the service's mutex is held.
   Step Claim() {
-    if (busy_) return Step::kNone;
+    if (busy_ || !admitted_) return Step::kNone;
     const Status status =
         known_ ? service_->status_ : HealthCheckResponse::SERVICE_UNKNOWN;
-    if (!gone_ && (response_.status() != status)) {
-      response_.set_status(status);
+    if (!gone_ && status_ != status) {
+      status_ = status;
       busy_ = true;
       return Step::kWrite;
     }
@@ -41,18 +59,56 @@ class HealthService::Watcher final
   }
 
   void Start(Step step) {
-    if (step == Step::kWrite) StartWrite(&response_);
-    if (step == Step::kFinish) {
-      Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                          "the server is shutting down"));
-    }
+    if (step == Step::kWrite) StartWrite(&responses_[status_]);
+    if (step != Step::kFinish) return;
+    grpc::Status status = NoMemory();
+    Attempt([&] {
+      status = grpc::Status(grpc::StatusCode::UNAVAILABLE,
+                            "the server is shutting down");
+    });
+    Leave();
+    Finish(status);
   }
 
+  void OnReadDone(bool ok) override {
+    if (!EndWait()) return;
+    const absl::Status status =
+        Guarded([&] { return ok ? Admit() : NoRequest(); });
+    status.ok() ? Continue(/*idle=*/false, /*gone=*/false) : EndCut(status);
+  }
   void OnWriteDone(bool ok) override { Continue(/*idle=*/true, !ok); }
   void OnCancel() override { Continue(/*idle=*/false, /*gone=*/true); }
   void OnDone() override { delete this; }
 
+  // Of Update, which links those that it claimed.
+  Step step = Step::kNone;
+  Watcher* next = nullptr;
+
  private:
+  // Becomes one of those that are told.
+  absl::Status Admit() {
+    HealthCheckRequest asked;
+    absl::Status status =
+        ParseSmallRequest(request_, service_->request_size_, &asked);
+    if (!status.ok()) return status;
+    request_.Clear();
+    const std::lock_guard lock(service_->mutex_);
+    if (service_->watchers_.size() >= kMaxWatchers) {
+      return MakeError(absl::StatusCode::kResourceExhausted,
+                       "too many streams watch already",
+                       {.reason = "TOO_MANY_STREAMS", .limit = kMaxWatchers});
+    }
+    known_ = service_->services_.contains(asked.service());
+    service_->watchers_.insert(this);
+    admitted_ = true;
+    return absl::OkStatus();
+  }
+
+  void EndCut(const absl::Status& status) override {
+    Leave();
+    Finish(GuardedStatus(status));
+  }
+
   void Continue(bool idle, bool gone) {
     Step step = Step::kNone;
     {
@@ -65,11 +121,14 @@ class HealthService::Watcher final
   }
 
   HealthService* const service_;
-  const bool known_;
-  // Guarded by the service's mutex. The response is also read by a write,
-  // during which `busy_` keeps it as it is. It begins as UNKNOWN, which is
-  // never sent.
-  HealthCheckResponse response_;
+  grpc::ByteBuffer request_;
+  // What there is to say, by status: later it takes no memory to say it.
+  grpc::ByteBuffer responses_[HealthCheckResponse::SERVICE_UNKNOWN + 1];
+  // Guarded by the service's mutex. The status is also read by whoever starts a
+  // write, during which `busy_` keeps it as it is. UNKNOWN is never sent.
+  Status status_ = HealthCheckResponse::UNKNOWN;
+  bool known_ = false;
+  bool admitted_ = false;
   bool busy_ = false;
   bool gone_ = false;  // the client is no longer there
 };
@@ -80,14 +139,33 @@ HealthService::HealthService(const std::vector<std::string>& services)
                                                services.end());
         known.emplace("");
         return known;
-      }()) {}
+      }()),
+      request_size_(*HealthCheckRequest::descriptor(), /*limits=*/{}),
+      watchdog_(
+          {.stall = kSmallRequestTime, .most = kMaxWatchers + kMaxSmallCalls}) {
+  OutOfMemory();
+  AddRaw("/grpc.health.v1.Health/Check",
+         [this](grpc::CallbackServerContext* context) {
+           return new SmallCall(context, &watchdog_,
+                                [this](const grpc::ByteBuffer& request,
+                                       grpc::ByteBuffer* response) {
+                                  return Check(request, response);
+                                });
+         });
+  AddRaw("/grpc.health.v1.Health/Watch",
+         [this](grpc::CallbackServerContext* context) {
+           return new Watcher(this, context);
+         });
+}
 
 HealthService::~HealthService() = default;
 
 void HealthService::SetServing(bool serving) {
-  Update(
-      serving ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING,
-      /*shutdown=*/false);
+  Update([&] { serving_ = serving; });
+}
+
+void HealthService::SetReachable(bool reachable) {
+  Update([&] { reachable_ = reachable; });
 }
 
 bool HealthService::serving() const {
@@ -96,53 +174,52 @@ bool HealthService::serving() const {
 }
 
 void HealthService::Shutdown() {
-  Update(HealthCheckResponse::NOT_SERVING, /*shutdown=*/true);
+  Update([&] {
+    serving_ = false;
+    shutdown_ = true;
+  });
 }
 
-void HealthService::Update(Status status, bool shutdown) {
-  std::vector<std::pair<Watcher*, Watcher::Step>> steps;
+void HealthService::Update(absl::FunctionRef<void()> change) {
+  Watcher* next = nullptr;
   {
     const std::lock_guard lock(mutex_);
     if (shutdown_) return;
-    status_ = status;
-    shutdown_ = shutdown;
-    const std::vector<Watcher*> watchers(watchers_.begin(), watchers_.end());
-    for (Watcher* watcher : watchers) {
+    change();
+    status_ = serving_ && reachable_ ? HealthCheckResponse::SERVING
+                                     : HealthCheckResponse::NOT_SERVING;
+    for (auto at = watchers_.begin(); at != watchers_.end();) {
+      // A step may take the watcher out of the set.
+      Watcher* const watcher = *at++;
       const Watcher::Step step = watcher->Claim();
-      if (step != Watcher::Step::kNone) steps.emplace_back(watcher, step);
+      if (step == Watcher::Step::kNone) continue;
+      watcher->step = step;
+      watcher->next = std::exchange(next, watcher);
     }
   }
-  for (const auto& [watcher, step] : steps) watcher->Start(step);
+  while (next != nullptr) {
+    // It may be gone as soon as it is started.
+    Watcher* const watcher = std::exchange(next, next->next);
+    watcher->Start(watcher->step);
+  }
 }
 
-grpc::ServerUnaryReactor* HealthService::Check(
-    grpc::CallbackServerContext* context, const HealthCheckRequest* request,
-    HealthCheckResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!services_.contains(request->service())) {
-    reactor->Finish(
-        grpc::Status(grpc::StatusCode::NOT_FOUND, "unknown service"));
-    return reactor;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    response->set_status(status_);
-  }
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
-}
-
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
-    grpc::CallbackServerContext*, const HealthCheckRequest* request) {
-  auto* watcher = new Watcher(this, services_.contains(request->service()));
-  Watcher::Step step = Watcher::Step::kNone;
-  {
-    const std::lock_guard lock(mutex_);
-    watchers_.insert(watcher);
-    step = watcher->Claim();
-  }
-  watcher->Start(step);
-  return watcher;
+grpc::Status HealthService::Check(const grpc::ByteBuffer& request,
+                                  grpc::ByteBuffer* response) {
+  return ToGrpcStatus(Guarded([&] {
+    HealthCheckRequest asked;
+    absl::Status parsed = ParseSmallRequest(request, request_size_, &asked);
+    if (!parsed.ok()) return parsed;
+    if (!services_.contains(asked.service())) {
+      return MakeError(absl::StatusCode::kNotFound, "unknown service",
+                       {.reason = "UNKNOWN_SERVICE", .field = "service"});
+    }
+    HealthCheckResponse answer;
+    answer.set_status(serving() ? HealthCheckResponse::SERVING
+                                : HealthCheckResponse::NOT_SERVING);
+    *response = Serialize(answer);
+    return absl::OkStatus();
+  }));
 }
 
 }  // namespace kvcompress

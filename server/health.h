@@ -4,6 +4,10 @@
 // that server reflection describes it and grpcurl can call it.
 //
 // The services it knows share one status: a server is fit for all or for none.
+// Check gives the status of a known service, else NOT_FOUND. Watch gives the
+// status now and on every change, of which a reader that is slow sees the
+// latest; SERVICE_UNKNOWN, and nothing more, for a service that is not known.
+// Requests are read as they are on the wire, up to kMaxSmallRequest bytes.
 // Thread safe. REQUIRES: outlives the grpc::Server it is registered with.
 
 #ifndef KVCOMPRESS_SERVER_HEALTH_H_
@@ -14,49 +18,53 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "parsed_size.h"
+#include "small_call.h"
+#include "watchdog.h"
 
 namespace kvcompress {
 
-class HealthService final : public grpc::health::v1::Health::CallbackService {
+class HealthService final : public RawService {
  public:
+  // Most streams of Watch at a time; more get RESOURCE_EXHAUSTED.
+  static constexpr size_t kMaxWatchers = 1024;
+
   // Knows `services`, full names such as "kvcompress.v1.CompressionService",
   // and "", the server as a whole. All begin as NOT_SERVING.
   explicit HealthService(const std::vector<std::string>& services);
   ~HealthService() override;
 
-  // Tells every Watch when this is a change. No effect after Shutdown.
+  // The status is SERVING while the server serves and can be reached; it counts
+  // as reachable until it is said not to be. Tell every Watch when the status
+  // changes. No effect after Shutdown.
   void SetServing(bool serving);
+  void SetReachable(bool reachable);
   bool serving() const;
 
   // NOT_SERVING for good. Every Watch is told and then ends with UNAVAILABLE,
   // those that arrive later too, so that none holds up a server's shutdown.
   void Shutdown();
 
-  // The status of a known service, else NOT_FOUND.
-  grpc::ServerUnaryReactor* Check(
-      grpc::CallbackServerContext* context,
-      const grpc::health::v1::HealthCheckRequest* request,
-      grpc::health::v1::HealthCheckResponse* response) override;
-
-  // The status now and on every change; a reader that is slow sees the latest.
-  // SERVICE_UNKNOWN, and nothing more, for a service that is not known.
-  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
-      grpc::CallbackServerContext* context,
-      const grpc::health::v1::HealthCheckRequest* request) override;
-
  private:
   class Watcher;
   using Status = grpc::health::v1::HealthCheckResponse::ServingStatus;
 
-  // Sets the status and lets every watcher take its next step.
-  void Update(Status status, bool shutdown);
+  // Makes a change, and lets every watcher take its next step. Takes no memory.
+  void Update(absl::FunctionRef<void()> change);
+  grpc::Status Check(const grpc::ByteBuffer& request,
+                     grpc::ByteBuffer* response);
 
   const absl::flat_hash_set<std::string> services_;
+  const ParsedSize request_size_;
+  Watchdog watchdog_;  // of calls whose request has not come
   // Guards what follows, and the state of every watcher. Not absl's: thread
   // sanitizers see into this one.
   mutable std::mutex mutex_;
   Status status_ = grpc::health::v1::HealthCheckResponse::NOT_SERVING;
+  bool serving_ = false;
+  bool reachable_ = true;
   bool shutdown_ = false;
   absl::flat_hash_set<Watcher*> watchers_;
 };

@@ -2,19 +2,14 @@
 
 #include "lifecycle.h"
 
-#include <grpc/grpc.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/resource_quota.h>
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 
+#include <atomic>
 #include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,11 +20,15 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "certificates.h"
-#include "flow_control.h"
+#include "descriptors.h"
+#include "dial.h"
+#include "grpc_server.h"
 #include "health.h"
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
 #include "memory_limit.h"
+#include "reachability.h"
+#include "reflection.h"
 #include "service.h"
 #include "telemetry/call_log.h"
 #include "telemetry/http.h"
@@ -42,93 +41,10 @@ namespace kvcompress {
 namespace {
 
 constexpr char kServiceName[] = "kvcompress.v1.CompressionService";
+constexpr char kHealthName[] = "grpc.health.v1.Health";
 
-// A connection is given up when a ping has no answer for 20 seconds; pings go
-// out after a minute of silence. Clients may ping as often as every 20 seconds.
-constexpr int kKeepaliveTimeMs = 60'000;
-constexpr int kKeepaliveTimeoutMs = 20'000;
-constexpr int kMinPingIntervalMs = 20'000;
-
-void SetChannelArguments(const DaemonOptions& options,
-                         grpc::ServerBuilder* builder) {
-  builder->SetMaxReceiveMessageSize(
-      static_cast<int>(options.max_message_bytes));
-  builder->SetMaxSendMessageSize(-1);
-  SetFlowControl(builder);
-  // A port in use is an error, not something to share.
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                              kKeepaliveTimeoutMs);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder->AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-      kMinPingIntervalMs);
-  if (options.max_connection_age > absl::ZeroDuration()) {
-    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
-                                static_cast<int>(absl::ToInt64Milliseconds(
-                                    options.max_connection_age)));
-  }
-}
-
-// Sockets made while this lives get the permissions `mode`, whatever the umask,
-// from their first moment on.
-class SocketMode {
- public:
-  explicit SocketMode(std::optional<uint32_t> mode)
-      : before_(mode ? std::optional(umask(0777 & ~*mode)) : std::nullopt) {}
-  ~SocketMode() {
-    if (before_) umask(*before_);
-  }
-  SocketMode(const SocketMode&) = delete;
-  SocketMode& operator=(const SocketMode&) = delete;
-
- private:
-  const std::optional<mode_t> before_;
-};
-
-// Binds every address and starts. Fills in the ports that were chosen. `tls` is
-// null for plain text.
-absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
-    const DaemonOptions& options, const std::vector<grpc::Service*>& services,
-    const std::shared_ptr<grpc::ServerCredentials>& tls, uint64_t budget,
-    std::vector<ListenAddress>* addresses) {
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::EnableDefaultHealthCheckService(false);
-  grpc::ServerBuilder builder;
-  SetChannelArguments(options, &builder);
-  // A second fence, around what gRPC buffers: it ends streams without an error
-  // that says why, so the first one, which does, has to be nearer.
-  builder.SetResourceQuota(grpc::ResourceQuota("kvcompress")
-                               .Resize(BufferQuota(budget, MemoryLimit())));
-  for (grpc::Service* service : services) builder.RegisterService(service);
-  std::vector<int> ports(addresses->size(), 0);
-  for (size_t i = 0; i < addresses->size(); ++i) {
-    const ListenAddress& address = (*addresses)[i];
-    if (address.is_unix()) {
-      const absl::Status free = RemoveStaleSocket(address.path);
-      if (!free.ok()) return free;
-    }
-    const bool encrypted = tls != nullptr && !address.is_unix();
-    builder.AddListeningPort(
-        address.ToString(), encrypted ? tls : grpc::InsecureServerCredentials(),
-        &ports[i]);
-  }
-  const SocketMode mode(options.unix_socket_mode);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  for (size_t i = 0; i < addresses->size(); ++i) {
-    ListenAddress& address = (*addresses)[i];
-    if (server == nullptr && ports[i] <= 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ",
-                                                 address.ToString(), ": ",
-                                                 ExplainBindFailure(address)));
-    }
-    if (!address.is_unix()) address.port = static_cast<uint16_t>(ports[i]);
-  }
-  if (server == nullptr) return absl::InternalError("gRPC did not start");
-  return server;
-}
+// Of one dial of an own address.
+constexpr absl::Duration kDialTimeout = absl::Seconds(3);
 
 std::string Joined(const std::vector<ListenAddress>& addresses) {
   return absl::StrJoin(addresses, ", ",
@@ -145,16 +61,18 @@ const char* ConnectionsOf(const DaemonOptions& options) {
 
 void LogStart(const DaemonOptions& options,
               const std::vector<ListenAddress>& addresses,
-              const HttpEndpoint* http, uint64_t budget) {
+              const HttpEndpoint* http, uint64_t budget,
+              const ConnectionLimits& limits) {
   spdlog::info(
       "kv-compressd {} (API {}, artefact format {}) listening on {}; metrics "
       "on {}; {}; max_message_bytes {}, max_header_bytes {}, "
-      "memory_budget_bytes {}",
+      "memory_budget_bytes {}, max_connections {}, "
+      "max_connections_per_host {}",
       kVersion, kApiVersion, kFormatVersion, Joined(addresses),
       http == nullptr ? "nothing"
                       : absl::StrCat("http://", http->address().ToString()),
       ConnectionsOf(options), options.max_message_bytes,
-      options.max_header_bytes, budget);
+      options.max_header_bytes, budget, limits.total, limits.per_host);
   for (const ListenAddress& address : addresses) {
     if (!address.is_local() && !options.tls.enabled()) {
       spdlog::warn(
@@ -166,17 +84,17 @@ void LogStart(const DaemonOptions& options,
 }
 
 // Ends calls and connections: those that run have `grace`, or until a signal.
-void ShutDown(absl::Duration grace, grpc::Server* server, HealthService* health,
+void ShutDown(absl::Duration grace, GrpcServer* server, HealthService* health,
               StopSignals* signals) {
   health->Shutdown();
   const absl::Time deadline = absl::Now() + grace;
   std::thread shutdown([&] {
-    server->Shutdown(absl::ToChronoTime(deadline));
+    server->Shutdown(deadline);
     signals->Wake();
   });
   if (signals->Wait(absl::InfiniteFuture()) != 0) {
     spdlog::warn("another signal: cancelling the calls that still run");
-    grpc_server_cancel_all_calls(server->c_server());
+    server->CancelCalls();
   }
   shutdown.join();
   if (grace > absl::ZeroDuration() && absl::Now() >= deadline) {
@@ -184,12 +102,22 @@ void ShutDown(absl::Duration grace, grpc::Server* server, HealthService* health,
   }
 }
 
-void ServeUntilStopped(const DaemonOptions& options, grpc::Server* server,
-                       HealthService* health, StopSignals* signals) {
+// Serves until a signal, or until nobody can reach the server any more.
+absl::Status ServeUntilStopped(const DaemonOptions& options,
+                               Reachability* reachability, GrpcServer* server,
+                               HealthService* health, StopSignals* signals) {
   health->SetServing(true);
   spdlog::info("self-test passed: SERVING");
   const int signal = signals->Wait(absl::InfiniteFuture());
   health->SetServing(false);
+  if (signal == 0 && reachability->lost()) {
+    reachability->Stop();
+    ShutDown(options.shutdown_grace, server, health, signals);
+    return absl::UnavailableError(
+        absl::StrCat("nobody could reach this server for ",
+                     absl::FormatDuration(options.unreachable_exit),
+                     ": ended, to be started again"));
+  }
   const absl::Duration delay =
       signal == SIGTERM ? options.drain_delay : absl::ZeroDuration();
   spdlog::info("{}: NOT_SERVING; draining for {}, then a grace of {}",
@@ -198,14 +126,57 @@ void ServeUntilStopped(const DaemonOptions& options, grpc::Server* server,
                absl::FormatDuration(options.shutdown_grace));
   const bool hurry =
       delay > absl::ZeroDuration() && signals->Wait(absl::Now() + delay) != 0;
+  reachability->Stop();
   ShutDown(hurry ? absl::ZeroDuration() : options.shutdown_grace, server,
            health, signals);
   spdlog::info("stopped");
+  return absl::OkStatus();
+}
+
+DialSecurity SecurityOf(const DaemonOptions& options,
+                        const ListenAddress& address) {
+  if (!options.tls.enabled() || address.is_unix()) return DialSecurity::kPlain;
+  return options.tls.client_ca.empty() ? DialSecurity::kTls
+                                       : DialSecurity::kMutualTls;
+}
+
+// What follows from whether the server can be reached. `signals` is woken when
+// it is lost.
+Reachability::Events ReachabilityEvents(const DaemonOptions& options,
+                                        const GrpcServer& server,
+                                        HealthService* health,
+                                        ServerMetrics* metrics,
+                                        StopSignals* signals) {
+  return {.dial =
+              [&options, &server](const ListenAddress& address) {
+                absl::Status status =
+                    Dial(address, SecurityOf(options, address), kDialTimeout);
+                if (status.ok() || !server.is_full()) return status;
+                return absl::ResourceExhaustedError(
+                    "as many connections are open as may be");
+              },
+          .changed =
+              [health, metrics](const absl::Status& status) {
+                if (status.ok()) {
+                  spdlog::info("new connections are served again");
+                } else {
+                  spdlog::error("new connections are not served: {}",
+                                std::string(status.message()));
+                }
+                health->SetReachable(status.ok());
+                metrics->connections().SetReachable(status.ok());
+              },
+          .lost = [signals] { signals->Wake(); }};
 }
 
 }  // namespace
 
 absl::Status CheckConfig(const DaemonOptions& options) {
+  absl::Status limits =
+      PlanConnections(RaiseDescriptorLimit(), options.max_connections,
+                      options.max_connections_per_host)
+          .status();
+  if (!limits.ok()) return limits;
   if (!options.shared_directory.empty()) {
     absl::Status status =
         SharedDirectory::Open(options.shared_directory).status();
@@ -223,28 +194,43 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
     if (!opened.ok()) return opened.status();
     shared = *std::move(opened);
   }
+  const absl::StatusOr<ConnectionLimits> limits =
+      PlanConnections(RaiseDescriptorLimit(), options.max_connections,
+                      options.max_connections_per_host);
+  if (!limits.ok()) return limits.status();
   // In this order: what is declared later uses what comes before it.
   ServerMetrics metrics;
   StatusPage page;
   CallLog log;
   Observers observer({&metrics, &page, &log});
   HealthService health({kServiceName});
+  const std::unique_ptr<grpc::Service> reflection =
+      NewReflectionService({kServiceName, kHealthName},
+                           {.stall = options.stall, .call = options.max_call});
   const uint64_t budget =
       options.memory_budget_bytes.value_or(DefaultMemoryBudget(MemoryLimit()));
   metrics.SetMemoryBudget(budget);
+  metrics.connections().SetLimit(limits->total);
   page.SetFact("memory budget, bytes", absl::StrCat(budget));
   page.SetFact("kernels", ActiveKernels());
   if (shared != nullptr) page.SetFact("shared directory", shared->path());
-  const std::unique_ptr<grpc::Service> service = NewCompressionService(
-      {.max_message_bytes = options.max_message_bytes,
-       .max_header_bytes = options.max_header_bytes,
-       .max_tensor_bytes = options.max_tensor_bytes,
-       .memory_budget_bytes = budget,
-       .client_budget_percent = options.client_budget_percent,
-       .shared_directory = shared,
-       .access = options.access,
-       .time = {.stall = options.stall, .call = options.max_call}},
-      &observer);
+  std::unique_ptr<grpc::Service> service;
+  try {
+    service = NewCompressionService(
+        {.max_message_bytes = options.max_message_bytes,
+         .max_header_bytes = options.max_header_bytes,
+         .max_tensor_bytes = options.max_tensor_bytes,
+         .memory_budget_bytes = budget,
+         .client_budget_percent = options.client_budget_percent,
+         .shared_directory = shared,
+         .access = options.access,
+         .time = {.stall = options.stall, .call = options.max_call},
+         .connections = *limits},
+        &observer);
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the server gets no threads: ", error.what()));
+  }
 
   std::unique_ptr<CertificateWatcher> certificates;
   std::shared_ptr<grpc::ServerCredentials> tls;
@@ -263,31 +249,48 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
     tls = ReloadingCredentials(certificates.get());
   }
 
+  // Made once there is a server; stopped before that ends.
+  std::optional<Reachability> reachability;
+  std::atomic<const Reachability*> watching = nullptr;
   std::unique_ptr<HttpEndpoint> http;
   if (options.metrics_listen.has_value()) {
     absl::StatusOr<std::unique_ptr<HttpEndpoint>> started = HttpEndpoint::Start(
         *options.metrics_listen,
         {[&] { return metrics.Render(); }, [&] { return health.serving(); },
-         [&] { return page.Render(health.serving(), absl::Now()); }});
+         [&] {
+           const Reachability* const watch = watching;
+           return watch == nullptr || watch->alive();
+         },
+         [&] { return page.Render(health.serving(), absl::Now()); }},
+        {.limits = HttpLimits(limits->http),
+         .observer = metrics.http_observer()});
     if (!started.ok()) return started.status();
     http = *std::move(started);
   }
 
-  std::vector<ListenAddress> addresses = options.listen;
-  absl::StatusOr<std::unique_ptr<grpc::Server>> server =
-      Listen(options, {service.get(), &health}, tls, budget, &addresses);
+  const absl::StatusOr<std::unique_ptr<GrpcServer>> server = GrpcServer::Start(
+      options, {service.get(), &health, reflection.get()}, tls, budget, *limits,
+      {.accepted = [&] { metrics.connections().Accepted(); },
+       .refused = [&](Refusal why) { metrics.connections().Refused(why); },
+       .open = [&](int open) { metrics.connections().SetOpen(open); }});
   if (!server.ok()) return server.status();
+  const std::vector<ListenAddress>& addresses = (*server)->addresses();
   page.SetFact("listening on", Joined(addresses));
   page.SetFact("connections", ConnectionsOf(options));
-  LogStart(options, addresses, http.get(), budget);
+  page.SetFact("connections at most", absl::StrCat(limits->total));
+  LogStart(options, addresses, http.get(), budget, *limits);
 
   absl::Status tested = RunSelfTest();
   if (!tested.ok()) {
     ShutDown(absl::ZeroDuration(), server->get(), &health, signals);
     return tested;
   }
-  ServeUntilStopped(options, server->get(), &health, signals);
-  return absl::OkStatus();
+  reachability.emplace(
+      addresses, Reachability::Options{.lost_after = options.unreachable_exit},
+      ReachabilityEvents(options, **server, &health, &metrics, signals));
+  watching = &*reachability;
+  return ServeUntilStopped(options, &*reachability, server->get(), &health,
+                           signals);
 }
 
 }  // namespace kvcompress

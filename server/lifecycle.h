@@ -3,13 +3,15 @@
 // The life of a server process, from listening to a clean stop:
 //
 //   NOT_SERVING  listens; runs the self-test
-//   SERVING      until SIGTERM or SIGINT
+//   SERVING      until SIGTERM or SIGINT; NOT_SERVING for as long as it does
+//                not get an answer from itself on every address
 //   NOT_SERVING  after SIGTERM still serves for the drain delay; then takes no
 //                new calls, ends health watches, and lets running streams
 //                finish for the grace, after which they are cancelled
 //
 // SIGINT skips the drain delay. A second signal ends the delay and the grace at
-// once.
+// once. A server that is unreachable for DaemonOptions::unreachable_exit takes
+// the last of these steps by itself, and ends with an error.
 
 #ifndef KVCOMPRESS_SERVER_LIFECYCLE_H_
 #define KVCOMPRESS_SERVER_LIFECYCLE_H_
@@ -20,8 +22,9 @@
 
 namespace kvcompress {
 
-// Whether RunServer could start with these options as far as files tell: those
-// of TLS. FAILED_PRECONDITION, naming the file, when not.
+// Whether RunServer could start with these options, as far as the files of TLS,
+// the shared directory and the limit of file descriptors tell. The error names
+// the file, or what does not fit.
 absl::Status CheckConfig(const DaemonOptions& options);
 
 // Serves until stopped: OK. UNAVAILABLE when an address cannot be bound,

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "config.h"
+#include "kvcompress/error.h"
 #include "kvcompress/kernels.h"
 #include "lifecycle.h"
 #include "memory_limit.h"
@@ -33,7 +34,7 @@ int main(int argc, char** argv) {
   if (!line.ok()) {
     std::fprintf(stderr,
                  "kv-compressd: %s\nRun kv-compressd --help for usage.\n",
-                 std::string(line.status().message()).c_str());
+                 kvcompress::Printable(line.status().message()).c_str());
     return 1;
   }
   if (line->answer.has_value()) {
@@ -46,7 +47,7 @@ int main(int argc, char** argv) {
         kvcompress::SelectKernels(line->options.kernels);
     if (!selected.ok()) {
       std::fprintf(stderr, "kv-compressd: --kernels: %s\n",
-                   std::string(selected.message()).c_str());
+                   kvcompress::Printable(selected.message()).c_str());
       return 1;
     }
   }
@@ -55,7 +56,7 @@ int main(int argc, char** argv) {
     const absl::Status status = kvcompress::CheckConfig(line->options);
     if (!status.ok()) {
       std::fprintf(stderr, "kv-compressd: %s\n",
-                   std::string(status.message()).c_str());
+                   kvcompress::Printable(status.message()).c_str());
       return 1;
     }
     std::puts("the configuration is valid");
@@ -66,7 +67,7 @@ int main(int argc, char** argv) {
     const absl::Status status = kvcompress::Probe(line->options, kProbeTimeout);
     if (!status.ok()) {
       std::fprintf(stderr, "kv-compressd: %s\n",
-                   std::string(status.message()).c_str());
+                   kvcompress::Printable(status.message()).c_str());
       return 1;
     }
     std::puts("SERVING");

@@ -2,7 +2,6 @@
 
 #include "probe.h"
 
-#include <civetweb.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
@@ -13,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "http_get.h"
 
 namespace kvcompress {
 namespace {
@@ -21,13 +22,6 @@ namespace {
 using grpc::health::v1::Health;
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
-
-// Where this machine reaches what listens on `address`.
-ListenAddress Reachable(ListenAddress address) {
-  if (address.host == "0.0.0.0") address.host = "127.0.0.1";
-  if (address.host == "::") address.host = "::1";
-  return address;
-}
 
 absl::Status NotServing(const ListenAddress& address, absl::string_view why) {
   return absl::UnavailableError(absl::StrCat(address.ToString(), ": ", why));
@@ -50,24 +44,11 @@ absl::Status AskHealth(const ListenAddress& address, absl::Duration timeout) {
 }
 
 absl::Status AskHealthz(const ListenAddress& address, absl::Duration timeout) {
-  char error[256] = "";
-  mg_init_library(0);
-  const std::unique_ptr<mg_connection, void (*)(mg_connection*)> connection(
-      mg_connect_client(address.host.c_str(), address.port, /*use_ssl=*/0,
-                        error, sizeof(error)),
-      mg_close_connection);
-  if (connection == nullptr) return NotServing(address, error);
-  mg_printf(connection.get(),
-            "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-            "Connection: close\r\n\r\n");
-  if (mg_get_response(connection.get(), error, sizeof(error),
-                      static_cast<int>(absl::ToInt64Milliseconds(timeout))) <
-      0) {
-    return NotServing(address, error);
-  }
-  const int code = mg_get_response_info(connection.get())->status_code;
-  if (code != 200) {
-    return NotServing(address, absl::StrCat("/healthz gave status ", code));
+  const absl::StatusOr<int> status =
+      GetHttpStatus(address, "/healthz", timeout);
+  if (!status.ok()) return NotServing(address, status.status().message());
+  if (*status != 200) {
+    return NotServing(address, absl::StrCat("/healthz gave status ", *status));
   }
   return absl::OkStatus();
 }

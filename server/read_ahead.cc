@@ -14,6 +14,9 @@
 namespace kvcompress {
 
 ReadAhead::ReadAhead(int fd, uint64_t size) : fd_(fd), size_(size) {
+  // Here, where running out of memory is an error of the call.
+  for (Slice& slice : slices_)
+    slice.bytes.resize(std::min<uint64_t>(kSlice, size));
   if (size_ <= kSlice) return;
   try {
     thread_ = std::thread([this] { Run(); });
@@ -60,7 +63,6 @@ absl::StatusOr<absl::string_view> ReadAhead::Next() {
 // Reads the next slice, less at the end of the file.
 void ReadAhead::Fill(Slice* slice) {
   const size_t wanted = std::min<uint64_t>(kSlice, size_ - position_);
-  if (slice->bytes.size() < wanted) slice->bytes.resize(wanted);
   slice->size = 0;
   while (slice->size < wanted) {
     const ssize_t count =

@@ -61,9 +61,11 @@ BuiltInCache MakeCache() {
 absl::StatusOr<std::string> Restore(absl::string_view artefact) {
   Decompressor decompressor({}, {});
   std::string restored;
-  if (absl::Status status = decompressor.Append(artefact, &restored);
-      !status.ok()) {
-    return status;
+  for (bool more = true; more;) {
+    const absl::StatusOr<bool> step =
+        decompressor.Restore(&artefact, SIZE_MAX, &restored);
+    if (!step.ok()) return step.status();
+    more = *step;
   }
   if (absl::Status status = decompressor.Finish().status(); !status.ok()) {
     return status;

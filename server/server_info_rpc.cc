@@ -9,6 +9,8 @@
 #include "convert.h"
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
+#include "request.h"
+#include "stream_reactor.h"
 
 namespace kvcompress {
 namespace {
@@ -47,6 +49,15 @@ void FillServerInfo(const ServiceOptions& options, bool to_local,
   limits.set_min_stream_memory_bytes(kStreamBytes);
   limits.set_stall_seconds(SecondsOrNone(options.time.stall));
   limits.set_max_call_seconds(SecondsOrNone(options.time.call));
+  limits.set_max_tensors(kMaxTensors);
+  limits.set_max_metadata_entries(kMaxMetadata);
+  limits.set_max_patterns(kMaxPatterns);
+  limits.set_max_attention_layers(kMaxAttentionLayers);
+  limits.set_max_attention_values(kMaxAttentionValues);
+  limits.set_max_empty_messages(kMaxEmptyRequests);
+  limits.set_max_connections(static_cast<uint32_t>(options.connections.total));
+  limits.set_max_connections_per_host(
+      static_cast<uint32_t>(options.connections.per_host));
   for (const Codec* codec : AllCodecs()) {
     *response->add_codecs() = ToProto(codec->traits());
   }

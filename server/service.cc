@@ -4,17 +4,25 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
+#include <set>
 #include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "call.h"
 #include "compress_rpc.h"
 #include "convert.h"
 #include "decompress_rpc.h"
 #include "file_rpc.h"
+#include "guarded.h"
 #include "kvcompress/v1/compression_service.grpc.pb.h"
+#include "proto/wire/wire.h"
+#include "request.h"
 #include "self_test.h"
 #include "server_info_rpc.h"
 #include "service_state.h"
+#include "small_call.h"
 
 namespace kvcompress {
 namespace {
@@ -41,82 +49,79 @@ absl::Status FillSelfTest(const v1::SelfTestRequest& request,
   return absl::OkStatus();
 }
 
-// The two methods that carry caches take and give messages as on the wire.
-template <typename Base>
-using Cached = v1::CompressionService::WithRawCallbackMethod_Compress<
-    v1::CompressionService::WithRawCallbackMethod_Decompress<Base>>;
-template <typename Base>
-using Named = v1::CompressionService::WithCallbackMethod_CompressFile<
-    v1::CompressionService::WithCallbackMethod_DecompressFile<Base>>;
-template <typename Base>
-using Others = v1::CompressionService::WithCallbackMethod_Measure<
-    v1::CompressionService::WithCallbackMethod_GetServerInfo<
-        v1::CompressionService::WithCallbackMethod_SelfTest<Base>>>;
+using Bytes = grpc::ByteBuffer;
+using Context = grpc::CallbackServerContext;
 
-class Service final
-    : public Cached<Named<Others<v1::CompressionService::Service>>> {
+// Every method takes its requests as they are on the wire, so that nothing is
+// parsed before it is known what that takes.
+class Service final : public RawService {
  public:
   Service(const ServiceOptions& options, CallObserver* observer)
-      : state_(options, observer) {}
-
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Compress(
-      grpc::CallbackServerContext* context) override {
-    return NewCompress(context, &state_);
-  }
-
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Decompress(
-      grpc::CallbackServerContext* context) override {
-    return NewDecompress(context, &state_);
-  }
-
-  grpc::ServerReadReactor<v1::MeasureRequest>* Measure(
-      grpc::CallbackServerContext* context,
-      v1::MeasureResponse* response) override {
-    return NewMeasure(context, response, &state_);
-  }
-
-  grpc::ServerWriteReactor<v1::CompressFileResponse>* CompressFile(
-      grpc::CallbackServerContext* context,
-      const v1::CompressFileRequest* request) override {
-    return NewCompressFile(context, request, &state_);
-  }
-
-  grpc::ServerWriteReactor<v1::DecompressFileResponse>* DecompressFile(
-      grpc::CallbackServerContext* context,
-      const v1::DecompressFileRequest* request) override {
-    return NewDecompressFile(context, request, &state_);
-  }
-
-  grpc::ServerUnaryReactor* GetServerInfo(
-      grpc::CallbackServerContext* context, const v1::GetServerInfoRequest*,
-      v1::GetServerInfoResponse* response) override {
-    return Answer(context, Method::kGetServerInfo, [&](const Call& call) {
-      FillServerInfo(state_.options, call.is_local(), response);
-      return absl::OkStatus();
-    });
-  }
-
-  grpc::ServerUnaryReactor* SelfTest(grpc::CallbackServerContext* context,
-                                     const v1::SelfTestRequest* request,
-                                     v1::SelfTestResponse* response) override {
-    return Answer(context, Method::kSelfTest, [&](const Call&) {
-      return FillSelfTest(*request, &self_tests_, response);
-    });
+      : state_(options, observer) {
+    OutOfMemory();
+    Add(Method::kCompress, NewCompress);
+    Add(Method::kDecompress, NewDecompress);
+    Add(Method::kMeasure, NewMeasure);
+    Add(Method::kCompressFile, NewCompressFile);
+    Add(Method::kDecompressFile, NewDecompressFile);
+    AddSmall<v1::GetServerInfoRequest, v1::GetServerInfoResponse>(
+        Method::kGetServerInfo,
+        [this](const Call& call, const v1::GetServerInfoRequest&,
+               v1::GetServerInfoResponse* response) {
+          FillServerInfo(state_.options, call.is_local(), response);
+          return absl::OkStatus();
+        });
+    AddSmall<v1::SelfTestRequest, v1::SelfTestResponse>(
+        Method::kSelfTest,
+        [this](const Call&, const v1::SelfTestRequest& request,
+               v1::SelfTestResponse* response) {
+          return FillSelfTest(request, &self_tests_, response);
+        });
   }
 
  private:
-  // Answers a unary call at once.
-  template <typename Fill>
-  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
-                                   Method method, Fill fill) {
-    Call call(method, context, &state_);
-    absl::Status status = call.Allow();
-    if (status.ok()) status = fill(call);
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(call.End(status));
-    return reactor;
+  using Make = std::function<RawReactor*(Context*)>;
+
+  void AddMethodOf(Method method, Make make) {
+    const std::string name =
+        absl::StrCat("/", v1::CompressionService::service_full_name(), "/",
+                     MethodName(method));
+    AddRaw(names_.insert(name).first->c_str(), std::move(make));
   }
 
+  void Add(Method method, RawReactor* (*make)(Context*, ServiceState*)) {
+    AddMethodOf(method, [this, make](Context* context) {
+      return make(context, &state_);
+    });
+  }
+
+  // A method that is answered at once.
+  template <typename Request, typename Response, typename Fill>
+  void AddSmall(Method method, Fill fill) {
+    AddMethodOf(method, [this, method, fill](Context* context) {
+      return new SmallCall(
+          context, &state_.small_calls,
+          [this, method, fill, context](const Bytes& bytes, Bytes* answer) {
+            Call call(method, context, &state_);
+            const absl::Status status = Guarded([&] {
+              absl::Status allowed = call.Allow();
+              Request request;
+              if (allowed.ok()) {
+                allowed =
+                    ParseSmallRequest(bytes, ParsedSizeOf<Request>(), &request);
+              }
+              Response response;
+              if (allowed.ok()) allowed = fill(call, request, &response);
+              if (allowed.ok()) *answer = Serialize(response);
+              return allowed;
+            });
+            return call.End(status);
+          });
+    });
+  }
+
+  // gRPC keeps pointers to them.
+  std::set<std::string> names_;
   ServiceState state_;
   RecentSelfTests self_tests_;
 };

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "access.h"
+#include "descriptors.h"
 #include "kvcompress/safetensors.h"
 #include "observer.h"
 #include "shared_directory.h"
@@ -39,9 +40,12 @@ struct ServiceOptions {
   AccessRules access;
   // How long a call may wait for its client, and how long it may last.
   Watchdog::Limits time;
+  // Of the server that registers the service, to be announced; zeros for none.
+  ConnectionLimits connections;
 };
 
-// Thread safe. `observer` may be null and must outlive the service.
+// Thread safe. `observer` may be null and must outlive the service. Throws
+// std::system_error when the system gives no threads.
 std::unique_ptr<grpc::Service> NewCompressionService(
     const ServiceOptions& options, CallObserver* observer);
 

@@ -5,9 +5,12 @@
 #ifndef KVCOMPRESS_SERVER_SERVICE_STATE_H_
 #define KVCOMPRESS_SERVER_SERVICE_STATE_H_
 
+#include <algorithm>
+
 #include "admission.h"
 #include "observer.h"
 #include "service.h"
+#include "small_call.h"
 #include "watchdog.h"
 #include "worker_pool.h"
 
@@ -19,7 +22,12 @@ struct ServiceState {
       : options(service_options),
         observer(call_observer != nullptr ? call_observer : &silent),
         budget(options.memory_budget_bytes, options.client_budget_percent),
-        watchdog(options.time),
+        watchdog({.stall = options.time.stall,
+                  .call = options.time.call,
+                  .trims = true}),
+        small_calls({.stall = std::min(options.time.stall, kSmallRequestTime),
+                     .call = options.time.call,
+                     .most = kMaxSmallCalls}),
         workers(WorkerPool::Processors()) {}
 
   const ServiceOptions options;
@@ -27,6 +35,8 @@ struct ServiceState {
   CallObserver* const observer;
   MemoryBudget budget;
   Watchdog watchdog;
+  // Of calls that take one small request.
+  Watchdog small_calls;
   // For everything that reads or writes values.
   WorkerPool workers;
 };

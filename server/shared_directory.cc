@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <optional>
 #include <random>
 #include <system_error>
 #include <vector>
@@ -25,19 +26,29 @@ constexpr absl::string_view kNotRegular = "is not a regular file";
 
 absl::Status PathError(absl::StatusCode code, absl::string_view path,
                        absl::string_view why, const std::string& reason,
-                       const char* field) {
+                       const char* field,
+                       std::optional<uint64_t> limit = std::nullopt) {
   return MakeError(code, absl::StrCat("file ", QuoteName(path), " ", why),
-                   {.reason = reason, .field = field});
+                   {.reason = reason, .limit = limit, .field = field});
 }
 
-// What the system said when it was asked for `path`.
+// What the system said when it was asked for `path`. INTERNAL is for what no
+// client can bring about: errors of the device, and faults of this program.
 absl::Status SystemError(int error, absl::string_view path, const char* field) {
   const std::string why = std::generic_category().message(error);
   ErrorDetail detail;
   absl::StatusCode code = absl::StatusCode::kInternal;
   switch (error) {
+    case ENAMETOOLONG:
+    case EINVAL:
+    case EILSEQ:
+      // The file system's own rules for names.
+      code = absl::StatusCode::kInvalidArgument;
+      detail.reason = "INVALID_PATH";
+      break;
     case ENOENT:
     case ENOTDIR:
+    case ESTALE:
       code = absl::StatusCode::kNotFound;
       detail.reason = "NO_SUCH_FILE";
       break;
@@ -48,6 +59,7 @@ absl::Status SystemError(int error, absl::string_view path, const char* field) {
     case EACCES:
     case EPERM:
     case EROFS:
+    case ETXTBSY:
       code = absl::StatusCode::kPermissionDenied;
       detail.reason = "FILE_ACCESS";
       break;
@@ -58,12 +70,15 @@ absl::Status SystemError(int error, absl::string_view path, const char* field) {
       break;
     case EISDIR:
     case ENXIO:
+    case ENODEV:
+    case EOVERFLOW:
       code = absl::StatusCode::kFailedPrecondition;
       detail.reason = "NOT_A_REGULAR_FILE";
       break;
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
+    case EMLINK:
       code = absl::StatusCode::kResourceExhausted;
       detail.reason = "NO_SPACE";
       break;
@@ -72,6 +87,12 @@ absl::Status SystemError(int error, absl::string_view path, const char* field) {
     case ENOMEM:
       code = absl::StatusCode::kResourceExhausted;
       detail.reason = "OUT_OF_FILES";
+      break;
+    case EAGAIN:
+    case EBUSY:
+    case EINTR:
+      code = absl::StatusCode::kUnavailable;
+      detail.reason = "FILE_BUSY";
       break;
     case EOPNOTSUPP:
       code = absl::StatusCode::kUnimplemented;
@@ -85,12 +106,16 @@ absl::Status SystemError(int error, absl::string_view path, const char* field) {
 }
 
 absl::Status CheckPath(const std::string& path, const char* field) {
-  const auto refuse = [&](absl::string_view why) {
+  const auto refuse = [&](absl::string_view why,
+                          std::optional<uint64_t> limit = std::nullopt) {
     return PathError(absl::StatusCode::kInvalidArgument, path, why,
-                     "INVALID_PATH", field);
+                     "INVALID_PATH", field, limit);
   };
   if (path.empty()) return refuse("has no name");
-  if (path.size() >= PATH_MAX) return refuse("has too long a name");
+  if (path.size() >= PATH_MAX) {
+    return refuse(absl::StrCat("has a path of ", path.size(), " bytes"),
+                  PATH_MAX - 1);
+  }
   if (path.find('\0') != std::string::npos) return refuse("has a zero byte");
   if (path[0] == '/') {
     return refuse("is absolute, not within the shared directory");
@@ -98,6 +123,10 @@ absl::Status CheckPath(const std::string& path, const char* field) {
   for (const absl::string_view part : absl::StrSplit(path, '/')) {
     if (part.empty() || part == "." || part == "..") {
       return refuse("has a component that is empty, . or ..");
+    }
+    if (part.size() > NAME_MAX) {
+      return refuse(absl::StrCat("has a component of ", part.size(), " bytes"),
+                    NAME_MAX);
     }
   }
   return absl::OkStatus();
@@ -110,10 +139,6 @@ std::string TemporaryName() {
 }
 
 }  // namespace
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
 
 int OpenBeneathStepwise(int root, const std::string& path, int flags) {
   const std::vector<std::string> parts = absl::StrSplit(path, '/');

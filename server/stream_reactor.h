@@ -12,16 +12,17 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <limits>
 #include <memory>
-#include <new>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "call.h"
+#include "guarded.h"
 #include "kvcompress/error.h"
-#include "proto/wire/wire.h"
 #include "service_state.h"
+#include "small_call.h"
 #include "watchdog.h"
 #include "worker_pool.h"
 
@@ -31,10 +32,15 @@ namespace kvcompress {
 // proto/wire/wire.h. Calls come one at a time, from one thread or another.
 class StreamHandler {
  public:
+  // Content of a message that is no run of bytes: options, and tables.
+  static constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+
   virtual ~StreamHandler() = default;
 
-  // A request has come.
-  virtual absl::Status Take(const grpc::ByteBuffer& request) = 0;
+  // A request has come. `*content`, 0 before, becomes the bytes of a cache that
+  // are in it, or kAll.
+  virtual absl::Status Take(const grpc::ByteBuffer& request,
+                            uint64_t* content) = 0;
   // The client has said all.
   virtual absl::Status End() = 0;
   // Sets the next response that what was taken gives; false when there is none
@@ -42,32 +48,14 @@ class StreamHandler {
   virtual absl::StatusOr<bool> Next(grpc::ByteBuffer* response) = 0;
   // Memory that is needed beside the messages, in bytes.
   virtual uint64_t working_bytes() const = 0;
+  // Memory of what earlier requests have become, in bytes.
+  virtual uint64_t kept_bytes() const { return 0; }
 };
 
-// Runs `step`; running out of memory is an error like any other.
-template <typename Step>
-auto Guarded(Step step) -> decltype(step()) {
-  try {
-    return step();
-  } catch (const std::bad_alloc&) {
-    return MakeError(absl::StatusCode::kResourceExhausted,
-                     "the server is out of memory",
-                     {.reason = "OUT_OF_MEMORY"});
-  }
-}
+// Most requests of a call without any content.
+inline constexpr uint64_t kMaxEmptyRequests = 1024;
 
-// Reads a request. INVALID_ARGUMENT when it is none.
-template <typename Request>
-absl::Status ParseRequest(const grpc::ByteBuffer& bytes, Request* request) {
-  if (Parse(bytes, request)) return absl::OkStatus();
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   "a message is not of the type that the method takes",
-                   {.reason = "INVALID_MESSAGE", .field = "message"});
-}
-
-class StreamReactor
-    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-      private WatchedCall {
+class StreamReactor final : public RawReactor, private WatchedCall {
  public:
   StreamReactor(grpc::CallbackServerContext* context, Method method,
                 ServiceState* state)
@@ -75,44 +63,54 @@ class StreamReactor
         workers_(state->workers),
         call_(method, context, state) {}
 
-  // Begins, or refuses: for want of memory, or who may not call. REQUIRES:
-  // once.
-  void Start(std::unique_ptr<StreamHandler> handler) {
-    handler_ = std::move(handler);
-    absl::Status status = call_.Allow();
-    if (status.ok()) status = call_.ReserveStream(0, 0);
-    if (!status.ok()) return End(status);
-    Read();
+  // Begins, or refuses: for want of memory, or who may not call. `make` gives
+  // the handler, of the call. REQUIRES: once.
+  template <typename Make>
+  void Start(Make make) {
+    const absl::Status status = Guarded([&] {
+      absl::Status allowed = call_.Allow();
+      if (allowed.ok()) allowed = call_.ReserveStream(0, 0);
+      if (allowed.ok()) handler_ = make(&call_);
+      return allowed;
+    });
+    status.ok() ? Read() : End(status);
   }
-
-  Call& call() { return call_; }
 
  private:
   void Read() {
-    if (absl::Status status = CheckTime(); !status.ok()) return End(status);
+    const absl::Status status = Guarded([this] { return CheckTime(); });
+    if (!status.ok()) return End(status);
     request_.Clear();
-    BeginWait(Wait::kRead);
-    StartRead(&request_);
+    reading_ = true;
+    BeginRead([this] { StartRead(&request_); });
   }
 
   void OnReadDone(bool ok) override {
     if (!EndWait()) return;
-    if (ok) {
-      const uint64_t size = request_.Length();
-      call_.observer().BytesReceived(call_.method(), size);
-      const absl::Status status =
-          call_.ReserveStream(size, handler_->working_bytes());
-      if (!status.ok()) return End(status);
-    } else {
-      ended_ = true;
-    }
-    workers_.Run([this] { Take(); });
+    reading_ = false;
+    ended_ = !ok;
+    const absl::Status status = Guarded([this] {
+      if (!ended_) {
+        const uint64_t size = request_.Length();
+        call_.observer().BytesReceived(call_.method(), size);
+        absl::Status reserved = Reserve(size);
+        if (!reserved.ok()) return reserved;
+      }
+      workers_.Run(call_.client(), [this] { Take(); });
+      return absl::OkStatus();
+    });
+    if (!status.ok()) End(status);
   }
 
   void OnWriteDone(bool ok) override {
     if (!EndWait()) return;
-    if (!ok) return End(absl::CancelledError("the client has gone"));
-    workers_.Run([this] { Pump(); });
+    Moved(Wait::kWrite, response_.Length());
+    const absl::Status status = Guarded([this, ok] {
+      if (!ok) return absl::CancelledError("the client has gone");
+      workers_.Run(call_.client(), [this] { Pump(); });
+      return absl::OkStatus();
+    });
+    if (!status.ok()) End(status);
   }
 
   void OnCancel() override {}
@@ -120,24 +118,35 @@ class StreamReactor
   void OnDone() override { delete this; }
 
   void Take() {
-    const absl::Status status = Guarded(
-        [&] { return ended_ ? handler_->End() : handler_->Take(request_); });
+    const absl::Status status =
+        Guarded([this] { return ended_ ? handler_->End() : TakeRequest(); });
     if (!status.ok()) return End(status);
     Pump();
   }
 
+  absl::Status TakeRequest() {
+    uint64_t content = 0;
+    absl::Status status = handler_->Take(request_, &content);
+    if (!status.ok()) return status;
+    Moved(Wait::kRead, content);
+    if (content == 0 && ++empty_ > kMaxEmptyRequests) {
+      return MakeError(
+          absl::StatusCode::kInvalidArgument,
+          absl::StrCat("the call has more than ", kMaxEmptyRequests,
+                       " messages without content"),
+          {.reason = "TOO_MANY_EMPTY_MESSAGES",
+           .limit = kMaxEmptyRequests,
+           .field = "message"});
+    }
+    // What it takes is known before it is begun.
+    return Reserve(request_.Length());
+  }
+
   void Pump() {
     response_.Clear();
-    const absl::StatusOr<bool> more =
-        Guarded([&] { return handler_->Next(&response_); });
+    const absl::StatusOr<bool> more = Guarded([this] { return Next(); });
     if (!more.ok()) return End(more.status());
-    const uint64_t size = *more ? response_.Length() : 0;
-    absl::Status status = call_.ReserveStream(request_.Length() + size,
-                                              handler_->working_bytes());
-    status.Update(CheckTime());
-    if (!status.ok()) return End(status);
     if (*more) {
-      call_.observer().BytesSent(call_.method(), size);
       BeginWait(Wait::kWrite);
       return StartWrite(&response_);
     }
@@ -145,19 +154,62 @@ class StreamReactor
     Read();
   }
 
+  absl::StatusOr<bool> Next() {
+    const absl::StatusOr<bool> more = handler_->Next(&response_);
+    if (!more.ok()) return more;
+    const uint64_t size = *more ? response_.Length() : 0;
+    absl::Status status = Reserve(request_.Length() + size);
+    status.Update(CheckTime());
+    if (!status.ok()) return status;
+    if (*more) call_.observer().BytesSent(call_.method(), size);
+    return more;
+  }
+
+  absl::Status Reserve(uint64_t messages) {
+    return call_.ReserveStream(messages, handler_->working_bytes(),
+                               handler_->kept_bytes());
+  }
+
+  // What was reserved is given back with the end, and gRPC may keep what is
+  // left of a call for as long as its client takes nothing.
+  void Drop() {
+    Leave();
+    handler_.reset();
+    response_.Clear();
+    if (!reading_) request_.Clear();  // a read that was cut off still has it
+  }
+
   void EndCut(const absl::Status& status) override {
+    Drop();
     Finish(call_.EndCut(status));
   }
 
-  void End(const absl::Status& status) { Finish(call_.End(status)); }
+  void End(const absl::Status& status) {
+    Drop();
+    Finish(call_.End(status));
+  }
 
   WorkerPool& workers_;
   Call call_;
   std::unique_ptr<StreamHandler> handler_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
+  uint64_t empty_ = 0;
   bool ended_ = false;
+  bool reading_ = false;
 };
+
+// A stream that deletes itself, with a handler of this type. Throws
+// std::bad_alloc.
+template <typename Handler>
+RawReactor* NewStream(grpc::CallbackServerContext* context, Method method,
+                      ServiceState* state) {
+  auto* const reactor = new StreamReactor(context, method, state);
+  reactor->Start([state](Call* call) {
+    return std::make_unique<Handler>(state->options, call);
+  });
+  return reactor;
+}
 
 }  // namespace kvcompress
 

@@ -3,14 +3,21 @@
 #include "worker_pool.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
+#include <system_error>
 #include <utility>
 
 namespace kvcompress {
 
 WorkerPool::WorkerPool(unsigned threads) {
   threads_.reserve(threads);
-  for (unsigned i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] { Work(); });
+  try {
+    while (threads_.size() < threads) {
+      threads_.emplace_back([this] { Work(); });
+    }
+  } catch (const std::system_error&) {
+    if (threads_.empty()) throw;
   }
 }
 
@@ -19,16 +26,51 @@ WorkerPool::~WorkerPool() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
   }
-  changed_.notify_all();
+  work_.notify_all();
+  work_for_added_.notify_all();
+  oversee_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  if (overseer_.joinable()) overseer_.join();
+  std::unique_lock lock(mutex_);
+  while (!added_.empty()) {
+    oversee_.wait(lock, [this] { return !ended_.empty(); });
+    JoinEnded(&lock);
+  }
+  JoinEnded(&lock);
 }
 
-void WorkerPool::Run(std::function<void()> task) {
-  {
-    const std::lock_guard lock(mutex_);
-    tasks_.push_back(std::move(task));
+void WorkerPool::Run(absl::string_view client, std::function<void()> task) {
+  const std::lock_guard lock(mutex_);
+  Client& entry = Put(client, std::move(task))->second;
+  ++waiting_;
+  // Threads that were woken already are idle until they take a task.
+  if (waiting_ <= idle_) work_.notify_one();
+  if (entry.running == 0 && entry.waiting.size() == 1) BeginUnserved(&entry);
+}
+
+WorkerPool::Clients::iterator WorkerPool::Put(absl::string_view client,
+                                              std::function<void()> task) {
+  auto found = clients_.find(client);
+  if (found == clients_.end()) {
+    found = clients_.try_emplace(std::string(client)).first;
   }
-  changed_.notify_one();
+  Client& entry = found->second;
+  try {
+    if (entry.waiting.empty() && entry.turn.empty()) {
+      entry.turn.push_back(found);
+    }
+    entry.waiting.push_back(std::move(task));
+  } catch (const std::bad_alloc&) {
+    if (entry.waiting.empty() && entry.running == 0) clients_.erase(found);
+    throw;
+  }
+  turns_.splice(turns_.end(), entry.turn);
+  return found;
+}
+
+unsigned WorkerPool::threads() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<unsigned>(threads_.size() + added_.size());
 }
 
 unsigned WorkerPool::Processors() {
@@ -38,13 +80,137 @@ unsigned WorkerPool::Processors() {
 void WorkerPool::Work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
-    if (tasks_.empty()) return;
-    const std::function<void()> task = std::move(tasks_.front());
-    tasks_.pop_front();
-    lock.unlock();
+    ++idle_;
+    work_.wait(lock, [this] { return ending_ || !turns_.empty(); });
+    --idle_;
+    if (turns_.empty()) return;
+    RunNext(turns_.begin(), &lock);
+  }
+}
+
+void WorkerPool::WorkForUnserved(Threads::iterator thread) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_for_added_.wait_for(lock, kLinger, [this] {
+      return ending_ || LongestUnserved() != turns_.end();
+    });
+    const auto turn = LongestUnserved();
+    if (turn == turns_.end()) break;
+    --idle_added_;
+    RunNext(turn, &lock);
+    ++idle_added_;
+  }
+  --idle_added_;
+  ended_.splice(ended_.end(), added_, thread);
+  oversee_.notify_all();
+}
+
+void WorkerPool::RunNext(Turns::iterator turn,
+                         std::unique_lock<std::mutex>* lock) {
+  const Clients::iterator client = *turn;
+  Client& entry = client->second;
+  entry.turn.splice(entry.turn.end(), turns_, turn);
+  {
+    const std::function<void()> task = std::move(entry.waiting.front());
+    entry.waiting.pop_front();
+    --waiting_;
+    ++entry.running;
+    if (!entry.waiting.empty()) turns_.splice(turns_.end(), entry.turn);
+    lock->unlock();
     task();
-    lock.lock();
+  }
+  lock->lock();
+  --entry.running;
+  if (entry.running > 0) return;
+  if (entry.waiting.empty()) {
+    clients_.erase(client);
+  } else {
+    BeginUnserved(&entry);
+  }
+}
+
+void WorkerPool::BeginUnserved(Client* client) {
+  client->unserved_since = Clock::now();
+  if (waiting_ <= idle_) return;
+  work_for_added_.notify_one();
+  StartOverseer();
+  // Awake, it looks soon enough: no other was unserved for less long.
+  if (overseer_sleeps_) oversee_.notify_all();
+}
+
+WorkerPool::Turns::iterator WorkerPool::LongestUnserved() {
+  auto longest = turns_.end();
+  for (auto turn = turns_.begin(); turn != turns_.end(); ++turn) {
+    const Client& client = (*turn)->second;
+    if (client.unserved() &&
+        (longest == turns_.end() ||
+         client.unserved_since < (*longest)->second.unserved_since)) {
+      longest = turn;
+    }
+  }
+  return longest;
+}
+
+// Its thread is there only once somebody had to wait.
+void WorkerPool::StartOverseer() {
+  if (overseer_.joinable()) return;
+  try {
+    overseer_ = std::thread([this] { Oversee(); });
+  } catch (const std::exception&) {
+    // The next one who waits tries again.
+  }
+}
+
+bool WorkerPool::AddThread() {
+  Threads added;
+  try {
+    added.emplace_back();
+    added.front() = std::thread(
+        [this, thread = added.begin()] { WorkForUnserved(thread); });
+  } catch (const std::exception&) {
+    return false;
+  }
+  added_.splice(added_.end(), added);
+  // Until it takes a task.
+  ++idle_added_;
+  return true;
+}
+
+void WorkerPool::JoinEnded(std::unique_lock<std::mutex>* lock) {
+  Threads ended;
+  ended.swap(ended_);
+  lock->unlock();
+  for (std::thread& thread : ended) thread.join();
+  lock->lock();
+}
+
+void WorkerPool::Oversee() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    if (!ended_.empty()) JoinEnded(&lock);
+    const Clock::time_point now = Clock::now();
+    uint64_t overdue = 0;
+    Clock::time_point next = Clock::time_point::max();
+    for (const auto client : turns_) {
+      if (!client->second.unserved()) continue;
+      const Clock::time_point due = client->second.unserved_since + kPatience;
+      due <= now ? void(++overdue) : void(next = std::min(next, due));
+    }
+    while (overdue > idle_added_ &&
+           threads_.size() + added_.size() < kMostThreads && AddThread()) {
+    }
+    if (overdue > 0) {
+      work_for_added_.notify_all();
+      next = std::min(next, now + kPatience);
+    }
+    if (ending_) return;
+    if (next != Clock::time_point::max()) {
+      oversee_.wait_until(lock, next);
+    } else {
+      overseer_sleeps_ = true;
+      oversee_.wait(lock);
+      overseer_sleeps_ = false;
+    }
   }
 }
 

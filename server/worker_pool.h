@@ -6,20 +6,39 @@
 #ifndef KVCOMPRESS_SERVER_WORKER_POOL_H_
 #define KVCOMPRESS_SERVER_WORKER_POOL_H_
 
+#include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace kvcompress {
 
-// Runs tasks in the order in which they come, as many at once as there are
-// threads. Thread safe.
+// Runs the tasks of clients: those of each in the order in which they come, and
+// of clients that have tasks waiting one after the other. As many run at once
+// as there are threads.
+//
+// A client none of whose tasks runs waits for kPatience at most: then there is
+// another thread for it, up to kMostThreads in all. Such a thread serves
+// clients none of whose tasks runs, and ends when for kLinger none came. Where
+// the system gives no more threads, the client waits for one of those there
+// are. Thread safe.
 class WorkerPool {
  public:
-  // `threads` is at least 1.
+  static constexpr std::chrono::milliseconds kPatience{50};
+  static constexpr std::chrono::milliseconds kLinger{1000};
+  static constexpr unsigned kMostThreads = 64;
+
+  // `threads` is at least 1; fewer where the system gives no more. Throws
+  // std::system_error when it gives none at all.
   explicit WorkerPool(unsigned threads);
   // Runs what has come, then ends. REQUIRES: nothing more comes.
   ~WorkerPool();
@@ -27,22 +46,70 @@ class WorkerPool {
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Has a thread run `task`, which throws nothing. Nobody waits: how many tasks
-  // there may be is for the caller to bound.
-  void Run(std::function<void()> task);
+  // Has a thread run `task`, which throws nothing, for a client. Nobody waits:
+  // how many tasks there may be is for the caller to bound. Throws
+  // std::bad_alloc, and is then as if it had not been called.
+  void Run(absl::string_view client, std::function<void()> task);
+
+  // Threads that there are now.
+  unsigned threads() const;
 
   // One for each processor that this process may use.
   static unsigned Processors();
 
  private:
-  void Work();
+  using Clock = std::chrono::steady_clock;
+  struct Client;
+  using Clients = std::map<std::string, Client, std::less<>>;
+  using Turns = std::list<Clients::iterator>;
+  using Threads = std::list<std::thread>;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  // A client that has tasks, waiting or running.
+  struct Client {
+    std::deque<std::function<void()>> waiting;
+    // What is put among the turns, while it is not: only who comes may find no
+    // memory, and not who is there.
+    Turns turn;
+    unsigned running = 0;
+    // Since when none runs while some wait.
+    Clock::time_point unserved_since;
+
+    bool unserved() const { return running == 0 && !waiting.empty(); }
+  };
+
+  void Work();
+  void WorkForUnserved(Threads::iterator thread);
+  void Oversee();
+  // The following need the mutex.
+  // Adds a task; gives its client.
+  Clients::iterator Put(absl::string_view client, std::function<void()> task);
+  // Runs the next task of a client, without the mutex.
+  void RunNext(Turns::iterator turn, std::unique_lock<std::mutex>* lock);
+  // A client begins to be unserved.
+  void BeginUnserved(Client* client);
+  // The turn of the client that is unserved for longest, or the end.
+  Turns::iterator LongestUnserved();
+  void StartOverseer();
+  // False when the system gives no thread.
+  bool AddThread();
+  void JoinEnded(std::unique_lock<std::mutex>* lock);
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_;            // for the threads of the start
+  std::condition_variable work_for_added_;  // for those added
+  std::condition_variable oversee_;         // for the overseer
   // Guarded by the mutex.
   bool ending_ = false;
-  std::deque<std::function<void()>> tasks_;
+  Clients clients_;
+  Turns turns_;                   // of clients with tasks that wait
+  uint64_t waiting_ = 0;          // tasks of all of them
+  uint64_t idle_ = 0;             // threads of the start that wait
+  uint64_t idle_added_ = 0;       // of those added
+  bool overseer_sleeps_ = false;  // until somebody is unserved
   std::vector<std::thread> threads_;
+  Threads added_;
+  Threads ended_;  // of those added; to be joined
+  std::thread overseer_;
 };
 
 }  // namespace kvcompress

@@ -18,6 +18,7 @@
 #include "client/cli/requests.h"
 #include "client/cli/service_connection.h"
 #include "client/cpp/errno_error.h"
+#include "kvcompress/error.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -65,7 +66,8 @@ absl::Status LogServer(const Client& client) {
   const absl::StatusOr<v1::GetServerInfoResponse> info = client.GetServerInfo();
   if (!info.ok()) return info.status();
   absl::FPrintF(stderr, "service: version %s, format %d, kernels %s\n",
-                info->version(), info->format_version(), info->kernels());
+                Printable(info->version()), info->format_version(),
+                Printable(info->kernels()));
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/flags.h"
 #include "client/cli/signals.h"
+#include "kvcompress/error.h"
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
 #include "tuning.h"
@@ -26,7 +27,7 @@ int main(int argc, char** argv) {
       cli::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
   if (!flags.ok()) {
     absl::FPrintF(stderr, "Error: %s\nRun kv-compress -help for usage.\n",
-                  flags.status().message());
+                  kvcompress::Printable(flags.status().message()));
     return cli::kExitError;
   }
   if (flags->mode == cli::Mode::kHelp) {
@@ -46,7 +47,7 @@ int main(int argc, char** argv) {
     const absl::Status selected = kvcompress::SelectKernels(kernels);
     if (!selected.ok()) {
       absl::FPrintF(stderr, "Error: KVCOMPRESS_KERNELS: %s\n",
-                    selected.message());
+                    kvcompress::Printable(selected.message()));
       return cli::kExitError;
     }
   }
@@ -54,6 +55,7 @@ int main(int argc, char** argv) {
   cli::InstallSignalHandlers();
   const absl::StatusOr<int> code = cli::RunCommand(*flags);
   if (code.ok()) return *code;
-  absl::FPrintF(stderr, "Error: %s\n", code.status().message());
+  absl::FPrintF(stderr, "Error: %s\n",
+                kvcompress::Printable(code.status().message()));
   return cli::kExitError;
 }

@@ -2,26 +2,38 @@
 
 #include "client/cli/service_connection.h"
 
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "client/cpp/status.h"
 #include "kvcompress/error.h"
+#include "kvcompress/file_source.h"
 
 namespace kvcompress::cli {
 
 namespace {
 
+constexpr size_t kMaxPem = 1 << 20;
+
 absl::Status ReadPem(const std::string& path, std::string* pem) {
   if (path.empty()) return absl::OkStatus();
-  std::ifstream file(path, std::ios::binary);
-  pem->assign(std::istreambuf_iterator<char>(file), {});
-  if (!file.bad() && !pem->empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, " cannot be read, or is empty"));
+  const auto unfit = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " cannot be read, or is empty", why));
+  };
+  const auto file = FileSource::Open(path);
+  if (!file.ok()) return unfit("");
+  char buffer[4096];
+  while (true) {
+    const absl::StatusOr<size_t> size = (*file)->Read(absl::MakeSpan(buffer));
+    if (!size.ok()) return unfit(absl::StrCat(": ", size.status().message()));
+    if (*size == 0) break;
+    pem->append(buffer, *size);
+    if (pem->size() > kMaxPem) return unfit(": it is too long");
+  }
+  return pem->empty() ? unfit("") : absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<ClientTls>> ReadTls(const Flags& flags) {

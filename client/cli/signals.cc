@@ -28,7 +28,7 @@ void RemoveAndDie(int number) {
 
 void InstallSignalHandlers() {
   signal(SIGPIPE, SIG_IGN);
-  for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
+  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     struct sigaction action = {};
     if (sigaction(number, nullptr, &action) != 0) continue;
     if (action.sa_handler == SIG_IGN) continue;

@@ -7,10 +7,10 @@
 
 namespace kvcompress::cli {
 
-// From now on SIGHUP, SIGINT and SIGTERM remove the file of RemoveOnSignal
-// before they end the process, except those that are ignored already. A write
-// to a closed pipe is an error from now on, not a signal. Call once, before
-// there are threads.
+// From now on SIGHUP, SIGINT, SIGQUIT and SIGTERM remove the file of
+// RemoveOnSignal before they end the process, except those that are ignored
+// already. A write to a closed pipe is an error from now on, not a signal. Call
+// once, before there are threads.
 void InstallSignalHandlers();
 
 // The one file to remove; null for none. Not thread safe.

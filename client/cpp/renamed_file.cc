@@ -49,26 +49,59 @@ int SyncDirectory(const std::string& directory) {
   return error;
 }
 
+constexpr int kAttempts = 100;
+
+// Gives `make` temporary names until it returns 0 or an errno other than
+// EEXIST. The name, or empty with `*error`.
+template <typename Make>
+std::string MakeTemporary(const std::string& target,
+                          OutputFile::TemporaryHook hook, Make make,
+                          int* error) {
+  for (int i = 0; i < kAttempts; ++i) {
+    std::string temporary = TemporaryName(target);
+    if (hook != nullptr) hook(temporary.c_str());
+    *error = make(temporary.c_str());
+    if (*error == 0) return temporary;
+    if (*error != EEXIST) break;
+  }
+  if (hook != nullptr) hook(nullptr);
+  return "";
+}
+
+// How a file without a name is linked.
+std::string SelfPath(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OutputFile>> RenamedFile::Create(
     const std::string& path, const std::string& target,
     std::optional<mode_t> mode, TemporaryHook hook) {
-  constexpr int kAttempts = 100;
+  const int fd = open(Directory(target).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC,
+                      mode.value_or(0666));
+  // What is wrong with the directory is found again, with a name.
+  if (fd < 0) return CreateNamed(path, target, mode, hook);
+  auto file = absl::WrapUnique(new RenamedFile(path, fd, target, "", hook));
+  if (access(SelfPath(fd).c_str(), F_OK) != 0) {
+    return CreateNamed(path, target, mode, hook);
+  }
+  if (mode && fchmod(fd, *mode) != 0) return ErrnoError(errno, "chmod", path);
+  return file;
+}
+
+absl::StatusOr<std::unique_ptr<OutputFile>> RenamedFile::CreateNamed(
+    const std::string& path, const std::string& target,
+    std::optional<mode_t> mode, TemporaryHook hook) {
   int fd = -1;
-  std::string temporary;
-  for (int i = 0; i < kAttempts; ++i) {
-    temporary = TemporaryName(target);
-    if (hook != nullptr) hook(temporary.c_str());
-    fd = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-              mode.value_or(0666));
-    if (fd >= 0 || errno != EEXIST) break;
-  }
-  if (fd < 0) {
-    const int error = errno;
-    if (hook != nullptr) hook(nullptr);
-    return ErrnoError(error, "open", path);
-  }
+  int error = 0;
+  std::string temporary = MakeTemporary(
+      target, hook,
+      [&](const char* name) {
+        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                  mode.value_or(0666));
+        return fd < 0 ? errno : 0;
+      },
+      &error);
+  if (fd < 0) return ErrnoError(error, "open", path);
   auto file = absl::WrapUnique(
       new RenamedFile(path, fd, target, std::move(temporary), hook));
   if (mode && fchmod(fd, *mode) != 0) return ErrnoError(errno, "chmod", path);
@@ -90,17 +123,39 @@ RenamedFile::~RenamedFile() {
 
 absl::Status RenamedFile::Commit() {
   if (fsync(fd()) != 0) return ErrnoError(errno, "sync", path());
+  if (temporary_.empty()) {
+    if (const int error = Link(); error != 0) {
+      return ErrnoError(error, "rename", path());
+    }
+  }
   if (const int error = Close(); error != 0) {
     return ErrnoError(error, "close", path());
   }
-  if (rename(temporary_.c_str(), target_.c_str()) != 0) {
-    return ErrnoError(errno, "rename", path());
+  if (!temporary_.empty()) {
+    if (rename(temporary_.c_str(), target_.c_str()) != 0) {
+      return ErrnoError(errno, "rename", path());
+    }
+    Forget();
   }
-  Forget();
   if (const int error = SyncDirectory(Directory(target_)); error != 0) {
     return ErrnoError(error, "sync the directory of", path());
   }
   return absl::OkStatus();
+}
+
+// A link never replaces a name.
+int RenamedFile::Link() {
+  const std::string self = SelfPath(fd());
+  const auto link_as = [&](const char* name) {
+    return linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) ==
+                   0
+               ? 0
+               : errno;
+  };
+  int error = link_as(target_.c_str());
+  if (error != EEXIST) return error;
+  temporary_ = MakeTemporary(target_, hook_, link_as, &error);
+  return error;
 }
 
 void RenamedFile::Forget() {

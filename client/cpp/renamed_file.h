@@ -1,6 +1,11 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// An OutputFile that a rename publishes: for regular files.
+// An OutputFile for regular files, which gets its name when it is complete.
+//
+// Until then it has none (O_TMPFILE), so that a process that is killed leaves
+// nothing behind. A file that takes the place of another has a name beside it
+// for the moment of Commit. File systems without such files, of networks for
+// the most part, have a temporary name instead, from the beginning on.
 
 #ifndef KVCOMPRESS_CLIENT_CPP_RENAMED_FILE_H_
 #define KVCOMPRESS_CLIENT_CPP_RENAMED_FILE_H_
@@ -24,6 +29,10 @@ class RenamedFile : public OutputFile {
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(
       const std::string& path, const std::string& target,
       std::optional<mode_t> mode, TemporaryHook hook);
+  // The same with a temporary name, on any file system.
+  static absl::StatusOr<std::unique_ptr<OutputFile>> CreateNamed(
+      const std::string& path, const std::string& target,
+      std::optional<mode_t> mode, TemporaryHook hook);
 
   ~RenamedFile() override;
 
@@ -33,11 +42,14 @@ class RenamedFile : public OutputFile {
   RenamedFile(const std::string& path, int fd, std::string target,
               std::string temporary, TemporaryHook hook);
 
+  // Gives a file without a name that of the target, or a temporary one where
+  // the target is there. Returns an errno, or 0.
+  int Link();
   // Ends the life of the temporary name.
   void Forget();
 
   const std::string target_;
-  std::string temporary_;  // empty once it is gone
+  std::string temporary_;  // empty while there is none
   const TemporaryHook hook_;
 };
 

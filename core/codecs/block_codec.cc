@@ -106,22 +106,26 @@ class Decoder : public TensorDecoder {
         sizes_(FirstBlock(tensor_)),
         blocks_(tensor_.payload_size, sizes_.payload) {}
 
-  absl::Status Append(absl::string_view payload,
-                      std::string* decoded) override {
-    return blocks_.Append(payload, [&](absl::string_view block) {
-      return DecodeBlock(block, decoded);
-    });
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
+                              std::string* decoded) override {
+    while (!payload->empty()) {
+      if (blocks_.done()) return Damaged("bytes follow the end of the payload");
+      if (!Fits(BlockBytes(), most, *decoded)) return true;
+      const absl::string_view block = blocks_.Next(payload);
+      if (block.empty()) break;
+      KVC_RETURN_IF_ERROR(DecodeBlock(block, decoded));
+    }
+    return false;
   }
 
-  absl::Status Finish(std::string*) override {
+  absl::Status Finish() override {
     if (blocks_.done()) return absl::OkStatus();
     return Damaged("the payload is incomplete");
   }
 
  private:
   absl::Status DecodeBlock(absl::string_view block, std::string* decoded) {
-    uint8_t* const restored =
-        Extend(decoded, sizes_.elements * DTypeSize(tensor_.dtype));
+    uint8_t* const restored = Extend(decoded, BlockBytes());
     if (IsNeeded(element_, element_ + sizes_.elements) &&
         !tensor_.scheme->Decode(element_, Bytes(block), restored)) {
       return Damaged("the payload breaks the format");
@@ -132,6 +136,11 @@ class Decoder : public TensorDecoder {
       blocks_.set_block_size(sizes_.payload);
     }
     return absl::OkStatus();
+  }
+
+  // Of the block that is due, decoded.
+  size_t BlockBytes() const {
+    return sizes_.elements * DTypeSize(tensor_.dtype);
   }
 
   absl::Status Damaged(absl::string_view message) const {
@@ -158,6 +167,15 @@ absl::StatusOr<std::unique_ptr<TensorDecoder>> BlockCodec::NewDecoder(
     const TensorSpec& spec, absl::string_view parameters) const {
   KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
   return std::make_unique<Decoder>(std::move(tensor));
+}
+
+// A block's payload that is not whole yet, and its values.
+absl::StatusOr<DecoderBounds> BlockCodec::BoundsOfDecoder(
+    const TensorSpec& spec, absl::string_view parameters) const {
+  KVC_ASSIGN_OR_RETURN(const BlockTensor tensor, Tensor(spec, parameters));
+  return DecoderBounds{
+      .block = tensor.most.elements * DTypeSize(tensor.dtype),
+      .memory = tensor.most.payload + tensor.most.elements * sizeof(float)};
 }
 
 absl::StatusOr<std::string> ResolveGroup(const CodecChoice& choice) {

@@ -77,6 +77,7 @@ struct BlockTensor {
   DType dtype = DType::kF32;
   uint64_t elements = 0;
   uint64_t payload_size = 0;  // bytes of all blocks
+  BlockScheme::Sizes most;    // of any block
   std::unique_ptr<BlockScheme> scheme;
 };
 
@@ -87,6 +88,8 @@ class BlockCodec : public Codec {
       const TensorSpec& spec, absl::string_view parameters,
       const EncodeHints& hints) const final;
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const final;
+  absl::StatusOr<DecoderBounds> BoundsOfDecoder(
       const TensorSpec& spec, absl::string_view parameters) const final;
 
  private:

@@ -23,6 +23,25 @@ class BlockStream {
   BlockStream(uint64_t total_size, uint64_t block_size)
       : remaining_(total_size), block_size_(block_size) {}
 
+  // The next block, from the front of `*bytes`, valid until the next call.
+  // Empty when it is not complete: then `*bytes` was taken whole.
+  absl::string_view Next(absl::string_view* bytes) {
+    if (given_) partial_.clear();
+    given_ = false;
+    const size_t size = std::min(remaining_, block_size_);
+    absl::string_view block = bytes->substr(0, size - partial_.size());
+    bytes->remove_prefix(block.size());
+    if (block.size() < size) {
+      partial_.reserve(size);
+      partial_.append(block.data(), block.size());
+      if (partial_.size() < size) return {};
+      block = partial_;
+    }
+    given_ = true;
+    remaining_ -= size;
+    return block;
+  }
+
   // Calls `consume(absl::string_view block)` for each block that is complete
   // with `bytes`, and stops at its first error. REQUIRES: no more bytes than
   // total_size in all.
@@ -31,34 +50,24 @@ class BlockStream {
   template <typename Consume>
   absl::Status Append(absl::string_view bytes, Consume consume) {
     while (!bytes.empty()) {
-      const size_t size = std::min(remaining_, block_size_);
-      absl::string_view block = bytes.substr(0, size - partial_.size());
-      bytes.remove_prefix(block.size());
-      if (partial_.size() + block.size() < size) {
-        partial_.append(block.data(), block.size());
-        break;
-      }
-      if (!partial_.empty()) {
-        partial_.append(block.data(), block.size());
-        block = partial_;
-      }
+      const absl::string_view block = Next(&bytes);
+      if (block.empty()) break;
       absl::Status status = consume(block);
       if (!status.ok()) return status;
-      partial_.clear();
-      remaining_ -= size;
     }
     return absl::OkStatus();
   }
 
   void set_block_size(uint64_t block_size) { block_size_ = block_size; }
 
-  // Whether every block was consumed.
+  // Whether every block was given.
   bool done() const { return remaining_ == 0; }
 
  private:
   uint64_t remaining_;
   uint64_t block_size_;
-  std::string partial_;
+  std::string partial_;  // of a block that straddles chunks
+  bool given_ = false;   // whether the last call of Next gave a block
 };
 
 }  // namespace kvcompress

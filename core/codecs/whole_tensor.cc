@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "codecs/slabs.h"
 #include "kernels/elements.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
@@ -18,13 +19,14 @@ namespace {
 class WholeTensorEncoder : public TensorEncoder {
  public:
   WholeTensorEncoder(std::string codec, const TensorSpec& spec,
-                     uint64_t elements, EncoderBuffers* buffers,
+                     uint64_t elements, const EncodeHints& hints,
                      EncodeWhole encode)
       : codec_(std::move(codec)),
         spec_(spec),
         encode_(std::move(encode)),
         size_(elements * DTypeSize(spec.dtype)),
-        bytes_(buffers, &EncoderBuffers::source) {
+        checkpoint_(hints.checkpoint),
+        bytes_(hints.buffers, &EncoderBuffers::source) {
     bytes_->clear();
   }
 
@@ -32,6 +34,8 @@ class WholeTensorEncoder : public TensorEncoder {
                       std::string*) override {
     // In parts that are still in the cache when they are checked.
     constexpr size_t kAtOnce = 1 << 16;
+    // At once, so that what is there need not move when more comes.
+    if (bytes_->capacity() < size_) bytes_->reserve(size_);
     for (; !bytes.empty();
          bytes.remove_prefix(std::min(kAtOnce, bytes.size()))) {
       const absl::string_view part = bytes.substr(0, kAtOnce);
@@ -50,8 +54,12 @@ class WholeTensorEncoder : public TensorEncoder {
     EncodedTensor encoded = encode_({.bytes = *bytes_,
                                      .largest = largest_,
                                      .wants_decoded = decoded != nullptr});
-    Append(std::move(encoded.payload), payload);
-    if (decoded != nullptr) Append(std::move(encoded.decoded), decoded);
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
+    AppendInSlabs(checkpoint_, std::move(encoded.payload), payload);
+    if (decoded != nullptr) {
+      AppendInSlabs(checkpoint_, std::move(encoded.decoded), decoded);
+    }
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     distortion_ = encoded.distortion;
     key_hints_ = std::move(encoded.key_hints);
     return absl::OkStatus();
@@ -64,15 +72,6 @@ class WholeTensorEncoder : public TensorEncoder {
   KeyHints key_hints() const override { return key_hints_; }
 
  private:
-  // Copies only where there is something already.
-  static void Append(std::string bytes, std::string* out) {
-    if (out->empty()) {
-      *out = std::move(bytes);
-    } else {
-      out->append(bytes);
-    }
-  }
-
   // Checks the elements that are whole and were not checked before.
   absl::Status CheckFinite() {
     const size_t element_size = DTypeSize(spec_.dtype);
@@ -104,6 +103,7 @@ class WholeTensorEncoder : public TensorEncoder {
   const TensorSpec spec_;
   const EncodeWhole encode_;
   const uint64_t size_;
+  Checkpoint* const checkpoint_;
   Borrowed<std::string> bytes_;
   uint64_t checked_ = 0;  // elements
   float largest_ = 0;     // magnitude of those
@@ -116,10 +116,10 @@ class WholeTensorEncoder : public TensorEncoder {
 std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
                                                      const TensorSpec& spec,
                                                      uint64_t elements,
-                                                     EncoderBuffers* buffers,
+                                                     const EncodeHints& hints,
                                                      EncodeWhole encode) {
   return std::make_unique<WholeTensorEncoder>(std::move(codec), spec, elements,
-                                              buffers, std::move(encode));
+                                              hints, std::move(encode));
 }
 
 }  // namespace kvcompress

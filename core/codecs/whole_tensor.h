@@ -60,12 +60,13 @@ struct WholeTensor {
 using EncodeWhole = std::function<EncodedTensor(const WholeTensor& tensor)>;
 
 // Collects a tensor, refuses values that are not finite as they come, and
-// encodes it at its end. REQUIRES: the spec has `elements` elements of a
-// compressible type; `buffers` is null or outlives the encoder.
+// encodes it at its end; when the checkpoint stops while it does, what `encode`
+// gives may be anything. Of `hints` it takes buffers and checkpoint. REQUIRES:
+// the spec has `elements` elements of a compressible type.
 std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
                                                      const TensorSpec& spec,
                                                      uint64_t elements,
-                                                     EncoderBuffers* buffers,
+                                                     const EncodeHints& hints,
                                                      EncodeWhole encode);
 
 }  // namespace kvcompress

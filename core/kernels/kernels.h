@@ -68,17 +68,20 @@ struct GroupedKernels {
 struct RowSums {
   double x2 = 0;
   double e2 = 0;
+  double d2 = 0;  // of the differences to the origins of channels
 };
 
-// Sums over tokens, of source values and their squares, for each channel.
+// Sums over tokens for each channel, of the differences of source values to an
+// origin. With a value of the channel as its origin, the sums keep what a
+// channel's spread is, however large its values are.
 struct ChannelSums {
-  double* x;
-  double* x2;
+  const float* origins = nullptr;  // finite
+  double* d = nullptr;             // null: neither these sums nor RowSums::d2
 };
 
 // Measures rows of `columns` elements, the sums of each to `sums`, and adds
-// their source values to `channels`, row after row. Leaves out what is not
-// finite in the source. Any alignment.
+// their differences to `channels`, row after row. What is not finite in the
+// source counts as 0, without an error. Any alignment.
 using MeasureRows = void (*)(const uint8_t* source, const uint8_t* decoded,
                              size_t rows, size_t columns, ChannelSums channels,
                              RowSums* sums);

@@ -55,12 +55,14 @@ struct LaneSums {
 struct RowLanes {
   alignas(64) double x2[kSumLanes];
   alignas(64) double e2[kSumLanes];
+  alignas(64) double d2[kSumLanes];
 
   RowSums Total() const {
     RowSums sums;
     for (size_t lane = 0; lane < kSumLanes; ++lane) {
       sums.x2 += x2[lane];
       sums.e2 += e2[lane];
+      sums.d2 += d2[lane];
     }
     return sums;
   }

@@ -202,13 +202,16 @@ template <typename T>
 void AddToRow(const uint8_t* source, const uint8_t* decoded, size_t first,
               size_t count, ChannelSums channels, RowLanes* lanes) {
   for (size_t c = first; c < count; ++c) {
-    const double x = T::Load(LoadBits<T>(source, c));
-    if (!std::isfinite(x)) continue;
-    const double e = T::Load(LoadBits<T>(decoded, c)) - x;
+    const double value = T::Load(LoadBits<T>(source, c));
+    const bool finite = std::isfinite(value);
+    const double x = finite ? value : 0;
+    const double e = finite ? T::Load(LoadBits<T>(decoded, c)) - x : 0;
     lanes->x2[c % kSumLanes] += x * x;
     lanes->e2[c % kSumLanes] += e * e;
-    channels.x[c] += x;
-    channels.x2[c] += x * x;
+    if (channels.d == nullptr) continue;
+    const double d = x - channels.origins[c];
+    lanes->d2[c % kSumLanes] += d * d;
+    channels.d[c] += d;
   }
 }
 

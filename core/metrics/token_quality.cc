@@ -6,13 +6,20 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/types/span.h"
+#include "kernels/elements.h"
+#include "kernels/lane_sums.h"
+
 namespace kvcompress {
 namespace {
 
 // JSON has no infinity: this stands for an error without any signal.
 constexpr double kNoSignalDb = -300;
 
-constexpr size_t kRowsAtOnce = 64;
+// Tokens of a block, which are measured at once where they lie together.
+constexpr size_t kBlockTokens = 64;
+// About so many bytes are measured between two looks at a checkpoint.
+constexpr size_t kLookBytes = 1 << 20;
 
 // Nearest rank: the first of the ordered rows that 1 % of them do not exceed.
 uint64_t RankOf(const TensorSpec& spec) {
@@ -99,28 +106,37 @@ bool TokenAccumulator::Applies(const TensorSpec& spec) {
 }
 
 uint64_t TokenAccumulator::MemoryFor(const TensorSpec& spec) {
-  // Two sums for each channel, and a row that is not whole, of both sides.
-  const uint64_t of_row = 2 * sizeof(double) + 2 * DTypeSize(spec.dtype);
+  // A sum, a mean and an origin for each channel, and a row that is not whole,
+  // of both sides.
+  const uint64_t of_row =
+      2 * sizeof(double) + sizeof(float) + 2 * DTypeSize(spec.dtype);
   return spec.shape[3] * of_row + 2 * sizeof(double) * RankOf(spec);
 }
 
 TokenAccumulator::TokenAccumulator(const TensorSpec& spec)
     : key_(spec.role == TensorRole::kKey),
+      dtype_(spec.dtype),
       measure_(kernels::Active().measure[static_cast<size_t>(spec.dtype)]),
       tokens_(spec.shape[2]),
       head_dim_(spec.shape[3]),
       row_size_(head_dim_ * DTypeSize(spec.dtype)),
-      channel_x_(head_dim_),
-      channel_x2_(head_dim_),
+      whole_size_(row_size_ * tokens_ * spec.shape[0] * spec.shape[1]),
+      origins_(head_dim_),
+      sums_of_block_(head_dim_),
+      means_(head_dim_),
       rank_(RankOf(spec)),
       bound_(std::numeric_limits<double>::infinity()) {}
 
-void TokenAccumulator::AddDecoded(absl::string_view bytes) {
+void TokenAccumulator::AddDecoded(absl::string_view bytes,
+                                  Checkpoint* checkpoint) {
+  const size_t most =
+      std::max(kLookBytes / (row_size_ * kBlockTokens), size_t{1}) * row_size_ *
+      kBlockTokens;
   decoded_.Add(bytes);
-  while (true) {
+  while (!Stops(checkpoint)) {
     const absl::string_view source = source_.Rows(row_size_);
     const absl::string_view decoded = decoded_.Rows(row_size_);
-    const size_t size = std::min(source.size(), decoded.size());
+    const size_t size = std::min({source.size(), decoded.size(), most});
     if (size == 0) break;
     AddRows(source.data(), decoded.data(), size / row_size_);
     source_.Drop(size);
@@ -132,14 +148,18 @@ void TokenAccumulator::AddDecoded(absl::string_view bytes) {
 
 void TokenAccumulator::AddRows(const char* source, const char* decoded,
                                size_t count) {
-  kernels::RowSums rows[kRowsAtOnce];
+  kernels::RowSums rows[kBlockTokens];
   while (count > 0) {
+    const size_t begun = token_ % kBlockTokens;
+    if (key_ && begun == 0) BeginBlock(source);
     // Channels are those of one head.
-    const size_t part =
-        std::min({count, kRowsAtOnce, static_cast<size_t>(tokens_ - token_)});
+    const size_t part = std::min(
+        {count, kBlockTokens - begun, static_cast<size_t>(tokens_ - token_)});
     measure_(reinterpret_cast<const uint8_t*>(source),
              reinterpret_cast<const uint8_t*>(decoded), part, head_dim_,
-             {.x = channel_x_.data(), .x2 = channel_x2_.data()}, rows);
+             key_ ? kernels::ChannelSums{origins_.data(), sums_of_block_.data()}
+                  : kernels::ChannelSums(),
+             rows);
     for (size_t i = 0; i < part; ++i) AddToken(rows[i]);
     source += part * row_size_;
     decoded += part * row_size_;
@@ -159,18 +179,50 @@ void TokenAccumulator::AddToken(const kernels::RowSums& row) {
     if (ratio < bound_) least_.push_back(ratio);
     if (least_.size() == 2 * rank_) KeepLeast();
   }
-  if (++token_ == tokens_) EndHead();
+  ++token_;
+  if (key_) {
+    squares_of_block_ += row.d2;
+    if (token_ == tokens_ || token_ % kBlockTokens == 0) EndBlock();
+  }
+  if (token_ == tokens_) token_ = 0;
 }
 
-void TokenAccumulator::EndHead() {
-  for (size_t c = 0; c < head_dim_; ++c) {
-    const double mean_part =
-        channel_x_[c] * channel_x_[c] / static_cast<double>(tokens_);
-    if (key_) sums_.centred_x2 += std::max(0.0, channel_x2_[c] - mean_part);
-    channel_x_[c] = 0;
-    channel_x2_[c] = 0;
+void TokenAccumulator::BeginBlock(const char* source) {
+  LoadElements(dtype_, reinterpret_cast<const uint8_t*>(source),
+               absl::MakeSpan(origins_));
+  for (float& origin : origins_) {
+    if (!std::isfinite(origin)) origin = 0;
   }
-  token_ = 0;
+}
+
+void TokenAccumulator::EndBlock() {
+  const uint64_t of_block = (token_ - 1) % kBlockTokens + 1;
+  const double count = static_cast<double>(of_block);
+  const double before = static_cast<double>(token_ - of_block);
+  const double share = count / static_cast<double>(token_);
+  // Lanes, so that the order of sums is that of no machine's vectors.
+  double own[kernels::kSumLanes] = {};      // squares of means less origins
+  double between[kernels::kSumLanes] = {};  // squares of means less means
+  for (size_t c = 0; c < head_dim_; ++c) {
+    const size_t lane = c % kernels::kSumLanes;
+    const double own_mean = sums_of_block_[c] / count;
+    const double step = (origins_[c] - means_[c]) + own_mean;
+    own[lane] += own_mean * own_mean;
+    between[lane] += step * step;
+    means_[c] += step * share;
+    sums_of_block_[c] = 0;
+  }
+  for (size_t lane = 1; lane < kernels::kSumLanes; ++lane) {
+    own[0] += own[lane];
+    between[0] += between[lane];
+  }
+  centred_ += std::max(0.0, squares_of_block_ - count * own[0]);
+  centred_ += before * share * between[0];
+  squares_of_block_ = 0;
+  if (token_ < tokens_) return;
+  sums_.centred_x2 += centred_;
+  centred_ = 0;
+  std::fill(means_.begin(), means_.end(), 0.0);
 }
 
 // Forgets all but the least. REQUIRES: there are as many.

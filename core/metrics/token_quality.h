@@ -19,6 +19,7 @@
 
 #include "absl/strings/string_view.h"
 #include "kernels/kernels.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/tensor.h"
 
@@ -67,7 +68,13 @@ class TokenAccumulator {
   // ahead of the other. The source bytes stay where they are until the next
   // call of AddDecoded, which keeps what it has no counterpart for.
   void AddSource(absl::string_view bytes) { source_.Add(bytes); }
-  void AddDecoded(absl::string_view bytes);
+  // Looks at the checkpoint, if there is one, and when that stops is of no more
+  // use.
+  void AddDecoded(absl::string_view bytes, Checkpoint* checkpoint = nullptr);
+
+  // The source bytes will all come before any decoded ones: makes room for
+  // them, which then need not move when there are more.
+  void KeepWholeSource() { source_.Reserve(whole_size_); }
 
   // REQUIRES: all of the tensor was added, of both.
   TokenSums Compute();
@@ -86,6 +93,7 @@ class TokenAccumulator {
     // Forgets bytes at the front. REQUIRES: Rows gave as many.
     void Drop(size_t size);
     void Keep();
+    void Reserve(size_t size) { kept_.reserve(size); }
 
    private:
     std::string kept_;
@@ -94,20 +102,31 @@ class TokenAccumulator {
   };
 
   void AddRows(const char* source, const char* decoded, size_t count);
+  void BeginBlock(const char* source);
   void AddToken(const kernels::RowSums& row);
-  void EndHead();
+  void EndBlock();
   void KeepLeast();
 
   const bool key_;
+  const DType dtype_;
   const kernels::MeasureRows measure_;
   const uint64_t tokens_;
   const size_t head_dim_;
-  const size_t row_size_;  // bytes
+  const size_t row_size_;    // bytes
+  const size_t whole_size_;  // bytes
   Lag source_;
   Lag decoded_;
   uint64_t token_ = 0;  // of the head under way
-  std::vector<double> channel_x_;
-  std::vector<double> channel_x2_;
+  // Sums of squares less squares of sums would leave nothing of a spread that
+  // is small beside the mean. So keys are summed in blocks of tokens, as
+  // differences to a block's first, and blocks are merged by their means (Chan,
+  // Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+  // computing sample variances", 1979).
+  std::vector<float> origins_;  // of the block
+  std::vector<double> sums_of_block_;
+  double squares_of_block_ = 0;
+  std::vector<double> means_;  // of the head's tokens before the block
+  double centred_ = 0;         // squares of these less their means
   // x2 / e2 of the rows that may be among the least `rank_`, those that are
   // exact left out: a tensor may have more rows than there should be memory.
   const uint64_t rank_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "codecs/slabs.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
@@ -33,8 +34,8 @@ class Compressor::Impl {
  public:
   Impl(CompressOptions options, CompressLimits limits)
       : options_(std::move(options)),
-        limits_(limits),
-        header_reader_(limits.max_header_bytes) {}
+        limits_(std::move(limits)),
+        header_reader_(limits_.max_header_bytes) {}
 
   absl::Status ValidateOptions() const {
     if (options_.rope_theta && !IsRopeTheta(*options_.rope_theta)) {
@@ -130,8 +131,11 @@ class Compressor::Impl {
     return std::move(report_);
   }
 
-  uint64_t working_bytes() const {
-    if (!begun_) return kHeaderMemory * header_reader_.raw().size();
+  uint64_t working_bytes(uint64_t next) const {
+    if (!begun_) {
+      return kHeaderMemory * std::min(header_reader_.raw().size() + next,
+                                      header_reader_.announced_size());
+    }
     return kHeaderMemory * reserved_size_ + tensor_memory_;
   }
 
@@ -147,6 +151,11 @@ class Compressor::Impl {
   absl::Status Begin(SafetensorsHeader header, CompressOutput* output) {
     KVC_RETURN_IF_ERROR(ValidateOptions());
     KVC_ASSIGN_OR_RETURN(const CodecSpec codec, ResolveCodec(options_.codec));
+    if (header.metadata.size() > kMaxMetadata) {
+      return Invalid(
+          absl::StrCat("the metadata has ", header.metadata.size(), " entries"),
+          {.reason = "TOO_MUCH_METADATA", .limit = kMaxMetadata});
+    }
     for (const auto& [key, value] : header.metadata) {
       if (IsReservedMetadataKey(key)) {
         return MakeError(
@@ -161,26 +170,9 @@ class Compressor::Impl {
     }
     const CodecTraits& traits = codec.codec->traits();
     for (SafetensorsEntry& entry : header.tensors) {
-      if (std::find(traits.dtypes.begin(), traits.dtypes.end(),
-                    entry.spec.dtype) == traits.dtypes.end()) {
-        return Invalid(absl::StrCat("unsupported data type: ",
-                                    DTypeName(entry.spec.dtype)),
-                       {.reason = "UNSUPPORTED_DTYPE",
-                        .tensor = entry.spec.name,
-                        .offset = position_ + entry.begin});
-      }
+      KVC_RETURN_IF_ERROR(
+          CheckTensor(entry, position_, traits, limits_.max_tensor_bytes));
       const uint64_t size = entry.end - entry.begin;
-      if (!traits.streaming && size > limits_.max_tensor_bytes) {
-        return MakeError(
-            absl::StatusCode::kOutOfRange,
-            absl::StrCat(traits.name,
-                         " holds a whole tensor, and this one has ", size,
-                         " bytes"),
-            {.reason = "TENSOR_TOO_LARGE",
-             .tensor = entry.spec.name,
-             .offset = position_ + entry.begin,
-             .limit = limits_.max_tensor_bytes});
-      }
       uint64_t memory = traits.streaming ? 0 : traits.tensor_memory * size;
       if (TokenAccumulator::Applies(entry.spec)) {
         memory += TokenAccumulator::MemoryFor(entry.spec);
@@ -194,6 +186,9 @@ class Compressor::Impl {
         CheckAttention(options_.attention, traits, artefact_.tensors));
     hints_ = HintsFrom(options_, header.metadata);
     hints_.buffers = &buffers_;
+    if (limits_.still_wanted) {
+      hints_.checkpoint = &checkpoint_.emplace(limits_.still_wanted);
+    }
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
     report_.codec = codec.ToString();
@@ -211,6 +206,7 @@ class Compressor::Impl {
                                     " bytes follow the end of the last tensor"),
                        {.reason = "TRAILING_BYTES", .offset = position_});
       }
+      if (Stops(hints_.checkpoint)) return hints_.checkpoint->status();
       const absl::string_view part =
           bytes.substr(0, std::min(remaining_, kAtOnce));
       if (tokens_) tokens_->AddSource(part);
@@ -236,20 +232,23 @@ class Compressor::Impl {
     KVC_RETURN_IF_ERROR(
         step(tokens_ || options_.reconstruct ? decoded : nullptr));
     if (tokens_) {
-      tokens_->AddDecoded(absl::string_view(*decoded).substr(decoded_before));
+      tokens_->AddDecoded(absl::string_view(*decoded).substr(decoded_before),
+                          hints_.checkpoint);
     }
     ReturnDecodedBuffer();
     const absl::string_view added =
         absl::string_view(output->artefact).substr(before);
-    digest_.Update(added);
+    InSlabs(hints_.checkpoint, added.size(), [&](size_t first, size_t size) {
+      digest_.Update(added.substr(first, size));
+    });
+    KVC_RETURN_IF_ERROR(StatusOf(hints_.checkpoint));
     Current().payload_size += added.size();
     payload_size_ += added.size();
     return absl::OkStatus();
   }
 
   // An encoder of whole tensors decodes into the memory of `buffers_.decoded`
-  // and hands that over, as `scratch_`, instead of copying it. It is put back,
-  // so that the next encoder finds it there.
+  // and hands that over, as `scratch_`. It is put back for the next encoder.
   void ReturnDecodedBuffer() {
     if (buffers_.decoded.capacity() < scratch_.capacity()) {
       buffers_.decoded = std::move(scratch_);
@@ -270,7 +269,10 @@ class Compressor::Impl {
                              tensor.spec, tensor.codec.parameters, hints_));
     digest_ = Digest();
     tokens_.reset();
-    if (TokenAccumulator::Applies(tensor.spec)) tokens_.emplace(tensor.spec);
+    if (TokenAccumulator::Applies(tensor.spec)) {
+      tokens_.emplace(tensor.spec);
+      if (!tensor.codec.codec->traits().streaming) tokens_->KeepWholeSource();
+    }
     return absl::OkStatus();
   }
 
@@ -327,6 +329,7 @@ class Compressor::Impl {
 
   const CompressOptions options_;
   const CompressLimits limits_;
+  std::optional<Checkpoint> checkpoint_;  // outlives the encoder
   SafetensorsHeaderReader header_reader_;
   bool begun_ = false;
   uint64_t position_ = 0;  // in the input
@@ -353,7 +356,7 @@ class Compressor::Impl {
 };
 
 Compressor::Compressor(CompressOptions options, CompressLimits limits)
-    : impl_(std::make_unique<Impl>(std::move(options), limits)) {}
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(limits))) {}
 Compressor::~Compressor() = default;
 
 absl::Status Compressor::ValidateOptions() const {
@@ -376,7 +379,9 @@ absl::Status Compressor::AppendTensor(absl::string_view tensor,
 }
 absl::StatusOr<CompressReport> Compressor::Finish() { return impl_->Finish(); }
 bool Compressor::begun() const { return impl_->begun(); }
-uint64_t Compressor::working_bytes() const { return impl_->working_bytes(); }
+uint64_t Compressor::working_bytes(uint64_t next) const {
+  return impl_->working_bytes(next);
+}
 uint64_t Compressor::reserved_header_size() const {
   return impl_->reserved_size();
 }

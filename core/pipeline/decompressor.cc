@@ -19,6 +19,10 @@ absl::Status DataLoss(absl::string_view message, const ErrorDetail& detail) {
   return MakeError(absl::StatusCode::kDataLoss, message, detail);
 }
 
+// What is not given back, or only some of its tokens, is decoded in slices of
+// this many bytes, or of a block that is larger.
+constexpr size_t kScratch = 64 << 10;
+
 // A header that cannot be read is damage: nothing else was promised here.
 absl::Status HeaderError(const absl::Status& status) {
   if (status.code() != absl::StatusCode::kInvalidArgument) return status;
@@ -38,25 +42,46 @@ class Decompressor::Impl {
         header_reader_(limits.max_header_bytes),
         max_tensor_bytes_(limits.max_tensor_bytes) {}
 
-  absl::Status Append(absl::string_view bytes, std::string* restored) {
+  absl::StatusOr<bool> Restore(absl::string_view* bytes, size_t most,
+                               std::string* restored) {
     if (!begun_) {
-      if (absl::Status status = header_reader_.Append(&bytes); !status.ok()) {
+      if (absl::Status status = header_reader_.Append(bytes); !status.ok()) {
         return HeaderError(status);
       }
-      if (!header_reader_.done()) return absl::OkStatus();
+      if (!header_reader_.done()) return false;
       KVC_ASSIGN_OR_RETURN(header_, ParseArtefactHeader(header_reader_.raw()));
       position_ = header_reader_.raw().size();
       header_size_ = position_;
       header_reader_ = SafetensorsHeaderReader(0);
       KVC_RETURN_IF_ERROR(CheckIdentity());
-      KVC_RETURN_IF_ERROR(Begin(restored));
+      KVC_RETURN_IF_ERROR(Begin());
+      return true;
     }
-    return AppendPayload(bytes, restored);
+    // Decoded bytes that this call has not put into `*restored` itself.
+    for (uint64_t work = 0;;) {
+      if (!Give(most, restored) || work >= most) return true;
+      if (index_ == header_.tensors.size()) {
+        if (bytes->empty()) return false;
+        return DataLoss("bytes follow the end of the artefact",
+                        {.reason = "TRAILING_BYTES", .offset = position_});
+      }
+      const bool aside = !selected_[index_] || filter_;
+      KVC_ASSIGN_OR_RETURN(const bool more,
+                           aside ? DecodeAside(bytes, most, &work)
+                                 : DecodePayload(bytes, most, restored));
+      if (more) {
+        if (!aside) return true;
+      } else if (remaining_ == 0) {
+        KVC_RETURN_IF_ERROR(FinishTensor());
+      } else if (bytes->empty() && ready_.empty()) {
+        return false;
+      }
+    }
   }
 
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
-    return kHeaderMemory * header_size_ + kTensorMemory * largest_tensor_;
+    return kHeaderMemory * header_size_ + decoder_memory_ + 2 * scratch_size_;
   }
 
   absl::StatusOr<DecompressReport> Finish() {
@@ -103,8 +128,8 @@ class Decompressor::Impl {
     return absl::OkStatus();
   }
 
-  // Decides what is given back, and writes the header of it.
-  absl::Status Begin(std::string* restored) {
+  // Decides what is given back, and makes the header of it ready.
+  absl::Status Begin() {
     begun_ = true;
     SafetensorsHeader out;
     out.metadata = header_.metadata;
@@ -127,8 +152,13 @@ class Decompressor::Impl {
              .tensor = tensor.spec.name,
              .limit = max_tensor_bytes_});
       }
-      if (tensor.codec.codec->decoder_holds_tensor()) {
-        largest_tensor_ = std::max(largest_tensor_, size);
+      KVC_ASSIGN_OR_RETURN(const DecoderBounds bounds,
+                           tensor.codec.codec->BoundsOfDecoder(
+                               tensor.spec, tensor.codec.parameters));
+      decoder_memory_ = std::max(decoder_memory_, bounds.memory);
+      if (!selected_[i] || options_.tokens) {
+        scratch_size_ =
+            std::max<uint64_t>({scratch_size_, kScratch, bounds.block});
       }
       report_.original_size += size;
       report_.decoded_bytes[tensor.codec.codec->base().traits().name] += size;
@@ -146,41 +176,53 @@ class Decompressor::Impl {
     }
     report_.tensors_selected = out.tensors.size();
     if (!options_.verify_only) {
-      const std::string raw = SerializeSafetensorsHeader(out);
-      report_.output_size = raw.size() + out.data_size;
-      restored->append(raw);
+      ready_ = SerializeSafetensorsHeader(out);
+      report_.output_size = ready_.size() + out.data_size;
     }
-    KVC_RETURN_IF_ERROR(StartTensor());
-    return FinishCompleteTensors(restored);
+    return StartTensor();
   }
 
-  absl::Status AppendPayload(absl::string_view bytes, std::string* restored) {
-    while (!bytes.empty()) {
-      if (index_ == header_.tensors.size()) {
-        return DataLoss("bytes follow the end of the artefact",
-                        {.reason = "TRAILING_BYTES", .offset = position_});
-      }
-      const absl::string_view part = bytes.substr(0, remaining_);
-      bytes.remove_prefix(part.size());
-      remaining_ -= part.size();
-      position_ += part.size();
-      digest_.Update(part);
-      KVC_RETURN_IF_ERROR(Decode(restored, [&](std::string* decoded) {
-        return decoder_->Append(part, decoded);
-      }));
-      KVC_RETURN_IF_ERROR(FinishCompleteTensors(restored));
-    }
-    return absl::OkStatus();
+  // Gives what is ready, as far as there is room. False when some is left.
+  bool Give(size_t most, std::string* restored) {
+    if (ready_.empty()) return true;
+    const size_t room = most > restored->size() ? most - restored->size() : 0;
+    const size_t size = std::min(room, ready_.size() - given_);
+    restored->append(ready_, given_, size);
+    given_ += size;
+    if (given_ < ready_.size()) return false;
+    given_ = 0;
+    // A header is large, and comes once.
+    ready_.size() > scratch_size_ ? std::string().swap(ready_) : ready_.clear();
+    return true;
   }
 
-  // Runs a step of the decoder and passes on what is selected of it.
-  template <typename Step>
-  absl::Status Decode(std::string* restored, Step step) {
-    if (selected_[index_] && !filter_) return step(restored);
+  // Decodes a step of the current tensor from the front of `*bytes`; see
+  // TensorDecoder::Decode.
+  absl::StatusOr<bool> DecodePayload(absl::string_view* bytes, size_t most,
+                                     std::string* decoded) {
+    const absl::string_view part = bytes->substr(0, remaining_);
+    absl::string_view left = part;
+    absl::StatusOr<bool> more = decoder_->Decode(&left, most, decoded);
+    const size_t taken = part.size() - left.size();
+    digest_.Update(part.substr(0, taken));
+    bytes->remove_prefix(taken);
+    remaining_ -= taken;
+    position_ += taken;
+    return more;
+  }
+
+  // The same, of which only what is selected becomes ready. Adds to `*work`
+  // the bytes that were decoded.
+  absl::StatusOr<bool> DecodeAside(absl::string_view* bytes, size_t most,
+                                   uint64_t* work) {
+    most = std::min(most, kScratch);
     scratch_.clear();
-    KVC_RETURN_IF_ERROR(step(&scratch_));
-    if (selected_[index_]) filter_->Append(scratch_, restored);
-    return absl::OkStatus();
+    KVC_ASSIGN_OR_RETURN(const bool more,
+                         DecodePayload(bytes, most, &scratch_));
+    // A decoder that stopped may have kept what it decoded.
+    *work += more ? std::max(most, scratch_.size()) : scratch_.size();
+    if (selected_[index_]) filter_->Append(scratch_, &ready_);
+    return more;
   }
 
   absl::Status StartTensor() {
@@ -205,23 +247,17 @@ class Decompressor::Impl {
     return absl::OkStatus();
   }
 
-  // Ends the current tensor if all of its payload has come, and those after it
-  // that have none.
-  absl::Status FinishCompleteTensors(std::string* restored) {
-    while (index_ < header_.tensors.size() && remaining_ == 0) {
-      if (digest_.Hex() != Current().digest) {
-        return DataLoss("the payload does not match its digest",
-                        {.reason = "PAYLOAD_DAMAGED",
-                         .tensor = Current().spec.name,
-                         .offset = position_ - Current().payload_size});
-      }
-      KVC_RETURN_IF_ERROR(Decode(restored, [&](std::string* decoded) {
-        return decoder_->Finish(decoded);
-      }));
-      ++index_;
-      KVC_RETURN_IF_ERROR(StartTensor());
+  // Ends the current tensor, whose payload is decoded.
+  absl::Status FinishTensor() {
+    if (digest_.Hex() != Current().digest) {
+      return DataLoss("the payload does not match its digest",
+                      {.reason = "PAYLOAD_DAMAGED",
+                       .tensor = Current().spec.name,
+                       .offset = position_ - Current().payload_size});
     }
-    return absl::OkStatus();
+    KVC_RETURN_IF_ERROR(decoder_->Finish());
+    ++index_;
+    return StartTensor();
   }
 
   const ArtefactTensor& Current() const { return header_.tensors[index_]; }
@@ -232,10 +268,13 @@ class Decompressor::Impl {
   bool begun_ = false;
   uint64_t position_ = 0;  // in the artefact
   uint64_t header_size_ = 0;
-  uint64_t largest_tensor_ = 0;  // bytes, where a whole one is held
+  uint64_t decoder_memory_ = 0;  // bytes, of the decoder that takes most
+  uint64_t scratch_size_ = 0;    // most bytes of scratch_
   ArtefactHeader header_;
   std::vector<bool> selected_;
   DecompressReport report_;
+  std::string ready_;  // the next bytes to be given
+  size_t given_ = 0;   // bytes of it that were
   std::string scratch_;
 
   // The tensor that is being decoded.
@@ -250,9 +289,9 @@ Decompressor::Decompressor(DecompressOptions options, DecompressLimits limits)
     : impl_(std::make_unique<Impl>(std::move(options), limits)) {}
 Decompressor::~Decompressor() = default;
 
-absl::Status Decompressor::Append(absl::string_view bytes,
-                                  std::string* restored) {
-  return impl_->Append(bytes, restored);
+absl::StatusOr<bool> Decompressor::Restore(absl::string_view* bytes,
+                                           size_t most, std::string* restored) {
+  return impl_->Restore(bytes, most, restored);
 }
 uint64_t Decompressor::working_bytes() const { return impl_->working_bytes(); }
 absl::StatusOr<DecompressReport> Decompressor::Finish() {

@@ -2,13 +2,12 @@
 
 #include "pipeline/selection.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/error.h"
+#include "pipeline/glob.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -17,39 +16,38 @@ namespace {
 constexpr size_t kTokenDimension = 2;
 constexpr size_t kHeadDimension = 3;
 
-// A call of fnmatch takes as long as so many bytes more.
-constexpr uint64_t kCallBytes = 16;
+absl::Status TooMuch(absl::string_view message, uint64_t limit) {
+  return MakeError(absl::StatusCode::kInvalidArgument, message,
+                   {.reason = "INVALID_OPTIONS",
+                    .limit = limit,
+                    .field = "options.tensors"});
+}
 
-// Patterns and names are of others' choosing, and the time to match them, which
-// nothing interrupts, goes with the product of their lengths.
-absl::Status CheckPatterns(const std::vector<std::string>& patterns,
-                           absl::Span<const ArtefactTensor> tensors) {
+// Patterns and names are of others' choosing, and nothing interrupts the work
+// of matching them.
+absl::Status CheckPatterns(const std::vector<std::string>& patterns) {
   if (patterns.size() > kMaxPatterns) {
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat(patterns.size(), " patterns are too many"),
-                     {.reason = "INVALID_OPTIONS",
-                      .limit = kMaxPatterns,
-                      .field = "options.tensors"});
+    return TooMuch(absl::StrCat(patterns.size(), " patterns are too many"),
+                   kMaxPatterns);
   }
-  uint64_t pattern_bytes = 0;
-  for (const std::string& each : patterns) {
-    pattern_bytes += each.size() + kCallBytes;
+  uint64_t bytes = 0;
+  for (const std::string& each : patterns) bytes += each.size();
+  if (bytes > kMaxPatternBytes) {
+    return TooMuch(absl::StrCat(bytes, " bytes of patterns are too many"),
+                   kMaxPatternBytes);
   }
-  uint64_t name_bytes = 0;
-  for (const ArtefactTensor& each : tensors) {
-    name_bytes += each.spec.name.size() + kCallBytes;
-  }
-  if (name_bytes == 0 || pattern_bytes <= kMaxPatternWork / name_bytes) {
+  return absl::OkStatus();
+}
+
+absl::Status CheckWork(const Globs& globs, uint64_t name_bytes) {
+  if (name_bytes == 0 || globs.words() <= kMaxPatternWork / name_bytes) {
     return absl::OkStatus();
   }
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat(pattern_bytes, " bytes of patterns, each counted as ",
-                   kCallBytes, " more, are too many for the names of ",
-                   tensors.size(), " tensors"),
-      {.reason = "INVALID_OPTIONS",
-       .limit = kMaxPatternWork / name_bytes,
-       .field = "options.tensors"});
+  return TooMuch(
+      absl::StrCat("patterns with wildcards that take ", globs.words(),
+                   " words of 64 bits are too many for names of ", name_bytes,
+                   " bytes in all; name tensors without wildcards"),
+      kMaxPatternWork / name_bytes);
 }
 
 uint64_t BytesPerToken(const TensorSpec& spec) {
@@ -61,23 +59,27 @@ uint64_t BytesPerToken(const TensorSpec& spec) {
 absl::StatusOr<std::vector<bool>> SelectTensors(
     const std::vector<std::string>& patterns,
     absl::Span<const ArtefactTensor> tensors) {
-  KVC_RETURN_IF_ERROR(CheckPatterns(patterns, tensors));
-  std::vector<bool> selected(tensors.size(), patterns.empty());
-  for (const std::string& pattern : patterns) {
-    bool matches = tensors.empty();
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (fnmatch(pattern.c_str(), tensors[i].spec.name.c_str(), 0) != 0) {
-        continue;
-      }
-      matches = selected[i] = true;
-    }
-    if (!matches) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument,
-          absl::StrCat("no tensor of the artefact matches ",
-                       QuoteName(pattern)),
-          {.reason = "NO_TENSOR_SELECTED", .field = "options.tensors"});
-    }
+  KVC_RETURN_IF_ERROR(CheckPatterns(patterns));
+  if (patterns.empty() || tensors.empty()) {
+    return std::vector<bool>(tensors.size(), true);
+  }
+  std::vector<absl::string_view> names;
+  size_t longest = 0;
+  uint64_t name_bytes = 0;
+  for (const ArtefactTensor& each : tensors) {
+    names.push_back(each.spec.name);
+    longest = std::max(longest, each.spec.name.size());
+    name_bytes += each.spec.name.size();
+  }
+  Globs globs(patterns, longest);
+  KVC_RETURN_IF_ERROR(CheckWork(globs, name_bytes));
+  std::vector<bool> selected = globs.Match(names);
+  if (const std::optional<size_t> unmatched = globs.Unmatched()) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("no tensor of the artefact matches ",
+                     QuoteName(patterns[*unmatched])),
+        {.reason = "NO_TENSOR_SELECTED", .field = "options.tensors"});
   }
   return selected;
 }

@@ -22,9 +22,9 @@
 namespace kvcompress {
 
 // For each tensor whether its name matches one of the shell patterns, or there
-// is none. INVALID_ARGUMENT for more than kMaxPatterns or kMaxPatternWork, and
-// for one that matches no tensor, where there are tensors: it is taken for a
-// mistake.
+// is none. INVALID_ARGUMENT for more than kMaxPatterns, kMaxPatternBytes or
+// kMaxPatternWork, and for one that matches no tensor, where there are tensors:
+// it is taken for a mistake.
 absl::StatusOr<std::vector<bool>> SelectTensors(
     const std::vector<std::string>& patterns,
     absl::Span<const ArtefactTensor> tensors);

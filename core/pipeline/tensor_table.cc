@@ -2,6 +2,8 @@
 
 #include "pipeline/tensor_table.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
@@ -38,6 +40,29 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
     header.tensors.push_back(std::move(entry));
   }
   return header;
+}
+
+absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
+                         const CodecTraits& traits, uint64_t max_bytes) {
+  if (std::find(traits.dtypes.begin(), traits.dtypes.end(), entry.spec.dtype) ==
+      traits.dtypes.end()) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("unsupported data type: ", DTypeName(entry.spec.dtype)),
+        {.reason = "UNSUPPORTED_DTYPE",
+         .tensor = entry.spec.name,
+         .offset = offset + entry.begin});
+  }
+  const uint64_t size = entry.end - entry.begin;
+  if (traits.streaming || size <= max_bytes) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kOutOfRange,
+      absl::StrCat(traits.name, " holds a whole tensor, and this one has ",
+                   size, " bytes"),
+      {.reason = "TENSOR_TOO_LARGE",
+       .tensor = entry.spec.name,
+       .offset = offset + entry.begin,
+       .limit = max_bytes});
 }
 
 }  // namespace kvcompress

@@ -1,16 +1,20 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Tensors that are declared, instead of coming as a safetensors file. Internal
-// to the library.
+// What is known of tensors before their data: those that are declared, instead
+// of coming as a safetensors file, and whether a codec takes them. Internal to
+// the library.
 
 #ifndef KVCOMPRESS_PIPELINE_TENSOR_TABLE_H_
 #define KVCOMPRESS_PIPELINE_TENSOR_TABLE_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvcompress/codec.h"
 #include "kvcompress/safetensors.h"
 #include "kvcompress/tensor.h"
 
@@ -22,6 +26,12 @@ namespace kvcompress {
 absl::StatusOr<SafetensorsHeader> HeaderOf(
     const std::vector<TensorSpec>& tensors,
     std::vector<std::pair<std::string, std::string>> metadata);
+
+// Whether a codec takes a tensor whose data begin at `offset` plus those of the
+// entry. INVALID_ARGUMENT for a type that it does not take, OUT_OF_RANGE when
+// it holds a whole tensor and this one is larger than `max_bytes`.
+absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
+                         const CodecTraits& traits, uint64_t max_bytes);
 
 }  // namespace kvcompress
 

@@ -14,10 +14,6 @@ namespace kvcompress {
 // report for each tensor.
 inline constexpr uint64_t kHeaderMemory = 16;
 
-// Memory for each byte of a tensor that a decoder holds whole; for encoders see
-// CodecTraits::tensor_memory.
-inline constexpr uint64_t kTensorMemory = 10;
-
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_PIPELINE_WORKING_MEMORY_H_

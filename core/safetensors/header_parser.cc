@@ -22,6 +22,9 @@ constexpr uint64_t kTextOffset = 8;
 // So that a position in a file always fits 63 bits.
 constexpr uint64_t kMostData = std::numeric_limits<int64_t>::max() / 2;
 
+// Of an artefact: what it was made from had kMaxMetadata at most.
+constexpr uint64_t kMostEntries = 2 * kMaxMetadata;
+
 absl::Status InvalidHeader(absl::string_view what, absl::string_view reason,
                            std::optional<std::string> tensor = std::nullopt,
                            std::optional<uint64_t> offset = std::nullopt) {
@@ -30,6 +33,14 @@ absl::Status InvalidHeader(absl::string_view what, absl::string_view reason,
                    {.reason = std::string(reason),
                     .tensor = std::move(tensor),
                     .offset = offset});
+}
+
+absl::Status TooMany(absl::string_view what, absl::string_view reason,
+                     uint64_t limit) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat("parse header: there are more than ", limit, " ", what),
+      {.reason = std::string(reason), .limit = limit});
 }
 
 // Builds the table while the JSON library reads. Stops at the first thing out
@@ -63,6 +74,10 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
 
   bool string(string_t& value) override {
     if (place_ == Place::kMetadata) {
+      if (header.metadata.size() == kMostEntries) {
+        return Fail(TooMany("entries of __metadata__", "TOO_MUCH_METADATA",
+                            kMostEntries));
+      }
       header.metadata.emplace_back(std::move(key_), std::move(value));
       return true;
     }
@@ -71,8 +86,9 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
       if (!dtype) {
         constexpr size_t kShown = 40;
         return Fail(InvalidHeader(
-            absl::StrCat("unsupported data type: ",
-                         absl::Utf8SafeCEscape(TruncateUtf8(value, kShown))),
+            absl::StrCat(
+                "unsupported data type: ",
+                Printable(absl::Utf8SafeCEscape(TruncateUtf8(value, kShown)))),
             "UNSUPPORTED_DTYPE", tensor_.spec.name));
       }
       tensor_.spec.dtype = *dtype;
@@ -192,6 +208,9 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
     }
     tensor_.begin = offsets_[0];
     tensor_.end = offsets_[1];
+    if (header.tensors.size() == kMaxTensors) {
+      return Fail(TooMany("tensors", "TOO_MANY_TENSORS", kMaxTensors));
+    }
     header.tensors.push_back(std::move(tensor_));
     place_ = Place::kTop;
     return true;

@@ -58,7 +58,7 @@ absl::string_view TruncateUtf8(absl::string_view text, size_t size) {
 
 std::string QuoteName(absl::string_view name) {
   const absl::string_view shown = TruncateUtf8(name, kMaxShownName);
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(shown),
+  return absl::StrCat("\"", Printable(absl::Utf8SafeCEscape(shown)),
                       shown.size() < name.size() ? "...\"" : "\"");
 }
 

@@ -2,6 +2,7 @@
 
 #include "telemetry/logging.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/support/log.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "guarded.h"
 
 namespace kvcompress {
 namespace {
@@ -103,13 +105,42 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
   return spdlog::level::info;
 }
 
+// A line of a library, which may write it when there is no memory left.
+void LogFromLibrary(const char* library, LineLimit* limit,
+                    spdlog::level::level_enum level, const char* message,
+                    const char* file, int line) {
+  Attempt([&] {
+    uint64_t dropped = 0;
+    if (!spdlog::should_log(level) ||
+        !limit->Pass(LineLimit::Clock::now(), &dropped)) {
+      return;
+    }
+    if (dropped > 0) {
+      spdlog::warn("{}: {} lines were left out here", library, dropped);
+    }
+    const char* const slash = std::strrchr(file, '/');
+    spdlog::log(level, "{}: {} ({}:{})", library, message,
+                slash == nullptr ? file : slash + 1, line);
+  });
+}
+
 void LogFromGrpc(gpr_log_func_args* args) {
+  static LineLimit limit;
   spdlog::level::level_enum level = spdlog::level::debug;
   if (args->severity == GPR_LOG_SEVERITY_ERROR) level = spdlog::level::err;
   if (args->severity == GPR_LOG_SEVERITY_INFO) level = spdlog::level::info;
-  const char* slash = std::strrchr(args->file, '/');
-  spdlog::log(level, "gRPC: {} ({}:{})", args->message,
-              slash == nullptr ? args->file : slash + 1, args->line);
+  LogFromLibrary("gRPC", &limit, level, args->message, args->file, args->line);
+}
+
+void LogFromProtobuf(google::protobuf::LogLevel severity, const char* file,
+                     int line, const std::string& message) {
+  static LineLimit limit;
+  spdlog::level::level_enum level = spdlog::level::err;
+  if (severity == google::protobuf::LOGLEVEL_INFO) level = spdlog::level::info;
+  if (severity == google::protobuf::LOGLEVEL_WARNING) {
+    level = spdlog::level::warn;
+  }
+  LogFromLibrary("protobuf", &limit, level, message.c_str(), file, line);
 }
 
 }  // namespace
@@ -128,6 +159,21 @@ std::unique_ptr<spdlog::formatter> NewLogFormatter(LogFormat format) {
   return formatter;
 }
 
+bool LineLimit::Pass(Clock::time_point now, uint64_t* dropped) {
+  const std::lock_guard lock(mutex_);
+  if (begin_ == Clock::time_point::min() || now - begin_ >= kLibraryInterval) {
+    begin_ = now;
+    passed_ = 0;
+  }
+  if (passed_ == kMostLibraryLines) {
+    ++dropped_;
+    return false;
+  }
+  ++passed_;
+  *dropped = std::exchange(dropped_, 0);
+  return true;
+}
+
 LogNames::LogNames(const CallNames& names) { names_of_thread = &names; }
 
 LogNames::~LogNames() { names_of_thread = nullptr; }
@@ -140,6 +186,7 @@ void SetUpLogging(LogLevel level, LogFormat format) {
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
   gpr_set_log_function(LogFromGrpc);
+  google::protobuf::SetLogHandler(LogFromProtobuf);
 }
 
 }  // namespace kvcompress

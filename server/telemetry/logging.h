@@ -14,7 +14,10 @@
 #include <spdlog/common.h>
 #include <spdlog/formatter.h>
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "config.h"
 #include "observer.h"
@@ -34,10 +37,32 @@ class LogNames {
   LogNames& operator=(const LogNames&) = delete;
 };
 
-// Sets up the default logger, and routes gRPC's own messages to it at the level
-// they have there (GRPC_VERBOSITY says which gRPC gives out: ERROR by default).
-// Once, before other threads log.
+// Sets up the default logger, and routes what gRPC and protobuf write to it at
+// the level it has there (GRPC_VERBOSITY says which gRPC gives out: ERROR by
+// default). Clients can have them write: of each, kMostLibraryLines in
+// kLibraryInterval are let through, and then how many were not. Once, before
+// other threads log.
 void SetUpLogging(LogLevel level, LogFormat format);
+
+inline constexpr int kMostLibraryLines = 20;
+inline constexpr std::chrono::seconds kLibraryInterval{10};
+
+// Counts lines. Thread safe.
+class LineLimit {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Whether a line at `now` is let through; `*dropped` is the number of those
+  // that were not, since the one before.
+  bool Pass(Clock::time_point now, uint64_t* dropped);
+
+ private:
+  std::mutex mutex_;
+  // Guarded by the mutex.
+  Clock::time_point begin_ = Clock::time_point::min();
+  int passed_ = 0;
+  uint64_t dropped_ = 0;
+};
 
 }  // namespace kvcompress
 

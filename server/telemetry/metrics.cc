@@ -13,7 +13,11 @@
 
 namespace kvcompress {
 
-ServerMetrics::ServerMetrics() : rpc_(&registry_), quality_(&registry_) {
+ServerMetrics::ServerMetrics()
+    : rpc_(&registry_),
+      quality_(&registry_),
+      http_(&registry_),
+      connections_(&registry_) {
   inflight_bytes_ =
       &GaugeFamily(&registry_, "kvcompress_inflight_bytes",
                    "Memory reserved by running streams, in bytes.")

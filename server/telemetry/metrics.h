@@ -19,6 +19,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "observer.h"
+#include "telemetry/connection_metrics.h"
+#include "telemetry/http_metrics.h"
 #include "telemetry/process_metrics.h"
 #include "telemetry/quality_metrics.h"
 #include "telemetry/rpc_metrics.h"
@@ -41,6 +43,10 @@ class ServerMetrics final : public CallObserver {
   void SetTlsExpiry(absl::Time expiry);
   void TlsReloadFailed();
 
+  ConnectionMetrics& connections() { return connections_; }
+  // What counts the connections of an endpoint that this outlives.
+  HttpObserver http_observer() { return http_.observer(); }
+
   void CallStarted(Method method) override;
   void CallHandled(const CallEnd& end) override;
   void BytesReceived(Method method, uint64_t bytes) override;
@@ -55,10 +61,12 @@ class ServerMetrics final : public CallObserver {
   prometheus::Registry registry_;
   RpcMetrics rpc_;
   QualityMetrics quality_;
+  HttpMetrics http_;
   prometheus::Gauge* inflight_bytes_;
   prometheus::Gauge* inflight_budget_bytes_;
   prometheus::Gauge* tls_expiry_;
   prometheus::Counter* tls_reload_failures_;
+  ConnectionMetrics connections_;
 };
 
 }  // namespace kvcompress

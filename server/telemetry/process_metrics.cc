@@ -2,12 +2,11 @@
 
 #include "telemetry/process_metrics.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <system_error>
+#include <cstdio>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -29,25 +28,6 @@ prometheus::MetricFamily Single(const char* name, const char* help,
   return family;
 }
 
-double ResidentBytes() {
-  std::ifstream statm("/proc/self/statm");
-  double total_pages = 0;
-  double resident_pages = 0;
-  statm >> total_pages >> resident_pages;
-  return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
-}
-
-double OpenFiles() {
-  std::error_code error;
-  std::filesystem::directory_iterator files("/proc/self/fd", error);
-  double count = -1;  // one of them is this very directory
-  for (; !error && files != std::filesystem::directory_iterator();
-       files.increment(error)) {
-    ++count;
-  }
-  return error ? 0 : count;
-}
-
 double MaxFiles() {
   rlimit limit = {};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -64,7 +44,32 @@ double CpuSeconds() {
 }  // namespace
 
 ProcessMetrics::ProcessMetrics()
-    : start_seconds_(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())) {}
+    : start_seconds_(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())),
+      statm_(open("/proc/self/statm", O_RDONLY | O_CLOEXEC)),
+      files_(opendir("/proc/self/fd"), closedir) {}
+
+double ProcessMetrics::ResidentBytes() const {
+  char text[128] = "";
+  double total_pages = 0;
+  double resident_pages = 0;
+  if (pread(statm_.get(), text, sizeof(text) - 1, 0) <= 0 ||
+      std::sscanf(text, "%lf %lf", &total_pages, &resident_pages) != 2) {
+    return 0;
+  }
+  return resident_pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+double ProcessMetrics::OpenFiles() const {
+  if (files_ == nullptr) return 0;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  rewinddir(files_.get());
+  double count = 0;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody else reads this one
+  while (const dirent* file = readdir(files_.get())) {
+    if (file->d_name[0] != '.') ++count;
+  }
+  return count;
+}
 
 std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
   return {Single("process_start_time_seconds",

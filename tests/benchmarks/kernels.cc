@@ -143,11 +143,16 @@ int kvb_codec_decode(const char* codec, int dtype, int role, uint64_t heads,
   const kvcompress::TensorSpec tensor =
       Spec(dtype, role, heads, tokens, elements);
   auto decoder = spec->codec->NewDecoder(tensor, spec->parameters);
+  if (!decoder.ok()) return 0;
+  absl::string_view left(payload, size);
   std::string out;
-  return decoder.ok() && (*decoder)->Append({payload, size}, &out).ok() &&
-                 (*decoder)->Finish(&out).ok()
-             ? 1
-             : 0;
+  for (bool more = true; more; out.clear()) {
+    // Messages of a server are of that size.
+    const absl::StatusOr<bool> step = (*decoder)->Decode(&left, 1 << 20, &out);
+    if (!step.ok()) return 0;
+    more = *step;
+  }
+  return (*decoder)->Finish().ok() ? 1 : 0;
 }
 
 // The entropy coder of ecsq alone: codes symbols under one table, a multiple of

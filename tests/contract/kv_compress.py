@@ -109,3 +109,9 @@ def bits(path: Path) -> dict[str, tuple[str, list[int], bytes]]:
         )
         for name, entry in header.items()
     }
+
+
+def open_files(process: int) -> list[str]:
+    """Where the descriptors of a process lead; a file without a name ends with "(deleted)"."""
+    links = Path(f"/proc/{process}/fd").iterdir()
+    return [str(link.readlink()) for link in links if link.is_symlink()]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kv_compress import Run, bits, refuse, succeed
+from kv_compress import Run, bits, open_files, refuse, succeed
 from safetensors import safe_open
 
 from oracle.fixtures import SAMPLE
@@ -169,9 +169,10 @@ def test_output_appears_only_when_complete(bin_dir: Path, tmp_path: Path, number
     process.stdin.write(data[: len(data) // 2])
     process.stdin.flush()
     deadline = time.monotonic() + 20
-    while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+    while not any("deleted" in path for path in open_files(process.pid)):
+        assert time.monotonic() < deadline
         time.sleep(0.01)
-    assert not (tmp_path / "out").exists()
+    assert list(tmp_path.iterdir()) == []
     process.send_signal(number)
     assert process.wait(20) != 0
     process.stdin.close()

@@ -12,6 +12,7 @@
 #include "input.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/decompressor.h"
+#include "restoring.h"
 
 namespace kvcompress::fuzz {
 namespace {
@@ -48,12 +49,10 @@ Outcome Restore(const DecompressOptions& options, absl::string_view file,
   Outcome outcome;
   Decompressor decompressor(options, {.max_header_bytes = 1 << 20});
   InChunks(file, seed, [&](absl::string_view chunk) {
-    outcome.status = decompressor.Append(chunk, &outcome.restored);
-    return outcome.status.ok() && outcome.restored.size() < kMostOutput;
+    outcome.status = RestoreChunk(chunk, seed, &decompressor, &outcome.restored,
+                                  kMostOutput);
+    return outcome.status.ok();
   });
-  if (outcome.restored.size() >= kMostOutput) {
-    outcome.status = absl::ResourceExhaustedError("enough");
-  }
   if (outcome.status.ok()) {
     const absl::StatusOr<DecompressReport> report = decompressor.Finish();
     outcome.status = report.status();

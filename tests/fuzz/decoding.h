@@ -6,6 +6,8 @@
 #ifndef KVCOMPRESS_TESTS_FUZZ_DECODING_H_
 #define KVCOMPRESS_TESTS_FUZZ_DECODING_H_
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,11 +34,28 @@ inline std::optional<std::string> Decode(const CodecSpec& codec,
   }
   std::string decoded;
   absl::Status status;
+  const absl::StatusOr<DecoderBounds> bounds =
+      codec.codec->BoundsOfDecoder(spec, codec.parameters);
+  Require(bounds.ok() && bounds->block <= kMaxDecodedBlock,
+          "a decoder has bounds");
+  const size_t most = seed == 0 ? SIZE_MAX : size_t{1} << (seed % 24);
+  std::string output;
   InChunks(payload, seed, [&](absl::string_view chunk) {
-    status = (*decoder)->Append(chunk, &decoded);
-    return status.ok();
+    for (bool more = true; more;) {
+      const absl::StatusOr<bool> step =
+          (*decoder)->Decode(&chunk, most, &output);
+      status = step.status();
+      Require(output.size() <= std::max<size_t>(most, bounds->block),
+              "a step gives no more than it may");
+      decoded += output;
+      output.clear();
+      if (!step.ok()) return false;
+      more = *step;
+    }
+    Require(chunk.empty(), "a decoder that has no more has taken all");
+    return true;
   });
-  if (status.ok()) status = (*decoder)->Finish(&decoded);
+  if (status.ok()) status = (*decoder)->Finish();
   const absl::StatusOr<uint64_t> elements = ElementCount(spec);
   const uint64_t size = *elements * DTypeSize(spec.dtype);
   Require(decoded.size() <= size, "a decoder gives no more than its tensor");

@@ -10,6 +10,7 @@
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/safetensors.h"
+#include "restoring.h"
 
 namespace kvcompress::fuzz {
 namespace {
@@ -46,7 +47,8 @@ std::string Restore(absl::string_view artefact, uint8_t seed) {
   std::string restored;
   Decompressor decompressor({}, {});
   InChunks(artefact, seed, [&](absl::string_view chunk) {
-    const absl::Status status = decompressor.Append(chunk, &restored);
+    const absl::Status status =
+        RestoreChunk(chunk, seed, &decompressor, &restored);
     Require(status.ok(), "an artefact of ours decodes");
     return true;
   });

@@ -5,6 +5,8 @@ import contextlib
 import json
 import os
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -27,6 +29,18 @@ BINARY = (
     Path(os.environ.get("KVCOMPRESS_BIN_DIR", Path(__file__).parents[2] / "bin")).resolve()
     / "kv-compressd"
 )
+
+
+# Resources that a test may limit, by what prlimit calls them.
+LIMITS = {resource.RLIMIT_AS: "as", resource.RLIMIT_NOFILE: "nofile"}
+
+
+def within(limits: Mapping[int, int]) -> list[str]:
+    """What runs a command within limits: a program, as code of ours must not run after a fork."""
+    if not limits:
+        return []
+    values = [f"--{LIMITS[number]}={value}:{value}" for number, value in limits.items()]
+    return [shutil.which("prlimit") or "prlimit", *values]
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -53,14 +67,20 @@ class ServerProcess:
     It listens on ports that the system chose unless `flags` say otherwise.
     """
 
-    def __init__(self, flags: Sequence[str], variables: Mapping[str, str], directory: Path) -> None:
-        """Starts the process in `directory`."""
+    def __init__(
+        self,
+        flags: Sequence[str],
+        variables: Mapping[str, str],
+        directory: Path,
+        limits: Mapping[int, int] | None = None,
+    ) -> None:
+        """Starts the process in `directory`, within `limits`: soft and hard, of LIMITS."""
         defaults = ["--log-format", "json"]
         for flag in ("--listen", "--metrics-listen"):
             if flag not in flags:
                 defaults += [flag, "127.0.0.1:0"]
         self._process = subprocess.Popen(
-            [BINARY, *defaults, *flags],
+            [*within(limits or {}), BINARY, *defaults, *flags],
             env=environment(variables),
             cwd=directory,
             stderr=subprocess.PIPE,
@@ -159,9 +179,14 @@ class ServerProcess:
 
 
 class Start(Protocol):
-    """Starts a server with flags and environment variables, and waits for SERVING."""
+    """Starts a server with flags and environment variables, and waits for SERVING.
 
-    def __call__(self, *flags: str, **variables: str) -> ServerProcess:
+    `limits` are those of resource.RLIMIT_*.
+    """
+
+    def __call__(
+        self, *flags: str, limits: Mapping[int, int] | None = None, **variables: str
+    ) -> ServerProcess:
         """A server that is SERVING."""
         ...
 
@@ -173,8 +198,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         pytest.fail(f"{BINARY} is not built")
     servers: list[ServerProcess] = []
 
-    def starter(*flags: str, **variables: str) -> ServerProcess:
-        servers.append(ServerProcess(flags, variables, tmp_path))
+    def starter(
+        *flags: str, limits: Mapping[int, int] | None = None, **variables: str
+    ) -> ServerProcess:
+        servers.append(ServerProcess(flags, variables, tmp_path, limits))
         servers[-1].wait_until_serving()
         return servers[-1]
 

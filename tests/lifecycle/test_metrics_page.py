@@ -29,12 +29,18 @@ METHODS = {
 }
 ERRORS = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]
+CLOSED = ["header_timeout", "write_timeout", "evicted", "address_limit", "bad_request"]
 QUALITY = ["compression_ratio", "value_bytes", "snr_decibels", "cosine_similarity", "rmse"]
 QUALITY += ["worst_tensor_snr_decibels", "centred_snr_decibels", "token_snr_p1_decibels"]
 QUALITY += ["first_token_rmse"]
 SINGLE = [
     "kvcompress_inflight_bytes",
     "kvcompress_inflight_budget_bytes",
+    "kvcompress_connections",
+    "kvcompress_connections_limit",
+    "kvcompress_connections_accepted_total",
+    "kvcompress_reachable",
+    "kvcompress_http_connections",
     "kvcompress_tls_certificate_expiry_timestamp_seconds",
     "kvcompress_tls_reload_failures_total",
     "process_start_time_seconds",
@@ -97,10 +103,14 @@ def expected(codec_names: list[str]) -> Iterator[Series]:
         yield series("kvcompress_request_duration_seconds_count", method=method)
     for reason in ("budget", "limit", "draining"):
         yield series("kvcompress_requests_rejected_total", reason=reason)
+    for reason in ("limit", "host_limit", "descriptors"):
+        yield series("kvcompress_connections_refused_total", reason=reason)
     for level in ("EXCELLENT", "GOOD", "ACCEPTABLE", "POOR"):
         yield series("kvcompress_quality_total", level=level)
     for reason in REASONS:
         yield series("kvcompress_integrity_failures_total", reason=reason)
+    for reason in CLOSED:
+        yield series("kvcompress_http_connections_closed_total", reason=reason)
     for codec in codec_names:
         for name in QUALITY:
             yield series(f"kvcompress_{name}_count", codec=codec)
@@ -112,7 +122,12 @@ def test_every_series_is_there_before_traffic(start: Start) -> None:
     server = start()
     found = samples(server)
     assert [wanted for wanted in expected(codecs(server)) if wanted not in found] == []
-    moving = ("process_", "kvcompress_build_info", "kvcompress_inflight_budget_bytes")
+    # The page itself comes over a connection.
+    assert found.pop(series("kvcompress_http_connections")) == 1
+    moving = (
+        *("process_", "kvcompress_build_info", "kvcompress_inflight_budget_bytes"),
+        *("kvcompress_connections", "kvcompress_reachable"),
+    )
     assert [key for key, value in found.items() if value and not key[0].startswith(moving)] == []
 
 

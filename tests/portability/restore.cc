@@ -19,12 +19,18 @@
 namespace kvcompress {
 namespace {
 
-absl::StatusOr<std::string> Restore(const std::string& artefact) {
+absl::StatusOr<std::string> Restore(absl::string_view artefact) {
   Decompressor decompressor({}, {});
   std::string restored;
-  absl::Status status = decompressor.Append(artefact, &restored);
-  if (status.ok()) status = decompressor.Finish().status();
-  if (!status.ok()) return status;
+  for (bool more = true; more;) {
+    const absl::StatusOr<bool> step =
+        decompressor.Restore(&artefact, SIZE_MAX, &restored);
+    if (!step.ok()) return step.status();
+    more = *step;
+  }
+  if (absl::Status status = decompressor.Finish().status(); !status.ok()) {
+    return status;
+  }
   return restored;
 }
 

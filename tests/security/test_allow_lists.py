@@ -72,6 +72,7 @@ def test_methods_by_identity(start: Start, authority: Authority, flags: list[str
     server = start(
         *(*flags, "--allow", "Compress+Measure=engine.example,Decompress=spiffe://kv/reader/*"),
         *("--allow", "*=admin.example", "--allow", "GetServerInfo=*"),
+        *("--allow", "SelfTest=10.0.0.7"),
     )
     everything = set(CALLS)
     expected = {
@@ -82,6 +83,12 @@ def test_methods_by_identity(start: Start, authority: Authority, flags: list[str
         "DNS:admin.example": everything,
         "DNS:admin.example.evil.example": {"GetServerInfo"},
         "URI:https://admin.example": {"GetServerInfo"},
+        "email:admin.example": {"GetServerInfo"},
+        "email:admin@example,RID:1.2.3.4,otherName:1.2.3.4;UTF8:admin.example": {"GetServerInfo"},
+        "email:admin.example,DNS:engine.example": {"Compress", "Measure", "GetServerInfo"},
+        "IP:10.0.0.7": {"SelfTest", "GetServerInfo"},
+        "email:10.0.0.7": {"GetServerInfo"},
+        "DNS:10.0.0.70": {"GetServerInfo"},
         "": {"GetServerInfo"},
     }
     for number, (names, methods) in enumerate(expected.items()):

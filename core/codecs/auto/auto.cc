@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "codecs/slabs.h"
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
 #include "status/macros.h"
@@ -54,13 +55,13 @@ struct Attempt {
 };
 
 Metrics Measure(const TensorSpec& spec, absl::string_view source,
-                const Attempt& attempt) {
+                const Attempt& attempt, Checkpoint* checkpoint) {
   Metrics metrics = attempt.distortion.Compute();
   TokenSums sums = TokenSums::Unknown(spec, metrics.max_error);
   if (TokenAccumulator::Applies(spec)) {
     TokenAccumulator tokens(spec);
     tokens.AddSource(source);
-    tokens.AddDecoded(attempt.decoded);
+    tokens.AddDecoded(attempt.decoded, checkpoint);
     sums = tokens.Compute();
   }
   AddTokenMetrics(sums, &metrics);
@@ -70,10 +71,13 @@ Metrics Measure(const TensorSpec& spec, absl::string_view source,
 class Encoder : public TensorEncoder {
  public:
   Encoder(const TensorSpec& spec, const EncodeHints& hints)
-      : spec_(spec), hints_(hints) {}
+      : spec_(spec),
+        size_(ElementCount(spec).value_or(0) * DTypeSize(spec.dtype)),
+        hints_(hints) {}
 
   absl::Status Append(absl::string_view bytes, std::string*,
                       std::string*) override {
+    if (source_.empty()) source_.reserve(size_);
     source_.append(bytes.data(), bytes.size());
     return absl::OkStatus();
   }
@@ -95,9 +99,11 @@ class Encoder : public TensorEncoder {
                        "no codec holds the thresholds",
                        {.reason = "NO_CODEC_HOLDS", .tensor = spec_.name});
     }
-    payload->append(best_->payload);
-    if (decoded != nullptr) decoded->append(best_->decoded);
-    return absl::OkStatus();
+    AppendInSlabs(hints_.checkpoint, std::move(best_->payload), payload);
+    if (decoded != nullptr) {
+      AppendInSlabs(hints_.checkpoint, std::move(best_->decoded), decoded);
+    }
+    return StatusOf(hints_.checkpoint);
   }
 
   const DistortionAccumulator& distortion() const override {
@@ -128,6 +134,7 @@ class Encoder : public TensorEncoder {
   // the thresholds. False where it does not hold them.
   absl::StatusOr<bool> Consider(const CodecSpec& candidate, size_t row) {
     absl::StatusOr<std::optional<Attempt>> attempt = Try(candidate, row);
+    KVC_RETURN_IF_ERROR(StatusOf(hints_.checkpoint));
     if (!attempt.ok()) {
       if (attempt.status().code() != absl::StatusCode::kInvalidArgument) {
         return attempt.status();
@@ -136,9 +143,10 @@ class Encoder : public TensorEncoder {
       return false;
     }
     if (!*attempt) return true;
-    if (!Judge(Measure(spec_, source_, **attempt), hints_.thresholds).passed) {
-      return false;
-    }
+    const Metrics metrics =
+        Measure(spec_, source_, **attempt, hints_.checkpoint);
+    KVC_RETURN_IF_ERROR(StatusOf(hints_.checkpoint));
+    if (!Judge(metrics, hints_.thresholds).passed) return false;
     if (Better((*attempt)->payload.size(), row)) best_ = **std::move(attempt);
     return true;
   }
@@ -152,6 +160,7 @@ class Encoder : public TensorEncoder {
         candidate.codec->NewEncoder(spec_, candidate.parameters, hints_));
     for (absl::string_view rest = source_; !rest.empty();
          rest.remove_prefix(std::min(kPiece, rest.size()))) {
+      if (Stops(hints_.checkpoint)) return hints_.checkpoint->status();
       KVC_RETURN_IF_ERROR(encoder->Append(rest.substr(0, kPiece),
                                           &attempt.payload, &attempt.decoded));
       if (!Better(attempt.payload.size(), row)) return std::nullopt;
@@ -164,6 +173,7 @@ class Encoder : public TensorEncoder {
   }
 
   const TensorSpec spec_;
+  const uint64_t size_;  // bytes
   const EncodeHints hints_;
   std::string source_;
   std::optional<Attempt> best_;
@@ -217,6 +227,11 @@ class Auto : public Codec {
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      const TensorSpec&, absl::string_view) const override {
+    return absl::InternalError("auto is never stored");
+  }
+
+  absl::StatusOr<DecoderBounds> BoundsOfDecoder(
       const TensorSpec&, absl::string_view) const override {
     return absl::InternalError("auto is never stored");
   }

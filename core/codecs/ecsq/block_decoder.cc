@@ -22,6 +22,10 @@ namespace {
 
 using Bytes = absl::Span<const uint8_t>;
 
+size_t StripsOf(size_t channels) {
+  return (channels + kMaxLanes - 1) / kMaxLanes;
+}
+
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
@@ -146,8 +150,9 @@ class Decoder {
   // Symbols stay as they are, row by row; beside them are the escapes. Strips
   // with low bits become quanta.
   bool ReadQuanta(RansDecoder* rans, Escapes* escapes, BitReader* low_bits) {
-    const size_t strips = (all_channels_ + kMaxLanes - 1) / kMaxLanes;
-    Grow(strips * coded_tokens_ * kMaxLanes, &buffers_.symbols);
+    const size_t strips = StripsOf(all_channels_);
+    // As many as of a block without sinks, so that they need not grow.
+    Grow(strips * block_.tokens * kMaxLanes, &buffers_.symbols);
     for (size_t index = 0; index < strips; ++index) {
       StripContent& content = strips_.emplace_back();
       for (const Run& run : runs_) {
@@ -295,6 +300,12 @@ class Decoder {
 };
 
 }  // namespace
+
+uint64_t BuffersSize(const Geometry& geometry, const Block& block) {
+  const size_t strips = StripsOf(block.heads * geometry.channels());
+  return strips * block.tokens * kMaxLanes * sizeof(int8_t) +
+         geometry.Elements(block) * sizeof(int32_t);
+}
 
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,

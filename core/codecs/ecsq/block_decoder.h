@@ -24,6 +24,9 @@ struct DecoderBuffers {
   std::vector<int32_t> quanta;  // where there are low bits
 };
 
+// The most bytes that they take for blocks no larger than `block`.
+uint64_t BuffersSize(const Geometry& geometry, const Block& block);
+
 // Decodes `bytes`, which are not trusted, and appends the elements of `block`.
 // Memory is bounded by the block. False when a rule of the format is broken;
 // what was appended is then unspecified. REQUIRES: bytes has the size that its

@@ -80,7 +80,7 @@ class Ecsq : public Codec {
     KVC_ASSIGN_OR_RETURN(const ecsq::Preset preset, RequirePreset(parameters));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return NewWholeTensorEncoder(
-        traits_.name, spec, elements, hints.buffers,
+        traits_.name, spec, elements, hints,
         [spec, preset, hints](const WholeTensor& tensor) {
           return ecsq::EncodeTensor(spec, preset, hints, tensor);
         });
@@ -91,6 +91,13 @@ class Ecsq : public Codec {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return ecsq::NewStreamDecoder(spec, elements);
+  }
+
+  absl::StatusOr<DecoderBounds> BoundsOfDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    return ecsq::BoundsOfStreamDecoder(spec, elements);
   }
 
  private:

@@ -77,9 +77,13 @@ const float* Rotator::TableOf(uint64_t ratio, size_t pairs, uint64_t first,
                                          begin, end - begin, table);
   };
   const uint64_t end = first + tokens;
-  if (end <= kMostKept / sizeof(float) / token) {
+  constexpr size_t kMost = kMostKept / sizeof(float);
+  if (end <= kMost / token) {
     const size_t before = kept_.size() / token;
     if (before < end) {
+      if (end * token > kept_.capacity()) {
+        kept_.reserve(std::min(Grown(end * token), kMost));
+      }
       kept_.resize(end * token);
       fill(before, end, &kept_[before * token]);
     }
@@ -147,7 +151,8 @@ double Energy(const Sample& sample) {
 
 std::optional<Rotation> DetectRotation(const float* values, size_t heads,
                                        size_t tokens, size_t channels,
-                                       std::optional<double> theta) {
+                                       std::optional<double> theta,
+                                       Checkpoint* checkpoint) {
   constexpr double kCommon[] = {1e4, 5e5, 1e6, 1e5,   5e6,  8e6,
                                 1e7, 2e6, 5e4, 1.5e5, 2.5e5};
   // The first token is often unlike the rest.
@@ -182,6 +187,7 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
     std::vector<std::pair<double, Rotation>> glances;
     glances.reserve(candidates.size());
     for (const Rotation& candidate : candidates) {
+      if (Stops(checkpoint)) return std::nullopt;
       glances.emplace_back(MeanEnergy(sample, candidate), candidate);
     }
     std::stable_sort(
@@ -197,6 +203,7 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
   double best_energy =
       MeanEnergy(sample, std::nullopt) + kClearly * Energy(sample);
   for (const Rotation& candidate : candidates) {
+    if (Stops(checkpoint)) return std::nullopt;
     const double found = MeanEnergy(sample, candidate);
     if (found > best_energy) {
       best_energy = found;
@@ -209,14 +216,16 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
 std::optional<Rotation> RemoveRotation(size_t heads, size_t tokens,
                                        size_t channels,
                                        std::optional<double> theta,
-                                       Rotator* rotator, float* values) {
+                                       Rotator* rotator, float* values,
+                                       Checkpoint* checkpoint) {
   constexpr size_t kAtOnce = 1024;  // tokens; bounds a table
   const std::optional<Rotation> rotation =
-      DetectRotation(values, heads, tokens, channels, theta);
+      DetectRotation(values, heads, tokens, channels, theta, checkpoint);
   if (!rotation) return rotation;
   for (size_t first = 0; first < tokens; first += kAtOnce) {
     const size_t count = std::min(kAtOnce, tokens - first);
     for (size_t h = 0; h < heads; ++h) {
+      if (Stops(checkpoint)) return rotation;
       rotator->Turn(*rotation, true, channels / 2, first, count,
                     &values[(h * tokens + first) * channels]);
     }

@@ -7,10 +7,13 @@
 #ifndef KVCOMPRESS_CODECS_ECSQ_ROPE_H_
 #define KVCOMPRESS_CODECS_ECSQ_ROPE_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
+
+#include "kvcompress/checkpoint.h"
 
 namespace kvcompress::ecsq {
 
@@ -45,9 +48,21 @@ class Rotator {
   const float* TableOf(uint64_t ratio, size_t pairs, uint64_t first,
                        size_t tokens);
 
+  // The most bytes that it keeps for heads of `tokens` tokens of `channels`
+  // channels, of which at most `at_once` are asked for together.
+  static uint64_t MostMemory(uint64_t tokens, uint64_t channels,
+                             uint64_t at_once) {
+    const uint64_t all =
+        std::min<uint64_t>(tokens * channels, kMostKept) * sizeof(float);
+    if (all <= kMostKept) return std::min<uint64_t>(Grown(all), kMostKept);
+    return kMostKept + at_once * channels * sizeof(float);
+  }
+
  private:
   // The tokens from the first on are kept, as far as they take this many bytes.
   static constexpr size_t kMostKept = 4 << 20;
+  // What is given for so much, so that it need not grow each time.
+  static constexpr size_t Grown(size_t size) { return size + size / 4; }
 
   uint64_t ratio_ = 0;
   size_t pairs_ = 0;
@@ -65,16 +80,19 @@ inline constexpr uint64_t kRotationTokens = 129;
 // channels], of which a sample is looked at: the candidate that leaves the
 // largest mean over tokens. Nothing when none beats no rotation clearly, or
 // channels are odd. `theta` is the only candidate when it is set; 0 is none.
+// Anything when the checkpoint stops.
 std::optional<Rotation> DetectRotation(const float* values, size_t heads,
                                        size_t tokens, size_t channels,
-                                       std::optional<double> theta);
+                                       std::optional<double> theta,
+                                       Checkpoint* checkpoint = nullptr);
 
 // Detects the rotation of keys [heads, tokens, channels] and undoes it in
-// place.
+// place; of some of them when the checkpoint stops.
 std::optional<Rotation> RemoveRotation(size_t heads, size_t tokens,
                                        size_t channels,
                                        std::optional<double> theta,
-                                       Rotator* rotator, float* values);
+                                       Rotator* rotator, float* values,
+                                       Checkpoint* checkpoint = nullptr);
 
 }  // namespace kvcompress::ecsq
 

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "codecs/ecsq/block_encoder.h"
+#include "codecs/slabs.h"
 #include "kernels/elements.h"
 
 namespace kvcompress::ecsq {
@@ -38,26 +39,36 @@ uint16_t MostNorm(float step, int shift) {
 
 }  // namespace
 
-void HideOutliers(float largest, absl::Span<float> values) {
-  if (largest > kOutlier && AreRare(CountOutliers(values), values.size())) {
-    ZeroOutliers(values);
-  }
+void HideOutliers(float largest, absl::Span<float> values,
+                  Checkpoint* checkpoint) {
+  if (largest <= kOutlier) return;
+  size_t outliers = 0;
+  InSlabs(checkpoint, values.size(), [&](size_t first, size_t count) {
+    outliers += CountOutliers(values.subspan(first, count));
+  });
+  if (!AreRare(outliers, values.size())) return;
+  InSlabs(checkpoint, values.size(), [&](size_t first, size_t count) {
+    ZeroOutliers(values.subspan(first, count));
+  });
 }
 
 void SourceRows::LoadSource(size_t first, absl::Span<float> values) const {
   LoadElements(dtype_, source_ + first * DTypeSize(dtype_), values);
 }
 
-void SourceRows::HideOutliers(float largest, size_t elements) {
+void SourceRows::HideOutliers(float largest, size_t elements,
+                              Checkpoint* checkpoint) {
   if (largest <= kOutlier) return;
   size_t outliers = 0;
   std::vector<float> values(kTileElements);
-  for (size_t first = 0; first < elements; first += kTileElements) {
-    const auto part =
-        absl::MakeSpan(values).first(std::min(kTileElements, elements - first));
-    LoadSource(first, part);
-    outliers += CountOutliers(part);
-  }
+  InSlabs(checkpoint, elements, [&](size_t begin, size_t slab) {
+    for (size_t i = 0; i < slab; i += kTileElements) {
+      const auto part =
+          absl::MakeSpan(values).first(std::min(kTileElements, slab - i));
+      LoadSource(begin + i, part);
+      outliers += CountOutliers(part);
+    }
+  });
   hides_outliers_ = AreRare(outliers, elements);
 }
 
@@ -67,8 +78,8 @@ void SourceRows::LoadWithoutOutliers(size_t first,
   if (hides_outliers_) ZeroOutliers(values);
 }
 
-std::optional<Rotation> SourceRows::FindRotation(
-    std::optional<double> theta) const {
+std::optional<Rotation> SourceRows::FindRotation(std::optional<double> theta,
+                                                 Checkpoint* checkpoint) const {
   const size_t channels = geometry_.channels();
   const size_t heads = std::min(geometry_.heads(), kRotationHeads);
   const size_t tokens = std::min(geometry_.tokens(), kRotationTokens);
@@ -78,7 +89,8 @@ std::optional<Rotation> SourceRows::FindRotation(
     LoadWithoutOutliers(h * geometry_.tokens() * channels,
                         absl::MakeSpan(sample).subspan(h * size, size));
   }
-  return DetectRotation(sample.data(), heads, tokens, channels, theta);
+  return DetectRotation(sample.data(), heads, tokens, channels, theta,
+                        checkpoint);
 }
 
 SourceRows::OfBlock::OfBlock(SourceRows* rows, const Block& block, size_t first)
@@ -140,6 +152,10 @@ void SourceRows::Normalize(size_t row, size_t count, uint64_t token,
 // Of the rows that follow those whose norms are known.
 void SourceRows::FindNorms(absl::Span<const float> values) {
   const size_t channels = geometry_.channels();
+  if (full_norms_.empty()) {
+    full_norms_.reserve(geometry_.heads() * geometry_.tokens());
+    inverses_.reserve(geometry_.heads() * geometry_.tokens());
+  }
   const auto sum_squares = kernels::Active().rows.sum_squares;
   std::vector<double> squares(values.size() / channels);
   for (size_t i = 0; i < squares.size(); ++i) {
@@ -159,8 +175,15 @@ uint16_t SourceRows::Bounded(size_t row, uint64_t token,
   return std::min(full_norms_[row], bounds[static_cast<size_t>(shift)]);
 }
 
-void SourceRows::AddNormBounds() {
-  if (bounds_.empty()) norms_ = full_norms_;
+void SourceRows::AddNormBounds(Checkpoint* checkpoint) {
+  if (bounds_.empty()) {
+    norms_.reserve(full_norms_.size());
+    InSlabs(checkpoint, full_norms_.size(), [&](size_t first, size_t count) {
+      const auto begin = full_norms_.begin() + static_cast<ptrdiff_t>(first);
+      norms_.insert(norms_.end(), begin, begin + static_cast<ptrdiff_t>(count));
+    });
+    if (Stops(checkpoint)) return;
+  }
   NormBounds& bounds = bounds_.emplace_back();
   for (int shift = 0; shift <= kMaxShift; ++shift) {
     bounds[static_cast<size_t>(shift)] = MostNorm(header_.step, shift);

@@ -17,6 +17,7 @@
 #include "codecs/ecsq/format.h"
 #include "codecs/ecsq/geometry.h"
 #include "codecs/ecsq/rope.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/dtype.h"
 
 namespace kvcompress::ecsq {
@@ -39,10 +40,11 @@ class SourceRows {
 
   // From now on, makes values zero that are better patched than coded, if they
   // are rare. `largest` is the largest magnitude of the `elements`.
-  void HideOutliers(float largest, size_t elements);
+  void HideOutliers(float largest, size_t elements, Checkpoint* checkpoint);
 
   // What the rotation of the keys most likely is: see DetectRotation.
-  std::optional<Rotation> FindRotation(std::optional<double> theta) const;
+  std::optional<Rotation> FindRotation(std::optional<double> theta,
+                                       Checkpoint* checkpoint) const;
 
   // The rows of one block.
   class OfBlock {
@@ -63,7 +65,7 @@ class SourceRows {
   // Lowers the norms of tokens whose elements could otherwise be more than
   // kNormError off with the header's step. Once for each step that is tried,
   // before OfBlock is used with it.
-  void AddNormBounds();
+  void AddNormBounds(Checkpoint* checkpoint);
   // Brings the norms of a block up to date. Whether one has changed.
   bool BoundNorms(const Block& block, size_t first);
 
@@ -103,7 +105,8 @@ inline constexpr float kNormError = 0.455f;
 
 // Makes values zero that are better patched than coded: those beyond what a
 // cache usually holds, if they are rare. `largest` is the largest magnitude.
-void HideOutliers(float largest, absl::Span<float> values);
+void HideOutliers(float largest, absl::Span<float> values,
+                  Checkpoint* checkpoint);
 
 }  // namespace kvcompress::ecsq
 

@@ -16,6 +16,8 @@ namespace kvcompress::ecsq {
 // REQUIRES: the spec has `elements` elements of a compressible type.
 std::unique_ptr<TensorDecoder> NewStreamDecoder(const TensorSpec& spec,
                                                 uint64_t elements);
+// What it takes. REQUIRES: the same.
+DecoderBounds BoundsOfStreamDecoder(const TensorSpec& spec, uint64_t elements);
 
 }  // namespace kvcompress::ecsq
 

@@ -31,16 +31,20 @@ class StreamDecoder : public TensorDecoder {
         elements_(elements),
         elements_left_(elements) {}
 
-  absl::Status Append(absl::string_view payload,
-                      std::string* decoded) override {
-    if (!integers_) {
-      KVC_RETURN_IF_ERROR(Collect(&payload, decoded));
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
+                              std::string* decoded) override {
+    while (!payload->empty()) {
+      if (elements_left_ == 0) {
+        return Damaged("bytes follow the end of the payload");
+      }
+      if (!Fits(due_ * DTypeSize(dtype_), most, *decoded)) return true;
+      KVC_RETURN_IF_ERROR(integers_ ? TakeIntegers(payload, decoded)
+                                    : TakePayload(payload, decoded));
     }
-    if (!integers_) return absl::OkStatus();
-    return AppendIntegers(payload, decoded);
+    return false;
   }
 
-  absl::Status Finish(std::string*) override {
+  absl::Status Finish() override {
     if (elements_left_ != 0 || !pending_.empty()) {
       return Damaged("the payload is incomplete");
     }
@@ -48,33 +52,25 @@ class StreamDecoder : public TensorDecoder {
   }
 
  private:
-  // Takes coded parts as they become whole, until none is left or the payload
-  // turns out to be integers.
-  absl::Status Collect(absl::string_view* payload, std::string* decoded) {
-    while (!payload->empty()) {
-      if (elements_left_ == 0) {
-        return Damaged("bytes follow the end of the payload");
-      }
-      const absl::string_view part =
-          payload->substr(0, wanted_ - pending_.size());
-      pending_.append(part.data(), part.size());
-      payload->remove_prefix(part.size());
-      if (pending_.size() < wanted_) break;
-      KVC_RETURN_IF_ERROR(TakePart(payload->size(), decoded));
-      if (integers_) break;
-    }
-    return absl::OkStatus();
+  // Takes what a part still wants, and decodes it once it is whole.
+  absl::Status TakePayload(absl::string_view* payload, std::string* decoded) {
+    const absl::string_view part =
+        payload->substr(0, wanted_ - pending_.size());
+    pending_.append(part.data(), part.size());
+    payload->remove_prefix(part.size());
+    return pending_.size() < wanted_ ? absl::OkStatus() : TakePart(decoded);
   }
 
   // Advances when pending_ has wanted_ bytes: to more of them, or to the next
-  // part. So many bytes of the payload follow.
-  absl::Status TakePart(size_t following, std::string* decoded) {
+  // part.
+  absl::Status TakePart(std::string* decoded) {
     const absl::Span<const uint8_t> bytes = AsBytes(pending_);
     if (!header_) {
       if (bytes[0] == kModeInt8) {
         integers_.emplace(Int8Size(elements_left_),
                           Int8Size(kInt8BlockElements));
         pending_.clear();
+        due_ = std::min<uint64_t>(elements_left_, kInt8BlockElements);
         return absl::OkStatus();
       }
       if (bytes.size() < kTensorHeaderSize) return Want(kTensorHeaderSize);
@@ -85,39 +81,21 @@ class StreamDecoder : public TensorDecoder {
       if (!header_) return Damaged("the header of the payload breaks a rule");
       return NextPart();
     }
-    const Block block = geometry_.block(block_);
-    const size_t elements = geometry_.Elements(block);
     if (bytes.size() == kBlockHeaderSize) {
-      const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
+      const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, due_);
       if (!sizes || sizes->size == kBlockHeaderSize) {
         return Damaged("the header of a block breaks a rule");
       }
       return Want(sizes->size);
     }
-    Reserve(elements, bytes.size(), following, decoded);
-    if (!TakeElements(elements)) {
-      decoded->resize(decoded->size() + elements * DTypeSize(dtype_));
-    } else if (!DecodeBlock(*header_, geometry_, block, dtype_, bytes,
-                            &rotator_, &buffers_, decoded)) {
+    if (!TakeElements(due_)) {
+      decoded->resize(decoded->size() + due_ * DTypeSize(dtype_));
+    } else if (!DecodeBlock(*header_, geometry_, geometry_.block(block_),
+                            dtype_, bytes, &rotator_, &buffers_, decoded)) {
       return Damaged("a block breaks the format");
     }
     ++block_;
     return NextPart();
-  }
-
-  // Makes room for a block and for those in the bytes that follow, if they are
-  // alike; but not for more than those bytes make likely.
-  void Reserve(size_t elements, size_t size, size_t following,
-               std::string* decoded) const {
-    constexpr uint64_t kMostRatio = 64;
-    const uint64_t likely =
-        elements * (following / size) + elements * (following / size) / 16;
-    const uint64_t others =
-        std::min<uint64_t>(elements_left_ - elements, likely) *
-        DTypeSize(dtype_);
-    const uint64_t wanted = decoded->size() + elements * DTypeSize(dtype_) +
-                            std::min(others, kMostRatio * following);
-    if (wanted > decoded->capacity()) decoded->reserve(wanted);
   }
 
   absl::Status Want(size_t size) {
@@ -127,25 +105,26 @@ class StreamDecoder : public TensorDecoder {
 
   absl::Status NextPart() {
     pending_.clear();
+    if (elements_left_ > 0) {
+      due_ = geometry_.Elements(geometry_.block(block_));
+      // Once: the first block is the largest.
+      pending_.reserve(MaxBlockSize(due_));
+    }
     return Want(kBlockHeaderSize);
   }
 
-  absl::Status AppendIntegers(absl::string_view payload, std::string* decoded) {
-    if (elements_left_ == 0 && !payload.empty()) {
-      return Damaged("bytes follow the end of the payload");
+  absl::Status TakeIntegers(absl::string_view* payload, std::string* decoded) {
+    const absl::string_view block = integers_->Next(payload);
+    if (block.empty()) return absl::OkStatus();
+    const size_t begin = decoded->size();
+    decoded->resize(begin + due_ * DTypeSize(dtype_));
+    if (TakeElements(due_) &&
+        !DecodeInt8(dtype_, AsBytes(block), due_,
+                    reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
+      return Damaged("the payload breaks the format");
     }
-    return integers_->Append(payload, [&](absl::string_view block) {
-      const size_t elements =
-          std::min<uint64_t>(elements_left_, kInt8BlockElements);
-      const size_t begin = decoded->size();
-      decoded->resize(begin + elements * DTypeSize(dtype_));
-      if (TakeElements(elements) &&
-          !DecodeInt8(dtype_, AsBytes(block), elements,
-                      reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
-        return Damaged("the payload breaks the format");
-      }
-      return absl::OkStatus();
-    });
+    due_ = std::min<uint64_t>(elements_left_, kInt8BlockElements);
+    return absl::OkStatus();
   }
 
   // Counts the next elements as done; says whether they are needed.
@@ -170,6 +149,7 @@ class StreamDecoder : public TensorDecoder {
   size_t wanted_ = 1;
   std::optional<TensorHeader> header_;
   uint64_t block_ = 0;
+  size_t due_ = 0;  // elements of the block that comes next
   Rotator rotator_;
   DecoderBuffers buffers_;
   std::optional<BlockStream> integers_;
@@ -180,6 +160,25 @@ class StreamDecoder : public TensorDecoder {
 std::unique_ptr<TensorDecoder> NewStreamDecoder(const TensorSpec& spec,
                                                 uint64_t elements) {
   return std::make_unique<StreamDecoder>(spec, elements);
+}
+
+// A block that is not whole yet, the sines and cosines of its tokens, and what
+// it is decoded in. The first block is the largest.
+DecoderBounds BoundsOfStreamDecoder(const TensorSpec& spec, uint64_t elements) {
+  if (elements == 0) return {};
+  const uint64_t integers = std::min<uint64_t>(elements, kInt8BlockElements);
+  DecoderBounds bounds = {.block = integers, .memory = Int8Size(integers)};
+  const Geometry geometry(spec);
+  if (geometry.codable()) {
+    const Block block = geometry.block(0);
+    const uint64_t coded = geometry.Elements(block);
+    bounds.block = std::max(bounds.block, coded);
+    bounds.memory = MaxBlockSize(coded) + BuffersSize(geometry, block) +
+                    Rotator::MostMemory(geometry.tokens(), geometry.channels(),
+                                        block.tokens);
+  }
+  bounds.block *= DTypeSize(spec.dtype);
+  return bounds;
 }
 
 }  // namespace kvcompress::ecsq

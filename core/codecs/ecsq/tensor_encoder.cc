@@ -15,6 +15,7 @@
 #include "codecs/ecsq/int8_fallback.h"
 #include "codecs/ecsq/rope.h"
 #include "codecs/ecsq/source_rows.h"
+#include "codecs/slabs.h"
 #include "kernels/elements.h"
 #include "kernels/lane_sums.h"
 
@@ -42,6 +43,7 @@ class Encoder {
         preset_(preset),
         geometry_(spec),
         tensor_(tensor),
+        checkpoint_(hints.checkpoint),
         source_(reinterpret_cast<const uint8_t*>(tensor.bytes.data())),
         elements_(tensor.bytes.size() / DTypeSize(spec.dtype)),
         buffers_(hints.buffers == nullptr ? own_buffers_ : *hints.buffers),
@@ -76,18 +78,22 @@ class Encoder {
   bool MayFit(uint64_t most) {
     if (MaxPayloadSize(elements_) <= most || !Study()) return true;
     SetStep(WantedStep());
+    if (Stops(checkpoint_)) return true;
     EncodedTensor coded;
     DistortionSums sums;
     return EncodeBlocks(most, false, &coded, &sums);
   }
 
  private:
-  // Hides outliers and finds the rotation. False when it is not to be coded.
+  // Hides outliers and finds the rotation. False when it is not to be coded, or
+  // the checkpoint stops.
   bool Study() {
     if (!geometry_.codable() || tensor_.largest > kMostMagnitude) return false;
-    if (preset_.contract) rows_.HideOutliers(tensor_.largest, elements_);
-    if (rotate_) header_.rotation = rows_.FindRotation(theta_);
-    return true;
+    if (preset_.contract) {
+      rows_.HideOutliers(tensor_.largest, elements_, checkpoint_);
+    }
+    if (rotate_) header_.rotation = rows_.FindRotation(theta_, checkpoint_);
+    return !Stops(checkpoint_);
   }
 
   void SetStep(double step) {
@@ -95,11 +101,13 @@ class Encoder {
     if (header_.norms && preset_.contract) BoundNorms();
   }
 
-  // Visits each block and the index of its first element.
+  // Visits each block and the index of its first element, until a visit gives
+  // false or the checkpoint stops.
   template <typename Visit>
   void ForEachBlock(Visit visit) const {
     size_t first = 0;
     for (uint64_t i = 0; i < geometry_.block_count(); ++i) {
+      if (Stops(checkpoint_)) return;
       const Block block = geometry_.block(i);
       if (!visit(i, block, first)) return;
       first += geometry_.Elements(block);
@@ -108,7 +116,7 @@ class Encoder {
 
   // Lowers the norms of tokens whose elements could otherwise be too far off.
   void BoundNorms() {
-    rows_.AddNormBounds();
+    rows_.AddNormBounds(checkpoint_);
     ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
       if (rows_.BoundNorms(block, first)) {
         statistics_[index] = MeasureBlock(block, first);
@@ -119,11 +127,14 @@ class Encoder {
 
   // Root mean square of the tokens' norms, none above `most`.
   double NormSize(double most) const {
+    const absl::Span<const uint16_t> norms = rows_.full_norms();
     double squares = 0;
-    for (const uint16_t code : rows_.full_norms()) {
-      const double norm = std::min<double>(NormOf(code), most);
-      squares += norm * norm;
-    }
+    InSlabs(checkpoint_, norms.size(), [&](size_t first, size_t count) {
+      for (const uint16_t code : norms.subspan(first, count)) {
+        const double norm = std::min<double>(NormOf(code), most);
+        squares += norm * norm;
+      }
+    });
     return std::sqrt(squares / static_cast<double>(rows_.full_norms().size()));
   }
 
@@ -162,7 +173,7 @@ class Encoder {
   std::optional<EncodedTensor> SearchStep() {
     double step = WantedStep();
     std::optional<EncodedTensor> last;
-    for (int trial = 0; trial < kTrials; ++trial) {
+    for (int trial = 0; trial < kTrials && !Stops(checkpoint_); ++trial) {
       SetStep(step);
       EncodedTensor coded;
       if (tensor_.wants_decoded) coded.decoded.swap(buffers_.decoded);
@@ -179,8 +190,8 @@ class Encoder {
     return last;
   }
 
-  // False when the payload has more bytes than `most`. Without `decodes`
-  // nothing is decoded, measured or patched.
+  // False when the payload has more bytes than `most`, or the checkpoint stops.
+  // Without `decodes` nothing is decoded, measured or patched.
   bool EncodeBlocks(uint64_t most, bool decodes, EncodedTensor* coded,
                     DistortionSums* all) {
     const size_t element_size = DTypeSize(dtype_);
@@ -207,7 +218,7 @@ class Encoder {
       if (index == 0) ReserveLike(coded->payload.size(), &coded->payload);
       return fits;
     });
-    return fits;
+    return fits && !Stops(checkpoint_);
   }
 
   // Room for the next decoded bytes: at the end of what was asked for, or none
@@ -237,14 +248,18 @@ class Encoder {
     const auto compare =
         kernels::Active().rows.compare[static_cast<int>(dtype_)];
     static_assert(kTileElements % kInt8Group == 0);
-    for (size_t first = 0; first < elements_; first += kTileElements) {
-      const size_t count = std::min(kTileElements, elements_ - first);
-      const auto part = absl::MakeSpan(values).first(count);
-      rows_.LoadSource(first, part);
-      uint8_t* const decoded = RoomFor(count * DTypeSize(dtype_), &integers);
-      EncodeInt8(dtype_, part, &integers.payload, decoded);
-      compare(source_ + first * DTypeSize(dtype_), decoded, 0, count, &lanes);
-    }
+    static_assert(kSlab % kTileElements == 0);
+    InSlabs(checkpoint_, elements_, [&](size_t begin, size_t slab) {
+      for (size_t i = 0; i < slab; i += kTileElements) {
+        const size_t first = begin + i;
+        const size_t count = std::min(kTileElements, slab - i);
+        const auto part = absl::MakeSpan(values).first(count);
+        rows_.LoadSource(first, part);
+        uint8_t* const decoded = RoomFor(count * DTypeSize(dtype_), &integers);
+        EncodeInt8(dtype_, part, &integers.payload, decoded);
+        compare(source_ + first * DTypeSize(dtype_), decoded, 0, count, &lanes);
+      }
+    });
     DistortionSums sums;
     AddDistortion(lanes.Total(elements_), &sums, &integers.distortion);
     integers_keep_ = KeepsContract(sums);
@@ -255,6 +270,7 @@ class Encoder {
   const Preset preset_;
   const Geometry geometry_;
   const WholeTensor& tensor_;
+  Checkpoint* const checkpoint_;
   const uint8_t* const source_;
   const size_t elements_;
   TensorHeader header_;

@@ -113,6 +113,7 @@ absl::StatusOr<BlockTensor> GroupedCodec::Tensor(
   KVC_ASSIGN_OR_RETURN(const uint32_t group,
                        RequireGroup(options_.name, parameters));
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+  const size_t most = std::min<uint64_t>(elements, kBlockElements);
   const BlockLayout layout = {
       .group = group, .rotation = options_.rotate ? RotationWidth(spec) : 1};
   return BlockTensor{
@@ -121,6 +122,7 @@ absl::StatusOr<BlockTensor> GroupedCodec::Tensor(
       .dtype = spec.dtype,
       .elements = elements,
       .payload_size = PayloadSize(options_.bits, elements, group),
+      .most = {most, BlockSize(options_.bits, most, group)},
       .scheme =
           std::make_unique<Scheme>(spec.dtype, options_.bits, elements, layout,
                                    kernels::Active().*options_.kernels)};

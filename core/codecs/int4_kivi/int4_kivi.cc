@@ -52,6 +52,14 @@ struct Geometry {
 
   UnitShape Unit(uint64_t count) const { return {count, channels, group}; }
 
+  // The sizes of the largest block: the exact elements, or a unit.
+  BlockScheme::Sizes Most(DType dtype) const {
+    if (head_elements == 0) return {};
+    const uint64_t unit = std::min(unit_elements, head_elements - exact);
+    return {std::max(exact, unit),
+            std::max(exact * DTypeSize(dtype), Unit(unit).PayloadSize())};
+  }
+
   uint64_t PayloadSize(DType dtype) const {
     if (head_elements == 0) return 0;
     const uint64_t rest = head_elements - exact;
@@ -171,6 +179,7 @@ class Int4Kivi : public BlockCodec {
         .dtype = spec.dtype,
         .elements = geometry.heads * geometry.head_elements,
         .payload_size = geometry.PayloadSize(spec.dtype),
+        .most = geometry.Most(spec.dtype),
         .scheme = std::make_unique<Scheme>(spec.dtype, geometry)};
   }
 

@@ -38,8 +38,10 @@ constexpr float kNarrowSquares = 0x1p30f;
 
 }  // namespace
 
-Bases::Bases(absl::Span<const Loadings> groups, double unit) {
+Bases::Bases(absl::Span<const Loadings> groups, double unit,
+             Checkpoint* checkpoint) {
   for (const Loadings& loadings : groups) {
+    if (Stops(checkpoint)) return;
     reflectors.push_back(MakeReflectors(loadings, unit));
     matrices.push_back(MakeMatrix(reflectors.back()));
     matrices.back().Transposed().Prepare(&transposed.emplace_back());
@@ -294,6 +296,7 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                               &memory->reconstructor, dtype_,
                               input_.head_stride, decoded);
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
+    if (Stops(memory->checkpoint)) return;
     const Matrix& matrix = bases.matrices[group];
     // In steps, as levels; and the variance of each direction.
     Transform(group, matrix, bases.transposed[group], memory, variances.data());
@@ -305,7 +308,8 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     const RoundingInput input = {.coefficients = memory->coefficients,
                                  .offsets = content_.offsets,
                                  .first_token = sinks_,
-                                 .fine = kFine};
+                                 .fine = kFine,
+                                 .checkpoint = memory->checkpoint};
     const absl::Span<uint8_t> classes =
         absl::MakeSpan(content_.classes).subspan(first, matrix.size());
     int32_t* const levels =
@@ -315,6 +319,8 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     } else {
       Round(input, classes, levels);
     }
+    // Levels that were not reached are not set.
+    if (Stops(memory->checkpoint)) return;
     if (!is_sample()) ChooseClasses(input, header_.trellis, levels, classes);
     reconstructor.PutGroup(group, matrix, levels);
   }
@@ -322,6 +328,7 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
   PatchWriter patches(dtype_);
   const size_t count = block_.tokens * channels_;
   for (size_t h = 0; h < block_.heads; ++h) {
+    if (Stops(memory->checkpoint)) return;
     const size_t begin = h * input_.head_stride * DTypeSize(dtype_);
     const uint8_t* const from = input_.source + begin;
     DistortionSums lost = CompareElements(dtype_, from, decoded + begin, count);
@@ -341,7 +348,8 @@ bool BlockEncoder::Write(const Bases& bases, bool same_bases,
   return WriteBlock(header_, geometry_, block_, content_,
                     same_bases ? absl::Span<const Reflectors>()
                                : absl::MakeConstSpan(bases.reflectors),
-                    patches_, &*memory->symbols, &*memory->words, payload);
+                    patches_, &*memory->symbols, &*memory->words,
+                    memory->checkpoint, payload);
 }
 
 void BlockEncoder::EncodeSinks() {

@@ -16,6 +16,7 @@
 #include "codecs/klt/loadings.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/whole_tensor.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
@@ -34,20 +35,25 @@ struct BlockInput {
 
 // The bases of the groups of a run of blocks.
 struct Bases {
-  // From the loadings of each, rounded to multiples of `unit`.
-  Bases(absl::Span<const Loadings> groups, double unit);
+  // From the loadings of each, rounded to multiples of `unit`. Fewer where the
+  // checkpoint, which may be null, stops.
+  Bases(absl::Span<const Loadings> groups, double unit, Checkpoint* checkpoint);
 
   std::vector<Reflectors> reflectors;
   std::vector<Matrix> matrices;
   std::vector<Lines> transposed;  // matrices, as products take them
 };
 
-// What one block after the other is quantized and written in. `buffers` is null
-// or outlives it.
+// What one block after the other is quantized and written in, and what ends
+// that. Both pointers are null or outlive it.
 struct EncoderMemory {
-  explicit EncoderMemory(EncoderBuffers* buffers)
-      : symbols(buffers, &EncoderBuffers::symbols),
+  explicit EncoderMemory(EncoderBuffers* buffers,
+                         Checkpoint* its_checkpoint = nullptr)
+      : checkpoint(its_checkpoint),
+        symbols(buffers, &EncoderBuffers::symbols),
         words(buffers, &EncoderBuffers::words) {}
+
+  Checkpoint* const checkpoint;
 
   std::vector<float> coefficients;  // of a group
   std::vector<int16_t> parts;
@@ -86,7 +92,8 @@ class BlockEncoder {
   void AddTo(size_t group, Covariance* covariance) const;
 
   // Quantizes with the step of the header in `bases`, writes the decoded
-  // elements to `decoded`, laid out as the source is, and adds what they lost.
+  // elements to `decoded`, laid out as the source is, and adds what they lost;
+  // or a part of them when the checkpoint stops.
   void Quantize(const Bases& bases, EncoderMemory* memory, uint8_t* decoded,
                 DistortionSums* sums, DistortionAccumulator* distortion);
 

@@ -141,9 +141,10 @@ void PutStrip(const TensorHeader& header, const Block& block,
 
 void PutLevels(const TensorHeader& header, const Geometry& geometry,
                const Block& block, const BlockContent& content,
-               ecsq::SymbolWriter* writer) {
+               Checkpoint* checkpoint, ecsq::SymbolWriter* writer) {
   for (size_t first = 0; first < geometry.Channels(block);
        first += ecsq::kMaxLanes) {
+    if (Stops(checkpoint)) return;
     Strip strip(geometry, block, content, first);
     PutStrip(header, block, content, &strip, writer);
   }
@@ -155,7 +156,7 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
                 absl::Span<const Reflectors> bases, absl::string_view patches,
                 std::vector<uint16_t>* symbols, std::vector<uint16_t>* words,
-                std::string* payload) {
+                Checkpoint* checkpoint, std::string* payload) {
   const size_t channels = geometry.Channels(block);
   const size_t lanes = std::min(ecsq::kMaxLanes, channels);
   BlockHeader sizes;
@@ -174,7 +175,8 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
   }
   PutOffsets(content.offsets, lanes, &writer, &sizes);
   PutReflectors(bases, lanes, &writer, &sizes);
-  PutLevels(header, geometry, block, content, &writer);
+  PutLevels(header, geometry, block, content, checkpoint, &writer);
+  if (Stops(checkpoint)) return false;
   writer.Finish();
   const ecsq::RansStream stream = ecsq::RansEncode(writer.rows(), lanes, words);
 

@@ -12,17 +12,19 @@
 #include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "kvcompress/checkpoint.h"
 
 namespace kvcompress::klt {
 
 // Appends the block to `*payload`. `bases` has one for each group, or is empty
 // where they are those of the block before. What `symbols` and `words` have is
-// lost. False when it is larger than a block may be.
+// lost. False when it is larger than a block may be, or the checkpoint, which
+// may be null, stops.
 bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
                 absl::Span<const Reflectors> bases, absl::string_view patches,
                 std::vector<uint16_t>* symbols, std::vector<uint16_t>* words,
-                std::string* payload);
+                Checkpoint* checkpoint, std::string* payload);
 
 }  // namespace kvcompress::klt
 

@@ -101,7 +101,7 @@ class Klt : public Codec {
            .field = "options.attention"});
     }
     return NewWholeTensorEncoder(
-        traits_.name, spec, elements, hints.buffers,
+        traits_.name, spec, elements, hints,
         [spec, preset, hints](const WholeTensor& tensor) {
           return klt::EncodeTensor(spec, preset, hints, tensor);
         });
@@ -112,6 +112,13 @@ class Klt : public Codec {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return klt::NewStreamDecoder(spec, elements);
+  }
+
+  absl::StatusOr<DecoderBounds> BoundsOfDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    return klt::BoundsOfStreamDecoder(spec, elements);
   }
 
  private:

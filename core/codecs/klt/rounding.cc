@@ -185,7 +185,7 @@ void RoundByTrellis(const RoundingInput& input,
   TrellisEncoder encoder;
   std::vector<TrellisInput> numbers(tokens);
   std::vector<int32_t> quanta(tokens);
-  for (size_t c = 0; c < n; ++c) {
+  for (size_t c = 0; c < n && !Stops(input.checkpoint); ++c) {
     for (size_t i = 0; i < tokens; ++i) {
       const size_t t = input.first_token + i;
       const int offset = input.offsets[t];

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "kvcompress/checkpoint.h"
 
 namespace kvcompress::klt {
 
@@ -19,6 +20,8 @@ struct RoundingInput {
   size_t first_token = 0;                // those before it are sinks
   // Tokens of this offset or more are rounded to the nearest.
   int fine = 0;
+  // Null, or ends it before all is rounded.
+  Checkpoint* checkpoint = nullptr;
 };
 
 // Writes levels, [tokens, directions], under `classes`, one for each direction:

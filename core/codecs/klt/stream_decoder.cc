@@ -2,15 +2,19 @@
 
 #include "codecs/klt/stream_decoder.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "codecs/ecsq/rans.h"
+#include "codecs/ecsq/rope.h"
 #include "codecs/ecsq/stream.h"
 #include "codecs/klt/basis.h"
 #include "codecs/klt/block_decoder.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "codecs/klt/layout.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
 
@@ -27,23 +31,25 @@ class StreamDecoder : public TensorDecoder {
   StreamDecoder(const TensorSpec& spec, uint64_t elements)
       : spec_(spec), elements_(elements), geometry_(spec) {}
 
-  absl::Status Append(absl::string_view payload,
-                      std::string* decoded) override {
-    while (other_ == nullptr && !payload.empty()) {
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
+                              std::string* decoded) override {
+    // Bytes that this call has decoded to output_.
+    for (size_t work = 0; other_ == nullptr;) {
+      if (!Give(most, decoded) || work >= most) return true;
+      if (payload->empty()) return false;
       if (done()) return Damaged("bytes follow the end of the payload");
       const absl::string_view part =
-          payload.substr(0, wanted_ - pending_.size());
+          payload->substr(0, wanted_ - pending_.size());
       pending_.append(part.data(), part.size());
-      payload.remove_prefix(part.size());
-      if (pending_.size() < wanted_) break;
-      KVC_RETURN_IF_ERROR(TakePart(decoded));
+      payload->remove_prefix(part.size());
+      if (pending_.size() < wanted_) return false;
+      KVC_RETURN_IF_ERROR(TakePart(&work));
     }
-    return other_ == nullptr ? absl::OkStatus()
-                             : other_->Append(payload, decoded);
+    return other_->Decode(payload, most, decoded);
   }
 
-  absl::Status Finish(std::string* decoded) override {
-    if (other_ != nullptr) return other_->Finish(decoded);
+  absl::Status Finish() override {
+    if (other_ != nullptr) return other_->Finish();
     if (!done()) return Damaged("the payload is incomplete");
     return absl::OkStatus();
   }
@@ -53,11 +59,26 @@ class StreamDecoder : public TensorDecoder {
     return elements_ == 0 || (header_ && head_part_ == geometry_.head_parts());
   }
 
+  // Gives what is whole of the output, as far as there is room. False when some
+  // of it is left.
+  bool Give(size_t most, std::string* decoded) {
+    if (!whole_) return true;
+    const size_t room = most > decoded->size() ? most - decoded->size() : 0;
+    const size_t size = std::min(room, output_.size() - given_);
+    decoded->append(output_, given_, size);
+    given_ += size;
+    if (given_ < output_.size()) return false;
+    output_.clear();
+    whole_ = false;
+    given_ = 0;
+    return true;
+  }
+
   // Advances when pending_ has wanted_ bytes: to more of them, or to the next
-  // part.
-  absl::Status TakePart(std::string* decoded) {
+  // part. Counts in `*work` the bytes that it decodes.
+  absl::Status TakePart(size_t* work) {
     const absl::Span<const uint8_t> bytes = AsBytes(pending_);
-    if (!header_) return TakeHeader(bytes, decoded);
+    if (!header_) return TakeHeader(bytes);
     const Block block = geometry_.block(head_part_, token_part_);
     if (bytes.size() == kBlockHeaderSize) {
       const std::optional<BlockHeader> sizes =
@@ -67,30 +88,28 @@ class StreamDecoder : public TensorDecoder {
       return absl::OkStatus();
     }
     KVC_RETURN_IF_ERROR(TakeBlock(block, bytes));
+    *work += geometry_.Elements(block) * DTypeSize(spec_.dtype);
     pending_.clear();
     wanted_ = kBlockHeaderSize;
     if (++token_part_ == geometry_.token_parts()) {
       bases_.clear();
-      if (decoded->empty()) {
-        decoded->swap(output_);
-      } else {
-        decoded->append(output_);
-      }
-      output_.clear();
+      whole_ = true;
       token_part_ = 0;
       ++head_part_;
     }
     return absl::OkStatus();
   }
 
-  absl::Status TakeHeader(absl::Span<const uint8_t> bytes,
-                          std::string* decoded) {
+  absl::Status TakeHeader(absl::Span<const uint8_t> bytes) {
     if (bytes[0] != kModeJoint) {
       other_ = ecsq::NewStreamDecoder(spec_, elements_);
       other_->set_needed([this](uint64_t begin, uint64_t end) {
         return IsNeeded(begin, end);
       });
-      return other_->Append(pending_, decoded);
+      // The mode alone gives no output.
+      absl::string_view mode = pending_;
+      std::string none;
+      return other_->Decode(&mode, kMaxDecodedBlock, &none).status();
     }
     const size_t size = bytes.size() < kTensorHeaderSize
                             ? kTensorHeaderSize
@@ -102,6 +121,7 @@ class StreamDecoder : public TensorDecoder {
     header_ = ReadTensorHeader(bytes, geometry_);
     if (!header_) return Damaged("the header of the payload breaks a rule");
     pending_.clear();
+    pending_.reserve(MaxBlockSize(geometry_.Elements(geometry_.block(0, 0))));
     wanted_ = kBlockHeaderSize;
     return absl::OkStatus();
   }
@@ -148,6 +168,8 @@ class StreamDecoder : public TensorDecoder {
   uint64_t head_part_ = 0;
   uint64_t token_part_ = 0;
   std::string output_;         // of the heads of a part
+  bool whole_ = false;         // whether it has all their tokens
+  size_t given_ = 0;           // bytes of it that were taken
   std::vector<Matrix> bases_;  // of the groups of the block before
   DecoderMemory memory_;
   // Decodes the modes that are those of ecsq.
@@ -159,6 +181,29 @@ class StreamDecoder : public TensorDecoder {
 std::unique_ptr<TensorDecoder> NewStreamDecoder(const TensorSpec& spec,
                                                 uint64_t elements) {
   return std::make_unique<StreamDecoder>(spec, elements);
+}
+
+// The output of a part of the heads; a block that is not whole yet; its levels,
+// symbols and bases, with the one that is prepared; sines and cosines. Or what
+// a mode of ecsq takes. The first part and the first block are the largest, but
+// symbols grow after a block with sinks, to at most twice as many.
+DecoderBounds BoundsOfStreamDecoder(const TensorSpec& spec, uint64_t elements) {
+  DecoderBounds bounds = ecsq::BoundsOfStreamDecoder(spec, elements);
+  const Geometry geometry(spec);
+  if (!geometry.codable()) return bounds;
+  const Block block = geometry.block(0, 0);
+  const uint64_t coded = geometry.Elements(block);
+  const uint64_t channels = geometry.channels();
+  const uint64_t matrix = RoundUp(geometry.GroupSize(block, 0), 2) *
+                          geometry.GroupSize(block, 0) * sizeof(int16_t);
+  bounds.memory = std::max(
+      bounds.memory,
+      block.heads * geometry.tokens() * channels * DTypeSize(spec.dtype) +
+          MaxBlockSize(coded) + coded * sizeof(int32_t) +
+          2 * block.tokens * ecsq::kMaxLanes +
+          (geometry.Groups(block) + 1) * matrix +
+          ecsq::Rotator::MostMemory(geometry.tokens(), channels, block.tokens));
+  return bounds;
 }
 
 }  // namespace kvcompress::klt

@@ -13,10 +13,13 @@
 
 namespace kvcompress::klt {
 
-// Holds the output of a part of the heads until all their tokens are there.
-// REQUIRES: the spec has `elements` elements of a compressible type.
+// Holds the output of a part of the heads until all their tokens are there, and
+// then until all of it was taken. REQUIRES: the spec has `elements` elements of
+// a compressible type.
 std::unique_ptr<TensorDecoder> NewStreamDecoder(const TensorSpec& spec,
                                                 uint64_t elements);
+// What it takes. REQUIRES: the same.
+DecoderBounds BoundsOfStreamDecoder(const TensorSpec& spec, uint64_t elements);
 
 }  // namespace kvcompress::klt
 

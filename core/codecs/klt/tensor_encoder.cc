@@ -3,7 +3,6 @@
 #include "codecs/klt/tensor_encoder.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -18,8 +17,11 @@
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/loadings.h"
+#include "codecs/klt/run_bases.h"
 #include "codecs/klt/weights.h"
+#include "codecs/slabs.h"
 #include "kernels/elements.h"
+#include "kernels/lane_sums.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -50,11 +52,6 @@ constexpr double kEnough = 1.005;   // not worth another trial
 constexpr double kMostTrellisStep = 1;
 // How much coarser the steps of a trellis are at the same error.
 constexpr double kTrellisSteps = 1.2;
-// Blocks of a part of the heads that share their bases.
-constexpr uint64_t kRun = 8;
-// The unit of loadings in steps for 512 tokens; it falls with their root's
-// root, as the basis of more tokens is worth more bits.
-constexpr double kLoadingUnit = 0.05;
 
 class Encoder {
  public:
@@ -65,10 +62,13 @@ class Encoder {
         geometry_(spec),
         tensor_(tensor),
         bytes_(reinterpret_cast<const uint8_t*>(tensor.bytes.data())),
+        checkpoint_(hints.checkpoint),
         values_(hints.buffers, &EncoderBuffers::values),
-        memory_(hints.buffers),
+        bases_(geometry_, checkpoint_),
+        memory_(hints.buffers, checkpoint_),
         decoded_(hints.buffers, &EncoderBuffers::decoded) {
-    values_->resize(tensor.bytes.size() / DTypeSize(spec.dtype));
+    ResizeInSlabs(checkpoint_, tensor.bytes.size() / DTypeSize(spec.dtype),
+                  &*values_);
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     theta_ = hints.rope_theta;
     attention_ = hints.attention;
@@ -78,22 +78,21 @@ class Encoder {
     header_.trellis =
         hints.effort == Effort::kBest &&
         (preset.steps.contract || PresetStep() <= kMostTrellisStep);
-    vectors_ = preset.vectors.value_or(
-        VectorsFor(role_, geometry_.codable() ? RunTokens() : 0));
+    vectors_ = preset.vectors.value_or(VectorsFor(
+        role_, geometry_.codable() ? RunBases::RunTokens(geometry_) : 0));
     if (preset.steps.contract) patch_error_ = kPatchError;
   }
 
-  // Nothing where another way is better for certain.
+  // Nothing where another way is better for certain, or the checkpoint stops.
   std::optional<EncodedTensor> Encode() {
     const bool tells = role_ == TensorRole::kKey && preset_.sharpening > 0;
     if (!geometry_.codable() || (vectors_ == 0 && !tells)) return std::nullopt;
-    const float largest = std::bit_cast<float>(
-        LoadElements(dtype_, bytes_, absl::MakeSpan(*values_)));
-    if (largest > kMostMagnitude) return std::nullopt;
-    Study(largest);
+    if (!Load() || tensor_.largest > kMostMagnitude) return std::nullopt;
+    Study();
     if (vectors_ == 0) return std::nullopt;
     Prepare();
-    FindLoadings();
+    bases_.Study(encoders_, vectors_);
+    if (Stops(checkpoint_)) return std::nullopt;
     if (!preset_.steps.contract) {
       QuantizeWith(WantedStep());
     } else if (!FindStep()) {
@@ -110,25 +109,38 @@ class Encoder {
     return header_.norms ? preset_.steps.value_step : preset_.steps.key_step;
   }
 
-  // Tokens of a run of blocks, or hardly fewer.
-  uint64_t RunTokens() const {
-    return geometry_.tokens() / geometry_.token_parts() *
-           std::min(kRun, geometry_.token_parts());
+  // Makes values of the elements, and for "contract" the sum of their squares.
+  // False when the checkpoint stops.
+  bool Load() {
+    // As kernels::SumSquares: the products are exact.
+    double squares[kernels::kSumLanes] = {};
+    static_assert(kSlab % kernels::kSumLanes == 0);
+    const bool whole =
+        InSlabs(checkpoint_, values_->size(), [&](size_t first, size_t count) {
+          const auto part = absl::MakeSpan(*values_).subspan(first, count);
+          LoadElements(dtype_, bytes_ + first * DTypeSize(dtype_), part);
+          if (!preset_.steps.contract) return;
+          for (size_t i = 0; i < count; ++i) {
+            squares[i % kernels::kSumLanes] += double{part[i]} * part[i];
+          }
+        });
+    for (const double sum : squares) square_sum_ += sum;
+    return whole;
   }
 
   // Takes rotation and what is patched away, and hears what keys tell.
-  void Study(float largest) {
+  void Study() {
     std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
-      square_sum_ =
-          kernels::Active().rows.sum_squares(values.data(), values.size());
-      ecsq::HideOutliers(largest, absl::MakeSpan(values));
+      ecsq::HideOutliers(tensor_.largest, absl::MakeSpan(values), checkpoint_);
     }
     if (role_ == TensorRole::kKey) {
       header_.rotation = ecsq::RemoveRotation(
           geometry_.heads(), geometry_.tokens(), geometry_.channels(), theta_,
-          &memory_.reconstructor.rotator, values.data());
-      if (!preset_.steps.contract) from_keys_ = StudyKeys(geometry_, values);
+          &memory_.reconstructor.rotator, values.data(), checkpoint_);
+      if (!preset_.steps.contract) {
+        from_keys_ = StudyKeys(geometry_, values, checkpoint_);
+      }
     }
   }
 
@@ -138,14 +150,17 @@ class Encoder {
     std::vector<float>& weights = from_keys_.attention;
     if (weights.size() != geometry_.tokens()) weights.clear();
     if (attention_.size() != geometry_.tokens()) {
-      attention_ = AttentionOf(geometry_.tokens(), weights);
+      attention_ = AttentionOf(geometry_.tokens(), weights, checkpoint_);
     }
     std::vector<int8_t> offsets(geometry_.tokens());
-    if (role_ != TensorRole::kNone) offsets = OffsetsOf(preset_, attention_);
+    if (role_ != TensorRole::kNone) {
+      offsets = OffsetsOf(preset_, attention_, checkpoint_);
+    }
     if (header_.norms) offsets[0] = kFirstValueOffset;
     encoders_.reserve(geometry_.head_parts() * geometry_.token_parts());
     for (uint64_t h = 0; h < geometry_.head_parts(); ++h) {
       for (uint64_t t = 0; t < geometry_.token_parts(); ++t) {
+        if (Stops(checkpoint_)) return;
         const Block block = geometry_.block(h, t);
         const uint64_t first = geometry_.RowBegin(block, 0);
         const BlockInput input = {
@@ -191,69 +206,43 @@ class Encoder {
   // Quantizes all blocks, and measures what that loses.
   void QuantizeWith(double step) {
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
-    if (std::abs(header_.step - bases_step_) > kSameBases * bases_step_) {
-      MakeBases(header_.step);
+    if (std::abs(header_.step - bases_.step()) > kSameBases * bases_.step()) {
+      bases_.MakeFor(header_.step);
     }
-    decoded_->resize(values_->size() * DTypeSize(dtype_));
+    ResizeInSlabs(checkpoint_, values_->size() * DTypeSize(dtype_), &*decoded_);
     distortion_ = DistortionAccumulator();
     sums_ = DistortionSums();
     for (size_t i = 0; i < blocks_.size(); ++i) {
+      if (Stops(checkpoint_)) return;
       encoders_[i].Quantize(
-          bases_[run_of_[i]], &memory_,
+          bases_.Of(i), &memory_,
           reinterpret_cast<uint8_t*>(decoded_->data()) +
               geometry_.RowBegin(blocks_[i], 0) * DTypeSize(dtype_),
           &sums_, &distortion_);
     }
   }
 
-  // What was quantized last; nothing when a block is larger than it may be.
+  // What was quantized last; nothing when a block is larger than it may be, or
+  // the checkpoint stops.
   std::optional<EncodedTensor> Write() {
     EncodedTensor result;
     WriteTensorHeader(header_, &result.payload);
     for (size_t i = 0; i < blocks_.size(); ++i) {
-      const bool same = i > 0 && run_of_[i] == run_of_[i - 1];
-      if (!encoders_[i].Write(bases_[run_of_[i]], same, &memory_,
+      if (Stops(checkpoint_) ||
+          !encoders_[i].Write(bases_.Of(i), bases_.SameAsBefore(i), &memory_,
                               &result.payload) ||
           result.payload.size() > ecsq::MaxPayloadSize(values_->size())) {
         return std::nullopt;
+      }
+      // Room for all blocks if each takes about as much as the first.
+      const size_t blocks = blocks_.size();
+      if (i == 0) {
+        result.payload.reserve(result.payload.size() * (blocks + blocks / 16));
       }
     }
     if (tensor_.wants_decoded) result.decoded.swap(*decoded_);
     result.distortion = distortion_;
     return result;
-  }
-
-  // Principal directions of each run of blocks.
-  void FindLoadings() {
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      const uint64_t part = i % geometry_.token_parts();
-      if (part % kRun == 0) {
-        loadings_.emplace_back();
-        run_tokens_.push_back(0);
-        for (size_t g = 0; g < geometry_.Groups(blocks_[i]); ++g) {
-          const size_t size = geometry_.GroupSize(blocks_[i], g);
-          Covariance covariance(size);
-          for (size_t k = i;
-               k < i + std::min(kRun, geometry_.token_parts() - part); ++k) {
-            encoders_[k].AddTo(g, &covariance);
-          }
-          loadings_.back().push_back(klt::FindLoadings(covariance, vectors_));
-        }
-      }
-      run_tokens_.back() += blocks_[i].tokens;
-      run_of_.push_back(loadings_.size() - 1);
-    }
-  }
-
-  // For steps near this one.
-  void MakeBases(double step) {
-    bases_step_ = step;
-    bases_.clear();
-    for (size_t run = 0; run < loadings_.size(); ++run) {
-      const double spread =
-          std::pow(512.0 / static_cast<double>(run_tokens_[run]), 0.25);
-      bases_.emplace_back(loadings_[run], kLoadingUnit * spread * step);
-    }
   }
 
   // What all elements lose by what a sample did. With norms errors grow with
@@ -281,13 +270,14 @@ class Encoder {
                   geometry_.tokens() / geometry_.token_parts() / kLeastSample});
     if (stride < 2) return step;
     header_.step = ecsq::RoundToStep(std::max(step, least_step_));
-    MakeBases(header_.step);
+    bases_.MakeFor(header_.step);
     TensorHeader header = header_;
     header.rotation.reset();
     header.sinks = 0;
     std::vector<BlockEncoder> samples;
     samples.reserve(encoders_.size());
     for (const BlockEncoder& each : encoders_) {
+      if (Stops(checkpoint_)) return step;
       samples.push_back(each.Sample(header, stride));
     }
     std::vector<uint8_t> decoded;
@@ -296,9 +286,10 @@ class Encoder {
       DistortionAccumulator ignored;
       DistortionSums sums;
       for (size_t i = 0; i < samples.size(); ++i) {
+        if (Stops(checkpoint_)) return step;
         decoded.resize(geometry_.Elements(samples[i].block()) *
                        DTypeSize(dtype_));
-        samples[i].Quantize(bases_[run_of_[i]], &memory_, decoded.data(), &sums,
+        samples[i].Quantize(bases_.Of(i), &memory_, decoded.data(), &sums,
                             &ignored);
       }
       if (sums.sum_e2 == 0) break;
@@ -311,7 +302,7 @@ class Encoder {
   }
 
   // Quantizes with the largest of a few steps that keeps the bounds. False when
-  // none does.
+  // none does, or the checkpoint stops.
   bool FindStep() {
     double best = 0;
     double best_bases = 0;  // the step of its bases
@@ -319,10 +310,11 @@ class Encoder {
     double last = 0;
     for (int trial = 0; trial < kTrials; ++trial) {
       QuantizeWith(last = step);
+      if (Stops(checkpoint_)) return false;
       const bool keeps = ecsq::KeepsContract(sums_);
       if (keeps && step > best) {
         best = step;
-        best_bases = bases_step_;
+        best_bases = bases_.step();
       }
       if (sums_.sum_e2 == 0) break;
       const double room = Room(sums_);
@@ -332,7 +324,7 @@ class Encoder {
     }
     if (best == 0) return false;
     if (best != last) {
-      if (bases_step_ != best_bases) MakeBases(best_bases);
+      if (bases_.step() != best_bases) bases_.MakeFor(best_bases);
       QuantizeWith(best);
     }
     return true;
@@ -343,6 +335,7 @@ class Encoder {
   const Geometry geometry_;
   const WholeTensor& tensor_;
   const uint8_t* const bytes_;
+  Checkpoint* const checkpoint_;
   // Once prepared, without rotation and what is patched.
   Borrowed<std::vector<float>> values_;
   TensorRole role_ = TensorRole::kNone;
@@ -354,12 +347,7 @@ class Encoder {
   size_t vectors_ = 0;  // most of a group
   std::vector<Block> blocks_;
   std::vector<BlockEncoder> encoders_;
-  // Of each run of blocks that share their bases: of the groups, and tokens.
-  std::vector<std::vector<Loadings>> loadings_;
-  std::vector<uint64_t> run_tokens_;
-  std::vector<Bases> bases_;
-  double bases_step_ = 0;       // for which they were made
-  std::vector<size_t> run_of_;  // of each block
+  RunBases bases_;
   EncoderMemory memory_;
   double square_sum_ = 0;  // of the source, for "contract"
   double least_step_ = 0;

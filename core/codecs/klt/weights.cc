@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "codecs/slabs.h"
+
 namespace kvcompress::klt {
 namespace {
 
@@ -23,23 +25,28 @@ constexpr double kMostOctaves = 0.75;
 // measured on SmolLM2-135M, where half of the layers have less.
 constexpr double kDull = 2.8;
 constexpr double kMostShrinking = 1.75;
+// Tokens of a head between two looks at a checkpoint.
+constexpr size_t kLookTokens = 4096;
 
 }  // namespace
 
-KeyHints StudyKeys(const Geometry& geometry, absl::Span<const float> values) {
+KeyHints StudyKeys(const Geometry& geometry, absl::Span<const float> values,
+                   Checkpoint* checkpoint) {
   const size_t tokens = geometry.tokens();
   const size_t channels = geometry.channels();
   KeyHints hints;
   if (tokens <= kSinks) return hints;
   std::vector<float>& weights = hints.attention;
-  weights.resize(tokens);
+  ResizeInSlabs(checkpoint, tokens, &weights);
   double squares = 0;
   double fourth_powers = 0;
   std::vector<double> mean(channels);
   for (size_t h = 0; h < geometry.heads(); ++h) {
+    if (Stops(checkpoint)) return {};
     const float* const head = &values[h * tokens * channels];
     std::fill(mean.begin(), mean.end(), 0);
     for (size_t t = kSinks; t < tokens; ++t) {
+      if (t % kLookTokens == 0 && Stops(checkpoint)) return {};
       for (size_t c = 0; c < channels; ++c) mean[c] += head[t * channels + c];
     }
     double length = 0;
@@ -49,6 +56,7 @@ KeyHints StudyKeys(const Geometry& geometry, absl::Span<const float> values) {
     }
     length = std::sqrt(length);
     for (size_t t = kSinks; t < tokens; ++t) {
+      if (t % kLookTokens == 0 && Stops(checkpoint)) return {};
       double product = 0;
       for (size_t c = 0; c < channels; ++c) {
         const double difference = head[t * channels + c] - mean[c];
@@ -85,9 +93,13 @@ double SharpnessFactor(const Preset& preset, std::optional<double> sharpness) {
   return std::exp2(-std::clamp(octaves, 0.0, kMostShrinking));
 }
 
-std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights) {
-  std::vector<float> attention(tokens);
+std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights,
+                               Checkpoint* checkpoint) {
+  std::vector<float> attention;
+  ResizeInSlabs(checkpoint, tokens, &attention);
+  if (Stops(checkpoint)) return attention;
   for (size_t t = 0; t < tokens; ++t) {
+    if (t % kLookTokens == 0 && Stops(checkpoint)) break;
     const double age = static_cast<double>(tokens - 1 - t);
     attention[t] = static_cast<float>((weights.empty() ? 0 : weights[t]) -
                                       std::log2(age + kNewest));
@@ -96,13 +108,17 @@ std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights) {
 }
 
 std::vector<int8_t> OffsetsOf(const Preset& preset,
-                              absl::Span<const float> attention) {
-  std::vector<int8_t> offsets(attention.size());
+                              absl::Span<const float> attention,
+                              Checkpoint* checkpoint) {
+  std::vector<int8_t> offsets;
+  ResizeInSlabs(checkpoint, attention.size(), &offsets);
+  if (Stops(checkpoint)) return offsets;
   if (preset.weighting == 0) return offsets;
   double mean = 0;
   for (const float octaves : attention) mean += octaves;
   mean /= static_cast<double>(attention.size());
   for (size_t t = 0; t < attention.size(); ++t) {
+    if (t % kLookTokens == 0 && Stops(checkpoint)) break;
     const double octaves = std::clamp(-preset.weighting * (attention[t] - mean),
                                       kLeastOctaves, kMostOctaves);
     offsets[t] = static_cast<int8_t>(-std::round(4 * octaves));

@@ -14,8 +14,10 @@
 #include "absl/types/span.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/preset.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 
+// All of them give anything when the checkpoint stops.
 namespace kvcompress::klt {
 
 // What keys tell: `values`, [heads, tokens, channels], without rotation.
@@ -31,7 +33,8 @@ namespace kvcompress::klt {
 // the variance, are keys that stand out for few queries.
 //
 // Nothing of tensors of at most 4 tokens.
-KeyHints StudyKeys(const Geometry& geometry, absl::Span<const float> values);
+KeyHints StudyKeys(const Geometry& geometry, absl::Span<const float> values,
+                   Checkpoint* checkpoint = nullptr);
 
 // What steps are multiplied with where the keys of a layer told this, at most
 // 1: they follow the sharpness as strongly as the preset says.
@@ -39,12 +42,14 @@ double SharpnessFactor(const Preset& preset, std::optional<double> sharpness);
 
 // The attention that tokens are likely to get, in octaves: what their age
 // tells, and these weights, or none.
-std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights);
+std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights,
+                               Checkpoint* checkpoint = nullptr);
 
 // Offsets in quarter octaves of tokens that are likely to get this attention.
 // Steps follow it as strongly as the preset says.
 std::vector<int8_t> OffsetsOf(const Preset& preset,
-                              absl::Span<const float> attention);
+                              absl::Span<const float> attention,
+                              Checkpoint* checkpoint = nullptr);
 
 }  // namespace kvcompress::klt
 

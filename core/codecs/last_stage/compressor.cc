@@ -5,6 +5,9 @@
 #include <lz4.h>
 #include <zstd.h>
 
+#include "codecs/last_stage/lz4_block.h"
+#include "codecs/last_stage/zstd_frame.h"
+
 namespace kvcompress {
 namespace {
 
@@ -23,7 +26,8 @@ bool CompressLz4(absl::string_view input, std::string* output) {
 }
 
 bool DecompressLz4(absl::string_view input, size_t size, char* output) {
-  return LZ4_decompress_safe(input.data(), output,
+  return IsLz4Block(input, size) &&
+         LZ4_decompress_safe(input.data(), output,
                              static_cast<int>(input.size()),
                              static_cast<int>(size)) == static_cast<int>(size);
 }
@@ -39,10 +43,7 @@ bool CompressZstd(absl::string_view input, std::string* output) {
 }
 
 bool DecompressZstd(absl::string_view input, size_t size, char* output) {
-  // One frame: the library would also take several, or skip some.
-  return ZSTD_getFrameContentSize(input.data(), input.size()) == size &&
-         ZSTD_findFrameCompressedSize(input.data(), input.size()) ==
-             input.size() &&
+  return IsZstdFrame(input, size) &&
          ZSTD_decompress(output, size, input.data(), input.size()) == size;
 }
 

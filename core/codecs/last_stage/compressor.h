@@ -13,7 +13,7 @@
 
 namespace kvcompress {
 
-// Stateless and thread safe. For inputs of at most 2^30 bytes.
+// Stateless and thread safe. For content of at most kMaxZstdContent bytes.
 struct ByteCompressor {
   const char* name;
 
@@ -21,7 +21,8 @@ struct ByteCompressor {
   bool (*compress)(absl::string_view input, std::string* output);
 
   // Decompresses into exactly `size` bytes at `output`. False when `input` is
-  // not exactly one compressed piece of that many.
+  // not exactly one compressed piece of that many, by the rules of
+  // core/FORMAT.md: these are checked before the library sees it.
   bool (*decompress)(absl::string_view input, size_t size, char* output);
 };
 

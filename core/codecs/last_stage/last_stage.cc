@@ -17,8 +17,8 @@ namespace {
 // Bytes of the inner payload in every chunk but the last.
 constexpr size_t kChunk = 128 << 10;
 constexpr size_t kHeader = 8;
-// A chunk is at least this part of what it holds, so that a slice of input
-// cannot become more memory than a server allows for.
+// A chunk is at least this part of what it holds, so that a payload cannot ask
+// for much more work than its size pays for.
 constexpr size_t kMostGain = 4;
 
 // Bytes that follow the header of a chunk.
@@ -41,21 +41,27 @@ uint32_t ReadNumber(absl::string_view bytes, size_t position) {
 class Encoder : public TensorEncoder {
  public:
   Encoder(std::unique_ptr<TensorEncoder> inner,
-          const ByteCompressor& compressor, StageAfter stage_after)
+          const ByteCompressor& compressor, StageAfter stage_after,
+          Checkpoint* checkpoint)
       : inner_(std::move(inner)),
         compressor_(compressor),
-        stage_after_(std::move(stage_after)) {}
+        stage_after_(std::move(stage_after)),
+        checkpoint_(checkpoint) {}
 
   absl::Status Append(absl::string_view bytes, std::string* payload,
                       std::string* decoded) override {
     KVC_RETURN_IF_ERROR(inner_->Append(bytes, &pending_, decoded));
     Flush(kChunk, payload);
-    return absl::OkStatus();
+    return StatusOf(checkpoint_);
   }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
     KVC_RETURN_IF_ERROR(inner_->Finish(&pending_, decoded));
+    // At once: what is there would move as often as it grows.
+    payload->reserve(payload->size() + pending_.size() +
+                     (pending_.size() / kChunk + 1) * kHeader);
     Flush(1, payload);
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     if (const CodecSpec* chosen = inner_->chosen(); chosen != nullptr) {
       chosen_ = {stage_after_(*chosen->codec), chosen->parameters};
     }
@@ -76,7 +82,7 @@ class Encoder : public TensorEncoder {
   // Writes chunks as long as there are `least` bytes for one.
   void Flush(size_t least, std::string* payload) {
     size_t begin = 0;
-    while (pending_.size() - begin >= least) {
+    while (pending_.size() - begin >= least && !Stops(checkpoint_)) {
       const absl::string_view part =
           absl::string_view(pending_).substr(begin, kChunk);
       begin += part.size();
@@ -93,6 +99,7 @@ class Encoder : public TensorEncoder {
   const std::unique_ptr<TensorEncoder> inner_;
   const ByteCompressor& compressor_;
   const StageAfter stage_after_;
+  Checkpoint* const checkpoint_;
   std::string pending_;  // payload of the inner codec
   std::string compressed_;
   std::optional<CodecSpec> chosen_;
@@ -109,26 +116,28 @@ class Decoder : public TensorDecoder {
         [this](uint64_t begin, uint64_t end) { return IsNeeded(begin, end); });
   }
 
-  absl::Status Append(absl::string_view payload,
-                      std::string* decoded) override {
-    while (!payload.empty()) {
-      const absl::string_view part =
-          payload.substr(0, wanted_ - pending_.size());
-      pending_.append(part.data(), part.size());
-      payload.remove_prefix(part.size());
-      if (pending_.size() < wanted_) break;
-      if (wanted_ == kHeader) {
-        KVC_RETURN_IF_ERROR(TakeHeader());
-      } else {
-        KVC_RETURN_IF_ERROR(TakeChunk(decoded));
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
+                              std::string* decoded) override {
+    while (true) {
+      if (in_chunk_) {
+        KVC_ASSIGN_OR_RETURN(in_chunk_, inner_->Decode(&chunk_, most, decoded));
+        if (in_chunk_) return true;
+        pending_.clear();
       }
+      if (payload->empty()) return false;
+      const absl::string_view part =
+          payload->substr(0, wanted_ - pending_.size());
+      pending_.reserve(kHeader + kChunk);
+      pending_.append(part.data(), part.size());
+      payload->remove_prefix(part.size());
+      if (pending_.size() < wanted_) return false;
+      KVC_RETURN_IF_ERROR(wanted_ == kHeader ? TakeHeader() : TakeChunk());
     }
-    return absl::OkStatus();
   }
 
-  absl::Status Finish(std::string* decoded) override {
+  absl::Status Finish() override {
     if (!pending_.empty()) return Damaged("the payload ends within a chunk");
-    return inner_->Finish(decoded);
+    return inner_->Finish();
   }
 
  private:
@@ -145,7 +154,8 @@ class Decoder : public TensorDecoder {
     return absl::OkStatus();
   }
 
-  absl::Status TakeChunk(std::string* decoded) {
+  // Sets what the inner codec is to decode next.
+  absl::Status TakeChunk() {
     absl::string_view body = absl::string_view(pending_).substr(kHeader);
     const absl::string_view padding = body.substr(compressed_size_);
     body = body.substr(0, compressed_size_);
@@ -160,8 +170,8 @@ class Decoder : public TensorDecoder {
       }
       body = plain_;
     }
-    KVC_RETURN_IF_ERROR(inner_->Append(body, decoded));
-    pending_.clear();
+    chunk_ = body;
+    in_chunk_ = true;
     wanted_ = kHeader;
     return absl::OkStatus();
   }
@@ -180,6 +190,10 @@ class Decoder : public TensorDecoder {
   size_t compressed_size_ = 0;  // of the chunk
   bool last_ = false;           // whether it is the last
   std::string plain_;
+  // What the inner codec has not taken yet of the chunk, which is in one of
+  // these two; and whether there may be more of it to decode.
+  absl::string_view chunk_;
+  bool in_chunk_ = false;
 };
 
 class LastStage : public Codec {
@@ -232,7 +246,7 @@ class LastStage : public Codec {
     KVC_ASSIGN_OR_RETURN(std::unique_ptr<TensorEncoder> encoder,
                          inner_.NewEncoder(spec, parameters, hints));
     return std::make_unique<Encoder>(std::move(encoder), compressor_,
-                                     stage_after_);
+                                     stage_after_, hints.checkpoint);
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
@@ -241,6 +255,15 @@ class LastStage : public Codec {
                          inner_.NewDecoder(spec, parameters));
     return std::make_unique<Decoder>(spec.name, std::move(decoder),
                                      compressor_);
+  }
+
+  // With a chunk, as it came and decompressed.
+  absl::StatusOr<DecoderBounds> BoundsOfDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_ASSIGN_OR_RETURN(DecoderBounds bounds,
+                         inner_.BoundsOfDecoder(spec, parameters));
+    bounds.memory += kHeader + kChunk + kChunk;
+    return bounds;
   }
 
  private:

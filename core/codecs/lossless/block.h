@@ -19,8 +19,8 @@ namespace kvcompress::lossless {
 // Elements of a block; the last of a tensor may be shorter.
 inline constexpr size_t kBlockElements = 65536;
 
-// A block of n elements has at least n / 16 bytes, rounded up, so that whoever
-// decodes a payload in slices knows how much a slice can become.
+// A block of n elements has at least n / 16 bytes, rounded up, so that a
+// payload cannot ask for much more work than its size pays for.
 constexpr size_t LeastSize(size_t count) { return (count + 15) / 16; }
 
 // Bytes of the sizes of an element's planes.

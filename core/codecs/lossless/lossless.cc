@@ -65,15 +65,16 @@ class Decoder : public TensorDecoder {
         element_size_(DTypeSize(spec.dtype)),
         remaining_(elements) {}
 
-  absl::Status Append(absl::string_view payload,
-                      std::string* decoded) override {
-    while (!payload.empty()) {
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
+                              std::string* decoded) override {
+    while (!payload->empty()) {
       if (remaining_ == 0) {
         return Damaged("the payload goes on after its last block");
       }
+      if (!Fits(BlockElements() * element_size_, most, *decoded)) return true;
       if (size_ == 0) {
         const absl::string_view sizes =
-            Collect(lossless::SizesSize(element_size_), &payload);
+            Collect(lossless::SizesSize(element_size_), payload);
         if (sizes.empty()) break;
         const std::optional<size_t> size =
             lossless::BlockSize(sizes, BlockElements(), element_size_);
@@ -82,14 +83,14 @@ class Decoder : public TensorDecoder {
         // The sizes are a part of the block: take them up again.
         if (partial_.empty()) partial_.assign(sizes.data(), sizes.size());
       }
-      const absl::string_view block = Collect(size_, &payload);
+      const absl::string_view block = Collect(size_, payload);
       if (block.empty()) break;
       KVC_RETURN_IF_ERROR(DecodeBlock(block, decoded));
     }
-    return absl::OkStatus();
+    return false;
   }
 
-  absl::Status Finish(std::string*) override {
+  absl::Status Finish() override {
     if (remaining_ == 0) return absl::OkStatus();
     return Damaged("the payload is incomplete");
   }
@@ -106,6 +107,9 @@ class Decoder : public TensorDecoder {
     const absl::string_view part = payload->substr(0, size - partial_.size());
     payload->remove_prefix(part.size());
     if (part.size() == size) return part;
+    // Once: the first block is the largest.
+    partial_.reserve(lossless::SizesSize(element_size_) +
+                     BlockElements() * element_size_);
     partial_.append(part.data(), part.size());
     return partial_.size() == size ? absl::string_view(partial_) : "";
   }
@@ -185,6 +189,16 @@ class Lossless : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
     return std::make_unique<Decoder>(spec, elements);
+  }
+
+  // A block's payload that is not whole yet, and its planes.
+  absl::StatusOr<DecoderBounds> BoundsOfDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const override {
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
+    const uint64_t size = DTypeSize(spec.dtype);
+    const uint64_t block = std::min<uint64_t>(elements, kBlockElements) * size;
+    return DecoderBounds{.block = block,
+                         .memory = lossless::SizesSize(size) + block + block};
   }
 
  private:

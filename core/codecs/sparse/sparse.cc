@@ -162,12 +162,15 @@ class Sparse : public BlockCodec {
                                      absl::string_view text) const override {
     KVC_ASSIGN_OR_RETURN(const Parameters parameters, Parse(text));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    const BlockShape most = {std::min<uint64_t>(elements, kBlockElements),
+                             parameters.group, parameters.sparsity};
     return BlockTensor{
         .codec = traits_.name,
         .name = spec.name,
         .dtype = spec.dtype,
         .elements = elements,
         .payload_size = PayloadSize(elements, parameters),
+        .most = {most.elements, most.PayloadSize()},
         .scheme = std::make_unique<Scheme>(spec.dtype, elements, parameters)};
   }
 

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/quality.h"
 #include "kvcompress/tensor.h"
@@ -76,7 +77,22 @@ class TensorEncoder {
   virtual const CodecSpec* chosen() const { return nullptr; }
 };
 
-// Decodes one tensor. Not thread safe. Payloads are not trusted.
+// The largest block that any codec decodes to, in bytes.
+inline constexpr uint64_t kMaxDecodedBlock = 1 << 20;
+
+// What decoding a tensor takes, in bytes, whatever its payload says.
+struct DecoderBounds {
+  // The largest piece of output that comes whole; at most kMaxDecodedBlock.
+  uint64_t block = 0;
+  // What a decoder holds from one step to the next, beside what is passed in
+  // and out: the payload of a block, tables, and output that it keeps for
+  // later. What a step takes beyond that it gives back at its end: less than
+  // 32 MiB, for each thread that decodes, not for each decoder.
+  uint64_t memory = 0;
+};
+
+// Decodes one tensor in steps that are bounded however far the payload expands.
+// Not thread safe. Payloads are not trusted.
 class TensorDecoder {
  public:
   // Whether any of the elements [begin, end) of the flattened tensor is needed.
@@ -85,20 +101,34 @@ class TensorDecoder {
   virtual ~TensorDecoder() = default;
 
   // Lets the decoder give any bytes in the place of blocks that are not needed,
-  // instead of decoding them. To be called before Append.
+  // instead of decoding them. To be called before Decode.
   void set_needed(Needed needed) { needed_ = std::move(needed); }
 
-  // Takes the next bytes of the payload and appends decoded bytes.
-  // DATA_LOSS for a payload that breaks the format.
-  virtual absl::Status Append(absl::string_view payload,
-                              std::string* decoded) = 0;
+  // A step: decodes payload from the front of `*payload`, cut anywhere, takes
+  // it away there, and appends to `*decoded`. That never becomes larger than
+  // `most` bytes; only a block that is larger by itself comes, alone, where
+  // `*decoded` is empty. So many bytes, or a block, are also the most that one
+  // call decodes and keeps for later.
+  //
+  // True when it stopped for that: call it again, with what `*payload` still
+  // has, which may be nothing, and with room in `*decoded`. False when it needs
+  // more payload: `*payload` is empty, and all that came of it was given.
+  // DATA_LOSS for a payload that breaks the format. REQUIRES: most > 0.
+  virtual absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
+                                      std::string* decoded) = 0;
 
-  // Ends the payload. DATA_LOSS when it is incomplete.
-  virtual absl::Status Finish(std::string* decoded) = 0;
+  // Ends the payload. DATA_LOSS when it is incomplete. REQUIRES: the last call
+  // of Decode, if there was one, gave false.
+  virtual absl::Status Finish() = 0;
 
  protected:
   bool IsNeeded(uint64_t begin, uint64_t end) const {
     return !needed_ || needed_(begin, end);
+  }
+
+  // Whether a block of `size` bytes may be appended to `decoded`.
+  static bool Fits(size_t size, size_t most, const std::string& decoded) {
+    return decoded.empty() || decoded.size() + size <= most;
   }
 
  private:
@@ -169,6 +199,9 @@ struct EncodeHints {
   KeyHints from_keys;
   // To work in; null, or outlives the encoder.
   EncoderBuffers* buffers = nullptr;
+  // Looked at every few milliseconds by an encoder, which returns its status
+  // when it stops; null, or outlives the encoder.
+  Checkpoint* checkpoint = nullptr;
 };
 
 // What a caller may choose, before it is resolved.
@@ -212,6 +245,10 @@ class Codec {
     return traits().name.size() + (parameters.empty() ? 0 : 1) +
            parameters.size();
   }
+
+  // What a decoder of such a tensor takes. The errors of NewDecoder.
+  virtual absl::StatusOr<DecoderBounds> BoundsOfDecoder(
+      const TensorSpec& spec, absl::string_view parameters) const = 0;
 
   // Whether a decoder holds a whole tensor before it gives any of it.
   virtual bool decoder_holds_tensor() const { return false; }

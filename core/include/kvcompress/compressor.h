@@ -30,6 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvcompress/artefact.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/quality.h"
@@ -60,6 +61,9 @@ struct CompressLimits {
   uint64_t max_header_bytes = kMaxSafetensorsHeader;
   // Largest tensor taken by a codec that holds a whole tensor, in bytes.
   uint64_t max_tensor_bytes = uint64_t{1} << 30;
+  // Asked while it works; an error is what the call under way returns. Null: it
+  // always is.
+  StillWanted still_wanted;
 };
 
 // Bytes produced so far and not yet taken away; the caller clears them.
@@ -139,10 +143,10 @@ class Compressor {
   // "int4:64".
   const std::string& codec() const;
 
-  // About how much memory this needs for the input's header and, once begun,
-  // for the largest tensor where the codec holds a whole one, in bytes; beside
-  // what is passed in and out.
-  uint64_t working_bytes() const;
+  // About how much memory this needs for the input's header, when `next` more
+  // bytes of a file are taken, and, once begun, for the largest tensor where
+  // the codec holds a whole one, in bytes; beside what is passed in and out.
+  uint64_t working_bytes(uint64_t next = 0) const;
 
   // The header of the artefact, reserved_header_size() bytes, after Finish.
   const std::string& header() const;

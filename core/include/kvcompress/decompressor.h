@@ -4,11 +4,18 @@
 // memory, with every checksum verified. What comes out is provisional until
 // Finish says that all of it is good.
 //
+//   bool more = true;
+//   for (absl::string_view bytes = chunk; more; out.clear()) {
+//     ASSIGN_OR_RETURN(more, decompressor.Restore(&bytes, 1 << 20, &out));
+//     Send(out);
+//   }
+//
 // Not thread safe. After an error only destruction is allowed.
 
 #ifndef KVCOMPRESS_DECOMPRESSOR_H_
 #define KVCOMPRESS_DECOMPRESSOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,20 +32,23 @@
 
 namespace kvcompress {
 
-// Most patterns of tensors' names: each is held against every name.
+// Most patterns of tensors' names, and bytes of all of them.
 inline constexpr uint64_t kMaxPatterns = 1024;
-// Most of the bytes of all patterns times those of all names, each counted as
-// 16 longer than it is: ten seconds of work at worst.
-inline constexpr uint64_t kMaxPatternWork = uint64_t{1} << 32;
+inline constexpr uint64_t kMaxPatternBytes = uint64_t{1} << 20;
+// Most steps that those with wildcards take: for every 64 characters of theirs
+// one for each byte of all names. Ten milliseconds at worst. Patterns without
+// wildcards take none.
+inline constexpr uint64_t kMaxPatternWork = uint64_t{1} << 24;
 
 struct DecompressOptions {
   // Labels that the artefact must carry with these values.
   Labels expected_labels;
   // The checksum it must have; empty for any.
   std::string expected_payload_digest;
-  // Shell patterns, at most kMaxPatterns and kMaxPatternWork, each of which
-  // matches a tensor; a tensor is given back when one of them matches, or when
-  // there is none.
+  // Shell patterns, see kMaxPatterns, each of which matches a tensor; a tensor
+  // is given back when one of them matches, or when there is none. As
+  // fnmatch(3) of POSIX without flags, byte by byte; a `[` without its `]` is
+  // itself.
   std::vector<std::string> tensors;
   // Half-open range of tokens to give back of [batch, heads, tokens, head_dim].
   std::optional<std::pair<uint64_t, uint64_t>> tokens;
@@ -77,19 +87,31 @@ class Decompressor {
   Decompressor(const Decompressor&) = delete;
   Decompressor& operator=(const Decompressor&) = delete;
 
-  // Takes the next bytes of the artefact, cut anywhere, and appends to
-  // `*restored` the next bytes of the safetensors file.
-  // DATA_LOSS for damage or an unexpected identity, INVALID_ARGUMENT for a
-  // selection that the artefact cannot give, and the codes of
-  // ParseArtefactHeader.
-  absl::Status Append(absl::string_view bytes, std::string* restored);
+  // A step: takes bytes of the artefact, cut anywhere, from the front of
+  // `*bytes`, and appends to `*restored` the next bytes of the safetensors
+  // file. That never becomes larger than `most`; only where it is empty may
+  // one block of a codec come that is larger by itself, at most
+  // kMaxDecodedBlock bytes. A step decodes no more than that either, where
+  // what it decodes is not given back.
+  //
+  // True when it stopped for that, and once when it has read the header, before
+  // it decodes anything, so that working_bytes() can be reserved: call it
+  // again, with what `*bytes` still has, which may be nothing, and with room in
+  // `*restored`. False when it needs more bytes: `*bytes` is empty, and all
+  // that came of it was given. DATA_LOSS for damage or an unexpected identity,
+  // INVALID_ARGUMENT for a selection that the artefact cannot give, and the
+  // codes of ParseArtefactHeader. REQUIRES: most > 0.
+  absl::StatusOr<bool> Restore(absl::string_view* bytes, size_t most,
+                               std::string* restored);
 
-  // About how much memory this needs for the artefact's header and, once that
-  // is read, for the largest tensor where a decoder holds a whole one, in
-  // bytes; beside what is passed in and out.
+  // The most that this holds between two steps, beside what is passed in and
+  // out, in bytes: the header, parsed; and, once that is read, what the
+  // decoder of any of its tensors holds (DecoderBounds), and what is decoded
+  // to be left out.
   uint64_t working_bytes() const;
 
-  // Ends the input. DATA_LOSS when it is cut short.
+  // Ends the input. DATA_LOSS when it is cut short. REQUIRES: the last call of
+  // Restore, if there was one, gave false.
   absl::StatusOr<DecompressReport> Finish();
 
  private:

@@ -55,6 +55,12 @@ inline constexpr size_t kMaxShownName = 200;
 // characters escaped, quoted.
 std::string QuoteName(absl::string_view name);
 
+// `text` without what would act on a terminal: control characters, characters
+// that change the direction of text or are not seen, and what is not UTF-8
+// become escapes as C has them. For all that people read and that was not
+// written here, names of files first.
+std::string Printable(absl::string_view text);
+
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_ERROR_H_

@@ -11,6 +11,7 @@
 #define KVCOMPRESS_SAFETENSORS_H_
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,11 @@ namespace kvcompress {
 
 // The format's own limit on the length of a header, in bytes.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+// Most tensors of a cache, and most entries of its `__metadata__`, in files and
+// in tables: what a header takes when it is parsed goes with their number. An
+// artefact has room for as many entries again.
+inline constexpr uint64_t kMaxTensors = 131'072;
+inline constexpr uint64_t kMaxMetadata = 4096;
 
 struct SafetensorsEntry {
   TensorSpec spec;  // role and layer are not filled in
@@ -76,6 +82,12 @@ class SafetensorsHeaderReader {
     return raw_.size() >= 8 && raw_.size() == 8 + json_size_;
   }
 
+  // Bytes of the length field, and of the text that it announces; no bound
+  // while it has not come.
+  uint64_t announced_size() const {
+    return raw_.size() < 8 ? std::numeric_limits<uint64_t>::max()
+                           : 8 + json_size_;
+  }
   // The length field and the text, as they arrived.
   const std::string& raw() const { return raw_; }
   // The text. REQUIRES: done().

@@ -19,8 +19,8 @@ namespace kvcompress::kernels::HWY_NAMESPACE {
 inline constexpr size_t kRowsAtOnce = kDoubleLanes / 2;
 
 // The sums, by lane, of the first `whole` of `columns` elements of kRows rows:
-// a multiple of kLeastAtOnce.
-template <class T, size_t kRows>
+// a multiple of kLeastAtOnce. kChannels: there are sums of channels.
+template <class T, size_t kRows, bool kChannels>
 HWY_INLINE void SumRows(const uint8_t* source, const uint8_t* decoded,
                         size_t columns, size_t whole, ChannelSums channels,
                         RowLanes* lanes) {
@@ -31,9 +31,11 @@ HWY_INLINE void SumRows(const uint8_t* source, const uint8_t* decoded,
   HWY_ALIGN float y[kRows][kMostAtOnce];
   LaneSum x2[kRows];
   LaneSum e2[kRows];
+  LaneSum d2[kRows];
   for (size_t row = 0; row < kRows; ++row) {
     x2[row] = LaneSum::Zero();
     e2[row] = LaneSum::Zero();
+    d2[row] = LaneSum::Zero();
   }
   for (size_t first = 0; first < whole; first += kMostAtOnce) {
     const size_t part = HWY_MIN(kMostAtOnce, whole - first);
@@ -49,25 +51,30 @@ HWY_INLINE void SumRows(const uint8_t* source, const uint8_t* decoded,
       }
     }
     ForEachInRow(part, [&](size_t i, auto r) KVCOMPRESS_INLINE {
-      double* const channel_x = channels.x + first + i;
-      double* const channel_x2 = channels.x2 + first + i;
-      Double sum = hn::LoadU(dd, channel_x);
-      Double sum2 = hn::LoadU(dd, channel_x2);
+      Double origin, sum;
+      if constexpr (kChannels) {
+        origin = LoadWide(channels.origins + first + i);
+        sum = hn::LoadU(dd, channels.d + first + i);
+      }
       Unroll<kRows>([&](auto row) KVCOMPRESS_INLINE {
         const Double wide_x = LoadWide(x[row] + i);
         const Double error = hn::Sub(LoadWide(y[row] + i), wide_x);
         x2[row].part[r] = hn::MulAdd(wide_x, wide_x, x2[row].part[r]);
         e2[row].part[r] = hn::Add(e2[row].part[r], hn::Mul(error, error));
-        sum = hn::Add(sum, wide_x);
-        sum2 = hn::MulAdd(wide_x, wide_x, sum2);
+        if constexpr (kChannels) {
+          const Double difference = hn::Sub(wide_x, origin);
+          d2[row].part[r] =
+              hn::Add(d2[row].part[r], hn::Mul(difference, difference));
+          sum = hn::Add(sum, difference);
+        }
       });
-      hn::StoreU(sum, dd, channel_x);
-      hn::StoreU(sum2, dd, channel_x2);
+      if constexpr (kChannels) hn::StoreU(sum, dd, channels.d + first + i);
     });
   }
   for (size_t row = 0; row < kRows; ++row) {
     x2[row].Store(lanes[row].x2);
     e2[row].Store(lanes[row].e2);
+    d2[row].Store(lanes[row].d2);
   }
 }
 

@@ -73,13 +73,14 @@ constexpr GroupedKernels Grouped() {
       {Decode<F32, kBits, 0>, Decode<F16, kBits, 1>, Decode<BF16, kBits, 2>}};
 }
 
-template <class T, DType kType, size_t kRows>
+template <class T, DType kType, size_t kRows, bool kChannels>
 void MeasureSome(const uint8_t* source, const uint8_t* decoded, size_t columns,
                  ChannelSums channels, RowSums* sums) {
   const size_t size = columns * sizeof(typename T::Bits);
   const size_t whole = columns - columns % kLeastAtOnce;
   RowLanes lanes[kRows];
-  SumRows<T, kRows>(source, decoded, columns, whole, channels, lanes);
+  SumRows<T, kRows, kChannels>(source, decoded, columns, whole, channels,
+                               lanes);
   for (size_t row = 0; row < kRows; ++row) {
     AddToRow(kType, source + row * size, decoded + row * size, whole, columns,
              channels, &lanes[row]);
@@ -87,20 +88,29 @@ void MeasureSome(const uint8_t* source, const uint8_t* decoded, size_t columns,
   }
 }
 
-template <class T, DType kType>
-void Measure(const uint8_t* source, const uint8_t* decoded, size_t rows,
-             size_t columns, ChannelSums channels, RowSums* sums) {
+template <class T, DType kType, bool kChannels>
+void MeasureAll(const uint8_t* source, const uint8_t* decoded, size_t rows,
+                size_t columns, ChannelSums channels, RowSums* sums) {
   const size_t size = columns * sizeof(typename T::Bits);
   size_t row = 0;
   for (; row + kRowsAtOnce <= rows; row += kRowsAtOnce) {
-    MeasureSome<T, kType, kRowsAtOnce>(source + row * size,
-                                       decoded + row * size, columns, channels,
-                                       sums + row);
+    MeasureSome<T, kType, kRowsAtOnce, kChannels>(source + row * size,
+                                                  decoded + row * size, columns,
+                                                  channels, sums + row);
   }
   for (; row < rows; ++row) {
-    MeasureSome<T, kType, 1>(source + row * size, decoded + row * size, columns,
-                             channels, sums + row);
+    MeasureSome<T, kType, 1, kChannels>(source + row * size,
+                                        decoded + row * size, columns, channels,
+                                        sums + row);
   }
+}
+
+template <class T, DType kType>
+void Measure(const uint8_t* source, const uint8_t* decoded, size_t rows,
+             size_t columns, ChannelSums channels, RowSums* sums) {
+  const auto measure = channels.d == nullptr ? MeasureAll<T, kType, false>
+                                             : MeasureAll<T, kType, true>;
+  measure(source, decoded, rows, columns, channels, sums);
 }
 
 }  // namespace

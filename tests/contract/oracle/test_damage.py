@@ -254,6 +254,35 @@ def test_broken_codec_rule_under_right_digests(client: Client, change: bytes, at
     assert error.reason == "PAYLOAD_DAMAGED"
 
 
+def lz4_zeros(count: int) -> bytes:
+    """An LZ4 block of 24 to 273 zeros: one, a match with it, and five to end with."""
+    return b"\x1f\0\x01\0" + bytes([count - 25]) + b"\x50" + bytes(5)
+
+
+@pytest.mark.parametrize("count", [66, 67, 200])
+def test_a_chunk_that_holds_more_than_the_blocks(client: Client, count: int) -> None:
+    """66 bytes are the block of the tensor; what a byte compressor adds to them is refused.
+
+    A decoder once took the bytes after the last block for further blocks, without an end, and
+    wrote beyond its memory.
+    """
+    block = lz4_zeros(count)
+    body = block.ljust(-(-count // 4), b"\0")
+    chunk = struct.pack("<II", count, len(block)) + body
+    digest = encoder.EncodedTensor(tensor("t", "F16", np.zeros(64)), chunk, b"", "").digest
+    metadata = {
+        "kvcompress.checksum": f"xxh3-128:{encoder.ZEROS}",
+        "kvcompress.format": "1",
+        "kvcompress.layout": "bhtd",
+        "kvcompress.tensors": f"int8+lz4:64 F16 64 - {digest}",
+    }
+    data = encoder.assemble([("t", chunk)], metadata, [66 + 8])
+    if count == 66:
+        assert client.decompress(data).safetensors is not None
+    else:
+        assert refused(client, data).reason == "PAYLOAD_DAMAGED"
+
+
 def test_every_code_and_scale_0_are_read(client: Client) -> None:
     for change, at in ((b"\x88", 2), (b"\x00\x00", 0), (b"\xff\x7b", 0)):
         data = with_payload(change, at)

@@ -9,7 +9,7 @@ import pytest
 from kvcompress import Client, InvalidArgumentError, Metrics, Thresholds
 from oracle import encoder
 from oracle.metrics import TokenMetrics, measure_tokens
-from oracle.source import tensor, write
+from oracle.source import Tensor, read, tensor, write
 
 
 def check(got: Metrics, want: TokenMetrics, *, key: bool) -> None:
@@ -93,3 +93,32 @@ def test_bounds_are_named_when_they_do_not_hold(client: Client, sample: bytes) -
     assert "token_snr_db_p1" in violations
     with pytest.raises(InvalidArgumentError, match="min_centred_snr_db"):
         client.measure(sample, thresholds=Thresholds(min_centred_snr_db=math.nan))
+
+
+def centred_snr_db(source: Tensor, decoded: Tensor) -> float:
+    """In two passes, with more digits than binary64 has."""
+    x = source.values.reshape(source.shape).astype(np.longdouble)
+    error = decoded.values.reshape(source.shape).astype(np.longdouble) - x
+    centred = x - x.mean(axis=2, keepdims=True)
+    return float(10 * np.log10((centred**2).sum() / (error**2).sum()))
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("tokens", [2, 100, 3000, 100_000])
+def test_a_spread_far_below_the_mean_is_measured(client: Client, dtype: str, tokens: int) -> None:
+    rng = np.random.default_rng(tokens)
+    shape = (1, 2, tokens, 4)
+    tensors = []
+    for i, mean in enumerate((0, 1, 1e2, 1e3, 1e4, 1e5, 1e6)):
+        spread = 1 if dtype == "F32" else max(1, mean / 100)
+        values = mean + spread * rng.standard_normal(shape)
+        values[0, 1, :, 3] = mean
+        values[0, 0, tokens // 2, 1] = 0
+        scale = 1e-2 if dtype == "F16" else 1
+        tensors.append(tensor(f"layer_{i}_key", dtype, scale * values, shape))
+    answer = client.compress(write(tensors), codec="int8")
+    restored = client.decompress(answer.artefact or b"").safetensors
+    decoded, _ = read(restored or b"")
+    for got, before, after in zip(answer.report.tensors, tensors, decoded, strict=True):
+        want = centred_snr_db(before, after)
+        assert got.metrics.centred_snr_db == pytest.approx(want, abs=1e-6)

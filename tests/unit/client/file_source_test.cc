@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "temp_dir.h"
 
@@ -39,6 +40,51 @@ TEST(FileSourceTest, ErrorsReadLikeGos) {
   char buffer[1];
   EXPECT_EQ((*folder)->Read(absl::MakeSpan(buffer)).status().message(),
             "read " + dir.Path("") + ": is a directory");
+}
+
+TEST(FileSourceTest, AFifoWithoutAWriterIsAnError) {
+  TempDir dir;
+  const std::string path = dir.Path("fifo");
+  ASSERT_EQ(mkfifo(path.c_str(), 0666), 0);
+  auto source = FileSource::Open(path);
+  ASSERT_TRUE(source.ok()) << source.status();
+  char buffer[1];
+  const absl::Status status = (*source)->Read(absl::MakeSpan(buffer)).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_EQ(status.message(),
+            "open " + path +
+                ": it is a FIFO, and nothing has opened it for writing within "
+                "5s");
+}
+
+TEST(FileSourceTest, AFifoMayBeWrittenLaterAndInPieces) {
+  TempDir dir;
+  const std::string path = dir.Path("fifo");
+  ASSERT_EQ(mkfifo(path.c_str(), 0666), 0);
+  for (const std::string& text : {std::string(), std::string("abcdef")}) {
+    auto source = FileSource::Open(path);
+    ASSERT_TRUE(source.ok()) << source.status();
+    std::thread writer([&] {
+      // The reader waits for a writer, and then for its words.
+      absl::SleepFor(absl::Milliseconds(100));
+      const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+      for (const char letter : text) {
+        absl::SleepFor(absl::Milliseconds(30));
+        EXPECT_EQ(write(fd, &letter, 1), 1);
+      }
+      close(fd);
+    });
+    std::string all;
+    char buffer[4];
+    while (true) {
+      const auto size = (*source)->Read(absl::MakeSpan(buffer));
+      ASSERT_TRUE(size.ok()) << size.status();
+      if (*size == 0) break;
+      all.append(buffer, *size);
+    }
+    writer.join();
+    EXPECT_EQ(all, text);
+  }
 }
 
 TEST(FileSourceTest, CancelEndsAReadThatWaits) {

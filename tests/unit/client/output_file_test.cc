@@ -8,6 +8,7 @@
 
 #include <thread>
 
+#include "client/cpp/renamed_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "temp_dir.h"
@@ -40,11 +41,42 @@ TEST(OutputFileTest, PublishesOnCommitAlone) {
   auto file = Create(dir.Path("out"));
   ASSERT_TRUE(file->WriteAt(4, "body").ok());
   ASSERT_TRUE(file->WriteAt(0, "head").ok());
+  // Nothing that a process that is killed would leave behind.
+  EXPECT_THAT(dir.List(), IsEmpty());
+  ASSERT_TRUE(file->Commit().ok());
+  EXPECT_THAT(dir.List(), ElementsAre("out"));
+  EXPECT_EQ(dir.Read("out"), "headbody");
+}
+
+TEST(OutputFileTest, ATemporaryNameDoesWhereFilesNeedNames) {
+  TempDir dir;
+  const auto create = [&] {
+    return *RenamedFile::CreateNamed("out", dir.Path("out"), std::nullopt,
+                                     nullptr);
+  };
+  auto file = create();
+  ASSERT_TRUE(file->WriteAt(0, "old").ok());
   EXPECT_THAT(dir.List(),
               ElementsAre(MatchesRegex("\\.out\\.[A-Za-z0-9]{6}\\.tmp")));
   ASSERT_TRUE(file->Commit().ok());
   EXPECT_THAT(dir.List(), ElementsAre("out"));
-  EXPECT_EQ(dir.Read("out"), "headbody");
+  file = create();
+  ASSERT_TRUE(file->WriteAt(0, "new").ok());
+  EXPECT_EQ(dir.Read("out"), "old");
+  ASSERT_TRUE(file->Commit().ok());
+  EXPECT_EQ(dir.Read("out"), "new");
+  create();
+  EXPECT_THAT(dir.List(), ElementsAre("out"));
+}
+
+TEST(OutputFileTest, AFileThatAppearedMeanwhileIsReplaced) {
+  TempDir dir;
+  auto file = Create(dir.Path("out"));
+  ASSERT_TRUE(file->WriteAt(0, "ours").ok());
+  dir.Write("out", "theirs");
+  ASSERT_TRUE(file->Commit().ok());
+  EXPECT_EQ(dir.Read("out"), "ours");
+  EXPECT_THAT(dir.List(), ElementsAre("out"));
 }
 
 TEST(OutputFileTest, LeavesNothingWithoutCommit) {
@@ -152,11 +184,21 @@ TEST(OutputFileTest, TellsTheHookBeforeAndAfter) {
     hooked = path;
     EXPECT_NE(access(path, F_OK), 0) << "told too late";
   };
-  auto file = Create(dir.Path("out"), hook);
+  auto file =
+      *RenamedFile::CreateNamed("out", dir.Path("out"), std::nullopt, hook);
   EXPECT_EQ(access(hooked.c_str(), F_OK), 0);
   EXPECT_FALSE(hook_called_last_with_null);
   file.reset();
   EXPECT_TRUE(hook_called_last_with_null);
+  // A file that replaces another has a name while Commit does so.
+  hooked.clear();
+  file = Create(dir.Write("out", "old"), hook);
+  EXPECT_EQ(hooked, "");
+  hook_called_last_with_null = false;
+  ASSERT_TRUE(file->Commit().ok());
+  EXPECT_NE(hooked, "");
+  EXPECT_TRUE(hook_called_last_with_null);
+  EXPECT_THAT(dir.List(), ElementsAre("out"));
 }
 
 TEST(IsStandardOutputTest, KnowsItsNames) {

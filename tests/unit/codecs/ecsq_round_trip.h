@@ -21,6 +21,7 @@
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/tensor.h"
+#include "support/decoding.h"
 
 namespace kvcompress::ecsq_testing {
 
@@ -121,13 +122,8 @@ inline absl::StatusOr<std::string> Decode(const TensorSpec& spec,
                                           size_t chunk = 1 << 30) {
   std::string decoded;
   auto decoder = *EcsqCodec().NewDecoder(spec, "high");
-  while (!payload.empty()) {
-    const absl::Status status =
-        decoder->Append(payload.substr(0, chunk), &decoded);
-    if (!status.ok()) return status;
-    payload.remove_prefix(std::min(chunk, payload.size()));
-  }
-  const absl::Status status = decoder->Finish(&decoded);
+  const absl::Status status =
+      testing::DecodeAll(*decoder, payload, &decoded, {.chunk = chunk});
   if (!status.ok()) return status;
   return decoded;
 }

@@ -13,6 +13,7 @@
 #include "codecs/klt/format.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
+#include "support/decoding.h"
 
 namespace kvcompress {
 namespace {
@@ -76,12 +77,7 @@ Encoded Encode(const TensorSpec& spec, const std::string& source,
 absl::Status Decode(const TensorSpec& spec, const std::string& payload,
                     size_t chunk, std::string* decoded) {
   auto decoder = KltCodec().NewDecoder(spec, "high");
-  for (size_t i = 0; i < payload.size(); i += chunk) {
-    absl::Status status = (*decoder)->Append(
-        absl::string_view(payload).substr(i, chunk), decoded);
-    if (!status.ok()) return status;
-  }
-  return (*decoder)->Finish(decoded);
+  return testing::DecodeAll(**decoder, payload, decoded, {.chunk = chunk});
 }
 
 TEST(Klt, DecodesWhatTheEncoderSaid) {
@@ -154,8 +150,8 @@ TEST(Klt, BlocksShareTheirBases) {
     return begin <= last && last < end;
   });
   std::string decoded;
-  ASSERT_EQ((*decoder)->Append(encoded.payload, &decoded), absl::OkStatus());
-  ASSERT_EQ((*decoder)->Finish(&decoded), absl::OkStatus());
+  ASSERT_EQ(testing::DecodeAll(**decoder, encoded.payload, &decoded),
+            absl::OkStatus());
   const size_t row = size_t{2499} * 16 * sizeof(float);
   EXPECT_EQ(decoded.substr(row, 64), encoded.decoded.substr(row, 64));
 }

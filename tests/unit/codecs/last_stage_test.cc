@@ -11,6 +11,7 @@
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/error.h"
+#include "support/decoding.h"
 
 namespace kvcompress {
 namespace {
@@ -21,7 +22,7 @@ TensorSpec Spec(uint64_t elements) {
   return {.name = "t", .dtype = DType::kF16, .shape = {elements}};
 }
 
-CodecSpec Codec(const char* stage, const char* name = "int8") {
+CodecSpec StagedCodec(const char* stage, const char* name = "int8") {
   return *ResolveCodec({.name = name, .last_stage = stage});
 }
 
@@ -38,9 +39,7 @@ absl::Status Decode(const CodecSpec& codec, uint64_t elements,
                     const std::string& payload) {
   auto decoder = codec.codec->NewDecoder(Spec(elements), codec.parameters);
   std::string decoded;
-  absl::Status status = (*decoder)->Append(payload, &decoded);
-  status.Update((*decoder)->Finish(&decoded));
-  return status;
+  return testing::DecodeAll(**decoder, payload, &decoded);
 }
 
 uint32_t Number(const std::string& payload, size_t position) {
@@ -66,20 +65,20 @@ std::string Noise(size_t elements) {
   return bytes;
 }
 
-class LastStageTest : public testing::TestWithParam<const char*> {};
+class LastStageTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LastStageTest, ZerosTakeAQuarter) {
   const std::string zeros(2 * 300000, '\0');
-  const std::string payload = Encode(Codec(GetParam()), zeros);
+  const std::string payload = Encode(StagedCodec(GetParam()), zeros);
   const size_t inner = 300000 + 2 * (300000 / 64 + 1);
   EXPECT_EQ(Number(payload, 0), kChunk);
   EXPECT_LT(Number(payload, 4), kChunk / 4);
   EXPECT_EQ(payload.size(), 3 * 8 + 2 * kChunk / 4 + (inner % kChunk + 3) / 4);
-  EXPECT_EQ(Decode(Codec(GetParam()), 300000, payload), absl::OkStatus());
+  EXPECT_EQ(Decode(StagedCodec(GetParam()), 300000, payload), absl::OkStatus());
 }
 
 TEST_P(LastStageTest, NoiseStaysAsItIs) {
-  const std::string payload = Encode(Codec(GetParam()), Noise(1000));
+  const std::string payload = Encode(StagedCodec(GetParam()), Noise(1000));
   const size_t inner = 1000 + 2 * 16;
   EXPECT_EQ(payload.size(), 8 + inner);
   EXPECT_EQ(Number(payload, 0), inner);
@@ -87,12 +86,12 @@ TEST_P(LastStageTest, NoiseStaysAsItIs) {
 }
 
 TEST_P(LastStageTest, AnEmptyTensorHasNoChunks) {
-  EXPECT_EQ(Encode(Codec(GetParam()), ""), "");
-  EXPECT_EQ(Decode(Codec(GetParam()), 0, ""), absl::OkStatus());
+  EXPECT_EQ(Encode(StagedCodec(GetParam()), ""), "");
+  EXPECT_EQ(Decode(StagedCodec(GetParam()), 0, ""), absl::OkStatus());
 }
 
 TEST_P(LastStageTest, DamageIsFoundWithoutADigest) {
-  const CodecSpec codec = Codec(GetParam());
+  const CodecSpec codec = StagedCodec(GetParam());
   const std::string good = Encode(codec, std::string(2 * 4096, '\0'));
   ASSERT_EQ(Decode(codec, 4096, good), absl::OkStatus());
   const uint32_t size = Number(good, 0);
@@ -124,7 +123,7 @@ TEST_P(LastStageTest, DamageIsFoundWithoutADigest) {
 }
 
 TEST_P(LastStageTest, AutoRecordsWhatItChoseWithTheStage) {
-  const CodecSpec codec = Codec(GetParam(), "auto");
+  const CodecSpec codec = StagedCodec(GetParam(), "auto");
   auto encoder = codec.codec->NewEncoder(Spec(1000), codec.parameters, {});
   std::string payload;
   ASSERT_EQ((*encoder)->Append(Noise(1000), &payload, nullptr),
@@ -132,14 +131,15 @@ TEST_P(LastStageTest, AutoRecordsWhatItChoseWithTheStage) {
   ASSERT_EQ((*encoder)->Finish(&payload, nullptr), absl::OkStatus());
   ASSERT_NE((*encoder)->chosen(), nullptr);
   const std::string field = (*encoder)->chosen()->ToString();
-  EXPECT_THAT(field, testing::HasSubstr(std::string("+") + GetParam()));
+  EXPECT_THAT(field, ::testing::HasSubstr(std::string("+") + GetParam()));
   EXPECT_LE(field.size(), codec.codec->MaxFieldSize(""));
   const absl::StatusOr<CodecSpec> read = ParseCodecSpec(field);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(Decode(*read, 1000, payload), absl::OkStatus());
 }
 
-INSTANTIATE_TEST_SUITE_P(Stages, LastStageTest, testing::Values("lz4", "zstd"));
+INSTANTIATE_TEST_SUITE_P(Stages, LastStageTest,
+                         ::testing::Values("lz4", "zstd"));
 
 TEST(LastStageNamesTest, AreNoCodecsOfTheirOwn) {
   EXPECT_FALSE(ResolveCodec({.name = "int4+zstd"}).ok());

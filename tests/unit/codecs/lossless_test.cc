@@ -10,6 +10,7 @@
 #include <random>
 
 #include "kvcompress/error.h"
+#include "support/decoding.h"
 
 namespace kvcompress {
 namespace {
@@ -57,13 +58,9 @@ absl::StatusOr<std::string> Decode(DType dtype, size_t elements,
   auto decoder =
       *LosslessCodec().NewDecoder(Spec(dtype, elements * DTypeSize(dtype)), "");
   std::string decoded;
-  for (size_t i = 0; i < payload.size(); i += chunk) {
-    absl::Status status = decoder->Append(payload.substr(i, chunk), &decoded);
-    if (!status.ok()) return status;
-  }
-  if (absl::Status status = decoder->Finish(&decoded); !status.ok()) {
-    return status;
-  }
+  const absl::Status status =
+      testing::DecodeAll(*decoder, payload, &decoded, {.chunk = chunk});
+  if (!status.ok()) return status;
   return decoded;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kvcompress/codec.h"
+#include "support/decoding.h"
 
 namespace kvcompress {
 namespace {
@@ -38,12 +39,11 @@ std::string Decode(const CodecSpec& codec, const std::string& payload,
   EXPECT_TRUE(decoder.ok()) << decoder.status();
   (*decoder)->set_needed(std::move(needed));
   std::string decoded;
-  EXPECT_EQ((*decoder)->Append(payload, &decoded), absl::OkStatus());
-  EXPECT_EQ((*decoder)->Finish(&decoded), absl::OkStatus());
+  EXPECT_EQ(testing::DecodeAll(**decoder, payload, &decoded), absl::OkStatus());
   return decoded;
 }
 
-class NeededTest : public testing::TestWithParam<std::string> {};
+class NeededTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(NeededTest, OnlyBlocksWithNeededElementsAreDecoded) {
   const std::vector<CodecChoice> choices = {
@@ -88,7 +88,7 @@ std::vector<std::string> Names() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(Codecs, NeededTest, testing::ValuesIn(Names()),
+INSTANTIATE_TEST_SUITE_P(Codecs, NeededTest, ::testing::ValuesIn(Names()),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' ? '_' : c;

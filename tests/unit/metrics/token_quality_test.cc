@@ -37,7 +37,7 @@ TEST(TokenQuality, AppliesToTensorsWithTokens) {
 }
 
 TEST(TokenQuality, SaysWhatMemoryItTakes) {
-  const uint64_t channels = 64 * (2 * 8 + 2 * 4);
+  const uint64_t channels = 64 * (2 * 8 + 4 + 2 * 4);
   EXPECT_EQ(TokenAccumulator::MemoryFor({.shape = {1, 3, 100, 64}}),
             channels + 3 * 16);
   EXPECT_EQ(TokenAccumulator::MemoryFor({.shape = {1, 8, 1 << 20, 64}}),
@@ -54,6 +54,78 @@ TEST(TokenQuality, AConstantOffsetCarriesNoSignal) {
   EXPECT_EQ(sums.first_count, 2);
   // One row of two is exact; the other is the 1st percentile.
   EXPECT_FLOAT_EQ(*sums.token_snr_db_p1, 10 * std::log10(125 / 0.25));
+}
+
+// Squares of values less their mean, in two passes.
+double CentredSquares(const std::vector<float>& values) {
+  long double sum = 0;
+  for (const float value : values) sum += value;
+  const long double mean = sum / static_cast<long double>(values.size());
+  long double squares = 0;
+  for (const float value : values) squares += (value - mean) * (value - mean);
+  return static_cast<double>(squares);
+}
+
+// Relative to 1e-6 dB.
+constexpr double kTolerance = 2.3e-7;
+
+TEST(TokenQuality, ASmallSpreadSurvivesALargeMean) {
+  for (const size_t tokens : {2, 63, 64, 65, 1000, 100000}) {
+    for (const double mean : {0.0, 1.0, 1e2, 1e4, 1e6, -1e6}) {
+      std::mt19937 random(1);
+      std::vector<float> source;
+      for (size_t i = 0; i < tokens; ++i) {
+        const double noise = static_cast<double>(random()) * 0x1p-31 - 1;
+        source.push_back(static_cast<float>(mean + noise));
+      }
+      std::vector<float> decoded = source;
+      decoded[0] += 1;
+      const double want = CentredSquares(source);
+      const TokenSums sums = Measure({1, 1, tokens, 1}, source, decoded);
+      EXPECT_NEAR(sums.centred_x2, want, kTolerance * want)
+          << tokens << " tokens around " << mean;
+      for (const size_t chunk : {4, 100, 260, 4096}) {
+        EXPECT_EQ(Measure({1, 1, tokens, 1}, source, decoded, chunk).centred_x2,
+                  sums.centred_x2)
+            << tokens << " tokens in chunks of " << chunk;
+      }
+    }
+  }
+}
+
+TEST(TokenQuality, OneOutlierMayStandAnywhere) {
+  for (const size_t tokens : {2, 64, 129, 100000}) {
+    for (const size_t place : {size_t{0}, size_t{1}, tokens / 2, tokens - 1}) {
+      for (const float value : {0.0f, 0.1f, 3e4f}) {
+        std::vector<float> source(tokens, value);
+        source[place] = std::nextafterf(value, 1e9f);
+        const double least = CentredSquares(source);
+        EXPECT_NEAR(Measure({1, 1, tokens, 1}, source, source).centred_x2,
+                    least, kTolerance * least);
+        source[place] = -1e6f;
+        const double want = CentredSquares(source);
+        EXPECT_NEAR(Measure({1, 1, tokens, 1}, source, source).centred_x2, want,
+                    kTolerance * want)
+            << tokens << " tokens of " << value << ", the outlier at " << place;
+      }
+    }
+  }
+}
+
+TEST(TokenQuality, AConstantChannelHasNoSpread) {
+  for (const float value : {0.1f, 1e10f, 3e38f}) {
+    const std::vector<float> source(1000, value);
+    EXPECT_EQ(Measure({1, 1, 500, 2}, source, source).centred_x2, 0) << value;
+  }
+}
+
+TEST(TokenQuality, WhatIsNotFiniteLeavesSumsFinite) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    std::vector<float> source(400, 2);
+    source[0] = source[257] = bad;
+    EXPECT_TRUE(
+        std::isfinite(Measure({1, 1, 200, 2}, source, source).centred_x2));
+  }
 }
 
 TEST(TokenQuality, HeadsHaveMeansOfTheirOwn) {

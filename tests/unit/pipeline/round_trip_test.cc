@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 #include "support/safetensors_file.h"
 
@@ -300,22 +301,41 @@ TEST(Decompress, PatternsAreNotWithoutNumber) {
 }
 
 TEST(Decompress, PatternsAreNoMoreWorkThanTheyMayBe) {
-  const std::string name(kMaxPatternWork / 65536 - 16, 'a');
+  // Of 512 words, and of one more.
+  const std::string name(kMaxPatternWork / 512, 'a');
+  const std::string most = "*" + std::string(512 * 64 - 1, 'a');
   const std::string artefact =
       CompressFile(MakeFile({Random(name, DType::kF32, {64})}))->artefact;
-  EXPECT_TRUE(
-      DecompressFile(artefact, {.tensors = {std::string(65536 - 16, '*')}})
-          .ok());
-  for (const std::vector<std::string>& patterns :
-       {std::vector<std::string>{std::string(65536 - 15, '*')},
-        {std::string(65536 - 32, '*'), "*"}}) {
+  EXPECT_TRUE(DecompressFile(artefact, {.tensors = {most}}).ok());
+  const auto check = [&](const std::vector<std::string>& patterns,
+                         uint64_t limit) {
     const absl::Status status =
         DecompressFile(artefact, {.tensors = patterns}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(GetErrorDetail(status)->reason, "INVALID_OPTIONS");
-    EXPECT_EQ(GetErrorDetail(status)->limit, 65536);
+    EXPECT_EQ(GetErrorDetail(status)->limit, limit);
     EXPECT_EQ(GetErrorDetail(status)->field, "options.tensors");
+  };
+  check({most + "a"}, 512);
+  check({most, "*"}, 512);
+  check({std::string(kMaxPatternBytes, '*'), "a"}, kMaxPatternBytes);
+}
+
+// Each of thousands of tensors by its name is the usual case.
+TEST(Decompress, NamesWithoutWildcardsAreNoWork) {
+  std::vector<NamedTensor> tensors;
+  std::vector<std::string> patterns;
+  for (int i = 0; i < 4096; ++i) {
+    const std::string name = absl::StrCat("model.layers.", i, ".key");
+    tensors.push_back({{.name = name, .shape = {1}}, F32Bytes({1})});
+    if (i % 4 == 0) patterns.push_back(name);
   }
+  ASSERT_EQ(patterns.size(), kMaxPatterns);
+  const std::string artefact = CompressFile(MakeFile(tensors))->artefact;
+  DecompressReport report;
+  EXPECT_TRUE(
+      DecompressFile(artefact, {.tensors = patterns}, 1 << 20, &report).ok());
+  EXPECT_EQ(report.tensors_selected, kMaxPatterns);
 }
 
 TEST(Decompress, VerifiesAlsoWhatIsNotAskedFor) {

@@ -116,6 +116,14 @@ TEST(ConfigTest, EveryFlag) {
              "65536",
              "--max-connection-age-seconds",
              "60",
+             "--max-connections",
+             "100",
+             "--max-connections-per-host",
+             "10",
+             "--max-connection-idle-seconds",
+             "0",
+             "--unreachable-exit-seconds",
+             "30",
              "--drain-delay-seconds",
              "0.5",
              "--shutdown-grace-seconds",
@@ -147,8 +155,23 @@ TEST(ConfigTest, EveryFlag) {
   EXPECT_EQ(line->options.max_header_bytes, 1024);
   EXPECT_EQ(line->options.max_message_bytes, 65536);
   EXPECT_EQ(line->options.max_connection_age, absl::Minutes(1));
+  EXPECT_EQ(line->options.max_connections, 100);
+  EXPECT_EQ(line->options.max_connections_per_host, 10);
+  EXPECT_EQ(line->options.max_connection_idle, absl::ZeroDuration());
+  EXPECT_EQ(line->options.unreachable_exit, absl::Seconds(30));
   EXPECT_EQ(line->options.drain_delay, absl::Milliseconds(500));
   EXPECT_EQ(line->options.shutdown_grace, absl::Hours(1));
+}
+
+TEST(ConfigTest, CountsOfConnections) {
+  for (const char* value : {"0", "-1", "1000001", "1.5", "many", ""}) {
+    EXPECT_EQ(ErrorOf({"--max-connections", value}),
+              absl::StrCat("--max-connections: \"", value,
+                           "\" is not a whole number from 1 to 1000000"));
+  }
+  EXPECT_EQ(
+      Parse({"--unreachable-exit-seconds", "0"})->options.unreachable_exit,
+      absl::InfiniteDuration());
 }
 
 TEST(ConfigTest, PlainTextForOtherMachinesNeedsInsecure) {

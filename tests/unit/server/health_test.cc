@@ -105,6 +105,19 @@ TEST_F(HealthTest, WatchTellsEveryChangeOnce) {
   EXPECT_EQ(watch.Next(), HealthCheckResponse::NOT_SERVING);
 }
 
+TEST_F(HealthTest, ServesOnlyWhileItCanBeReached) {
+  health_.SetReachable(false);
+  health_.SetServing(true);
+  EXPECT_FALSE(health_.serving());
+  Watching watch(stub_.get(), kService);
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::NOT_SERVING);
+  health_.SetReachable(true);
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::SERVING);
+  health_.SetServing(false);
+  health_.SetReachable(true);
+  EXPECT_EQ(watch.Next(), HealthCheckResponse::NOT_SERVING);
+}
+
 TEST_F(HealthTest, WatchOfAnUnknownServiceHearsNothingMore) {
   Watching watch(stub_.get(), "no.such.Service");
   EXPECT_EQ(watch.Next(), HealthCheckResponse::SERVICE_UNKNOWN);

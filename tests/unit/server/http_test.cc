@@ -45,9 +45,10 @@ class HttpTest : public ::testing::Test {
  protected:
   HttpTest() {
     absl::StatusOr<std::unique_ptr<HttpEndpoint>> endpoint =
-        HttpEndpoint::Start(ListenAddress{"127.0.0.1", 0, ""},
-                            {[] { return "page\n"; }, [this] { return up_; },
-                             [] { return "<html>"; }});
+        HttpEndpoint::Start(
+            ListenAddress{"127.0.0.1", 0, ""},
+            {[] { return "page\n"; }, [this] { return up_; },
+             [this] { return alive_; }, [] { return "<html>"; }});
     EXPECT_TRUE(endpoint.ok()) << endpoint.status();
     endpoint_ = *std::move(endpoint);
   }
@@ -58,6 +59,7 @@ class HttpTest : public ::testing::Test {
   }
 
   bool up_ = false;
+  bool alive_ = true;
   std::unique_ptr<HttpEndpoint> endpoint_;
 };
 
@@ -76,6 +78,15 @@ TEST_F(HttpTest, HealthFollowsTheServer) {
   up_ = true;
   EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(Get("/healthz"), EndsWith("\r\n\r\nSERVING\n"));
+}
+
+TEST_F(HttpTest, LivezIsNotHealth) {
+  EXPECT_THAT(Get("/livez"), AllOf(StartsWith("HTTP/1.1 200 OK\r\n"),
+                                   EndsWith("\r\n\r\nALIVE\n")));
+  alive_ = false;
+  EXPECT_THAT(Get("/livez"),
+              AllOf(StartsWith("HTTP/1.1 503 Service Unavailable\r\n"),
+                    EndsWith("\r\n\r\nNOT_ALIVE\n")));
 }
 
 TEST_F(HttpTest, ThePageForPeopleBringsNothingAlong) {

@@ -322,5 +322,21 @@ TEST_F(LogTest, CallsAreLoggedByWhoShouldLook) {
             1);
 }
 
+TEST(LineLimit, LetsAFewThroughAndCountsTheOthers) {
+  LineLimit limit;
+  LineLimit::Clock::time_point now{};
+  uint64_t dropped = 0;
+  for (int i = 0; i < kMostLibraryLines; ++i) {
+    EXPECT_TRUE(limit.Pass(now, &dropped));
+  }
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(limit.Pass(now, &dropped));
+  EXPECT_EQ(dropped, 0);
+  now += kLibraryInterval;
+  EXPECT_TRUE(limit.Pass(now, &dropped));
+  EXPECT_EQ(dropped, 5);
+  EXPECT_TRUE(limit.Pass(now, &dropped));
+  EXPECT_EQ(dropped, 0);
+}
+
 }  // namespace
 }  // namespace kvcompress

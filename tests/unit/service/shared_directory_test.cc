@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,7 +13,9 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "client/temp_dir.h"
+#include "kvcompress/error.h"
 #include "read_ahead.h"
 
 namespace kvcompress {
@@ -89,6 +93,66 @@ TEST(SharedDirectory, PublishesWhatIsWholeAndNothingElse) {
   ASSERT_EQ(stat(dir.Path("out").c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0640);
   EXPECT_EQ(found.st_nlink, 1);
+}
+
+// What a client can make the system say is an error of the client.
+TEST(SharedDirectory, NamesThatAreTooLongAreTheClientsFault) {
+  const TempDir dir;
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  const std::string longest(255, 'n');
+  Write(dir.Path(longest), "x");
+  EXPECT_TRUE((*shared)->OpenInput(longest, "input_path").ok());
+  std::string deep;
+  while (deep.size() < 5000) absl::StrAppend(&deep, "folder/");
+  for (const std::string& path :
+       {longest + "n", std::string(300, 'n'), longest + "n/in",
+        "folder/" + longest + "n", deep + "in"}) {
+    const uint64_t limit = path.size() > 4095 ? 4095 : 255;
+    const absl::Status refusals[] = {
+        (*shared)->OpenInput(path, "input_path").status(),
+        (*shared)->CreateOutput(path, true, "output_path").status()};
+    for (const absl::Status& refusal : refusals) {
+      EXPECT_EQ(refusal.code(), absl::StatusCode::kInvalidArgument) << refusal;
+      EXPECT_EQ(GetErrorDetail(refusal)->reason, "INVALID_PATH");
+      EXPECT_EQ(GetErrorDetail(refusal)->limit, limit);
+    }
+  }
+}
+
+TEST(SharedDirectory, AFileUnderALeaseIsBusy) {
+  const TempDir dir;
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  Write(dir.Path("in"), "x");
+  const FileDescriptor holder(open(dir.Path("in").c_str(), O_RDWR));
+  if (fcntl(holder.get(), F_SETLEASE, F_WRLCK) != 0) GTEST_SKIP();
+  signal(SIGIO, SIG_IGN);  // the kernel asks the holder to give it back
+  const absl::Status refusal =
+      (*shared)->OpenInput("in", "input_path").status();
+  EXPECT_EQ(refusal.code(), absl::StatusCode::kUnavailable) << refusal;
+  EXPECT_EQ(GetErrorDetail(refusal)->reason, "FILE_BUSY");
+  fcntl(holder.get(), F_SETLEASE, F_UNLCK);
+  EXPECT_TRUE((*shared)->OpenInput("in", "input_path").ok());
+}
+
+TEST(SharedDirectory, WithoutDescriptorsItSaysSoAndGoesOn) {
+  const TempDir dir;
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  Write(dir.Path("in"), "x");
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::Status refusals[] = {
+      (*shared)->OpenInput("in", "input_path").status(),
+      (*shared)->CreateOutput("out", true, "output_path").status()};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  for (const absl::Status& refusal : refusals) {
+    EXPECT_EQ(refusal.code(), absl::StatusCode::kResourceExhausted) << refusal;
+    EXPECT_EQ(GetErrorDetail(refusal)->reason, "OUT_OF_FILES");
+  }
+  EXPECT_TRUE((*shared)->OpenInput("in", "input_path").ok());
 }
 
 std::string ReadAll(int fd, uint64_t size) {

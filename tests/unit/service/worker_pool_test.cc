@@ -3,11 +3,17 @@
 #include "worker_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/barrier.h"
 #include "absl/synchronization/notification.h"
 
@@ -19,7 +25,7 @@ TEST(WorkerPoolTest, OneThreadKeepsTheOrder) {
   {
     WorkerPool pool(1);
     for (int i = 0; i < 100; ++i) {
-      pool.Run([&order, i] { order.push_back(i); });
+      pool.Run("a", [&order, i] { order.push_back(i); });
     }
   }
   ASSERT_EQ(order.size(), 100);
@@ -30,15 +36,15 @@ TEST(WorkerPoolTest, AsManyAtOnceAsThereAreThreads) {
   // Three that wait for one another, and for whoever asked.
   absl::Barrier together(4);
   WorkerPool pool(3);
-  for (int i = 0; i < 3; ++i) pool.Run([&] { together.Block(); });
+  for (int i = 0; i < 3; ++i) pool.Run("a", [&] { together.Block(); });
   together.Block();
 }
 
 TEST(WorkerPoolTest, WhoAsksDoesNotWait) {
   WorkerPool pool(1);
   absl::Notification asked;
-  pool.Run([&] { asked.WaitForNotification(); });
-  pool.Run([] {});
+  pool.Run("a", [&] { asked.WaitForNotification(); });
+  pool.Run("a", [] {});
   asked.Notify();
 }
 
@@ -48,9 +54,9 @@ TEST(WorkerPoolTest, TasksMayAskForMore) {
   WorkerPool pool(2);
   std::function<void()> again = [&] {
     if (++ran == 1000) return last.Notify();
-    pool.Run(again);
+    pool.Run("a", again);
   };
-  pool.Run(again);
+  pool.Run("a", again);
   last.WaitForNotification();
   EXPECT_EQ(ran, 1000);
 }
@@ -62,13 +68,145 @@ TEST(WorkerPoolTest, EverythingThatCameIsRun) {
     std::vector<std::thread> askers;
     for (int i = 0; i < 4; ++i) {
       askers.emplace_back([&] {
-        for (int n = 0; n < 1000; ++n) pool.Run([&] { ++ran; });
+        for (int n = 0; n < 1000; ++n) pool.Run("a", [&] { ++ran; });
       });
     }
     for (std::thread& asker : askers) asker.join();
   }
   EXPECT_EQ(ran, 4000);
   EXPECT_GE(WorkerPool::Processors(), 1);
+}
+
+TEST(WorkerPoolTest, ClientsTakeTurns) {
+  std::string order;
+  {
+    WorkerPool pool(1);
+    absl::Notification go;
+    absl::Notification begun;
+    // All three have a task at work, so that none of them gets a thread.
+    pool.Run("a", [&] {
+      begun.Notify();
+      go.WaitForNotification();
+    });
+    begun.WaitForNotification();
+    for (int i = 0; i < 3; ++i) pool.Run("a", [&] { order += 'a'; });
+    for (int i = 0; i < 2; ++i) pool.Run("b", [&] { order += 'b'; });
+    pool.Run("c", [&] { order += 'c'; });
+    go.Notify();
+  }
+  EXPECT_EQ(order, "abcaba");
+}
+
+// The only thread belongs to another for as long as that one likes.
+TEST(WorkerPoolTest, OneClientDoesNotKeepAnotherWaiting) {
+  WorkerPool pool(1);
+  absl::Notification go;
+  for (int i = 0; i < 16; ++i) {
+    pool.Run("many", [&] { go.WaitForNotification(); });
+  }
+  for (int i = 0; i < 10; ++i) {
+    absl::Notification served;
+    pool.Run("few", [&] { served.Notify(); });
+    served.WaitForNotification();
+  }
+  EXPECT_EQ(pool.threads(), 2);
+  go.Notify();
+}
+
+TEST(WorkerPoolTest, AClientAloneGetsNoMoreThreadsThanThereAre) {
+  WorkerPool pool(2);
+  absl::Notification go;
+  std::atomic<int> begun = 0;
+  for (int i = 0; i < 16; ++i) {
+    pool.Run("many", [&] {
+      ++begun;
+      go.WaitForNotification();
+    });
+  }
+  std::this_thread::sleep_for(4 * WorkerPool::kPatience);
+  EXPECT_EQ(begun, 2);
+  EXPECT_EQ(pool.threads(), 2);
+  go.Notify();
+}
+
+TEST(WorkerPoolTest, ThereIsABoundToThreadsAndTheyEndAgain) {
+  constexpr int kClients = 2 * static_cast<int>(WorkerPool::kMostThreads);
+  WorkerPool pool(1);
+  absl::Notification go;
+  std::atomic<int> begun = 0;
+  std::atomic<int> ended = 0;
+  for (int i = 0; i < kClients; ++i) {
+    pool.Run(absl::StrCat(i), [&] {
+      ++begun;
+      go.WaitForNotification();
+      ++ended;
+    });
+  }
+  while (begun < static_cast<int>(WorkerPool::kMostThreads)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::this_thread::sleep_for(4 * WorkerPool::kPatience);
+  EXPECT_EQ(begun, WorkerPool::kMostThreads);
+  EXPECT_EQ(pool.threads(), WorkerPool::kMostThreads);
+  go.Notify();
+  while (ended < kClients || pool.threads() > 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Runs in a process of its own, which may have no more than so many threads.
+void LimitThreads(rlim_t threads) {
+  const rlimit limit = {.rlim_cur = threads, .rlim_max = threads};
+  constexpr uid_t kNobody = 65534;
+  if (setrlimit(RLIMIT_NPROC, &limit) != 0 || setuid(kNobody) != 0) exit(1);
+}
+
+bool MayLimitThreads() {
+  if (getuid() != 0) return false;
+  const pid_t child = fork();
+  if (child == 0) {
+    LimitThreads(1);
+    try {
+      std::thread([] {}).join();
+    } catch (const std::system_error&) {
+      _exit(0);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+TEST(WorkerPoolDeathTest, TheSystemGivesFewThreads) {
+  if (!MayLimitThreads()) GTEST_SKIP() << "threads cannot be limited here";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  // As many as there are do all of it, also for those who wait for long.
+  EXPECT_EXIT(
+      {
+        LimitThreads(4);
+        {
+          WorkerPool pool(1000);
+          if (pool.threads() < 1 || pool.threads() > 3) exit(1);
+          for (int i = 0; i < 100; ++i) {
+            pool.Run(absl::StrCat(i), [] {
+              std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            });
+          }
+        }
+        exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        LimitThreads(1);
+        try {
+          const WorkerPool pool(2);
+        } catch (const std::system_error&) {
+          exit(0);
+        }
+        exit(1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

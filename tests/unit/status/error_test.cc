@@ -56,5 +56,34 @@ TEST(TruncateUtf8, NeverCutsACharacter) {
   EXPECT_EQ(TruncateUtf8("\xf0\x9f\x98\x80z", 3), "");
 }
 
+TEST(Printable, LeavesTextAlone) {
+  for (const char* text :
+       {"", "open a\\b: no \"such\" file", "\u00e4\u4e2d\U0001f600"}) {
+    EXPECT_EQ(Printable(text), text);
+  }
+}
+
+TEST(Printable, EscapesWhatActsOnATerminal) {
+  EXPECT_EQ(Printable("a\x1b[31mred\x7f"), "a\\x1b[31mred\\x7f");
+  EXPECT_EQ(Printable("two\nlines\r\t"), "two\\nlines\\r\\t");
+  EXPECT_EQ(Printable(absl::string_view("\0", 1)), "\\x00");
+  EXPECT_EQ(Printable("\u009b2J"), "\\x9b2J");
+  EXPECT_EQ(Printable("gpj.\u202eexe"), "gpj.\\u202eexe");
+  EXPECT_EQ(Printable("\u2066\u200b\ufeff"), "\\u2066\\u200b\\ufeff");
+  EXPECT_EQ(Printable("\U000e0041"), "\\U000e0041");
+}
+
+TEST(Printable, EscapesWhatIsNotUtf8) {
+  EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3");
+  EXPECT_EQ(Printable("\xc0\x8a"), "\\xc0\\x8a");           // too long
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // a surrogate
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
+  EXPECT_EQ(Printable("\xe2\x82\xc3\xa4"), "\\xe2\\x82\u00e4");
+}
+
+TEST(Printable, IsPartOfAQuotedName) {
+  EXPECT_EQ(QuoteName("a\x1b\u202e\xff"), "\"a\\033\\u202e\\xff\"");
+}
+
 }  // namespace
 }  // namespace kvcompress

@@ -94,15 +94,24 @@ inline absl::StatusOr<Compressed> CompressFile(absl::string_view file,
                     *std::move(report)};
 }
 
+// Restores a whole artefact that comes in chunks of `chunk` bytes, in steps of
+// `most` bytes of output.
 inline absl::StatusOr<std::string> DecompressFile(
     absl::string_view artefact, DecompressOptions options = {},
-    size_t chunk = 1 << 20, DecompressReport* report = nullptr) {
+    size_t chunk = 1 << 20, DecompressReport* report = nullptr,
+    size_t most = SIZE_MAX) {
   Decompressor decompressor(std::move(options), {});
   std::string restored;
   for (size_t i = 0; i < artefact.size(); i += chunk) {
-    absl::Status status =
-        decompressor.Append(artefact.substr(i, chunk), &restored);
-    if (!status.ok()) return status;
+    absl::string_view part = artefact.substr(i, chunk);
+    std::string output;
+    for (bool more = true; more; output.clear()) {
+      const absl::StatusOr<bool> step =
+          decompressor.Restore(&part, most, &output);
+      if (!step.ok()) return step.status();
+      more = *step;
+      restored += output;
+    }
   }
   absl::StatusOr<DecompressReport> end = decompressor.Finish();
   if (!end.ok()) return end.status();

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kvcompress/byte_stream.h"
 
@@ -19,7 +20,11 @@ namespace kvcompress {
 
 class FileSource : public ByteSource {
  public:
-  // Opens `path`; "-" is standard input.
+  // How long Read waits for the first process that writes to a FIFO. One that
+  // has a writer, such as a process substitution, is waited for like any pipe.
+  static constexpr absl::Duration kFifoPatience = absl::Seconds(5);
+
+  // Opens `path`; "-" is standard input. Never blocks.
   // Errors read like Go's: "open PATH: no such file or directory".
   static absl::StatusOr<std::unique_ptr<FileSource>> Open(
       const std::string& path);
@@ -29,6 +34,7 @@ class FileSource : public ByteSource {
   FileSource(const FileSource&) = delete;
   FileSource& operator=(const FileSource&) = delete;
 
+  // DEADLINE_EXCEEDED when nothing writes to a FIFO.
   absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
   void Cancel() override;
 
@@ -39,13 +45,18 @@ class FileSource : public ByteSource {
  private:
   FileSource(std::string name, int fd, int cancel_fd);
 
-  // Blocks until there is something to read. CANCELLED after Cancel.
-  absl::Status Wait();
+  // Blocks until there is something to read, for so many milliseconds, or
+  // without end if negative. Gives what poll says of the file. CANCELLED after
+  // Cancel.
+  absl::StatusOr<int> Wait(int timeout);
+  // The first bytes of a FIFO.
+  absl::StatusOr<size_t> ReadFirst(absl::Span<char> buffer);
 
   const std::string name_;
   const int fd_;
   const int cancel_fd_;  // an eventfd
   std::optional<uint64_t> size_;
+  bool awaits_writer_ = false;  // of a FIFO
 };
 
 }  // namespace kvcompress

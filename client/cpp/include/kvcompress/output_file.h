@@ -2,8 +2,8 @@
 
 // Output that is either complete or not there.
 //
-// Bytes go to a temporary file, and Commit publishes it: a regular file by a
-// rename within its directory, after everything has reached the disk; standard
+// Bytes go to a temporary file, and Commit publishes it: a regular file by
+// giving it its name, after everything has reached the disk; standard
 // output, a pipe or a device by copying. Without Commit nothing is published
 // and destruction removes what was written.
 
@@ -31,10 +31,13 @@ class OutputFile : public ByteSink {
   using TemporaryHook = void (*)(const char* path);
 
   // Prepares to write `path`; "-" is standard output. Symbolic links are
-  // followed. The temporary file is ".NAME.XXXXXX.tmp" beside the target, with
-  // the permissions of the file it will replace or those of any new file; what
-  // will be copied instead is kept nameless in $TMPDIR, or /tmp. Opening a FIFO
-  // waits for its reader.
+  // followed. The temporary file has no name in the target's directory, so that
+  // it goes with a process that is killed, and the permissions of the file it
+  // will replace or those of any new file; what will be copied instead is kept
+  // so in $TMPDIR, or /tmp. ".NAME.XXXXXX.tmp" beside the target is its name
+  // while a file is replaced, and all the time on file systems that have no
+  // files without one: there SIGKILL leaves it behind, to be removed once no
+  // process writes it. Opening a FIFO waits for its reader.
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(
       const std::string& path, TemporaryHook hook = nullptr);
 

@@ -27,6 +27,7 @@ from pyarrow import fs  # type: ignore[import-not-found,import-untyped,unused-ig
 
 from kvcompress.client import Client
 from kvcompress.errors import KVCompressError, UnavailableError
+from kvcompress.inputs import printable
 from kvcompress.options import CompressArguments
 from kvcompress.sinks import FileSink
 from kvcompress.sources import CHUNK_BYTES
@@ -246,7 +247,7 @@ def table(outcomes: Iterable[Outcome]) -> str:
         after += outcome.compressed_size_bytes
         snr_db = "" if outcome.snr_db is None else f"{outcome.snr_db:.2f}"
         verdict = {True: "passed", False: "missed", None: outcome.message}[outcome.passed]
-        rows.append(_row(outcome.name, outcome, snr_db, verdict))
+        rows.append(_row(printable(outcome.name), outcome, snr_db, printable(verdict)))
     counts = {outcome.status: 0 for outcome in outcomes}
     for outcome in outcomes:
         counts[outcome.status] += 1

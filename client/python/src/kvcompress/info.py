@@ -25,6 +25,14 @@ class ServerLimits:
     min_stream_memory_bytes: int
     stall_seconds: float
     max_call_seconds: float
+    max_tensors: int
+    max_metadata_entries: int
+    max_patterns: int
+    max_attention_layers: int
+    max_attention_values: int
+    max_empty_messages: int
+    max_connections: int
+    max_connections_per_host: int
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.ServerLimits) -> "ServerLimits":
@@ -41,6 +49,14 @@ class ServerLimits:
             min_stream_memory_bytes=message.min_stream_memory_bytes,
             stall_seconds=message.stall_seconds,
             max_call_seconds=message.max_call_seconds,
+            max_tensors=message.max_tensors,
+            max_metadata_entries=message.max_metadata_entries,
+            max_patterns=message.max_patterns,
+            max_attention_layers=message.max_attention_layers,
+            max_attention_values=message.max_attention_values,
+            max_empty_messages=message.max_empty_messages,
+            max_connections=message.max_connections,
+            max_connections_per_host=message.max_connections_per_host,
         )
 
 

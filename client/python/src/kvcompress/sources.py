@@ -13,6 +13,7 @@ import numpy as np
 
 from kvcompress.arrays import Array, data_type, little_endian_bytes
 from kvcompress.errors import InvalidArgumentError
+from kvcompress.inputs import open_input
 from kvcompress.torch_tensors import dtype_name, is_tensor, tensor_bits
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import tensor_pb2
@@ -159,7 +160,7 @@ def open_source(source: PathOrStr | bytes) -> BinaryIO:
     if isinstance(source, bytes | bytearray | memoryview):
         return io.BytesIO(source)
     if isinstance(source, str | os.PathLike):
-        return Path(source).open("rb")
+        return open_input(source)
     raise TypeError(f"a path, bytes or a mapping of tensors is needed, not {type(source).__name__}")
 
 

@@ -31,6 +31,7 @@ from kvcompress.errors import (
     UnavailableError,
     UnimplementedError,
 )
+from kvcompress.inputs import NoWriterError, open_input, printable
 from kvcompress.payload import PayloadError, read_header
 from kvcompress.reports import CompressionReport
 
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         flags = parse(arguments)
     except UsageError as error:
-        print(f"Error: {error}\nRun {PROGRAM} -help for usage.", file=sys.stderr)
+        print(f"Error: {printable(str(error))}\nRun {PROGRAM} -help for usage.", file=sys.stderr)
         return ERROR
     for number in (signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -65,9 +66,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return _info(flags) if flags.mode is Mode.INFO else _call(flags)
     except KVCompressError as error:
-        print(f"Error: {_explained(error, flags)}", file=sys.stderr)
+        print(f"Error: {printable(_explained(error, flags))}", file=sys.stderr)
+    except NoWriterError as error:
+        print(f"Error: read input: {printable(str(error))}", file=sys.stderr)
     except (CommandError, PayloadError, OSError, ImportError) as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {printable(str(error))}", file=sys.stderr)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     return ERROR
@@ -80,7 +83,7 @@ def _call(flags: Flags) -> int:
         if flags.verbose:
             info = client.server_info()
             versions = f"version {info.version}, format {info.format_version}"
-            print(f"service: {versions}, kernels {info.kernels}", file=sys.stderr)
+            print(printable(f"service: {versions}, kernels {info.kernels}"), file=sys.stderr)
         if flags.mode in {Mode.COMPRESS, Mode.MEASURE}:
             report = _compress(client, flags, source, spool)
             report, holds = apply_gate(flags.options, report)
@@ -151,7 +154,7 @@ def _decompress(client: Client, flags: Flags, source: str, spool: Path | None) -
 
 def _info(flags: Flags) -> int:
     """Lists an artefact."""
-    with Path(_input_path(flags.input)).open("rb") as file, _mapped(file) as data:
+    with open_input(_input_path(flags.input)) as file, _mapped(file) as data:
         try:
             result = info_json(read_header(data), len(data))
         except PayloadError as error:

@@ -7,6 +7,7 @@ Needs the package `lz4` or `zstandard` for chunks that are compressed.
 import importlib
 import struct
 
+from . import lz4_block, zstd_frame
 from .codec import Array, Codec, Entry, PayloadError
 
 STAGES = ("lz4", "zstd")
@@ -51,7 +52,7 @@ class LastStage:
         return self.inner.decode(plain, entry)
 
     def _decompress(self, data: bytes, size: int, tensor: str) -> bytes:
-        """Decompresses one chunk of `size` bytes."""
+        """Decompresses one chunk of `size` bytes, of whose form nothing is left to the library."""
         package = {"lz4": "lz4.block", "zstd": "zstandard"}[self.stage]
         try:
             library = importlib.import_module(package)
@@ -61,13 +62,12 @@ class LastStage:
         failure = library.LZ4BlockError if self.stage == "lz4" else library.ZstdError
         try:
             if self.stage == "lz4":
+                lz4_block.check(data, size)
                 plain = library.decompress(data, uncompressed_size=size)
             else:
-                reader = library.ZstdDecompressor().decompressobj()
-                plain = reader.decompress(data)
-                if not reader.eof or reader.unused_data:
-                    raise PayloadError("a chunk is not one frame", tensor=tensor)
-        except failure as error:
+                zstd_frame.check(data, size)
+                plain = library.ZstdDecompressor().decompress(data)
+        except (ValueError, failure) as error:
             raise PayloadError(f"a chunk cannot be decompressed: {error}", tensor=tensor) from None
         if len(plain) != size:
             raise PayloadError("a chunk has another size", tensor=tensor)

@@ -14,12 +14,15 @@ input), `element`, `limit` and `field`:
   FAILED_PRECONDITION the input is already compressed, or is not an artefact
   OUT_OF_RANGE        the input is larger than a limit of the server
   DATA_LOSS           an artefact is damaged, cut short, or not the one expected
-  UNIMPLEMENTED       an artefact of a later format version
+  UNIMPLEMENTED       an artefact of a later format version; and, without
+                      details, a call whose messages are compressed
+                      (`grpc-encoding` gzip or deflate): caches gain nothing
+                      from it, and servers inflate nothing
   RESOURCE_EXHAUSTED  the server is at its budget; a google.rpc.RetryInfo, and
                       the trailer `grpc-retry-pushback-ms`, say when to try
                       again
-  DEADLINE_EXCEEDED   the client was silent for too long, or the call lasted
-                      longer than the server allows
+  DEADLINE_EXCEEDED   the client was silent for too long, or next to silent,
+                      or the call lasted longer than the server allows
 and, of the calls that name files, NOT_FOUND, ALREADY_EXISTS,
 PERMISSION_DENIED, ABORTED when a file changed while it was read, and
 UNIMPLEMENTED when the server shares no directory.
@@ -175,7 +178,7 @@ class CompressOptions(_message.Message):
         engine's own statistics; at most one for each layer. For presets of codecs
         that spend more bits on what is looked at more (`klt` with `high`,
         `max`, `ultra` or a weight), in the place of their own guess from keys and
-        age.
+        age. At most `max_attention_layers` and `max_attention_values` of the server.
         """
 
     def __init__(
@@ -412,9 +415,10 @@ class DecompressOptions(_message.Message):
     def tensors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Shell patterns (`*`, `?`, `[...]`): only tensors whose names match one of
         them are given back; of the others only checksums are verified, which find
-        any damage. None means all. At most 1024, and the bytes of all of them times
-        those of all names, each counted as 16 longer, at most 2^32; one that
-        matches no tensor is refused, unless the artefact has none.
+        any damage. None means all. At most 1024, of 1 MiB in all; and for those
+        with wildcards their characters, one more for each, in 64s, times the bytes
+        of all names are at most 2^24. One that matches no tensor is refused, unless
+        the artefact has none.
         """
 
     @_builtins.property

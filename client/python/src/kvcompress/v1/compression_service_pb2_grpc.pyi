@@ -14,12 +14,15 @@ input), `element`, `limit` and `field`:
   FAILED_PRECONDITION the input is already compressed, or is not an artefact
   OUT_OF_RANGE        the input is larger than a limit of the server
   DATA_LOSS           an artefact is damaged, cut short, or not the one expected
-  UNIMPLEMENTED       an artefact of a later format version
+  UNIMPLEMENTED       an artefact of a later format version; and, without
+                      details, a call whose messages are compressed
+                      (`grpc-encoding` gzip or deflate): caches gain nothing
+                      from it, and servers inflate nothing
   RESOURCE_EXHAUSTED  the server is at its budget; a google.rpc.RetryInfo, and
                       the trailer `grpc-retry-pushback-ms`, say when to try
                       again
-  DEADLINE_EXCEEDED   the client was silent for too long, or the call lasted
-                      longer than the server allows
+  DEADLINE_EXCEEDED   the client was silent for too long, or next to silent,
+                      or the call lasted longer than the server allows
 and, of the calls that name files, NOT_FOUND, ALREADY_EXISTS,
 PERMISSION_DENIED, ABORTED when a file changed while it was read, and
 UNIMPLEMENTED when the server shares no directory.

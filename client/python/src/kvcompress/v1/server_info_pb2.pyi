@@ -40,6 +40,14 @@ class ServerLimits(_message.Message):
     MIN_STREAM_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     STALL_SECONDS_FIELD_NUMBER: _builtins.int
     MAX_CALL_SECONDS_FIELD_NUMBER: _builtins.int
+    MAX_TENSORS_FIELD_NUMBER: _builtins.int
+    MAX_METADATA_ENTRIES_FIELD_NUMBER: _builtins.int
+    MAX_PATTERNS_FIELD_NUMBER: _builtins.int
+    MAX_ATTENTION_LAYERS_FIELD_NUMBER: _builtins.int
+    MAX_ATTENTION_VALUES_FIELD_NUMBER: _builtins.int
+    MAX_EMPTY_MESSAGES_FIELD_NUMBER: _builtins.int
+    MAX_CONNECTIONS_FIELD_NUMBER: _builtins.int
+    MAX_CONNECTIONS_PER_HOST_FIELD_NUMBER: _builtins.int
     max_message_bytes: _builtins.int
     """Largest request message, in bytes."""
     recommended_chunk_bytes: _builtins.int
@@ -65,13 +73,32 @@ class ServerLimits(_message.Message):
     divided by this is the most streams at a time.
     """
     stall_seconds: _builtins.float
-    """Longest wait for the client's next message, or for the client to take one,
-    in seconds; 0 when there is no bound. Then DEADLINE_EXCEEDED.
+    """Longest wait for the client's next 4,096 bytes of content (options and
+    tables count as such), or for the client to take as many, in seconds; 0 when
+    there is no bound. Then DEADLINE_EXCEEDED.
     """
     max_call_seconds: _builtins.float
     """Longest time a call may last, whatever its deadline, in seconds; 0 when
     there is no bound. Then DEADLINE_EXCEEDED.
     """
+    max_tensors: _builtins.int
+    """Most tensors of a cache, in a file or in a table."""
+    max_metadata_entries: _builtins.int
+    """Most entries of the metadata of a cache, in a file or in a table."""
+    max_patterns: _builtins.int
+    """Most patterns of DecompressOptions.tensors."""
+    max_attention_layers: _builtins.int
+    """Most layers of CompressOptions.attention..."""
+    max_attention_values: _builtins.int
+    """...and most values of all of them together."""
+    max_empty_messages: _builtins.int
+    """Most messages of a call that carry no content, such as empty runs of bytes."""
+    max_connections: _builtins.int
+    """Most connections at once; 0 where nothing bounds them here. A further one is
+    closed as soon as it is accepted.
+    """
+    max_connections_per_host: _builtins.int
+    """Most connections from one host, with Unix sockets as one."""
     def __init__(
         self,
         *,
@@ -86,10 +113,18 @@ class ServerLimits(_message.Message):
         min_stream_memory_bytes: _builtins.int = ...,
         stall_seconds: _builtins.float = ...,
         max_call_seconds: _builtins.float = ...,
+        max_tensors: _builtins.int = ...,
+        max_metadata_entries: _builtins.int = ...,
+        max_patterns: _builtins.int = ...,
+        max_attention_layers: _builtins.int = ...,
+        max_attention_values: _builtins.int = ...,
+        max_empty_messages: _builtins.int = ...,
+        max_connections: _builtins.int = ...,
+        max_connections_per_host: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_call_seconds", b"max_call_seconds", "max_header_bytes", b"max_header_bytes", "max_labels", b"max_labels", "max_message_bytes", b"max_message_bytes", "max_rank", b"max_rank", "max_stream_memory_bytes", b"max_stream_memory_bytes", "max_tensor_bytes", b"max_tensor_bytes", "memory_budget_bytes", b"memory_budget_bytes", "min_stream_memory_bytes", b"min_stream_memory_bytes", "recommended_chunk_bytes", b"recommended_chunk_bytes", "stall_seconds", b"stall_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_attention_layers", b"max_attention_layers", "max_attention_values", b"max_attention_values", "max_call_seconds", b"max_call_seconds", "max_connections", b"max_connections", "max_connections_per_host", b"max_connections_per_host", "max_empty_messages", b"max_empty_messages", "max_header_bytes", b"max_header_bytes", "max_labels", b"max_labels", "max_message_bytes", b"max_message_bytes", "max_metadata_entries", b"max_metadata_entries", "max_patterns", b"max_patterns", "max_rank", b"max_rank", "max_stream_memory_bytes", b"max_stream_memory_bytes", "max_tensor_bytes", b"max_tensor_bytes", "max_tensors", b"max_tensors", "memory_budget_bytes", b"memory_budget_bytes", "min_stream_memory_bytes", b"min_stream_memory_bytes", "recommended_chunk_bytes", b"recommended_chunk_bytes", "stall_seconds", b"stall_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

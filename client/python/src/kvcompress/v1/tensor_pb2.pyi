@@ -157,12 +157,15 @@ class TensorTable(_message.Message):
     METADATA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def tensors(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorSpec]:
-        """At most as many as the server's `max_header_bytes` has room for."""
+        """At most the server's `max_tensors`, and as many as its `max_header_bytes` has
+        room for.
+        """
 
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Free-form metadata, kept as the `__metadata__` of the safetensors format, in
-        the order of its keys. Keys beginning with `kvcompress.` are refused.
+        the order of its keys. Keys beginning with `kvcompress.` are refused. At most
+        the server's `max_metadata_entries`.
         """
 
     def __init__(

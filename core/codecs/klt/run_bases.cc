@@ -1,0 +1,50 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "codecs/klt/run_bases.h"
+
+#include <cmath>
+
+namespace kvcompress::klt {
+namespace {
+
+// The unit of loadings in steps for 512 tokens; it falls with their root's
+// root, as the basis of more tokens is worth more bits.
+constexpr double kLoadingUnit = 0.05;
+
+}  // namespace
+
+void RunBases::Study(absl::Span<const BlockEncoder> encoders, size_t vectors) {
+  for (size_t i = 0; i < encoders.size(); ++i) {
+    const Block& block = encoders[i].block();
+    const uint64_t part = i % geometry_.token_parts();
+    if (part % kRun == 0) {
+      loadings_.emplace_back();
+      run_tokens_.push_back(0);
+      const size_t end = i + std::min(kRun, geometry_.token_parts() - part);
+      for (size_t g = 0; g < geometry_.Groups(block); ++g) {
+        Covariance covariance(geometry_.GroupSize(block, g));
+        for (size_t k = i; k < end; ++k) {
+          if (Stops(checkpoint_)) return;
+          encoders[k].AddTo(g, &covariance);
+        }
+        loadings_.back().push_back(FindLoadings(covariance, vectors));
+      }
+    }
+    run_tokens_.back() += block.tokens;
+    run_of_.push_back(loadings_.size() - 1);
+  }
+}
+
+void RunBases::MakeFor(double step) {
+  step_ = step;
+  bases_.clear();
+  for (size_t run = 0; run < loadings_.size(); ++run) {
+    if (Stops(checkpoint_)) return;
+    const double spread =
+        std::pow(512.0 / static_cast<double>(run_tokens_[run]), 0.25);
+    bases_.emplace_back(loadings_[run], kLoadingUnit * spread * step,
+                        checkpoint_);
+  }
+}
+
+}  // namespace kvcompress::klt

@@ -1,0 +1,64 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The bases of a tensor: runs of blocks of a part of the heads share theirs.
+// The encoder's affair.
+
+#ifndef KVCOMPRESS_CODECS_KLT_RUN_BASES_H_
+#define KVCOMPRESS_CODECS_KLT_RUN_BASES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "codecs/klt/block_encoder.h"
+#include "codecs/klt/geometry.h"
+#include "codecs/klt/loadings.h"
+#include "kvcompress/checkpoint.h"
+
+namespace kvcompress::klt {
+
+// Not thread safe. Where the checkpoint stops, bases are missing.
+class RunBases {
+ public:
+  // Both outlive it; the checkpoint may be null.
+  RunBases(const Geometry& geometry, Checkpoint* checkpoint)
+      : geometry_(geometry), checkpoint_(checkpoint) {}
+
+  // Tokens of a run of blocks, or hardly fewer.
+  static uint64_t RunTokens(const Geometry& geometry) {
+    return geometry.tokens() / geometry.token_parts() *
+           std::min(kRun, geometry.token_parts());
+  }
+
+  // Finds the principal directions, at most `vectors` of a group. `encoders`
+  // has all blocks, part by part of the heads.
+  void Study(absl::Span<const BlockEncoder> encoders, size_t vectors);
+
+  // Makes bases for steps near this one. REQUIRES: Study.
+  void MakeFor(double step);
+  // For which they were made.
+  double step() const { return step_; }
+
+  const Bases& Of(size_t block) const { return bases_[run_of_[block]]; }
+  // Whether a block has those of the block before it.
+  bool SameAsBefore(size_t block) const {
+    return block > 0 && run_of_[block] == run_of_[block - 1];
+  }
+
+ private:
+  static constexpr uint64_t kRun = 8;  // blocks
+
+  const Geometry& geometry_;
+  Checkpoint* const checkpoint_;
+  // Of each run: of the groups, and tokens.
+  std::vector<std::vector<Loadings>> loadings_;
+  std::vector<uint64_t> run_tokens_;
+  std::vector<Bases> bases_;
+  double step_ = 0;
+  std::vector<size_t> run_of_;  // of each block
+};
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_RUN_BASES_H_

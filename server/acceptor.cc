@@ -1,0 +1,361 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "acceptor.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "guarded.h"
+
+namespace kvcompress {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// The kernel takes less where net.core.somaxconn says so.
+constexpr int kBacklog = 4096;
+// How long bytes may go unacknowledged before a connection counts as dead, as
+// gRPC sets it on listening sockets of its own.
+constexpr unsigned kUserTimeoutMs = 20'000;
+// Connections accepted from one socket before the others have their turn.
+constexpr int kBatch = 64;
+// How often closed connections are looked for, and how long to wait when there
+// is no descriptor to accept with.
+constexpr milliseconds kSweepInterval{500};
+constexpr milliseconds kSweepPause{5};
+constexpr milliseconds kDescriptorPause{50};
+constexpr std::chrono::seconds kLogInterval{10};
+constexpr char kUnixHost[] = "unix";
+
+bool OutOfDescriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS ||
+         error == ENOMEM;
+}
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+FileDescriptor OpenSpare() {
+  return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+// Sockets made while this lives get the permissions `mode`, whatever the umask,
+// from their first moment on.
+class SocketMode {
+ public:
+  explicit SocketMode(std::optional<uint32_t> mode)
+      : before_(mode ? std::optional(umask(0777 & ~*mode)) : std::nullopt) {}
+  ~SocketMode() {
+    if (before_) umask(*before_);
+  }
+  SocketMode(const SocketMode&) = delete;
+  SocketMode& operator=(const SocketMode&) = delete;
+
+ private:
+  const std::optional<mode_t> before_;
+};
+
+bool IsWildcard(const ListenAddress& address) {
+  return address.host == "0.0.0.0" || address.host == "::";
+}
+
+void Set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+// sin_port and sin6_port are at the same place.
+uint16_t PortOf(int fd) {
+  SocketAddress bound;
+  bound.size = sizeof(bound.storage);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.size);
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&bound.storage)->sin_port);
+}
+
+void SetPort(uint16_t port, SocketAddress* address) {
+  reinterpret_cast<sockaddr_in*>(&address->storage)->sin_port = htons(port);
+}
+
+// Whom the limit per host counts a connection to: the address, or of IPv6 the
+// network of 64 bits, which is what one subscriber commonly has.
+std::string HostOf(const SocketAddress& peer) {
+  if (peer.family() == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&peer.storage);
+    return std::string(reinterpret_cast<const char*>(&v4->sin_addr), 4);
+  }
+  if (peer.family() != AF_INET6) return kUnixHost;
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&peer.storage);
+  const char* bytes = reinterpret_cast<const char*>(&v6->sin6_addr);
+  return IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) ? std::string(bytes + 12, 4)
+                                              : std::string(bytes, 8);
+}
+
+absl::Status CannotListen(const ListenAddress& address, absl::string_view why) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", address.ToString(), ": ", why));
+}
+
+}  // namespace
+
+Acceptor::Acceptor(const ConnectionLimits& limits, AcceptEvents events)
+    : limits_(limits),
+      events_(std::move(events)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spare_(OpenSpare()) {
+  connections_.reserve(static_cast<size_t>(limits_.total));
+}
+
+Acceptor::~Acceptor() { Stop(); }
+
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(
+    std::vector<ListenAddress>* addresses, std::optional<uint32_t> unix_mode,
+    const ConnectionLimits& limits, AcceptEvents events) {
+  auto acceptor =
+      std::unique_ptr<Acceptor>(new Acceptor(limits, std::move(events)));
+  if (!acceptor->wake_.ok() || !acceptor->spare_.ok()) {
+    return absl::UnavailableError(absl::StrCat(
+        "no file descriptor is left to listen with: ", Reason(errno)));
+  }
+  for (size_t i = 0; i < addresses->size(); ++i) {
+    absl::Status status = acceptor->Add(i, unix_mode, &(*addresses)[i]);
+    if (!status.ok()) return status;
+  }
+  return acceptor;
+}
+
+absl::Status Acceptor::Add(size_t index, std::optional<uint32_t> unix_mode,
+                           ListenAddress* address) {
+  if (address->is_unix()) {
+    absl::Status free = RemoveStaleSocket(address->path);
+    if (!free.ok()) return free;
+  }
+  absl::StatusOr<std::vector<SocketAddress>> found = Resolve(*address);
+  if (!found.ok()) return CannotListen(*address, found.status().message());
+  if (IsWildcard(*address)) {
+    ListenAddress both = *address;
+    both.host = "::";
+    absl::StatusOr<std::vector<SocketAddress>> v6 = Resolve(both);
+    // Where IPv6 is turned off the address of IPv4 remains.
+    if (v6.ok() && Listen(index, v6->front(), address).ok()) {
+      return absl::OkStatus();
+    }
+  }
+  const SocketMode mode(unix_mode);
+  absl::Status last;
+  for (SocketAddress& where : *found) {
+    // All of them get the port that the system chose for the first.
+    if (!address->is_unix()) SetPort(address->port, &where);
+    last = Listen(index, where, address);
+    // A name may stand for a family that this machine does not have.
+    if (!last.ok() && !absl::IsNotFound(last)) break;
+  }
+  const bool bound = !listeners_.empty() && listeners_.back().address == index;
+  return bound && (last.ok() || absl::IsNotFound(last))
+             ? absl::OkStatus()
+             : CannotListen(*address, last.message());
+}
+
+absl::Status Acceptor::Listen(size_t index, const SocketAddress& where,
+                              ListenAddress* address) {
+  const int family = where.family();
+  FileDescriptor fd(
+      socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.ok() && family != AF_UNIX) {
+    // Accepted sockets inherit the last two.
+    Set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    Set(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+    Set(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+  }
+  if (fd.ok() && family == AF_INET6) {
+    Set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  }
+  if (!fd.ok() || bind(fd.get(), where.get(), where.size) != 0 ||
+      listen(fd.get(), kBacklog) != 0) {
+    const bool absent = errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL;
+    return absent ? absl::NotFoundError(Reason(errno))
+                  : absl::UnavailableError(Reason(errno));
+  }
+  Listener listener = {index, std::move(fd), address->path};
+  struct stat info = {};
+  if (!address->is_unix()) {
+    address->port = PortOf(listener.fd.get());
+  } else if (lstat(address->path.c_str(), &info) == 0) {
+    listener.device = info.st_dev;
+    listener.inode = info.st_ino;
+  }
+  listeners_.push_back(std::move(listener));
+  return absl::OkStatus();
+}
+
+void Acceptor::Start(Take take) {
+  take_ = std::move(take);
+  thread_ = std::thread([this] { Run(); });
+}
+
+void Acceptor::Stop() {
+  stopping_ = true;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written =
+      write(wake_.get(), &one, sizeof(one));
+  if (thread_.joinable()) thread_.join();
+  for (const Listener& listener : listeners_) {
+    struct stat info = {};
+    if (!listener.unix_path.empty() &&
+        lstat(listener.unix_path.c_str(), &info) == 0 &&
+        info.st_dev == listener.device && info.st_ino == listener.inode) {
+      unlink(listener.unix_path.c_str());
+    }
+  }
+  listeners_.clear();
+}
+
+void Acceptor::Run() {
+  std::vector<pollfd> files = {{wake_.get(), POLLIN, 0}};
+  for (const Listener& listener : listeners_) {
+    files.push_back({listener.fd.get(), POLLIN, 0});
+  }
+  while (!stopping_) {
+    poll(files.data(), files.size(), static_cast<int>(kSweepInterval.count()));
+    if (stopping_) return;
+    bool exhausted = false;
+    for (size_t i = 0; i < listeners_.size(); ++i) {
+      if (files[i + 1].revents == 0) continue;
+      bool drained = false;
+      // Without memory the connections wait, as without descriptors.
+      Attempt([&] { drained = Drain(listeners_[i]); });
+      exhausted |= !drained;
+    }
+    if (steady_clock::now() - swept_ >= kSweepInterval) Sweep();
+    TellOpen();
+    // The sockets are still readable: without a pause this would spin.
+    if (exhausted) {
+      poll(files.data(), 1, static_cast<int>(kDescriptorPause.count()));
+    }
+  }
+}
+
+bool Acceptor::Drain(const Listener& listener) {
+  for (int i = 0; i < kBatch && !stopping_; ++i) {
+    SocketAddress peer;
+    peer.size = sizeof(peer.storage);
+    FileDescriptor fd(accept4(listener.fd.get(),
+                              reinterpret_cast<sockaddr*>(&peer.storage),
+                              &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd.ok()) {
+      Admit(listener, std::move(fd), peer);
+    } else if (errno == EAGAIN) {
+      return true;
+    } else if (OutOfDescriptors(errno) && !RefuseForDescriptors(listener)) {
+      return false;
+    }
+    // What else may fail is a fault of that one connection.
+  }
+  return true;
+}
+
+bool Acceptor::RefuseForDescriptors(const Listener& listener) {
+  spare_.Close();
+  FileDescriptor fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  const bool accepted = fd.ok();
+  fd.Close();
+  spare_ = OpenSpare();
+  full_ = false;
+  if (accepted) Refuse(Refusal::kDescriptors);
+  return accepted;
+}
+
+void Acceptor::Admit(const Listener& listener, FileDescriptor fd,
+                     const SocketAddress& peer) {
+  const auto full = [&](const std::string& host) -> std::optional<Refusal> {
+    if (connections_.size() >= static_cast<size_t>(limits_.total)) {
+      return Refusal::kLimit;
+    }
+    const auto found = hosts_.find(host);
+    if (found != hosts_.end() && found->second >= limits_.per_host) {
+      return Refusal::kHostLimit;
+    }
+    return std::nullopt;
+  };
+  std::string host = HostOf(peer);
+  std::optional<Refusal> refusal = full(host);
+  if (refusal && steady_clock::now() - swept_ >= kSweepPause) {
+    Sweep();
+    refusal = full(host);
+  }
+  full_ = refusal.has_value();
+  if (refusal) return Refuse(*refusal);
+
+  struct stat info = {};
+  fstat(fd.get(), &info);
+  // Whoever had this number before has closed it.
+  const auto same = [&](const Connection& each) { return each.fd == fd.get(); };
+  if (std::any_of(connections_.begin(), connections_.end(), same)) Sweep();
+  ++hosts_[host];
+  // There is room: nothing is counted that is not among them.
+  connections_.push_back({fd.get(), info.st_ino, std::move(host)});
+  events_.accepted();
+  take_(listener.address, fd.Release());
+}
+
+void Acceptor::Refuse(Refusal why) {
+  events_.refused(why);
+  ++refused_since_log_;
+  const auto now = steady_clock::now();
+  if (logged_ != steady_clock::time_point() && now - logged_ < kLogInterval) {
+    return;
+  }
+  const auto warn = [this](const std::string& reason) {
+    spdlog::warn("refusing connections ({} since the last such line): {}",
+                 refused_since_log_, reason);
+  };
+  switch (why) {
+    case Refusal::kLimit:
+      warn(absl::StrCat(limits_.total,
+                        " are open, as many as --max-connections allows"));
+      break;
+    case Refusal::kHostLimit:
+      warn(absl::StrCat("a host has ", limits_.per_host,
+                        ", as many as --max-connections-per-host allows"));
+      break;
+    case Refusal::kDescriptors:
+      warn("no file descriptor is left; raise the limit (ulimit -n)");
+      break;
+  }
+  refused_since_log_ = 0;
+  logged_ = now;
+}
+
+void Acceptor::Sweep() {
+  const auto closed = [this](const Connection& each) {
+    struct stat info = {};
+    if (fstat(each.fd, &info) == 0 && info.st_ino == each.inode) return false;
+    const auto host = hosts_.find(each.host);
+    if (--host->second == 0) hosts_.erase(host);
+    return true;
+  };
+  connections_.erase(
+      std::remove_if(connections_.begin(), connections_.end(), closed),
+      connections_.end());
+  swept_ = steady_clock::now();
+}
+
+void Acceptor::TellOpen() {
+  const auto open = static_cast<int>(connections_.size());
+  if (open != told_open_) events_.open(open);
+  told_open_ = open;
+}
+
+}  // namespace kvcompress

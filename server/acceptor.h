@@ -1,0 +1,139 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The listening sockets of a server: binds them, accepts connections within
+// limits, and hands each to whoever serves it.
+//
+// Not gRPC's own listener: that of 1.51 gives up a listening socket for good
+// when accept4 fails once, as it does for want of a descriptor. This one
+// refuses what it cannot take, with a spare descriptor where there is no other,
+// and goes on. See docs/decisions/own-acceptor.md.
+
+#ifndef KVCOMPRESS_SERVER_ACCEPTOR_H_
+#define KVCOMPRESS_SERVER_ACCEPTOR_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "address.h"
+#include "descriptors.h"
+#include "file_descriptor.h"
+
+namespace kvcompress {
+
+// Why a connection was closed as soon as it was accepted.
+enum class Refusal : uint8_t {
+  kLimit,        // as many are open as may be
+  kHostLimit,    // as many from this host
+  kDescriptors,  // no file descriptor was left for it
+};
+inline constexpr int kRefusalCount = 3;
+
+// Told by the accepting thread.
+struct AcceptEvents {
+  std::function<void()> accepted;
+  std::function<void(Refusal)> refused;
+  // Connections open now; told when the number changes, up to a second late.
+  std::function<void(int)> open;
+};
+
+// Thread safe after Start.
+class Acceptor {
+ public:
+  // Takes over a connection to the address of this index, and its descriptor.
+  using Take = std::function<void(size_t address, int fd)>;
+
+  // Binds every address and listens. Fills in the ports that the system chose.
+  // A wildcard address, of either family, takes connections of both where the
+  // system has IPv6. A stale Unix socket is replaced; the new one has the
+  // permissions `unix_mode`, or what the umask leaves. UNAVAILABLE, with the
+  // address and the reason, when one cannot be bound.
+  static absl::StatusOr<std::unique_ptr<Acceptor>> Bind(
+      std::vector<ListenAddress>* addresses, std::optional<uint32_t> unix_mode,
+      const ConnectionLimits& limits, AcceptEvents events);
+
+  // Stops, see below.
+  ~Acceptor();
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
+
+  // Accepts from now on, on a thread of its own. REQUIRES: once.
+  void Start(Take take);
+
+  // Accepts no more, closes the listening sockets and removes Unix sockets.
+  // Connections that were taken are left alone. No call of Take is under way
+  // once it returns.
+  void Stop();
+
+  // Whether the last connection was refused by a limit: the acceptor works, and
+  // has no room. Says nothing of descriptors.
+  bool is_full() const { return full_; }
+
+ private:
+  struct Listener {
+    size_t address;
+    FileDescriptor fd;
+    std::string unix_path;  // empty for TCP
+    dev_t device = 0;       // of the path, to remove no other file
+    ino_t inode = 0;
+  };
+  struct Connection {
+    int fd;
+    ino_t inode;  // of the socket: whether the descriptor is still this one
+    std::string host;
+  };
+
+  Acceptor(const ConnectionLimits& limits, AcceptEvents events);
+
+  absl::Status Add(size_t index, std::optional<uint32_t> unix_mode,
+                   ListenAddress* address);
+  // Binds one socket for `address`, and fills in its port. NOT_FOUND when this
+  // machine has no such address.
+  absl::Status Listen(size_t index, const SocketAddress& where,
+                      ListenAddress* address);
+
+  void Run();
+  // Accepts what waits on a listener; false when descriptors have run out.
+  bool Drain(const Listener& listener);
+  // Accepts a connection with the spare descriptor, and closes it. False when
+  // not even that can be done.
+  bool RefuseForDescriptors(const Listener& listener);
+  void Admit(const Listener& listener, FileDescriptor fd,
+             const SocketAddress& peer);
+  void Refuse(Refusal why);
+  // Forgets the connections that have been closed.
+  void Sweep();
+  void TellOpen();
+
+  const ConnectionLimits limits_;
+  const AcceptEvents events_;
+  std::vector<Listener> listeners_;
+  Take take_;
+  FileDescriptor wake_;
+  FileDescriptor spare_;
+  std::atomic<bool> stopping_ = false;
+  std::atomic<bool> full_ = false;
+  // For the accepting thread alone.
+  std::vector<Connection> connections_;
+  absl::flat_hash_map<std::string, int> hosts_;
+  int told_open_ = 0;
+  std::chrono::steady_clock::time_point swept_;
+  uint64_t refused_since_log_ = 0;
+  std::chrono::steady_clock::time_point logged_;
+  std::thread thread_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_SERVER_ACCEPTOR_H_

@@ -1,0 +1,119 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "grpc_server.h"
+
+#include <grpc/grpc.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_builder.h>
+
+#include <utility>
+
+#include "flow_control.h"
+#include "memory_limit.h"
+#include "message_settings.h"
+
+namespace kvcompress {
+namespace {
+
+using External = grpc::experimental::ExternalConnectionAcceptor;
+using ExternalType =
+    grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+
+// A connection is given up when a ping has no answer for 20 seconds; pings go
+// out after a minute of silence. Clients may ping as often as every 20 seconds.
+constexpr int kKeepaliveTimeMs = 60'000;
+constexpr int kKeepaliveTimeoutMs = 20'000;
+constexpr int kMinPingIntervalMs = 20'000;
+// How long a client may take for the handshake of TLS and the preface of
+// HTTP/2: who sends neither holds a connection no longer.
+constexpr int kHandshakeTimeoutMs = 20'000;
+
+// Calls at a time on one connection: further ones wait in a client that keeps
+// to the protocol, and end the connection of one that does not.
+constexpr int kMaxConcurrentStreams = 1024;
+
+int Milliseconds(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+void SetChannelArguments(const DaemonOptions& options,
+                         grpc::ServerBuilder* builder) {
+  SetMessages(options.max_message_bytes, builder);
+  SetFlowControl(builder);
+  builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                              kHandshakeTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                              kMaxConcurrentStreams);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                              kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+      kMinPingIntervalMs);
+  if (options.max_connection_age > absl::ZeroDuration()) {
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                                Milliseconds(options.max_connection_age));
+  }
+  if (options.max_connection_idle > absl::ZeroDuration()) {
+    builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                                Milliseconds(options.max_connection_idle));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
+    const DaemonOptions& options, const std::vector<grpc::Service*>& services,
+    const std::shared_ptr<grpc::ServerCredentials>& tls, uint64_t budget,
+    const ConnectionLimits& limits, AcceptEvents events) {
+  std::unique_ptr<GrpcServer> self(new GrpcServer);
+  self->addresses_ = options.listen;
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Bind(
+      &self->addresses_, options.unix_socket_mode, limits, std::move(events));
+  if (!acceptor.ok()) return acceptor.status();
+
+  grpc::EnableDefaultHealthCheckService(false);
+  grpc::ServerBuilder builder;
+  SetChannelArguments(options, &builder);
+  // A second fence, around what gRPC buffers: it ends streams without an error
+  // that says why, so the first one, which does, has to be nearer.
+  builder.SetResourceQuota(grpc::ResourceQuota("kvcompress")
+                               .Resize(BufferQuota(budget, MemoryLimit())));
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::shared_ptr<External> plain =
+      builder.experimental().AddExternalConnectionAcceptor(
+          ExternalType::FROM_FD, grpc::InsecureServerCredentials());
+  std::shared_ptr<External> encrypted =
+      tls == nullptr ? plain
+                     : builder.experimental().AddExternalConnectionAcceptor(
+                           ExternalType::FROM_FD, tls);
+  self->server_ = builder.BuildAndStart();
+  if (self->server_ == nullptr) {
+    return absl::InternalError("gRPC did not start");
+  }
+
+  std::vector<std::shared_ptr<External>> takers;
+  for (const ListenAddress& address : self->addresses_) {
+    takers.push_back(address.is_unix() ? plain : encrypted);
+  }
+  self->acceptor_ = *std::move(acceptor);
+  self->acceptor_->Start([takers = std::move(takers)](size_t index, int fd) {
+    External::NewConnectionParameters connection;
+    connection.fd = fd;
+    takers[index]->HandleNewConnection(&connection);
+  });
+  return self;
+}
+
+void GrpcServer::Shutdown(absl::Time deadline) {
+  acceptor_->Stop();
+  server_->Shutdown(absl::ToChronoTime(deadline));
+}
+
+void GrpcServer::CancelCalls() {
+  grpc_server_cancel_all_calls(server_->c_server());
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,100 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "request.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kvcompress/artefact.h"
+#include "kvcompress/decompressor.h"
+#include "kvcompress/safetensors.h"
+#include "kvcompress/v1/compression_service.pb.h"
+
+namespace kvcompress {
+namespace {
+
+// Indices of ParsedSize::Result::elements.
+enum Limited { kTensors, kLayers, kValues };
+
+std::vector<ElementLimit> Limits() {
+  constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+  return {
+      {"kvcompress.v1.TensorTable.tensors", "tensors.tensors", kMaxTensors,
+       kInvalid, "TOO_MANY_TENSORS"},
+      {"kvcompress.v1.CompressOptions.attention", "options.attention",
+       kMaxAttentionLayers, kInvalid, "INVALID_ATTENTION"},
+      {"kvcompress.v1.LayerAttention.octaves", "options.attention.octaves",
+       kMaxAttentionValues, kInvalid, "INVALID_ATTENTION"},
+      {"kvcompress.v1.TensorTable.metadata", "tensors.metadata", kMaxMetadata,
+       kInvalid, "TOO_MUCH_METADATA"},
+      {"kvcompress.v1.CompressOptions.labels", "options.labels", kMaxLabels,
+       kInvalid, "INVALID_LABEL"},
+      {"kvcompress.v1.DecompressOptions.expected_labels",
+       "options.expected_labels", kMaxLabels, kInvalid, "INVALID_LABEL"},
+      {"kvcompress.v1.DecompressOptions.tensors", "options.tensors",
+       kMaxPatterns, kInvalid, "INVALID_OPTIONS"},
+  };
+}
+
+// The text of a tensor in a header, less its name and its dimensions, in bytes.
+constexpr uint64_t kTensorText = 100;
+// For each byte of that text: it is written, and read again.
+constexpr uint64_t kTextMemory = 16;
+// A layer in a map, beside its values, in bytes.
+constexpr uint64_t kLayerBytes = 128;
+
+}  // namespace
+
+template <typename Request>
+const ParsedSize& ParsedSizeOf() {
+  static const auto* const size =
+      new ParsedSize(*Request::descriptor(), Limits());
+  return *size;
+}
+
+template const ParsedSize& ParsedSizeOf<v1::CompressRequest>();
+template const ParsedSize& ParsedSizeOf<v1::MeasureRequest>();
+template const ParsedSize& ParsedSizeOf<v1::DecompressRequest>();
+template const ParsedSize& ParsedSizeOf<v1::CompressFileRequest>();
+template const ParsedSize& ParsedSizeOf<v1::DecompressFileRequest>();
+template const ParsedSize& ParsedSizeOf<v1::GetServerInfoRequest>();
+template const ParsedSize& ParsedSizeOf<v1::SelfTestRequest>();
+
+RequestMemory MemoryFor(uint64_t wire, const ParsedSize::Result& parsed) {
+  RequestMemory memory;
+  memory.taking = parsed.bytes - std::min(parsed.bytes, wire);
+  const uint64_t tensors = parsed.elements[kTensors];
+  if (tensors > 0) {
+    memory.taking += kTextMemory * (kTensorText * tensors + wire);
+  }
+  const uint64_t layers = parsed.elements[kLayers];
+  if (layers > 0) {
+    memory.kept =
+        kLayerBytes * layers + sizeof(float) * parsed.elements[kValues];
+    memory.taking += memory.kept;
+  }
+  return memory;
+}
+
+absl::Status CheckSmallRequest(const grpc::ByteBuffer& bytes,
+                               const ParsedSize& size) {
+  // Of what it may become, in bytes.
+  constexpr uint64_t kMostParsed = 1 << 20;
+  if (bytes.Length() <= kMaxSmallRequest) {
+    const absl::StatusOr<ParsedSize::Result> parsed =
+        size.Of(bytes, kMostParsed);
+    if (!parsed.ok()) return parsed.status();
+    if (parsed->bytes <= kMostParsed) return absl::OkStatus();
+  }
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat("the method takes a few bytes, and the message has ",
+                   bytes.Length()),
+      {.reason = "INVALID_MESSAGE",
+       .limit = kMaxSmallRequest,
+       .field = "message"});
+}
+
+}  // namespace kvcompress

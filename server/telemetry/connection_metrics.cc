@@ -1,0 +1,40 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "telemetry/connection_metrics.h"
+
+#include "telemetry/families.h"
+
+namespace kvcompress {
+namespace {
+
+// In the order of Refusal.
+constexpr const char* kRefusals[kRefusalCount] = {"limit", "host_limit",
+                                                  "descriptors"};
+
+}  // namespace
+
+ConnectionMetrics::ConnectionMetrics(prometheus::Registry* registry) {
+  open_ = &GaugeFamily(registry, "kvcompress_connections",
+                       "Open connections of gRPC, up to a second ago.")
+               .Add({});
+  limit_ = &GaugeFamily(registry, "kvcompress_connections_limit",
+                        "Bound on kvcompress_connections.")
+                .Add({});
+  accepted_ = &CounterFamily(registry, "kvcompress_connections_accepted_total",
+                             "Connections of gRPC that were accepted, those "
+                             "of the server to itself included.")
+                   .Add({});
+  auto& refused = CounterFamily(
+      registry, "kvcompress_connections_refused_total",
+      "Connections of gRPC that were closed at once, by the reason.");
+  for (int i = 0; i < kRefusalCount; ++i) {
+    refused_[i] = &refused.Add({{"reason", kRefusals[i]}});
+  }
+  reachable_ = &GaugeFamily(registry, "kvcompress_reachable",
+                            "1 while the server gets an answer from itself on "
+                            "every address, else 0.")
+                    .Add({});
+  reachable_->Set(1);
+}
+
+}  // namespace kvcompress

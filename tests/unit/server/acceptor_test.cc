@@ -1,0 +1,206 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "acceptor.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace kvcompress {
+namespace {
+
+ListenAddress Loopback() { return {"127.0.0.1", 0, ""}; }
+
+std::string SocketPath() {
+  return std::filesystem::path(::testing::TempDir()) /
+         ("acceptor-" + std::to_string(getpid()) + ".sock");
+}
+
+// An acceptor that keeps what it is given.
+class Accepting {
+ public:
+  explicit Accepting(std::vector<ListenAddress> addresses,
+                     ConnectionLimits limits = {8, 8, 0})
+      : addresses_(std::move(addresses)) {
+    auto bound = Acceptor::Bind(
+        &addresses_, 0600, limits,
+        {[] {}, [this](Refusal why) { Note([&] { ++refused_[why]; }); },
+         [this](int open) { Note([&] { open_ = open; }); }});
+    EXPECT_TRUE(bound.ok()) << bound.status();
+    acceptor_ = *std::move(bound);
+    acceptor_->Start([this](size_t address, int fd) {
+      Note([&] {
+        taken_.emplace_back(fd);
+        last_address_ = address;
+      });
+    });
+  }
+
+  FileDescriptor Connect(size_t address = 0) {
+    const auto target = Resolve(addresses_[address]);
+    FileDescriptor fd(socket(target->front().family(), SOCK_STREAM, 0));
+    EXPECT_EQ(connect(fd.get(), target->front().get(), target->front().size),
+              0);
+    return fd;
+  }
+
+  // Whether `condition` holds within a few seconds.
+  template <typename Condition>
+  bool Wait(Condition condition) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), condition);
+  }
+  void CloseTaken() {
+    Note([&] { taken_.clear(); });
+  }
+
+  size_t taken() const { return taken_.size(); }
+  size_t last_address() const { return last_address_; }
+  int refused(Refusal why) { return refused_[why]; }
+  int open() const { return open_; }
+  Acceptor& acceptor() { return *acceptor_; }
+  const ListenAddress& address(size_t index) const { return addresses_[index]; }
+
+ private:
+  template <typename Change>
+  void Note(Change change) {
+    const std::lock_guard lock(mutex_);
+    change();
+    changed_.notify_all();
+  }
+
+  std::vector<ListenAddress> addresses_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<FileDescriptor> taken_;
+  size_t last_address_ = 0;
+  std::map<Refusal, int> refused_;
+  int open_ = 0;
+  // Ends first: its thread uses what is above.
+  std::unique_ptr<Acceptor> acceptor_;
+};
+
+// Whether the other end has hung up.
+bool IsClosed(const FileDescriptor& fd) {
+  pollfd file = {fd.get(), POLLIN, 0};
+  char byte = 0;
+  return poll(&file, 1, 10'000) == 1 && recv(fd.get(), &byte, 1, 0) <= 0;
+}
+
+TEST(Acceptor, HandsOverConnectionsWithTheirAddress) {
+  Accepting accepting({Loopback(), {"", 0, SocketPath()}});
+  EXPECT_NE(accepting.address(0).port, 0);
+  const FileDescriptor tcp = accepting.Connect(0);
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 1; }));
+  EXPECT_EQ(accepting.last_address(), 0u);
+  const FileDescriptor local = accepting.Connect(1);
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 2; }));
+  EXPECT_EQ(accepting.last_address(), 1u);
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.open() == 2; }));
+}
+
+TEST(Acceptor, RefusesAboveTheLimitAndHasRoomAgain) {
+  Accepting accepting({Loopback()}, {2, 2, 0});
+  const FileDescriptor first = accepting.Connect();
+  const FileDescriptor second = accepting.Connect();
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 2; }));
+  EXPECT_FALSE(accepting.acceptor().is_full());
+  EXPECT_TRUE(IsClosed(accepting.Connect()));
+  EXPECT_TRUE(accepting.acceptor().is_full());
+  EXPECT_EQ(accepting.refused(Refusal::kLimit), 1);
+  accepting.CloseTaken();
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.open() == 0; }));
+  const FileDescriptor third = accepting.Connect();
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 1; }));
+  EXPECT_FALSE(accepting.acceptor().is_full());
+}
+
+TEST(Acceptor, CountsHostsApart) {
+  Accepting accepting({Loopback(), {"", 0, SocketPath()}}, {8, 1, 0});
+  const FileDescriptor first = accepting.Connect(0);
+  EXPECT_TRUE(IsClosed(accepting.Connect(0)));
+  EXPECT_EQ(accepting.refused(Refusal::kHostLimit), 1);
+  const FileDescriptor local = accepting.Connect(1);
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 2; }));
+}
+
+TEST(Acceptor, AWildcardTakesBothFamilies) {
+  Accepting accepting({{"0.0.0.0", 0, ""}});
+  ListenAddress v4 = Reachable(accepting.address(0));
+  EXPECT_EQ(v4.host, "127.0.0.1");
+  EXPECT_NE(v4.port, 0);
+  const FileDescriptor connection = accepting.Connect();
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 1; }));
+}
+
+TEST(Acceptor, SaysWhyAnAddressCannotBeBound) {
+  Accepting accepting({Loopback()});
+  std::vector<ListenAddress> same = {accepting.address(0)};
+  const auto second = Acceptor::Bind(&same, std::nullopt, {1, 1, 0}, {});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(
+      second.status().message(),
+      "cannot listen on " + same[0].ToString() + ": Address already in use");
+  std::vector<ListenAddress> absent = {{"192.0.2.1", 0, ""}};
+  EXPECT_EQ(
+      Acceptor::Bind(&absent, std::nullopt, {1, 1, 0}, {}).status().message(),
+      "cannot listen on 192.0.2.1:0: Cannot assign requested address");
+}
+
+TEST(Acceptor, RemovesItsSocketAndNoOther) {
+  const std::string path = SocketPath();
+  {
+    Accepting accepting({{"", 0, path}});
+    struct stat info = {};
+    ASSERT_EQ(stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+  {
+    Accepting accepting({{"", 0, path}});
+    std::filesystem::remove(path);
+    std::ofstream(path) << "of somebody else";
+  }
+  EXPECT_TRUE(std::filesystem::exists(path));
+  std::filesystem::remove(path);
+}
+
+TEST(PlanConnections, LeavesDescriptorsForOtherThings) {
+  const auto few = PlanConnections(256, std::nullopt, std::nullopt);
+  ASSERT_TRUE(few.ok());
+  EXPECT_EQ(few->total, 120);
+  EXPECT_EQ(few->per_host, 60);
+  EXPECT_EQ(few->http, 32);
+  const auto many = PlanConnections(1 << 20, std::nullopt, std::nullopt);
+  ASSERT_TRUE(many.ok());
+  EXPECT_EQ(many->total, kDefaultMaxConnections);
+  EXPECT_EQ(many->per_host, kDefaultMaxConnections / 2);
+  EXPECT_EQ(many->http, kMaxHttpConnections);
+}
+
+TEST(PlanConnections, RefusesWhatCannotBeHeld) {
+  EXPECT_EQ(PlanConnections(127, std::nullopt, std::nullopt).status().message(),
+            "the limit of file descriptors is 127, and at least 128 are "
+            "needed: raise it (ulimit -n, LimitNOFILE)");
+  EXPECT_EQ(PlanConnections(256, 121, std::nullopt).status().message(),
+            "--max-connections is 121, but the limit of 256 file descriptors "
+            "leaves 120 for connections: ask for fewer, or raise it (ulimit "
+            "-n, LimitNOFILE)");
+  const auto asked = PlanConnections(256, 120, 200);
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(asked->total, 120);
+  EXPECT_EQ(asked->per_host, 120);
+}
+
+}  // namespace
+}  // namespace kvcompress
