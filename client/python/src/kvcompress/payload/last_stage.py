@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""`CODEC+lz4` and `CODEC+zstd`, "Last stages" of FORMAT.md.
+"""`CODEC+lz4` and `CODEC+zstd`, "Byte compressors" of FORMAT.md.
 
 Needs the package `lz4` or `zstandard` for chunks that are compressed.
 """
