@@ -22,6 +22,7 @@ DOCUMENTS = [
     "client/python/README.md",
     "deploy/README.md",
     "deploy/CAPACITY.md",
+    "docs/README.md",
     "docs/architecture.md",
     "docs/glossary.md",
     "docs/codecs/README.md",
@@ -118,7 +119,7 @@ NOT_RUN = {
 BLOCKS = {
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
     "consumer": r"find_package\(",
-    "drawing": r"\+--",
+    "drawing": r"(?s)\A(?!.*inference engine).*\+--",
     "lmcache": r"integrations\.lmcache",
     "picture": r"server/ +who may call",
     "pool": r'"dns:///',
