@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "compress_session.h"
-#include "proto/wire/wire.h"
 #include "request.h"
 #include "stream_reactor.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {

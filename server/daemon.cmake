@@ -41,7 +41,7 @@ add_library(kvcompress_daemon STATIC
     tls.cc)
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(kvcompress_daemon
-    PUBLIC kvcompress_service kvcompress_proto spdlog::spdlog
+    PUBLIC kvcompress_service kvcompress_wire spdlog::spdlog
            prometheus-cpp::core absl::flat_hash_set
            absl::synchronization
            absl::time

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "decompress_session.h"
-#include "proto/wire/wire.h"
 #include "request.h"
 #include "stream_reactor.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {

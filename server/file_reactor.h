@@ -24,12 +24,12 @@
 #include "call.h"
 #include "guarded.h"
 #include "kvcompress/error.h"
-#include "proto/wire/wire.h"
 #include "read_ahead.h"
 #include "service_state.h"
 #include "shared_directory.h"
 #include "small_call.h"
 #include "watchdog.h"
+#include "wire/messages.h"
 #include "worker_pool.h"
 
 namespace kvcompress {

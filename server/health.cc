@@ -9,8 +9,8 @@
 #include "errors.h"
 #include "guarded.h"
 #include "kvcompress/error.h"
-#include "proto/wire/wire.h"
 #include "request.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 

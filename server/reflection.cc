@@ -17,9 +17,9 @@
 #include "guarded.h"
 #include "kvcompress/error.h"
 #include "parsed_size.h"
-#include "proto/wire/wire.h"
 #include "request.h"
 #include "small_call.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {

@@ -15,7 +15,7 @@
 #include "call.h"
 #include "kvcompress/error.h"
 #include "parsed_size.h"
-#include "proto/wire/wire.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 

@@ -17,12 +17,12 @@
 #include "file_rpc.h"
 #include "guarded.h"
 #include "kvcompress/v1/compression_service.grpc.pb.h"
-#include "proto/wire/wire.h"
 #include "request.h"
 #include "self_test.h"
 #include "server_info_rpc.h"
 #include "service_state.h"
 #include "small_call.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {

@@ -29,7 +29,7 @@
 namespace kvcompress {
 
 // What a stream does with its messages, which are as on the wire; see
-// proto/wire/wire.h. Calls come one at a time, from one thread or another.
+// wire/messages.h. Calls come one at a time, from one thread or another.
 class StreamHandler {
  public:
   // Content of a message that is no run of bytes: options, and tables.

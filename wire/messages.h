@@ -1,12 +1,13 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Messages of streams as they are on the wire. Those that carry chunks are
-// nearly all bytes: what is said here in protobuf's encoding saves them two
-// copies. What is on the wire is plain protobuf all the same, and every other
-// message goes through the generated classes.
+// Messages of streams in protobuf's encoding (protobuf.dev/programming-guides/
+// encoding). Messages that carry chunks are nearly all bytes. They are read and
+// written here without the generated classes, which saves two copies of the
+// bytes; on the wire they are plain protobuf. Every other message goes through
+// the generated classes. Thread compatible.
 
-#ifndef KVCOMPRESS_PROTO_WIRE_WIRE_H_
-#define KVCOMPRESS_PROTO_WIRE_WIRE_H_
+#ifndef KVCOMPRESS_WIRE_MESSAGES_H_
+#define KVCOMPRESS_WIRE_MESSAGES_H_
 
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/support/byte_buffer.h>
@@ -23,8 +24,9 @@ namespace kvcompress {
 // The content of a message in the pieces in which gRPC received it.
 class Pieces {
  public:
-  // Whether `message` is the bytes field `field`, of a number below 16, and
-  // nothing else; then its pieces are taken, in the place of those before.
+  // Whether `message` is the bytes field `field` and nothing else. Then its
+  // pieces replace those of the message before. The tag and the length must lie
+  // in the first piece, as they do in what gRPC receives.
   bool TakeBytes(const grpc::ByteBuffer& message, int field);
 
   // The next piece, valid until the call that gives an empty one, since there
@@ -53,13 +55,13 @@ grpc::ByteBuffer Serialize(const Message& message) {
   return bytes;
 }
 
-// A message whose bytes field `field`, of a number below 16, is `data`.
+// A message whose bytes field `field` is `data`. Holds a reference to `data`.
 grpc::ByteBuffer SerializeBytes(int field, const grpc::Slice& data);
 
-// A message whose field `field`, of a number below 16, is a FileChunk of these
-// bytes at this offset. The bytes are moved into it.
+// A message whose field `field` is a FileChunk of these bytes at this offset.
+// The bytes are moved into it.
 grpc::ByteBuffer SerializeChunk(int field, uint64_t offset, std::string data);
 
 }  // namespace kvcompress
 
-#endif  // KVCOMPRESS_PROTO_WIRE_WIRE_H_
+#endif  // KVCOMPRESS_WIRE_MESSAGES_H_

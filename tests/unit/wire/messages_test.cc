@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "proto/wire/wire.h"
+#include "wire/messages.h"
 
 #include <gtest/gtest.h>
 
