@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Protocol
@@ -59,6 +59,15 @@ def run(*flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=PATIENCE,
     )
+
+
+def wait_until(holds: Callable[[], bool], what: str = "") -> float:
+    """Waits until something holds; the seconds that it took."""
+    begin = time.monotonic()
+    while not holds():
+        assert time.monotonic() - begin < PATIENCE, f"not within {PATIENCE} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - begin
 
 
 class ServerProcess:
@@ -138,6 +147,10 @@ class ServerProcess:
     def pid(self) -> int:
         """Of the process."""
         return self._process.pid
+
+    def descriptors(self) -> set[int]:
+        """Those that the process has open."""
+        return {int(file.name) for file in Path(f"/proc/{self.pid}/fd").iterdir()}
 
     def channel(self, address: str | None = None) -> grpc.Channel:
         """A new channel, to the first address unless said otherwise."""

@@ -1,17 +1,15 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Certificates of a server: what it does not start with, and how it follows changes."""
 
-import re
 import ssl
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import health
 import pytest
 from authority import Authority, Pair, openssl
-from server_process import PATIENCE, ServerProcess, Start, run
+from calls import metric
+from server_process import PATIENCE, ServerProcess, Start, run, wait_until
 
 QUICK = ["--tls-reload-seconds", "0.1"]
 
@@ -22,25 +20,10 @@ def shown(server: ServerProcess) -> str:
     return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE)
 
 
-def metric(server: ServerProcess, name: str) -> float:
-    """The value of a series without labels."""
-    found = re.search(rf"^kvcompress_tls_{name} (\S+)$", server.get("/metrics")[2], re.MULTILINE)
-    assert found
-    return float(found[1])
-
-
 def expiry(pair: Pair) -> float:
     """When a certificate is over, by Python's ssl."""
     decode = ssl._ssl._test_decode_cert  # type: ignore[attr-defined]
     return ssl.cert_time_to_seconds(decode(str(pair.certificate))["notAfter"])
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    """Waits for what a server does within a fraction of a second."""
-    deadline = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_follows_a_new_pair(start: Start, authority: Authority) -> None:
@@ -48,11 +31,11 @@ def test_follows_a_new_pair(start: Start, authority: Authority) -> None:
     used, new = authority.sign("used", days=5), authority.sign("new", days=9)
     server = start(*used.server_flags, *QUICK)
     assert shown(server) == used.certificate.read_text()
-    assert metric(server, "certificate_expiry_timestamp_seconds") == expiry(used)
+    assert metric(server, "kvcompress_tls_certificate_expiry_timestamp_seconds") == expiry(used)
     new.copy_to(used)
     server.wait_log("took up the changed files")
     wait_until(lambda: shown(server) == new.certificate.read_text())
-    assert metric(server, "certificate_expiry_timestamp_seconds") == expiry(new)
+    assert metric(server, "kvcompress_tls_certificate_expiry_timestamp_seconds") == expiry(new)
 
 
 @pytest.mark.parametrize("fault", ["other key", "garbage", "cut", "expired", "gone"])
@@ -72,7 +55,7 @@ def test_keeps_the_old_pair(start: Start, authority: Authority, fault: str) -> N
     else:
         used.key.unlink()
     server.wait_log("the certificate in use stays")
-    wait_until(lambda: metric(server, "reload_failures_total") >= 1)
+    wait_until(lambda: metric(server, "kvcompress_tls_reload_failures_total") >= 1)
     assert shown(server) == before
     new.copy_to(used)
     wait_until(lambda: shown(server) == new.certificate.read_text())

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from calls import MIB, cache, details, header, metric
+from calls import MIB, cache, details, header, wait_until_released
 from health import SERVING
 from raw_calls import STREAMS, Method, call, error_of, field
 from server_process import PATIENCE, Start
@@ -131,9 +131,7 @@ def test_a_reader_that_takes_a_byte_at_a_time(start: Start) -> None:
             connection.sendall(window_of_a_byte)
             with contextlib.suppress(TimeoutError):
                 heard += connection.recv(1 << 16)
-    while metric(server, "kvcompress_inflight_bytes") > 0:
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    wait_until_released(server)
     with server.channel() as channel:
         *_, last = CompressionServiceStub(channel).Compress(cache(4 * MIB), timeout=PATIENCE)
     assert last.HasField("trailer")
