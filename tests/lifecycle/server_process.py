@@ -70,8 +70,17 @@ def wait_until(holds: Callable[[], bool], what: str = "") -> float:
     return time.monotonic() - begin
 
 
+def message_of(line: str) -> str:
+    """What a line of the log says; all of one that is not of the log, as a sanitizer's report."""
+    try:
+        message: str = json.loads(line)["message"]
+    except (ValueError, KeyError, TypeError):
+        return line.rstrip("\n")
+    return message
+
+
 class ServerProcess:
-    """A running server, its log read line by line as JSON.
+    """A running server, its log read line by line.
 
     It listens on ports that the system chose unless `flags` say otherwise.
     """
@@ -93,7 +102,8 @@ class ServerProcess:
             env=environment(variables),
             cwd=directory,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",
         )
         self.lines: list[str] = []
         self.messages: list[str] = []
@@ -108,7 +118,7 @@ class ServerProcess:
         assert self._process.stderr is not None
         with self._process.stderr as lines:
             for line in lines:
-                message = json.loads(line)["message"]
+                message = message_of(line)
                 with self._changed:
                     self.lines.append(line)
                     self.messages.append(message)
