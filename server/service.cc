@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "call.h"
+#include "caller.h"
 #include "compress_rpc.h"
 #include "convert.h"
 #include "decompress_rpc.h"
@@ -76,7 +77,8 @@ class Service final : public RawService {
         [this](const Call&, const v1::SelfTestRequest& request,
                v1::SelfTestResponse* response) {
           return FillSelfTest(request, &self_tests_, response);
-        });
+        },
+        &self_test_queue_);
   }
 
  private:
@@ -95,16 +97,24 @@ class Service final : public RawService {
     });
   }
 
-  // A method that is answered at once.
+  // A method that is answered at once, or when its turn in `queue` comes.
   template <typename Request, typename Response, typename Fill>
-  void AddSmall(Method method, Fill fill) {
-    AddMethodOf(method, [this, method, fill](Context* context) {
+  void AddSmall(Method method, Fill fill, SelfTestQueue* queue = nullptr) {
+    AddMethodOf(method, [this, method, fill, queue](Context* context) {
+      SmallCall::Place place;
+      if (queue != nullptr) {
+        place = [queue, context](std::function<void()> task) {
+          return queue->Add(IdentifyCaller(context).client, std::move(task));
+        };
+      }
       return new SmallCall(
           context, &state_.small_calls,
           [this, method, fill, context](const Bytes& bytes, Bytes* answer) {
             Call call(method, context, &state_);
             const absl::Status status = Guarded([&] {
               absl::Status allowed = call.Allow();
+              // Nobody may want it any more, after a wait for a thread.
+              if (allowed.ok()) allowed = call.CheckWanted();
               Request request;
               if (allowed.ok()) {
                 allowed =
@@ -116,7 +126,8 @@ class Service final : public RawService {
               return allowed;
             });
             return call.End(status);
-          });
+          },
+          std::move(place));
     });
   }
 
@@ -124,6 +135,7 @@ class Service final : public RawService {
   std::set<std::string> names_;
   ServiceState state_;
   RecentSelfTests self_tests_;
+  SelfTestQueue self_test_queue_;
 };
 
 }  // namespace

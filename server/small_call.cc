@@ -19,8 +19,10 @@ absl::Status NoRequest() {
 }
 
 SmallCall::SmallCall(grpc::CallbackServerContext* context, Watchdog* watchdog,
-                     Answer answer)
-    : WatchedCall(watchdog, context), answer_(std::move(answer)) {
+                     Answer answer, Place place)
+    : WatchedCall(watchdog, context),
+      answer_(std::move(answer)),
+      place_(std::move(place)) {
   BeginWait(Wait::kRead);
   StartRead(&request_);
 }
@@ -28,6 +30,13 @@ SmallCall::SmallCall(grpc::CallbackServerContext* context, Watchdog* watchdog,
 void SmallCall::OnReadDone(bool ok) {
   if (!EndWait()) return;
   if (!ok) return EndCut(Guarded([] { return NoRequest(); }));
+  if (place_ == nullptr) return Reply();
+  const absl::Status status =
+      Guarded([this] { return place_([this] { Reply(); }); });
+  if (!status.ok()) EndCut(status);
+}
+
+void SmallCall::Reply() {
   grpc::Status status = NoMemory();
   Attempt([&] { status = answer_(request_, &response_); });
   if (!status.ok()) {

@@ -42,11 +42,14 @@ class SmallCall final : public RawReactor, private WatchedCall {
   // Gives the end of the call, and where that is OK the response.
   using Answer = std::function<grpc::Status(const grpc::ByteBuffer& request,
                                             grpc::ByteBuffer* response)>;
+  // Has another thread run `task`, or gives the error that ends the call.
+  using Place = std::function<absl::Status(std::function<void()> task)>;
 
   // Begins to wait for the request. `answer` is called once, or not at all when
-  // no request comes. Deletes itself. `watchdog` outlives it.
+  // no request comes: on gRPC's own thread, so that it must be quick, unless
+  // `place` says where. Deletes itself. `watchdog` outlives it.
   SmallCall(grpc::CallbackServerContext* context, Watchdog* watchdog,
-            Answer answer);
+            Answer answer, Place place = nullptr);
 
  private:
   void OnReadDone(bool ok) override;
@@ -54,8 +57,10 @@ class SmallCall final : public RawReactor, private WatchedCall {
   void OnCancel() override {}
   void OnDone() override { delete this; }
   void EndCut(const absl::Status& status) override;
+  void Reply();
 
   const Answer answer_;
+  const Place place_;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
 };
