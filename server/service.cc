@@ -5,13 +5,13 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "call.h"
-#include "caller.h"
 #include "compress_rpc.h"
 #include "convert.h"
 #include "decompress_rpc.h"
@@ -101,33 +101,34 @@ class Service final : public RawService {
   template <typename Request, typename Response, typename Fill>
   void AddSmall(Method method, Fill fill, SelfTestQueue* queue = nullptr) {
     AddMethodOf(method, [this, method, fill, queue](Context* context) {
-      SmallCall::Place place;
+      // It is counted from here on, also when its request never comes.
+      const auto call = std::make_shared<Call>(method, context, &state_);
+      SmallCall::Handler handler;
+      handler.answer = [call, fill](const Bytes& bytes, Bytes* answer) {
+        return call->End(Guarded([&] {
+          absl::Status status = call->Allow();
+          // Nobody may want it any more, after a wait for a thread.
+          if (status.ok()) status = call->CheckWanted();
+          Request request;
+          if (status.ok()) {
+            status =
+                ParseSmallRequest(bytes, ParsedSizeOf<Request>(), &request);
+          }
+          Response response;
+          if (status.ok()) status = fill(*call, request, &response);
+          if (status.ok()) *answer = Serialize(response);
+          return status;
+        }));
+      };
+      handler.refuse = [call](const absl::Status& error) {
+        return call->End(error);
+      };
       if (queue != nullptr) {
-        place = [queue, context](std::function<void()> task) {
-          return queue->Add(IdentifyCaller(context).client, std::move(task));
+        handler.place = [call, queue](std::function<void()> task) {
+          return queue->Add(call->client(), std::move(task));
         };
       }
-      return new SmallCall(
-          context, &state_.small_calls,
-          [this, method, fill, context](const Bytes& bytes, Bytes* answer) {
-            Call call(method, context, &state_);
-            const absl::Status status = Guarded([&] {
-              absl::Status allowed = call.Allow();
-              // Nobody may want it any more, after a wait for a thread.
-              if (allowed.ok()) allowed = call.CheckWanted();
-              Request request;
-              if (allowed.ok()) {
-                allowed =
-                    ParseSmallRequest(bytes, ParsedSizeOf<Request>(), &request);
-              }
-              Response response;
-              if (allowed.ok()) allowed = fill(call, request, &response);
-              if (allowed.ok()) *answer = Serialize(response);
-              return allowed;
-            });
-            return call.End(status);
-          },
-          std::move(place));
+      return new SmallCall(context, &state_.small_calls, std::move(handler));
     });
   }
 
