@@ -2,6 +2,7 @@
 
 #include "proto/wire/wire.h"
 
+#include <memory>
 #include <utility>
 
 #include "kvcompress/v1/tensor.pb.h"
@@ -87,12 +88,13 @@ grpc::ByteBuffer SerializeChunk(int field, uint64_t offset, std::string data) {
   AppendVarint(data.size(), &inner);
   std::string head(1, Tag(field, kLengthDelimited));
   AppendVarint(inner.size() + data.size(), &head);
-  auto* const owned = new std::string(std::move(data));
-  return Join(
-      head + inner,
-      grpc::Slice(
-          owned->data(), owned->size(),
-          [](void* held) { delete static_cast<std::string*>(held); }, owned));
+  head += inner;
+  auto owned = std::make_unique<std::string>(std::move(data));
+  const grpc::Slice slice(
+      owned->data(), owned->size(),
+      [](void* held) { delete static_cast<std::string*>(held); }, owned.get());
+  owned.release();  // the slice has it
+  return Join(head, slice);
 }
 
 }  // namespace kvcompress
