@@ -2,21 +2,24 @@
 
 #include "certificates.h"
 
+#include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <ctime>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "file_descriptor.h"
 #include "guarded.h"
 
 namespace kvcompress {
@@ -34,18 +37,29 @@ absl::Status Unfit(const std::string& path, absl::string_view why) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
+  const auto failed = [&path] {
+    return Unfit(path, std::generic_category().message(errno));
+  };
+  // Without O_NONBLOCK a FIFO would make this wait for its writer.
+  const FileDescriptor file(
+      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat found;
+  if (!file.ok() || fstat(file.get(), &found) != 0) return failed();
+  if (!S_ISREG(found.st_mode)) return Unfit(path, "not a regular file");
   std::string bytes(kLargestFile + 1, '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (file.bad() || !file.eof()) {
-    if (file.gcount() > static_cast<std::streamsize>(kLargestFile)) {
-      return Unfit(path, absl::StrCat("longer than ", kLargestFile, " bytes"));
-    }
-    return Unfit(path, errno != 0 ? std::generic_category().message(errno)
-                                  : "cannot be read");
+  size_t size = 0;
+  while (size < bytes.size()) {
+    const ssize_t count =
+        read(file.get(), bytes.data() + size, bytes.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed();
+    if (count == 0) break;
+    size += static_cast<size_t>(count);
   }
-  bytes.resize(static_cast<size_t>(file.gcount()));
+  if (size > kLargestFile) {
+    return Unfit(path, absl::StrCat("longer than ", kLargestFile, " bytes"));
+  }
+  bytes.resize(size);
   return bytes;
 }
 

@@ -146,11 +146,12 @@ HealthService::HealthService(const std::vector<std::string>& services)
   OutOfMemory();
   AddRaw("/grpc.health.v1.Health/Check",
          [this](grpc::CallbackServerContext* context) {
-           return new SmallCall(context, &watchdog_,
-                                [this](const grpc::ByteBuffer& request,
-                                       grpc::ByteBuffer* response) {
-                                  return Check(request, response);
-                                });
+           return new SmallCall(
+               context, &watchdog_,
+               {.answer = [this](const grpc::ByteBuffer& request,
+                                 grpc::ByteBuffer* response) {
+                 return Check(request, response);
+               }});
          });
   AddRaw("/grpc.health.v1.Health/Watch",
          [this](grpc::CallbackServerContext* context) {

@@ -95,8 +95,8 @@ class Index {
     error.set_error_message(message);
   }
 
-  static void FillFile(const Files& files, const std::string& name,
-                       v1::ServerReflectionResponse* response) {
+  void FillFile(const Files& files, const std::string& name,
+                v1::ServerReflectionResponse* response) const {
     const auto found = files.find(name);
     if (found == files.end()) {
       return FillError(absl::StatusCode::kNotFound, "there is no such name",
@@ -106,10 +106,8 @@ class Index {
     absl::flat_hash_map<const FileDescriptor*, bool> seen = {{all[0], true}};
     for (size_t i = 0; i < all.size(); ++i) {
       const FileDescriptor* const file = all[i];
-      google::protobuf::FileDescriptorProto proto;
-      file->CopyTo(&proto);
       *response->mutable_file_descriptor_response()
-           ->add_file_descriptor_proto() = proto.SerializeAsString();
+           ->add_file_descriptor_proto() = serialized_.at(file);
       for (int j = 0; j < file->dependency_count(); ++j) {
         const FileDescriptor* const next = file->dependency(j);
         if (seen.try_emplace(next, true).second) all.push_back(next);
@@ -129,6 +127,9 @@ class Index {
 
   void AddFile(const FileDescriptor& file) {
     if (!files_.try_emplace(file.name(), &file).second) return;
+    google::protobuf::FileDescriptorProto proto;
+    file.CopyTo(&proto);
+    serialized_[&file] = proto.SerializeAsString();
     for (int i = 0; i < file.dependency_count(); ++i) {
       AddFile(*file.dependency(i));
     }
@@ -173,6 +174,8 @@ class Index {
   const std::vector<std::string> services_;
   Files files_;
   Files symbols_;
+  // What answers are made of, so that none serializes it anew.
+  absl::flat_hash_map<const FileDescriptor*, std::string> serialized_;
 };
 
 // What the streams of all versions share. The messages of the versions are the

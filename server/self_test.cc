@@ -3,6 +3,7 @@
 #include "self_test.h"
 
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -167,6 +168,26 @@ absl::StatusOr<std::vector<SelfTestOutcome>> RecentSelfTests::Get(
   absl::StatusOr<std::vector<SelfTestOutcome>> outcomes = SelfTest(codec);
   if (outcomes.ok()) recent_[codec] = {*outcomes, now_()};
   return outcomes;
+}
+
+absl::Status SelfTestQueue::Add(absl::string_view client,
+                                std::function<void()> task) {
+  if (++waiting_ > kMostWaiting) {
+    --waiting_;
+    return MakeError(absl::StatusCode::kResourceExhausted,
+                     "too many self-tests wait already",
+                     {.reason = "TOO_MANY_STREAMS", .limit = kMostWaiting});
+  }
+  try {
+    workers_.Run(client, [this, task = std::move(task)] {
+      --waiting_;
+      task();
+    });
+  } catch (const std::bad_alloc&) {
+    --waiting_;
+    throw;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RunSelfTest() {

@@ -161,11 +161,11 @@ std::unique_ptr<spdlog::formatter> NewLogFormatter(LogFormat format) {
 
 bool LineLimit::Pass(Clock::time_point now, uint64_t* dropped) {
   const std::lock_guard lock(mutex_);
-  if (begin_ == Clock::time_point::min() || now - begin_ >= kLibraryInterval) {
+  if (begin_ == Clock::time_point::min() || now - begin_ >= interval_) {
     begin_ = now;
     passed_ = 0;
   }
-  if (passed_ == kMostLibraryLines) {
+  if (passed_ == most_) {
     ++dropped_;
     return false;
   }
