@@ -9,7 +9,7 @@
 `kvcompress.payload` reads artefacts without the service.
 """
 
-from kvcompress import aio
+from kvcompress import aio, payload
 from kvcompress.arrays import Array, load_arrays
 from kvcompress.client import Client
 from kvcompress.errors import (
@@ -92,4 +92,5 @@ __all__ = [
     "aio",
     "load_arrays",
     "load_torch",
+    "payload",
 ]
