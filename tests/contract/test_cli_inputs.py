@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kv_compress import open_files
 
-from kvcompress.inputs import open_input, printable
+from kvcompress._inputs import open_input, printable
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
 

@@ -11,8 +11,8 @@ from typing import Any, TypedDict
 
 import grpc
 
+from kvcompress._requests import PathOrStr, can_be_read_again
 from kvcompress.child import ChildServer
-from kvcompress.sources import PathOrStr, can_be_read_again
 
 _SERVICE = "kvcompress.v1.CompressionService"
 _UNARY = ("GetServerInfo", "SelfTest")

@@ -10,14 +10,14 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from kvcompress.answers import CompressAnswer, DecompressAnswer
-from kvcompress.arrays import load_arrays
-from kvcompress.closing import Closing
+from kvcompress._arrays import load_arrays
+from kvcompress._closing import Closing
+from kvcompress._progress import Progress, progressing
+from kvcompress._reports import CompressionResult, DecompressionResult
+from kvcompress._requests import Feed, PathOrStr, Source, compress_feed, decompress_feed
+from kvcompress._responses import CompressAnswer, DecompressAnswer
+from kvcompress._sinks import open_sink
 from kvcompress.errors import from_rpc_error
-from kvcompress.progress import Progress, progressing
-from kvcompress.reports import CompressionResult, DecompressionResult
-from kvcompress.sinks import open_sink
-from kvcompress.sources import Feed, PathOrStr, Source, compress_feed, decompress_feed
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 
 Request = TypeVar("Request")

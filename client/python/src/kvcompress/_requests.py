@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar, Union
 
 import numpy as np
 
-from kvcompress.arrays import Array, data_type, little_endian_bytes
+from kvcompress._arrays import Array, data_type, little_endian_bytes
+from kvcompress._inputs import open_input
+from kvcompress._torch_tensors import dtype_name, is_tensor, tensor_bits
 from kvcompress.errors import InvalidArgumentError
-from kvcompress.inputs import open_input
-from kvcompress.torch_tensors import dtype_name, is_tensor, tensor_bits
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import tensor_pb2
 

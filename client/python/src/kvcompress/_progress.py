@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kvcompress.sources import Advance, Source, source_size
+from kvcompress._requests import Advance, Source, source_size
 
 Progress = bool | Advance
 """True draws a bar on stderr (needs tqdm); a function is told of bytes as they are sent."""

@@ -5,15 +5,15 @@ import time
 from collections.abc import Mapping
 from typing import Unpack
 
-from kvcompress.base import BaseClient, Plan, Request, Response, Result
-from kvcompress.calls import Call, measure_feed, translated
-from kvcompress.closing import Closing
+from kvcompress._base import BaseClient, Plan, Request, Response, Result
+from kvcompress._calls import Call, measure_feed, translated
+from kvcompress._closing import Closing
+from kvcompress._info import SelfTestReport, ServerInfo
+from kvcompress._progress import Progress
+from kvcompress._reports import CompressionReport, CompressionResult, DecompressionResult
+from kvcompress._requests import PathOrStr, Source
 from kvcompress.errors import UnavailableError
-from kvcompress.info import SelfTestReport, ServerInfo
 from kvcompress.options import CompressArguments, DecompressArguments, compress_options
-from kvcompress.progress import Progress
-from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
-from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 

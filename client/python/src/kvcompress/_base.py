@@ -8,7 +8,11 @@ from typing import Generic, TypeVar, Unpack
 
 import grpc
 
-from kvcompress.calls import Call, CompressCall, DecompressCall
+from kvcompress._calls import Call, CompressCall, DecompressCall
+from kvcompress._progress import Progress
+from kvcompress._reports import CompressionResult, DecompressionResult
+from kvcompress._requests import PathOrStr, Source
+from kvcompress._shared_files import SharedFiles, Started
 from kvcompress.connection import ConnectionArguments, connect
 from kvcompress.options import (
     CompressArguments,
@@ -16,10 +20,6 @@ from kvcompress.options import (
     compress_options,
     decompress_options,
 )
-from kvcompress.progress import Progress
-from kvcompress.reports import CompressionResult, DecompressionResult
-from kvcompress.shared import SharedFiles, Started
-from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 

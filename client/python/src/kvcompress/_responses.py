@@ -4,9 +4,9 @@
 Independent of how the messages arrive.
 """
 
+from kvcompress._reports import CompressionReport, DecompressionReport
+from kvcompress._sinks import Assembly, Sink
 from kvcompress.errors import DataLossError
-from kvcompress.reports import CompressionReport, DecompressionReport
-from kvcompress.sinks import Assembly, Sink
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 
 

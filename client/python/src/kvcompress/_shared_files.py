@@ -10,7 +10,15 @@ from typing import TypeVar
 
 import grpc
 
-from kvcompress.calls import translated
+from kvcompress._calls import translated
+from kvcompress._progress import Progress, progressing
+from kvcompress._reports import (
+    CompressionReport,
+    CompressionResult,
+    DecompressionReport,
+    DecompressionResult,
+)
+from kvcompress._requests import PathOrStr
 from kvcompress.errors import (
     AbortedError,
     KVCompressError,
@@ -18,14 +26,6 @@ from kvcompress.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from kvcompress.progress import Progress, progressing
-from kvcompress.reports import (
-    CompressionReport,
-    CompressionResult,
-    DecompressionReport,
-    DecompressionResult,
-)
-from kvcompress.sources import PathOrStr
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub

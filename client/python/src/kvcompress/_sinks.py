@@ -9,7 +9,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 
-from kvcompress.closing import Closing
+from kvcompress._closing import Closing
 from kvcompress.errors import DataLossError
 from kvcompress.v1 import tensor_pb2
 
