@@ -2,21 +2,26 @@
 """The streaming calls without their transport, which is all that the two clients differ in."""
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import grpc
 
 from kvcompress._arrays import load_arrays
-from kvcompress._closing import Closing
-from kvcompress._progress import Progress, progressing
+from kvcompress._progress import Progress, open_progress
 from kvcompress._reports import CompressionResult, DecompressionResult
-from kvcompress._requests import Feed, PathOrStr, Source, compress_feed, decompress_feed
-from kvcompress._responses import CompressAnswer, DecompressAnswer
-from kvcompress._sinks import open_sink
+from kvcompress._requests import (
+    PathOrStr,
+    RequestStream,
+    Source,
+    compress_requests,
+    decompress_requests,
+)
+from kvcompress._responses import CompressResponses, DecompressResponses
+from kvcompress._sinks import Sink, open_sink
 from kvcompress.errors import from_rpc_error
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 
@@ -25,29 +30,18 @@ Response = TypeVar("Response")
 Result = TypeVar("Result")
 
 
-class Call(Closing, Generic[Request, Response, Result]):
-    """One call: what to send, and what becomes of the responses.
-
-    Leaving the `with` block releases everything; what was not finished leaves no file.
+class Call(ABC, Generic[Request, Response, Result]):
+    """One attempt at a call: what to send, and what becomes of the responses.
 
     Attributes:
-        feed: The requests.
-        answered: Whether a response has come.
+        requests: The requests.
+        responded: Whether a response has come.
     """
 
-    feed: Feed[Request]
-    answered = False
-
-    def __init__(self) -> None:
-        """Begins without resources; what `_open` enters is released by `close`."""
-        self._stack = ExitStack()
-        with ExitStack() as stack:
-            self._open(stack)
-            self._stack = stack.pop_all()
-
-    @abstractmethod
-    def _open(self, stack: ExitStack) -> None:
-        """Opens the input and the outputs."""
+    def __init__(self, requests: RequestStream[Request]) -> None:
+        """Takes the requests."""
+        self.requests = requests
+        self.responded = False
 
     @abstractmethod
     def take(self, response: Response) -> None:
@@ -67,10 +61,6 @@ class Call(Closing, Generic[Request, Response, Result]):
             OSError: An output cannot be written.
         """
 
-    def close(self) -> None:
-        """Releases everything."""
-        self._stack.close()
-
 
 class CompressCall(
     Call[service_pb2.CompressRequest, service_pb2.CompressResponse, CompressionResult]
@@ -79,48 +69,31 @@ class CompressCall(
 
     def __init__(
         self,
-        source: Source,
-        output: PathOrStr | None,
-        options: service_pb2.CompressOptions,
-        *,
-        metadata: Mapping[str, str] | None,
-        reconstruct: bool | PathOrStr,
-        progress: Progress,
+        requests: RequestStream[service_pb2.CompressRequest],
+        artefact: Sink,
+        reconstructed: Sink | None,
+        path: Path | None,
     ) -> None:
-        """Opens input and outputs; see Client.compress."""
-        options.reconstruct = reconstruct is not False
-        self._source, self._options, self._metadata = source, options, metadata
-        self._progress = progress
-        self._path = None if output is None else Path(output)
-        self._restored_path = None if isinstance(reconstruct, bool) else reconstruct
-        super().__init__()
-
-    def _open(self, stack: ExitStack) -> None:
-        advance = stack.enter_context(progressing(self._progress, self._source))
-        kind = service_pb2.CompressRequest
-        self.feed = compress_feed(kind, self._options, self._source, self._metadata, advance)
-        stack.enter_context(closing(self.feed))
-        self._artefact = stack.enter_context(open_sink(self._path))
-        self._restored = None
-        if self._options.reconstruct:
-            self._restored = stack.enter_context(open_sink(self._restored_path))
-        self._answer = CompressAnswer(self._artefact, self._restored)
+        """Takes the requests, the outputs, and the path of the artefact, for the result."""
+        super().__init__(requests)
+        self._artefact, self._reconstructed, self._path = artefact, reconstructed, path
+        self._responses = CompressResponses(artefact, reconstructed)
 
     def take(self, response: service_pb2.CompressResponse) -> None:
         """Takes the next response."""
-        self._answer.take(response)
+        self._responses.take(response)
 
     def finish(self) -> CompressionResult:
         """Publishes the artefact, and the reconstructed file if it was asked for."""
-        report = self._answer.finish()
+        report = self._responses.finish()
         self._artefact.commit()
-        if self._restored is not None:
-            self._restored.commit()
+        if self._reconstructed is not None:
+            self._reconstructed.commit()
         return CompressionResult(
             report=report,
             artefact=self._artefact.data,
             path=self._path,
-            reconstructed=None if self._restored is None else self._restored.data,
+            reconstructed=None if self._reconstructed is None else self._reconstructed.data,
         )
 
 
@@ -131,33 +104,26 @@ class DecompressCall(
 
     def __init__(
         self,
-        source: PathOrStr | bytes,
-        output: PathOrStr | None,
-        options: service_pb2.DecompressOptions,
+        requests: RequestStream[service_pb2.DecompressRequest],
+        restored: Sink,
+        path: Path | None,
         *,
-        progress: Progress,
+        verify_only: bool,
     ) -> None:
-        """Opens input and output; see Client.decompress."""
-        self._source, self._options, self._progress = source, options, progress
-        self._path = None if output is None or options.verify_only else Path(output)
-        super().__init__()
-
-    def _open(self, stack: ExitStack) -> None:
-        advance = stack.enter_context(progressing(self._progress, self._source))
-        self.feed = decompress_feed(self._options, self._source, advance)
-        stack.enter_context(closing(self.feed))
-        self._sink = stack.enter_context(open_sink(self._path))
-        self._answer = DecompressAnswer(self._sink)
+        """Takes the requests, the output, and what the result says of it."""
+        super().__init__(requests)
+        self._restored, self._path, self._verify_only = restored, path, verify_only
+        self._responses = DecompressResponses(restored)
 
     def take(self, response: service_pb2.DecompressResponse) -> None:
         """Takes the next response."""
-        self._answer.take(response)
+        self._responses.take(response)
 
     def finish(self) -> DecompressionResult:
         """Publishes the restored file, or opens it."""
-        report = self._answer.finish()
-        self._sink.commit()
-        data = None if self._options.verify_only else self._sink.data
+        report = self._responses.finish()
+        self._restored.commit()
+        data = None if self._verify_only else self._restored.data
         if data is None:
             return DecompressionResult(report, None, None, None, self._path)
         arrays, metadata = load_arrays(data)
@@ -165,22 +131,71 @@ class DecompressCall(
 
 
 @contextmanager
-def measure_feed(
+def open_compress_call(
+    source: Source,
+    output: PathOrStr | None,
+    options: service_pb2.CompressOptions,
+    *,
+    metadata: Mapping[str, str] | None,
+    reconstruct: bool | PathOrStr,
+    progress: Progress,
+) -> Iterator[CompressCall]:
+    """Opens the input and the outputs of a call of Compress; see Client.compress.
+
+    The block's end closes them; an output that was not finished is not there.
+    """
+    options.reconstruct = reconstruct is not False
+    path = None if output is None else Path(output)
+    restored_path = None if isinstance(reconstruct, bool) else reconstruct
+    with ExitStack() as stack:
+        advance = stack.enter_context(open_progress(progress, source))
+        requests = compress_requests(
+            service_pb2.CompressRequest, options, source, metadata, advance
+        )
+        stack.enter_context(closing(requests))
+        artefact = stack.enter_context(open_sink(path))
+        wanted = open_sink(restored_path) if options.reconstruct else nullcontext()
+        yield CompressCall(requests, artefact, stack.enter_context(wanted), path)
+
+
+@contextmanager
+def open_decompress_call(
+    source: PathOrStr | bytes,
+    output: PathOrStr | None,
+    options: service_pb2.DecompressOptions,
+    *,
+    progress: Progress,
+) -> Iterator[DecompressCall]:
+    """Opens the input and the output of a call of Decompress; see Client.decompress.
+
+    The block's end closes them; an output that was not finished is not there.
+    """
+    path = None if output is None or options.verify_only else Path(output)
+    with (
+        open_progress(progress, source) as advance,
+        closing(decompress_requests(options, source, advance)) as requests,
+        open_sink(path) as restored,
+    ):
+        yield DecompressCall(requests, restored, path, verify_only=options.verify_only)
+
+
+@contextmanager
+def measure_requests(
     source: Source,
     options: service_pb2.CompressOptions,
     *,
     metadata: Mapping[str, str] | None,
     progress: Progress,
-) -> Iterator[Feed[service_pb2.MeasureRequest]]:
-    """Gives the requests of Measure; see Client.measure."""
-    with progressing(progress, source) as advance:
+) -> Iterator[RequestStream[service_pb2.MeasureRequest]]:
+    """Opens the input of a call of Measure; see Client.measure."""
+    with open_progress(progress, source) as advance:
         kind = service_pb2.MeasureRequest
-        with closing(compress_feed(kind, options, source, metadata, advance)) as feed:
-            yield feed
+        with closing(compress_requests(kind, options, source, metadata, advance)) as requests:
+            yield requests
 
 
 @contextmanager
-def translated(feed: Feed[Any] | None = None) -> Iterator[None]:
+def translate_errors(requests: RequestStream[Any] | None = None) -> Iterator[None]:
     """Turns gRPC's errors into this package's, or into what broke the request stream.
 
     A stream of grpc.aio whose requests break ends like one that was cancelled.
@@ -188,8 +203,8 @@ def translated(feed: Feed[Any] | None = None) -> Iterator[None]:
     try:
         yield
     except (grpc.RpcError, asyncio.CancelledError) as error:
-        if feed is not None and feed.error is not None:
-            raise feed.error from None
+        if requests is not None and requests.error is not None:
+            raise requests.error from None
         if isinstance(error, grpc.RpcError):
             raise from_rpc_error(error) from error
         raise
