@@ -60,6 +60,7 @@ WAYS = {
     "compare caches": r"client/python/examples/compare_caches\.py .+",
     "ctest": r"ctest .+",
     "docs": r"deploy/docs",
+    "examples in Python": r"client/python/examples/compress_\w+\.py .+",
     "files of tests": r"tests/run -- tests/FILE",
     "folders of tests": r'tests/run -- (-m "not slow" )?tests/[a-z]+( tests/[a-z]+)*',
     "fresh machine": r"tests/deploy/fresh-machine",
@@ -117,6 +118,7 @@ NOT_RUN = {
 
 # Ways to run a fenced block or one of indented Python, and what stands in such a block.
 BLOCKS = {
+    "asyncio": r"asyncio\.gather",
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
     "consumer": r"find_package\(",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",

@@ -12,8 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kvcompress import Client
-from kvcompress.arrays import Array
+from kvcompress import Array, Client
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import tensor_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub

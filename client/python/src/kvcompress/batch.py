@@ -25,12 +25,12 @@ from typing import Any, cast
 import xxhash
 from pyarrow import fs  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from kvcompress.client import Client
+from kvcompress._client import Client
+from kvcompress._inputs import printable
+from kvcompress._requests import CHUNK_BYTES
+from kvcompress._sinks import FileSink
 from kvcompress.errors import KVCompressError, UnavailableError
-from kvcompress.inputs import printable
 from kvcompress.options import CompressArguments
-from kvcompress.sinks import FileSink
-from kvcompress.sources import CHUNK_BYTES
 
 _SUFFIX = ".kvc.safetensors"
 _OPTIONS = ("codec", "preset", "group_size", "last_stage")

@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypedDict
 
-from kvcompress.reports import Thresholds
+from kvcompress._reports import Thresholds
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2
 

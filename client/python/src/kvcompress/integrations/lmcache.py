@@ -27,7 +27,7 @@ from lmcache.v1.distributed.serde import (  # type: ignore[import-not-found,unus
     register_serde_factory,
 )
 
-from kvcompress.client import Client
+from kvcompress._client import Client
 from kvcompress.options import CompressArguments
 from kvcompress.payload import payload_size
 

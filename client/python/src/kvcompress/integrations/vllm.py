@@ -28,7 +28,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (  # type: ignore[
     KVConnectorRole,
 )
 
-from kvcompress.client import Client
+from kvcompress._client import Client
 from kvcompress.errors import KVCompressError
 from kvcompress.options import CompressArguments
 

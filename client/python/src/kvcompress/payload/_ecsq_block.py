@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .codec import Entry, PayloadError
-from .ecsq_tables import ESCAPE, SLOTS, TABLES, Tables
+from ._codec import Entry, PayloadError
+from ._ecsq_tables import ESCAPE, SLOTS, TABLES, Tables
 
 BLOCK_HEADER = struct.Struct("<IIIIHBBBBBB")
 _LANES = 32

@@ -1,14 +1,19 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""What the blocking client and that of asyncio share: all that does not wait for the server."""
+"""The base of the blocking client and of the one for asyncio: all that does not wait."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar, Unpack
 
 import grpc
 
-from kvcompress.calls import Call, CompressCall, DecompressCall
+from kvcompress._calls import Call, open_compress_call, open_decompress_call
+from kvcompress._progress import Progress
+from kvcompress._reports import CompressionResult, DecompressionResult
+from kvcompress._requests import PathOrStr, Source
+from kvcompress._shared_files import OnStart, SharedFiles
 from kvcompress.connection import ConnectionArguments, connect
 from kvcompress.options import (
     CompressArguments,
@@ -16,10 +21,6 @@ from kvcompress.options import (
     compress_options,
     decompress_options,
 )
-from kvcompress.progress import Progress
-from kvcompress.reports import CompressionResult, DecompressionResult
-from kvcompress.shared import SharedFiles, Started
-from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
@@ -29,32 +30,34 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Generic[Request, Response, Result]):
-    """A call that names its files where it can, and else sends them.
+class CallPlan(Generic[Request, Response, Result]):
+    """How to make a call: by the names of files in a shared directory, else by a stream.
 
     Attributes:
         source: What is read.
-        named: Makes the call that names files; None where the bytes have to be sent.
-        method: Sends the bytes.
-        new_call: Gives what to send, anew for each attempt.
+        call_shared: Makes the call that names files; gives None where the bytes have to be sent.
+        method: The method of the stub that streams.
+        open_call: Opens the files for an attempt to stream.
         timeout: Seconds that an attempt may take; None for no limit.
     """
 
     source: object
-    named: Callable[[Started], Result | None]
+    call_shared: Callable[[OnStart], Result | None]
     method: "grpc.StreamStreamMultiCallable[Request, Response]"
-    new_call: Callable[[], Call[Request, Response, Result]]
+    open_call: Callable[[], AbstractContextManager[Call[Request, Response, Result]]]
     timeout: float | None
 
 
-CompressPlan = Plan[service_pb2.CompressRequest, service_pb2.CompressResponse, CompressionResult]
-DecompressPlan = Plan[
+CompressPlan = CallPlan[
+    service_pb2.CompressRequest, service_pb2.CompressResponse, CompressionResult
+]
+DecompressPlan = CallPlan[
     service_pb2.DecompressRequest, service_pb2.DecompressResponse, DecompressionResult
 ]
 
 
 class BaseClient:
-    """A channel to a server, and the plans of calls."""
+    """A channel to a server, and the plans of its calls."""
 
     def __init__(
         self,
@@ -103,15 +106,15 @@ class BaseClient:
         wanted = compress_options(**options)
         seconds = self._seconds(timeout)
 
-        def named(started: Started) -> CompressionResult | None:
+        def call_shared(on_start: OnStart) -> CompressionResult | None:
             if metadata is not None or reconstruct is not False:
                 return None
             return self._shared.compress(
-                source, output, wanted, progress=progress, timeout=seconds, started=started
+                source, output, wanted, progress=progress, timeout=seconds, on_start=on_start
             )
 
-        new_call = partial(
-            CompressCall,
+        open_call = partial(
+            open_compress_call,
             source,
             output,
             wanted,
@@ -119,7 +122,7 @@ class BaseClient:
             reconstruct=reconstruct,
             progress=progress,
         )
-        return Plan(source, named, self._stub.Compress, new_call, seconds)
+        return CallPlan(source, call_shared, self._stub.Compress, open_call, seconds)
 
     def _decompression(
         self,
@@ -133,10 +136,10 @@ class BaseClient:
         wanted = decompress_options(**options)
         seconds = self._seconds(timeout)
 
-        def named(started: Started) -> DecompressionResult | None:
+        def call_shared(on_start: OnStart) -> DecompressionResult | None:
             return self._shared.decompress(
-                source, output, wanted, progress=progress, timeout=seconds, started=started
+                source, output, wanted, progress=progress, timeout=seconds, on_start=on_start
             )
 
-        new_call = partial(DecompressCall, source, output, wanted, progress=progress)
-        return Plan(source, named, self._stub.Decompress, new_call, seconds)
+        open_call = partial(open_decompress_call, source, output, wanted, progress=progress)
+        return CallPlan(source, call_shared, self._stub.Decompress, open_call, seconds)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
-from kvcompress.arrays import Array, load_bits
+from kvcompress._arrays import Array, load_bits
 
 if TYPE_CHECKING:
     import torch  # type: ignore[import-not-found,unused-ignore]

@@ -1,7 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""A client that compresses and restores a file, and tries again whatever is unavailable.
+"""A client that compresses and restores a file, and retries calls that are UNAVAILABLE.
 
-    insistent.py TARGET FILE FOLDER
+    retrying_client.py TARGET FILE FOLDER
 
 Prints a line for each time it came through: the digests of the artefact and of the cache
 that came back, and how often it had failed before. Ends when its input does.

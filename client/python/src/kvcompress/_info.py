@@ -6,7 +6,7 @@ Fields have the names, meanings and units of the messages of kvcompress.v1.
 
 from dataclasses import dataclass
 
-from kvcompress.reports import CompressionReport
+from kvcompress._reports import CompressionReport
 from kvcompress.v1 import compression_service_pb2, server_info_pb2, tensor_pb2
 
 

@@ -7,8 +7,8 @@ Needs the package `lz4` or `zstandard` for chunks that are compressed.
 import importlib
 import struct
 
-from . import lz4_block, zstd_frame
-from .codec import Array, Codec, Entry, PayloadError
+from . import _lz4_block, _zstd_frame
+from ._codec import Array, Codec, Entry, PayloadError
 
 STAGES = ("lz4", "zstd")
 _CHUNK = 131072
@@ -62,10 +62,10 @@ class LastStage:
         failure = library.LZ4BlockError if self.stage == "lz4" else library.ZstdError
         try:
             if self.stage == "lz4":
-                lz4_block.check(data, size)
+                _lz4_block.check(data, size)
                 plain = library.decompress(data, uncompressed_size=size)
             else:
-                zstd_frame.check(data, size)
+                _zstd_frame.check(data, size)
                 plain = library.ZstdDecompressor().decompress(data)
         except (ValueError, failure) as error:
             raise PayloadError(f"a chunk cannot be decompressed: {error}", tensor=tensor) from None

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from .codec import Array, Entry, PayloadError, from_float
+from ._codec import Array, Entry, PayloadError, from_float
 
 _BLOCK = 4096
 

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvcompress.arrays import Array
-from kvcompress.torch_tensors import load_torch
+from kvcompress._arrays import Array
+from kvcompress._torch_tensors import load_torch
 from kvcompress.v1 import compression_service_pb2, quality_pb2, tensor_pb2
 
 if TYPE_CHECKING:

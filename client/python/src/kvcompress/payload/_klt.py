@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from .codec import Array, Entry
-from .ecsq import Ecsq, cut, typed
-from .ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, require
-from .ecsq_tables import TABLES
+from ._codec import Array, Entry
+from ._ecsq import Ecsq, cut, typed
+from ._ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, require
+from ._ecsq_tables import TABLES
 
 _HEADER = struct.Struct("<BBB5sf")
 _BLOCK_HEADER = 28

@@ -3,28 +3,32 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Unpack
 
-from kvcompress.base import BaseClient, Plan, Request, Response, Result
-from kvcompress.calls import Call, measure_feed, translated
-from kvcompress.closing import Closing
+from kvcompress._base import BaseClient, CallPlan, Request, Response, Result
+from kvcompress._calls import Call, measure_requests, translate_errors
+from kvcompress._info import SelfTestReport, ServerInfo
+from kvcompress._progress import Progress
+from kvcompress._reports import CompressionReport, CompressionResult, DecompressionResult
+from kvcompress._requests import PathOrStr, Source
 from kvcompress.errors import UnavailableError
-from kvcompress.info import SelfTestReport, ServerInfo
 from kvcompress.options import CompressArguments, DecompressArguments, compress_options
-from kvcompress.progress import Progress
-from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
-from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 
 
-class Client(BaseClient, Closing):
+class Client(BaseClient, AbstractContextManager["Client"]):
     """Calls a KV Compress server.
 
     Thread safe. Every method raises KVCompressError, in the subclass of its code, when the
     call fails, and OSError when a file cannot be read or written; either way no output file
     is left behind, and one that was there stays as it was.
     """
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the client."""
+        self.close()
 
     def close(self) -> None:
         """Closes the channel, and the client's own server; calls in progress are cancelled.
@@ -142,19 +146,21 @@ class Client(BaseClient, Closing):
             TypeError: `source` is none of these, or an option has a name that there is not.
         """
         wanted = compress_options(**options)
-        pauses = self._connection.pauses(source)
+        delays = self._connection.backoff_delays(source)
         while True:
             try:
                 with (
-                    measure_feed(source, wanted, metadata=metadata, progress=progress) as feed,
-                    translated(feed),
+                    measure_requests(
+                        source, wanted, metadata=metadata, progress=progress
+                    ) as requests,
+                    translate_errors(requests),
                 ):
-                    response = self._stub.Measure(feed, timeout=self._seconds(timeout))
+                    response = self._stub.Measure(requests, timeout=self._seconds(timeout))
                 return CompressionReport.from_proto(response.report)
             except UnavailableError:
-                if (pause := next(pauses)) is None:
+                if (delay := next(delays)) is None:
                     raise
-            time.sleep(pause)
+            time.sleep(delay)
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Asks what the server is and can do.
@@ -169,7 +175,7 @@ class Client(BaseClient, Closing):
             KVCompressError: The call failed.
         """
         request = server_info_pb2.GetServerInfoRequest()
-        with translated():
+        with translate_errors():
             response = self._stub.GetServerInfo(request, timeout=self._seconds(timeout))
         return ServerInfo.from_proto(response)
 
@@ -187,34 +193,34 @@ class Client(BaseClient, Closing):
             KVCompressError: The call failed. A test that did not pass is no error.
         """
         request = service_pb2.SelfTestRequest(codec=codec)
-        with translated():
+        with translate_errors():
             response = self._stub.SelfTest(request, timeout=self._seconds(timeout))
         return SelfTestReport.from_proto(response)
 
-    def _run(self, plan: Plan[Request, Response, Result]) -> Result:
+    def _run(self, plan: CallPlan[Request, Response, Result]) -> Result:
         """Makes a call, again while the server is unavailable and nothing has come back."""
-        named = plan.named(lambda call: None)
-        if named is not None:
-            return named
-        pauses = self._connection.pauses(plan.source)
+        result = plan.call_shared(lambda call: None)
+        if result is not None:
+            return result
+        delays = self._connection.backoff_delays(plan.source)
         while True:
-            with plan.new_call() as call:
+            with plan.open_call() as call:
                 try:
                     return self._attempt(plan, call)
                 except UnavailableError:
-                    if call.answered or (pause := next(pauses)) is None:
+                    if call.responded or (delay := next(delays)) is None:
                         raise
-            time.sleep(pause)
+            time.sleep(delay)
 
     def _attempt(
-        self, plan: Plan[Request, Response, Result], call: Call[Request, Response, Result]
+        self, plan: CallPlan[Request, Response, Result], call: Call[Request, Response, Result]
     ) -> Result:
         """Makes a call once, and cancels it when its responses are not taken to the end."""
-        with translated(call.feed):
-            responses = plan.method(call.feed, timeout=plan.timeout)
+        with translate_errors(call.requests):
+            responses = plan.method(call.requests, timeout=plan.timeout)
             try:
                 for response in responses:
-                    call.answered = True
+                    call.responded = True
                     call.take(response)
             finally:
                 responses.cancel()

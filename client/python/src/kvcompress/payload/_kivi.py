@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .codec import Array, Entry, PayloadError, from_bits, from_float
+from ._codec import Array, Entry, PayloadError, from_bits, from_float
 
 _MAX_CHANNELS = 1024
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .codec import Array, Entry
-from .ecsq_block import (
+from ._codec import Array, Entry
+from ._ecsq_block import (
     BLOCK_HEADER,
     Block,
     BlockReader,

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Calls that name files instead of sending them, where client and server share a directory."""
+"""Shared-directory transfers: calls that name files instead of sending them."""
 
 import os
 import stat
@@ -10,7 +10,15 @@ from typing import TypeVar
 
 import grpc
 
-from kvcompress.calls import translated
+from kvcompress._calls import translate_errors
+from kvcompress._progress import Progress, open_progress
+from kvcompress._reports import (
+    CompressionReport,
+    CompressionResult,
+    DecompressionReport,
+    DecompressionResult,
+)
+from kvcompress._requests import PathOrStr
 from kvcompress.errors import (
     AbortedError,
     KVCompressError,
@@ -18,14 +26,6 @@ from kvcompress.errors import (
     UnavailableError,
     UnimplementedError,
 )
-from kvcompress.progress import Progress, progressing
-from kvcompress.reports import (
-    CompressionReport,
-    CompressionResult,
-    DecompressionReport,
-    DecompressionResult,
-)
-from kvcompress.sources import PathOrStr
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
@@ -33,8 +33,8 @@ from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 Names = tuple[str, str]
 """Input and output, relative to the shared directory; the output empty when there is none."""
 
-Started = Callable[[grpc.Call], object]
-"""Is given the call, to cancel it from another thread."""
+OnStart = Callable[[grpc.Call], object]
+"""Is called with the gRPC call once it has started, so that another thread can cancel it."""
 
 Reply = TypeVar("Reply", service_pb2.CompressFileResponse, service_pb2.DecompressFileResponse)
 
@@ -66,7 +66,7 @@ class SharedFiles:
         *,
         progress: Progress,
         timeout: float | None,
-        started: Started = lambda call: None,
+        on_start: OnStart = lambda call: None,
     ) -> CompressionResult | None:
         """Compresses a file into another; see Client.compress."""
         if not isinstance(source, str | os.PathLike) or output is None:
@@ -80,7 +80,7 @@ class SharedFiles:
 
         def call() -> Iterable[service_pb2.CompressFileResponse]:
             replies = self._stub.CompressFile(request, timeout=timeout)
-            started(replies)
+            on_start(replies)
             return replies
 
         reply = _finish(call, source, progress)
@@ -97,7 +97,7 @@ class SharedFiles:
         *,
         progress: Progress,
         timeout: float | None,
-        started: Started = lambda call: None,
+        on_start: OnStart = lambda call: None,
     ) -> DecompressionResult | None:
         """Restores a file from another; see Client.decompress."""
         if options.verify_only:
@@ -118,7 +118,7 @@ class SharedFiles:
 
         def call() -> Iterable[service_pb2.DecompressFileResponse]:
             replies = self._stub.DecompressFile(request, timeout=timeout)
-            started(replies)
+            on_start(replies)
             return replies
 
         reply = _finish(call, source, progress)
@@ -197,7 +197,7 @@ def _finish(
 ) -> Reply | None:
     """Makes a call and takes it to its end; None where bytes have to be sent instead."""
     try:
-        with translated():
+        with translate_errors():
             return _read(call(), source, progress)
     except KVCompressError as error:
         if _may_be_streamed(error):
@@ -208,7 +208,7 @@ def _finish(
 def _read(replies: Iterable[Reply], source: PathOrStr, progress: Progress) -> Reply:
     """Reads a reply to its last message, which has the trailer."""
     size, told = Path(source).stat().st_size, 0
-    with progressing(progress, source) as advance:
+    with open_progress(progress, source) as advance:
         for reply in replies:
             if reply.HasField("trailer"):
                 advance(size - told)

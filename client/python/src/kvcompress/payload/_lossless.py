@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from . import rans
-from .codec import Array, Entry, PayloadError, from_bits
+from . import _rans
+from ._codec import Array, Entry, PayloadError, from_bits
 
 _BLOCK = 65536
 _SIZES = {"F32": 4, "F16": 2, "BF16": 2}
@@ -41,13 +41,13 @@ class Lossless:
         return from_bits(bits.astype(np.uint32) << 16 | third << 8 | fourth, entry.dtype)
 
 
-def _planes(payload: bytes, count: int, size: int) -> list[rans.Bytes]:
+def _planes(payload: bytes, count: int, size: int) -> list[_rans.Bytes]:
     """Gives the byte planes of all elements.
 
     Raises:
         ValueError: The payload breaks a rule.
     """
-    parts: list[list[rans.Bytes]] = [[] for _ in range(size)]
+    parts: list[list[_rans.Bytes]] = [[] for _ in range(size)]
     # Coded planes by their number of elements: plane, block, bytes.
     coded: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
     position = 0
@@ -75,7 +75,7 @@ def _planes(payload: bytes, count: int, size: int) -> list[rans.Bytes]:
     if position != len(payload):
         raise ValueError("the payload goes on after its last block")
     for n, streams in coded.items():
-        decoded = rans.decode([data for _, _, data in streams], n)
+        decoded = _rans.decode([data for _, _, data in streams], n)
         for (plane, block, _), values in zip(streams, decoded, strict=True):
             parts[plane][block] = values
     return [np.concatenate([np.zeros(0, np.uint8), *each]) for each in parts]

@@ -1,18 +1,18 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""How far the input has been sent: a bar of tqdm, or a function of the caller's."""
+"""Reports how much of the input has been sent: to a bar of tqdm, or to a function."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kvcompress.sources import Advance, Source, source_size
+from kvcompress._requests import ProgressCallback, Source, source_size
 
-Progress = bool | Advance
+Progress = bool | ProgressCallback
 """True draws a bar on stderr (needs tqdm); a function is told of bytes as they are sent."""
 
 
 @contextmanager
-def progressing(progress: Progress, source: Source) -> Iterator[Advance]:
-    """Gives what is to be told of bytes, and ends the bar with the block.
+def open_progress(progress: Progress, source: Source) -> Iterator[ProgressCallback]:
+    """Gives the function to call with the number of bytes sent; the block's end ends the bar.
 
     Raises:
         ImportError: A bar is asked for and tqdm is not installed.

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""What a call sends: the input, cut into the messages of a request stream."""
+"""Request streams: the input of a call, cut into messages."""
 
 import io
 import os
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar, Union
 
 import numpy as np
 
-from kvcompress.arrays import Array, data_type, little_endian_bytes
+from kvcompress._arrays import Array, data_type, little_endian_bytes
+from kvcompress._inputs import open_input
+from kvcompress._torch_tensors import dtype_name, is_tensor, tensor_bits
 from kvcompress.errors import InvalidArgumentError
-from kvcompress.inputs import open_input
-from kvcompress.torch_tensors import dtype_name, is_tensor, tensor_bits
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import tensor_pb2
 
@@ -27,15 +27,15 @@ PathOrStr = str | os.PathLike[str]
 Source = PathOrStr | bytes | Mapping[str, Union[Array, "torch.Tensor"]]
 """What can be compressed: path or bytes of a safetensors file, or tensors by name."""
 
-Advance = Callable[[int], object]
-"""Is told of bytes of input as they are sent, from the thread that sends."""
+ProgressCallback = Callable[[int], object]
+"""Is called with the number of bytes of each piece of input, from the thread that sends it."""
 
 Message = TypeVar("Message")
 InputMessage = TypeVar("InputMessage", service_pb2.CompressRequest, service_pb2.MeasureRequest)
 
 
-def can_be_read_again(source: object) -> bool:
-    """Tells whether all of a source is there for another attempt: not so for a pipe."""
+def is_rereadable(source: object) -> bool:
+    """Returns whether another attempt can read all of a source again: not so for a pipe."""
     if not isinstance(source, str | os.PathLike):
         return True
     try:
@@ -44,8 +44,8 @@ def can_be_read_again(source: object) -> bool:
         return False
 
 
-class Feed(Iterator[Message], Generic[Message]):
-    """A request stream that says why it broke and can be ended from another thread.
+class RequestStream(Iterator[Message], Generic[Message]):
+    """A request stream that keeps the error that broke it and can be ended by another thread.
 
     gRPC reads requests in a thread of its own and turns an exception there into a status
     without a cause; `error` keeps the cause.
@@ -64,7 +64,7 @@ class Feed(Iterator[Message], Generic[Message]):
         """Gives the next message.
 
         Raises:
-            StopIteration: There are no more, or the feed was closed.
+            StopIteration: There are no more, or the stream was closed.
         """
         with self._lock:
             try:
@@ -83,13 +83,13 @@ class Feed(Iterator[Message], Generic[Message]):
                 self._file.close()
 
 
-def compress_feed(
+def compress_requests(
     kind: type[InputMessage],
     options: service_pb2.CompressOptions,
     source: Source,
     metadata: Mapping[str, str] | None,
-    advance: Advance,
-) -> Feed[InputMessage]:
+    advance: ProgressCallback,
+) -> RequestStream[InputMessage]:
     """Gives the requests of Compress or Measure.
 
     Args:
@@ -97,10 +97,10 @@ def compress_feed(
         options: The first message's content.
         source: Path or bytes of a safetensors file, or tensors by name.
         metadata: With tensors only: metadata of the file that they stand for.
-        advance: Is told of bytes as they are sent.
+        advance: Is called with the number of bytes of each piece that is sent.
 
     Returns:
-        The feed. Memory is bounded by a chunk, and by one tensor if its layout or its device
+        The stream. Memory is bounded by a chunk, and by one tensor if its layout or its device
         needs a copy.
 
     Raises:
@@ -110,7 +110,7 @@ def compress_feed(
     """
     first = kind(options=options)
     if isinstance(source, Mapping):
-        return Feed(_tensor_messages(kind, first, source, metadata or {}, advance))
+        return RequestStream(_tensor_messages(kind, first, source, metadata or {}, advance))
     if metadata is not None:
         raise InvalidArgumentError("metadata goes with tensors; a file has its own")
     file = open_source(source)
@@ -120,21 +120,21 @@ def compress_feed(
         for chunk in _chunks(file, advance):
             yield kind(safetensors=chunk)
 
-    return Feed(messages(), file)
+    return RequestStream(messages(), file)
 
 
-def decompress_feed(
-    options: service_pb2.DecompressOptions, source: PathOrStr | bytes, advance: Advance
-) -> Feed[service_pb2.DecompressRequest]:
+def decompress_requests(
+    options: service_pb2.DecompressOptions, source: PathOrStr | bytes, advance: ProgressCallback
+) -> RequestStream[service_pb2.DecompressRequest]:
     """Gives the requests of Decompress.
 
     Args:
         options: The first message's content.
         source: Path or bytes of an artefact.
-        advance: Is told of bytes as they are sent.
+        advance: Is called with the number of bytes of each piece that is sent.
 
     Returns:
-        The feed.
+        The stream.
 
     Raises:
         OSError: The file cannot be opened.
@@ -147,7 +147,7 @@ def decompress_feed(
         for chunk in _chunks(file, advance):
             yield service_pb2.DecompressRequest(artefact=chunk)
 
-    return Feed(messages(), file)
+    return RequestStream(messages(), file)
 
 
 def open_source(source: PathOrStr | bytes) -> BinaryIO:
@@ -177,7 +177,7 @@ def source_size(source: Source) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def _chunks(file: BinaryIO, advance: Advance) -> Iterator[bytes]:
+def _chunks(file: BinaryIO, advance: ProgressCallback) -> Iterator[bytes]:
     """Gives a file in pieces."""
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
@@ -189,7 +189,7 @@ def _tensor_messages(
     first: InputMessage,
     tensors: "Mapping[str, Array | torch.Tensor]",
     metadata: Mapping[str, str],
-    advance: Advance,
+    advance: ProgressCallback,
 ) -> Generator[InputMessage, None, None]:
     """Gives `first`, the table, then the tensors' bytes; checks before it returns."""
     table = tensor_pb2.TensorTable(metadata=dict(metadata))

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from .codec import Array, Entry, PayloadError, from_float
+from ._codec import Array, Entry, PayloadError, from_float
 
 _BLOCK = 4096
 _MAX_ROTATION = 256

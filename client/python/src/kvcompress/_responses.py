@@ -1,23 +1,23 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""What a call receives: response streams folded into files and a report.
+"""Readers of response streams: they turn messages into files and a report.
 
 Independent of how the messages arrive.
 """
 
+from kvcompress._reports import CompressionReport, DecompressionReport
+from kvcompress._sinks import FileAssembler, Sink
 from kvcompress.errors import DataLossError
-from kvcompress.reports import CompressionReport, DecompressionReport
-from kvcompress.sinks import Assembly, Sink
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 
 
-class CompressAnswer:
-    """Folds the responses of Compress."""
+class CompressResponses:
+    """Reads the responses of Compress."""
 
     def __init__(self, artefact: Sink, reconstructed: Sink | None) -> None:
         """Takes where the artefact goes, and the reconstructed file if it is asked for."""
         self._artefact = artefact
-        self._reconstructed = None if reconstructed is None else Assembly(reconstructed)
-        self._assembly: Assembly | None = None
+        self._reconstructed = None if reconstructed is None else FileAssembler(reconstructed)
+        self._assembler: FileAssembler | None = None
         self._report: CompressionReport | None = None
 
     def take(self, response: service_pb2.CompressResponse) -> None:
@@ -28,13 +28,13 @@ class CompressAnswer:
             OSError: A chunk cannot be written.
         """
         which = response.WhichOneof("message")
-        if self._report is None and which == "begin" and self._assembly is None:
-            self._assembly = Assembly(self._artefact, response.begin.reserved_header_bytes)
-        elif self._report is None and which == "artefact" and self._assembly is not None:
-            self._assembly.take(response.artefact)
+        if self._report is None and which == "begin" and self._assembler is None:
+            self._assembler = FileAssembler(self._artefact, response.begin.reserved_header_bytes)
+        elif self._report is None and which == "artefact" and self._assembler is not None:
+            self._assembler.take(response.artefact)
         elif self._report is None and which == "reconstructed" and self._reconstructed is not None:
             self._reconstructed.take(response.reconstructed)
-        elif self._report is None and which == "trailer" and self._assembly is not None:
+        elif self._report is None and which == "trailer" and self._assembler is not None:
             self._report = CompressionReport.from_proto(response.trailer)
         else:
             raise _out_of_place(which)
@@ -46,20 +46,20 @@ class CompressAnswer:
             DataLossError: There was no trailer, reason `NO_TRAILER`, or a size does not match,
                 reason `BAD_STREAM`.
         """
-        if self._report is None or self._assembly is None:
+        if self._report is None or self._assembler is None:
             raise _no_trailer()
-        self._assembly.finish(self._report.compressed_size_bytes)
+        self._assembler.finish(self._report.compressed_size_bytes)
         if self._reconstructed is not None:
             self._reconstructed.finish_safetensors(self._report.original_size_bytes)
         return self._report
 
 
-class DecompressAnswer:
-    """Folds the responses of Decompress."""
+class DecompressResponses:
+    """Reads the responses of Decompress."""
 
     def __init__(self, restored: Sink) -> None:
         """Takes where the restored file goes."""
-        self._assembly = Assembly(restored)
+        self._assembler = FileAssembler(restored)
         self._report: DecompressionReport | None = None
 
     def take(self, response: service_pb2.DecompressResponse) -> None:
@@ -71,7 +71,7 @@ class DecompressAnswer:
         """
         which = response.WhichOneof("message")
         if self._report is None and which == "safetensors":
-            self._assembly.take(response.safetensors)
+            self._assembler.take(response.safetensors)
         elif self._report is None and which == "trailer":
             self._report = DecompressionReport.from_proto(response.trailer)
         else:
@@ -86,7 +86,7 @@ class DecompressAnswer:
         """
         if self._report is None:
             raise _no_trailer()
-        self._assembly.finish(self._report.output_size_bytes)
+        self._assembler.finish(self._report.output_size_bytes)
         return self._report
 
 

@@ -1,21 +1,24 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Where an answer goes: a file that appears whole or not at all, or memory."""
+"""Destinations of responses: a file that appears whole or not at all, or memory."""
 
 import os
 import secrets
 import stat
 import struct
 from abc import abstractmethod
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from kvcompress.closing import Closing
 from kvcompress.errors import DataLossError
 from kvcompress.v1 import tensor_pb2
 
 
-class Sink(Closing):
+class Sink(AbstractContextManager["Sink"]):
     """Takes bytes at positions; leaving the `with` block without `commit` discards them."""
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the sink, whatever ended the block."""
+        self.close()
 
     @abstractmethod
     def write(self, offset: int, data: bytes) -> None:
@@ -149,8 +152,8 @@ def open_sink(path: str | os.PathLike[str] | None) -> Sink:
     return MemorySink() if path is None else FileSink(path)
 
 
-class Assembly:
-    """Puts the FileChunks of one file in their places and sees that they cover it.
+class FileAssembler:
+    """Writes the FileChunks of one file to their positions and checks that they cover it.
 
     Chunks ascend without gaps, except that the reserved bytes at the start come last.
     """

@@ -7,7 +7,7 @@ Versions of the library differ in what they refuse, and in what they make of wha
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .zstd_tables import (
+from ._zstd_tables import (
     BackwardBits,
     FseTable,
     HuffmanLengths,
