@@ -117,6 +117,7 @@ NOT_RUN = {
 
 # Ways to run a fenced block or one of indented Python, and what stands in such a block.
 BLOCKS = {
+    "C++": r"kvcompress::Client client\(",
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
     "consumer": r"find_package\(",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
@@ -125,6 +126,7 @@ BLOCKS = {
     "pool": r'"dns:///',
     "ten lines": r"kvcompress\.Client\(\) as",
     "transformers": r"integrations\.transformers",
+    "where it sits": r"\| inference engine \|",
 }
 
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -176,6 +176,17 @@ def test_folders_of_the_picture() -> None:
     assert [name for name in folders if not (REPOSITORY / name).is_dir()] == []
 
 
+def test_names_in_the_first_picture(bin_dir: Path) -> None:
+    """The server is a program, and each engine has an integration."""
+    [picture] = claimed_blocks("where it sits")
+    assert re.findall(r"kv-\w+", picture) == ["kv-compressd"]
+    assert (bin_dir / "kv-compressd").is_file()
+    integrations = REPOSITORY / "client/python/src/kvcompress/integrations"
+    for engine in ("vLLM", "LMCache", "transformers"):
+        assert engine in picture
+        assert list(integrations.glob(f"{engine.lower()}*")), engine
+
+
 @pytest.mark.parametrize("block", claimed_blocks("client"))
 def test_python(block: str, shell: Path, served: Server) -> None:
     """What needs this package and NumPy alone, with a cache where names stand for one."""

@@ -34,7 +34,7 @@ def test_follows_a_new_pair(start: Start, authority: Authority) -> None:
     assert shown(server) == used.certificate.read_text()
     assert metric(server, "kvcompress_tls_certificate_expiry_timestamp_seconds") == expiry(used)
     new.copy_to(used)
-    server.wait_log("took up the changed files")
+    server.wait_log("loaded the changed files")
     wait_until(lambda: shown(server) == new.certificate.read_text())
     assert metric(server, "kvcompress_tls_certificate_expiry_timestamp_seconds") == expiry(new)
 
@@ -78,7 +78,7 @@ def test_keeps_the_old_pair(start: Start, authority: Authority, fault: str) -> N
         os.mkfifo(used.key)
     else:
         used.key.unlink()
-    server.wait_log("the certificate in use stays")
+    server.wait_log("keeping the certificate in use")
     wait_until(lambda: metric(server, "kvcompress_tls_reload_failures_total") >= 1)
     assert shown(server) == before
     new.copy_to(used)
