@@ -59,6 +59,7 @@ WAYS = {
     "codec study": r"\$python validation/codec_study\.py",
     "compare caches": r"client/python/examples/compare_caches\.py .+",
     "ctest": r"ctest .+",
+    "curl": r"curl -s http://127\.0\.0\.1:9464/\w+",
     "docs": r"deploy/docs",
     "files of tests": r"tests/run -- tests/FILE",
     "folders of tests": r'tests/run -- (-m "not slow" )?tests/[a-z]+( tests/[a-z]+)*',

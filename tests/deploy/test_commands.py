@@ -150,6 +150,14 @@ def test_grpcurl(shell: Path, served: Server) -> None:
         assert run_line(command, shell).startswith("{"), line
 
 
+def test_curl(shell: Path, served: Server) -> None:
+    """Every page of the HTTP endpoint has something on it."""
+    if shutil.which("curl") is None:
+        pytest.skip("no curl on the PATH")
+    for line in claimed("curl"):
+        assert run_line(line.replace("127.0.0.1:9464", served.metrics_address), shell), line
+
+
 def test_malformed(tmp_path: Path) -> None:
     """Its files are written where the line says."""
     contract = REPOSITORY / "tests" / "contract"
