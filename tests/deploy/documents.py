@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
+    ".github/pull_request_template.md",
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
