@@ -124,7 +124,6 @@ BLOCKS = {
     "consumer": r"find_package\(",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
     "lmcache": r"integrations\.lmcache",
-    "picture": r"server/ +who may call",
     "pool": r'"dns:///',
     "ten lines": r"kvcompress\.Client\(\) as",
     "transformers": r"integrations\.transformers",

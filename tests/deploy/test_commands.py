@@ -176,14 +176,6 @@ def test_golden(bin_dir: Path, tmp_path: Path) -> None:
     assert filecmp.cmpfiles(GOLDEN, copy, names, shallow=False)[1:] == ([], [])
 
 
-def test_folders_of_the_picture() -> None:
-    """They are there."""
-    [picture] = claimed_blocks("picture")
-    folders = re.findall(r"(?m)(?:^ |> )(\w+(?:/\w+)*)/", picture)
-    assert len(folders) > 6
-    assert [name for name in folders if not (REPOSITORY / name).is_dir()] == []
-
-
 def test_names_in_the_first_picture(bin_dir: Path) -> None:
     """The server is a program, and each engine has an integration."""
     [picture] = claimed_blocks("where it sits")
