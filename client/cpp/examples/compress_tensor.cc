@@ -4,6 +4,7 @@
 // server, no gRPC, no files.
 
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@
 namespace {
 
 // Keys of one layer: [batch, heads, tokens, head_dim] in F32.
-constexpr int kHeads = 2, kTokens = 128, kHeadDim = 64;
+constexpr uint64_t kHeads = 2, kTokens = 128, kHeadDim = 64;
 
 absl::Status Compress(absl::string_view values, std::string* artefact) {
   kvcompress::TensorSpec spec;
