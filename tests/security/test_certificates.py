@@ -124,7 +124,7 @@ def faults(authority: Authority, folder: Path) -> dict[str, tuple[list[str], str
         "no certificate": (["--tls-cert", "/no/such", "--tls-key", key], "/no/such: No such file"),
         "no key": (["--tls-cert", cert, "--tls-key", "/no/such"], "/no/such: No such file"),
         "other key": (["--tls-cert", cert, "--tls-key", str(other.key)], "not the key of"),
-        "locked key": (["--tls-cert", cert, "--tls-key", str(locked)], "no unencrypted private key"),
+        "locked key": (["--tls-cert", cert, "--tls-key", str(locked)], "no unencrypted"),
         "garbage": (["--tls-cert", str(garbage), "--tls-key", key], "no certificate in PEM"),
         "a folder": (["--tls-cert", str(folder), "--tls-key", key], f"{folder}: "),
         "a FIFO": (["--tls-cert", str(fifo), "--tls-key", key], "fifo: not a regular file"),
