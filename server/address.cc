@@ -188,7 +188,7 @@ std::string ExplainBindFailure(const ListenAddress& address) {
     if (error != 0) return std::generic_category().message(error);
   }
   if (address.is_unix()) unlink(address.path.c_str());
-  return "the reason is gone";
+  return "the address was in use and is free again; try again";
 }
 
 }  // namespace kvcompress

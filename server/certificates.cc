@@ -97,7 +97,7 @@ absl::StatusOr<Certificate> ParseChain(const std::string& path,
   ERR_clear_error();
   if (first == nullptr) return Unfit(path, "no certificate in PEM");
   if (ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
-    return Unfit(path, "a certificate in it is damaged");
+    return Unfit(path, "contains a damaged certificate");
   }
   return first;
 }
@@ -110,7 +110,7 @@ absl::Status CheckKey(const TlsFiles& files, const std::string& bytes,
       &EVP_PKEY_free);
   absl::Status status;
   if (key == nullptr) {
-    status = Unfit(files.key, "no private key in PEM without a passphrase");
+    status = Unfit(files.key, "no unencrypted private key in PEM");
   } else if (X509_check_private_key(certificate, key.get()) != 1) {
     status = Unfit(files.key, absl::StrCat("not the key of the certificate in ",
                                            files.certificate));
@@ -217,14 +217,14 @@ void CertificateWatcher::Look() {
     const std::string complaint(read.status().message());
     if (complaint == complaint_) return;
     complaint_ = complaint;
-    spdlog::error("TLS: {}; the certificate in use stays", complaint);
+    spdlog::error("TLS: {}; keeping the certificate in use", complaint);
     events_.failed();
     return;
   }
   complaint_.clear();
   if (*read == *current()) return;
   spdlog::info(
-      "TLS: took up the changed files; the certificate expires at {}",
+      "TLS: loaded the changed files; the certificate expires at {}",
       absl::FormatTime(absl::RFC3339_sec, read->expiry, absl::UTCTimeZone()));
   auto next = std::make_shared<const Certificates>(*std::move(read));
   events_.changed(*next);

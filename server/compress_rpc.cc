@@ -212,7 +212,8 @@ class MeasureHandler final : public CacheHandler<v1::MeasureRequest> {
   absl::Status TakeOptions(const v1::CompressOptions& options) override {
     if (!options.reconstruct()) return CacheHandler::TakeOptions(options);
     return MakeError(
-        absl::StatusCode::kInvalidArgument, "Measure gives back no values",
+        absl::StatusCode::kInvalidArgument,
+        "Measure cannot return reconstructed values",
         {.reason = "INVALID_OPTIONS", .field = "options.reconstruct"});
   }
 

@@ -163,7 +163,7 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
   if (proto.has_sparsity()) options.codec.sparsity = proto.sparsity();
   if (!v1::Effort_IsValid(proto.effort())) {
     return MakeError(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat("there is no effort ", proto.effort()),
+                     absl::StrCat("unknown effort ", proto.effort()),
                      {.reason = "INVALID_OPTIONS", .field = "options.effort"});
   }
   options.effort = FromProto(proto.effort());
@@ -214,7 +214,7 @@ absl::StatusOr<std::vector<TensorSpec>> TensorsFromProto(
     spec.name = tensor.name();
     if (!FromProto(tensor.dtype(), &spec.dtype)) {
       return MakeError(absl::StatusCode::kInvalidArgument,
-                       "the data type is not set or not known",
+                       "the data type is missing or unknown",
                        {.reason = "UNSUPPORTED_DTYPE",
                         .tensor = tensor.name(),
                         .field = "tensors.tensors.dtype"});

@@ -84,7 +84,7 @@ class DecompressHandler : public StreamHandler {
 
  private:
   static absl::Status NoOptions() {
-    return DecompressSession::OutOfOrder("options come first");
+    return DecompressSession::OutOfOrder("options must be the first message");
   }
 
   // Takes the restored bytes away.

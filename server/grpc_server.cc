@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
                            ExternalType::FROM_FD, tls);
   self->server_ = builder.BuildAndStart();
   if (self->server_ == nullptr) {
-    return absl::InternalError("gRPC did not start");
+    return absl::InternalError("gRPC could not be started");
   }
 
   std::vector<std::shared_ptr<External>> takers;

@@ -95,7 +95,7 @@ class HealthService::Watcher final : public RawReactor, private WatchedCall {
     const std::lock_guard lock(service_->mutex_);
     if (service_->watchers_.size() >= kMaxWatchers) {
       return MakeError(absl::StatusCode::kResourceExhausted,
-                       "too many streams watch already",
+                       "too many Watch streams are open",
                        {.reason = "TOO_MANY_STREAMS", .limit = kMaxWatchers});
     }
     known_ = service_->services_.contains(asked.service());

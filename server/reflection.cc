@@ -65,7 +65,7 @@ class Index {
         FillFile(symbols_, request.file_containing_symbol(), &response);
         break;
       case Request::kFileContainingExtension:
-        FillError(absl::StatusCode::kNotFound, "there are no extensions",
+        FillError(absl::StatusCode::kNotFound, "no extensions are defined",
                   &response);
         break;
       case Request::kAllExtensionNumbersOfType:
@@ -78,7 +78,7 @@ class Index {
         }
         break;
       case Request::MESSAGE_REQUEST_NOT_SET:
-        FillError(absl::StatusCode::kInvalidArgument, "nothing is asked for",
+        FillError(absl::StatusCode::kInvalidArgument, "the request is empty",
                   &response);
         break;
     }
@@ -99,8 +99,7 @@ class Index {
                 v1::ServerReflectionResponse* response) const {
     const auto found = files.find(name);
     if (found == files.end()) {
-      return FillError(absl::StatusCode::kNotFound, "there is no such name",
-                       response);
+      return FillError(absl::StatusCode::kNotFound, "unknown name", response);
     }
     std::vector<const FileDescriptor*> all = {found->second};
     absl::flat_hash_map<const FileDescriptor*, bool> seen = {{all[0], true}};
@@ -118,8 +117,7 @@ class Index {
   void FillExtensions(const std::string& type,
                       v1::ServerReflectionResponse* response) const {
     if (!symbols_.contains(type)) {
-      return FillError(absl::StatusCode::kNotFound, "there is no such name",
-                       response);
+      return FillError(absl::StatusCode::kNotFound, "unknown name", response);
     }
     response->mutable_all_extension_numbers_response()->set_base_type_name(
         type);

@@ -108,18 +108,19 @@ absl::StatusOr<CompressReport> RunCodec(const CodecChoice& choice,
   const absl::StatusOr<std::string> restored = Restore(artefact);
   if (!restored.ok()) return restored.status();
   if (*restored != output.reconstructed) {
-    return absl::InternalError("decoding gave other values than encoding said");
+    return absl::InternalError(
+        "decoded values differ from those the encoder reported");
   }
   if (lossless && restored->substr(header_size) != cache.data) {
     return absl::InternalError("a lossless codec changed a value");
   }
   if (report->metrics.snr_db && *report->metrics.snr_db < kLeastSnrDb) {
-    return absl::InternalError(
-        absl::StrCat("quality is off: SNR ", *report->metrics.snr_db, " dB"));
+    return absl::InternalError(absl::StrCat("quality is too low: SNR ",
+                                            *report->metrics.snr_db, " dB"));
   }
   artefact[artefact.size() / 2] ^= 1;
   if (Restore(artefact).status().code() != absl::StatusCode::kDataLoss) {
-    return absl::InternalError("a flipped bit was not found");
+    return absl::InternalError("a flipped bit was not detected");
   }
   return report;
 }

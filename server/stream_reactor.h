@@ -106,7 +106,9 @@ class StreamReactor final : public RawReactor, private WatchedCall {
     if (!EndWait()) return;
     Moved(Wait::kWrite, response_.Length());
     const absl::Status status = Guarded([this, ok] {
-      if (!ok) return absl::CancelledError("the client has gone");
+      if (!ok)
+        return absl::CancelledError(
+            "the client cancelled the call or disconnected");
       workers_.Run(call_.client(), [this] { Pump(); });
       return absl::OkStatus();
     });

@@ -116,7 +116,7 @@ void LogFromLibrary(const char* library, LineLimit* limit,
       return;
     }
     if (dropped > 0) {
-      spdlog::warn("{}: {} lines were left out here", library, dropped);
+      spdlog::warn("{}: {} lines were suppressed", library, dropped);
     }
     const char* const slash = std::strrchr(file, '/');
     spdlog::log(level, "{}: {} ({}:{})", library, message,

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
+    ".github/pull_request_template.md",
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -59,6 +60,7 @@ WAYS = {
     "codec study": r"\$python validation/codec_study\.py",
     "compare caches": r"client/python/examples/compare_caches\.py .+",
     "ctest": r"ctest .+",
+    "curl": r"curl -s http://127\.0\.0\.1:9464/\w+",
     "docs": r"deploy/docs",
     "examples in Python": r"client/python/examples/compress_\w+\.py .+",
     "files of tests": r"tests/run -- tests/FILE",
@@ -119,14 +121,15 @@ NOT_RUN = {
 # Ways to run a fenced block or one of indented Python, and what stands in such a block.
 BLOCKS = {
     "asyncio": r"asyncio\.gather",
+    "C++": r"kvcompress::Client client\(",
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
     "consumer": r"find_package\(",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
     "lmcache": r"integrations\.lmcache",
-    "picture": r"server/ +who may call",
     "pool": r'"dns:///',
     "ten lines": r"kvcompress\.Client\(\) as",
     "transformers": r"integrations\.transformers",
+    "where it sits": r"\| inference engine \|",
 }
 
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -34,7 +34,7 @@ def test_follows_a_new_pair(start: Start, authority: Authority) -> None:
     assert shown(server) == used.certificate.read_text()
     assert metric(server, "kvcompress_tls_certificate_expiry_timestamp_seconds") == expiry(used)
     new.copy_to(used)
-    server.wait_log("took up the changed files")
+    server.wait_log("loaded the changed files")
     wait_until(lambda: shown(server) == new.certificate.read_text())
     assert metric(server, "kvcompress_tls_certificate_expiry_timestamp_seconds") == expiry(new)
 
@@ -78,7 +78,7 @@ def test_keeps_the_old_pair(start: Start, authority: Authority, fault: str) -> N
         os.mkfifo(used.key)
     else:
         used.key.unlink()
-    server.wait_log("the certificate in use stays")
+    server.wait_log("keeping the certificate in use")
     wait_until(lambda: metric(server, "kvcompress_tls_reload_failures_total") >= 1)
     assert shown(server) == before
     new.copy_to(used)
@@ -124,7 +124,7 @@ def faults(authority: Authority, folder: Path) -> dict[str, tuple[list[str], str
         "no certificate": (["--tls-cert", "/no/such", "--tls-key", key], "/no/such: No such file"),
         "no key": (["--tls-cert", cert, "--tls-key", "/no/such"], "/no/such: No such file"),
         "other key": (["--tls-cert", cert, "--tls-key", str(other.key)], "not the key of"),
-        "locked key": (["--tls-cert", cert, "--tls-key", str(locked)], "without a passphrase"),
+        "locked key": (["--tls-cert", cert, "--tls-key", str(locked)], "no unencrypted"),
         "garbage": (["--tls-cert", str(garbage), "--tls-key", key], "no certificate in PEM"),
         "a folder": (["--tls-cert", str(folder), "--tls-key", key], f"{folder}: "),
         "a FIFO": (["--tls-cert", str(fifo), "--tls-key", key], "fifo: not a regular file"),

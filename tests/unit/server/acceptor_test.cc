@@ -192,10 +192,11 @@ TEST(PlanConnections, RefusesWhatCannotBeHeld) {
   EXPECT_EQ(PlanConnections(127, std::nullopt, std::nullopt).status().message(),
             "the limit of file descriptors is 127, and at least 128 are "
             "needed: raise it (ulimit -n, LimitNOFILE)");
-  EXPECT_EQ(PlanConnections(256, 121, std::nullopt).status().message(),
-            "--max-connections is 121, but the limit of 256 file descriptors "
-            "leaves 120 for connections: ask for fewer, or raise it (ulimit "
-            "-n, LimitNOFILE)");
+  EXPECT_EQ(
+      PlanConnections(256, 121, std::nullopt).status().message(),
+      "--max-connections is 121, but the limit of 256 file descriptors "
+      "leaves 120 for connections: lower the flag or raise the limit (ulimit "
+      "-n, LimitNOFILE)");
   const auto asked = PlanConnections(256, 120, 200);
   ASSERT_TRUE(asked.ok());
   EXPECT_EQ(asked->total, 120);

@@ -25,7 +25,7 @@ TEST(StatusPageTest, SaysHowTheServerIs) {
   const std::string html =
       page.Render(true, absl::Now() + absl::Hours(50) + absl::Seconds(1));
   EXPECT_THAT(html, HasSubstr("<h1>kv-compressd: SERVING</h1>"));
-  EXPECT_THAT(html, HasSubstr("<td>up for</td><td>50h1s</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>uptime</td><td>50h1s</td>"));
   EXPECT_THAT(html, HasSubstr("<td>listening on</td><td>127.0.0.1:2</td>"));
   EXPECT_THAT(html, Not(HasSubstr("127.0.0.1:1")));
   EXPECT_THAT(html, HasSubstr("<td>8.0 MiB</td>"));
