@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "guarded.h"
 
 namespace kvcompress {
@@ -30,7 +31,8 @@ using std::chrono::steady_clock;
 // The kernel takes less where net.core.somaxconn says so.
 constexpr int kBacklog = 4096;
 // How long bytes may go unacknowledged before a connection counts as dead, as
-// gRPC sets it on listening sockets of its own.
+// gRPC sets it on listening sockets of its own. From 5.11 on Linux counts the
+// time for which the peer's window stays closed, too.
 constexpr unsigned kUserTimeoutMs = 20'000;
 // Connections accepted from one socket before the others have their turn.
 constexpr int kBatch = 64;
@@ -40,6 +42,7 @@ constexpr milliseconds kSweepInterval{500};
 constexpr milliseconds kSweepPause{5};
 constexpr milliseconds kDescriptorPause{50};
 constexpr std::chrono::seconds kLogInterval{10};
+constexpr int kMaxUnreadLines = 1;
 constexpr char kUnixHost[] = "unix";
 
 bool OutOfDescriptors(int error) {
@@ -110,34 +113,34 @@ absl::Status CannotListen(const ListenAddress& address, absl::string_view why) {
 
 }  // namespace
 
-Acceptor::Acceptor(const ConnectionLimits& limits, AcceptEvents events)
-    : limits_(limits),
+Acceptor::Acceptor(const AcceptOptions& options, AcceptEvents events)
+    : options_(options),
       events_(std::move(events)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      spare_(OpenSpare()) {
-  connections_.reserve(static_cast<size_t>(limits_.total));
+      spare_(OpenSpare()),
+      unread_lines_(kMaxUnreadLines, kLogInterval) {
+  connections_.reserve(static_cast<size_t>(options_.limits.total));
 }
 
 Acceptor::~Acceptor() { Stop(); }
 
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(
-    std::vector<ListenAddress>* addresses, std::optional<uint32_t> unix_mode,
-    const ConnectionLimits& limits, AcceptEvents events) {
+    std::vector<ListenAddress>* addresses, const AcceptOptions& options,
+    AcceptEvents events) {
   auto acceptor =
-      std::unique_ptr<Acceptor>(new Acceptor(limits, std::move(events)));
+      std::unique_ptr<Acceptor>(new Acceptor(options, std::move(events)));
   if (!acceptor->wake_.ok() || !acceptor->spare_.ok()) {
     return absl::UnavailableError(absl::StrCat(
         "no file descriptor is left to listen with: ", Reason(errno)));
   }
   for (size_t i = 0; i < addresses->size(); ++i) {
-    absl::Status status = acceptor->Add(i, unix_mode, &(*addresses)[i]);
+    absl::Status status = acceptor->Add(i, &(*addresses)[i]);
     if (!status.ok()) return status;
   }
   return acceptor;
 }
 
-absl::Status Acceptor::Add(size_t index, std::optional<uint32_t> unix_mode,
-                           ListenAddress* address) {
+absl::Status Acceptor::Add(size_t index, ListenAddress* address) {
   if (address->is_unix()) {
     absl::Status free = RemoveStaleSocket(address->path);
     if (!free.ok()) return free;
@@ -153,7 +156,7 @@ absl::Status Acceptor::Add(size_t index, std::optional<uint32_t> unix_mode,
       return absl::OkStatus();
     }
   }
-  const SocketMode mode(unix_mode);
+  const SocketMode mode(options_.unix_mode);
   absl::Status last;
   for (SocketAddress& where : *found) {
     // All of them get the port that the system chose for the first.
@@ -279,12 +282,13 @@ bool Acceptor::RefuseForDescriptors(const Listener& listener) {
 
 void Acceptor::Admit(const Listener& listener, FileDescriptor fd,
                      const SocketAddress& peer) {
+  const ConnectionLimits& limits = options_.limits;
   const auto full = [&](const std::string& host) -> std::optional<Refusal> {
-    if (connections_.size() >= static_cast<size_t>(limits_.total)) {
+    if (connections_.size() >= static_cast<size_t>(limits.total)) {
       return Refusal::kLimit;
     }
     const auto found = hosts_.find(host);
-    if (found != hosts_.end() && found->second >= limits_.per_host) {
+    if (found != hosts_.end() && found->second >= limits.per_host) {
       return Refusal::kHostLimit;
     }
     return std::nullopt;
@@ -305,7 +309,7 @@ void Acceptor::Admit(const Listener& listener, FileDescriptor fd,
   if (std::any_of(connections_.begin(), connections_.end(), same)) Sweep();
   ++hosts_[host];
   // There is room: nothing is counted that is not among them.
-  connections_.push_back({fd.get(), info.st_ino, std::move(host)});
+  connections_.push_back({fd.get(), info.st_dev, info.st_ino, std::move(host)});
   events_.accepted();
   take_(listener.address, fd.Release());
 }
@@ -323,11 +327,11 @@ void Acceptor::Refuse(Refusal why) {
   };
   switch (why) {
     case Refusal::kLimit:
-      warn(absl::StrCat(limits_.total,
+      warn(absl::StrCat(options_.limits.total,
                         " are open, as many as --max-connections allows"));
       break;
     case Refusal::kHostLimit:
-      warn(absl::StrCat("a host has ", limits_.per_host,
+      warn(absl::StrCat("a host has ", options_.limits.per_host,
                         ", as many as --max-connections-per-host allows"));
       break;
     case Refusal::kDescriptors:
@@ -338,10 +342,22 @@ void Acceptor::Refuse(Refusal why) {
   logged_ = now;
 }
 
+bool Acceptor::Is(int fd, const Connection& connection) {
+  struct stat info = {};
+  return fstat(fd, &info) == 0 && info.st_dev == connection.device &&
+         info.st_ino == connection.inode;
+}
+
 void Acceptor::Sweep() {
-  const auto closed = [this](const Connection& each) {
-    struct stat info = {};
-    if (fstat(each.fd, &info) == 0 && info.st_ino == each.inode) return false;
+  swept_ = steady_clock::now();
+  const auto closed = [this](Connection& each) {
+    if (Is(each.fd, each)) {
+      const auto unread = each.unread.Look(each.fd, swept_);
+      if (!each.reset && absl::FromChrono(unread) > options_.unread) {
+        Reset(&each);
+      }
+      return false;
+    }
     const auto host = hosts_.find(each.host);
     if (--host->second == 0) hosts_.erase(host);
     return true;
@@ -349,7 +365,32 @@ void Acceptor::Sweep() {
   connections_.erase(
       std::remove_if(connections_.begin(), connections_.end(), closed),
       connections_.end());
-  swept_ = steady_clock::now();
+}
+
+void Acceptor::Reset(Connection* connection) {
+  // Whoever has the descriptor may close it at any time, and another file may
+  // get its number. A copy stays what it is.
+  spare_.Close();
+  {
+    const FileDescriptor copy(fcntl(connection->fd, F_DUPFD_CLOEXEC, 0));
+    if (copy.ok() && Is(copy.get(), *connection)) {
+      connection->reset = true;
+      // What waits is dropped when the socket is closed, not kept to be sent.
+      const linger now = {1, 0};
+      setsockopt(copy.get(), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+      shutdown(copy.get(), SHUT_RDWR);
+      events_.unread();
+      Attempt([this] {
+        uint64_t dropped = 0;
+        if (!unread_lines_.Pass(swept_, &dropped)) return;
+        spdlog::warn(
+            "reset a connection whose client read nothing for {} ({} more "
+            "since the last such line)",
+            absl::FormatDuration(options_.unread), dropped);
+      });
+    }
+  }
+  spare_ = OpenSpare();
 }
 
 void Acceptor::TellOpen() {

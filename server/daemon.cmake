@@ -38,7 +38,8 @@ add_library(kvcompress_daemon STATIC
     telemetry/quality_metrics.cc
     telemetry/rpc_metrics.cc
     telemetry/status_page.cc
-    tls.cc)
+    tls.cc
+    unread.cc)
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(kvcompress_daemon
     PUBLIC kvcompress_service kvcompress_wire spdlog::spdlog

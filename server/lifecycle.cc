@@ -272,7 +272,8 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
       options, {service.get(), &health, reflection.get()}, tls, budget, *limits,
       {.accepted = [&] { metrics.connections().Accepted(); },
        .refused = [&](Refusal why) { metrics.connections().Refused(why); },
-       .open = [&](int open) { metrics.connections().SetOpen(open); }});
+       .open = [&](int open) { metrics.connections().SetOpen(open); },
+       .unread = [&] { metrics.connections().Unread(); }});
   if (!server.ok()) return server.status();
   const std::vector<ListenAddress>& addresses = (*server)->addresses();
   page.SetFact("listening on", Joined(addresses));

@@ -30,6 +30,11 @@ ConnectionMetrics::ConnectionMetrics(prometheus::Registry* registry) {
   for (int i = 0; i < kRefusalCount; ++i) {
     refused_[i] = &refused.Add({{"reason", kRefusals[i]}});
   }
+  unread_ =
+      &CounterFamily(registry, "kvcompress_connections_unread_total",
+                     "Connections of gRPC that were reset because the client "
+                     "did not read what waited for it.")
+           .Add({});
   reachable_ = &GaugeFamily(registry, "kvcompress_reachable",
                             "1 while the server can reach itself on every "
                             "address, else 0.")

@@ -47,7 +47,7 @@ void SetUpLogging(LogLevel level, LogFormat format);
 inline constexpr int kMostLibraryLines = 20;
 inline constexpr std::chrono::seconds kLibraryInterval{10};
 
-// Counts lines. Thread safe.
+// Lets `most` lines through in each `interval`. Thread safe.
 class LineLimit {
  public:
   using Clock = std::chrono::steady_clock;

@@ -344,7 +344,7 @@ TEST_F(LogTest, AFloodOfCallsThatFailIsCountedAndHidesNoWarning) {
 }
 
 TEST(LineLimit, LetsAFewThroughAndCountsTheOthers) {
-  LineLimit limit;
+  LineLimit limit(kMostLibraryLines, kLibraryInterval);
   LineLimit::Clock::time_point now{};
   uint64_t dropped = 0;
   for (int i = 0; i < kMostLibraryLines; ++i) {
