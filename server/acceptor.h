@@ -4,7 +4,7 @@
 // limits, and hands each to whoever serves it.
 //
 // Not gRPC's own listener: that of 1.51 gives up a listening socket for good
-// when accept4 fails once, as it does for want of a descriptor. This one
+// when accept4 fails once, as it does when there is no descriptor. This one
 // refuses what it cannot take, with a spare descriptor where there is no other,
 // and goes on. See docs/decisions/own-acceptor.md.
 
@@ -113,11 +113,8 @@ class Acceptor {
 
   Acceptor(const AcceptOptions& options, AcceptEvents events);
 
+  // Listens on `address`, and fills in its port.
   absl::Status Add(size_t index, ListenAddress* address);
-  // Binds one socket for `address`, and fills in its port. NOT_FOUND when this
-  // machine has no such address.
-  absl::Status Listen(size_t index, const SocketAddress& where,
-                      ListenAddress* address);
 
   void Run();
   // Accepts what waits on a listener; false when descriptors have run out.
@@ -150,8 +147,7 @@ class Acceptor {
   absl::flat_hash_map<std::string, int> hosts_;
   int told_open_ = 0;
   std::chrono::steady_clock::time_point swept_;
-  uint64_t refused_since_log_ = 0;
-  std::chrono::steady_clock::time_point logged_;
+  LineLimit refused_lines_;
   LineLimit unread_lines_;
   std::thread thread_;
 };

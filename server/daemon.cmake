@@ -17,6 +17,7 @@ add_library(kvcompress_daemon STATIC
     health.cc
     http_get.cc
     lifecycle.cc
+    listening_socket.cc
     memory_limit.cc
     probe.cc
     reachability.cc

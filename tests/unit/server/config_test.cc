@@ -18,12 +18,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "address.h"
+#include "listening_socket.h"
 
 namespace kvcompress {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 absl::StatusOr<CommandLine> Parse(std::vector<const char*> flags) {
@@ -354,8 +356,9 @@ TEST_F(SocketFileTest, SocketInUseIsKept) {
   ASSERT_EQ(listen(fd, 1), 0);
   EXPECT_THAT(RemoveStaleSocket(path_).message(),
               HasSubstr("another process is listening"));
-  EXPECT_THAT(ExplainBindFailure(*ParseListenAddress("unix:" + path_)),
-              HasSubstr("in use"));
+  ListenAddress address = *ParseListenAddress("unix:" + path_);
+  EXPECT_EQ(ListenOn({.backlog = 1}, &address).status(),
+            absl::UnavailableError("Address already in use"));
   EXPECT_TRUE(std::filesystem::exists(path_));
   close(fd);
 }
@@ -385,13 +388,31 @@ TEST_F(SocketFileTest, OtherFilesAreKept) {
   EXPECT_TRUE(std::filesystem::exists(path_));
 }
 
-TEST(ExplainBindFailureTest, SaysWhatTheSystemSays) {
-  EXPECT_EQ(ExplainBindFailure(*ParseListenAddress("unix:/no/such/dir/sock")),
-            "No such file or directory");
-  EXPECT_EQ(ExplainBindFailure(*ParseListenAddress("203.0.113.1:0")),
-            "Cannot assign requested address");
-  EXPECT_THAT(ExplainBindFailure(*ParseListenAddress("no.such.invalid:1")),
-              Not(HasSubstr("gone")));
+std::string WhyNot(absl::string_view text) {
+  ListenAddress address = *ParseListenAddress(text);
+  return std::string(ListenOn({.backlog = 1}, &address).status().message());
+}
+
+TEST(ListenOnTest, SaysWhatTheSystemSays) {
+  EXPECT_EQ(WhyNot("unix:/no/such/dir/sock"), "No such file or directory");
+  EXPECT_EQ(WhyNot("203.0.113.1:0"), "Cannot assign requested address");
+  EXPECT_THAT(WhyNot("no.such.invalid:1"), Not(IsEmpty()));
+}
+
+SocketAddress AddressOf(const char* host) {
+  return Resolve({.host = host, .port = 1})->front();
+}
+
+TEST(HostKeyTest, CountsAnIpv6SubnetAsOneHost) {
+  EXPECT_EQ(HostKey(AddressOf("10.0.0.1")), std::string("\x0a\0\0\x01", 4));
+  EXPECT_EQ(HostKey(AddressOf("::ffff:10.0.0.1")),
+            HostKey(AddressOf("10.0.0.1")));
+  EXPECT_EQ(HostKey(AddressOf("2001:db8::1")),
+            HostKey(AddressOf("2001:db8::2")));
+  EXPECT_NE(HostKey(AddressOf("2001:db8::1")),
+            HostKey(AddressOf("2001:db8:0:1::1")));
+  // "unix" would be the address 117.110.105.120.
+  EXPECT_NE(HostKey(SocketAddress()), HostKey(AddressOf("117.110.105.120")));
 }
 
 }  // namespace
