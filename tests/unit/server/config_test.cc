@@ -25,8 +25,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 absl::StatusOr<CommandLine> Parse(std::vector<const char*> flags) {
   flags.insert(flags.begin(), "kv-compressd");
@@ -386,33 +384,6 @@ TEST_F(SocketFileTest, OtherFilesAreKept) {
   std::ofstream(path_) << "data";
   EXPECT_THAT(RemoveStaleSocket(path_).message(), HasSubstr("is not a socket"));
   EXPECT_TRUE(std::filesystem::exists(path_));
-}
-
-std::string WhyNot(absl::string_view text) {
-  ListenAddress address = *ParseListenAddress(text);
-  return std::string(ListenOn({.backlog = 1}, &address).status().message());
-}
-
-TEST(ListenOnTest, SaysWhatTheSystemSays) {
-  EXPECT_EQ(WhyNot("unix:/no/such/dir/sock"), "No such file or directory");
-  EXPECT_EQ(WhyNot("203.0.113.1:0"), "Cannot assign requested address");
-  EXPECT_THAT(WhyNot("no.such.invalid:1"), Not(IsEmpty()));
-}
-
-SocketAddress AddressOf(const char* host) {
-  return Resolve({.host = host, .port = 1})->front();
-}
-
-TEST(HostKeyTest, CountsAnIpv6SubnetAsOneHost) {
-  EXPECT_EQ(HostKey(AddressOf("10.0.0.1")), std::string("\x0a\0\0\x01", 4));
-  EXPECT_EQ(HostKey(AddressOf("::ffff:10.0.0.1")),
-            HostKey(AddressOf("10.0.0.1")));
-  EXPECT_EQ(HostKey(AddressOf("2001:db8::1")),
-            HostKey(AddressOf("2001:db8::2")));
-  EXPECT_NE(HostKey(AddressOf("2001:db8::1")),
-            HostKey(AddressOf("2001:db8:0:1::1")));
-  // "unix" would be the address 117.110.105.120.
-  EXPECT_NE(HostKey(SocketAddress()), HostKey(AddressOf("117.110.105.120")));
 }
 
 }  // namespace
