@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 from calls import metric
 from health import SERVING
+from http2 import DATA, PREFACE, SETTINGS, WINDOW_UPDATE, frame
 from process_memory import peak
-from server_process import BINARY, PATIENCE, ServerProcess, Start
-from test_floods import DATA, INITIAL_WINDOW_SIZE, WINDOW_UPDATE, block
+from raw_calls import SERVICE
+from server_process import BINARY, PATIENCE, ServerProcess, Start, wait_until
 from test_half_open_calls import opening
-from test_hostile_http2 import END_HEADERS, HEADERS, MIB, PREFACE, SETTINGS, frame
 
 import kvcompress
 from kvcompress.v1 import compression_service_pb2 as pb
@@ -28,6 +28,8 @@ SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
 # The server lets go of a client five seconds after the time for a stall. Less than the 20 seconds
 # after which Linux itself may give up a TCP connection.
 STALL = 1
+MIB = 1 << 20
+INITIAL_WINDOW_SIZE = 4
 MOST_SECONDS = 15.0
 STREAMS = 4
 CHECKS = 2048
@@ -101,7 +103,7 @@ def wait_for(server: ServerProcess, series: str, value: float) -> float:
 
 def restore(connection: socket.socket, stream: int, artefact: bytes) -> None:
     """Begins a call of Decompress."""
-    connection.sendall(frame(HEADERS, END_HEADERS, stream, block("Decompress")))
+    connection.sendall(opening(f"{SERVICE}Decompress", stream))
     for request in (
         pb.DecompressRequest(options=pb.DecompressOptions()),
         pb.DecompressRequest(artefact=artefact),
@@ -123,8 +125,7 @@ def test_restored_caches(start: Start, tmp_path: Path, artefact: bytes, kind: st
     with connect(server) as connection:
         for stream in range(1, 2 * STREAMS, 2):
             restore(connection, stream, artefact)
-        while metric(server, INFLIGHT) < MIB:
-            time.sleep(0.02)
+        wait_until(lambda: metric(server, INFLIGHT) >= MIB)
         check_service(server)
         seconds = wait_for(server, INFLIGHT, 0)
         print(f"{kind}: all given back after {seconds:.1f} s")
