@@ -142,6 +142,8 @@ TEST(Acceptor, RefusesAboveTheLimitAndHasRoomAgain) {
   EXPECT_TRUE(IsClosed(accepting.Connect()));
   EXPECT_TRUE(accepting.acceptor().is_full());
   EXPECT_EQ(accepting.refused(Refusal::kLimit), 1);
+  // What is open is told later than what is taken.
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.open() == 2; }));
   accepting.CloseTaken();
   EXPECT_TRUE(accepting.Wait([&] { return accepting.open() == 0; }));
   const FileDescriptor third = accepting.Connect();
