@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "codecs/slabs.h"
 #include "kernels/elements.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/slabs.h"
 
 namespace kvcompress {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace kvcompress::entropy {
+namespace kvcompress::coding {
 namespace {
 
 // A frequency from here on takes two bytes.
@@ -95,4 +95,4 @@ bool ConsumeFrequencies(absl::string_view* bytes, Frequencies* frequencies) {
   return sum == kFrequencyTotal;
 }
 
-}  // namespace kvcompress::entropy
+}  // namespace kvcompress::coding

@@ -13,7 +13,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace kvcompress::entropy {
+namespace kvcompress::coding {
 
 inline constexpr uint32_t kFrequencyBits = 12;
 inline constexpr uint32_t kFrequencyTotal = 1u << kFrequencyBits;
@@ -35,6 +35,6 @@ void AppendFrequencies(const Frequencies& frequencies, std::string* out);
 // removes it. False for any other form, or another sum. Not trusted.
 bool ConsumeFrequencies(absl::string_view* bytes, Frequencies* frequencies);
 
-}  // namespace kvcompress::entropy
+}  // namespace kvcompress::coding
 
 #endif  // KVCOMPRESS_ENTROPY_FREQUENCIES_H_

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "codecs/ecsq/preset.h"
-#include "codecs/ecsq/stream.h"
-#include "codecs/ecsq/tensor_encoder.h"
 #include "codecs/whole_tensor.h"
+#include "coding/identity/tensor_encoder.h"
+#include "coding/stream_decoder.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
 
@@ -71,7 +71,7 @@ class Ecsq : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return ecsq::MaxPayloadSize(elements);
+    return coding::MaxPayloadSize(elements);
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
@@ -82,7 +82,7 @@ class Ecsq : public Codec {
     return NewWholeTensorEncoder(
         traits_.name, spec, elements, hints,
         [spec, preset, hints](const WholeTensor& tensor) {
-          return ecsq::EncodeTensor(spec, preset, hints, tensor);
+          return coding::EncodeTensor(spec, preset, hints, tensor);
         });
   }
 
@@ -90,14 +90,14 @@ class Ecsq : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return ecsq::NewStreamDecoder(spec, elements);
+    return coding::NewStreamDecoder(spec, elements);
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return ecsq::BoundsOfStreamDecoder(spec, elements);
+    return coding::BoundsOfStreamDecoder(spec, elements);
   }
 
  private:

@@ -9,21 +9,11 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
+#include "coding/step_options.h"
 
 namespace kvcompress::ecsq {
 
-struct Preset {
-  // Step of keys, and of tensors without a role, over the root mean square of
-  // what their channels leave without their means.
-  double key_step = 0;
-  // The same of values, each token divided by its norm.
-  double value_step = 0;
-  // Verify that the tensor keeps the bounds of Gate, and lower the step until
-  // it does.
-  bool contract = false;
-  // Code the newest tokens with half the step.
-  bool recent = false;
-};
+using Preset = coding::StepOptions;
 
 // "contract", "high", "max", or two steps "0.52,0.52" for keys and values:
 // canonical decimals from 0.05 to 8 with up to four places. Nothing for other

@@ -8,32 +8,33 @@
 #include <cstring>
 #include <optional>
 
-#include "codecs/ecsq/bits.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/grow.h"
-#include "codecs/ecsq/lists.h"
-#include "codecs/ecsq/rans.h"
-#include "codecs/ecsq/reconstruct.h"
-#include "codecs/ecsq/tables.h"
-#include "codecs/klt/patches.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/strip.h"
-#include "codecs/klt/trellis.h"
+#include "coding/format.h"
+#include "coding/identity/reconstruct.h"
+#include "entropy/bits.h"
+#include "entropy/escapes.h"
+#include "entropy/rans.h"
+#include "entropy/tables.h"
 #include "kernels/kernels.h"
+#include "quantization/exceptions.h"
+#include "quantization/trellis.h"
+#include "tensor/grow.h"
 
 namespace kvcompress::klt {
 namespace {
 
 using Bytes = absl::Span<const uint8_t>;
-using ecsq::kEscape;
-using ecsq::kMaxLanes;
-using ecsq::kNoTable;
-using ecsq::SplitClass;
+using coding::kEscape;
+using coding::kMaxLanes;
+using coding::kNoTable;
+using coding::SplitClass;
 
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
-          const Block& block, std::vector<Matrix>* bases, DecoderMemory* memory)
+          const Block& block, std::vector<coding::Matrix>* bases,
+          DecoderMemory* memory)
       : header_(header),
         geometry_(geometry),
         block_(block),
@@ -48,16 +49,16 @@ class Decoder {
     const size_t elements = geometry_.Elements(block_);
     const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
     if (!sizes) return false;
-    ecsq::Cutter cutter(bytes.subspan(kBlockHeaderSize));
+    coding::Cutter cutter(bytes.subspan(kBlockHeaderSize));
     const auto counts = cutter.Take(geometry_.Groups(block_));
     const auto states = cutter.Take(lanes_ * sizeof(uint32_t));
     const auto words = cutter.Take(uint64_t{2} * sizes->words);
     const auto escapes = cutter.Take(sizes->escapes);
     const auto sink_scales = cutter.Take(2 * block_.heads * sinks_);
     const auto sink_codes = cutter.Take(all_channels_ * sinks_);
-    const auto patches = cutter.Take(sizes->patches);
+    const auto exceptions = cutter.Take(sizes->exceptions);
     if (!counts || !states || !words || !escapes || !sink_scales ||
-        !sink_codes || !patches) {
+        !sink_codes || !exceptions) {
       return false;
     }
     rans_.emplace(*states, *words);
@@ -77,15 +78,15 @@ class Decoder {
       return false;
     }
     reconstructor.PutSinks();
-    return ApplyPatches(*patches, dtype, block_.heads,
-                        block_.tokens * channels_, head_stride, out);
+    return coding::ApplyExceptions(*exceptions, dtype, block_.heads,
+                                   block_.tokens * channels_, head_stride, out);
   }
 
  private:
   // Reads `count` numbers in rows, number i under `class_of(i)`: its symbol,
   // and the low bits of that class.
   template <typename ClassOf, typename Take>
-  bool ReadNumbers(size_t count, ClassOf class_of, Take take) {
+  bool ReadSymbols(size_t count, ClassOf class_of, Take take) {
     constexpr size_t kRows = 32;  // at a time
     uint8_t tables[kRows][kMaxLanes];
     int low_counts[kRows][kMaxLanes];
@@ -128,21 +129,21 @@ class Decoder {
   }
 
   bool ReadClasses(const BlockHeader& sizes) {
-    return ReadNumbers(
+    return ReadSymbols(
         all_channels_, [&](size_t) { return sizes.class_table; },
         [&](int64_t value) {
           value += sizes.class_middle;
-          if (value < 0 || value >= ecsq::kClasses) return false;
+          if (value < 0 || value >= coding::kClasses) return false;
           content_.classes.push_back(static_cast<uint8_t>(value));
           return true;
         });
   }
 
   bool ReadMeans(const BlockHeader& sizes) {
-    if (!ReadNumbers(
+    if (!ReadSymbols(
             all_channels_, [&](size_t) { return sizes.mean_table; },
             [&](int64_t value) {
-              if (std::abs(value) > ecsq::kMaxMean) return false;
+              if (std::abs(value) > coding::kMaxMean) return false;
               content_.means.push_back(static_cast<int32_t>(value));
               return true;
             })) {
@@ -151,7 +152,7 @@ class Decoder {
     for (int32_t& mean : content_.means) {
       const int64_t whole = int64_t{mean} * (int64_t{1} << sizes.mean_shift) +
                             low_bits_->Get(sizes.mean_shift);
-      if (std::abs(whole) > ecsq::kMaxMean) return false;
+      if (std::abs(whole) > coding::kMaxMean) return false;
       mean = static_cast<int32_t>(whole);
     }
     return true;
@@ -159,11 +160,11 @@ class Decoder {
 
   bool ReadNorms(const BlockHeader& sizes) {
     if (!header_.norms) return true;
-    return ReadNumbers(
+    return ReadSymbols(
         block_.heads * block_.tokens, [&](size_t) { return sizes.norm_table; },
         [&](int64_t value) {
           value += sizes.norm_middle;
-          if (value < 0 || value >= ecsq::kNormEnd) return false;
+          if (value < 0 || value >= coding::kNormEnd) return false;
           content_.norms.push_back(static_cast<uint16_t>(value));
           return true;
         });
@@ -175,11 +176,11 @@ class Decoder {
       return true;
     }
     int64_t offset = 0;
-    return ReadNumbers(
+    return ReadSymbols(
         block_.tokens, [&](size_t) { return sizes.offset_table; },
         [&](int64_t value) {
           offset += value;
-          if (offset < kLeastOffset || offset > kMostOffset) return false;
+          if (offset < kMinOffset || offset > kMaxOffset) return false;
           content_.offsets.push_back(static_cast<int8_t>(offset));
           return true;
         });
@@ -203,7 +204,7 @@ class Decoder {
     size_t group = 0;
     size_t left = counts[0];  // reflectors of the group
     int64_t klass = kFirstReflectorClass;
-    const bool read = ReadNumbers(
+    const bool read = ReadSymbols(
         total, [&](size_t) { return sizes.reflector_table; },
         [&](int64_t value) {
           while (left == 0) {
@@ -212,7 +213,7 @@ class Decoder {
           }
           --left;
           klass += value;
-          if (klass < 0 || klass >= ecsq::kClasses) return false;
+          if (klass < 0 || klass >= coding::kClasses) return false;
           classes.push_back(static_cast<uint8_t>(klass));
           return true;
         });
@@ -229,10 +230,10 @@ class Decoder {
     }
     std::vector<int32_t> integers;
     integers.reserve(class_of.size());
-    if (!ReadNumbers(
+    if (!ReadSymbols(
             class_of.size(), [&](size_t i) { return class_of[i]; },
             [&](int64_t value) {
-              if (std::abs(value) > kMaxReflector) return false;
+              if (std::abs(value) > coding::kMaxReflector) return false;
               integers.push_back(static_cast<int32_t>(value));
               return true;
             })) {
@@ -241,13 +242,13 @@ class Decoder {
     bases_.clear();
     absl::Span<const int32_t> left = integers;
     for (size_t group = 0; group < counts.size(); ++group) {
-      Reflectors reflectors(geometry_.GroupSize(block_, group));
+      coding::Reflectors reflectors(geometry_.GroupSize(block_, group));
       for (size_t j = 0; j < counts[group]; ++j) {
         const size_t length = reflectors.NextLength();
         reflectors.Append(left.subspan(0, length));
         left.remove_prefix(length);
       }
-      bases_.push_back(MakeMatrix(reflectors));
+      bases_.push_back(coding::MakeMatrix(reflectors));
     }
     return true;
   }
@@ -256,9 +257,9 @@ class Decoder {
   // near cache.
   bool ReadLevels(Reconstructor* reconstructor) {
     const bool apart = geometry_.GroupFirst(1) % kMaxLanes == 0;
-    ecsq::Grow(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
-                     : geometry_.Elements(block_),
-               &memory_.levels);
+    Grow(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
+               : geometry_.Elements(block_),
+         &memory_.levels);
     size_t group = 0;
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
       levels_begin_ = apart ? geometry_.GroupBegin(block_, group) : 0;
@@ -312,7 +313,7 @@ class Decoder {
         int64_t quantum;
         if (!Resolve(memory_.symbols[i * kMaxLanes + lane], at.low_counts[lane],
                      &quantum) ||
-            std::abs(quantum) > ecsq::kMaxQuantum) {
+            std::abs(quantum) > coding::kMaxQuantum) {
           return false;
         }
         *LevelAt(*strip, lane, sinks_ + i) = static_cast<int32_t>(quantum);
@@ -322,13 +323,13 @@ class Decoder {
   }
 
   // To the levels of a token, which have none yet.
-  bool AddLowBits(const ecsq::LaneCoding& coding, int32_t* levels) {
+  bool AddLowBits(const coding::LaneCoding& coding, int32_t* levels) {
     for (uint32_t lanes = coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
       const int lane = std::countr_zero(lanes);
       const int count = coding.low_counts[lane];
       levels[lane] = levels[lane] * (1 << count) +
                      static_cast<int32_t>(low_bits_->Get(count));
-      if (std::abs(levels[lane]) > ecsq::kMaxQuantum) return false;
+      if (std::abs(levels[lane]) > coding::kMaxQuantum) return false;
     }
     return true;
   }
@@ -342,7 +343,7 @@ class Decoder {
     for (size_t t = sinks_; t < block_.tokens; ++t) {
       const LaneTables& at = strip->At(content_.offsets[t]);
       for (size_t lane = 0; lane < strip->count(); ++lane) {
-        tables[lane] = at.Table(lane, IsOddState(states[lane]));
+        tables[lane] = at.Table(lane, coding::IsOddState(states[lane]));
       }
       if (!rans_->ReadRow(tables, absl::MakeSpan(symbols))) return false;
       for (size_t lane = 0; lane < strip->count(); ++lane) {
@@ -350,11 +351,12 @@ class Decoder {
         const int low_bits = at.low_counts[lane];
         if ((symbols[lane] == kEscape || low_bits > 0) &&
             (!Resolve(symbols[lane], low_bits, &quantum) ||
-             std::abs(quantum) > ecsq::kMaxQuantum)) {
+             std::abs(quantum) > coding::kMaxQuantum)) {
           return false;
         }
-        *LevelAt(*strip, lane, t) = LevelOf(quantum, IsOddState(states[lane]));
-        states[lane] = NextState(states[lane], quantum);
+        *LevelAt(*strip, lane, t) =
+            coding::LevelOf(quantum, coding::IsOddState(states[lane]));
+        states[lane] = coding::NextState(states[lane], quantum);
       }
     }
     return true;
@@ -366,7 +368,7 @@ class Decoder {
     std::memcpy(content_.sink_scales.data(), scales.data(), scales.size());
     content_.sink_codes.assign(codes.begin(), codes.end());
     return std::all_of(content_.sink_scales.begin(), content_.sink_scales.end(),
-                       ecsq::Int8Scale::Valid) &&
+                       coding::Int8Scale::Valid) &&
            std::find(content_.sink_codes.begin(), content_.sink_codes.end(),
                      int8_t{-128}) == content_.sink_codes.end();
   }
@@ -374,15 +376,15 @@ class Decoder {
   const TensorHeader& header_;
   const Geometry& geometry_;
   const Block& block_;
-  std::vector<Matrix>& bases_;
+  std::vector<coding::Matrix>& bases_;
   DecoderMemory& memory_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
   const size_t lanes_;
   const size_t sinks_;
-  std::optional<ecsq::RansDecoder> rans_;
-  std::optional<ecsq::Escapes> escapes_;
-  std::optional<ecsq::BitReader> low_bits_;
+  std::optional<coding::RansDecoder> rans_;
+  std::optional<coding::Escapes> escapes_;
+  std::optional<coding::BitReader> low_bits_;
   BlockContent content_;
   size_t levels_begin_ = 0;  // which of the block's memory_.levels begin with
 };
@@ -391,8 +393,9 @@ class Decoder {
 
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 DecoderMemory* memory, size_t head_stride, uint8_t* out) {
+                 absl::Span<const uint8_t> bytes,
+                 std::vector<coding::Matrix>* bases, DecoderMemory* memory,
+                 size_t head_stride, uint8_t* out) {
   return Decoder(header, geometry, block, bases, memory)
       .Decode(dtype, bytes, head_stride, out);
 }

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/reconstruct.h"
 #include "kvcompress/dtype.h"
+#include "transform/basis.h"
 
 namespace kvcompress::klt {
 
@@ -33,8 +33,9 @@ struct DecoderMemory {
 // that its BlockHeader, already accepted, states.
 bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 DecoderMemory* memory, size_t head_stride, uint8_t* out);
+                 absl::Span<const uint8_t> bytes,
+                 std::vector<coding::Matrix>* bases, DecoderMemory* memory,
+                 size_t head_stride, uint8_t* out);
 
 }  // namespace kvcompress::klt
 

@@ -9,10 +9,10 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "kvcompress/checkpoint.h"
+#include "transform/basis.h"
 
 namespace kvcompress::klt {
 
@@ -22,9 +22,10 @@ namespace kvcompress::klt {
 // may be null, stops.
 bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
-                absl::Span<const Reflectors> bases, absl::string_view patches,
-                std::vector<uint16_t>* symbols, std::vector<uint16_t>* words,
-                Checkpoint* checkpoint, std::string* payload);
+                absl::Span<const coding::Reflectors> bases,
+                absl::string_view exceptions, std::vector<uint16_t>* symbols,
+                std::vector<uint16_t>* words, Checkpoint* checkpoint,
+                std::string* payload);
 
 }  // namespace kvcompress::klt
 

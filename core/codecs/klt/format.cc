@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "codecs/ecsq/fields.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/tables.h"
+#include "coding/fields.h"
+#include "coding/format.h"
+#include "entropy/tables.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -18,8 +18,8 @@ constexpr uint8_t kIsInterleaved = 4;
 constexpr uint8_t kHasTrellis = 8;
 constexpr uint8_t kAllFlags = 15;
 
-using ecsq::Get;
-using ecsq::Put;
+using coding::Get;
+using coding::Put;
 
 }  // namespace
 
@@ -58,13 +58,13 @@ std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
                     (rotated || !(flags & kIsInterleaved)) &&
                     !(rotated && header.norms) &&
                     (!rotated || geometry.channels() % 2 == 0) &&
-                    ecsq::IsStep(header.step) && geometry.codable();
+                    coding::IsStep(header.step) && geometry.codable();
   if (!good) return std::nullopt;
   return header;
 }
 
 void WriteBlockHeader(const BlockHeader& header, std::string* out) {
-  ecsq::WriteBlockHeaderStart(header, out);
+  coding::WriteBlockHeaderStart(header, out);
   Put(header.offset_table, out);
   Put(header.reflector_table, out);
   out->append(3, '\0');
@@ -72,17 +72,17 @@ void WriteBlockHeader(const BlockHeader& header, std::string* out) {
 
 std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
                                            uint64_t elements) {
-  const std::optional<ecsq::BlockHeader> start =
-      ecsq::ReadBlockHeaderStart(bytes, elements);
+  const std::optional<coding::BlockHeader> start =
+      coding::ReadBlockHeaderStart(bytes, elements);
   if (!start) return std::nullopt;
   BlockHeader header{*start};
   header.offset_table = bytes[23];
   header.reflector_table = bytes[24];
   const bool good = header.size > kBlockHeaderSize &&
-                    (header.offset_table < ecsq::kTables ||
+                    (header.offset_table < coding::kTables ||
                      header.offset_table == BlockHeader::kNoOffsets) &&
-                    header.reflector_table < ecsq::kTables && bytes[25] == 0 &&
-                    bytes[26] == 0 && bytes[27] == 0;
+                    header.reflector_table < coding::kTables &&
+                    bytes[25] == 0 && bytes[26] == 0 && bytes[27] == 0;
   if (!good) return std::nullopt;
   return header;
 }
@@ -97,7 +97,7 @@ float StepFactor(int offset) {
 }
 
 int ClassAt(uint8_t klass, int offset) {
-  return std::clamp(klass + offset, 0, ecsq::kClasses - 1);
+  return std::clamp(klass + offset, 0, coding::kClasses - 1);
 }
 
 }  // namespace kvcompress::klt

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/rope.h"
 #include "codecs/klt/geometry.h"
+#include "coding/format.h"
+#include "quantization/rope.h"
 
 namespace kvcompress::klt {
 
@@ -28,14 +28,14 @@ inline constexpr size_t kMaxVectors = 128;  // of a group
 // What the differences of a group's reflector classes begin from.
 inline constexpr int kFirstReflectorClass = 15;
 // Offsets of tokens, in quarter octaves: steps are finer by 2^(offset / 4).
-inline constexpr int kLeastOffset = -16;
-inline constexpr int kMostOffset = 48;
+inline constexpr int kMinOffset = -16;
+inline constexpr int kMaxOffset = 48;
 
 // What holds for every block of a tensor.
 struct TensorHeader {
   bool norms = false;    // each token of a head has its norm
   bool trellis = false;  // quanta follow the states of a trellis
-  std::optional<ecsq::Rotation> rotation;
+  std::optional<coding::Rotation> rotation;
   uint8_t sinks = 0;  // first tokens of the tensor, which are 8-bit integers
   float step = 1;
 
@@ -48,8 +48,8 @@ struct TensorHeader {
 };
 
 // As long as that of ecsq, with a rotation or without.
-using ecsq::kTensorHeaderSize;
-using ecsq::TensorHeaderSize;
+using coding::kTensorHeaderSize;
+using coding::TensorHeaderSize;
 
 void WriteTensorHeader(const TensorHeader& header, std::string* out);
 // Nothing when a rule is broken. REQUIRES: bytes.size() ==
@@ -58,7 +58,7 @@ std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
                                              const Geometry& geometry);
 
 // Begins as that of ecsq.
-struct BlockHeader : ecsq::BlockHeader {
+struct BlockHeader : coding::BlockHeader {
   uint8_t offset_table = kNoOffsets;
   uint8_t reflector_table = 0;  // of the classes of reflectors
 
@@ -66,7 +66,7 @@ struct BlockHeader : ecsq::BlockHeader {
 };
 
 inline constexpr size_t kBlockHeaderSize = 28;
-using ecsq::MaxBlockSize;
+using coding::MaxBlockSize;
 
 void WriteBlockHeader(const BlockHeader& header, std::string* out);
 // Nothing when a rule is broken that does not need the rest of the block.
@@ -77,13 +77,13 @@ std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
 // block before it.
 inline constexpr uint8_t kSameBasis = 255;
 
-// Everything a block holds but its bases and patches.
+// Everything a block holds but its bases and exceptions.
 struct BlockContent {
-  std::vector<uint8_t> classes;  // of each direction
+  std::vector<uint8_t> classes;  // of each component
   std::vector<int32_t> means;    // of each channel, in eighths of a step
   std::vector<uint16_t> norms;   // of each token of each head, or empty
   std::vector<int8_t> offsets;   // of each token
-  // Group by group, [tokens, directions]: in steps, with a trellis in half
+  // Group by group, [tokens, components]: in steps, with a trellis in half
   // steps. Those of sinks are not used. A decoder keeps them elsewhere.
   std::unique_ptr<int32_t[]> levels;
   // For each head and sink, in this order: the scale, and a code for each
@@ -95,7 +95,7 @@ struct BlockContent {
 // Step of a token over that of the tensor, 2^(-offset / 4).
 float StepFactor(int offset);
 
-// Class of a direction at a token of that offset.
+// Class of a component at a token of that offset.
 int ClassAt(uint8_t klass, int offset);
 
 }  // namespace kvcompress::klt

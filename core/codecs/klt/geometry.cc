@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "codecs/ecsq/parts.h"
+#include "coding/parts.h"
 
 namespace kvcompress::klt {
 namespace {
 
-using ecsq::CeilDivide;
-using ecsq::Part;
+using coding::CeilDivide;
+using coding::Part;
 
 constexpr uint64_t kMaxChannels = 4096;  // of a block
 constexpr uint64_t kMaxTokens = 1024;

@@ -64,15 +64,15 @@ class Geometry {
   size_t GroupBegin(const Block& block, size_t group) const {
     return GroupFirst(group) * block.tokens;
   }
-  // Where the levels of a direction are among those of the block: that of the
+  // Where the levels of a component are among those of the block: that of the
   // first token, and how far the next token's is.
   struct Levels {
     size_t begin;
     size_t stride;
   };
-  Levels LevelsOf(const Block& block, size_t direction) const {
-    const size_t group = GroupOf(direction);
-    return {.begin = GroupBegin(block, group) + direction - GroupFirst(group),
+  Levels LevelsOf(const Block& block, size_t component) const {
+    const size_t group = GroupOf(component);
+    return {.begin = GroupBegin(block, group) + component - GroupFirst(group),
             .stride = GroupSize(block, group)};
   }
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/reconstruct.h"
+#include "coding/format.h"
+#include "coding/identity/reconstruct.h"
 #include "kernels/elements.h"
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
@@ -51,10 +51,10 @@ Reconstructor::Reconstructor(const TensorHeader& header,
   }
   norms_.resize(content.norms.size());
   std::transform(content.norms.begin(), content.norms.end(), norms_.begin(),
-                 ecsq::NormOf);
+                 coding::NormOf);
 }
 
-void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
+void Reconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
                              const int32_t* levels) {
   const kernels::KernelSet& set = kernels::Active();
   const size_t n = matrix.size();
@@ -86,8 +86,9 @@ void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
                 begin + t, &values_[t * channels_]);
       }
       if (header_.rotation) {
-        memory_.rotator.Turn(*header_.rotation, false, channels_ / 2,
-                             block_.first_token + begin, count, values_.data());
+        memory_.rotator.Rotate(*header_.rotation, false, channels_ / 2,
+                               block_.first_token + begin, count,
+                               values_.data());
       }
       StoreElements(dtype_,
                     absl::MakeConstSpan(values_).subspan(0, count * channels_),
@@ -96,7 +97,7 @@ void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
   }
 }
 
-void Reconstructor::PutWide(const Matrix& matrix, const int32_t* levels,
+void Reconstructor::PutWide(const coding::Matrix& matrix, const int32_t* levels,
                             size_t first_channel, size_t head, size_t token,
                             float* values) const {
   for (size_t i = 0; i < channels_; ++i) {
@@ -113,9 +114,9 @@ void Reconstructor::PutWide(const Matrix& matrix, const int32_t* levels,
 void Reconstructor::PutSinks() {
   for (size_t sink = 0; sink < content_.sink_scales.size(); ++sink) {
     for (size_t c = 0; c < channels_; ++c) {
-      values_[c] =
-          ecsq::Int8Scale::Dequantize(content_.sink_codes[sink * channels_ + c],
-                                      content_.sink_scales[sink]);
+      values_[c] = coding::Int8Scale::Dequantize(
+          content_.sink_codes[sink * channels_ + c],
+          content_.sink_scales[sink]);
     }
     StoreElements(dtype_, absl::MakeConstSpan(values_).subspan(0, channels_),
                   ElementsAt(sink / sinks_, sink % sinks_));

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "absl/base/attributes.h"
-#include "codecs/ecsq/borders.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/tables.h"
 #include "codecs/klt/format.h"
-#include "codecs/klt/trellis.h"
+#include "coding/format.h"
+#include "entropy/tables.h"
 #include "kernels/kernels.h"
+#include "quantization/decision_thresholds.h"
+#include "quantization/trellis.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -31,33 +31,34 @@ using ClassCosts = std::array<uint64_t, kChoices>;
 // The class of a choice at tokens of an offset.
 int ChoiceOf(uint8_t klass, int offset, size_t choice) {
   return std::clamp<int>(klass + offset - kBelow + static_cast<int>(choice), 0,
-                         ecsq::kClasses - 1);
+                         coding::kClasses - 1);
 }
 
 // Bits of a quantum, in 1/256.
 uint32_t CostOf(int klass, bool odd, int32_t quantum) {
-  const ecsq::SplitClass split(klass);
+  const coding::SplitClass split(klass);
   return 256u * static_cast<uint32_t>(split.low_bits) +
-         ecsq::GetTables().Cost(TableOf(split, odd), quantum >> split.low_bits);
+         coding::GetTables().Cost(coding::TableOf(split, odd),
+                                  quantum >> split.low_bits);
 }
 
-// How often directions have each of the quanta near zero, without low bits that
+// How often components have each of the quanta near zero, without low bits that
 // all choices send as they are.
 class QuantumCounts {
  public:
-  explicit QuantumCounts(size_t directions)
-      : counts_(directions * kQuanta), low_bits_(directions) {}
+  explicit QuantumCounts(size_t components)
+      : counts_(components * kQuanta), low_bits_(components) {}
 
   // Begins with no counts, of tokens of an offset. `classes` may be those of
-  // fewer directions, which then repeat.
+  // fewer components, which then repeat.
   void Clear(absl::Span<const uint8_t> classes, int offset) {
     std::fill(counts_.begin(), counts_.end(), int16_t{0});
     for (size_t i = 0; i < low_bits_.size(); ++i) {
       const uint8_t klass = classes[i % classes.size()];
-      low_bits_[i] = ecsq::SplitClass(ChoiceOf(klass, offset, 0)).low_bits;
+      low_bits_[i] = coding::SplitClass(ChoiceOf(klass, offset, 0)).low_bits;
     }
   }
-  // Adds those of directions from `first` on. Stops at one whose quantum is not
+  // Adds those of components from `first` on. Stops at one whose quantum is not
   // one of those that are counted, or at `end`, and gives its number. Inlined,
   // it would be short of registers.
   ABSL_ATTRIBUTE_NOINLINE size_t AddRow(const int32_t* quanta, size_t first,
@@ -71,22 +72,22 @@ class QuantumCounts {
     return first;
   }
   // False when the quantum is not one of those.
-  bool Add(size_t direction, int32_t quantum) {
-    const uint32_t place = PlaceOf(quantum, low_bits_[direction]);
+  bool Add(size_t component, int32_t quantum) {
+    const uint32_t place = PlaceOf(quantum, low_bits_[component]);
     if (place >= kQuanta) return false;
-    ++counts_[direction * kQuanta + place];
+    ++counts_[component * kQuanta + place];
     return true;
   }
   // Bits of all that were counted, in 1/256, and without those low bits.
-  uint64_t Cost(size_t direction, int klass, bool odd) const {
+  uint64_t Cost(size_t component, int klass, bool odd) const {
     static const Costs* const costs = MakeCosts();
-    const int low_bits = low_bits_[direction];
+    const int low_bits = low_bits_[component];
     // Four classes less are a bit less; see SplitClass. Those with low bits
     // have no odd tables.
     const int16_t* const each =
         (*costs)[odd && low_bits == 0][static_cast<size_t>(klass) -
                                        4 * static_cast<size_t>(low_bits)];
-    const int16_t* const count = &counts_[direction * kQuanta];
+    const int16_t* const count = &counts_[component * kQuanta];
     // At most 1024 tokens of below 2^14: a sum that fits.
     int32_t sum = 0;
     for (size_t i = 0; i < kQuanta; ++i) sum += int32_t{count[i]} * each[i];
@@ -96,7 +97,7 @@ class QuantumCounts {
  private:
   static constexpr int32_t kMost = 32;
   static constexpr size_t kQuanta = size_t{2} * kMost;
-  using Costs = int16_t[2][ecsq::kClasses][kQuanta];
+  using Costs = int16_t[2][coding::kClasses][kQuanta];
 
   static uint32_t PlaceOf(int32_t quantum, int low_bits) {
     return static_cast<uint32_t>((quantum >> low_bits) + kMost);
@@ -104,7 +105,7 @@ class QuantumCounts {
   static const Costs* MakeCosts() {
     auto* const costs = new Costs[1];
     for (size_t odd = 0; odd < 2; ++odd) {
-      for (int klass = 0; klass < ecsq::kClasses; ++klass) {
+      for (int klass = 0; klass < coding::kClasses; ++klass) {
         for (size_t i = 0; i < kQuanta; ++i) {
           costs[0][odd][klass][i] = static_cast<int16_t>(
               CostOf(klass, odd != 0, static_cast<int32_t>(i) - kMost));
@@ -118,16 +119,17 @@ class QuantumCounts {
   std::vector<int> low_bits_;  // that are left out
 };
 
-// Whether the state of each direction at each token is an odd one.
+// Whether the state of each component at each token is an odd one.
 std::vector<uint8_t> OddStates(const RoundingInput& input,
                                const int32_t* levels, size_t n) {
   std::vector<uint8_t> odd(input.offsets.size() * n);
   std::vector<uint8_t> states(n);
   for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
     for (size_t c = 0; c < n; ++c) {
-      const bool is_odd = IsOddState(states[c]);
+      const bool is_odd = coding::IsOddState(states[c]);
       odd[t * n + c] = is_odd ? 1 : 0;
-      states[c] = NextState(states[c], QuantumOf(levels[t * n + c], is_odd));
+      states[c] = coding::NextState(
+          states[c], coding::QuantumOf(levels[t * n + c], is_odd));
     }
   }
   return odd;
@@ -143,7 +145,7 @@ class Scale {
   }
   float Exact(float coefficient, size_t token) const {
     return std::clamp<float>(coefficient * factors_[token],
-                             -ecsq::kMaxQuantum + 2, ecsq::kMaxQuantum - 2);
+                             -coding::kMaxQuantum + 2, coding::kMaxQuantum - 2);
   }
 
  private:
@@ -156,7 +158,7 @@ void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
            int32_t* levels) {
   const size_t n = classes.size();
   const std::vector<float> means(n);  // zeros
-  // Where the borders of each direction begin, by offset.
+  // Where the borders of each component begin, by offset.
   std::map<int, std::vector<int32_t>> borders;
   for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
     const int offset = input.offsets[t];
@@ -166,10 +168,11 @@ void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
       std::vector<int32_t>& begins = borders[offset];
       if (begins.empty()) {
         for (const uint8_t klass : classes) {
-          begins.push_back(ecsq::Borders::Begin(ClassAt(klass, offset)));
+          begins.push_back(
+              coding::DecisionThresholds::Begin(ClassAt(klass, offset)));
         }
       }
-      step.borders = ecsq::GetBorders().values.data();
+      step.borders = coding::GetDecisionThresholds().values.data();
       step.border = begins.data();
     }
     kernels::Active().rows.quantize(&input.coefficients[t * n], 1, n, step,
@@ -182,8 +185,8 @@ void RoundByTrellis(const RoundingInput& input,
   const Scale scale(input);
   const size_t n = classes.size();
   const size_t tokens = input.offsets.size() - input.first_token;
-  TrellisEncoder encoder;
-  std::vector<TrellisInput> numbers(tokens);
+  coding::TrellisEncoder encoder;
+  std::vector<coding::TrellisInput> numbers(tokens);
   std::vector<int32_t> quanta(tokens);
   for (size_t c = 0; c < n && !Stops(input.checkpoint); ++c) {
     for (size_t i = 0; i < tokens; ++i) {
@@ -198,8 +201,8 @@ void RoundByTrellis(const RoundingInput& input,
     uint8_t state = 0;
     for (size_t i = 0; i < tokens; ++i) {
       levels[(input.first_token + i) * n + c] =
-          LevelOf(quanta[i], IsOddState(state));
-      state = NextState(state, quanta[i]);
+          coding::LevelOf(quanta[i], coding::IsOddState(state));
+      state = coding::NextState(state, quanta[i]);
     }
   }
 }
@@ -236,7 +239,7 @@ void ChooseClasses(const RoundingInput& input, bool trellis,
       }
       for (size_t c = 0; c < n; ++c) {
         const bool is_odd = odd[t * n + c] != 0;
-        const int32_t quantum = QuantumOf(row[c], is_odd);
+        const int32_t quantum = coding::QuantumOf(row[c], is_odd);
         if (!counts.Add(is_odd ? n + c : c, quantum)) {
           add_uncounted(c, is_odd, quantum);
         }
@@ -254,7 +257,7 @@ void ChooseClasses(const RoundingInput& input, bool trellis,
     size_t best = kBelow;
     for (size_t i = 0; i < kChoices; ++i) {
       const int klass = classes[c] - kBelow + static_cast<int>(i);
-      if (klass >= 0 && klass < ecsq::kClasses &&
+      if (klass >= 0 && klass < coding::kClasses &&
           costs[c][i] < costs[c][best]) {
         best = i;
       }

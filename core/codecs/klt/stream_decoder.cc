@@ -7,16 +7,16 @@
 #include <string>
 #include <vector>
 
-#include "codecs/ecsq/rans.h"
-#include "codecs/ecsq/rope.h"
-#include "codecs/ecsq/stream.h"
-#include "codecs/klt/basis.h"
 #include "codecs/klt/block_decoder.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
-#include "codecs/klt/layout.h"
+#include "coding/stream_decoder.h"
+#include "entropy/rans.h"
 #include "kvcompress/error.h"
+#include "quantization/rope.h"
 #include "status/macros.h"
+#include "transform/basis.h"
+#include "transform/layout.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -102,7 +102,7 @@ class StreamDecoder : public TensorDecoder {
 
   absl::Status TakeHeader(absl::Span<const uint8_t> bytes) {
     if (bytes[0] != kModeJoint) {
-      other_ = ecsq::NewStreamDecoder(spec_, elements_);
+      other_ = coding::NewStreamDecoder(spec_, elements_);
       other_->set_needed([this](uint64_t begin, uint64_t end) {
         return IsNeeded(begin, end);
       });
@@ -167,10 +167,10 @@ class StreamDecoder : public TensorDecoder {
   std::optional<TensorHeader> header_;
   uint64_t head_part_ = 0;
   uint64_t token_part_ = 0;
-  std::string output_;         // of the heads of a part
-  bool whole_ = false;         // whether it has all their tokens
-  size_t given_ = 0;           // bytes of it that were taken
-  std::vector<Matrix> bases_;  // of the groups of the block before
+  std::string output_;                 // of the heads of a part
+  bool whole_ = false;                 // whether it has all their tokens
+  size_t given_ = 0;                   // bytes of it that were taken
+  std::vector<coding::Matrix> bases_;  // of the groups of the block before
   DecoderMemory memory_;
   // Decodes the modes that are those of ecsq.
   std::unique_ptr<TensorDecoder> other_;
@@ -188,21 +188,22 @@ std::unique_ptr<TensorDecoder> NewStreamDecoder(const TensorSpec& spec,
 // a mode of ecsq takes. The first part and the first block are the largest, but
 // symbols grow after a block with sinks, to at most twice as many.
 DecoderBounds BoundsOfStreamDecoder(const TensorSpec& spec, uint64_t elements) {
-  DecoderBounds bounds = ecsq::BoundsOfStreamDecoder(spec, elements);
+  DecoderBounds bounds = coding::BoundsOfStreamDecoder(spec, elements);
   const Geometry geometry(spec);
   if (!geometry.codable()) return bounds;
   const Block block = geometry.block(0, 0);
   const uint64_t coded = geometry.Elements(block);
   const uint64_t channels = geometry.channels();
-  const uint64_t matrix = RoundUp(geometry.GroupSize(block, 0), 2) *
+  const uint64_t matrix = coding::RoundUp(geometry.GroupSize(block, 0), 2) *
                           geometry.GroupSize(block, 0) * sizeof(int16_t);
   bounds.memory = std::max(
       bounds.memory,
       block.heads * geometry.tokens() * channels * DTypeSize(spec.dtype) +
           MaxBlockSize(coded) + coded * sizeof(int32_t) +
-          2 * block.tokens * ecsq::kMaxLanes +
+          2 * block.tokens * coding::kMaxLanes +
           (geometry.Groups(block) + 1) * matrix +
-          ecsq::Rotator::MostMemory(geometry.tokens(), channels, block.tokens));
+          coding::Rotator::MaxMemory(geometry.tokens(), channels,
+                                     block.tokens));
   return bounds;
 }
 

@@ -2,17 +2,17 @@
 
 #include "codecs/klt/strip.h"
 
-#include "codecs/ecsq/tables.h"
 #include "codecs/klt/format.h"
-#include "codecs/klt/trellis.h"
+#include "entropy/tables.h"
+#include "quantization/trellis.h"
 
 namespace kvcompress::klt {
 
 Strip::Strip(const Geometry& geometry, const Block& block,
              const BlockContent& content, size_t first)
     : classes_(&content.classes[first]),
-      count_(std::min(ecsq::kMaxLanes, geometry.Channels(block) - first)),
-      tables_(kMostOffset - kLeastOffset + 1) {
+      count_(std::min(coding::kMaxLanes, geometry.Channels(block) - first)),
+      tables_(kMaxOffset - kMinOffset + 1) {
   for (size_t lane = 0; lane < count_; ++lane) {
     levels_[lane] = geometry.LevelsOf(block, first + lane);
   }
@@ -23,9 +23,10 @@ Strip::Strip(const Geometry& geometry, const Block& block,
 
 void Strip::Make(int offset, LaneTables* tables) const {
   for (size_t lane = 0; lane < count_; ++lane) {
-    const ecsq::SplitClass split(ClassAt(classes_[lane], offset));
+    const coding::SplitClass split(ClassAt(classes_[lane], offset));
     tables->Set(lane, split);
-    tables->odd_tables[lane] = static_cast<uint8_t>(TableOf(split, true));
+    tables->odd_tables[lane] =
+        static_cast<uint8_t>(coding::TableOf(split, true));
   }
 }
 

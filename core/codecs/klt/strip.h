@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// A strip of the directions of a block: those that share the lanes of a row.
+// A strip of the components of a block: those that share the lanes of a row.
 // Specified in core/FORMAT.md, "klt".
 
 #ifndef KVCOMPRESS_CODECS_KLT_STRIP_H_
@@ -12,38 +12,38 @@
 #include <optional>
 #include <vector>
 
-#include "codecs/ecsq/rans.h"
-#include "codecs/ecsq/strip.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/reconstruct.h"
+#include "coding/strip.h"
+#include "entropy/rans.h"
 
 namespace kvcompress::klt {
 
 // How lanes are coded at tokens of one offset: in the even states of a trellis,
 // and without one, as ecsq does it.
-struct LaneTables : ecsq::LaneCoding {
+struct LaneTables : coding::LaneCoding {
   uint8_t Table(size_t lane, bool odd) const {
     return odd ? odd_tables[lane] : tables[lane];
   }
 
-  uint8_t odd_tables[ecsq::kMaxLanes];
+  uint8_t odd_tables[coding::kMaxLanes];
 };
 
 // Not thread safe. What it is made from must outlive it.
 class Strip {
  public:
-  // Directions from `first` on, up to kMaxLanes of the block's.
+  // Components from `first` on, up to kMaxLanes of the block's.
   Strip(const Geometry& geometry, const Block& block,
         const BlockContent& content, size_t first);
 
   size_t count() const { return count_; }
 
-  // Made when it is first asked for. REQUIRES: kLeastOffset <= offset <=
-  // kMostOffset.
+  // Made when it is first asked for. REQUIRES: kMinOffset <= offset <=
+  // kMaxOffset.
   const LaneTables& At(int offset) {
     std::optional<LaneTables>& at =
-        tables_[static_cast<size_t>(offset - kLeastOffset)];
+        tables_[static_cast<size_t>(offset - kMinOffset)];
     if (!at) Make(offset, &at.emplace());
     return *at;
   }
@@ -62,7 +62,7 @@ class Strip {
 
   const uint8_t* const classes_;
   const size_t count_;
-  Geometry::Levels levels_[ecsq::kMaxLanes];
+  Geometry::Levels levels_[coding::kMaxLanes];
   bool is_run_;
   std::vector<std::optional<LaneTables>> tables_;  // by offset
 };

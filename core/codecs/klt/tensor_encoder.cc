@@ -8,50 +8,60 @@
 #include <utility>
 #include <vector>
 
-#include "codecs/ecsq/distortion.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/rope.h"
-#include "codecs/ecsq/source_rows.h"
-#include "codecs/klt/aims.h"
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
-#include "codecs/klt/loadings.h"
 #include "codecs/klt/run_bases.h"
-#include "codecs/klt/weights.h"
-#include "codecs/slabs.h"
+#include "codecs/klt/token_weights.h"
+#include "coding/format.h"
+#include "coding/identity/source_rows.h"
 #include "kernels/elements.h"
 #include "kernels/lane_sums.h"
+#include "quantization/distortion.h"
+#include "quantization/rope.h"
+#include "quantization/targets.h"
+#include "tensor/slabs.h"
+#include "transform/loadings.h"
 
 namespace kvcompress::klt {
 namespace {
 
-constexpr double kMostMagnitude = 0x1p96;
-constexpr double kMostSteps = 0x1p14;  // of the largest value
-constexpr float kPatchError = 0.49f;
+constexpr double kMaxMagnitude = 0x1p96;
+constexpr double kMaxSteps = 0x1p14;  // of the largest value
+constexpr float kMaxError = 0.49f;
 // Offset of the first token of values: an eighth of the step.
 constexpr int8_t kFirstValueOffset = 12;
 
 constexpr int kTrials = 4;
-// The first trials are of one token in so many, up to kMostStride, as leaves
+// The first trials are of one token in so many, up to kMaxStride, as leaves
 // so many elements: enough to tell the error of all to half a percent.
 constexpr size_t kSample = 24 << 10;
-constexpr size_t kMostStride = 16;
-constexpr size_t kLeastSample = 16;  // tokens of a block
+constexpr size_t kMaxStride = 16;
+constexpr size_t kMinSample = 16;  // tokens of a block
 constexpr int kSampleTrials = 4;
 // Errors grow slower than steps.
 constexpr double kStride = 1.15;
 // Bases serve steps that differ by this part.
 constexpr double kSameBases = 0.05;
-constexpr double kNear = 0.02;      // of the room there is
-constexpr double kMostRoom = 1000;  // that a sample is believed
-constexpr double kEnough = 1.005;   // not worth another trial
+constexpr double kNear = 0.02;         // of the room there is
+constexpr double kMaxHeadroom = 1000;  // that a sample is believed
+constexpr double kEnough = 1.005;      // not worth another trial
 
 // The coarsest step of a preset that a trellis is tried with: where most levels
 // are zero, it gains nothing that a model would notice.
-constexpr double kMostTrellisStep = 1;
+constexpr double kMaxTrellisStep = 1;
 // How much coarser the steps of a trellis are at the same error.
 constexpr double kTrellisSteps = 1.2;
+
+// The most basis vectors of a group by the tokens of a block: more are not
+// worth their bits.
+size_t VectorsFor(TensorRole role, uint64_t tokens) {
+  if (tokens < 128) return 0;
+  const bool value = role == TensorRole::kValue;
+  if (tokens < 256) return value ? 0 : 8;
+  if (tokens < 512) return value ? 16 : 32;
+  return tokens < 1024 ? 64 : 96;
+}
 
 class Encoder {
  public:
@@ -77,21 +87,21 @@ class Encoder {
     header_.sinks = header_.norms ? 0 : 1;
     header_.trellis =
         hints.effort == Effort::kBest &&
-        (preset.steps.contract || PresetStep() <= kMostTrellisStep);
+        (preset.steps.contract || PresetStep() <= kMaxTrellisStep);
     vectors_ = preset.vectors.value_or(VectorsFor(
         role_, geometry_.codable() ? RunBases::RunTokens(geometry_) : 0));
-    if (preset.steps.contract) patch_error_ = kPatchError;
+    if (preset.steps.contract) max_error_ = kMaxError;
   }
 
   // Nothing where another way is better for certain, or the checkpoint stops.
   std::optional<EncodedTensor> Encode() {
     const bool tells = role_ == TensorRole::kKey && preset_.sharpening > 0;
     if (!geometry_.codable() || (vectors_ == 0 && !tells)) return std::nullopt;
-    if (!Load() || tensor_.largest > kMostMagnitude) return std::nullopt;
-    Study();
+    if (!Load() || tensor_.largest > kMaxMagnitude) return std::nullopt;
+    Analyze();
     if (vectors_ == 0) return std::nullopt;
     Prepare();
-    bases_.Study(encoders_, vectors_);
+    bases_.Analyze(encoders_, vectors_);
     if (Stops(checkpoint_)) return std::nullopt;
     if (!preset_.steps.contract) {
       QuantizeWith(WantedStep());
@@ -129,17 +139,18 @@ class Encoder {
   }
 
   // Takes rotation and what is patched away, and hears what keys tell.
-  void Study() {
+  void Analyze() {
     std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
-      ecsq::HideOutliers(tensor_.largest, absl::MakeSpan(values), checkpoint_);
+      coding::HideOutliers(tensor_.largest, absl::MakeSpan(values),
+                           checkpoint_);
     }
     if (role_ == TensorRole::kKey) {
-      header_.rotation = ecsq::RemoveRotation(
+      header_.rotation = coding::RemoveRotation(
           geometry_.heads(), geometry_.tokens(), geometry_.channels(), theta_,
           &memory_.reconstructor.rotator, values.data(), checkpoint_);
       if (!preset_.steps.contract) {
-        from_keys_ = StudyKeys(geometry_, values, checkpoint_);
+        from_keys_ = AnalyzeKeys(geometry_, values, checkpoint_);
       }
     }
   }
@@ -168,7 +179,7 @@ class Encoder {
             .source = bytes_ + first * DTypeSize(dtype_),
             .head_stride = geometry_.tokens() * geometry_.channels()};
         blocks_.push_back(block);
-        encoders_.emplace_back(header_, geometry_, block, patch_error_, dtype_,
+        encoders_.emplace_back(header_, geometry_, block, max_error_, dtype_,
                                input,
                                absl::MakeConstSpan(offsets).subspan(
                                    block.first_token, block.tokens));
@@ -187,7 +198,7 @@ class Encoder {
       largest = std::max(largest, each.largest());
       norm_squares += each.norm_square_sum();
     }
-    least_step_ = largest / kMostSteps;
+    least_step_ = largest / kMaxSteps;
     const double size =
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
     const double coarser = header_.trellis ? kTrellisSteps : 1;
@@ -198,14 +209,15 @@ class Encoder {
     const double rows = static_cast<double>(values_->size()) /
                         static_cast<double>(geometry_.channels());
     const double norm_square = header_.norms ? norm_squares / rows : 1;
-    return norm_square == 0 ? 0
-                            : coarser * ExpectedStep(values_->size(),
-                                                     square_sum_, norm_square);
+    return norm_square == 0
+               ? 0
+               : coarser * coding::ExpectedStep(values_->size(), square_sum_,
+                                                norm_square);
   }
 
   // Quantizes all blocks, and measures what that loses.
   void QuantizeWith(double step) {
-    header_.step = ecsq::RoundToStep(std::max(step, least_step_));
+    header_.step = coding::RoundToStep(std::max(step, least_step_));
     if (std::abs(header_.step - bases_.step()) > kSameBases * bases_.step()) {
       bases_.MakeFor(header_.step);
     }
@@ -231,10 +243,11 @@ class Encoder {
       if (Stops(checkpoint_) ||
           !encoders_[i].Write(bases_.Of(i), bases_.SameAsBefore(i), &memory_,
                               &result.payload) ||
-          result.payload.size() > ecsq::MaxPayloadSize(values_->size())) {
+          result.payload.size() > coding::MaxPayloadSize(values_->size())) {
         return std::nullopt;
       }
-      // Room for all blocks if each takes about as much as the first.
+      // Room for all blocks if each takes about as much as the
+      // first.
       const size_t blocks = blocks_.size();
       if (i == 0) {
         result.payload.reserve(result.payload.size() * (blocks + blocks / 16));
@@ -266,10 +279,10 @@ class Encoder {
   // some of the tokens, in the bases of that step and without rotation.
   double SampleStep(double step) {
     const size_t stride =
-        std::min({values_->size() / kSample, kMostStride,
-                  geometry_.tokens() / geometry_.token_parts() / kLeastSample});
+        std::min({values_->size() / kSample, kMaxStride,
+                  geometry_.tokens() / geometry_.token_parts() / kMinSample});
     if (stride < 2) return step;
-    header_.step = ecsq::RoundToStep(std::max(step, least_step_));
+    header_.step = coding::RoundToStep(std::max(step, least_step_));
     bases_.MakeFor(header_.step);
     TensorHeader header = header_;
     header.rotation.reset();
@@ -282,7 +295,7 @@ class Encoder {
     }
     std::vector<uint8_t> decoded;
     for (int trial = 0; trial < kSampleTrials; ++trial) {
-      header.step = ecsq::RoundToStep(std::max(step, least_step_));
+      header.step = coding::RoundToStep(std::max(step, least_step_));
       DistortionAccumulator ignored;
       DistortionSums sums;
       for (size_t i = 0; i < samples.size(); ++i) {
@@ -293,8 +306,8 @@ class Encoder {
                             &ignored);
       }
       if (sums.sum_e2 == 0) break;
-      const double room = Room(Extend(sums));
-      if (!(room > 1 / kMostRoom && room < kMostRoom)) break;
+      const double room = coding::Headroom(Extend(sums));
+      if (!(room > 1 / kMaxHeadroom && room < kMaxHeadroom)) break;
       step *= std::pow(room, kStride);
       if (std::abs(room - 1) < kNear) break;
     }
@@ -311,13 +324,13 @@ class Encoder {
     for (int trial = 0; trial < kTrials; ++trial) {
       QuantizeWith(last = step);
       if (Stops(checkpoint_)) return false;
-      const bool keeps = ecsq::KeepsContract(sums_);
+      const bool keeps = coding::KeepsContract(sums_);
       if (keeps && step > best) {
         best = step;
         best_bases = bases_.step();
       }
       if (sums_.sum_e2 == 0) break;
-      const double room = Room(sums_);
+      const double room = coding::Headroom(sums_);
       if (keeps && room < kEnough) break;
       // First a stride, then with care.
       step *= trial < 2 ? std::pow(room, kStride) : std::min(room, 0.999);
@@ -343,7 +356,7 @@ class Encoder {
   std::vector<float> attention_;  // of each token
   KeyHints from_keys_;
   TensorHeader header_;
-  float patch_error_ = 0;
+  float max_error_ = 0;
   size_t vectors_ = 0;  // most of a group
   std::vector<Block> blocks_;
   std::vector<BlockEncoder> encoders_;
@@ -369,12 +382,12 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
     told = encoder.TakeHints();
   }
   const double factor = SharpnessFactor(preset, told.sharpness);
-  ecsq::Preset steps = preset.steps;
+  coding::StepOptions steps = preset.steps;
   steps.key_step *= factor;
   steps.value_step *= factor;
   if (!joint ||
-      ecsq::MayFit(spec, steps, hints, tensor, joint->payload.size())) {
-    EncodedTensor alone = ecsq::EncodeTensor(spec, steps, hints, tensor);
+      coding::MayFit(spec, steps, hints, tensor, joint->payload.size())) {
+    EncodedTensor alone = coding::EncodeTensor(spec, steps, hints, tensor);
     if (!joint || alone.payload.size() <= joint->payload.size()) {
       joint = std::move(alone);
     }

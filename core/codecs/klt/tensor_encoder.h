@@ -5,8 +5,8 @@
 #ifndef KVCOMPRESS_CODECS_KLT_TENSOR_ENCODER_H_
 #define KVCOMPRESS_CODECS_KLT_TENSOR_ENCODER_H_
 
-#include "codecs/ecsq/tensor_encoder.h"
 #include "codecs/klt/preset.h"
+#include "coding/identity/tensor_encoder.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/tensor.h"
 

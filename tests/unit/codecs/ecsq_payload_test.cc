@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "codecs/ecsq/ecsq.h"
-#include "codecs/ecsq/tables.h"
 #include "codecs/ecsq_round_trip.h"
 #include "digest/digest.h"
+#include "entropy/tables.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress::ecsq_testing {
@@ -32,8 +32,8 @@ TEST(Ecsq, SizeIsBoundedByTheFallback) {
 TEST(Ecsq, TablesAreThoseOfTheFormat) {
   const auto digest = [](size_t first) {
     std::string bytes;
-    for (size_t table = first; table < first + ecsq::kTables; ++table) {
-      for (const uint16_t frequency : ecsq::HalfFrequencies(table)) {
+    for (size_t table = first; table < first + coding::kTables; ++table) {
+      for (const uint16_t frequency : coding::HalfFrequencies(table)) {
         bytes.append(reinterpret_cast<const char*>(&frequency), 2);
       }
     }
@@ -42,7 +42,7 @@ TEST(Ecsq, TablesAreThoseOfTheFormat) {
     return digest.Hex();
   };
   EXPECT_EQ(digest(0), "4d0c5d821b5af71008e5ac7f156359fa");
-  EXPECT_EQ(digest(ecsq::kTables),
+  EXPECT_EQ(digest(coding::kTables),
             "4dd1d477ddec40d99e1b4dbb3dd7f2fe");  // of klt
 }
 

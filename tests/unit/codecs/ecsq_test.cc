@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "codecs/ecsq/rope.h"
 #include "codecs/ecsq_round_trip.h"
 #include "kernels/rows.h"
 #include "kvcompress/error.h"
+#include "quantization/rope.h"
 
 namespace kvcompress::ecsq_testing {
 namespace {
@@ -51,7 +51,7 @@ TEST(Ecsq, SinesAreThoseOfTheMathematicians) {
     EXPECT_NEAR(got.sin, std::sin(angle), 4e-8);
   }
   for (const size_t pairs : {1, 3, 32, 64}) {
-    EXPECT_NEAR(static_cast<double>(ecsq::RatioOf(10000, pairs)) * 0x1p-64,
+    EXPECT_NEAR(static_cast<double>(coding::RatioOf(10000, pairs)) * 0x1p-64,
                 std::pow(10000, -1.0 / static_cast<double>(pairs)), 1e-14);
   }
 }
