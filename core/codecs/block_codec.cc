@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codecs/block_stream.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/block_stream.h"
 
 namespace kvcompress {
 namespace {

@@ -2,11 +2,12 @@
 
 #include "coding/format.h"
 
-#include <algorithm>
-#include <bit>
+#include <cstring>
 
-#include "coding/fields.h"
+#include "absl/strings/str_cat.h"
 #include "entropy/tables.h"
+#include "quantization/norms.h"
+#include "quantization/steps.h"
 
 namespace kvcompress::coding {
 namespace {
@@ -14,32 +15,72 @@ namespace {
 constexpr uint8_t kHasNorms = 1;
 constexpr uint8_t kHasRotation = 2;
 constexpr uint8_t kIsInterleaved = 4;
+// The flag that differs by mode.
 constexpr uint8_t kHasInt8Sinks = 8;
+constexpr uint8_t kHasTrellis = 8;
 constexpr uint8_t kAllFlags = 15;
 
+constexpr size_t kRotationSize = 8;
+
+template <typename T>
+void Put(T value, std::string* out) {
+  char bytes[sizeof(value)];
+  std::memcpy(bytes, &value, sizeof(value));
+  out->append(bytes, sizeof(value));
+}
+
+// Reads fields at offsets of a header, and keeps the first rule that one
+// breaks.
+class Fields {
+ public:
+  Fields(absl::string_view header, absl::Span<const uint8_t> bytes)
+      : header_(header), bytes_(bytes) {}
+
+  // REQUIRES: offset + sizeof(T) <= bytes.size().
+  template <typename T>
+  void Get(size_t offset, T* value) const {
+    std::memcpy(value, bytes_.data() + offset, sizeof(*value));
+  }
+  void Require(bool holds, absl::string_view field, size_t offset,
+               absl::string_view rule) {
+    if (holds || !status_.ok()) return;
+    status_ = absl::DataLossError(absl::StrCat(
+        field, " at offset ", offset, " of ", header_, " is not ", rule));
+  }
+  // Reads a byte that is below `end`.
+  void GetBelow(size_t end, absl::string_view field, size_t offset,
+                uint8_t* value) {
+    Get(offset, value);
+    Require(*value < end, field, offset, absl::StrCat("below ", end));
+  }
+  void RequireZeros(size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      Require(bytes_[i] == 0, "the byte", i, "zero");
+    }
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const absl::string_view header_;
+  const absl::Span<const uint8_t> bytes_;
+  absl::Status status_;
+};
+
 }  // namespace
-
-bool IsStep(float step) {
-  return step >= 0x1p-100f && step <= 0x1p100f &&
-         (std::bit_cast<uint32_t>(step) & 0x1fff) == 0;
-}
-
-float RoundToStep(double value) {
-  const float step =
-      static_cast<float>(std::clamp<double>(value, 0x1p-100, 0x1p100));
-  const uint32_t bits = std::bit_cast<uint32_t>(step);
-  return std::bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
-}
 
 void WriteTensorHeader(const TensorHeader& header, std::string* out) {
   uint8_t flags = 0;
   if (header.norms) flags |= kHasNorms;
-  if (header.int8_sinks) flags |= kHasInt8Sinks;
+  if (header.mode == kModeKlt) {
+    if (header.trellis) flags |= kHasTrellis;
+  } else if (header.int8_sinks) {
+    flags |= kHasInt8Sinks;
+  }
   if (header.rotation) {
     flags |= kHasRotation;
     if (header.rotation->interleaved) flags |= kIsInterleaved;
   }
-  Put(kModeCoded, out);
+  Put(header.mode, out);
   Put(flags, out);
   Put(header.sinks, out);
   Put(header.sink_shift, out);
@@ -54,33 +95,47 @@ size_t TensorHeaderSize(absl::Span<const uint8_t> bytes) {
   return kTensorHeaderSize + (bytes[1] & kHasRotation ? kRotationSize : 0);
 }
 
-std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
-                                             const Geometry& geometry) {
-  const uint8_t flags = bytes[1];
+absl::StatusOr<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
+                                              const Geometry& geometry) {
+  Fields fields("the tensor header", bytes);
   TensorHeader header;
-  header.norms = flags & kHasNorms;
-  header.int8_sinks = flags & kHasInt8Sinks;
-  header.sinks = bytes[2];
-  header.sink_shift = bytes[3];
-  header.recent = Get<uint16_t>(bytes, 4);
-  header.recent_shift = bytes[6];
-  header.step = Get<float>(bytes, 8);
+  header.mode = bytes[0];
+  const bool klt = header.mode == kModeKlt;
+  const uint8_t flags = bytes[1];
   const bool rotated = flags & kHasRotation;
+  const bool interleaved = flags & kIsInterleaved;
+  header.norms = flags & kHasNorms;
+  header.int8_sinks = klt || (flags & kHasInt8Sinks);
+  header.trellis = klt && (flags & kHasTrellis);
+  fields.Require(geometry.codable(), "the mode", 0,
+                 "one that a tensor of this shape can have");
+  fields.Require(flags <= kAllFlags, "the flags", 1, "a set of known flags");
+  fields.Require(rotated || !interleaved, "the flags", 1,
+                 "consistent: interleaved without a rotation");
+  fields.Require(!(rotated && header.norms), "the flags", 1,
+                 "consistent: norms with a rotation");
+  fields.Require(!rotated || geometry.channels() % 2 == 0, "the flags", 1,
+                 "consistent: a rotation of an odd number of channels");
+  fields.Get(2, &header.sinks);
+  fields.GetBelow(kMaxShift + 1, "the shift of sinks", 3, &header.sink_shift);
+  fields.Get(4, &header.recent);
+  fields.GetBelow(kMaxShift + 1, "the shift of recent tokens", 6,
+                  &header.recent_shift);
+  fields.RequireZeros(klt ? 3 : 7, 8);
+  fields.Get(8, &header.step);
+  fields.Require(IsStep(header.step), "the step", 8,
+                 "from 2^-100 to 2^100 with 11 significant bits");
   if (rotated) {
-    header.rotation = {.ratio = Get<uint64_t>(bytes, kTensorHeaderSize),
-                       .interleaved = (flags & kIsInterleaved) != 0};
+    header.rotation.emplace().interleaved = interleaved;
+    fields.Get(kTensorHeaderSize, &header.rotation->ratio);
   }
-  const bool good =
-      bytes[0] == kModeCoded && flags <= kAllFlags && bytes[7] == 0 &&
-      (rotated || !(flags & kIsInterleaved)) && !(rotated && header.norms) &&
-      (!rotated || geometry.channels() % 2 == 0) &&
-      header.sink_shift <= kMaxShift && header.recent_shift <= kMaxShift &&
-      IsStep(header.step) && geometry.codable();
-  if (!good) return std::nullopt;
+  if (!fields.status().ok()) return fields.status();
   return header;
 }
 
-void WriteBlockHeaderStart(const BlockHeader& header, std::string* out) {
+void WriteBlockHeader(uint8_t mode, const BlockHeader& header,
+                      std::string* out) {
+  const size_t end = out->size() + BlockHeaderSize(mode);
   Put(header.size, out);
   Put(header.words, out);
   Put(header.escapes, out);
@@ -91,60 +146,48 @@ void WriteBlockHeaderStart(const BlockHeader& header, std::string* out) {
   Put(header.class_table, out);
   Put(header.mean_table, out);
   Put(header.mean_shift, out);
+  if (mode == kModeKlt) {
+    Put(header.offset_table, out);
+    Put(header.reflector_table, out);
+  }
+  out->append(end - out->size(), '\0');
 }
 
-std::optional<BlockHeader> ReadBlockHeaderStart(absl::Span<const uint8_t> bytes,
-                                                uint64_t elements) {
+absl::StatusOr<BlockHeader> ReadBlockHeader(uint8_t mode,
+                                            absl::Span<const uint8_t> bytes,
+                                            uint64_t elements) {
+  Fields fields("the block header", bytes);
   BlockHeader header;
-  header.size = Get<uint32_t>(bytes, 0);
-  header.words = Get<uint32_t>(bytes, 4);
-  header.escapes = Get<uint32_t>(bytes, 8);
-  header.exceptions = Get<uint32_t>(bytes, 12);
-  header.norm_middle = Get<uint16_t>(bytes, 16);
-  header.norm_table = bytes[18];
-  header.class_middle = bytes[19];
-  header.class_table = bytes[20];
-  header.mean_table = bytes[21];
-  header.mean_shift = bytes[22];
-  const bool good =
-      header.size <= MaxBlockSize(elements) && header.norm_middle < kNormEnd &&
-      header.norm_table < kTables && header.class_middle < kClasses &&
-      header.class_table < kTables && header.mean_table < kTables &&
-      header.mean_shift <= kMaxMeanShift;
-  if (!good) return std::nullopt;
-  return header;
-}
-
-void WriteBlockHeader(const BlockHeader& header, std::string* out) {
-  WriteBlockHeaderStart(header, out);
-  Put(uint8_t{0}, out);
-}
-
-std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
-                                           uint64_t elements) {
-  std::optional<BlockHeader> header = ReadBlockHeaderStart(bytes, elements);
-  if (!header || header->size < kBlockHeaderSize ||
-      bytes[kBlockHeaderStartSize] != 0) {
-    return std::nullopt;
+  fields.Get(0, &header.size);
+  fields.Get(4, &header.words);
+  fields.Get(8, &header.escapes);
+  fields.Get(12, &header.exceptions);
+  fields.Require(header.size > BlockHeaderSize(mode) &&
+                     header.size <= MaxBlockSize(elements),
+                 "the size of the block", 0,
+                 absl::StrCat("above ", BlockHeaderSize(mode), " and at most ",
+                              MaxBlockSize(elements), " bytes"));
+  fields.Get(16, &header.norm_middle);
+  fields.Require(header.norm_middle < kNormEnd, "the middle of norms", 16,
+                 absl::StrCat("below ", kNormEnd));
+  fields.GetBelow(kTables, "the table of norms", 18, &header.norm_table);
+  fields.GetBelow(kClasses, "the middle of classes", 19, &header.class_middle);
+  fields.GetBelow(kTables, "the table of classes", 20, &header.class_table);
+  fields.GetBelow(kTables, "the table of means", 21, &header.mean_table);
+  fields.GetBelow(kMaxMeanShift + 1, "the shift of means", 22,
+                  &header.mean_shift);
+  if (mode == kModeKlt) {
+    fields.Get(23, &header.offset_table);
+    fields.Require(header.offset_table < kTables ||
+                       header.offset_table == BlockHeader::kNoOffsets,
+                   "the table of offsets", 23,
+                   absl::StrCat("below ", kTables, " or 255 for none"));
+    fields.GetBelow(kTables, "the table of reflectors", 24,
+                    &header.reflector_table);
   }
+  fields.RequireZeros(mode == kModeKlt ? 25 : 23, BlockHeaderSize(mode));
+  if (!fields.status().ok()) return fields.status();
   return header;
-}
-
-float NormOf(uint16_t code) {
-  return std::bit_cast<float>(static_cast<uint32_t>(code) << 20);
-}
-
-std::vector<Run> RunsOf(const TensorHeader& header, const Geometry& geometry,
-                        const Block& block, size_t first) {
-  std::vector<Run> runs;
-  for (size_t t = first; t < block.tokens; ++t) {
-    const int shift = header.ShiftOf(block.first_token + t, geometry.tokens());
-    if (runs.empty() || runs.back().shift != shift) {
-      runs.push_back({.begin = t, .end = t, .shift = shift});
-    }
-    runs.back().end = t + 1;
-  }
-  return runs;
 }
 
 }  // namespace kvcompress::coding

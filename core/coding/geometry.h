@@ -1,22 +1,22 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// How ecsq sees a tensor: heads of tokens of channels, cut into blocks. Each
-// block is a run of consecutive elements and decodes without the others, in the
-// order of the tensor. Specified in core/FORMAT.md, "ecsq".
+// A tensor as heads of tokens of channels, and how it is cut into blocks.
+// Specified in core/FORMAT.md, "ecsq" and "klt".
 
 #ifndef KVCOMPRESS_CODING_GEOMETRY_H_
 #define KVCOMPRESS_CODING_GEOMETRY_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "entropy/rans.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress::coding {
 
-inline constexpr uint64_t kMaxChannels = 4096;  // of a block
-inline constexpr uint64_t kMaxBlockElements = 1 << 18;
-inline constexpr uint64_t kMaxBlockTokens = 1024;
+inline constexpr uint64_t kMaxChannels = 4096;   // of a block
+inline constexpr uint64_t kMaxDimensions = 256;  // of a transform across heads
 
 // About so many elements are worked on at once: few enough for the nearest
 // cache to have them in all their forms. A token that is longer is a tile of
@@ -25,31 +25,58 @@ inline constexpr size_t kTileElements = 2048;
 inline constexpr size_t kMaxTileElements = kMaxChannels;
 static_assert(kTileElements <= kMaxTileElements);
 
-// Tokens `first_token` on of `heads` heads; several heads only where the block
-// has all tokens of the tensor.
+// `tokens` tokens from `first_token` on of `heads` heads from `first_head` on.
 struct Block {
+  uint64_t first_head = 0;
   size_t heads = 0;
-  size_t tokens = 0;
   uint64_t first_token = 0;
+  size_t tokens = 0;
+};
+
+enum class Cut {
+  // Runs of consecutive elements, in the order of the tensor: several heads
+  // only where a block has all tokens of the tensor.
+  kConsecutive,
+  // Runs of tokens of as many heads as can be, which lie apart in the tensor.
+  kAcrossHeads,
 };
 
 class Geometry {
  public:
-  // A tensor without elements has no blocks.
-  explicit Geometry(const TensorSpec& spec);
+  Geometry(const TensorSpec& spec, Cut cut);
 
   uint64_t heads() const { return heads_; }
   uint64_t tokens() const { return tokens_; }
   uint64_t channels() const { return channels_; }  // of a head
 
-  // Whether the tensor can be cut into blocks at all: not with more than
-  // kMaxChannels channels in a head.
-  bool codable() const { return channels_ <= kMaxChannels; }
+  // Whether the tensor can be cut into such blocks: it has elements, and a head
+  // has at most kMaxChannels or, across heads, kMaxDimensions channels. The
+  // following need it.
+  bool codable() const { return head_parts_ > 0; }
 
-  // The following need codable().
+  uint64_t head_parts() const { return head_parts_; }
+  uint64_t token_parts() const { return token_parts_; }
   uint64_t block_count() const { return head_parts_ * token_parts_; }
-  // REQUIRES: index < block_count().
+  // The blocks of a part of the heads follow each other. REQUIRES: index <
+  // block_count().
   Block block(uint64_t index) const;
+
+  size_t Elements(const Block& block) const {
+    return block.heads * block.tokens * channels_;
+  }
+  size_t Channels(const Block& block) const { return block.heads * channels_; }
+  // Of the entropy coder.
+  size_t Lanes(const Block& block) const {
+    return std::min<size_t>(kMaxLanes, Channels(block));
+  }
+
+  // Where a row of a block, a token of a head, begins in the tensor: the index
+  // of its first element.
+  uint64_t RowBegin(const Block& block, size_t row) const {
+    const uint64_t head = block.first_head + row / block.tokens;
+    const uint64_t token = block.first_token + row % block.tokens;
+    return (head * tokens_ + token) * channels_;
+  }
 
   // Visits the tokens of each head of a block in tiles: visit(head, begin,
   // end).
@@ -58,15 +85,9 @@ class Geometry {
     const size_t tokens = TileTokens();
     for (size_t h = 0; h < block.heads; ++h) {
       for (size_t begin = 0; begin < block.tokens; begin += tokens) {
-        visit(h, begin,
-              begin + tokens < block.tokens ? begin + tokens : block.tokens);
+        visit(h, begin, std::min(begin + tokens, block.tokens));
       }
     }
-  }
-
-  size_t Lanes(const Block& block) const;
-  size_t Elements(const Block& block) const {
-    return block.heads * block.tokens * channels_;
   }
 
  private:

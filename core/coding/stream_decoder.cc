@@ -4,16 +4,12 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
-#include "codecs/block_stream.h"
-#include "coding/format.h"
-#include "coding/geometry.h"
-#include "coding/identity/block_decoder.h"
+#include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 #include "quantization/int8.h"
-#include "quantization/rope.h"
 #include "status/macros.h"
+#include "tensor/block_stream.h"
 
 namespace kvcompress::coding {
 namespace {
@@ -25,78 +21,135 @@ absl::Span<const uint8_t> AsBytes(absl::string_view bytes) {
 
 class StreamDecoder : public TensorDecoder {
  public:
-  StreamDecoder(const TensorSpec& spec, uint64_t elements)
-      : name_(spec.name),
-        dtype_(spec.dtype),
-        geometry_(spec),
+  StreamDecoder(const TensorSpec& spec, uint64_t elements,
+                NewBlockDecoder modes)
+      : spec_(spec),
+        modes_(modes),
         elements_(elements),
         elements_left_(elements) {}
 
   absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
                               std::string* decoded) override {
-    while (!payload->empty()) {
+    // Bytes that this call has decoded to output_.
+    for (size_t work = 0;;) {
+      if (!Give(most, decoded) || (work > 0 && work >= most)) return true;
+      if (payload->empty()) return false;
       if (elements_left_ == 0) {
         return Damaged("bytes follow the end of the payload");
       }
-      if (!Fits(due_ * DTypeSize(dtype_), most, *decoded)) return true;
+      if (!collects_heads() &&
+          !Fits(due_ * DTypeSize(spec_.dtype), most, *decoded)) {
+        return true;
+      }
       KVC_RETURN_IF_ERROR(integers_ ? TakeIntegers(payload, decoded)
-                                    : TakePayload(payload, decoded));
+                                    : TakePayload(payload, &work, decoded));
     }
-    return false;
   }
 
   absl::Status Finish() override {
     if (elements_left_ != 0 || !pending_.empty()) {
-      return Damaged("the payload is incomplete");
+      return Damaged(absl::StrCat("the payload is incomplete: ", elements_left_,
+                                  " of ", elements_, " elements are missing"));
     }
     return absl::OkStatus();
   }
 
  private:
-  // Takes what a part still wants, and decodes it once it is whole.
-  absl::Status TakePayload(absl::string_view* payload, std::string* decoded) {
+  bool collects_heads() const { return blocks_ && blocks_->collects_heads(); }
+
+  // Gives what is whole of the output, as far as there is room. False when some
+  // of it is left.
+  bool Give(size_t most, std::string* decoded) {
+    if (!whole_) return true;
+    const size_t room = most > decoded->size() ? most - decoded->size() : 0;
+    const size_t size = std::min(room, output_.size() - given_);
+    decoded->append(output_, given_, size);
+    given_ += size;
+    if (given_ < output_.size()) return false;
+    output_.clear();
+    whole_ = false;
+    given_ = 0;
+    return true;
+  }
+
+  // Takes what a part still wants, and decodes it once it is whole. Adds the
+  // bytes that it decodes to output_ to `*work`.
+  absl::Status TakePayload(absl::string_view* payload, size_t* work,
+                           std::string* decoded) {
     const absl::string_view part =
         payload->substr(0, wanted_ - pending_.size());
     pending_.append(part.data(), part.size());
     payload->remove_prefix(part.size());
-    return pending_.size() < wanted_ ? absl::OkStatus() : TakePart(decoded);
+    if (pending_.size() < wanted_) return absl::OkStatus();
+    if (!header_) return TakeHeader();
+    return TakeBlock(work, decoded);
   }
 
-  // Advances when pending_ has wanted_ bytes: to more of them, or to the next
-  // part.
-  absl::Status TakePart(std::string* decoded) {
+  // Advances when pending_ has wanted_ bytes of the tensor header: to more of
+  // them, or to the first block.
+  absl::Status TakeHeader() {
     const absl::Span<const uint8_t> bytes = AsBytes(pending_);
-    if (!header_) {
-      if (bytes[0] == kModeInt8) {
-        integers_.emplace(Int8Size(elements_left_),
-                          Int8Size(kInt8BlockElements));
-        pending_.clear();
-        due_ = std::min<uint64_t>(elements_left_, kInt8BlockElements);
-        return absl::OkStatus();
-      }
-      if (bytes.size() < kTensorHeaderSize) return Want(kTensorHeaderSize);
-      if (bytes.size() < TensorHeaderSize(bytes)) {
-        return Want(TensorHeaderSize(bytes));
-      }
-      header_ = ReadTensorHeader(bytes, geometry_);
-      if (!header_) return Damaged("the header of the payload breaks a rule");
-      return NextPart();
+    if (bytes[0] == kModeInt8) {
+      integers_.emplace(Int8Size(elements_), Int8Size(kInt8BlockElements));
+      pending_.clear();
+      due_ = std::min<uint64_t>(elements_, kInt8BlockElements);
+      return absl::OkStatus();
     }
-    if (bytes.size() == kBlockHeaderSize) {
-      const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, due_);
-      if (!sizes || sizes->size == kBlockHeaderSize) {
-        return Damaged("the header of a block breaks a rule");
+    if (blocks_ == nullptr) {
+      blocks_ = modes_(bytes[0], spec_);
+      if (blocks_ == nullptr) {
+        return Damaged(
+            absl::StrCat("the codec has no mode ", bytes[0],
+                         ", which is the first byte of the payload"));
       }
+    }
+    const size_t size = bytes.size() < kTensorHeaderSize
+                            ? kTensorHeaderSize
+                            : TensorHeaderSize(bytes);
+    if (bytes.size() < size) return Want(size);
+    absl::StatusOr<TensorHeader> header =
+        ReadTensorHeader(bytes, blocks_->geometry());
+    if (!header.ok()) return Damaged(header.status().message());
+    header_ = *std::move(header);
+    return NextBlock(size);
+  }
+
+  // The same of a block: to the rest of it, or to the next.
+  absl::Status TakeBlock(size_t* work, std::string* decoded) {
+    const absl::Span<const uint8_t> bytes = AsBytes(pending_);
+    if (bytes.size() == BlockHeaderSize(header_->mode)) {
+      const absl::StatusOr<BlockHeader> sizes =
+          ReadBlockHeader(header_->mode, bytes, due_);
+      if (!sizes.ok()) return DamagedBlock(sizes.status());
       return Want(sizes->size);
     }
-    if (!TakeElements(due_)) {
-      decoded->resize(decoded->size() + due_ * DTypeSize(dtype_));
-    } else if (!DecodeBlock(*header_, geometry_, geometry_.block(block_),
-                            dtype_, bytes, &rotator_, &buffers_, decoded)) {
-      return Damaged("a block breaks the format");
-    }
+    const Geometry& geometry = blocks_->geometry();
+    const absl::Status status = blocks_->Decode(
+        *header_, geometry.block(block_), bytes,
+        [this](uint64_t begin, uint64_t end) { return IsNeeded(begin, end); },
+        collects_heads() ? &output_ : decoded);
+    if (!status.ok()) return DamagedBlock(status);
+    elements_left_ -= due_;
     ++block_;
-    return NextPart();
+    if (collects_heads()) {
+      *work += due_ * DTypeSize(spec_.dtype);
+      whole_ = block_ % geometry.token_parts() == 0;
+    }
+    return NextBlock(bytes.size());
+  }
+
+  // `size` bytes of the payload are done.
+  absl::Status NextBlock(size_t size) {
+    const bool first = position_ == 0;
+    position_ += size;
+    pending_.clear();
+    if (elements_left_ > 0) {
+      const Geometry& geometry = blocks_->geometry();
+      due_ = geometry.Elements(geometry.block(block_));
+      // Once: the first block is the largest.
+      if (first) pending_.reserve(MaxBlockSize(due_));
+    }
+    return Want(BlockHeaderSize(header_->mode));
   }
 
   absl::Status Want(size_t size) {
@@ -104,82 +157,61 @@ class StreamDecoder : public TensorDecoder {
     return absl::OkStatus();
   }
 
-  absl::Status NextPart() {
-    pending_.clear();
-    if (elements_left_ > 0) {
-      due_ = geometry_.Elements(geometry_.block(block_));
-      // Once: the first block is the largest.
-      pending_.reserve(MaxBlockSize(due_));
-    }
-    return Want(kBlockHeaderSize);
-  }
-
   absl::Status TakeIntegers(absl::string_view* payload, std::string* decoded) {
-    const absl::string_view block = integers_->Next(payload);
-    if (block.empty()) return absl::OkStatus();
+    const absl::string_view run = integers_->Next(payload);
+    if (run.empty()) return absl::OkStatus();
+    const uint64_t first = elements_ - elements_left_;
     const size_t begin = decoded->size();
-    decoded->resize(begin + due_ * DTypeSize(dtype_));
-    if (TakeElements(due_) &&
-        !DecodeInt8(dtype_, AsBytes(block), due_,
-                    reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
-      return Damaged("the payload breaks the format");
+    decoded->resize(begin + due_ * DTypeSize(spec_.dtype));
+    if (IsNeeded(first, first + due_)) {
+      const absl::Status status =
+          DecodeInt8(spec_.dtype, AsBytes(run), due_,
+                     reinterpret_cast<uint8_t*>(decoded->data() + begin));
+      if (!status.ok()) {
+        return Damaged(
+            absl::StrCat("elements from ", first, " on: ", status.message()));
+      }
     }
+    elements_left_ -= due_;
     due_ = std::min<uint64_t>(elements_left_, kInt8BlockElements);
     return absl::OkStatus();
   }
 
-  // Counts the next elements as done; says whether they are needed.
-  bool TakeElements(size_t count) {
-    const uint64_t begin = elements_ - elements_left_;
-    elements_left_ -= count;
-    return IsNeeded(begin, begin + count);
+  absl::Status DamagedBlock(const absl::Status& status) const {
+    return Damaged(absl::StrCat(
+        "block ", block_, " of ", blocks_->geometry().block_count(),
+        ", at offset ", position_, " of the payload: ", status.message()));
   }
 
   absl::Status Damaged(absl::string_view message) const {
     return MakeError(absl::StatusCode::kDataLoss, message,
-                     {.reason = "PAYLOAD_DAMAGED", .tensor = name_});
+                     {.reason = "PAYLOAD_DAMAGED", .tensor = spec_.name});
   }
 
-  const std::string name_;
-  const DType dtype_;
-  const Geometry geometry_;
+  const TensorSpec spec_;
+  const NewBlockDecoder modes_;
   const uint64_t elements_;
-  uint64_t elements_left_;
+  uint64_t elements_left_;  // of what is not decoded
   // A part that is not whole yet, and how long it must become.
   std::string pending_;
   size_t wanted_ = 1;
+  uint64_t position_ = 0;  // of that part in the payload
+  std::unique_ptr<BlockDecoder> blocks_;
   std::optional<TensorHeader> header_;
   uint64_t block_ = 0;
-  size_t due_ = 0;  // elements of the block that comes next
-  Rotator rotator_;
-  DecoderBuffers buffers_;
+  size_t due_ = 0;      // elements that come next
+  std::string output_;  // of a part of the heads
+  bool whole_ = false;  // whether it has all their tokens
+  size_t given_ = 0;    // bytes of it that were taken
   std::optional<BlockStream> integers_;
 };
 
 }  // namespace
 
 std::unique_ptr<TensorDecoder> NewStreamDecoder(const TensorSpec& spec,
-                                                uint64_t elements) {
-  return std::make_unique<StreamDecoder>(spec, elements);
-}
-
-// A block that is not whole yet, the sines and cosines of its tokens, and what
-// it is decoded in. The first block is the largest.
-DecoderBounds BoundsOfStreamDecoder(const TensorSpec& spec, uint64_t elements) {
-  if (elements == 0) return {};
-  const uint64_t integers = std::min<uint64_t>(elements, kInt8BlockElements);
-  DecoderBounds bounds = {.block = integers, .memory = Int8Size(integers)};
-  const Geometry geometry(spec);
-  if (geometry.codable()) {
-    const Block block = geometry.block(0);
-    const uint64_t coded = geometry.Elements(block);
-    bounds.block = std::max(bounds.block, coded);
-    bounds.memory = MaxBlockSize(coded) + BuffersSize(geometry, block) +
-                    Rotator::MaxMemory(geometry.tokens(), geometry.channels(),
-                                       block.tokens);
-  }
-  bounds.block *= DTypeSize(spec.dtype);
-  return bounds;
+                                                uint64_t elements,
+                                                NewBlockDecoder modes) {
+  return std::make_unique<StreamDecoder>(spec, elements, modes);
 }
 
 }  // namespace kvcompress::coding

@@ -6,15 +6,6 @@
 
 namespace kvcompress::coding {
 
-void SymbolWriter::PutEscape(int32_t value) {
-  const bool small = value > INT16_MIN && value <= INT16_MAX;
-  const int16_t first = static_cast<int16_t>(small ? value : INT16_MIN);
-  escapes_.append(reinterpret_cast<const char*>(&first), sizeof(first));
-  if (!small) {
-    escapes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-}
-
 void SymbolWriter::PutRows(absl::Span<const int32_t> values, size_t table,
                            size_t lanes) {
   for (; !values.empty();

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // Collects the symbols of a block in the decoder's order, row by row, with what
-// travels beside them: escapes and low bits.
+// travels next to them: escapes and low bits.
 
 #ifndef KVCOMPRESS_ENTROPY_SYMBOL_WRITER_H_
 #define KVCOMPRESS_ENTROPY_SYMBOL_WRITER_H_
@@ -14,6 +14,7 @@
 
 #include "absl/types/span.h"
 #include "entropy/bits.h"
+#include "entropy/escapes.h"
 #include "entropy/rans.h"
 
 namespace kvcompress::coding {
@@ -41,7 +42,7 @@ class SymbolWriter {
     return CodedSymbol(table, fits ? high : kEscape);
   }
   // Lists the value of the next escape.
-  void PutEscape(int32_t value);
+  void PutEscape(int32_t value) { coding::PutEscape(value, &escapes_); }
   // Begins rows whose symbols the caller fills in, until the next call: at
   // least those of the first `lanes` lanes.
   absl::Span<uint16_t> AddRows(size_t count, size_t lanes = 0) {
@@ -52,7 +53,7 @@ class SymbolWriter {
     if (lanes < kMaxLanes) std::fill(added.begin(), added.end(), kNoSymbol);
     return added;
   }
-  // Codes numbers in rows of `lanes` under one table.
+  // Codes values in rows of `lanes` under one table.
   void PutRows(absl::Span<const int32_t> values, size_t table, size_t lanes);
   // Sends the low bits of a number that is coded elsewhere.
   void PutLowBits(int32_t value, int count) {

@@ -15,9 +15,9 @@ constexpr double kErrorPerBit = 0.025;
 
 DecisionThresholds MakeDecisionThresholds() {
   const Tables& tables = GetTables();
-  DecisionThresholds borders;
+  DecisionThresholds thresholds;
   for (size_t table = 0; table <= kTables; ++table) {
-    borders.values.push_back(0);
+    thresholds.values.push_back(0);
     for (int32_t n = 1; n < kernels::kBorders; ++n) {
       double saved = 0;  // bits
       if (table < kTables) {
@@ -26,11 +26,11 @@ DecisionThresholds MakeDecisionThresholds() {
                 256;
       }
       // Where (x - (n - 1))^2 and (x - n)^2 + kErrorPerBit * saved are equal.
-      borders.values.push_back(
+      thresholds.values.push_back(
           static_cast<float>(n - 0.5 + kErrorPerBit * saved / 2));
     }
   }
-  return borders;
+  return thresholds;
 }
 
 }  // namespace
@@ -40,9 +40,9 @@ int32_t DecisionThresholds::Begin(int klass) {
 }
 
 const DecisionThresholds& GetDecisionThresholds() {
-  static const DecisionThresholds* const borders =
+  static const DecisionThresholds* const thresholds =
       new DecisionThresholds(MakeDecisionThresholds());
-  return *borders;
+  return *thresholds;
 }
 
 }  // namespace kvcompress::coding

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What the preset "contract" aims at, a little inside its bounds.
+// The targets of the preset "contract", a little inside its bounds.
 
 #ifndef KVCOMPRESS_QUANTIZATION_TARGETS_H_
 #define KVCOMPRESS_QUANTIZATION_TARGETS_H_
@@ -17,8 +17,8 @@ inline constexpr double kTargetRmse = 0.0985;
 // something.
 double Headroom(const DistortionSums& sums);
 
-// The step that leaves no room when errors are even over a step, times the norm
-// of their token, whose mean square that is.
+// The step that leaves no headroom when errors are even over a step, times the
+// norm of their token, whose mean square that is.
 double ExpectedStep(uint64_t count, double square_sum, double norm_square);
 
 }  // namespace kvcompress::coding

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "coding/format.h"
+#include "quantization/steps.h"
 
 namespace kvcompress::coding {
 namespace {

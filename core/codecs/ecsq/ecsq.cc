@@ -6,11 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "codecs/ecsq/preset.h"
-#include "codecs/whole_tensor.h"
+#include "coding/identity/block_decoder.h"
 #include "coding/identity/tensor_encoder.h"
 #include "coding/stream_decoder.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/whole_tensor.h"
 
 namespace kvcompress {
 namespace {
@@ -90,14 +91,14 @@ class Ecsq : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return coding::NewStreamDecoder(spec, elements);
+    return coding::NewStreamDecoder(spec, elements, coding::NewIdentityDecoder);
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return coding::BoundsOfStreamDecoder(spec, elements);
+    return coding::BoundsOfIdentityDecoder(spec, elements);
   }
 
  private:

@@ -11,15 +11,14 @@
 #include "codecs/klt/block_writer.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/rounding.h"
-#include "coding/format.h"
-#include "coding/identity/block_encoder.h"
-#include "coding/identity/reconstruct.h"
 #include "entropy/tables.h"
 #include "kernels/elements.h"
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
 #include "quantization/distortion.h"
 #include "quantization/exceptions.h"
+#include "quantization/norms.h"
+#include "quantization/steps.h"
 #include "tensor/grow.h"
 
 namespace kvcompress::klt {
@@ -48,9 +47,10 @@ Bases::Bases(absl::Span<const coding::Loadings> groups, double unit,
   }
 }
 
-BlockEncoder::BlockEncoder(const TensorHeader& header, const Geometry& geometry,
-                           const Block& block, float max_error, DType dtype,
-                           BlockInput input, absl::Span<const int8_t> offsets)
+BlockEncoder::BlockEncoder(const coding::TensorHeader& header,
+                           const Geometry& geometry, const Block& block,
+                           float max_error, DType dtype, BlockInput input,
+                           absl::Span<const int8_t> offsets)
     : header_(header),
       geometry_(geometry),
       block_(block),
@@ -59,15 +59,17 @@ BlockEncoder::BlockEncoder(const TensorHeader& header, const Geometry& geometry,
       input_(input),
       channels_(geometry.channels()),
       all_channels_(geometry.Channels(block)),
-      sinks_(header.Sinks(block)) {
+      sinks_(header.Int8Sinks(block)) {
   content_.offsets.assign(offsets.begin(), offsets.end());
   Normalize();
   MeasureChannels();
-  EncodeSinks();
+  content_.EncodeSinks(dtype, input.source, block.heads, input.head_stride,
+                       sinks_, channels_);
 }
 
 BlockEncoder::BlockEncoder(const BlockEncoder& whole,
-                           const TensorHeader& header, const Block& block)
+                           const coding::TensorHeader& header,
+                           const Block& block)
     : header_(header),
       geometry_(whole.geometry_),
       block_(block),
@@ -75,10 +77,10 @@ BlockEncoder::BlockEncoder(const BlockEncoder& whole,
       dtype_(whole.dtype_),
       channels_(whole.channels_),
       all_channels_(whole.all_channels_),
-      sinks_(header.Sinks(block)),
+      sinks_(header.Int8Sinks(block)),
       means_(whole.means_) {}
 
-BlockEncoder BlockEncoder::Sample(const TensorHeader& header,
+BlockEncoder BlockEncoder::Sample(const coding::TensorHeader& header,
                                   size_t stride) const {
   // From the middle on: the first token is never like the others.
   std::vector<size_t> tokens;
@@ -202,16 +204,6 @@ void BlockEncoder::AddTo(size_t group, coding::Covariance* covariance) const {
   covariance->Add(rows, channels_, means, most, squares);
 }
 
-void BlockEncoder::SetMeans() {
-  content_.means.resize(all_channels_);
-  const double unit = static_cast<double>(header_.step) / 8;
-  for (size_t channel = 0; channel < all_channels_; ++channel) {
-    content_.means[channel] = static_cast<int32_t>(
-        std::clamp<double>(std::round(means_[channel] / unit),
-                           -coding::kMaxMean, coding::kMaxMean));
-  }
-}
-
 void BlockEncoder::Transform(size_t group, const coding::Matrix& matrix,
                              const coding::Lines& transposed,
                              EncoderMemory* memory, double* variances) const {
@@ -289,7 +281,7 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
   }
   std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
-  SetMeans();
+  content_.means = coding::QuantizeMeans(means_, header_.step);
   const double scale = square_count_ == 0
                            ? 0
                            : static_cast<double>(all_channels_) /
@@ -352,24 +344,6 @@ bool BlockEncoder::Write(const Bases& bases, bool same_bases,
                                : absl::MakeConstSpan(bases.reflectors),
                     exceptions_, &*memory->symbols, &*memory->words,
                     memory->checkpoint, payload);
-}
-
-void BlockEncoder::EncodeSinks() {
-  std::vector<float> token(channels_);
-  for (size_t h = 0; h < block_.heads; ++h) {
-    for (size_t t = 0; t < sinks_; ++t) {
-      LoadElements(
-          dtype_,
-          input_.source + PositionOf(h * channels_, t) * DTypeSize(dtype_),
-          absl::MakeSpan(token));
-      const uint16_t scale = coding::Int8Scale::For(token);
-      content_.sink_scales.push_back(scale);
-      for (const float value : token) {
-        content_.sink_codes.push_back(
-            coding::Int8Scale::Quantize(value, scale));
-      }
-    }
-  }
 }
 
 }  // namespace kvcompress::klt

@@ -13,11 +13,12 @@
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/reconstruct.h"
-#include "codecs/whole_tensor.h"
+#include "coding/format.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
+#include "tensor/whole_tensor.h"
 #include "transform/basis.h"
 #include "transform/loadings.h"
 
@@ -25,8 +26,8 @@ namespace kvcompress::klt {
 
 // A block within its tensor: heads of [tokens, channels].
 struct BlockInput {
-  // Without rotation, and zero where the encoder would rather patch. Divided by
-  // norms in place.
+  // Without rotation, and zero where the encoder would rather store an
+  // exception. Divided by norms in place.
   float* values = nullptr;
   // The source of these, little-endian; for sinks and exceptions.
   const uint8_t* source = nullptr;
@@ -68,16 +69,16 @@ struct EncoderMemory {
 class BlockEncoder {
  public:
   // Finds means and norms: what does not depend on the step. `offsets` has one
-  // for each token of the block. An error of an element beyond `max_error` is
-  // patched; none where that is 0.
-  BlockEncoder(const TensorHeader& header, const Geometry& geometry,
+  // for each token of the block. An element that is off by more than
+  // `max_error` is an exception; none where that is 0.
+  BlockEncoder(const coding::TensorHeader& header, const Geometry& geometry,
                const Block& block, float max_error, DType dtype,
                BlockInput input, absl::Span<const int8_t> offsets);
 
   // The same of one token in `stride`, to be tried instead of all, and not
   // written; the source is what is left without rotation. `header` has neither
   // rotation nor sinks, and must outlive it. REQUIRES: stride <= tokens.
-  BlockEncoder Sample(const TensorHeader& header, size_t stride) const;
+  BlockEncoder Sample(const coding::TensorHeader& header, size_t stride) const;
 
   const Block& block() const { return block_; }
 
@@ -106,7 +107,7 @@ class BlockEncoder {
 
  private:
   // Of some tokens of a block that is measured already.
-  BlockEncoder(const BlockEncoder& whole, const TensorHeader& header,
+  BlockEncoder(const BlockEncoder& whole, const coding::TensorHeader& header,
                const Block& block);
 
   size_t PositionOf(size_t channel, size_t token) const {
@@ -124,7 +125,6 @@ class BlockEncoder {
 
   void Normalize();
   void MeasureChannels();
-  void SetMeans();
   // Gives the coefficients of a group, [tokens, components], in memory, and
   // adds to the variances of the block's components.
   void Transform(size_t group, const coding::Matrix& matrix,
@@ -133,9 +133,8 @@ class BlockEncoder {
   // Those of a token whose integers need more bits.
   void TransformWide(size_t group, size_t token, const coding::Matrix& matrix,
                      const float* means, float* coefficients) const;
-  void EncodeSinks();
 
-  const TensorHeader& header_;
+  const coding::TensorHeader& header_;
   const Geometry& geometry_;
   const Block block_;
   const float max_error_;

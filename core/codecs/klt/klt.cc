@@ -5,13 +5,14 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "codecs/klt/block_decoder.h"
 #include "codecs/klt/preset.h"
-#include "codecs/klt/stream_decoder.h"
 #include "codecs/klt/tensor_encoder.h"
-#include "codecs/whole_tensor.h"
 #include "coding/identity/tensor_encoder.h"
+#include "coding/stream_decoder.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/whole_tensor.h"
 
 namespace kvcompress {
 namespace {
@@ -111,14 +112,14 @@ class Klt : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return klt::NewStreamDecoder(spec, elements);
+    return coding::NewStreamDecoder(spec, elements, klt::NewKltDecoder);
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return klt::BoundsOfStreamDecoder(spec, elements);
+    return klt::BoundsOfKltDecoder(spec, elements);
   }
 
  private:

@@ -14,6 +14,7 @@
 
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "coding/format.h"
 #include "kvcompress/dtype.h"
 #include "quantization/rope.h"
 #include "transform/basis.h"
@@ -32,13 +33,13 @@ class Reconstructor {
   // `content` needs means, norms and offsets by now. Elements, before
   // exceptions, are written to `out`: heads of [tokens, channels],
   // `head_stride` elements apart.
-  Reconstructor(const TensorHeader& header, const Geometry& geometry,
+  Reconstructor(const coding::TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
                 ReconstructorMemory* memory, DType dtype, size_t head_stride,
                 uint8_t* out);
 
   // Writes the tokens of a group that are not sinks. `levels` is [tokens,
-  // components]. REQUIRES: sizes fit the block, and numbers keep the limits of
+  // components]. REQUIRES: sizes fit the block, and levels keep the limits of
   // the format.
   void PutGroup(size_t group, const coding::Matrix& matrix,
                 const int32_t* levels);
@@ -56,7 +57,7 @@ class Reconstructor {
                size_t first_channel, size_t head, size_t token,
                float* values) const;
 
-  const TensorHeader& header_;
+  const coding::TensorHeader& header_;
   const Geometry& geometry_;
   const Block& block_;
   const BlockContent& content_;

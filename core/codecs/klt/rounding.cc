@@ -9,10 +9,10 @@
 
 #include "absl/base/attributes.h"
 #include "codecs/klt/format.h"
-#include "coding/format.h"
 #include "entropy/tables.h"
 #include "kernels/kernels.h"
 #include "quantization/decision_thresholds.h"
+#include "quantization/steps.h"
 #include "quantization/trellis.h"
 
 namespace kvcompress::klt {
@@ -140,7 +140,7 @@ class Scale {
  public:
   explicit Scale(const RoundingInput& input) {
     for (const int8_t offset : input.offsets) {
-      factors_.push_back(1 / StepFactor(offset));
+      factors_.push_back(1 / coding::StepFactor(offset));
     }
   }
   float Exact(float coefficient, size_t token) const {
@@ -158,14 +158,14 @@ void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
            int32_t* levels) {
   const size_t n = classes.size();
   const std::vector<float> means(n);  // zeros
-  // Where the borders of each component begin, by offset.
-  std::map<int, std::vector<int32_t>> borders;
+  // Where the thresholds of each component begin, by offset.
+  std::map<int, std::vector<int32_t>> thresholds;
   for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
     const int offset = input.offsets[t];
-    kernels::QuantizeStep step = {.inverse = 1 / StepFactor(offset),
+    kernels::QuantizeStep step = {.inverse = 1 / coding::StepFactor(offset),
                                   .means = means.data()};
     if (offset < input.fine) {
-      std::vector<int32_t>& begins = borders[offset];
+      std::vector<int32_t>& begins = thresholds[offset];
       if (begins.empty()) {
         for (const uint8_t klass : classes) {
           begins.push_back(
@@ -186,18 +186,18 @@ void RoundByTrellis(const RoundingInput& input,
   const size_t n = classes.size();
   const size_t tokens = input.offsets.size() - input.first_token;
   coding::TrellisEncoder encoder;
-  std::vector<coding::TrellisInput> numbers(tokens);
+  std::vector<coding::TrellisInput> inputs(tokens);
   std::vector<int32_t> quanta(tokens);
   for (size_t c = 0; c < n && !Stops(input.checkpoint); ++c) {
     for (size_t i = 0; i < tokens; ++i) {
       const size_t t = input.first_token + i;
       const int offset = input.offsets[t];
-      numbers[i] = {
+      inputs[i] = {
           .exact = scale.Exact(input.coefficients[t * n + c], t),
           .klass = ClassAt(classes[c], offset),
           .error_per_bit = offset >= input.fine ? 0 : kTrellisErrorPerBit};
     }
-    encoder.Quantize(numbers, quanta.data());
+    encoder.Quantize(inputs, quanta.data());
     uint8_t state = 0;
     for (size_t i = 0; i < tokens; ++i) {
       levels[(input.first_token + i) * n + c] =

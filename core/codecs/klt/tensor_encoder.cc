@@ -9,19 +9,20 @@
 #include <vector>
 
 #include "codecs/klt/block_encoder.h"
-#include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/run_bases.h"
 #include "codecs/klt/token_weights.h"
 #include "coding/format.h"
-#include "coding/identity/source_rows.h"
+#include "coding/identity/tensor_encoder.h"
+#include "coding/step_options.h"
 #include "kernels/elements.h"
 #include "kernels/lane_sums.h"
 #include "quantization/distortion.h"
+#include "quantization/outliers.h"
 #include "quantization/rope.h"
+#include "quantization/steps.h"
 #include "quantization/targets.h"
 #include "tensor/slabs.h"
-#include "transform/loadings.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -43,7 +44,7 @@ constexpr int kSampleTrials = 4;
 constexpr double kStride = 1.15;
 // Bases serve steps that differ by this part.
 constexpr double kSameBases = 0.05;
-constexpr double kNear = 0.02;         // of the room there is
+constexpr double kNear = 0.02;         // of the headroom
 constexpr double kMaxHeadroom = 1000;  // that a sample is believed
 constexpr double kEnough = 1.005;      // not worth another trial
 
@@ -83,6 +84,8 @@ class Encoder {
     theta_ = hints.rope_theta;
     attention_ = hints.attention;
     from_keys_ = hints.from_keys;
+    header_.mode = coding::kModeKlt;
+    header_.int8_sinks = true;
     header_.norms = role_ == TensorRole::kValue;
     header_.sinks = header_.norms ? 0 : 1;
     header_.trellis =
@@ -138,7 +141,7 @@ class Encoder {
     return whole;
   }
 
-  // Takes rotation and what is patched away, and hears what keys tell.
+  // Removes the rotation, hides outliers, and analyzes keys.
   void Analyze() {
     std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
@@ -168,22 +171,20 @@ class Encoder {
       offsets = OffsetsOf(preset_, attention_, checkpoint_);
     }
     if (header_.norms) offsets[0] = kFirstValueOffset;
-    encoders_.reserve(geometry_.head_parts() * geometry_.token_parts());
-    for (uint64_t h = 0; h < geometry_.head_parts(); ++h) {
-      for (uint64_t t = 0; t < geometry_.token_parts(); ++t) {
-        if (Stops(checkpoint_)) return;
-        const Block block = geometry_.block(h, t);
-        const uint64_t first = geometry_.RowBegin(block, 0);
-        const BlockInput input = {
-            .values = &values[first],
-            .source = bytes_ + first * DTypeSize(dtype_),
-            .head_stride = geometry_.tokens() * geometry_.channels()};
-        blocks_.push_back(block);
-        encoders_.emplace_back(header_, geometry_, block, max_error_, dtype_,
-                               input,
-                               absl::MakeConstSpan(offsets).subspan(
-                                   block.first_token, block.tokens));
-      }
+    encoders_.reserve(geometry_.block_count());
+    for (uint64_t i = 0; i < geometry_.block_count(); ++i) {
+      if (Stops(checkpoint_)) return;
+      const Block block = geometry_.block(i);
+      const uint64_t first = geometry_.RowBegin(block, 0);
+      const BlockInput input = {
+          .values = &values[first],
+          .source = bytes_ + first * DTypeSize(dtype_),
+          .head_stride = geometry_.tokens() * geometry_.channels()};
+      blocks_.push_back(block);
+      encoders_.emplace_back(header_, geometry_, block, max_error_, dtype_,
+                             input,
+                             absl::MakeConstSpan(offsets).subspan(
+                                 block.first_token, block.tokens));
     }
   }
 
@@ -238,7 +239,7 @@ class Encoder {
   // the checkpoint stops.
   std::optional<EncodedTensor> Write() {
     EncodedTensor result;
-    WriteTensorHeader(header_, &result.payload);
+    coding::WriteTensorHeader(header_, &result.payload);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       if (Stops(checkpoint_) ||
           !encoders_[i].Write(bases_.Of(i), bases_.SameAsBefore(i), &memory_,
@@ -284,7 +285,7 @@ class Encoder {
     if (stride < 2) return step;
     header_.step = coding::RoundToStep(std::max(step, least_step_));
     bases_.MakeFor(header_.step);
-    TensorHeader header = header_;
+    coding::TensorHeader header = header_;
     header.rotation.reset();
     header.sinks = 0;
     std::vector<BlockEncoder> samples;
@@ -306,10 +307,10 @@ class Encoder {
                             &ignored);
       }
       if (sums.sum_e2 == 0) break;
-      const double room = coding::Headroom(Extend(sums));
-      if (!(room > 1 / kMaxHeadroom && room < kMaxHeadroom)) break;
-      step *= std::pow(room, kStride);
-      if (std::abs(room - 1) < kNear) break;
+      const double headroom = coding::Headroom(Extend(sums));
+      if (!(headroom > 1 / kMaxHeadroom && headroom < kMaxHeadroom)) break;
+      step *= std::pow(headroom, kStride);
+      if (std::abs(headroom - 1) < kNear) break;
     }
     return step;
   }
@@ -330,10 +331,11 @@ class Encoder {
         best_bases = bases_.step();
       }
       if (sums_.sum_e2 == 0) break;
-      const double room = coding::Headroom(sums_);
-      if (keeps && room < kEnough) break;
+      const double headroom = coding::Headroom(sums_);
+      if (keeps && headroom < kEnough) break;
       // First a stride, then with care.
-      step *= trial < 2 ? std::pow(room, kStride) : std::min(room, 0.999);
+      step *=
+          trial < 2 ? std::pow(headroom, kStride) : std::min(headroom, 0.999);
     }
     if (best == 0) return false;
     if (best != last) {
@@ -349,13 +351,13 @@ class Encoder {
   const WholeTensor& tensor_;
   const uint8_t* const bytes_;
   Checkpoint* const checkpoint_;
-  // Once prepared, without rotation and what is patched.
+  // Once prepared, without rotation and outliers.
   Borrowed<std::vector<float>> values_;
   TensorRole role_ = TensorRole::kNone;
   std::optional<double> theta_;
   std::vector<float> attention_;  // of each token
   KeyHints from_keys_;
-  TensorHeader header_;
+  coding::TensorHeader header_;
   float max_error_ = 0;
   size_t vectors_ = 0;  // most of a group
   std::vector<Block> blocks_;

@@ -6,9 +6,9 @@
 #define KVCOMPRESS_CODECS_KLT_TENSOR_ENCODER_H_
 
 #include "codecs/klt/preset.h"
-#include "coding/identity/tensor_encoder.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/tensor.h"
+#include "tensor/whole_tensor.h"
 
 namespace kvcompress::klt {
 

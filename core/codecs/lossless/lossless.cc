@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "codecs/block_stream.h"
 #include "codecs/lossless/block.h"
 #include "codecs/lossless/planes.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/block_stream.h"
 
 namespace kvcompress {
 namespace {

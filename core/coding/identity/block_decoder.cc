@@ -3,29 +3,42 @@
 #include "coding/identity/block_decoder.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "coding/block_content.h"
+#include "coding/block_reader.h"
 #include "coding/identity/reconstruct.h"
+#include "coding/identity/runs.h"
 #include "coding/strip.h"
-#include "entropy/bits.h"
-#include "entropy/escapes.h"
-#include "entropy/rans.h"
 #include "entropy/tables.h"
 #include "kernels/elements.h"
+#include "kernels/kernels.h"
+#include "quantization/exceptions.h"
+#include "quantization/int8.h"
+#include "quantization/rope.h"
+#include "quantization/steps.h"
+#include "status/macros.h"
 #include "tensor/grow.h"
 
 namespace kvcompress::coding {
 namespace {
 
-using Bytes = absl::Span<const uint8_t>;
-
 size_t StripsOf(size_t channels) {
   return (channels + kMaxLanes - 1) / kMaxLanes;
 }
 
+// What the blocks of a tensor are decoded in, one after the other; what is in
+// it means nothing.
+struct DecoderBuffers {
+  std::vector<int8_t> symbols;
+  std::vector<int32_t> quanta;  // where there are low bits
+};
+
+// Of one block.
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
@@ -35,38 +48,18 @@ class Decoder {
         block_(block),
         buffers_(*buffers),
         channels_(geometry.channels()),
-        all_channels_(block.heads * channels_),
-        lanes_(geometry.Lanes(block)),
+        all_channels_(geometry.Channels(block)),
         sinks_(header.Int8Sinks(block)),
         coded_tokens_(block.tokens - sinks_),
-        runs_(RunsOf(header, geometry, block, sinks_)) {}
+        runs_(RunsOf(header, geometry, block)),
+        reader_(header, geometry, block) {}
 
-  bool Decode(DType dtype, Bytes bytes, Rotator* rotator,
-              std::string* decoded) {
-    const size_t elements = geometry_.Elements(block_);
-    const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
-    if (!sizes) return false;
-    Cutter cutter(bytes.subspan(kBlockHeaderSize));
-    const auto states = cutter.Take(lanes_ * sizeof(uint32_t));
-    const auto words = cutter.Take(uint64_t{2} * sizes->words);
-    const auto escapes = cutter.Take(sizes->escapes);
-    const auto sink_scales = cutter.Take(2 * block_.heads * sinks_);
-    const auto sink_codes = cutter.Take(all_channels_ * sinks_);
-    const auto exceptions = cutter.Take(sizes->exceptions);
-    if (!states || !words || !escapes || !sink_scales || !sink_codes ||
-        !exceptions) {
-      return false;
-    }
-    RansDecoder rans(*states, *words);
-    Escapes escape_list(*escapes);
-    BitReader low_bits(cutter.left());
-    if (!rans.valid() || !ReadSideData(*sizes, &rans, &escape_list) ||
-        !AddLowBitsOfMeans(sizes->mean_shift, &low_bits) ||
-        !ReadQuanta(&rans, &escape_list, &low_bits) ||
-        !ReadSinks(*sink_scales, *sink_codes) || !rans.AtEnd() ||
-        !escape_list.AtEnd() || !low_bits.AtEnd()) {
-      return false;
-    }
+  absl::Status Decode(DType dtype, absl::Span<const uint8_t> bytes,
+                      Rotator* rotator, std::string* decoded) {
+    KVC_RETURN_IF_ERROR(reader_.Open(bytes, 0));
+    KVC_RETURN_IF_ERROR(reader_.ReadSideData(&content_));
+    KVC_RETURN_IF_ERROR(ReadQuanta());
+    KVC_RETURN_IF_ERROR(reader_.Finish(&content_));
     const Reconstructor reconstructor(header_, geometry_, block_, content_,
                                       rotator);
     const size_t first = decoded->size();
@@ -83,96 +76,49 @@ class Decoder {
       decoded->append(reinterpret_cast<const char*>(tile),
                       count * DTypeSize(dtype));
     });
-    return ApplyExceptions(*exceptions, dtype, elements,
+    const size_t elements = geometry_.Elements(block_);
+    return ApplyExceptions(reader_.exceptions(), dtype, 1, elements, elements,
                            reinterpret_cast<uint8_t*>(decoded->data() + first));
   }
 
  private:
-  // Reads `count` numbers in rows under one table.
-  template <typename Take>
-  bool ReadSymbols(size_t count, uint8_t table, RansDecoder* rans,
-                   Escapes* escapes, Take take) {
-    uint8_t tables[kMaxLanes];
-    int8_t symbols[kMaxLanes];
-    for (size_t first = 0; first < count; first += lanes_) {
-      const size_t size = std::min(lanes_, count - first);
-      std::fill(tables, tables + size, table);
-      std::fill(tables + size, tables + kMaxLanes, kNoTable);
-      if (!rans->ReadRow(tables, absl::MakeSpan(symbols))) return false;
-      for (size_t lane = 0; lane < size; ++lane) {
-        int32_t value = symbols[lane];
-        if (value == kEscape && !escapes->Next(&value)) return false;
-        if (!take(value)) return false;
-      }
-    }
-    return true;
-  }
-
-  bool ReadSideData(const BlockHeader& sizes, RansDecoder* rans,
-                    Escapes* escapes) {
-    SideData& side = content_.side;
-    const auto take_class = [&](int32_t value) {
-      value += sizes.class_middle;
-      if (value < 0 || value >= kClasses) return false;
-      side.classes.push_back(static_cast<uint8_t>(value));
-      return true;
-    };
-    const auto take_mean = [&](int32_t value) {
-      if (std::abs(value) > kMaxMean) return false;
-      side.means.push_back(value);
-      return true;
-    };
-    const auto take_norm = [&](int32_t value) {
-      value += sizes.norm_middle;
-      if (value < 0 || value >= kNormEnd) return false;
-      side.norms.push_back(static_cast<uint16_t>(value));
-      return true;
-    };
-    return ReadSymbols(all_channels_, sizes.class_table, rans, escapes,
-                       take_class) &&
-           ReadSymbols(all_channels_, sizes.mean_table, rans, escapes,
-                       take_mean) &&
-           (!header_.norms ||
-            ReadSymbols(block_.heads * block_.tokens, sizes.norm_table, rans,
-                        escapes, take_norm));
-  }
-
-  bool AddLowBitsOfMeans(int shift, BitReader* low_bits) {
-    for (int32_t& mean : content_.side.means) {
-      const int64_t whole =
-          int64_t{mean} * (int64_t{1} << shift) + low_bits->Get(shift);
-      if (std::abs(whole) > kMaxMean) return false;
-      mean = static_cast<int32_t>(whole);
-    }
-    return true;
-  }
-
-  // Symbols stay as they are, row by row; beside them are the escapes. Strips
+  // Symbols stay as they are, row by row; next to them are the escapes. Strips
   // with low bits become quanta.
-  bool ReadQuanta(RansDecoder* rans, Escapes* escapes, BitReader* low_bits) {
+  absl::Status ReadQuanta() {
+    const GroupLayout layout = {.channels = all_channels_,
+                                .group_channels = channels_,
+                                .tokens = block_.tokens};
     const size_t strips = StripsOf(all_channels_);
     // As many as of a block without sinks, so that they need not grow.
     Grow(strips * block_.tokens * kMaxLanes, &buffers_.symbols);
     for (size_t index = 0; index < strips; ++index) {
       StripContent& content = strips_.emplace_back();
+      Strip strip(layout, content_.classes, index * kMaxLanes,
+                  kMaxShiftedClass);
       for (const Run& run : runs_) {
-        const Strip strip(geometry_, block_, content_.side.classes,
-                          index * kMaxLanes, run.shift);
-        tables_.assign(run.end - run.begin, strip.coding.tables);
+        const LaneCoding& coding = strip.At(run.offset());
+        tables_.assign(run.end - run.begin, coding.tables);
         int8_t* const symbols = SymbolsAt(index, run.begin);
-        if (!rans->ReadRows(
+        if (!reader_.rans().ReadRows(
                 tables_, absl::MakeSpan(symbols, tables_.size() * kMaxLanes))) {
-          return false;
+          return BrokenStrip(index, "has too few words");
         }
-        content.has_quanta[run.shift] = strip.coding.low_lanes != 0;
-        if (!(strip.coding.low_lanes != 0
-                  ? ReadLowBits(strip, run, symbols, escapes, low_bits)
-                  : FindEscapes(run, symbols, escapes, &content))) {
-          return false;
+        content.has_quanta[run.shift] = coding.low_lanes != 0;
+        if (!(coding.low_lanes != 0 ? ReadLowBits(strip, coding, run, symbols)
+                                    : FindEscapes(run, symbols, &content))) {
+          return BrokenStrip(
+              index,
+              "has an escape that is not in their list, or a quantum "
+              "beyond 2^20");
         }
       }
     }
-    return true;
+    return absl::OkStatus();
+  }
+
+  static absl::Status BrokenStrip(size_t index, absl::string_view rule) {
+    return absl::DataLossError(absl::StrCat("the strip of channels from ",
+                                            index * kMaxLanes, " on ", rule));
   }
 
   int8_t* SymbolsAt(size_t strip, size_t token) {
@@ -180,19 +126,18 @@ class Decoder {
                 .symbols[(strip * coded_tokens_ + token - sinks_) * kMaxLanes];
   }
 
-  bool ReadLowBits(const Strip& strip, const Run& run, const int8_t* symbols,
-                   Escapes* escapes, BitReader* low_bits) {
+  bool ReadLowBits(const Strip& strip, const LaneCoding& coding, const Run& run,
+                   const int8_t* symbols) {
     Grow(geometry_.Elements(block_), &buffers_.quanta);
     for (size_t t = run.begin; t < run.end; ++t, symbols += kMaxLanes) {
-      int32_t* const quanta = &buffers_.quanta[t * channels_];
-      for (size_t lane = 0; lane < strip.size; ++lane) {
-        int32_t symbol = symbols[lane];
-        if (symbol == kEscape && !escapes->Next(&symbol)) return false;
-        const int count = strip.coding.low_counts[lane];
-        const int64_t quantum =
-            int64_t{symbol} * (int64_t{1} << count) + low_bits->Get(count);
-        if (std::abs(quantum) > kMaxQuantum) return false;
-        quanta[strip.position[lane]] = static_cast<int32_t>(quantum);
+      for (size_t lane = 0; lane < strip.size(); ++lane) {
+        int64_t quantum;
+        if (!reader_.Resolve(symbols[lane], coding.low_counts[lane],
+                             &quantum) ||
+            std::abs(quantum) > kMaxQuantum) {
+          return false;
+        }
+        buffers_.quanta[strip.Place(lane, t)] = static_cast<int32_t>(quantum);
       }
     }
     return true;
@@ -208,8 +153,8 @@ class Decoder {
     std::vector<Escape> escapes;          // among symbols, in their order
   };
 
-  static bool FindEscapes(const Run& run, const int8_t* symbols,
-                          Escapes* escapes, StripContent* content) {
+  bool FindEscapes(const Run& run, const int8_t* symbols,
+                   StripContent* content) {
     const int8_t* const end = symbols + (run.end - run.begin) * kMaxLanes;
     for (const int8_t* at = symbols;; ++at) {
       at = static_cast<const int8_t*>(
@@ -218,7 +163,7 @@ class Decoder {
       const auto index = static_cast<size_t>(at - symbols);
       Escape escape = {.token = run.begin + index / kMaxLanes,
                        .lane = index % kMaxLanes};
-      if (!escapes->Next(&escape.quantum)) return false;
+      if (!reader_.escapes().Next(&escape.quantum)) return false;
       content->escapes.push_back(escape);
     }
   }
@@ -273,46 +218,77 @@ class Decoder {
     }
   }
 
-  bool ReadSinks(Bytes scales, Bytes codes) {
-    content_.sink_scales.resize(block_.heads * sinks_);
-    if (sinks_ == 0) return true;
-    std::memcpy(content_.sink_scales.data(), scales.data(), scales.size());
-    content_.sink_codes.assign(codes.begin(), codes.end());
-    return std::all_of(content_.sink_scales.begin(), content_.sink_scales.end(),
-                       Int8Scale::Valid) &&
-           std::find(content_.sink_codes.begin(), content_.sink_codes.end(),
-                     int8_t{-128}) == content_.sink_codes.end();
-  }
-
   const TensorHeader& header_;
   const Geometry& geometry_;
   const Block& block_;
   DecoderBuffers& buffers_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
-  const size_t lanes_;
   const size_t sinks_;
   const size_t coded_tokens_;  // that are no integers
   const std::vector<Run> runs_;
+  BlockReader reader_;
   BlockContent content_;
   std::vector<StripContent> strips_;
   std::vector<const uint8_t*> tables_;  // of the rows of a run
 };
 
-}  // namespace
-
+// The most bytes that DecoderBuffers take for blocks no larger than `block`.
 uint64_t BuffersSize(const Geometry& geometry, const Block& block) {
-  const size_t strips = StripsOf(block.heads * geometry.channels());
+  const size_t strips = StripsOf(geometry.Channels(block));
   return strips * block.tokens * kMaxLanes * sizeof(int8_t) +
          geometry.Elements(block) * sizeof(int32_t);
 }
 
-bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
-                 const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, Rotator* rotator,
-                 DecoderBuffers* buffers, std::string* decoded) {
-  return Decoder(header, geometry, block, buffers)
-      .Decode(dtype, bytes, rotator, decoded);
+class IdentityDecoder : public BlockDecoder {
+ public:
+  explicit IdentityDecoder(const TensorSpec& spec)
+      : BlockDecoder(spec, Cut::kConsecutive) {}
+
+  absl::Status Decode(const TensorHeader& header, const Block& block,
+                      absl::Span<const uint8_t> bytes, IsNeeded is_needed,
+                      std::string* output) override {
+    const uint64_t first = geometry().RowBegin(block, 0);
+    const uint64_t elements = geometry().Elements(block);
+    if (!is_needed(first, first + elements)) {
+      output->resize(output->size() + elements * DTypeSize(dtype()));
+      return absl::OkStatus();
+    }
+    return Decoder(header, geometry(), block, &buffers_)
+        .Decode(dtype(), bytes, &rotator_, output);
+  }
+
+ private:
+  Rotator rotator_;
+  DecoderBuffers buffers_;
+};
+
+}  // namespace
+
+std::unique_ptr<BlockDecoder> NewIdentityDecoder(uint8_t mode,
+                                                 const TensorSpec& spec) {
+  if (mode != kModeIdentity) return nullptr;
+  return std::make_unique<IdentityDecoder>(spec);
+}
+
+// A block that is not whole yet, the sines and cosines of its tokens, and what
+// it is decoded in. The first block is the largest.
+DecoderBounds BoundsOfIdentityDecoder(const TensorSpec& spec,
+                                      uint64_t elements) {
+  if (elements == 0) return {};
+  const uint64_t integers = std::min<uint64_t>(elements, kInt8BlockElements);
+  DecoderBounds bounds = {.block = integers, .memory = Int8Size(integers)};
+  const Geometry geometry(spec, Cut::kConsecutive);
+  if (geometry.codable()) {
+    const Block block = geometry.block(0);
+    const uint64_t coded = geometry.Elements(block);
+    bounds.block = std::max(bounds.block, coded);
+    bounds.memory = MaxBlockSize(coded) + BuffersSize(geometry, block) +
+                    Rotator::MaxMemory(geometry.tokens(), geometry.channels(),
+                                       block.tokens);
+  }
+  bounds.block *= DTypeSize(spec.dtype);
+  return bounds;
 }
 
 }  // namespace kvcompress::coding

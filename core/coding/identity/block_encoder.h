@@ -23,7 +23,7 @@ namespace kvcompress::coding {
 
 // Gives the values to quantize of tokens [begin, end) of a head of a block:
 // without rotation, divided by the norms, and zero where the encoder would
-// rather patch.
+// rather store an exception.
 using LoadRows = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
                                         float* values)>;
 
@@ -38,7 +38,7 @@ struct BlockInput {
 struct BlockChoices {
   // Trade error against bits, instead of rounding to the nearest.
   bool rate_aware = false;
-  // Largest error of an element before it is patched; 0 for none.
+  // Largest error of an element before it is an exception; 0 for none.
   float max_error = 0;
 };
 
@@ -57,19 +57,13 @@ ChannelStatistics Measure(const TensorHeader& header, const Geometry& geometry,
 
 // Appends the block to `*payload`, writes its decoded elements to `decoded`,
 // and gives what they lost in `*sums`; with null for `decoded` neither, and
-// nothing is patched. False when it is larger than a block may be. Works in all
-// buffers but `source` and `decoded`.
+// there are no exceptions. False when it is larger than a block may be. Works
+// in all buffers but `source` and `decoded`.
 bool EncodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockChoices& choices, DType dtype,
                  const BlockInput& input, const ChannelStatistics& statistics,
                  Rotator* rotator, EncoderBuffers* buffers,
                  std::string* payload, uint8_t* decoded, DistortionSums* sums);
-
-// The code of a token's norm: its root mean square, to 3 bits after the point;
-// 0 below 2^-126.
-uint16_t NormCode(absl::Span<const float> values);
-// The same of so many values with that sum of squares.
-uint16_t NormCode(double squares, size_t count);
 
 }  // namespace kvcompress::coding
 

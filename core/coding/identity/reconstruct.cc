@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "kernels/kernels.h"
-#include "kvcompress/dtype.h"
+#include "quantization/norms.h"
 
 namespace kvcompress::coding {
 namespace {
@@ -19,25 +18,6 @@ float InversePowerOfTwo(int power) {
 
 }  // namespace
 
-uint16_t Int8Scale::For(absl::Span<const float> values) {
-  float largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::abs(value));
-  }
-  const uint32_t bits = std::bit_cast<uint32_t>(largest / 127.0f);
-  return static_cast<uint16_t>((bits + 0xffff) >> 16);
-}
-
-int8_t Int8Scale::Quantize(float value, uint16_t bits) {
-  if (bits == 0) return 0;
-  const float code = std::round(value / BFloat16ToFloat(bits));
-  return static_cast<int8_t>(std::clamp(code, -127.0f, 127.0f));
-}
-
-float Int8Scale::Dequantize(int8_t code, uint16_t bits) {
-  return static_cast<float>(code) * BFloat16ToFloat(bits);
-}
-
 Reconstructor::Reconstructor(const TensorHeader& header,
                              const Geometry& geometry, const Block& block,
                              const BlockContent& content, Rotator* rotator)
@@ -46,10 +26,10 @@ Reconstructor::Reconstructor(const TensorHeader& header,
       content_(content),
       channels_(geometry.channels()),
       sinks_(header.Int8Sinks(block)),
-      runs_(RunsOf(header, geometry, block, sinks_)),
-      norms_(content.side.norms.size()) {
-  std::transform(content.side.norms.begin(), content.side.norms.end(),
-                 norms_.begin(), NormOf);
+      runs_(RunsOf(header, geometry, block)),
+      norms_(content.norms.size()) {
+  std::transform(content.norms.begin(), content.norms.end(), norms_.begin(),
+                 NormOf);
   if (header.rotation) {
     rotation_table_ = rotator->TableOf(header.rotation->ratio, channels_ / 2,
                                        block.first_token, block.tokens);
@@ -64,7 +44,7 @@ void Reconstructor::Restore(size_t head, size_t begin, size_t end,
   ForEachRun(runs_, begin, end, [&](size_t t, size_t run_end, int shift) {
     dequantize(
         t, run_end,
-        {.means = &content_.side.means[head * channels_],
+        {.means = &content_.means[head * channels_],
          .shift = shift,
          .unit = header_.step * InversePowerOfTwo(shift + 3),
          .norms = header_.norms ? &norms_[head * block_.tokens + t] : nullptr},
@@ -79,12 +59,7 @@ void Reconstructor::Restore(size_t head, size_t begin, size_t end,
         values);
   }
   for (size_t t = begin; t < sinks; ++t) {
-    const size_t sink = head * sinks_ + t;
-    for (size_t c = 0; c < channels_; ++c) {
-      row(t)[c] =
-          Int8Scale::Dequantize(content_.sink_codes[sink * channels_ + c],
-                                content_.sink_scales[sink]);
-    }
+    content_.DecodeSink(head * sinks_ + t, channels_, row(t));
   }
 }
 

@@ -12,35 +12,18 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "coding/block_content.h"
 #include "coding/format.h"
+#include "coding/geometry.h"
+#include "coding/identity/runs.h"
 #include "kernels/rows.h"
 #include "quantization/rope.h"
 
 namespace kvcompress::coding {
 
-// 8-bit integers with one scale, a bfloat16: the sinks of a block, or a group
-// of the fallback.
-struct Int8Scale {
-  // The least bfloat16 not below max |value| / 127.
-  static uint16_t For(absl::Span<const float> values);
-  static bool Valid(uint16_t bits) { return bits < 0x7f80; }
-  // Rounded half away from zero, within -127 .. 127.
-  static int8_t Quantize(float value, uint16_t bits);
-  static float Dequantize(int8_t code, uint16_t bits);
-};
-
-// Everything a block holds but its quanta and its exceptions.
-struct BlockContent {
-  SideData side;
-  // For each head and int8 sink, in this order: the scale, and a code for each
-  // channel.
-  std::vector<uint16_t> sink_scales;
-  std::vector<int8_t> sink_codes;
-};
-
 // Makes the values of a block, part by part. REQUIRES: sizes fit the block, and
-// numbers keep the limits of format.h; all but `rotator`, which is used at once
-// and may be used by others until the last part is made, outlive this.
+// values keep the limits of the format; all but `rotator`, which is used at
+// once and may be used by others until the last part is made, outlive this.
 class Reconstructor {
  public:
   Reconstructor(const TensorHeader& header, const Geometry& geometry,

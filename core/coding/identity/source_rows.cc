@@ -6,30 +6,14 @@
 #include <bit>
 #include <cmath>
 
-#include "coding/identity/block_encoder.h"
 #include "kernels/elements.h"
+#include "kernels/kernels.h"
+#include "quantization/norms.h"
+#include "quantization/outliers.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress::coding {
 namespace {
-
-constexpr float kOutlier = 1024;
-constexpr size_t kOutlierShare = 64;  // one in so many elements
-
-bool IsOutlier(float value) { return std::abs(value) > kOutlier; }
-
-size_t CountOutliers(absl::Span<const float> values) {
-  return static_cast<size_t>(
-      std::count_if(values.begin(), values.end(), IsOutlier));
-}
-
-bool AreRare(size_t outliers, size_t elements) {
-  return outliers <= elements / kOutlierShare;
-}
-
-void ZeroOutliers(absl::Span<float> values) {
-  std::replace_if(values.begin(), values.end(), IsOutlier, 0.0f);
-}
 
 uint16_t MaxNorm(float step, int shift) {
   const float most = 2 * kNormError * static_cast<float>(1 << shift) / step;
@@ -38,19 +22,6 @@ uint16_t MaxNorm(float step, int shift) {
 }
 
 }  // namespace
-
-void HideOutliers(float largest, absl::Span<float> values,
-                  Checkpoint* checkpoint) {
-  if (largest <= kOutlier) return;
-  size_t outliers = 0;
-  InSlabs(checkpoint, values.size(), [&](size_t first, size_t count) {
-    outliers += CountOutliers(values.subspan(first, count));
-  });
-  if (!AreRare(outliers, values.size())) return;
-  InSlabs(checkpoint, values.size(), [&](size_t first, size_t count) {
-    ZeroOutliers(values.subspan(first, count));
-  });
-}
 
 void SourceRows::LoadSource(size_t first, absl::Span<float> values) const {
   LoadElements(dtype_, source_ + first * DTypeSize(dtype_), values);
@@ -69,7 +40,7 @@ void SourceRows::HideOutliers(float largest, size_t elements,
       outliers += CountOutliers(part);
     }
   });
-  hides_outliers_ = AreRare(outliers, elements);
+  hides_outliers_ = OutliersAreRare(outliers, elements);
 }
 
 void SourceRows::LoadWithoutOutliers(size_t first,

@@ -18,6 +18,7 @@
 #include "coding/geometry.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/dtype.h"
+#include "quantization/norms.h"
 #include "quantization/rope.h"
 
 namespace kvcompress::coding {
@@ -38,8 +39,8 @@ class SourceRows {
   // Elements as they are, from `first` on.
   void LoadSource(size_t first, absl::Span<float> values) const;
 
-  // From now on, makes values zero that are better patched than coded, if they
-  // are rare. `largest` is the largest magnitude of the `elements`.
+  // From now on, makes outliers zero, if they are rare. `largest` is the
+  // largest magnitude of the `elements`.
   void HideOutliers(float largest, size_t elements, Checkpoint* checkpoint);
 
   // What the rotation of the keys most likely is: see DetectRotation.
@@ -102,11 +103,6 @@ class SourceRows {
 
 // An element of a token is at most so far off.
 inline constexpr float kNormError = 0.455f;
-
-// Makes values zero that are better patched than coded: those beyond what a
-// cache usually holds, if they are rare. `largest` is the largest magnitude.
-void HideOutliers(float largest, absl::Span<float> values,
-                  Checkpoint* checkpoint);
 
 }  // namespace kvcompress::coding
 

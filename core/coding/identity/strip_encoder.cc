@@ -17,11 +17,17 @@ StripEncoder::StripEncoder(const Geometry& geometry, const Block& block,
                            SymbolWriter* writer, std::vector<int32_t>* quanta)
     : block_(block),
       channels_(geometry.channels()),
+      elements_(geometry.Elements(block)),
       runs_(runs),
       writer_(*writer),
-      quanta_(*quanta),
-      strips_((classes.size() + kMaxLanes - 1) / kMaxLanes) {
+      quanta_(*quanta) {
   if (runs.empty()) return;
+  const GroupLayout layout = {.channels = classes.size(),
+                              .group_channels = channels_,
+                              .tokens = block.tokens};
+  for (size_t first = 0; first < classes.size(); first += kMaxLanes) {
+    strips_.emplace_back(Strip(layout, classes, first, kMaxShiftedClass));
+  }
   const size_t size = Offset(block.tokens);
   const bool full = classes.size() % kMaxLanes == 0;
   uint16_t* codes =
@@ -30,11 +36,8 @@ StripEncoder::StripEncoder(const Geometry& geometry, const Block& block,
   for (size_t i = 0; i < strips_.size(); ++i, codes += size) {
     strips_[i].codes = codes;
     for (const Run& run : runs) {
-      strips_[i].runs.emplace_back(geometry, block, classes, i * kMaxLanes,
-                                   run.shift);
-      if (strips_[i].runs.back().coding.low_lanes != 0) {
-        Grow(geometry.Elements(block), &quanta_);
-      }
+      strips_[i].codings.push_back(&strips_[i].strip.At(run.offset()));
+      if (strips_[i].codings.back()->low_lanes != 0) Grow(elements_, &quanta_);
     }
   }
 }
@@ -49,7 +52,7 @@ void StripEncoder::Code(size_t head, size_t run, size_t begin, size_t end,
         .rows = end - begin,
         .columns = std::min(kMaxLanes - lane, channels_ - c),
         .stride = channels_};
-    const LaneCoding& coding = strip.runs[run].coding;
+    const LaneCoding& coding = *strip.codings[run];
     if (coding.low_lanes != 0) {
       for (size_t t = begin; t < end; ++t) {
         std::copy_n(quanta + (t - begin) * channels_ + c, shape.columns,
@@ -96,9 +99,8 @@ void StripEncoder::Finish() {
               });
     auto escape = strip.escapes.begin();
     for (size_t r = 0; r < runs_.size(); ++r) {
-      if (strip.runs[r].coding.low_lanes != 0) {
-        CodeLowBits(strip.runs[r], runs_[r],
-                    strip.codes + Offset(runs_[r].begin));
+      if (strip.codings[r]->low_lanes != 0) {
+        CodeLowBits(strip, *strip.codings[r], runs_[r]);
       }
       for (; escape != strip.escapes.end() && escape->token < runs_[r].end;
            ++escape) {
@@ -108,14 +110,14 @@ void StripEncoder::Finish() {
   }
 }
 
-void StripEncoder::CodeLowBits(const Strip& strip, const Run& run,
-                               uint16_t* codes) {
+void StripEncoder::CodeLowBits(const StripCodes& strip,
+                               const LaneCoding& coding, const Run& run) {
+  uint16_t* codes = strip.codes + Offset(run.begin);
   for (size_t t = run.begin; t < run.end; ++t, codes += kMaxLanes) {
-    const int32_t* const quanta = &quanta_[t * channels_];
-    for (size_t lane = 0; lane < strip.size; ++lane) {
+    for (size_t lane = 0; lane < strip.strip.size(); ++lane) {
       codes[lane] =
-          writer_.Code(strip.coding.tables[lane], quanta[strip.position[lane]],
-                       strip.coding.low_counts[lane]);
+          writer_.Code(coding.tables[lane], quanta_[strip.strip.Place(lane, t)],
+                       coding.low_counts[lane]);
     }
   }
 }

@@ -8,11 +8,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
-#include "coding/format.h"
 #include "coding/geometry.h"
+#include "coding/identity/runs.h"
 #include "coding/strip.h"
 #include "entropy/symbol_writer.h"
 #include "kernels/rows.h"
@@ -43,15 +44,19 @@ class StripEncoder {
     int32_t quantum;
   };
   struct StripCodes {
-    std::vector<Strip> runs;
-    uint16_t* codes;  // from the first token that has any
+    explicit StripCodes(Strip its_strip) : strip(std::move(its_strip)) {}
+
+    Strip strip;
+    std::vector<const LaneCoding*> codings;  // of the runs, in the strip
+    uint16_t* codes = nullptr;  // from the first token that has any
     std::vector<Escape> escapes;
   };
 
   void CodePart(const LaneCoding& coding, size_t lane, size_t begin,
                 kernels::MatrixShape shape, const int32_t* quanta,
                 StripCodes* strip) const;
-  void CodeLowBits(const Strip& strip, const Run& run, uint16_t* codes);
+  void CodeLowBits(const StripCodes& strip, const LaneCoding& coding,
+                   const Run& run);
   // Of the codes of a token.
   size_t Offset(size_t token) const {
     return (token - runs_.front().begin) * kMaxLanes;
@@ -59,6 +64,7 @@ class StripEncoder {
 
   const Block& block_;
   const size_t channels_;  // of a head
+  const size_t elements_;
   const absl::Span<const Run> runs_;
   SymbolWriter& writer_;
   // In the order of the tensor; of strips with low bits.

@@ -17,6 +17,7 @@
 #include "quantization/distortion.h"
 #include "quantization/int8.h"
 #include "quantization/rope.h"
+#include "quantization/steps.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress::coding {
@@ -41,7 +42,7 @@ class Encoder {
           const EncodeHints& hints, const WholeTensor& tensor)
       : dtype_(spec.dtype),
         preset_(preset),
-        geometry_(spec),
+        geometry_(spec, Cut::kConsecutive),
         tensor_(tensor),
         checkpoint_(hints.checkpoint),
         source_(reinterpret_cast<const uint8_t*>(tensor.bytes.data())),

@@ -8,10 +8,10 @@
 
 #include <cstdint>
 
-#include "codecs/whole_tensor.h"
 #include "coding/step_options.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/tensor.h"
+#include "tensor/whole_tensor.h"
 
 namespace kvcompress::coding {
 

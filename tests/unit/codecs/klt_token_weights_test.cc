@@ -7,10 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/preset.h"
 #include "codecs/klt/token_weights.h"
+#include "quantization/steps.h"
 
 namespace kvcompress {
 namespace {
@@ -77,8 +77,9 @@ TEST(Preset, SharpeningIsTheFifthNumber) {
 }
 
 TEST(StepFactor, HalvesFourTimesAnOctave) {
-  for (int offset = klt::kMinOffset; offset <= klt::kMaxOffset; ++offset) {
-    EXPECT_NEAR(klt::StepFactor(offset) / std::exp2(-offset / 4.0), 1, 1e-7);
+  for (int offset = coding::kMinOffset; offset <= coding::kMaxOffset;
+       ++offset) {
+    EXPECT_NEAR(coding::StepFactor(offset) / std::exp2(-offset / 4.0), 1, 1e-7);
   }
 }
 

@@ -44,14 +44,18 @@ TEST(Exceptions, OfHeadsThatLieApart) {
   EXPECT_EQ(writer.bytes().size(), 7 * 4 + 4 + 3 * 2);
   std::vector<float> restored = before;
   ASSERT_TRUE(ApplyExceptions(AsBytes(writer.bytes()), DType::kF32, kHeads,
-                              kCount, kStride, At(&restored, 0)));
+                              kCount, kStride, At(&restored, 0))
+                  .ok());
   EXPECT_EQ(restored, wanted);
   // One element fewer, or a byte.
   EXPECT_FALSE(ApplyExceptions(AsBytes(writer.bytes()), DType::kF32, kHeads,
-                               kCount - 1, kStride, At(&restored, 0)));
-  EXPECT_FALSE(ApplyExceptions(
-      AsBytes(writer.bytes()).subspan(0, writer.bytes().size() - 1),
-      DType::kF32, kHeads, kCount, kStride, At(&restored, 0)));
+                               kCount - 1, kStride, At(&restored, 0))
+                   .ok());
+  EXPECT_FALSE(
+      ApplyExceptions(
+          AsBytes(writer.bytes()).subspan(0, writer.bytes().size() - 1),
+          DType::kF32, kHeads, kCount, kStride, At(&restored, 0))
+          .ok());
 }
 
 TEST(Exceptions, CountHeadsWithoutAny) {
@@ -68,8 +72,8 @@ TEST(Exceptions, CountHeadsWithoutAny) {
 TEST(Exceptions, RefuseWhatNoWriterGives) {
   std::vector<float> values(8);
   const auto accepts = [&](const std::string& bytes) {
-    return ApplyExceptions(AsBytes(bytes), DType::kF32, 1, 8, 8,
-                           At(&values, 0));
+    return ApplyExceptions(AsBytes(bytes), DType::kF32, 1, 8, 8, At(&values, 0))
+        .ok();
   };
   const std::string one("\0\0\x80\x3f", 4);
   const std::string infinity("\0\0\x80\x7f", 4);

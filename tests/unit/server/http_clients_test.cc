@@ -88,8 +88,7 @@ class HttpClientsTest : public ::testing::Test {
             options);
     ASSERT_TRUE(endpoint.ok()) << endpoint.status();
     endpoint_ = *std::move(endpoint);
-    // Sanitizers need a descriptor to check a virtual call, and none may be
-    // left.
+    // Sanitizers need a descriptor to check a virtual call, and none may be left.
     address_ = endpoint_->address();
   }
 

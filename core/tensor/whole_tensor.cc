@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "codecs/whole_tensor.h"
+#include "tensor/whole_tensor.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,8 +4,8 @@
 // block that lies whole within a chunk is passed on where it is; only one that
 // straddles chunks is copied. Internal to the library.
 
-#ifndef KVCOMPRESS_CODECS_BLOCK_STREAM_H_
-#define KVCOMPRESS_CODECS_BLOCK_STREAM_H_
+#ifndef KVCOMPRESS_TENSOR_BLOCK_STREAM_H_
+#define KVCOMPRESS_TENSOR_BLOCK_STREAM_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -72,4 +72,4 @@ class BlockStream {
 
 }  // namespace kvcompress
 
-#endif  // KVCOMPRESS_CODECS_BLOCK_STREAM_H_
+#endif  // KVCOMPRESS_TENSOR_BLOCK_STREAM_H_

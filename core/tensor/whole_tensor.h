@@ -3,8 +3,8 @@
 // The encoding end of codecs that look at a whole tensor. Internal to the
 // library.
 
-#ifndef KVCOMPRESS_CODECS_WHOLE_TENSOR_H_
-#define KVCOMPRESS_CODECS_WHOLE_TENSOR_H_
+#ifndef KVCOMPRESS_TENSOR_WHOLE_TENSOR_H_
+#define KVCOMPRESS_TENSOR_WHOLE_TENSOR_H_
 
 #include <cstdint>
 #include <functional>
@@ -71,4 +71,4 @@ std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
 
 }  // namespace kvcompress
 
-#endif  // KVCOMPRESS_CODECS_WHOLE_TENSOR_H_
+#endif  // KVCOMPRESS_TENSOR_WHOLE_TENSOR_H_
