@@ -6,6 +6,11 @@
 #ifndef KVCOMPRESS_CODING_STEP_OPTIONS_H_
 #define KVCOMPRESS_CODING_STEP_OPTIONS_H_
 
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+
 namespace kvcompress::coding {
 
 struct StepOptions {
@@ -20,6 +25,16 @@ struct StepOptions {
   // Code the newest tokens with half the step.
   bool recent = false;
 };
+
+// "contract", "high", "max", or two steps "0.52,0.52" for keys and values:
+// canonical decimals from 0.05 to 8 with up to four places. Nothing for other
+// text.
+std::optional<StepOptions> ParseStepOptions(absl::string_view text);
+
+// A number in its one form, of at most four places: "0.52" but not "00.52",
+// ".52", "0.520" or "1.". Bounds are in 1/10000. Nothing for other text.
+std::optional<double> ParseDecimal(absl::string_view text, uint32_t least,
+                                   uint32_t most);
 
 }  // namespace kvcompress::coding
 

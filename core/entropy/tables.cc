@@ -62,13 +62,13 @@ const Tables& GetTables() {
 }
 
 int ClassOf(double variance) {
-  // Table i stands for the variance 2^((i-15)/2); the border to the next lies
+  // Table i stands for the variance 2^((i-15)/2); the threshold to the next lies
   // half-way between them in logarithm.
   constexpr double kFirstThreshold = 0x1.ae89f995ad3adp-8;  // 2^(-7.25)
   constexpr double kRatio = 0x1.6a09e667f3bcdp0;            // 2^0.5
   int klass = 0;
-  for (double border = kFirstThreshold;
-       klass < kClasses - 1 && variance >= border; border *= kRatio) {
+  for (double threshold = kFirstThreshold;
+       klass < kClasses - 1 && variance >= threshold; threshold *= kRatio) {
     ++klass;
   }
   return klass;

@@ -36,51 +36,57 @@ Branches MakeBranches() {
 
 }  // namespace
 
+// Of each quantizer the two quanta around the value, which have different
+// parities, and zero in the place of the even one where it costs less.
+void TrellisEncoder::Choose(const TrellisInput& input, Choices* choices,
+                            float* costs) {
+  const Tables& tables = GetTables();
+  const SplitClass split(input.klass);
+  const float per_unit = input.error_per_bit / 256;
+  // Half steps of magnitude; levels lie symmetrically.
+  const float size = std::min(std::abs(2 * input.exact),
+                              static_cast<float>(2 * kMaxQuantum - 4));
+  const int32_t sign = input.exact < 0 ? -1 : 1;
+  int32_t* const quanta = choices->quanta;
+  for (int odd = 0; odd < 2; ++odd) {
+    const size_t table = TableOf(split, odd != 0);
+    const auto cost = [&](int32_t quantum) {
+      const float error = size - static_cast<float>(LevelOf(quantum, odd != 0));
+      const uint32_t bits =
+          tables.Cost(table, sign * quantum >> split.low_bits);
+      return 0.25f * error * error + static_cast<float>(bits) * per_unit;
+    };
+    const auto even = 2 * static_cast<size_t>(odd);
+    const int32_t below =
+        static_cast<int32_t>(0.5f * (size + (odd != 0 ? 1.0f : 0.0f)));
+    for (const int32_t quantum : {below, below + 1}) {
+      const size_t choice = even + static_cast<size_t>(quantum & 1);
+      costs[choice] = cost(quantum);
+      quanta[choice] = sign * quantum;
+    }
+    if (below > 0) {
+      const float zero = cost(0);
+      if (zero < costs[even]) {
+        costs[even] = zero;
+        quanta[even] = 0;
+      }
+    }
+  }
+}
+
+// The Viterbi algorithm: forward, the least cost of each state after each
+// quantum and the branch that led to it; then back along the best branches.
 void TrellisEncoder::Quantize(absl::Span<const TrellisInput> input,
                               int32_t* quanta) {
   static const Branches branches = MakeBranches();
-  const Tables& tables = GetTables();
   choices_.resize(input.size());
   branches_.resize(input.size());
   float costs[kTrellisStates];
   std::fill(costs, costs + kTrellisStates, kUnreachable);
   costs[0] = 0;
   for (size_t t = 0; t < input.size(); ++t) {
-    const SplitClass split(input[t].klass);
-    const float per_unit = input[t].error_per_bit / 256;
-    // Half steps of magnitude; levels lie symmetrically.
-    const float size = std::min(std::abs(2 * input[t].exact),
-                                static_cast<float>(2 * kMaxQuantum - 4));
-    const int32_t sign = input[t].exact < 0 ? -1 : 1;
-    int32_t* const chosen = choices_[t].quanta;
     float choice_costs[4];
-    for (int odd = 0; odd < 2; ++odd) {
-      const size_t table = TableOf(split, odd != 0);
-      const auto cost = [&](int32_t quantum) {
-        const float error =
-            size - static_cast<float>(LevelOf(quantum, odd != 0));
-        const uint32_t bits =
-            tables.Cost(table, sign * quantum >> split.low_bits);
-        return 0.25f * error * error + static_cast<float>(bits) * per_unit;
-      };
-      // The two levels around the number, of different parity, and zero.
-      const int32_t below =
-          static_cast<int32_t>(0.5f * (size + (odd != 0 ? 1.0f : 0.0f)));
-      for (const int32_t quantum : {below, below + 1}) {
-        const auto choice =
-            2 * static_cast<size_t>(odd) + static_cast<size_t>(quantum & 1);
-        choice_costs[choice] = cost(quantum);
-        chosen[choice] = sign * quantum;
-      }
-      if (below > 0) {
-        const float zero = cost(0);
-        const auto even = 2 * static_cast<size_t>(odd);
-        if (zero < choice_costs[even]) {
-          choice_costs[even] = zero;
-          chosen[even] = 0;
-        }
-      }
-    }
+    Choose(input[t], &choices_[t], choice_costs);
     float next[kTrellisStates];
     uint8_t bits = 0;
     for (size_t state = 0; state < kTrellisStates; ++state) {

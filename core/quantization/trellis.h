@@ -54,7 +54,7 @@ inline size_t TableOf(const SplitClass& split, bool odd) {
          (odd && split.low_bits == 0 ? kTables : 0);
 }
 
-// One number to quantize.
+// One value to quantize.
 struct TrellisInput {
   float exact = 0;  // in steps
   int klass = 0;
@@ -72,6 +72,9 @@ class TrellisEncoder {
   struct Choices {
     int32_t quanta[4];
   };
+  // Finds them, and the cost of each.
+  static void Choose(const TrellisInput& input, Choices* choices, float* costs);
+
   std::vector<Choices> choices_;
   // Bit s: whether the better branch into state s came from the higher of the
   // two states before it.

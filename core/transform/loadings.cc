@@ -55,7 +55,7 @@ void AddPart(const int32_t* part, kernels::RowsShape shape, int32_t* sums) {
   }
 }
 
-// Where the vectors of close eigenvalues are not told apart otherwise: all
+// For near-degenerate eigenvalues, whose vectors were not separated: all
 // eigenvectors.
 PrincipalComponents SolveAll(const std::vector<float>& matrix, size_t size,
                              size_t most) {
@@ -80,6 +80,51 @@ PrincipalComponents SolveAll(const std::vector<float>& matrix, size_t size,
 
 }  // namespace
 
+// The integers of the tokens of each head, as both sides of products.
+class Covariance::Factors {
+ public:
+  Factors(size_t heads, size_t channels)
+      : channels_(channels),
+        head_size_(kTokens * channels),
+        pairs_(head_size_),
+        left_(heads * head_size_),
+        right_(head_size_) {}
+
+  // Makes those of a head from tokens, whose channels begin `stride` pointers
+  // apart at `rows`. The right side is that of the head that came last.
+  void Set(size_t head, absl::Span<const float* const> rows, size_t stride,
+           const float* means, float scale) {
+    const size_t tokens = (rows.size() + stride - 1) / stride;
+    // Zeros fill what the kernels take at once.
+    inner_ = RoundUp(tokens, kWhole);
+    const kernels::KernelSet& set = kernels::Active();
+    std::fill_n(pairs_.begin(), inner_ * channels_, int16_t{0});
+    for (size_t t = 0; t < tokens; t += 2) {
+      set.joint->pair_rows(rows[t * stride],
+                           t + 1 < tokens ? rows[(t + 1) * stride] : nullptr,
+                           channels_, means, scale, &pairs_[t * channels_]);
+    }
+    Transpose<2>(pairs_.data(), channels_, inner_ / 2, channels_,
+                 &left_[head * head_size_], inner_ / 2);
+    set.product.prepare(pairs_.data(), inner_, channels_, right_.data());
+  }
+
+  // The sums of products of a head's channels with those of the last one's.
+  void Multiply(size_t head, int32_t* product) const {
+    kernels::Active().product.multiply(
+        &left_[head * head_size_], right_.data(),
+        {.rows = channels_, .inner = inner_, .columns = channels_}, product);
+  }
+
+ private:
+  const size_t channels_;
+  const size_t head_size_;
+  size_t inner_ = 0;            // tokens, and zeros
+  std::vector<int16_t> pairs_;  // of tokens
+  std::vector<int16_t> left_;
+  Lines right_;
+};
+
 void Covariance::Add(absl::Span<const float* const> rows, size_t channels,
                      absl::Span<const float> means, double largest,
                      double squares) {
@@ -91,35 +136,16 @@ void Covariance::Add(absl::Span<const float* const> rows, size_t channels,
   const float scale = static_cast<float>(
       std::min({kMaxInteger / largest, std::sqrt(kMaxSquares / squares),
                 double{std::numeric_limits<float>::max()}}));
-  const kernels::KernelSet& set = kernels::Active();
-  // Of a head: integers in pairs of tokens, as the left matrix of a product
-  // and, prepared, as the right one.
-  const size_t head_size = kTokens * channels;
-  std::vector<int16_t> pairs(head_size);
-  std::vector<int16_t> left(heads * head_size);
-  Lines right(head_size);
+  Factors factors(heads, channels);
   std::vector<int32_t> product(channels * channels);
   std::vector<int32_t> products(size_ * size_);
   for (size_t begin = 0; begin < tokens; begin += kTokens) {
-    const size_t end = std::min(begin + kTokens, tokens);
-    // Zeros fill what the kernels take at once.
-    const size_t inner = RoundUp(end - begin, kWhole);
+    const size_t count = std::min(kTokens, tokens - begin);
     for (size_t h = 0; h < heads; ++h) {
-      std::fill_n(pairs.begin(), inner * channels, int16_t{0});
-      for (size_t t = begin; t < end; t += 2) {
-        set.joint->pair_rows(rows[t * heads + h],
-                             t + 1 < end ? rows[(t + 1) * heads + h] : nullptr,
-                             channels, &means[h * channels], scale,
-                             &pairs[(t - begin) * channels]);
-      }
-      Transpose<2>(pairs.data(), channels, inner / 2, channels,
-                   &left[h * head_size], inner / 2);
-      set.product.prepare(pairs.data(), inner, channels, right.data());
+      factors.Set(h, rows.subspan(begin * heads + h, (count - 1) * heads + 1),
+                  heads, &means[h * channels], scale);
       for (size_t above = 0; above <= h; ++above) {
-        set.product.multiply(
-            &left[above * head_size], right.data(),
-            {.rows = channels, .inner = inner, .columns = channels},
-            product.data());
+        factors.Multiply(above, product.data());
         AddPart(product.data(),
                 {.rows = channels, .columns = channels, .stride = size_},
                 &products[above * channels * size_ + h * channels]);

@@ -37,6 +37,8 @@ class Covariance {
            absl::Span<const float> means, double largest, double squares);
 
  private:
+  class Factors;
+
   size_t size_;
   size_t count_ = 0;
   std::vector<double> sums_;  // on the diagonal and right of it

@@ -22,7 +22,7 @@ constexpr float kMinValue = 1e-6f;
 constexpr float kClose = 3e-5f;
 constexpr float kMinLength = 0.1f;
 constexpr int kRestarts = 4;
-// What is left of a column below this, beside a largest entry of 1, is zero.
+// What is left of a column below this, where the largest entry is 1, is zero.
 constexpr float kMinSquares = 1e-16f;
 
 // Eight sums that do not wait for each other.
@@ -147,6 +147,50 @@ void Iterate(const kernels::Tridiagonal& t, float value, float tiny,
   }
 }
 
+// Bounds of all eigenvalues (S. Gershgorin, 1931), and 0.
+struct Bounds {
+  explicit Bounds(const kernels::Tridiagonal& t) {
+    for (size_t i = 0; i < t.size; ++i) {
+      const float radius =
+          std::abs(t.beside[i]) + (i == 0 ? 0 : std::abs(t.beside[i - 1]));
+      low = std::min(low, t.diagonal[i] - radius);
+      high = std::max(high, t.diagonal[i] + radius);
+    }
+  }
+  float low = 0;
+  float high = 0;
+};
+
+// Rows of eigenvectors, by value, of which inverse iteration alone does not
+// separate those of near-degenerate eigenvalues.
+class Orthogonalizer {
+ public:
+  Orthogonalizer(const std::vector<float>& values, size_t size, float* rows)
+      : values_(values), size_(size), rows_(rows) {}
+
+  // Takes from row `j` what it has of the rows before it whose values are
+  // close, and gives it length 1. False when next to nothing was left.
+  bool Separate(size_t j) {
+    float* const vector = Row(j);
+    for (size_t k = j;
+         k-- > 0 && values_[k] - values_[j] < kClose * values_[0];) {
+      const float* const before = Row(k);
+      const float product = Product(before, vector, size_);
+      for (size_t i = 0; i < size_; ++i) vector[i] -= product * before[i];
+    }
+    const float length = std::sqrt(Product(vector, vector, size_));
+    if (!(length > 0)) return false;
+    for (size_t i = 0; i < size_; ++i) vector[i] /= length;
+    return length > kMinLength;
+  }
+  float* Row(size_t j) { return rows_ + j * size_; }
+
+ private:
+  const std::vector<float>& values_;
+  const size_t size_;
+  float* const rows_;
+};
+
 }  // namespace
 
 std::optional<PrincipalComponents> FindPrincipalComponents(
@@ -154,25 +198,17 @@ std::optional<PrincipalComponents> FindPrincipalComponents(
   constexpr size_t kLanes = kernels::kEigenLanes;
   const Reduction reduction(matrix, size);
   const kernels::Tridiagonal t = reduction.tridiagonal();
-  // Circles around the diagonal that have all eigenvalues.
-  float low = 0;
-  float high = 0;
-  for (size_t i = 0; i < size; ++i) {
-    const float radius =
-        std::abs(t.beside[i]) + (i == 0 ? 0 : std::abs(t.beside[i - 1]));
-    low = std::min(low, t.diagonal[i] - radius);
-    high = std::max(high, t.diagonal[i] + radius);
-  }
+  const Bounds bounds(t);
   const size_t wanted = std::min(most, size);
   const size_t columns = RoundUp(wanted, kLanes);
   std::vector<float> values(columns);
   std::vector<float> vectors(size * columns, 1.0f);
-  const float tiny = high * std::numeric_limits<float>::epsilon();
+  const float tiny = bounds.high * std::numeric_limits<float>::epsilon();
   const kernels::JointKernels& joint = *kernels::Active().joint;
   const auto memory =
       std::make_unique_for_overwrite<kernels::FactorsOfRow[]>(size);
   for (size_t first = 0; first < columns; first += kLanes) {
-    joint.find_eigenvalues(t, first, low, high, &values[first]);
+    joint.find_eigenvalues(t, first, bounds.low, bounds.high, &values[first]);
     joint.find_eigenvectors(t, &values[first], tiny, true, memory.get(),
                             columns, &vectors[first]);
   }
@@ -185,28 +221,15 @@ std::optional<PrincipalComponents> FindPrincipalComponents(
   const size_t count = components.values.size();
   std::vector<float> rows(count * size);
   Transpose(vectors.data(), columns, size, count, rows.data(), size);
+  Orthogonalizer orthogonalizer(components.values, size, rows.data());
   for (size_t j = 0; j < count; ++j) {
-    float* const vector = &rows[j * size];
-    const auto stand_apart = [&] {
-      for (size_t k = j;
-           k-- > 0 && values[k] - values[j] < kClose * values[0];) {
-        const float* const before = &rows[k * size];
-        const float product = Product(before, vector, size);
-        for (size_t i = 0; i < size; ++i) vector[i] -= product * before[i];
-      }
-      const float length = std::sqrt(Product(vector, vector, size));
-      if (!(length > 0)) return false;
-      for (size_t i = 0; i < size; ++i) vector[i] /= length;
-      return length > kMinLength;
-    };
-    // What is left of one that did not stand apart is what it should begin
-    // with.
-    bool apart = stand_apart();
-    for (int restart = 0; !apart && restart < kRestarts; ++restart) {
-      Iterate(t, values[j], tiny, memory.get(), vector);
-      apart = stand_apart();
+    bool separate = orthogonalizer.Separate(j);
+    // What is left of a vector is what another iteration should begin with.
+    for (int restart = 0; !separate && restart < kRestarts; ++restart) {
+      Iterate(t, values[j], tiny, memory.get(), orthogonalizer.Row(j));
+      separate = orthogonalizer.Separate(j);
     }
-    if (!apart) return std::nullopt;
+    if (!separate) return std::nullopt;
   }
   components.stride = RoundUp(count, kernels::kSymmetricColumns);
   components.vectors.resize(size * components.stride);

@@ -26,9 +26,9 @@ struct PrincipalComponents {
 };
 
 // Those of the `most` largest eigenvalues of a symmetric matrix, [size, size],
-// that are not tiny beside the largest. REQUIRES: the largest entry of the
-// diagonal is 1, and none is below 0. Nothing when eigenvalues lie so close
-// together that their vectors were not told apart.
+// that are not tiny next to the largest. REQUIRES: the largest entry of the
+// diagonal is 1, and none is below 0. Nothing when eigenvalues are
+// so close that their vectors could not be separated.
 std::optional<PrincipalComponents> FindPrincipalComponents(
     absl::Span<const float> matrix, size_t size, size_t most);
 

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "codecs/ecsq/preset.h"
 #include "coding/identity/block_decoder.h"
 #include "coding/identity/tensor_encoder.h"
+#include "coding/step_options.h"
 #include "coding/stream_decoder.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
@@ -18,8 +18,9 @@ namespace {
 
 constexpr absl::string_view kDefaultPreset = "contract";
 
-absl::StatusOr<ecsq::Preset> RequirePreset(absl::string_view parameters) {
-  if (const auto preset = ecsq::ParsePreset(parameters)) return *preset;
+absl::StatusOr<coding::StepOptions> RequirePreset(
+    absl::string_view parameters) {
+  if (const auto preset = coding::ParseStepOptions(parameters)) return *preset;
   return MakeError(
       absl::StatusCode::kInvalidArgument,
       absl::StrCat("ecsq has no parameters ", QuoteName(parameters)),
@@ -45,7 +46,7 @@ class Ecsq : public Codec {
       const CodecChoice& choice) const override {
     const absl::string_view preset =
         choice.preset.empty() ? kDefaultPreset : choice.preset;
-    if (!ecsq::ParsePreset(preset)) {
+    if (!coding::ParseStepOptions(preset)) {
       return MakeError(
           absl::StatusCode::kInvalidArgument,
           absl::StrCat("ecsq has no preset ", QuoteName(preset),
@@ -78,7 +79,8 @@ class Ecsq : public Codec {
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
       const TensorSpec& spec, absl::string_view parameters,
       const EncodeHints& hints) const override {
-    KVC_ASSIGN_OR_RETURN(const ecsq::Preset preset, RequirePreset(parameters));
+    KVC_ASSIGN_OR_RETURN(const coding::StepOptions preset,
+                         RequirePreset(parameters));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return NewWholeTensorEncoder(
         traits_.name, spec, elements, hints,

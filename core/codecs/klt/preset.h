@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
-#include "codecs/ecsq/preset.h"
 #include "coding/step_options.h"
 
 namespace kvcompress::klt {

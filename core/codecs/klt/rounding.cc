@@ -26,7 +26,6 @@ constexpr float kTrellisErrorPerBit = 0.05f;
 // Classes that are tried: from so many below on.
 constexpr int kBelow = 3;
 constexpr size_t kChoices = 5;
-using ClassCosts = std::array<uint64_t, kChoices>;
 
 // The class of a choice at tokens of an offset.
 int ChoiceOf(uint8_t klass, int offset, size_t choice) {
@@ -135,6 +134,88 @@ std::vector<uint8_t> OddStates(const RoundingInput& input,
   return odd;
 }
 
+// What the levels of each component cost under each choice of its class.
+class ChoiceCosts {
+ public:
+  using TokensByOffset = std::map<int, std::vector<size_t>>;
+
+  // `classes` outlive this.
+  explicit ChoiceCosts(absl::Span<const uint8_t> classes)
+      : classes_(classes), costs_(classes.size()) {}
+
+  // Adds those of tokens, [tokens, components].
+  void Add(const TokensByOffset& tokens, const int32_t* levels) {
+    const size_t n = classes_.size();
+    QuantumCounts counts(n);
+    for (const auto& [offset, some] : tokens) {
+      counts.Clear(classes_, offset);
+      for (const size_t t : some) {
+        const int32_t* const row = levels + t * n;
+        for (size_t c = counts.AddRow(row, 0, n); c < n;
+             c = counts.AddRow(row, c + 1, n)) {
+          AddUncounted(c, offset, false, row[c]);
+        }
+      }
+      AddCounted(counts, 0, offset, false);
+    }
+  }
+  // The same of levels that follow a trellis, in states that are odd or not.
+  void AddTrellis(const TokensByOffset& tokens, const int32_t* levels,
+                  absl::Span<const uint8_t> odd) {
+    const size_t n = classes_.size();
+    QuantumCounts counts(2 * n);  // in even states, then in odd ones
+    for (const auto& [offset, some] : tokens) {
+      counts.Clear(classes_, offset);
+      for (const size_t t : some) {
+        for (size_t c = 0; c < n; ++c) {
+          const bool is_odd = odd[t * n + c] != 0;
+          const int32_t quantum = coding::QuantumOf(levels[t * n + c], is_odd);
+          if (!counts.Add(is_odd ? n + c : c, quantum)) {
+            AddUncounted(c, offset, is_odd, quantum);
+          }
+        }
+      }
+      AddCounted(counts, 0, offset, false);
+      AddCounted(counts, n, offset, true);
+    }
+  }
+
+  // The class that costs least, the present one where none costs less.
+  uint8_t Best(size_t c) const {
+    const auto class_of = [&](size_t choice) {
+      return classes_[c] - kBelow + static_cast<int>(choice);
+    };
+    size_t best = kBelow;
+    for (size_t i = 0; i < kChoices; ++i) {
+      if (class_of(i) >= 0 && class_of(i) <= kMaxClass &&
+          costs_[c][i] < costs_[c][best]) {
+        best = i;
+      }
+    }
+    return static_cast<uint8_t>(class_of(best));
+  }
+
+ private:
+  void AddUncounted(size_t c, int offset, bool odd, int32_t quantum) {
+    for (size_t i = 0; i < kChoices; ++i) {
+      costs_[c][i] += CostOf(ChoiceOf(classes_[c], offset, i), odd, quantum);
+    }
+  }
+  // Those whose counts begin with number `first`.
+  void AddCounted(const QuantumCounts& counts, size_t first, int offset,
+                  bool odd) {
+    for (size_t c = 0; c < classes_.size(); ++c) {
+      for (size_t i = 0; i < kChoices; ++i) {
+        costs_[c][i] +=
+            counts.Cost(first + c, ChoiceOf(classes_[c], offset, i), odd);
+      }
+    }
+  }
+
+  const absl::Span<const uint8_t> classes_;
+  std::vector<std::array<uint64_t, kChoices>> costs_;
+};
+
 // Coefficients over the step of their token.
 class Scale {
  public:
@@ -209,62 +290,17 @@ void RoundByTrellis(const RoundingInput& input,
 
 void ChooseClasses(const RoundingInput& input, bool trellis,
                    const int32_t* levels, absl::Span<uint8_t> classes) {
-  const size_t n = classes.size();
-  std::vector<ClassCosts> costs(n);
-  // Tokens by offset.
-  std::map<int, std::vector<size_t>> tokens;
+  std::map<int, std::vector<size_t>> tokens;  // by offset
   for (size_t t = input.first_token; t < input.offsets.size(); ++t) {
     tokens[input.offsets[t]].push_back(t);
   }
-  // In even states, then in odd ones.
-  QuantumCounts counts(trellis ? 2 * n : n);
-  const std::vector<uint8_t> odd =
-      trellis ? OddStates(input, levels, n) : std::vector<uint8_t>();
-  for (const auto& each : tokens) {
-    const int offset = each.first;
-    counts.Clear(classes, offset);
-    const auto add_uncounted = [&](size_t c, bool is_odd, int32_t quantum) {
-      for (size_t i = 0; i < kChoices; ++i) {
-        costs[c][i] += CostOf(ChoiceOf(classes[c], offset, i), is_odd, quantum);
-      }
-    };
-    for (const size_t t : each.second) {
-      const int32_t* const row = levels + t * n;
-      if (!trellis) {
-        for (size_t c = counts.AddRow(row, 0, n); c < n;
-             c = counts.AddRow(row, c + 1, n)) {
-          add_uncounted(c, false, row[c]);
-        }
-        continue;
-      }
-      for (size_t c = 0; c < n; ++c) {
-        const bool is_odd = odd[t * n + c] != 0;
-        const int32_t quantum = coding::QuantumOf(row[c], is_odd);
-        if (!counts.Add(is_odd ? n + c : c, quantum)) {
-          add_uncounted(c, is_odd, quantum);
-        }
-      }
-    }
-    for (size_t c = 0; c < n; ++c) {
-      for (size_t i = 0; i < kChoices; ++i) {
-        const int choice = ChoiceOf(classes[c], offset, i);
-        costs[c][i] += counts.Cost(c, choice, false);
-        if (trellis) costs[c][i] += counts.Cost(n + c, choice, true);
-      }
-    }
+  ChoiceCosts costs(classes);
+  if (trellis) {
+    costs.AddTrellis(tokens, levels, OddStates(input, levels, classes.size()));
+  } else {
+    costs.Add(tokens, levels);
   }
-  for (size_t c = 0; c < n; ++c) {
-    size_t best = kBelow;
-    for (size_t i = 0; i < kChoices; ++i) {
-      const int klass = classes[c] - kBelow + static_cast<int>(i);
-      if (klass >= 0 && klass < coding::kClasses &&
-          costs[c][i] < costs[c][best]) {
-        best = i;
-      }
-    }
-    classes[c] =
-        static_cast<uint8_t>(classes[c] - kBelow + static_cast<int>(best));
-  }
+  for (size_t c = 0; c < classes.size(); ++c) classes[c] = costs.Best(c);
 }
 
 }  // namespace kvcompress::klt

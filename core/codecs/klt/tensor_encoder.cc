@@ -21,7 +21,6 @@
 #include "quantization/outliers.h"
 #include "quantization/rope.h"
 #include "quantization/steps.h"
-#include "quantization/targets.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress::klt {
@@ -96,10 +95,11 @@ class Encoder {
     if (preset.steps.contract) max_error_ = kMaxError;
   }
 
-  // Nothing where another way is better for certain, or the checkpoint stops.
+  // Nothing where another mode is better for certain, or the checkpoint stops.
   std::optional<EncodedTensor> Encode() {
-    const bool tells = role_ == TensorRole::kKey && preset_.sharpening > 0;
-    if (!geometry_.codable() || (vectors_ == 0 && !tells)) return std::nullopt;
+    const bool analyzes = role_ == TensorRole::kKey && preset_.sharpening > 0;
+    if (!geometry_.codable() || (vectors_ == 0 && !analyzes))
+      return std::nullopt;
     if (!Load() || tensor_.largest > kMaxMagnitude) return std::nullopt;
     Analyze();
     if (vectors_ == 0) return std::nullopt;
@@ -114,7 +114,8 @@ class Encoder {
     return Write();
   }
 
-  // What keys told, these or those of the values' layer; after Encode.
+  // What the keys of the layer showed: these or, for values, those that were
+  // given. After Encode.
   KeyHints TakeHints() { return std::move(from_keys_); }
 
  private:
@@ -294,18 +295,11 @@ class Encoder {
       if (Stops(checkpoint_)) return step;
       samples.push_back(each.Sample(header, stride));
     }
-    std::vector<uint8_t> decoded;
     for (int trial = 0; trial < kSampleTrials; ++trial) {
+      // The samples see the header's step.
       header.step = coding::RoundToStep(std::max(step, least_step_));
-      DistortionAccumulator ignored;
-      DistortionSums sums;
-      for (size_t i = 0; i < samples.size(); ++i) {
-        if (Stops(checkpoint_)) return step;
-        decoded.resize(geometry_.Elements(samples[i].block()) *
-                       DTypeSize(dtype_));
-        samples[i].Quantize(bases_.Of(i), &memory_, decoded.data(), &sums,
-                            &ignored);
-      }
+      const DistortionSums sums = QuantizeSamples(&samples);
+      if (Stops(checkpoint_)) return step;
       if (sums.sum_e2 == 0) break;
       const double headroom = coding::Headroom(Extend(sums));
       if (!(headroom > 1 / kMaxHeadroom && headroom < kMaxHeadroom)) break;
@@ -313,6 +307,20 @@ class Encoder {
       if (std::abs(headroom - 1) < kNear) break;
     }
     return step;
+  }
+
+  // What samples lose; anything when the checkpoint stops.
+  DistortionSums QuantizeSamples(std::vector<BlockEncoder>* samples) {
+    DistortionAccumulator ignored;
+    DistortionSums sums;
+    std::vector<uint8_t> decoded;
+    for (size_t i = 0; i < samples->size(); ++i) {
+      if (Stops(checkpoint_)) return sums;
+      BlockEncoder& sample = (*samples)[i];
+      decoded.resize(geometry_.Elements(sample.block()) * DTypeSize(dtype_));
+      sample.Quantize(bases_.Of(i), &memory_, decoded.data(), &sums, &ignored);
+    }
+    return sums;
   }
 
   // Quantizes with the largest of a few steps that keeps the bounds. False when

@@ -20,10 +20,10 @@
 // All of them give anything when the checkpoint stops.
 namespace kvcompress::klt {
 
-// What keys tell: `values`, [heads, tokens, channels], without rotation.
+// What keys show: `values`, [heads, tokens, channels], without rotation.
 //
 // Their attention is how much each token is likely to get beyond what its age
-// tells, in octaves from -2 to 2: tokens against the mean are looked at more.
+// tells, in octaves from -2 to 2: tokens against the mean get more of it.
 //
 // Their sharpness is log2 of the mean fourth power of what the means over
 // tokens leave. An error in keys or values harms most where attention picks few

@@ -23,6 +23,13 @@
 
 namespace kvcompress::coding {
 
+// Used in this order:
+//
+//   1. HideOutliers and FindRotation, if the tensor is to have them.
+//   2. OfBlock for each block, in the order of the tensor: finds the norms.
+//   3. For each step that is tried, AddNormBounds and then, for each block,
+//      BoundNorms, if norms are to be bounded; OfBlock as often as need be.
+//
 // Not thread safe.
 class SourceRows {
  public:

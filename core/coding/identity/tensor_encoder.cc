@@ -23,12 +23,12 @@
 namespace kvcompress::coding {
 namespace {
 
-// Coding needs room above the largest value.
+// Coding needs headroom above the largest value.
 constexpr double kMaxMagnitude = 0x1p96;
 // The largest value has at most this many steps.
 constexpr double kMaxSteps = 0x1p14;
 
-// What "contract" aims at; see core/FORMAT.md, "ecsq", for the reasons.
+// The targets of "contract"; see core/FORMAT.md, "ecsq", for the reasons.
 constexpr double kContractKeyStep = 0.335;
 constexpr double kContractRmse = 0.097;
 constexpr float kMaxError = 0.49f;
@@ -192,7 +192,7 @@ class Encoder {
   }
 
   // False when the payload has more bytes than `most`, or the checkpoint stops.
-  // Without `decodes` nothing is decoded, measured or patched.
+  // Without `decodes` nothing is decoded, measured or stored as an exception.
   bool EncodeBlocks(uint64_t most, bool decodes, EncodedTensor* coded,
                     DistortionSums* all) {
     const size_t element_size = DTypeSize(dtype_);

@@ -2,6 +2,7 @@
 
 #include "codecs/klt/klt.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -162,8 +163,12 @@ TEST(Klt, TheFirstBlockHasBases) {
   std::string payload = Encode(spec, JointTensor(spec), "high").payload;
   payload[CountsOfBlocks(payload)[0]] = static_cast<char>(klt::kSameBasis);
   std::string decoded;
-  EXPECT_EQ(Decode(spec, payload, payload.size(), &decoded).code(),
-            absl::StatusCode::kDataLoss);
+  const absl::Status status = Decode(spec, payload, payload.size(), &decoded);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("block 0 of 3, at offset"));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("those of the block before"));
 }
 
 TEST(Klt, TakesFewerBitsAtTheBestEffort) {

@@ -10,7 +10,6 @@
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/preset.h"
 #include "codecs/klt/token_weights.h"
-#include "quantization/steps.h"
 
 namespace kvcompress {
 namespace {
@@ -73,13 +72,6 @@ TEST(Preset, SharpeningIsTheFifthNumber) {
        {"1.8,2.8,96,0.3,2.1", "1.8,2.8,96,0.3,", "1.8,2.8,96,0.3,0.750",
         "1.8,2.8,96,0.3,-1", "1.8,2.8,96,0.3,0.75,1"}) {
     EXPECT_FALSE(klt::ParsePreset(text).has_value()) << text;
-  }
-}
-
-TEST(StepFactor, HalvesFourTimesAnOctave) {
-  for (int offset = coding::kMinOffset; offset <= coding::kMaxOffset;
-       ++offset) {
-    EXPECT_NEAR(coding::StepFactor(offset) / std::exp2(-offset / 4.0), 1, 1e-7);
   }
 }
 

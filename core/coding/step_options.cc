@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "codecs/ecsq/preset.h"
+#include "coding/step_options.h"
 
 #include <cstdint>
 #include <utility>
@@ -8,11 +8,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 
-namespace kvcompress::ecsq {
+namespace kvcompress::coding {
 namespace {
 
-constexpr uint32_t kLeast = 500;  // in 1/10000
-constexpr uint32_t kMost = 80000;
+constexpr uint32_t kMinStep = 500;  // in 1/10000
+constexpr uint32_t kMaxStep = 80000;
 
 }  // namespace
 
@@ -37,20 +37,22 @@ std::optional<double> ParseDecimal(absl::string_view text, uint32_t least,
   return static_cast<double>(number) / 10000;
 }
 
-std::optional<Preset> ParsePreset(absl::string_view text) {
+std::optional<StepOptions> ParseStepOptions(absl::string_view text) {
   if (text == "contract") {
-    return Preset{.key_step = 0.43, .value_step = 0.41, .contract = true};
+    return StepOptions{.key_step = 0.43, .value_step = 0.41, .contract = true};
   }
-  if (text == "high") return Preset{.key_step = 0.52, .value_step = 0.52};
+  if (text == "high") return StepOptions{.key_step = 0.52, .value_step = 0.52};
   if (text == "max") {
-    return Preset{.key_step = 0.8, .value_step = 1.2, .recent = true};
+    return StepOptions{.key_step = 0.8, .value_step = 1.2, .recent = true};
   }
   const std::pair<absl::string_view, absl::string_view> both =
       absl::StrSplit(text, absl::MaxSplits(',', 1));
-  const std::optional<double> key = ParseDecimal(both.first, kLeast, kMost);
-  const std::optional<double> value = ParseDecimal(both.second, kLeast, kMost);
+  const std::optional<double> key =
+      ParseDecimal(both.first, kMinStep, kMaxStep);
+  const std::optional<double> value =
+      ParseDecimal(both.second, kMinStep, kMaxStep);
   if (!key || !value) return std::nullopt;
-  return Preset{.key_step = *key, .value_step = *value};
+  return StepOptions{.key_step = *key, .value_step = *value};
 }
 
-}  // namespace kvcompress::ecsq
+}  // namespace kvcompress::coding
