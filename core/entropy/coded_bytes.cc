@@ -7,6 +7,9 @@
 #include <bit>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+#include "status/macros.h"
+
 namespace kvcompress::coding {
 namespace {
 
@@ -87,14 +90,19 @@ void EncodeBytes(absl::string_view symbols, const ByteCounts& counts,
   coded->resize(begin + kStatesSize + (end - words));
 }
 
-bool DecodeBytes(absl::string_view coded, size_t count, uint8_t* symbols) {
+absl::Status DecodeBytes(absl::string_view coded, size_t count,
+                         uint8_t* symbols) {
   Frequencies frequencies;
-  if (!ConsumeFrequencies(&coded, &frequencies)) return false;
-  if (coded.size() < kStatesSize) return false;
+  KVC_RETURN_IF_ERROR(ConsumeFrequencies(&coded, &frequencies));
+  if (coded.size() < kStatesSize) {
+    return absl::DataLossError("the coded bytes end within the states");
+  }
   std::array<uint32_t, kByteLanes> states;
   std::memcpy(states.data(), coded.data(), kStatesSize);
   for (uint32_t x : states) {
-    if (x < kLowest) return false;
+    if (x < kLowest) {
+      return absl::DataLossError("a state of coded bytes is out of range");
+    }
   }
   SlotTable slots;
   FillSlots(frequencies, &slots);
@@ -119,12 +127,18 @@ bool DecodeBytes(absl::string_view coded, size_t count, uint8_t* symbols) {
     uint32_t& x = states[i % kByteLanes];
     symbols[i] = Pop(slots, &x);
     if (x >= kLowest) continue;
-    if (static_cast<size_t>(end - words) < kWordSize) return false;
+    if (static_cast<size_t>(end - words) < kWordSize) {
+      return absl::DataLossError(
+          absl::StrCat("the coded bytes end before symbol ", i + 1));
+    }
     x = x << 16 | LoadWord(words);
     words += kWordSize;
   }
-  return words == end && std::all_of(states.begin(), states.end(),
-                                     [](uint32_t x) { return x == kLowest; });
+  if (words != end || !std::all_of(states.begin(), states.end(),
+                                   [](uint32_t x) { return x == kLowest; })) {
+    return absl::DataLossError("the coded bytes go on after the last symbol");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace kvcompress::coding

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "entropy/frequencies.h"
 
@@ -24,10 +25,11 @@ inline constexpr size_t kByteLanes = 16;
 void EncodeBytes(absl::string_view symbols, const ByteCounts& counts,
                  std::string* coded);
 
-// Decodes all of `coded` to `count` symbols. False when it breaks a rule of the
-// format; the symbols are then unspecified. Not trusted: reads nothing beyond
-// `coded`, writes nothing beyond `count` bytes, allocates nothing.
-bool DecodeBytes(absl::string_view coded, size_t count, uint8_t* symbols);
+// Decodes all of `coded` to `count` symbols. DATA_LOSS says which rule of the
+// format it breaks; the symbols are then unspecified. Not trusted: reads
+// nothing beyond `coded`, writes nothing beyond `count` bytes.
+absl::Status DecodeBytes(absl::string_view coded, size_t count,
+                         uint8_t* symbols);
 
 }  // namespace kvcompress::coding
 

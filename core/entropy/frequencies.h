@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace kvcompress::coding {
@@ -32,8 +33,9 @@ Frequencies NormalizeCounts(const ByteCounts& counts);
 void AppendFrequencies(const Frequencies& frequencies, std::string* out);
 
 // Reads what AppendFrequencies writes from the beginning of `*bytes` and
-// removes it. False for any other form, or another sum. Not trusted.
-bool ConsumeFrequencies(absl::string_view* bytes, Frequencies* frequencies);
+// removes it. DATA_LOSS for any other form, or another sum. Not trusted.
+absl::Status ConsumeFrequencies(absl::string_view* bytes,
+                                Frequencies* frequencies);
 
 }  // namespace kvcompress::coding
 

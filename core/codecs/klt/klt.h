@@ -4,8 +4,8 @@
 // (Karhunen-Loeve transform) over several heads, sent inside the payload as
 // integers. Specified in core/FORMAT.md, section 5.
 //
-// What is here is the transform; the rest is the coding toolkit's. Begin to read
-// at coding/block_writer.h, which shows a block; from there
+// What is here is the transform; the rest is the coding toolkit's. Begin to
+// read at coding/block_writer.h, which shows a block; from there
 //
 //   tensor_encoder.h   analyzes a tensor and searches its step
 //   run_bases.h        finds the bases: transform/loadings.h, transform/basis.h

@@ -13,6 +13,14 @@ constexpr double kLoadingUnit = 0.05;
 
 }  // namespace
 
+size_t VectorsFor(TensorRole role, uint64_t tokens) {
+  if (tokens < 128) return 0;
+  const bool value = role == TensorRole::kValue;
+  if (tokens < 256) return value ? 0 : 8;
+  if (tokens < 512) return value ? 16 : 32;
+  return tokens < 1024 ? 64 : 96;
+}
+
 void RunBases::Analyze(absl::Span<const BlockEncoder> encoders,
                        size_t vectors) {
   for (size_t i = 0; i < encoders.size(); ++i) {

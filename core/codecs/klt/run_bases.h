@@ -14,9 +14,14 @@
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/geometry.h"
 #include "kvcompress/checkpoint.h"
+#include "kvcompress/tensor.h"
 #include "transform/loadings.h"
 
 namespace kvcompress::klt {
+
+// The most basis vectors of a group by the tokens of a block: more are not
+// worth their bits.
+size_t VectorsFor(TensorRole role, uint64_t tokens);
 
 // Not thread safe. Where the checkpoint stops, bases are missing.
 class RunBases {

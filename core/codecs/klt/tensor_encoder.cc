@@ -53,16 +53,6 @@ constexpr double kMaxTrellisStep = 1;
 // How much coarser the steps of a trellis are at the same error.
 constexpr double kTrellisSteps = 1.2;
 
-// The most basis vectors of a group by the tokens of a block: more are not
-// worth their bits.
-size_t VectorsFor(TensorRole role, uint64_t tokens) {
-  if (tokens < 128) return 0;
-  const bool value = role == TensorRole::kValue;
-  if (tokens < 256) return value ? 0 : 8;
-  if (tokens < 512) return value ? 16 : 32;
-  return tokens < 1024 ? 64 : 96;
-}
-
 class Encoder {
  public:
   Encoder(const TensorSpec& spec, const Preset& preset,

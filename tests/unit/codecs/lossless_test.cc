@@ -2,6 +2,7 @@
 
 #include "codecs/lossless/lossless.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -260,7 +261,11 @@ TEST(LosslessDamage, ZerosAtTheEndOfABlockThatAreNot) {
   ASSERT_EQ(payload.size(), 63);
   EXPECT_EQ(*Decode(DType::kF16, 1000, payload), zeros);
   payload.back() = 1;
-  ExpectDamaged(Decode(DType::kF16, 1000, payload).status());
+  const absl::Status status = Decode(DType::kF16, 1000, payload).status();
+  ExpectDamaged(status);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("the block of element 0: the padding after "
+                                   "the planes is not zero"));
 }
 
 TEST(LosslessDamage, AHugeShapeTakesNoMemory) {

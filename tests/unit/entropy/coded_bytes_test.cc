@@ -19,7 +19,8 @@ std::string Coded(absl::string_view symbols) {
 
 bool Decodes(absl::string_view coded, size_t count, std::string* symbols) {
   symbols->assign(count, '?');
-  return DecodeBytes(coded, count, reinterpret_cast<uint8_t*>(symbols->data()));
+  return DecodeBytes(coded, count, reinterpret_cast<uint8_t*>(symbols->data()))
+      .ok();
 }
 
 // Bytes of a geometric distribution: the larger `p`, the fewer values.

@@ -18,7 +18,7 @@ std::string Written(const Frequencies& frequencies) {
 
 bool Reads(absl::string_view bytes) {
   Frequencies frequencies;
-  return ConsumeFrequencies(&bytes, &frequencies);
+  return ConsumeFrequencies(&bytes, &frequencies).ok();
 }
 
 TEST(Frequencies, AreWrittenAsTheFormatSays) {
@@ -44,7 +44,7 @@ TEST(Frequencies, AreReadAsWrittenAndNoFurther) {
     const std::string bytes = Written(frequencies) + "rest";
     absl::string_view rest = bytes;
     Frequencies read;
-    ASSERT_TRUE(ConsumeFrequencies(&rest, &read));
+    ASSERT_EQ(ConsumeFrequencies(&rest, &read), absl::OkStatus());
     EXPECT_EQ(read, frequencies);
     EXPECT_EQ(rest, "rest");
   }
