@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "codecs/block_stream.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/block_stream.h"
 
 namespace kvcompress {
 namespace {
@@ -128,7 +128,9 @@ class Decoder : public TensorDecoder {
     uint8_t* const restored = Extend(decoded, BlockBytes());
     if (IsNeeded(element_, element_ + sizes_.elements) &&
         !tensor_.scheme->Decode(element_, Bytes(block), restored)) {
-      return Damaged("the payload breaks the format");
+      return Damaged(absl::StrCat("the block of element ", element_,
+                                  " breaks the format of the codec ",
+                                  tensor_.codec));
     }
     element_ += sizes_.elements;
     if (element_ < tensor_.elements) {

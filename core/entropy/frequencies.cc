@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
-namespace kvcompress::entropy {
+#include "absl/strings/str_cat.h"
+
+namespace kvcompress::coding {
 namespace {
 
 // A frequency from here on takes two bytes.
@@ -63,36 +65,44 @@ void AppendFrequencies(const Frequencies& frequencies, std::string* out) {
   }
 }
 
-bool ConsumeFrequencies(absl::string_view* bytes, Frequencies* frequencies) {
+absl::Status ConsumeFrequencies(absl::string_view* bytes,
+                                Frequencies* frequencies) {
   frequencies->fill(0);
+  const size_t size = bytes->size();
   const auto next = [bytes] {
     const uint8_t byte = static_cast<uint8_t>(bytes->front());
     bytes->remove_prefix(1);
     return uint32_t{byte};
   };
+  const auto broken = [&](absl::string_view rule) {
+    return absl::DataLossError(
+        absl::StrCat("the frequencies ", rule, " before offset ",
+                     size - bytes->size(), " of the coded bytes"));
+  };
   uint32_t sum = 0;
   bool after_zeros = false;
   for (size_t v = 0; v < 256; ++v) {
-    if (bytes->empty()) return false;
+    if (bytes->empty()) return broken("are incomplete");
     uint32_t f = next();
     if (f == 0 || f >= kLong) {
-      if (bytes->empty()) return false;
+      if (bytes->empty()) return broken("are incomplete");
       const uint32_t second = next();
       if (f == 0) {
         v += second;
-        if (after_zeros || v > 255) return false;
+        if (after_zeros || v > 255) return broken("have a wrong run of zeros");
         after_zeros = true;
         continue;
       }
       f = (f - kLong) << 8 | second;
-      if (f < kLong) return false;
+      if (f < kLong) return broken("have one that a byte can hold");
     }
     after_zeros = false;
     sum += f;
-    if (sum > kFrequencyTotal) return false;
     (*frequencies)[v] = static_cast<uint16_t>(f);
+    if (sum > kFrequencyTotal) break;
   }
-  return sum == kFrequencyTotal;
+  if (sum != kFrequencyTotal) return broken("do not sum to 4096");
+  return absl::OkStatus();
 }
 
-}  // namespace kvcompress::entropy
+}  // namespace kvcompress::coding

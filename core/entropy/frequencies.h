@@ -11,9 +11,10 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
-namespace kvcompress::entropy {
+namespace kvcompress::coding {
 
 inline constexpr uint32_t kFrequencyBits = 12;
 inline constexpr uint32_t kFrequencyTotal = 1u << kFrequencyBits;
@@ -32,9 +33,10 @@ Frequencies NormalizeCounts(const ByteCounts& counts);
 void AppendFrequencies(const Frequencies& frequencies, std::string* out);
 
 // Reads what AppendFrequencies writes from the beginning of `*bytes` and
-// removes it. False for any other form, or another sum. Not trusted.
-bool ConsumeFrequencies(absl::string_view* bytes, Frequencies* frequencies);
+// removes it. DATA_LOSS for any other form, or another sum. Not trusted.
+absl::Status ConsumeFrequencies(absl::string_view* bytes,
+                                Frequencies* frequencies);
 
-}  // namespace kvcompress::entropy
+}  // namespace kvcompress::coding
 
 #endif  // KVCOMPRESS_ENTROPY_FREQUENCIES_H_

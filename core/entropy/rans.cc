@@ -3,128 +3,76 @@
 #include "entropy/rans.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstring>
+#include <iterator>
 
-namespace kvcompress::entropy {
-namespace {
+#include "kernels/kernels.h"
 
-static_assert(std::endian::native == std::endian::little,
-              "the format is little-endian and so is this code");
+namespace kvcompress::coding {
 
-constexpr uint32_t kLowest = 1u << 16;  // of a state between two symbols
-constexpr uint32_t kSlotMask = kFrequencyTotal - 1;
-constexpr size_t kWordSize = sizeof(uint16_t);
-constexpr size_t kStatesSize = kLanes * sizeof(uint32_t);
+using kernels::kRansLowest;
 
-// What decoding needs to know of a slot, in one load.
-struct Slot {
-  uint32_t symbol : 8;
-  uint32_t frequency_less_1 : 12;
-  uint32_t offset : 12;  // of the slot within its symbol's
-};
-using SlotTable = std::array<Slot, kFrequencyTotal>;
-
-void FillSlots(const Frequencies& frequencies, SlotTable* slots) {
-  size_t slot = 0;
-  for (uint32_t v = 0; v < 256; ++v) {
-    const uint32_t f = frequencies[v];
-    for (uint32_t i = 0; i < f; ++i) (*slots)[slot++] = {v, f - 1, i};
-  }
-}
-
-// Takes one symbol off a state. At most one word is then due, when the state is
-// below kLowest.
-uint8_t Pop(const SlotTable& slots, uint32_t* state) {
-  const Slot slot = slots[*state & kSlotMask];
-  *state =
-      (slot.frequency_less_1 + 1) * (*state >> kFrequencyBits) + slot.offset;
-  return static_cast<uint8_t>(slot.symbol);
-}
-
-uint16_t LoadWord(const char* at) {
-  uint16_t word;
-  std::memcpy(&word, at, kWordSize);
-  return word;
-}
-
-}  // namespace
-
-void EncodeBytes(absl::string_view symbols, const ByteCounts& counts,
-                 std::string* coded) {
-  const Frequencies frequencies = NormalizeCounts(counts);
-  AppendFrequencies(frequencies, coded);
-  std::array<uint32_t, 256> first;
-  uint32_t sum = 0;
-  for (size_t v = 0; v < 256; ++v) {
-    first[v] = sum;
-    sum += frequencies[v];
-  }
-
+RansStream RansEncode(absl::Span<const uint16_t> rows, size_t lanes,
+                      std::vector<uint16_t>* room) {
+  uint32_t states[kMaxLanes];
+  std::fill(std::begin(states), std::end(states), kRansLowest);
   // Words are written from the back of room for the most there can be.
-  const size_t begin = coded->size();
-  coded->resize(begin + kStatesSize + kWordSize * (symbols.size() + 1));
-  char* const end = coded->data() + coded->size();
-  char* words = end;
-  std::array<uint32_t, kLanes> states;
-  states.fill(kLowest);
-  for (size_t i = symbols.size(); i-- > 0;) {
-    const uint8_t v = static_cast<uint8_t>(symbols[i]);
-    const uint32_t f = frequencies[v];
-    uint32_t x = states[i % kLanes];
-    // The word is written in any case and kept where it is due: no branch.
-    const uint16_t word = static_cast<uint16_t>(x);
-    std::memcpy(words - kWordSize, &word, kWordSize);
-    const uint32_t due = (x >> (32 - kFrequencyBits)) >= f ? ~0u : 0;
-    words -= due & kWordSize;
-    x >>= due & 16;
-    states[i % kLanes] = ((x / f) << kFrequencyBits) + x % f + first[v];
-  }
-  char* out = coded->data() + begin;
-  std::memcpy(out, states.data(), kStatesSize);
-  std::memmove(out + kStatesSize, words, end - words);
-  coded->resize(begin + kStatesSize + (end - words));
+  room->resize(std::max(room->size(), kMaxLanes + rows.size()));
+  uint16_t* const end = room->data() + room->size();
+  const uint16_t* const first = kernels::Active().rans.encode(
+      GetTables().intervals, rows.data(), rows.size() / kMaxLanes, states, end);
+  return {
+      .states = std::vector<uint32_t>(states, states + lanes),
+      .words = absl::MakeConstSpan(first, static_cast<size_t>(end - first))};
 }
 
-bool DecodeBytes(absl::string_view coded, size_t count, uint8_t* symbols) {
-  Frequencies frequencies;
-  if (!ConsumeFrequencies(&coded, &frequencies)) return false;
-  if (coded.size() < kStatesSize) return false;
-  std::array<uint32_t, kLanes> states;
-  std::memcpy(states.data(), coded.data(), kStatesSize);
-  for (uint32_t x : states) {
-    if (x < kLowest) return false;
+RansDecoder::RansDecoder(absl::Span<const uint8_t> states,
+                         absl::Span<const uint8_t> words)
+    : tables_(GetTables()),
+      lanes_(states.size() / sizeof(uint32_t)),
+      next_(words.data()),
+      end_(words.data() + words.size()) {
+  std::fill(std::begin(states_), std::end(states_), kRansLowest);
+  std::memcpy(states_, states.data(), lanes_ * sizeof(uint32_t));
+  for (const uint32_t state : states_) {
+    if (state < kRansLowest || state >> 31 != 0) valid_ = false;
   }
-  SlotTable slots;
-  FillSlots(frequencies, &slots);
+}
 
-  const char* words = coded.data() + kStatesSize;
-  const char* const end = coded.data() + coded.size();
-  size_t i = 0;
-  // Whole rows, while there are words for the most that a row can take.
-  while (count - i >= kLanes &&
-         static_cast<size_t>(end - words) >= kLanes * kWordSize) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      uint32_t x = states[lane];
-      symbols[i + lane] = Pop(slots, &x);
-      // All ones where a word is due: refilling without a branch.
-      const uint32_t due = x < kLowest ? ~0u : 0;
-      states[lane] = x << (due & 16) | (LoadWord(words) & due);
-      words += due & kWordSize;
+bool RansDecoder::ReadRows(absl::Span<const uint8_t* const> tables,
+                           absl::Span<int8_t> symbols) {
+  size_t row = kernels::Active().rans.decode(tables_.slots[0], tables.data(),
+                                             tables.size(), states_, &next_,
+                                             end_, symbols.data());
+  for (; row < tables.size(); ++row) {
+    if (!ReadLastRow(tables[row], &symbols[row * kMaxLanes])) return false;
+  }
+  return true;
+}
+
+// With a check for each word.
+bool RansDecoder::ReadLastRow(const uint8_t* tables, int8_t* symbols) {
+  for (size_t lane = 0; lane < kMaxLanes; ++lane) {
+    uint32_t state = states_[lane];
+    const uint32_t slot = tables_.slots[tables[lane]][state % kSlots];
+    symbols[lane] = static_cast<int8_t>(slot >> 24);
+    state = (slot >> 12 & 0xfff) * (state >> kSlotBits) + (slot & 0xfff);
+    if (state < kRansLowest) {
+      if (next_ == end_) return false;
+      uint16_t word;
+      std::memcpy(&word, next_, sizeof(word));
+      next_ += sizeof(word);
+      state = state << 16 | word;
     }
-    i += kLanes;
+    states_[lane] = state;
   }
-  for (; i < count; ++i) {
-    uint32_t& x = states[i % kLanes];
-    symbols[i] = Pop(slots, &x);
-    if (x >= kLowest) continue;
-    if (static_cast<size_t>(end - words) < kWordSize) return false;
-    x = x << 16 | LoadWord(words);
-    words += kWordSize;
-  }
-  return words == end && std::all_of(states.begin(), states.end(),
-                                     [](uint32_t x) { return x == kLowest; });
+  return true;
 }
 
-}  // namespace kvcompress::entropy
+bool RansDecoder::AtEnd() const {
+  return next_ == end_ &&
+         std::all_of(std::begin(states_), std::end(states_),
+                     [](uint32_t state) { return state == kRansLowest; });
+}
+
+}  // namespace kvcompress::coding

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "codecs/slabs.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
@@ -16,6 +15,7 @@
 #include "pipeline/tensor_table.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
+#include "tensor/slabs.h"
 
 namespace kvcompress {
 namespace {

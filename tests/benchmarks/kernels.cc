@@ -14,8 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "codecs/ecsq/rans.h"
-#include "codecs/ecsq/tables.h"
+#include "entropy/rans.h"
+#include "entropy/tables.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/kernels.h"
 
@@ -42,7 +42,7 @@ kvcompress::TensorSpec Spec(int dtype, int role, uint64_t heads,
           .role = static_cast<kvcompress::TensorRole>(role)};
 }
 
-constexpr size_t kStateBytes = 4 * kvcompress::ecsq::kMaxLanes;
+constexpr size_t kStateBytes = 4 * kvcompress::coding::kMaxLanes;
 
 }  // namespace
 
@@ -163,10 +163,10 @@ int64_t kvb_rans_encode(size_t table, const int8_t* symbols, size_t count,
   static auto* const words = new std::vector<uint16_t>;
   rows->resize(count);
   for (size_t i = 0; i < count; ++i) {
-    (*rows)[i] = kvcompress::ecsq::CodedSymbol(table, symbols[i]);
+    (*rows)[i] = kvcompress::coding::CodedSymbol(table, symbols[i]);
   }
-  const kvcompress::ecsq::RansStream stream =
-      kvcompress::ecsq::RansEncode(*rows, kvcompress::ecsq::kMaxLanes, words);
+  const kvcompress::coding::RansStream stream = kvcompress::coding::RansEncode(
+      *rows, kvcompress::coding::kMaxLanes, words);
   const size_t size = kStateBytes + 2 * stream.words.size();
   if (size > room) return -1;
   std::memcpy(coded, stream.states.data(), kStateBytes);
@@ -177,11 +177,11 @@ int64_t kvb_rans_encode(size_t table, const int8_t* symbols, size_t count,
 
 int kvb_rans_decode(size_t table, const uint8_t* coded, size_t size,
                     int8_t* symbols, size_t count) {
-  using kvcompress::ecsq::kMaxLanes;
+  using kvcompress::coding::kMaxLanes;
   uint8_t lanes[kMaxLanes];
   std::fill_n(lanes, kMaxLanes, static_cast<uint8_t>(table));
   const std::vector<const uint8_t*> tables(count / kMaxLanes, lanes);
-  kvcompress::ecsq::RansDecoder decoder(
+  kvcompress::coding::RansDecoder decoder(
       {coded, kStateBytes}, {coded + kStateBytes, size - kStateBytes});
   return decoder.valid() && decoder.ReadRows(tables, {symbols, count}) &&
                  decoder.AtEnd()

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "codecs/ecsq/tables.h"
+#include "entropy/tables.h"
 #include "input.h"
 #include "kernels/kernels.h"
 #include "kernels/lane_sums.h"
@@ -162,7 +162,7 @@ void CompareCoders(const KernelSet& set, const std::string& bytes) {
   std::vector<uint32_t> states;
   for (size_t lane = 0; lane < kRansLanes; ++lane) {
     const uint8_t byte = begin[lane % bytes.size()];
-    tables[lane] = byte % (ecsq::kNoTable + 1);
+    tables[lane] = byte % (coding::kNoTable + 1);
     states.push_back(kRansLowest + byte * 0x7fffffu);
   }
   const std::vector<const uint8_t*> rows(kRows, tables);
@@ -172,7 +172,7 @@ void CompareCoders(const KernelSet& set, const std::string& bytes) {
                        .states = states,
                        .symbols = std::vector<int8_t>(kRows * kRansLanes)};
     outcome.rows = kernels.rans.decode(
-        ecsq::GetTables().slots[0], rows.data(), kRows, outcome.states.data(),
+        coding::GetTables().slots[0], rows.data(), kRows, outcome.states.data(),
         &outcome.next, end, outcome.symbols.data());
     return outcome;
   };

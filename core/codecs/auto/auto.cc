@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "codecs/slabs.h"
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
 #include "status/macros.h"
+#include "tensor/slabs.h"
 
 namespace kvcompress {
 namespace {

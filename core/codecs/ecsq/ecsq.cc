@@ -5,20 +5,22 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "codecs/ecsq/preset.h"
-#include "codecs/ecsq/stream.h"
-#include "codecs/ecsq/tensor_encoder.h"
-#include "codecs/whole_tensor.h"
+#include "coding/identity/block_decoder.h"
+#include "coding/identity/tensor_encoder.h"
+#include "coding/step_options.h"
+#include "coding/stream_decoder.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/whole_tensor.h"
 
 namespace kvcompress {
 namespace {
 
 constexpr absl::string_view kDefaultPreset = "contract";
 
-absl::StatusOr<ecsq::Preset> RequirePreset(absl::string_view parameters) {
-  if (const auto preset = ecsq::ParsePreset(parameters)) return *preset;
+absl::StatusOr<coding::StepOptions> RequirePreset(
+    absl::string_view parameters) {
+  if (const auto preset = coding::ParseStepOptions(parameters)) return *preset;
   return MakeError(
       absl::StatusCode::kInvalidArgument,
       absl::StrCat("ecsq has no parameters ", QuoteName(parameters)),
@@ -44,7 +46,7 @@ class Ecsq : public Codec {
       const CodecChoice& choice) const override {
     const absl::string_view preset =
         choice.preset.empty() ? kDefaultPreset : choice.preset;
-    if (!ecsq::ParsePreset(preset)) {
+    if (!coding::ParseStepOptions(preset)) {
       return MakeError(
           absl::StatusCode::kInvalidArgument,
           absl::StrCat("ecsq has no preset ", QuoteName(preset),
@@ -71,18 +73,19 @@ class Ecsq : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return ecsq::MaxPayloadSize(elements);
+    return coding::MaxPayloadSize(elements);
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
       const TensorSpec& spec, absl::string_view parameters,
       const EncodeHints& hints) const override {
-    KVC_ASSIGN_OR_RETURN(const ecsq::Preset preset, RequirePreset(parameters));
+    KVC_ASSIGN_OR_RETURN(const coding::StepOptions preset,
+                         RequirePreset(parameters));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return NewWholeTensorEncoder(
         traits_.name, spec, elements, hints,
         [spec, preset, hints](const WholeTensor& tensor) {
-          return ecsq::EncodeTensor(spec, preset, hints, tensor);
+          return coding::EncodeTensor(spec, preset, hints, tensor);
         });
   }
 
@@ -90,14 +93,14 @@ class Ecsq : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return ecsq::NewStreamDecoder(spec, elements);
+    return coding::NewStreamDecoder(spec, elements, coding::NewIdentityDecoder);
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return ecsq::BoundsOfStreamDecoder(spec, elements);
+    return coding::BoundsOfIdentityDecoder(spec, elements);
   }
 
  private:

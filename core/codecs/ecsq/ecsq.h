@@ -6,6 +6,14 @@
 // the rest.
 // Specified in core/FORMAT.md, section 5.
 //
+// Its parts are those of the coding toolkit, without a transform. Begin to read
+// at coding/block_writer.h, which shows a block; from there
+//
+//   coding/identity/tensor_encoder.h   chooses rotation and step
+//   coding/identity/block_encoder.h    quantizes and codes a block
+//   coding/stream_decoder.h            cuts a payload into blocks
+//   coding/identity/block_decoder.h    decodes one
+//
 // The encoder holds the tensor and gives everything at Finish. The decoder
 // works block by block, each at most 2^18 elements, and gives them in the order
 // of the tensor: it holds one block and the elements of one.

@@ -5,35 +5,54 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <cstring>
-#include <optional>
+#include <string>
+#include <vector>
 
-#include "codecs/ecsq/bits.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/grow.h"
-#include "codecs/ecsq/lists.h"
-#include "codecs/ecsq/rans.h"
-#include "codecs/ecsq/reconstruct.h"
-#include "codecs/ecsq/tables.h"
-#include "codecs/klt/patches.h"
+#include "absl/strings/str_cat.h"
+#include "codecs/klt/format.h"
+#include "codecs/klt/geometry.h"
 #include "codecs/klt/reconstruct.h"
-#include "codecs/klt/strip.h"
-#include "codecs/klt/trellis.h"
+#include "coding/block_reader.h"
+#include "coding/identity/block_decoder.h"
+#include "coding/strip.h"
+#include "entropy/tables.h"
 #include "kernels/kernels.h"
+#include "quantization/exceptions.h"
+#include "quantization/rope.h"
+#include "quantization/steps.h"
+#include "quantization/trellis.h"
+#include "status/macros.h"
+#include "tensor/grow.h"
+#include "transform/basis.h"
+#include "transform/layout.h"
 
 namespace kvcompress::klt {
 namespace {
 
 using Bytes = absl::Span<const uint8_t>;
-using ecsq::kEscape;
-using ecsq::kMaxLanes;
-using ecsq::kNoTable;
-using ecsq::SplitClass;
+using coding::BlockHeader;
+using coding::kEscape;
+using coding::kMaxLanes;
+using coding::kMaxQuantum;
+using coding::kNoTable;
+using coding::LaneCoding;
+using coding::Strip;
+using coding::TensorHeader;
 
+// What one block after the other is decoded in.
+struct DecoderMemory {
+  std::vector<int32_t> levels;  // of a group, or of all that share strips
+  std::vector<int8_t> symbols;
+  ReconstructorMemory reconstructor;
+};
+
+// Of one block. `bases` has those of the groups of the block before it in its
+// part of the heads, none for the first, and takes those of this one.
 class Decoder {
  public:
   Decoder(const TensorHeader& header, const Geometry& geometry,
-          const Block& block, std::vector<Matrix>* bases, DecoderMemory* memory)
+          const Block& block, std::vector<coding::Matrix>* bases,
+          DecoderMemory* memory)
       : header_(header),
         geometry_(geometry),
         block_(block),
@@ -41,161 +60,69 @@ class Decoder {
         memory_(*memory),
         channels_(geometry.channels()),
         all_channels_(geometry.Channels(block)),
-        lanes_(std::min<size_t>(kMaxLanes, all_channels_)),
-        sinks_(header.Sinks(block)) {}
+        sinks_(header.Int8Sinks(block)),
+        reader_(header, geometry, block) {}
 
-  bool Decode(DType dtype, Bytes bytes, size_t head_stride, uint8_t* out) {
-    const size_t elements = geometry_.Elements(block_);
-    const std::optional<BlockHeader> sizes = ReadBlockHeader(bytes, elements);
-    if (!sizes) return false;
-    ecsq::Cutter cutter(bytes.subspan(kBlockHeaderSize));
-    const auto counts = cutter.Take(geometry_.Groups(block_));
-    const auto states = cutter.Take(lanes_ * sizeof(uint32_t));
-    const auto words = cutter.Take(uint64_t{2} * sizes->words);
-    const auto escapes = cutter.Take(sizes->escapes);
-    const auto sink_scales = cutter.Take(2 * block_.heads * sinks_);
-    const auto sink_codes = cutter.Take(all_channels_ * sinks_);
-    const auto patches = cutter.Take(sizes->patches);
-    if (!counts || !states || !words || !escapes || !sink_scales ||
-        !sink_codes || !patches) {
-      return false;
-    }
-    rans_.emplace(*states, *words);
-    escapes_.emplace(*escapes);
-    low_bits_.emplace(cutter.left());
-    if (!rans_->valid() || !ReadClasses(*sizes) || !ReadMeans(*sizes) ||
-        !ReadNorms(*sizes) || !ReadOffsets(*sizes) ||
-        !ReadBases(*sizes, *counts)) {
-      return false;
-    }
-    if (out == nullptr) return true;
+  // Writes the elements to heads of [tokens, channels], `head_stride` elements
+  // apart at `out`; only the bases are read when `out` is null.
+  absl::Status Decode(DType dtype, Bytes bytes, size_t head_stride,
+                      uint8_t* out) {
+    KVC_RETURN_IF_ERROR(reader_.Open(bytes, geometry_.Groups(block_)));
+    KVC_RETURN_IF_ERROR(reader_.ReadSideData(&content_));
+    KVC_RETURN_IF_ERROR(ReadOffsets());
+    KVC_RETURN_IF_ERROR(ReadBases(reader_.counts()));
+    if (out == nullptr) return absl::OkStatus();
     Reconstructor reconstructor(header_, geometry_, block_, content_,
                                 &memory_.reconstructor, dtype, head_stride,
                                 out);
-    if (!ReadLevels(&reconstructor) || !ReadSinks(*sink_scales, *sink_codes) ||
-        !rans_->AtEnd() || !escapes_->AtEnd() || !low_bits_->AtEnd()) {
-      return false;
-    }
+    KVC_RETURN_IF_ERROR(ReadLevels(&reconstructor));
+    KVC_RETURN_IF_ERROR(reader_.Finish(&content_));
     reconstructor.PutSinks();
-    return ApplyPatches(*patches, dtype, block_.heads,
-                        block_.tokens * channels_, head_stride, out);
+    return coding::ApplyExceptions(reader_.exceptions(), dtype, block_.heads,
+                                   block_.tokens * channels_, head_stride, out);
   }
 
  private:
-  // Reads `count` numbers in rows, number i under `class_of(i)`: its symbol,
-  // and the low bits of that class.
-  template <typename ClassOf, typename Take>
-  bool ReadNumbers(size_t count, ClassOf class_of, Take take) {
-    constexpr size_t kRows = 32;  // at a time
-    uint8_t tables[kRows][kMaxLanes];
-    int low_counts[kRows][kMaxLanes];
-    int8_t symbols[kRows][kMaxLanes];
-    const uint8_t* row_tables[kRows];
-    for (size_t first = 0; first < count;) {
-      size_t rows = 0;
-      size_t end = first;
-      for (; rows < kRows && end < count; ++rows) {
-        row_tables[rows] = tables[rows];
-        std::fill_n(tables[rows], kMaxLanes, kNoTable);
-        for (size_t lane = 0; lane < lanes_ && end < count; ++lane, ++end) {
-          const SplitClass split(class_of(end));
-          tables[rows][lane] = static_cast<uint8_t>(split.table);
-          low_counts[rows][lane] = split.low_bits;
-        }
-      }
-      if (!rans_->ReadRows(absl::MakeConstSpan(row_tables, rows),
-                           absl::MakeSpan(symbols[0], rows * kMaxLanes))) {
-        return false;
-      }
-      for (size_t row = 0; first < end; ++row) {
-        for (size_t lane = 0; lane < lanes_ && first < end; ++lane, ++first) {
-          int64_t value;
-          if (!Resolve(symbols[row][lane], low_counts[row][lane], &value) ||
-              !take(value)) {
-            return false;
-          }
-        }
-      }
-    }
-    return true;
-  }
-
-  bool Resolve(int32_t symbol, int low_count, int64_t* value) {
-    if (symbol == kEscape && !escapes_->Next(&symbol)) return false;
-    *value =
-        int64_t{symbol} * (int64_t{1} << low_count) + low_bits_->Get(low_count);
-    return true;
-  }
-
-  bool ReadClasses(const BlockHeader& sizes) {
-    return ReadNumbers(
-        all_channels_, [&](size_t) { return sizes.class_table; },
-        [&](int64_t value) {
-          value += sizes.class_middle;
-          if (value < 0 || value >= ecsq::kClasses) return false;
-          content_.classes.push_back(static_cast<uint8_t>(value));
-          return true;
-        });
-  }
-
-  bool ReadMeans(const BlockHeader& sizes) {
-    if (!ReadNumbers(
-            all_channels_, [&](size_t) { return sizes.mean_table; },
-            [&](int64_t value) {
-              if (std::abs(value) > ecsq::kMaxMean) return false;
-              content_.means.push_back(static_cast<int32_t>(value));
-              return true;
-            })) {
-      return false;
-    }
-    for (int32_t& mean : content_.means) {
-      const int64_t whole = int64_t{mean} * (int64_t{1} << sizes.mean_shift) +
-                            low_bits_->Get(sizes.mean_shift);
-      if (std::abs(whole) > ecsq::kMaxMean) return false;
-      mean = static_cast<int32_t>(whole);
-    }
-    return true;
-  }
-
-  bool ReadNorms(const BlockHeader& sizes) {
-    if (!header_.norms) return true;
-    return ReadNumbers(
-        block_.heads * block_.tokens, [&](size_t) { return sizes.norm_table; },
-        [&](int64_t value) {
-          value += sizes.norm_middle;
-          if (value < 0 || value >= ecsq::kNormEnd) return false;
-          content_.norms.push_back(static_cast<uint16_t>(value));
-          return true;
-        });
-  }
-
-  bool ReadOffsets(const BlockHeader& sizes) {
-    if (sizes.offset_table == BlockHeader::kNoOffsets) {
+  absl::Status ReadOffsets() {
+    const uint8_t table = reader_.header().offset_table;
+    if (table == BlockHeader::kNoOffsets) {
       content_.offsets.resize(block_.tokens);
-      return true;
+      return absl::OkStatus();
     }
     int64_t offset = 0;
-    return ReadNumbers(
-        block_.tokens, [&](size_t) { return sizes.offset_table; },
+    return reader_.ReadSymbols(
+        "offsets", block_.tokens, [&](size_t) { return table; },
         [&](int64_t value) {
           offset += value;
-          if (offset < kLeastOffset || offset > kMostOffset) return false;
+          if (offset < coding::kMinOffset || offset > coding::kMaxOffset) {
+            return false;
+          }
           content_.offsets.push_back(static_cast<int8_t>(offset));
           return true;
         });
   }
 
-  bool ReadBases(const BlockHeader& sizes, Bytes counts) {
+  absl::Status ReadBases(Bytes counts) {
     if (counts[0] == kSameBasis) {
-      return !bases_.empty() &&
-             std::count(counts.begin(), counts.end(), kSameBasis) ==
-                 static_cast<int64_t>(counts.size());
+      if (bases_.empty()) {
+        return absl::DataLossError(
+            "the bases are those of the block before, and there is none");
+      }
+      if (std::count(counts.begin(), counts.end(), kSameBasis) !=
+          static_cast<int64_t>(counts.size())) {
+        return absl::DataLossError(
+            "the bases are those of the block before for some groups only");
+      }
+      return absl::OkStatus();
     }
     size_t total = 0;
     for (size_t group = 0; group < counts.size(); ++group) {
-      if (counts[group] > kMaxVectors ||
-          counts[group] > geometry_.GroupSize(block_, group)) {
-        return false;
+      const size_t most =
+          std::min(kMaxVectors, geometry_.GroupSize(block_, group));
+      if (counts[group] > most) {
+        return absl::DataLossError(
+            absl::StrCat("group ", group, " has ", counts[group],
+                         " reflectors, of at most ", most));
       }
       total += counts[group];
     }
@@ -203,8 +130,9 @@ class Decoder {
     size_t group = 0;
     size_t left = counts[0];  // reflectors of the group
     int64_t klass = kFirstReflectorClass;
-    const bool read = ReadNumbers(
-        total, [&](size_t) { return sizes.reflector_table; },
+    KVC_RETURN_IF_ERROR(reader_.ReadSymbols(
+        "classes of reflectors", total,
+        [&](size_t) { return reader_.header().reflector_table; },
         [&](int64_t value) {
           while (left == 0) {
             left = counts[++group];
@@ -212,14 +140,14 @@ class Decoder {
           }
           --left;
           klass += value;
-          if (klass < 0 || klass >= ecsq::kClasses) return false;
+          if (klass < 0 || klass >= coding::kClasses) return false;
           classes.push_back(static_cast<uint8_t>(klass));
           return true;
-        });
-    return read && ReadReflectors(counts, classes);
+        }));
+    return ReadReflectors(counts, classes);
   }
 
-  bool ReadReflectors(Bytes counts, Bytes classes) {
+  absl::Status ReadReflectors(Bytes counts, Bytes classes) {
     std::vector<uint8_t> class_of;  // of each integer
     for (size_t group = 0, next = 0; group < counts.size(); ++group) {
       const size_t size = geometry_.GroupSize(block_, group);
@@ -229,46 +157,48 @@ class Decoder {
     }
     std::vector<int32_t> integers;
     integers.reserve(class_of.size());
-    if (!ReadNumbers(
-            class_of.size(), [&](size_t i) { return class_of[i]; },
-            [&](int64_t value) {
-              if (std::abs(value) > kMaxReflector) return false;
-              integers.push_back(static_cast<int32_t>(value));
-              return true;
-            })) {
-      return false;
-    }
+    KVC_RETURN_IF_ERROR(reader_.ReadSymbols(
+        "integers of reflectors", class_of.size(),
+        [&](size_t i) { return class_of[i]; },
+        [&](int64_t value) {
+          if (std::abs(value) > coding::kMaxReflector) return false;
+          integers.push_back(static_cast<int32_t>(value));
+          return true;
+        }));
     bases_.clear();
     absl::Span<const int32_t> left = integers;
     for (size_t group = 0; group < counts.size(); ++group) {
-      Reflectors reflectors(geometry_.GroupSize(block_, group));
+      coding::Reflectors reflectors(geometry_.GroupSize(block_, group));
       for (size_t j = 0; j < counts[group]; ++j) {
         const size_t length = reflectors.NextLength();
         reflectors.Append(left.subspan(0, length));
         left.remove_prefix(length);
       }
-      bases_.push_back(MakeMatrix(reflectors));
+      bases_.push_back(coding::MakeMatrix(reflectors));
     }
-    return true;
+    return absl::OkStatus();
   }
 
   // Each group becomes values as soon as it is whole, while it is still in a
   // near cache.
-  bool ReadLevels(Reconstructor* reconstructor) {
+  absl::Status ReadLevels(Reconstructor* reconstructor) {
     const bool apart = geometry_.GroupFirst(1) % kMaxLanes == 0;
-    ecsq::Grow(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
-                     : geometry_.Elements(block_),
-               &memory_.levels);
+    Grow(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
+               : geometry_.Elements(block_),
+         &memory_.levels);
     size_t group = 0;
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
       levels_begin_ = apart ? geometry_.GroupBegin(block_, group) : 0;
-      Strip strip(geometry_, block_, content_, first);
+      Strip strip(geometry_.Layout(block_), content_.classes, first, kMaxClass);
       if (!(header_.trellis ? ReadTrellis(&strip) : ReadStrip(&strip))) {
-        return false;
+        return absl::DataLossError(absl::StrCat(
+            "the strip of components from ", first,
+            " on has too few words, an escape that is not in their list, or a "
+            "quantum beyond 2^20"));
       }
       for (; group < bases_.size() &&
              geometry_.GroupFirst(group) + bases_[group].size() <=
-                 first + strip.count();
+                 first + strip.size();
            ++group) {
         reconstructor->PutGroup(
             group, bases_[group],
@@ -276,7 +206,7 @@ class Decoder {
                  .levels[geometry_.GroupBegin(block_, group) - levels_begin_]);
       }
     }
-    return true;
+    return absl::OkStatus();
   }
 
   int32_t* LevelAt(const Strip& strip, size_t lane, size_t token) {
@@ -291,28 +221,29 @@ class Decoder {
       tables.push_back(strip->At(content_.offsets[t]).tables);
     }
     memory_.symbols.resize(tokens * kMaxLanes);
-    if (!rans_->ReadRows(tables, absl::MakeSpan(memory_.symbols))) return false;
+    if (!reader_.rans().ReadRows(tables, absl::MakeSpan(memory_.symbols)))
+      return false;
     for (size_t i = 0; i < tokens; ++i) {
       if (strip->is_run()) {
         // Up to the next token that has an escape.
         const size_t begin = i;
         i += kernels::Active().rows.widen(&memory_.symbols[i * kMaxLanes],
                                           {.rows = tokens - i,
-                                           .columns = strip->count(),
+                                           .columns = strip->size(),
                                            .stride = strip->stride()},
                                           LevelAt(*strip, 0, sinks_ + i));
         for (size_t t = sinks_ + begin; t < sinks_ + i; ++t) {
-          const LaneTables& at = strip->At(content_.offsets[t]);
+          const LaneCoding& at = strip->At(content_.offsets[t]);
           if (!AddLowBits(at, LevelAt(*strip, 0, t))) return false;
         }
         if (i == tokens) break;
       }
-      const LaneTables& at = strip->At(content_.offsets[sinks_ + i]);
-      for (size_t lane = 0; lane < strip->count(); ++lane) {
+      const LaneCoding& at = strip->At(content_.offsets[sinks_ + i]);
+      for (size_t lane = 0; lane < strip->size(); ++lane) {
         int64_t quantum;
-        if (!Resolve(memory_.symbols[i * kMaxLanes + lane], at.low_counts[lane],
-                     &quantum) ||
-            std::abs(quantum) > ecsq::kMaxQuantum) {
+        if (!reader_.Resolve(memory_.symbols[i * kMaxLanes + lane],
+                             at.low_counts[lane], &quantum) ||
+            std::abs(quantum) > kMaxQuantum) {
           return false;
         }
         *LevelAt(*strip, lane, sinks_ + i) = static_cast<int32_t>(quantum);
@@ -322,13 +253,13 @@ class Decoder {
   }
 
   // To the levels of a token, which have none yet.
-  bool AddLowBits(const ecsq::LaneCoding& coding, int32_t* levels) {
+  bool AddLowBits(const LaneCoding& coding, int32_t* levels) {
     for (uint32_t lanes = coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
       const int lane = std::countr_zero(lanes);
       const int count = coding.low_counts[lane];
       levels[lane] = levels[lane] * (1 << count) +
-                     static_cast<int32_t>(low_bits_->Get(count));
-      if (std::abs(levels[lane]) > ecsq::kMaxQuantum) return false;
+                     static_cast<int32_t>(reader_.low_bits().Get(count));
+      if (std::abs(levels[lane]) > kMaxQuantum) return false;
     }
     return true;
   }
@@ -336,65 +267,109 @@ class Decoder {
   // The tables of a token depend on what the one before it had.
   bool ReadTrellis(Strip* strip) {
     uint8_t tables[kMaxLanes];
-    std::fill(tables + strip->count(), tables + kMaxLanes, kNoTable);
+    std::fill(tables + strip->size(), tables + kMaxLanes, kNoTable);
     int8_t symbols[kMaxLanes];
     uint8_t states[kMaxLanes] = {};
     for (size_t t = sinks_; t < block_.tokens; ++t) {
-      const LaneTables& at = strip->At(content_.offsets[t]);
-      for (size_t lane = 0; lane < strip->count(); ++lane) {
-        tables[lane] = at.Table(lane, IsOddState(states[lane]));
+      const LaneCoding& at = strip->At(content_.offsets[t]);
+      for (size_t lane = 0; lane < strip->size(); ++lane) {
+        tables[lane] = at.Table(lane, coding::IsOddState(states[lane]));
       }
-      if (!rans_->ReadRow(tables, absl::MakeSpan(symbols))) return false;
-      for (size_t lane = 0; lane < strip->count(); ++lane) {
+      if (!reader_.rans().ReadRow(tables, absl::MakeSpan(symbols)))
+        return false;
+      for (size_t lane = 0; lane < strip->size(); ++lane) {
         int64_t quantum = symbols[lane];
         const int low_bits = at.low_counts[lane];
         if ((symbols[lane] == kEscape || low_bits > 0) &&
-            (!Resolve(symbols[lane], low_bits, &quantum) ||
-             std::abs(quantum) > ecsq::kMaxQuantum)) {
+            (!reader_.Resolve(symbols[lane], low_bits, &quantum) ||
+             std::abs(quantum) > kMaxQuantum)) {
           return false;
         }
-        *LevelAt(*strip, lane, t) = LevelOf(quantum, IsOddState(states[lane]));
-        states[lane] = NextState(states[lane], quantum);
+        *LevelAt(*strip, lane, t) =
+            coding::LevelOf(quantum, coding::IsOddState(states[lane]));
+        states[lane] = coding::NextState(states[lane], quantum);
       }
     }
     return true;
   }
 
-  bool ReadSinks(Bytes scales, Bytes codes) {
-    content_.sink_scales.resize(block_.heads * sinks_);
-    if (sinks_ == 0) return true;
-    std::memcpy(content_.sink_scales.data(), scales.data(), scales.size());
-    content_.sink_codes.assign(codes.begin(), codes.end());
-    return std::all_of(content_.sink_scales.begin(), content_.sink_scales.end(),
-                       ecsq::Int8Scale::Valid) &&
-           std::find(content_.sink_codes.begin(), content_.sink_codes.end(),
-                     int8_t{-128}) == content_.sink_codes.end();
-  }
-
   const TensorHeader& header_;
   const Geometry& geometry_;
   const Block& block_;
-  std::vector<Matrix>& bases_;
+  std::vector<coding::Matrix>& bases_;
   DecoderMemory& memory_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
-  const size_t lanes_;
   const size_t sinks_;
-  std::optional<ecsq::RansDecoder> rans_;
-  std::optional<ecsq::Escapes> escapes_;
-  std::optional<ecsq::BitReader> low_bits_;
+  coding::BlockReader reader_;
   BlockContent content_;
   size_t levels_begin_ = 0;  // which of the block's memory_.levels begin with
 };
 
+class KltDecoder : public coding::BlockDecoder {
+ public:
+  explicit KltDecoder(const TensorSpec& spec)
+      : BlockDecoder(spec, coding::Cut::kAcrossHeads), groups_(spec) {}
+
+  absl::Status Decode(const TensorHeader& header, const Block& block,
+                      Bytes bytes, IsNeeded is_needed,
+                      std::string* output) override {
+    const uint64_t head_size = groups_.tokens() * groups_.channels();
+    const uint64_t first = block.first_head * head_size;
+    output->resize(block.heads * head_size * DTypeSize(dtype()));
+    if (block.first_token == 0) bases_.clear();
+    bool needed = false;
+    bool later_needed = false;  // may have the bases of this one
+    for (size_t h = 0; h < block.heads; ++h) {
+      const uint64_t begin = groups_.RowBegin(block, h * block.tokens);
+      const uint64_t end = begin + block.tokens * groups_.channels();
+      const uint64_t head_end = first + (h + 1) * head_size;
+      needed |= is_needed(begin, end);
+      later_needed |= end < head_end && is_needed(end, head_end);
+    }
+    if (!needed && !later_needed) return absl::OkStatus();
+    uint8_t* const out =
+        reinterpret_cast<uint8_t*>(output->data()) +
+        (groups_.RowBegin(block, 0) - first) * DTypeSize(dtype());
+    return Decoder(header, groups_, block, &bases_, &memory_)
+        .Decode(dtype(), bytes, head_size, needed ? out : nullptr);
+  }
+
+ private:
+  const Geometry groups_;
+  std::vector<coding::Matrix> bases_;  // of the groups of the block before
+  DecoderMemory memory_;
+};
+
 }  // namespace
 
-bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
-                 const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 DecoderMemory* memory, size_t head_stride, uint8_t* out) {
-  return Decoder(header, geometry, block, bases, memory)
-      .Decode(dtype, bytes, head_stride, out);
+std::unique_ptr<coding::BlockDecoder> NewKltDecoder(uint8_t mode,
+                                                    const TensorSpec& spec) {
+  if (mode != coding::kModeKlt) return coding::NewIdentityDecoder(mode, spec);
+  return std::make_unique<KltDecoder>(spec);
+}
+
+// The output of a part of the heads; a block that is not whole yet; its levels,
+// symbols and bases, with the one that is prepared; sines and cosines. The
+// first part and the first block are the largest, but symbols grow after a
+// block with sinks, to at most twice as many.
+DecoderBounds BoundsOfKltDecoder(const TensorSpec& spec, uint64_t elements) {
+  DecoderBounds bounds = coding::BoundsOfIdentityDecoder(spec, elements);
+  const Geometry geometry(spec);
+  if (!geometry.codable()) return bounds;
+  const Block block = geometry.block(0);
+  const uint64_t coded = geometry.Elements(block);
+  const uint64_t channels = geometry.channels();
+  const uint64_t matrix = coding::RoundUp(geometry.GroupSize(block, 0), 2) *
+                          geometry.GroupSize(block, 0) * sizeof(int16_t);
+  bounds.memory = std::max(
+      bounds.memory,
+      block.heads * geometry.tokens() * channels * DTypeSize(spec.dtype) +
+          coding::MaxBlockSize(coded) + coded * sizeof(int32_t) +
+          2 * block.tokens * kMaxLanes + (geometry.Groups(block) + 1) * matrix +
+          coding::Rotator::MaxMemory(geometry.tokens(), channels,
+                                     block.tokens));
+  return bounds;
 }
 
 }  // namespace kvcompress::klt

@@ -1,40 +1,27 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Decodes one block of klt. Specified in core/FORMAT.md, "klt".
+// Decodes the blocks of kModeKlt: quanta of principal components across heads,
+// whose bases the blocks carry. Specified in core/FORMAT.md, "klt".
 
 #ifndef KVCOMPRESS_CODECS_KLT_BLOCK_DECODER_H_
 #define KVCOMPRESS_CODECS_KLT_BLOCK_DECODER_H_
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
-#include "absl/types/span.h"
-#include "codecs/klt/basis.h"
-#include "codecs/klt/format.h"
-#include "codecs/klt/geometry.h"
-#include "codecs/klt/reconstruct.h"
-#include "kvcompress/dtype.h"
+#include "coding/stream_decoder.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/tensor.h"
 
 namespace kvcompress::klt {
 
-// What one block after the other is decoded in.
-struct DecoderMemory {
-  std::vector<int32_t> levels;  // of a group, or of all that share strips
-  std::vector<int8_t> symbols;
-  ReconstructorMemory reconstructor;
-};
+// The modes of klt: this one, and that of ecsq; null for others. It holds the
+// output of a part of the heads until all their tokens are there.
+std::unique_ptr<coding::BlockDecoder> NewKltDecoder(uint8_t mode,
+                                                    const TensorSpec& spec);
 
-// Decodes `bytes`, which are not trusted, to the elements of `block`, heads
-// of [tokens, channels], `head_stride` elements apart at `out`, or only its
-// bases when `out` is null. `bases` has those of the groups of the block before
-// it in its part of the heads, none for the first, and takes those of this one.
-// Memory and time are bounded by the block. False when a rule of the format is
-// broken; `out` and `bases` are then unspecified. REQUIRES: bytes has the size
-// that its BlockHeader, already accepted, states.
-bool DecodeBlock(const TensorHeader& header, const Geometry& geometry,
-                 const Block& block, DType dtype,
-                 absl::Span<const uint8_t> bytes, std::vector<Matrix>* bases,
-                 DecoderMemory* memory, size_t head_stride, uint8_t* out);
+// What a stream of any of these modes takes.
+DecoderBounds BoundsOfKltDecoder(const TensorSpec& spec, uint64_t elements);
 
 }  // namespace kvcompress::klt
 

@@ -8,19 +8,18 @@
 #include <memory>
 #include <utility>
 
-#include "codecs/ecsq/block_encoder.h"
-#include "codecs/ecsq/distortion.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/grow.h"
-#include "codecs/ecsq/reconstruct.h"
-#include "codecs/ecsq/tables.h"
 #include "codecs/klt/block_writer.h"
-#include "codecs/klt/patches.h"
 #include "codecs/klt/reconstruct.h"
 #include "codecs/klt/rounding.h"
+#include "entropy/tables.h"
 #include "kernels/elements.h"
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
+#include "quantization/distortion.h"
+#include "quantization/exceptions.h"
+#include "quantization/norms.h"
+#include "quantization/steps.h"
+#include "tensor/grow.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -38,47 +37,50 @@ constexpr float kNarrowSquares = 0x1p30f;
 
 }  // namespace
 
-Bases::Bases(absl::Span<const Loadings> groups, double unit,
+Bases::Bases(absl::Span<const coding::Loadings> groups, double unit,
              Checkpoint* checkpoint) {
-  for (const Loadings& loadings : groups) {
+  for (const coding::Loadings& loadings : groups) {
     if (Stops(checkpoint)) return;
-    reflectors.push_back(MakeReflectors(loadings, unit));
-    matrices.push_back(MakeMatrix(reflectors.back()));
+    reflectors.push_back(coding::MakeReflectors(loadings, unit));
+    matrices.push_back(coding::MakeMatrix(reflectors.back()));
     matrices.back().Transposed().Prepare(&transposed.emplace_back());
   }
 }
 
-BlockEncoder::BlockEncoder(const TensorHeader& header, const Geometry& geometry,
-                           const Block& block, float patch_error, DType dtype,
-                           BlockInput input, absl::Span<const int8_t> offsets)
+BlockEncoder::BlockEncoder(const coding::TensorHeader& header,
+                           const Geometry& geometry, const Block& block,
+                           float max_error, DType dtype, BlockInput input,
+                           absl::Span<const int8_t> offsets)
     : header_(header),
       geometry_(geometry),
       block_(block),
-      patch_error_(patch_error),
+      max_error_(max_error),
       dtype_(dtype),
       input_(input),
       channels_(geometry.channels()),
       all_channels_(geometry.Channels(block)),
-      sinks_(header.Sinks(block)) {
+      sinks_(header.Int8Sinks(block)) {
   content_.offsets.assign(offsets.begin(), offsets.end());
   Normalize();
   MeasureChannels();
-  EncodeSinks();
+  content_.EncodeSinks(dtype, input.source, block.heads, input.head_stride,
+                       sinks_, channels_);
 }
 
 BlockEncoder::BlockEncoder(const BlockEncoder& whole,
-                           const TensorHeader& header, const Block& block)
+                           const coding::TensorHeader& header,
+                           const Block& block)
     : header_(header),
       geometry_(whole.geometry_),
       block_(block),
-      patch_error_(whole.patch_error_),
+      max_error_(whole.max_error_),
       dtype_(whole.dtype_),
       channels_(whole.channels_),
       all_channels_(whole.all_channels_),
-      sinks_(header.Sinks(block)),
+      sinks_(header.Int8Sinks(block)),
       means_(whole.means_) {}
 
-BlockEncoder BlockEncoder::Sample(const TensorHeader& header,
+BlockEncoder BlockEncoder::Sample(const coding::TensorHeader& header,
                                   size_t stride) const {
   // From the middle on: the first token is never like the others.
   std::vector<size_t> tokens;
@@ -105,7 +107,7 @@ BlockEncoder BlockEncoder::Sample(const TensorHeader& header,
   }
   std::vector<float> whole = values;
   for (size_t row = 0; row < sample.content_.norms.size(); ++row) {
-    const float norm = ecsq::NormOf(sample.content_.norms[row]);
+    const float norm = coding::NormOf(sample.content_.norms[row]);
     for (size_t c = 0; c < channels_; ++c) whole[row * channels_ + c] *= norm;
   }
   sample.sample_source_.resize(values.size() * DTypeSize(dtype_));
@@ -126,8 +128,8 @@ void BlockEncoder::Normalize() {
   for (size_t h = 0; h < block_.heads; ++h) {
     float* const head = &input_.values[h * input_.head_stride];
     for (size_t t = 0; t < inverses.size(); ++t) {
-      const uint16_t code = ecsq::NormCode({head + t * channels_, channels_});
-      const float norm = ecsq::NormOf(code);
+      const uint16_t code = coding::NormCode({head + t * channels_, channels_});
+      const float norm = coding::NormOf(code);
       content_.norms.push_back(code);
       norm_square_sum_ += static_cast<double>(norm) * norm;
       inverses[t] = code == 0 ? 0 : 1 / norm;
@@ -180,7 +182,7 @@ void BlockEncoder::MeasureChannels() {
   square_count_ = count * all_channels_;
 }
 
-void BlockEncoder::AddTo(size_t group, Covariance* covariance) const {
+void BlockEncoder::AddTo(size_t group, coding::Covariance* covariance) const {
   const size_t first = geometry_.GroupFirst(group);
   const size_t size = geometry_.GroupSize(block_, group);
   std::vector<const float*> rows;
@@ -202,18 +204,9 @@ void BlockEncoder::AddTo(size_t group, Covariance* covariance) const {
   covariance->Add(rows, channels_, means, most, squares);
 }
 
-void BlockEncoder::SetMeans() {
-  content_.means.resize(all_channels_);
-  const double unit = static_cast<double>(header_.step) / 8;
-  for (size_t channel = 0; channel < all_channels_; ++channel) {
-    content_.means[channel] = static_cast<int32_t>(std::clamp<double>(
-        std::round(means_[channel] / unit), -ecsq::kMaxMean, ecsq::kMaxMean));
-  }
-}
-
-void BlockEncoder::Transform(size_t group, const Matrix& matrix,
-                             const Lines& transposed, EncoderMemory* memory,
-                             double* variances) const {
+void BlockEncoder::Transform(size_t group, const coding::Matrix& matrix,
+                             const coding::Lines& transposed,
+                             EncoderMemory* memory, double* variances) const {
   const kernels::KernelSet& set = kernels::Active();
   const size_t first = geometry_.GroupFirst(group);
   const size_t n = matrix.size();
@@ -226,7 +219,7 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
   }
   const std::vector<float> zeros(n);
   const std::vector<float> units(kTokens, 0x1p-14f / kParts);
-  ecsq::Grow(block_.tokens * n, &memory->coefficients);
+  Grow(block_.tokens * n, &memory->coefficients);
   // Zeros in the place of a channel that fills a pair.
   memory->parts.assign(kTokens * padded, 0);
   memory->sums.resize(kTokens * n);
@@ -258,7 +251,8 @@ void BlockEncoder::Transform(size_t group, const Matrix& matrix,
 }
 
 void BlockEncoder::TransformWide(size_t group, size_t token,
-                                 const Matrix& matrix, const float* means,
+                                 const coding::Matrix& matrix,
+                                 const float* means,
                                  float* coefficients) const {
   const size_t first = geometry_.GroupFirst(group);
   const size_t n = matrix.size();
@@ -287,7 +281,7 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
   }
   std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
-  SetMeans();
+  content_.means = coding::QuantizeMeans(means_, header_.step);
   const double scale = square_count_ == 0
                            ? 0
                            : static_cast<double>(all_channels_) /
@@ -297,13 +291,13 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                               input_.head_stride, decoded);
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
     if (Stops(memory->checkpoint)) return;
-    const Matrix& matrix = bases.matrices[group];
-    // In steps, as levels; and the variance of each direction.
+    const coding::Matrix& matrix = bases.matrices[group];
+    // In steps, as levels; and the variance of each component.
     Transform(group, matrix, bases.transposed[group], memory, variances.data());
     const size_t first = geometry_.GroupFirst(group);
     for (size_t i = first; i < first + matrix.size(); ++i) {
       content_.classes[i] =
-          static_cast<uint8_t>(ecsq::ClassOf(variances[i] * scale));
+          static_cast<uint8_t>(coding::ClassOf(variances[i] * scale));
     }
     const RoundingInput input = {.coefficients = memory->coefficients,
                                  .offsets = content_.offsets,
@@ -325,48 +319,31 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     reconstructor.PutGroup(group, matrix, levels);
   }
   reconstructor.PutSinks();
-  PatchWriter patches(dtype_);
+  coding::ExceptionWriter exceptions(dtype_);
   const size_t count = block_.tokens * channels_;
   for (size_t h = 0; h < block_.heads; ++h) {
     if (Stops(memory->checkpoint)) return;
     const size_t begin = h * input_.head_stride * DTypeSize(dtype_);
     const uint8_t* const from = input_.source + begin;
     DistortionSums lost = CompareElements(dtype_, from, decoded + begin, count);
-    if (patch_error_ > 0 && lost.max_abs_e > patch_error_) {
-      patches.PatchHead(from, count, patch_error_, decoded + begin);
+    if (max_error_ > 0 && lost.max_abs_e > max_error_) {
+      exceptions.AddHead(from, count, max_error_, decoded + begin);
       lost = CompareElements(dtype_, from, decoded + begin, count);
     } else {
-      patches.SkipHead(count);
+      exceptions.SkipHead(count);
     }
-    ecsq::AddDistortion(lost, sums, distortion);
+    coding::AddDistortion(lost, sums, distortion);
   }
-  patches_ = patches.bytes();
+  exceptions_ = exceptions.bytes();
 }
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,
                          EncoderMemory* memory, std::string* payload) const {
   return WriteBlock(header_, geometry_, block_, content_,
-                    same_bases ? absl::Span<const Reflectors>()
+                    same_bases ? absl::Span<const coding::Reflectors>()
                                : absl::MakeConstSpan(bases.reflectors),
-                    patches_, &*memory->symbols, &*memory->words,
+                    exceptions_, &*memory->symbols, &*memory->words,
                     memory->checkpoint, payload);
-}
-
-void BlockEncoder::EncodeSinks() {
-  std::vector<float> token(channels_);
-  for (size_t h = 0; h < block_.heads; ++h) {
-    for (size_t t = 0; t < sinks_; ++t) {
-      LoadElements(
-          dtype_,
-          input_.source + PositionOf(h * channels_, t) * DTypeSize(dtype_),
-          absl::MakeSpan(token));
-      const uint16_t scale = ecsq::Int8Scale::For(token);
-      content_.sink_scales.push_back(scale);
-      for (const float value : token) {
-        content_.sink_codes.push_back(ecsq::Int8Scale::Quantize(value, scale));
-      }
-    }
-  }
 }
 
 }  // namespace kvcompress::klt

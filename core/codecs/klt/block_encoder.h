@@ -10,25 +10,26 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
-#include "codecs/klt/loadings.h"
 #include "codecs/klt/reconstruct.h"
-#include "codecs/whole_tensor.h"
+#include "coding/format.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
+#include "tensor/whole_tensor.h"
+#include "transform/basis.h"
+#include "transform/loadings.h"
 
 namespace kvcompress::klt {
 
 // A block within its tensor: heads of [tokens, channels].
 struct BlockInput {
-  // Without rotation, and zero where the encoder would rather patch. Divided by
-  // norms in place.
+  // Without rotation, and zero where the encoder would rather store an
+  // exception. Divided by norms in place.
   float* values = nullptr;
-  // The source of these, little-endian; for sinks and patches.
+  // The source of these, little-endian; for sinks and exceptions.
   const uint8_t* source = nullptr;
   size_t head_stride = 0;  // elements from one head to the next
 };
@@ -37,11 +38,12 @@ struct BlockInput {
 struct Bases {
   // From the loadings of each, rounded to multiples of `unit`. Fewer where the
   // checkpoint, which may be null, stops.
-  Bases(absl::Span<const Loadings> groups, double unit, Checkpoint* checkpoint);
+  Bases(absl::Span<const coding::Loadings> groups, double unit,
+        Checkpoint* checkpoint);
 
-  std::vector<Reflectors> reflectors;
-  std::vector<Matrix> matrices;
-  std::vector<Lines> transposed;  // matrices, as products take them
+  std::vector<coding::Reflectors> reflectors;
+  std::vector<coding::Matrix> matrices;
+  std::vector<coding::Lines> transposed;  // matrices, as products take them
 };
 
 // What one block after the other is quantized and written in, and what ends
@@ -67,16 +69,16 @@ struct EncoderMemory {
 class BlockEncoder {
  public:
   // Finds means and norms: what does not depend on the step. `offsets` has one
-  // for each token of the block. An error of an element beyond `patch_error` is
-  // patched; none where that is 0.
-  BlockEncoder(const TensorHeader& header, const Geometry& geometry,
-               const Block& block, float patch_error, DType dtype,
+  // for each token of the block. An element that is off by more than
+  // `max_error` is an exception; none where that is 0.
+  BlockEncoder(const coding::TensorHeader& header, const Geometry& geometry,
+               const Block& block, float max_error, DType dtype,
                BlockInput input, absl::Span<const int8_t> offsets);
 
   // The same of one token in `stride`, to be tried instead of all, and not
   // written; the source is what is left without rotation. `header` has neither
   // rotation nor sinks, and must outlive it. REQUIRES: stride <= tokens.
-  BlockEncoder Sample(const TensorHeader& header, size_t stride) const;
+  BlockEncoder Sample(const coding::TensorHeader& header, size_t stride) const;
 
   const Block& block() const { return block_; }
 
@@ -89,7 +91,7 @@ class BlockEncoder {
   double norm_square_sum() const { return norm_square_sum_; }
 
   // Adds the tokens that these sums are over to that of a group.
-  void AddTo(size_t group, Covariance* covariance) const;
+  void AddTo(size_t group, coding::Covariance* covariance) const;
 
   // Quantizes with the step of the header in `bases`, writes the decoded
   // elements to `decoded`, laid out as the source is, and adds what they lost;
@@ -105,7 +107,7 @@ class BlockEncoder {
 
  private:
   // Of some tokens of a block that is measured already.
-  BlockEncoder(const BlockEncoder& whole, const TensorHeader& header,
+  BlockEncoder(const BlockEncoder& whole, const coding::TensorHeader& header,
                const Block& block);
 
   size_t PositionOf(size_t channel, size_t token) const {
@@ -123,20 +125,19 @@ class BlockEncoder {
 
   void Normalize();
   void MeasureChannels();
-  void SetMeans();
-  // Gives the coefficients of a group, [tokens, directions], in memory, and
-  // adds to the variances of the block's directions.
-  void Transform(size_t group, const Matrix& matrix, const Lines& transposed,
-                 EncoderMemory* memory, double* variances) const;
+  // Gives the coefficients of a group, [tokens, components], in memory, and
+  // adds to the variances of the block's components.
+  void Transform(size_t group, const coding::Matrix& matrix,
+                 const coding::Lines& transposed, EncoderMemory* memory,
+                 double* variances) const;
   // Those of a token whose integers need more bits.
-  void TransformWide(size_t group, size_t token, const Matrix& matrix,
+  void TransformWide(size_t group, size_t token, const coding::Matrix& matrix,
                      const float* means, float* coefficients) const;
-  void EncodeSinks();
 
-  const TensorHeader& header_;
+  const coding::TensorHeader& header_;
   const Geometry& geometry_;
   const Block block_;
-  const float patch_error_;
+  const float max_error_;
   const DType dtype_;
   BlockInput input_;
   std::vector<float> sample_values_;  // what input_ has of a sample
@@ -152,7 +153,7 @@ class BlockEncoder {
   double largest_ = 0;
   double norm_square_sum_ = 0;
   BlockContent content_;
-  std::string patches_;
+  std::string exceptions_;
 };
 
 }  // namespace kvcompress::klt

@@ -5,14 +5,17 @@
 #ifndef KVCOMPRESS_CODECS_KLT_BLOCK_WRITER_H_
 #define KVCOMPRESS_CODECS_KLT_BLOCK_WRITER_H_
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "coding/format.h"
 #include "kvcompress/checkpoint.h"
+#include "transform/basis.h"
 
 namespace kvcompress::klt {
 
@@ -20,11 +23,12 @@ namespace kvcompress::klt {
 // where they are those of the block before. What `symbols` and `words` have is
 // lost. False when it is larger than a block may be, or the checkpoint, which
 // may be null, stops.
-bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
+bool WriteBlock(const coding::TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
-                absl::Span<const Reflectors> bases, absl::string_view patches,
-                std::vector<uint16_t>* symbols, std::vector<uint16_t>* words,
-                Checkpoint* checkpoint, std::string* payload);
+                absl::Span<const coding::Reflectors> bases,
+                absl::string_view exceptions, std::vector<uint16_t>* symbols,
+                std::vector<uint16_t>* words, Checkpoint* checkpoint,
+                std::string* payload);
 
 }  // namespace kvcompress::klt
 

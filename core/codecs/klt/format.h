@@ -1,102 +1,43 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The parts of a klt payload in mode 2: the header of the tensor, and of each
-// block. Specified in core/FORMAT.md, "klt".
+// What a block of klt holds beyond coding/format.h. Specified in
+// core/FORMAT.md, "klt".
 
 #ifndef KVCOMPRESS_CODECS_KLT_FORMAT_H_
 #define KVCOMPRESS_CODECS_KLT_FORMAT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "absl/types/span.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/rope.h"
-#include "codecs/klt/geometry.h"
+#include "coding/block_content.h"
+#include "entropy/tables.h"
 
 namespace kvcompress::klt {
-
-// The first byte of a payload whose other modes are those of ecsq. Never change
-// this value.
-inline constexpr uint8_t kModeJoint = 2;
 
 inline constexpr size_t kMaxVectors = 128;  // of a group
 // What the differences of a group's reflector classes begin from.
 inline constexpr int kFirstReflectorClass = 15;
-// Offsets of tokens, in quarter octaves: steps are finer by 2^(offset / 4).
-inline constexpr int kLeastOffset = -16;
-inline constexpr int kMostOffset = 48;
-
-// What holds for every block of a tensor.
-struct TensorHeader {
-  bool norms = false;    // each token of a head has its norm
-  bool trellis = false;  // quanta follow the states of a trellis
-  std::optional<ecsq::Rotation> rotation;
-  uint8_t sinks = 0;  // first tokens of the tensor, which are 8-bit integers
-  float step = 1;
-
-  // How many tokens at the beginning of `block` are 8-bit integers.
-  size_t Sinks(const Block& block) const {
-    if (block.first_token >= sinks) return 0;
-    const uint64_t left = sinks - block.first_token;
-    return left < block.tokens ? left : block.tokens;
-  }
-};
-
-// As long as that of ecsq, with a rotation or without.
-using ecsq::kTensorHeaderSize;
-using ecsq::TensorHeaderSize;
-
-void WriteTensorHeader(const TensorHeader& header, std::string* out);
-// Nothing when a rule is broken. REQUIRES: bytes.size() ==
-// TensorHeaderSize(bytes).
-std::optional<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
-                                             const Geometry& geometry);
-
-// Begins as that of ecsq.
-struct BlockHeader : ecsq::BlockHeader {
-  uint8_t offset_table = kNoOffsets;
-  uint8_t reflector_table = 0;  // of the classes of reflectors
-
-  static constexpr uint8_t kNoOffsets = 255;
-};
-
-inline constexpr size_t kBlockHeaderSize = 28;
-using ecsq::MaxBlockSize;
-
-void WriteBlockHeader(const BlockHeader& header, std::string* out);
-// Nothing when a rule is broken that does not need the rest of the block.
-std::optional<BlockHeader> ReadBlockHeader(absl::Span<const uint8_t> bytes,
-                                           uint64_t elements);
-
 // In the place of a number of reflectors: the group's basis is that of the
 // block before it.
 inline constexpr uint8_t kSameBasis = 255;
 
-// Everything a block holds but its bases and patches.
-struct BlockContent {
-  std::vector<uint8_t> classes;  // of each direction
-  std::vector<int32_t> means;    // of each channel, in eighths of a step
-  std::vector<uint16_t> norms;   // of each token of each head, or empty
-  std::vector<int8_t> offsets;   // of each token
-  // Group by group, [tokens, directions]: in steps, with a trellis in half
+struct BlockContent : coding::BlockContent {
+  std::vector<int8_t> offsets;  // of each token
+  // Group by group, [tokens, components]: in steps, with a trellis in half
   // steps. Those of sinks are not used. A decoder keeps them elsewhere.
   std::unique_ptr<int32_t[]> levels;
-  // For each head and sink, in this order: the scale, and a code for each
-  // channel.
-  std::vector<uint16_t> sink_scales;
-  std::vector<int8_t> sink_codes;
 };
 
-// Step of a token over that of the tensor, 2^(-offset / 4).
-float StepFactor(int offset);
+// The largest class of a component at any offset.
+inline constexpr int kMaxClass = coding::kClasses - 1;
 
-// Class of a direction at a token of that offset.
-int ClassAt(uint8_t klass, int offset);
+// Class of a component at a token of that offset.
+inline int ClassAt(uint8_t klass, int offset) {
+  return std::clamp(klass + offset, 0, kMaxClass);
+}
 
 }  // namespace kvcompress::klt
 

@@ -5,13 +5,14 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "codecs/ecsq/tensor_encoder.h"
+#include "codecs/klt/block_decoder.h"
 #include "codecs/klt/preset.h"
-#include "codecs/klt/stream_decoder.h"
 #include "codecs/klt/tensor_encoder.h"
-#include "codecs/whole_tensor.h"
+#include "coding/identity/tensor_encoder.h"
+#include "coding/stream_decoder.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/whole_tensor.h"
 
 namespace kvcompress {
 namespace {
@@ -31,10 +32,10 @@ class Klt : public Codec {
   Klt() {
     traits_.name = "klt";
     traits_.description =
-        "ecsq in the principal directions of the tensor over several heads, "
+        "ecsq in the principal components of the tensor over several heads, "
         "sent along; presets are contract, high, max and ultra, or two steps "
         "such as 0.6,0.7 for keys and values, 0.6,0.7,32 with the most "
-        "directions, 1.5,2.35,96,0.45 with the weight of attention, "
+        "components, 1.5,2.35,96,0.45 with the weight of attention, "
         "1.8,2.8,96,0.45,0.75 with how strongly steps follow a layer";
     traits_.presets = {"contract", "high", "max", "ultra"};
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
@@ -55,7 +56,7 @@ class Klt : public Codec {
           absl::StatusCode::kInvalidArgument,
           absl::StrCat("klt has no preset ", QuoteName(preset),
                        ": contract, high, max, ultra, or two steps from 0.05 "
-                       "to 8 such as 0.6,0.7, the most directions from 0 to "
+                       "to 8 such as 0.6,0.7, the most components from 0 to "
                        "128 such as 0.6,0.7,32, the weight of attention from "
                        "0 to 1 such as 1.5,2.35,96,0.45, and how strongly "
                        "steps follow a layer from 0 to 2 such as "
@@ -82,7 +83,7 @@ class Klt : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return ecsq::MaxPayloadSize(elements);
+    return coding::MaxPayloadSize(elements);
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
@@ -111,14 +112,14 @@ class Klt : public Codec {
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return klt::NewStreamDecoder(spec, elements);
+    return coding::NewStreamDecoder(spec, elements, klt::NewKltDecoder);
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
       const TensorSpec& spec, absl::string_view parameters) const override {
     KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return klt::BoundsOfStreamDecoder(spec, elements);
+    return klt::BoundsOfKltDecoder(spec, elements);
   }
 
  private:

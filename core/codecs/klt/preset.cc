@@ -12,25 +12,28 @@
 namespace kvcompress::klt {
 namespace {
 
-constexpr uint32_t kMostWeighting = 10000;   // in 1/10000
-constexpr uint32_t kMostSharpening = 20000;  // in 1/10000
+constexpr uint32_t kMaxWeighting = 10000;   // in 1/10000
+constexpr uint32_t kMaxSharpening = 20000;  // in 1/10000
 
 // Measured on SmolLM2-135M, on texts of their own.
 Preset Weighted(absl::string_view steps) {
-  return {
-      .steps = *ecsq::ParsePreset(steps), .weighting = 0.3, .sharpening = 0.75};
+  return {.steps = *coding::ParseStepOptions(steps),
+          .weighting = 0.3,
+          .sharpening = 0.75};
 }
 
 }  // namespace
 
 std::optional<Preset> ParsePreset(absl::string_view text) {
-  if (text == "contract") return Preset{.steps = *ecsq::ParsePreset(text)};
+  if (text == "contract")
+    return Preset{.steps = *coding::ParseStepOptions(text)};
   if (text == "high") return Weighted("0.95,1");
   if (text == "max") return Weighted("1.6,2.1");
   if (text == "ultra") return Weighted("2.1,2.5");
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
   if (parts.size() < 2 || parts.size() > 5) return std::nullopt;
-  const auto steps = ecsq::ParsePreset(absl::StrCat(parts[0], ",", parts[1]));
+  const auto steps =
+      coding::ParseStepOptions(absl::StrCat(parts[0], ",", parts[1]));
   if (!steps) return std::nullopt;
   Preset preset = {.steps = *steps};
   if (parts.size() > 2) {
@@ -43,13 +46,13 @@ std::optional<Preset> ParsePreset(absl::string_view text) {
   }
   if (parts.size() > 3) {
     const std::optional<double> weighting =
-        ecsq::ParseDecimal(parts[3], 0, kMostWeighting);
+        coding::ParseDecimal(parts[3], 0, kMaxWeighting);
     if (!weighting) return std::nullopt;
     preset.weighting = *weighting;
   }
   if (parts.size() > 4) {
     const std::optional<double> sharpening =
-        ecsq::ParseDecimal(parts[4], 0, kMostSharpening);
+        coding::ParseDecimal(parts[4], 0, kMaxSharpening);
     if (!sharpening) return std::nullopt;
     preset.sharpening = *sharpening;
   }

@@ -10,13 +10,13 @@
 #include <optional>
 
 #include "absl/strings/string_view.h"
-#include "codecs/ecsq/preset.h"
+#include "coding/step_options.h"
 
 namespace kvcompress::klt {
 
 struct Preset {
   // Steps, and whether the bounds of "contract" are to hold.
-  ecsq::Preset steps;
+  coding::StepOptions steps;
   // Most basis vectors of a group; not set: by the number of tokens.
   std::optional<size_t> vectors;
   // How strongly steps follow the weight of a token; 0 for equal steps.

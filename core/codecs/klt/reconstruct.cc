@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <vector>
 
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/reconstruct.h"
 #include "kernels/elements.h"
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
+#include "quantization/norms.h"
+#include "quantization/steps.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -23,7 +23,7 @@ constexpr int32_t kNarrowTotal = 1 << 15;
 
 }  // namespace
 
-Reconstructor::Reconstructor(const TensorHeader& header,
+Reconstructor::Reconstructor(const coding::TensorHeader& header,
                              const Geometry& geometry, const Block& block,
                              const BlockContent& content,
                              ReconstructorMemory* memory, DType dtype,
@@ -38,12 +38,12 @@ Reconstructor::Reconstructor(const TensorHeader& header,
       channels_(geometry.channels()),
       row_size_(channels_ * DTypeSize(dtype)),
       head_size_(head_stride * DTypeSize(dtype)),
-      sinks_(header.Sinks(block)),
-      sums_(kTokens * kMaxDimensions),
+      sinks_(header.Int8Sinks(block)),
+      sums_(kTokens * coding::kMaxDimensions),
       values_(kTokens * channels_) {
   const float mean_unit = header.step * 0.125f;
   for (const int8_t offset : content.offsets) {
-    units_.push_back(header.step * StepFactor(offset) *
+    units_.push_back(header.step * coding::StepFactor(offset) *
                      (header.trellis ? 0x1p-15f : 0x1p-14f));
   }
   for (const int32_t mean : content.means) {
@@ -51,10 +51,10 @@ Reconstructor::Reconstructor(const TensorHeader& header,
   }
   norms_.resize(content.norms.size());
   std::transform(content.norms.begin(), content.norms.end(), norms_.begin(),
-                 ecsq::NormOf);
+                 coding::NormOf);
 }
 
-void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
+void Reconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
                              const int32_t* levels) {
   const kernels::KernelSet& set = kernels::Active();
   const size_t n = matrix.size();
@@ -86,8 +86,9 @@ void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
                 begin + t, &values_[t * channels_]);
       }
       if (header_.rotation) {
-        memory_.rotator.Turn(*header_.rotation, false, channels_ / 2,
-                             block_.first_token + begin, count, values_.data());
+        memory_.rotator.Rotate(*header_.rotation, false, channels_ / 2,
+                               block_.first_token + begin, count,
+                               values_.data());
       }
       StoreElements(dtype_,
                     absl::MakeConstSpan(values_).subspan(0, count * channels_),
@@ -96,7 +97,7 @@ void Reconstructor::PutGroup(size_t group, const Matrix& matrix,
   }
 }
 
-void Reconstructor::PutWide(const Matrix& matrix, const int32_t* levels,
+void Reconstructor::PutWide(const coding::Matrix& matrix, const int32_t* levels,
                             size_t first_channel, size_t head, size_t token,
                             float* values) const {
   for (size_t i = 0; i < channels_; ++i) {
@@ -112,11 +113,7 @@ void Reconstructor::PutWide(const Matrix& matrix, const int32_t* levels,
 
 void Reconstructor::PutSinks() {
   for (size_t sink = 0; sink < content_.sink_scales.size(); ++sink) {
-    for (size_t c = 0; c < channels_; ++c) {
-      values_[c] =
-          ecsq::Int8Scale::Dequantize(content_.sink_codes[sink * channels_ + c],
-                                      content_.sink_scales[sink]);
-    }
+    content_.DecodeSink(sink, channels_, values_.data());
     StoreElements(dtype_, absl::MakeConstSpan(values_).subspan(0, channels_),
                   ElementsAt(sink / sinks_, sink % sinks_));
   }

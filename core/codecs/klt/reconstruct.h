@@ -12,35 +12,37 @@
 #include <cstdint>
 #include <vector>
 
-#include "codecs/ecsq/rope.h"
-#include "codecs/klt/basis.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "coding/format.h"
 #include "kvcompress/dtype.h"
+#include "quantization/rope.h"
+#include "transform/basis.h"
 
 namespace kvcompress::klt {
 
 // What one block after the other is reconstructed with.
 struct ReconstructorMemory {
-  ecsq::Rotator rotator;
-  Lines right;  // the matrix of a group, prepared
+  coding::Rotator rotator;
+  coding::Lines right;  // the matrix of a group, prepared
 };
 
 // Of one block. Not thread safe. What it is made from must outlive it.
 class Reconstructor {
  public:
-  // `content` needs means, norms and offsets by now. Elements, before patches,
-  // are written to `out`: heads of [tokens, channels], `head_stride` elements
-  // apart.
-  Reconstructor(const TensorHeader& header, const Geometry& geometry,
+  // `content` needs means, norms and offsets by now. Elements, before
+  // exceptions, are written to `out`: heads of [tokens, channels],
+  // `head_stride` elements apart.
+  Reconstructor(const coding::TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
                 ReconstructorMemory* memory, DType dtype, size_t head_stride,
                 uint8_t* out);
 
   // Writes the tokens of a group that are not sinks. `levels` is [tokens,
-  // directions]. REQUIRES: sizes fit the block, and numbers keep the limits of
+  // components]. REQUIRES: sizes fit the block, and levels keep the limits of
   // the format.
-  void PutGroup(size_t group, const Matrix& matrix, const int32_t* levels);
+  void PutGroup(size_t group, const coding::Matrix& matrix,
+                const int32_t* levels);
 
   // Writes the sinks, which `content` must have by now.
   void PutSinks();
@@ -51,11 +53,11 @@ class Reconstructor {
   }
   // Gives the values of a token of a head, whose channels begin at
   // `first_channel` of the group, from levels whose sums need 64 bits.
-  void PutWide(const Matrix& matrix, const int32_t* levels,
+  void PutWide(const coding::Matrix& matrix, const int32_t* levels,
                size_t first_channel, size_t head, size_t token,
                float* values) const;
 
-  const TensorHeader& header_;
+  const coding::TensorHeader& header_;
   const Geometry& geometry_;
   const Block& block_;
   const BlockContent& content_;

@@ -15,7 +15,7 @@
 namespace kvcompress::klt {
 
 struct RoundingInput {
-  absl::Span<const float> coefficients;  // [tokens, directions], in steps
+  absl::Span<const float> coefficients;  // [tokens, components], in steps
   absl::Span<const int8_t> offsets;      // of each token
   size_t first_token = 0;                // those before it are sinks
   // Tokens of this offset or more are rounded to the nearest.
@@ -24,7 +24,7 @@ struct RoundingInput {
   Checkpoint* checkpoint = nullptr;
 };
 
-// Writes levels, [tokens, directions], under `classes`, one for each direction:
+// Writes levels, [tokens, components], under `classes`, one for each component:
 // in steps, or by a trellis in half steps. Levels of sinks are left alone.
 void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
            int32_t* levels);

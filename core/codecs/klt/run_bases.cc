@@ -13,7 +13,16 @@ constexpr double kLoadingUnit = 0.05;
 
 }  // namespace
 
-void RunBases::Study(absl::Span<const BlockEncoder> encoders, size_t vectors) {
+size_t VectorsFor(TensorRole role, uint64_t tokens) {
+  if (tokens < 128) return 0;
+  const bool value = role == TensorRole::kValue;
+  if (tokens < 256) return value ? 0 : 8;
+  if (tokens < 512) return value ? 16 : 32;
+  return tokens < 1024 ? 64 : 96;
+}
+
+void RunBases::Analyze(absl::Span<const BlockEncoder> encoders,
+                       size_t vectors) {
   for (size_t i = 0; i < encoders.size(); ++i) {
     const Block& block = encoders[i].block();
     const uint64_t part = i % geometry_.token_parts();
@@ -22,12 +31,12 @@ void RunBases::Study(absl::Span<const BlockEncoder> encoders, size_t vectors) {
       run_tokens_.push_back(0);
       const size_t end = i + std::min(kRun, geometry_.token_parts() - part);
       for (size_t g = 0; g < geometry_.Groups(block); ++g) {
-        Covariance covariance(geometry_.GroupSize(block, g));
+        coding::Covariance covariance(geometry_.GroupSize(block, g));
         for (size_t k = i; k < end; ++k) {
           if (Stops(checkpoint_)) return;
           encoders[k].AddTo(g, &covariance);
         }
-        loadings_.back().push_back(FindLoadings(covariance, vectors));
+        loadings_.back().push_back(coding::FindLoadings(covariance, vectors));
       }
     }
     run_tokens_.back() += block.tokens;

@@ -13,10 +13,15 @@
 #include "absl/types/span.h"
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/geometry.h"
-#include "codecs/klt/loadings.h"
 #include "kvcompress/checkpoint.h"
+#include "kvcompress/tensor.h"
+#include "transform/loadings.h"
 
 namespace kvcompress::klt {
+
+// The most basis vectors of a group by the tokens of a block: more are not
+// worth their bits.
+size_t VectorsFor(TensorRole role, uint64_t tokens);
 
 // Not thread safe. Where the checkpoint stops, bases are missing.
 class RunBases {
@@ -31,11 +36,11 @@ class RunBases {
            std::min(kRun, geometry.token_parts());
   }
 
-  // Finds the principal directions, at most `vectors` of a group. `encoders`
+  // Finds the principal components, at most `vectors` of a group. `encoders`
   // has all blocks, part by part of the heads.
-  void Study(absl::Span<const BlockEncoder> encoders, size_t vectors);
+  void Analyze(absl::Span<const BlockEncoder> encoders, size_t vectors);
 
-  // Makes bases for steps near this one. REQUIRES: Study.
+  // Makes bases for steps near this one. REQUIRES: Analyze.
   void MakeFor(double step);
   // For which they were made.
   double step() const { return step_; }
@@ -52,7 +57,7 @@ class RunBases {
   const Geometry& geometry_;
   Checkpoint* const checkpoint_;
   // Of each run: of the groups, and tokens.
-  std::vector<std::vector<Loadings>> loadings_;
+  std::vector<std::vector<coding::Loadings>> loadings_;
   std::vector<uint64_t> run_tokens_;
   std::vector<Bases> bases_;
   double step_ = 0;

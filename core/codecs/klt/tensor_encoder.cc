@@ -8,48 +8,48 @@
 #include <utility>
 #include <vector>
 
-#include "codecs/ecsq/distortion.h"
-#include "codecs/ecsq/format.h"
-#include "codecs/ecsq/rope.h"
-#include "codecs/ecsq/source_rows.h"
-#include "codecs/klt/aims.h"
 #include "codecs/klt/block_encoder.h"
-#include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
-#include "codecs/klt/loadings.h"
 #include "codecs/klt/run_bases.h"
-#include "codecs/klt/weights.h"
-#include "codecs/slabs.h"
+#include "codecs/klt/token_weights.h"
+#include "coding/format.h"
+#include "coding/identity/tensor_encoder.h"
+#include "coding/step_options.h"
 #include "kernels/elements.h"
 #include "kernels/lane_sums.h"
+#include "quantization/distortion.h"
+#include "quantization/outliers.h"
+#include "quantization/rope.h"
+#include "quantization/steps.h"
+#include "tensor/slabs.h"
 
 namespace kvcompress::klt {
 namespace {
 
-constexpr double kMostMagnitude = 0x1p96;
-constexpr double kMostSteps = 0x1p14;  // of the largest value
-constexpr float kPatchError = 0.49f;
+constexpr double kMaxMagnitude = 0x1p96;
+constexpr double kMaxSteps = 0x1p14;  // of the largest value
+constexpr float kMaxError = 0.49f;
 // Offset of the first token of values: an eighth of the step.
 constexpr int8_t kFirstValueOffset = 12;
 
 constexpr int kTrials = 4;
-// The first trials are of one token in so many, up to kMostStride, as leaves
+// The first trials are of one token in so many, up to kMaxStride, as leaves
 // so many elements: enough to tell the error of all to half a percent.
 constexpr size_t kSample = 24 << 10;
-constexpr size_t kMostStride = 16;
-constexpr size_t kLeastSample = 16;  // tokens of a block
+constexpr size_t kMaxStride = 16;
+constexpr size_t kMinSample = 16;  // tokens of a block
 constexpr int kSampleTrials = 4;
 // Errors grow slower than steps.
 constexpr double kStride = 1.15;
 // Bases serve steps that differ by this part.
 constexpr double kSameBases = 0.05;
-constexpr double kNear = 0.02;      // of the room there is
-constexpr double kMostRoom = 1000;  // that a sample is believed
-constexpr double kEnough = 1.005;   // not worth another trial
+constexpr double kNear = 0.02;         // of the headroom
+constexpr double kMaxHeadroom = 1000;  // that a sample is believed
+constexpr double kEnough = 1.005;      // not worth another trial
 
 // The coarsest step of a preset that a trellis is tried with: where most levels
 // are zero, it gains nothing that a model would notice.
-constexpr double kMostTrellisStep = 1;
+constexpr double kMaxTrellisStep = 1;
 // How much coarser the steps of a trellis are at the same error.
 constexpr double kTrellisSteps = 1.2;
 
@@ -73,25 +73,28 @@ class Encoder {
     theta_ = hints.rope_theta;
     attention_ = hints.attention;
     from_keys_ = hints.from_keys;
+    header_.mode = coding::kModeKlt;
+    header_.int8_sinks = true;
     header_.norms = role_ == TensorRole::kValue;
     header_.sinks = header_.norms ? 0 : 1;
     header_.trellis =
         hints.effort == Effort::kBest &&
-        (preset.steps.contract || PresetStep() <= kMostTrellisStep);
+        (preset.steps.contract || PresetStep() <= kMaxTrellisStep);
     vectors_ = preset.vectors.value_or(VectorsFor(
         role_, geometry_.codable() ? RunBases::RunTokens(geometry_) : 0));
-    if (preset.steps.contract) patch_error_ = kPatchError;
+    if (preset.steps.contract) max_error_ = kMaxError;
   }
 
-  // Nothing where another way is better for certain, or the checkpoint stops.
+  // Nothing where another mode is better for certain, or the checkpoint stops.
   std::optional<EncodedTensor> Encode() {
-    const bool tells = role_ == TensorRole::kKey && preset_.sharpening > 0;
-    if (!geometry_.codable() || (vectors_ == 0 && !tells)) return std::nullopt;
-    if (!Load() || tensor_.largest > kMostMagnitude) return std::nullopt;
-    Study();
+    const bool analyzes = role_ == TensorRole::kKey && preset_.sharpening > 0;
+    if (!geometry_.codable() || (vectors_ == 0 && !analyzes))
+      return std::nullopt;
+    if (!Load() || tensor_.largest > kMaxMagnitude) return std::nullopt;
+    Analyze();
     if (vectors_ == 0) return std::nullopt;
     Prepare();
-    bases_.Study(encoders_, vectors_);
+    bases_.Analyze(encoders_, vectors_);
     if (Stops(checkpoint_)) return std::nullopt;
     if (!preset_.steps.contract) {
       QuantizeWith(WantedStep());
@@ -101,7 +104,8 @@ class Encoder {
     return Write();
   }
 
-  // What keys told, these or those of the values' layer; after Encode.
+  // What the keys of the layer showed: these or, for values, those that were
+  // given. After Encode.
   KeyHints TakeHints() { return std::move(from_keys_); }
 
  private:
@@ -128,18 +132,19 @@ class Encoder {
     return whole;
   }
 
-  // Takes rotation and what is patched away, and hears what keys tell.
-  void Study() {
+  // Removes the rotation, hides outliers, and analyzes keys.
+  void Analyze() {
     std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
-      ecsq::HideOutliers(tensor_.largest, absl::MakeSpan(values), checkpoint_);
+      coding::HideOutliers(tensor_.largest, absl::MakeSpan(values),
+                           checkpoint_);
     }
     if (role_ == TensorRole::kKey) {
-      header_.rotation = ecsq::RemoveRotation(
+      header_.rotation = coding::RemoveRotation(
           geometry_.heads(), geometry_.tokens(), geometry_.channels(), theta_,
           &memory_.reconstructor.rotator, values.data(), checkpoint_);
       if (!preset_.steps.contract) {
-        from_keys_ = StudyKeys(geometry_, values, checkpoint_);
+        from_keys_ = AnalyzeKeys(geometry_, values, checkpoint_);
       }
     }
   }
@@ -157,22 +162,20 @@ class Encoder {
       offsets = OffsetsOf(preset_, attention_, checkpoint_);
     }
     if (header_.norms) offsets[0] = kFirstValueOffset;
-    encoders_.reserve(geometry_.head_parts() * geometry_.token_parts());
-    for (uint64_t h = 0; h < geometry_.head_parts(); ++h) {
-      for (uint64_t t = 0; t < geometry_.token_parts(); ++t) {
-        if (Stops(checkpoint_)) return;
-        const Block block = geometry_.block(h, t);
-        const uint64_t first = geometry_.RowBegin(block, 0);
-        const BlockInput input = {
-            .values = &values[first],
-            .source = bytes_ + first * DTypeSize(dtype_),
-            .head_stride = geometry_.tokens() * geometry_.channels()};
-        blocks_.push_back(block);
-        encoders_.emplace_back(header_, geometry_, block, patch_error_, dtype_,
-                               input,
-                               absl::MakeConstSpan(offsets).subspan(
-                                   block.first_token, block.tokens));
-      }
+    encoders_.reserve(geometry_.block_count());
+    for (uint64_t i = 0; i < geometry_.block_count(); ++i) {
+      if (Stops(checkpoint_)) return;
+      const Block block = geometry_.block(i);
+      const uint64_t first = geometry_.RowBegin(block, 0);
+      const BlockInput input = {
+          .values = &values[first],
+          .source = bytes_ + first * DTypeSize(dtype_),
+          .head_stride = geometry_.tokens() * geometry_.channels()};
+      blocks_.push_back(block);
+      encoders_.emplace_back(header_, geometry_, block, max_error_, dtype_,
+                             input,
+                             absl::MakeConstSpan(offsets).subspan(
+                                 block.first_token, block.tokens));
     }
   }
 
@@ -187,7 +190,7 @@ class Encoder {
       largest = std::max(largest, each.largest());
       norm_squares += each.norm_square_sum();
     }
-    least_step_ = largest / kMostSteps;
+    least_step_ = largest / kMaxSteps;
     const double size =
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
     const double coarser = header_.trellis ? kTrellisSteps : 1;
@@ -198,14 +201,15 @@ class Encoder {
     const double rows = static_cast<double>(values_->size()) /
                         static_cast<double>(geometry_.channels());
     const double norm_square = header_.norms ? norm_squares / rows : 1;
-    return norm_square == 0 ? 0
-                            : coarser * ExpectedStep(values_->size(),
-                                                     square_sum_, norm_square);
+    return norm_square == 0
+               ? 0
+               : coarser * coding::ExpectedStep(values_->size(), square_sum_,
+                                                norm_square);
   }
 
   // Quantizes all blocks, and measures what that loses.
   void QuantizeWith(double step) {
-    header_.step = ecsq::RoundToStep(std::max(step, least_step_));
+    header_.step = coding::RoundToStep(std::max(step, least_step_));
     if (std::abs(header_.step - bases_.step()) > kSameBases * bases_.step()) {
       bases_.MakeFor(header_.step);
     }
@@ -226,15 +230,16 @@ class Encoder {
   // the checkpoint stops.
   std::optional<EncodedTensor> Write() {
     EncodedTensor result;
-    WriteTensorHeader(header_, &result.payload);
+    coding::WriteTensorHeader(header_, &result.payload);
     for (size_t i = 0; i < blocks_.size(); ++i) {
       if (Stops(checkpoint_) ||
           !encoders_[i].Write(bases_.Of(i), bases_.SameAsBefore(i), &memory_,
                               &result.payload) ||
-          result.payload.size() > ecsq::MaxPayloadSize(values_->size())) {
+          result.payload.size() > coding::MaxPayloadSize(values_->size())) {
         return std::nullopt;
       }
-      // Room for all blocks if each takes about as much as the first.
+      // Room for all blocks if each takes about as much as the
+      // first.
       const size_t blocks = blocks_.size();
       if (i == 0) {
         result.payload.reserve(result.payload.size() * (blocks + blocks / 16));
@@ -266,12 +271,12 @@ class Encoder {
   // some of the tokens, in the bases of that step and without rotation.
   double SampleStep(double step) {
     const size_t stride =
-        std::min({values_->size() / kSample, kMostStride,
-                  geometry_.tokens() / geometry_.token_parts() / kLeastSample});
+        std::min({values_->size() / kSample, kMaxStride,
+                  geometry_.tokens() / geometry_.token_parts() / kMinSample});
     if (stride < 2) return step;
-    header_.step = ecsq::RoundToStep(std::max(step, least_step_));
+    header_.step = coding::RoundToStep(std::max(step, least_step_));
     bases_.MakeFor(header_.step);
-    TensorHeader header = header_;
+    coding::TensorHeader header = header_;
     header.rotation.reset();
     header.sinks = 0;
     std::vector<BlockEncoder> samples;
@@ -280,25 +285,32 @@ class Encoder {
       if (Stops(checkpoint_)) return step;
       samples.push_back(each.Sample(header, stride));
     }
-    std::vector<uint8_t> decoded;
     for (int trial = 0; trial < kSampleTrials; ++trial) {
-      header.step = ecsq::RoundToStep(std::max(step, least_step_));
-      DistortionAccumulator ignored;
-      DistortionSums sums;
-      for (size_t i = 0; i < samples.size(); ++i) {
-        if (Stops(checkpoint_)) return step;
-        decoded.resize(geometry_.Elements(samples[i].block()) *
-                       DTypeSize(dtype_));
-        samples[i].Quantize(bases_.Of(i), &memory_, decoded.data(), &sums,
-                            &ignored);
-      }
+      // The samples see the header's step.
+      header.step = coding::RoundToStep(std::max(step, least_step_));
+      const DistortionSums sums = QuantizeSamples(&samples);
+      if (Stops(checkpoint_)) return step;
       if (sums.sum_e2 == 0) break;
-      const double room = Room(Extend(sums));
-      if (!(room > 1 / kMostRoom && room < kMostRoom)) break;
-      step *= std::pow(room, kStride);
-      if (std::abs(room - 1) < kNear) break;
+      const double headroom = coding::Headroom(Extend(sums));
+      if (!(headroom > 1 / kMaxHeadroom && headroom < kMaxHeadroom)) break;
+      step *= std::pow(headroom, kStride);
+      if (std::abs(headroom - 1) < kNear) break;
     }
     return step;
+  }
+
+  // What samples lose; anything when the checkpoint stops.
+  DistortionSums QuantizeSamples(std::vector<BlockEncoder>* samples) {
+    DistortionAccumulator ignored;
+    DistortionSums sums;
+    std::vector<uint8_t> decoded;
+    for (size_t i = 0; i < samples->size(); ++i) {
+      if (Stops(checkpoint_)) return sums;
+      BlockEncoder& sample = (*samples)[i];
+      decoded.resize(geometry_.Elements(sample.block()) * DTypeSize(dtype_));
+      sample.Quantize(bases_.Of(i), &memory_, decoded.data(), &sums, &ignored);
+    }
+    return sums;
   }
 
   // Quantizes with the largest of a few steps that keeps the bounds. False when
@@ -311,16 +323,17 @@ class Encoder {
     for (int trial = 0; trial < kTrials; ++trial) {
       QuantizeWith(last = step);
       if (Stops(checkpoint_)) return false;
-      const bool keeps = ecsq::KeepsContract(sums_);
+      const bool keeps = coding::KeepsContract(sums_);
       if (keeps && step > best) {
         best = step;
         best_bases = bases_.step();
       }
       if (sums_.sum_e2 == 0) break;
-      const double room = Room(sums_);
-      if (keeps && room < kEnough) break;
+      const double headroom = coding::Headroom(sums_);
+      if (keeps && headroom < kEnough) break;
       // First a stride, then with care.
-      step *= trial < 2 ? std::pow(room, kStride) : std::min(room, 0.999);
+      step *=
+          trial < 2 ? std::pow(headroom, kStride) : std::min(headroom, 0.999);
     }
     if (best == 0) return false;
     if (best != last) {
@@ -336,14 +349,14 @@ class Encoder {
   const WholeTensor& tensor_;
   const uint8_t* const bytes_;
   Checkpoint* const checkpoint_;
-  // Once prepared, without rotation and what is patched.
+  // Once prepared, without rotation and outliers.
   Borrowed<std::vector<float>> values_;
   TensorRole role_ = TensorRole::kNone;
   std::optional<double> theta_;
   std::vector<float> attention_;  // of each token
   KeyHints from_keys_;
-  TensorHeader header_;
-  float patch_error_ = 0;
+  coding::TensorHeader header_;
+  float max_error_ = 0;
   size_t vectors_ = 0;  // most of a group
   std::vector<Block> blocks_;
   std::vector<BlockEncoder> encoders_;
@@ -369,12 +382,12 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
     told = encoder.TakeHints();
   }
   const double factor = SharpnessFactor(preset, told.sharpness);
-  ecsq::Preset steps = preset.steps;
+  coding::StepOptions steps = preset.steps;
   steps.key_step *= factor;
   steps.value_step *= factor;
   if (!joint ||
-      ecsq::MayFit(spec, steps, hints, tensor, joint->payload.size())) {
-    EncodedTensor alone = ecsq::EncodeTensor(spec, steps, hints, tensor);
+      coding::MayFit(spec, steps, hints, tensor, joint->payload.size())) {
+    EncodedTensor alone = coding::EncodeTensor(spec, steps, hints, tensor);
     if (!joint || alone.payload.size() <= joint->payload.size()) {
       joint = std::move(alone);
     }

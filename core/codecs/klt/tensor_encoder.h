@@ -5,10 +5,10 @@
 #ifndef KVCOMPRESS_CODECS_KLT_TENSOR_ENCODER_H_
 #define KVCOMPRESS_CODECS_KLT_TENSOR_ENCODER_H_
 
-#include "codecs/ecsq/tensor_encoder.h"
 #include "codecs/klt/preset.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/tensor.h"
+#include "tensor/whole_tensor.h"
 
 namespace kvcompress::klt {
 

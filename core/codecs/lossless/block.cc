@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "codecs/lossless/planes.h"
-#include "entropy/rans.h"
+#include "entropy/coded_bytes.h"
 
 namespace kvcompress::lossless {
 namespace {
@@ -19,21 +20,21 @@ uint32_t PlaneSize(absl::string_view block, size_t plane) {
 
 // Whether coding is likely to pay: the Renyi entropy of order 2, which is not
 // above Shannon's, is under 7 bits a byte.
-bool IsWorthCoding(const entropy::ByteCounts& counts, uint64_t n) {
+bool IsWorthCoding(const coding::ByteCounts& counts, uint64_t n) {
   uint64_t squares = 0;
   for (uint64_t count : counts) squares += count * count;
   return 128 * squares > n * n;
 }
 
 void EncodePlane(absl::string_view plane, std::string* payload) {
-  const entropy::ByteCounts counts = entropy::CountBytes(plane);
+  const coding::ByteCounts counts = coding::CountBytes(plane);
   if (counts[static_cast<uint8_t>(plane[0])] == plane.size()) {
     payload->push_back(plane[0]);
     return;
   }
   if (IsWorthCoding(counts, plane.size())) {
     const size_t begin = payload->size();
-    entropy::EncodeBytes(plane, counts, payload);
+    coding::EncodeBytes(plane, counts, payload);
     if (payload->size() - begin < plane.size()) return;
     payload->resize(begin);
   }
@@ -72,8 +73,9 @@ std::optional<size_t> BlockSize(absl::string_view sizes, size_t count,
   return std::max(total, LeastSize(count));
 }
 
-bool DecodeBlock(absl::string_view block, size_t count, size_t element_size,
-                 uint8_t* scratch, uint8_t* elements) {
+absl::Status DecodeBlock(absl::string_view block, size_t count,
+                         size_t element_size, uint8_t* scratch,
+                         uint8_t* elements) {
   absl::string_view rest = block.substr(SizesSize(element_size));
   for (size_t p = 0; p < element_size; ++p) {
     const absl::string_view plane = rest.substr(0, PlaneSize(block, p));
@@ -83,13 +85,18 @@ bool DecodeBlock(absl::string_view block, size_t count, size_t element_size,
       std::memcpy(out, plane.data(), count);
     } else if (plane.size() == 1) {
       std::fill_n(out, count, static_cast<uint8_t>(plane[0]));
-    } else if (!entropy::DecodeBytes(plane, count, out)) {
-      return false;
+    } else if (const absl::Status status =
+                   coding::DecodeBytes(plane, count, out);
+               !status.ok()) {
+      return absl::DataLossError(
+          absl::StrCat("plane ", p, ": ", status.message()));
     }
   }
-  if (rest.find_first_not_of('\0') != absl::string_view::npos) return false;
+  if (rest.find_first_not_of('\0') != absl::string_view::npos) {
+    return absl::DataLossError("the padding after the planes is not zero");
+  }
   JoinPlanes(scratch, count, element_size, elements);
-  return true;
+  return absl::OkStatus();
 }
 
 }  // namespace kvcompress::lossless

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace kvcompress::lossless {
@@ -40,10 +41,11 @@ std::optional<size_t> BlockSize(absl::string_view sizes, size_t count,
                                 size_t element_size);
 
 // Decodes `block`, whose size BlockSize gave, to `count` elements at
-// `elements`. `scratch` has room for as many bytes. False when it breaks the
-// format. Not trusted.
-bool DecodeBlock(absl::string_view block, size_t count, size_t element_size,
-                 uint8_t* scratch, uint8_t* elements);
+// `elements`. `scratch` has room for as many bytes. DATA_LOSS says what
+// breaks the format. Not trusted.
+absl::Status DecodeBlock(absl::string_view block, size_t count,
+                         size_t element_size, uint8_t* scratch,
+                         uint8_t* elements);
 
 }  // namespace kvcompress::lossless
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "codecs/block_stream.h"
 #include "codecs/lossless/block.h"
 #include "codecs/lossless/planes.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/block_stream.h"
 
 namespace kvcompress {
 namespace {
@@ -119,11 +119,14 @@ class Decoder : public TensorDecoder {
     const size_t begin = decoded->size();
     scratch_.resize(count * element_size_);
     decoded->resize(begin + scratch_.size());
-    if (IsNeeded(element_, element_ + count) &&
-        !lossless::DecodeBlock(
-            block, count, element_size_, scratch_.data(),
-            reinterpret_cast<uint8_t*>(decoded->data() + begin))) {
-      return Damaged("coded bytes break the format");
+    if (IsNeeded(element_, element_ + count)) {
+      const absl::Status status = lossless::DecodeBlock(
+          block, count, element_size_, scratch_.data(),
+          reinterpret_cast<uint8_t*>(decoded->data() + begin));
+      if (!status.ok()) {
+        return Damaged(absl::StrCat("the block of element ", element_, ": ",
+                                    status.message()));
+      }
     }
     element_ += count;
     remaining_ -= count;

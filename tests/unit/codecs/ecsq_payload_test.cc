@@ -2,6 +2,7 @@
 
 // The payload of ecsq: its size, its bytes, and what becomes of damaged ones.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "codecs/ecsq/ecsq.h"
-#include "codecs/ecsq/tables.h"
 #include "codecs/ecsq_round_trip.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
@@ -27,23 +27,6 @@ TEST(Ecsq, SizeIsBoundedByTheFallback) {
   EXPECT_EQ(size({}), 1 + 3);
   EXPECT_EQ(size({64}), 1 + 66);
   EXPECT_EQ(size({1, 3, 96, 64}), 1 + 18432 + 576);
-}
-
-TEST(Ecsq, TablesAreThoseOfTheFormat) {
-  const auto digest = [](size_t first) {
-    std::string bytes;
-    for (size_t table = first; table < first + ecsq::kTables; ++table) {
-      for (const uint16_t frequency : ecsq::HalfFrequencies(table)) {
-        bytes.append(reinterpret_cast<const char*>(&frequency), 2);
-      }
-    }
-    Digest digest;
-    digest.Update(bytes);
-    return digest.Hex();
-  };
-  EXPECT_EQ(digest(0), "4d0c5d821b5af71008e5ac7f156359fa");
-  EXPECT_EQ(digest(ecsq::kTables),
-            "4dd1d477ddec40d99e1b4dbb3dd7f2fe");  // of klt
 }
 
 TEST(Ecsq, ChunksDoNotMatter) {
@@ -98,6 +81,32 @@ TEST(Ecsq, EveryCutIsFound) {
   EXPECT_EQ(longer.status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(GetErrorDetail(longer.status())->reason, "PAYLOAD_DAMAGED");
   EXPECT_EQ(GetErrorDetail(longer.status())->tensor, "t");
+}
+
+TEST(Ecsq, ErrorsSayWhatIsWrongAndWhere) {
+  const TensorSpec spec = Spec({1, 2, 1100, 16});
+  const std::string good = RoundTrip(spec, "high", Cache(spec)).payload;
+  const size_t block = good[1] & 2 ? 20 : 12;
+  const auto message = [&](size_t at, int value) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(value);
+    return std::string(Decode(spec, bad).status().message());
+  };
+  EXPECT_THAT(message(0, 9), ::testing::HasSubstr("has no mode 9"));
+  EXPECT_THAT(message(3, 5),
+              ::testing::HasSubstr("the shift of sinks at offset 3 of the "
+                                   "tensor header is not below 5"));
+  EXPECT_THAT(message(block + 20, 28),
+              ::testing::HasSubstr(
+                  "block 0 of 4, at offset " + std::to_string(block) +
+                  " of the payload: the table of classes at offset 20 of "
+                  "the block header is not below 28"));
+  EXPECT_THAT(message(block + 6, 1),
+              ::testing::HasSubstr("the words at offset 88, 1"));
+  EXPECT_THAT(message(block + 8, good[block + 8] + 1),
+              ::testing::HasSubstr("block 0 of 4"));
+  EXPECT_THAT(std::string(Decode(spec, good.substr(0, 100)).status().message()),
+              ::testing::HasSubstr("35200 of 35200 elements are missing"));
 }
 
 // What a digest would have caught, had nobody fixed it up.

@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "codecs/ecsq/ecsq.h"
-#include "codecs/ecsq/rope.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/tensor.h"
+#include "quantization/rope.h"
 #include "support/decoding.h"
 
 namespace kvcompress::ecsq_testing {
@@ -108,11 +108,12 @@ inline std::vector<float> RotatedKeys(const TensorSpec& spec, double theta,
   std::vector<float> values = Cache(spec);
   const size_t tokens = spec.shape[2];
   const size_t channels = spec.shape[3];
-  const ecsq::Rotation rotation = {.ratio = ecsq::RatioOf(theta, channels / 2),
-                                   .interleaved = interleaved};
-  ecsq::Rotator rotator;
+  const coding::Rotation rotation = {
+      .ratio = coding::RatioOf(theta, channels / 2),
+      .interleaved = interleaved};
+  coding::Rotator rotator;
   for (size_t first = 0; first < values.size(); first += tokens * channels) {
-    rotator.Turn(rotation, false, channels / 2, 0, tokens, &values[first]);
+    rotator.Rotate(rotation, false, channels / 2, 0, tokens, &values[first]);
   }
   return values;
 }

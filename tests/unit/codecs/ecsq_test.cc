@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "codecs/ecsq/rope.h"
 #include "codecs/ecsq_round_trip.h"
-#include "kernels/rows.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress::ecsq_testing {
@@ -40,20 +38,6 @@ TEST(Ecsq, ResolvesPresetsAndSteps) {
       GetErrorDetail(ResolveCodec({.name = "ecsq", .group_size = 64}).status())
           ->field,
       "options.group_size");
-}
-
-TEST(Ecsq, SinesAreThoseOfTheMathematicians) {
-  for (uint64_t i = 0; i < 4096; ++i) {
-    const uint64_t phase = i * 0x0010123456789abc;
-    const double angle = static_cast<double>(phase) * 0x1p-64 * 2 * M_PI;
-    const kernels::CosSin got = kernels::CosSinOf(phase);
-    EXPECT_NEAR(got.cos, std::cos(angle), 4e-8);
-    EXPECT_NEAR(got.sin, std::sin(angle), 4e-8);
-  }
-  for (const size_t pairs : {1, 3, 32, 64}) {
-    EXPECT_NEAR(static_cast<double>(ecsq::RatioOf(10000, pairs)) * 0x1p-64,
-                std::pow(10000, -1.0 / static_cast<double>(pairs)), 1e-14);
-  }
 }
 
 TEST(Ecsq, EveryShapeTypeAndRole) {

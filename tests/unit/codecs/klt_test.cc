@@ -2,6 +2,7 @@
 
 #include "codecs/klt/klt.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "codecs/klt/format.h"
+#include "coding/format.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "support/decoding.h"
@@ -87,7 +89,7 @@ TEST(Klt, DecodesWhatTheEncoderSaid) {
     const std::string source = JointTensor(spec);
     for (const char* preset : {"contract", "high", "max", "ultra", "1,1,7"}) {
       const Encoded encoded = Encode(spec, source, preset);
-      ASSERT_EQ(encoded.payload[0], klt::kModeJoint) << preset;
+      ASSERT_EQ(encoded.payload[0], coding::kModeKlt) << preset;
       for (const size_t chunk :
            {size_t{1}, size_t{1000}, encoded.payload.size()}) {
         std::string decoded;
@@ -125,8 +127,8 @@ std::vector<size_t> CountsOfBlocks(const std::string& payload) {
   std::vector<size_t> counts;
   const absl::Span<const uint8_t> bytes(
       reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
-  for (size_t at = klt::TensorHeaderSize(bytes); at < payload.size();) {
-    counts.push_back(at + klt::kBlockHeaderSize);
+  for (size_t at = coding::TensorHeaderSize(bytes); at < payload.size();) {
+    counts.push_back(at + coding::BlockHeaderSize(coding::kModeKlt));
     uint32_t size;
     std::memcpy(&size, payload.data() + at, sizeof(size));
     at += size;
@@ -161,8 +163,12 @@ TEST(Klt, TheFirstBlockHasBases) {
   std::string payload = Encode(spec, JointTensor(spec), "high").payload;
   payload[CountsOfBlocks(payload)[0]] = static_cast<char>(klt::kSameBasis);
   std::string decoded;
-  EXPECT_EQ(Decode(spec, payload, payload.size(), &decoded).code(),
-            absl::StatusCode::kDataLoss);
+  const absl::Status status = Decode(spec, payload, payload.size(), &decoded);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("block 0 of 3, at offset"));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("those of the block before"));
 }
 
 TEST(Klt, TakesFewerBitsAtTheBestEffort) {
@@ -263,7 +269,7 @@ TEST(Klt, SharpLayersHaveFinerStepsWhereNoDirectionPays) {
   EncodeHints hints;
   hints.from_keys.sharpness = 5;
   const Encoded sharp = Encode(values, source, "max", KltCodec(), hints);
-  EXPECT_NE(sharp.payload[0], klt::kModeJoint);
+  EXPECT_NE(sharp.payload[0], coding::kModeKlt);
   EXPECT_LT(3 * sharp.metrics.mse, Encode(values, source, "max").metrics.mse);
 }
 
@@ -273,7 +279,7 @@ TEST(Klt, ShortKeysTellOfTheirLayerAndHaveItsSteps) {
   const Encoded sharp = Encode(keys, source, "1,1,32,0.3,0.75");
   ASSERT_TRUE(sharp.key_hints.sharpness.has_value());
   EXPECT_GT(*sharp.key_hints.sharpness, 5);
-  EXPECT_NE(sharp.payload[0], klt::kModeJoint);
+  EXPECT_NE(sharp.payload[0], coding::kModeKlt);
   EXPECT_LT(3 * sharp.metrics.mse,
             Encode(keys, source, "1,1,32,0.3").metrics.mse);
 }
@@ -284,8 +290,8 @@ TEST(Klt, MutationsNeitherCrashNorRunAway) {
   const std::string trellis = Encode(spec, JointTensor(spec), "high",
                                      KltCodec(), {.effort = Effort::kBest})
                                   .payload;
-  ASSERT_EQ(plain[0], klt::kModeJoint);
-  ASSERT_EQ(trellis[0], klt::kModeJoint);
+  ASSERT_EQ(plain[0], coding::kModeKlt);
+  ASSERT_EQ(trellis[0], coding::kModeKlt);
   std::mt19937 random(2);
   constexpr size_t kMutations = 3000;
   size_t accepted = 0;

@@ -2,6 +2,7 @@
 
 #include "codecs/lossless/lossless.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,13 +31,14 @@ TensorSpec Spec(DType dtype, size_t bytes) {
   return {.name = "t", .dtype = dtype, .shape = {bytes / DTypeSize(dtype)}};
 }
 
-struct Encoded {
+struct EncodedPlanes {
   std::string payload;
   Metrics metrics;
 };
 
-Encoded Encode(DType dtype, absl::string_view bytes, size_t chunk = 1 << 30) {
-  Encoded out;
+EncodedPlanes Encode(DType dtype, absl::string_view bytes,
+                     size_t chunk = 1 << 30) {
+  EncodedPlanes out;
   std::string decoded;
   const TensorSpec spec = Spec(dtype, bytes.size());
   auto encoder = *LosslessCodec().NewEncoder(spec, "", {});
@@ -86,7 +88,7 @@ TEST(Lossless, KeepsEveryBitPatternOf16Bits) {
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
   for (DType dtype : {DType::kF16, DType::kBF16}) {
     const std::string bytes = Bytes(all);
-    const Encoded encoded = Encode(dtype, bytes);
+    const EncodedPlanes encoded = Encode(dtype, bytes);
     EXPECT_EQ(*Decode(dtype, all.size(), encoded.payload), bytes);
   }
 }
@@ -97,7 +99,7 @@ TEST(Lossless, KeepsNoiseAndStoresItRaw) {
     for (size_t count : {0, 1, 2, 3, 15, 65535, 65536, 65537, 140000}) {
       std::string bytes(count * DTypeSize(dtype), '\0');
       for (char& byte : bytes) byte = static_cast<char>(random());
-      const Encoded encoded = Encode(dtype, bytes);
+      const EncodedPlanes encoded = Encode(dtype, bytes);
       EXPECT_EQ(*Decode(dtype, count, encoded.payload), bytes);
       if (count > 3) {
         EXPECT_EQ(encoded.payload.size(), *LosslessCodec().MaxEncodedSize(
@@ -125,7 +127,7 @@ TEST(Lossless, SizeBoundIsExactArithmetic) {
 TEST(Lossless, CodesExponentsOnly) {
   const std::vector<uint16_t> elements = BFloat16s(100000);
   const std::string bytes = Bytes(elements);
-  const Encoded encoded = Encode(DType::kBF16, bytes);
+  const EncodedPlanes encoded = Encode(DType::kBF16, bytes);
   EXPECT_LT(encoded.payload.size() * 1.45, bytes.size());
   EXPECT_EQ(*Decode(DType::kBF16, elements.size(), encoded.payload), bytes);
 }
@@ -164,7 +166,7 @@ TEST(Lossless, DoesNotDependOnChunks) {
 TEST(Lossless, NeverBecomesMoreThan64TimesAsLarge) {
   for (DType dtype : kDTypes) {
     const std::string zeros(1000000 * DTypeSize(dtype), '\0');
-    const Encoded encoded = Encode(dtype, zeros);
+    const EncodedPlanes encoded = Encode(dtype, zeros);
     EXPECT_GE(encoded.payload.size() * 64, zeros.size());
     EXPECT_EQ(*Decode(dtype, 1000000, encoded.payload), zeros);
   }
@@ -259,7 +261,11 @@ TEST(LosslessDamage, ZerosAtTheEndOfABlockThatAreNot) {
   ASSERT_EQ(payload.size(), 63);
   EXPECT_EQ(*Decode(DType::kF16, 1000, payload), zeros);
   payload.back() = 1;
-  ExpectDamaged(Decode(DType::kF16, 1000, payload).status());
+  const absl::Status status = Decode(DType::kF16, 1000, payload).status();
+  ExpectDamaged(status);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("the block of element 0: the padding after "
+                                   "the planes is not zero"));
 }
 
 TEST(LosslessDamage, AHugeShapeTakesNoMemory) {

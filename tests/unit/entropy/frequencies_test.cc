@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-namespace kvcompress::entropy {
+namespace kvcompress::coding {
 namespace {
 
 std::string Written(const Frequencies& frequencies) {
@@ -18,7 +18,7 @@ std::string Written(const Frequencies& frequencies) {
 
 bool Reads(absl::string_view bytes) {
   Frequencies frequencies;
-  return ConsumeFrequencies(&bytes, &frequencies);
+  return ConsumeFrequencies(&bytes, &frequencies).ok();
 }
 
 TEST(Frequencies, AreWrittenAsTheFormatSays) {
@@ -44,7 +44,7 @@ TEST(Frequencies, AreReadAsWrittenAndNoFurther) {
     const std::string bytes = Written(frequencies) + "rest";
     absl::string_view rest = bytes;
     Frequencies read;
-    ASSERT_TRUE(ConsumeFrequencies(&rest, &read));
+    ASSERT_EQ(ConsumeFrequencies(&rest, &read), absl::OkStatus());
     EXPECT_EQ(read, frequencies);
     EXPECT_EQ(rest, "rest");
   }
@@ -88,9 +88,9 @@ TEST(Frequencies, RefuseAnyOtherForm) {
         std::string("\x8f\xff\x00\xfe", 4), std::string("\x90\x01\x00\xfe", 4),
         std::string("\x8f\xff\x80\x01\x00\xfd", 6),
         std::string("\xff\xff\xff\xff\x00\xfd", 6)}) {
-    EXPECT_FALSE(Reads(bytes)) << testing::PrintToString(bytes);
+    EXPECT_FALSE(Reads(bytes)) << ::testing::PrintToString(bytes);
   }
 }
 
 }  // namespace
-}  // namespace kvcompress::entropy
+}  // namespace kvcompress::coding

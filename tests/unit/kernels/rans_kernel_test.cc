@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "codecs/ecsq/tables.h"
+#include "entropy/tables.h"
 #include "kernels/kernels.h"
 
 namespace kvcompress::kernels {
@@ -24,23 +24,23 @@ struct Rows {
 // Rows of symbols near those that their tables are made for; lanes from `lanes`
 // on are empty.
 Rows MakeRows(size_t rows, size_t lanes, uint32_t seed) {
-  const ecsq::Tables& tables = ecsq::GetTables();
+  const coding::Tables& tables = coding::GetTables();
   std::mt19937 engine(seed);
   Rows result;
   for (size_t lane = 0; lane < kRansLanes; ++lane) {
     result.tables.push_back(static_cast<uint8_t>(
-        lane < lanes ? engine() % ecsq::kAllTables : ecsq::kNoTable));
+        lane < lanes ? engine() % coding::kAllTables : coding::kNoTable));
   }
   for (size_t i = 0; i < rows * kRansLanes; ++i) {
     const uint8_t table = result.tables[i % kRansLanes];
     int symbol = 0;
-    if (table != ecsq::kNoTable) {
+    if (table != coding::kNoTable) {
       const int largest = tables.largest[table];
       symbol = static_cast<int>(engine() % (2 * largest + 1)) - largest;
-      if (engine() % 64 == 0) symbol = ecsq::kEscape;
+      if (engine() % 64 == 0) symbol = coding::kEscape;
     }
     result.symbols.push_back(static_cast<int8_t>(symbol));
-    result.coded.push_back(ecsq::CodedSymbol(table, symbol));
+    result.coded.push_back(coding::CodedSymbol(table, symbol));
   }
   return result;
 }
@@ -55,7 +55,7 @@ Stream Encode(const RansKernels& kernels, const Rows& rows) {
   stream.states.assign(kRansLanes, kRansLowest);
   std::vector<uint16_t> room(kRansLanes + rows.coded.size());
   const uint16_t* const first =
-      kernels.encode(ecsq::GetTables().intervals, rows.coded.data(),
+      kernels.encode(coding::GetTables().intervals, rows.coded.data(),
                      rows.coded.size() / kRansLanes, stream.states.data(),
                      room.data() + room.size());
   stream.words.assign(first,
@@ -85,7 +85,7 @@ TEST(RansKernels, EverySetWritesTheSameAndReadsItBack) {
         const uint8_t* const end = next + 2 * words.size();
         const std::vector<const uint8_t*> tables(rows, input.tables.data());
         EXPECT_EQ(
-            set->rans.decode(ecsq::GetTables().slots[0], tables.data(), rows,
+            set->rans.decode(coding::GetTables().slots[0], tables.data(), rows,
                              states.data(), &next, end, symbols.data()),
             rows)
             << set->name;
@@ -115,7 +115,7 @@ TEST(RansKernels, EverySetStopsAtTheSameRowOfAnyStream) {
       symbols->assign(50 * kRansLanes, 0);
       const uint8_t* next = bytes.data();
       const std::vector<const uint8_t*> tables(50, input.tables.data());
-      *rows = kernels.decode(ecsq::GetTables().slots[0], tables.data(), 50,
+      *rows = kernels.decode(coding::GetTables().slots[0], tables.data(), 50,
                              states.data(), &next, bytes.data() + bytes.size(),
                              symbols->data());
       *left = bytes.size() - static_cast<size_t>(next - bytes.data());

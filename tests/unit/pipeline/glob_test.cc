@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace kvcompress {
 namespace {
 
@@ -161,7 +163,8 @@ TEST(Glob, CountsItsWork) {
   EXPECT_EQ(Globs(exact, 100).words(), 0);
   const std::vector<std::string> some = {"abc*", "?", "x[ab]"};
   EXPECT_EQ(Globs(some, 100).words(), 1);
-  const std::vector<std::string> longer = {"*" + std::string(64, 'a')};
+  const std::vector<std::string> longer = {
+      absl::StrCat("*", std::string(64, 'a'))};
   EXPECT_EQ(Globs(longer, 100).words(), 2);
   // What is longer than every name takes nothing.
   EXPECT_EQ(Globs(longer, 63).words(), 0);
@@ -171,9 +174,9 @@ TEST(Glob, CountsItsWork) {
 // Brackets that look for their ends, each from its own beginning: in square
 // time this takes hours.
 TEST(Glob, ReadsBracketsWithoutEndInTheirTime) {
-  const std::vector<std::string> patterns = {Repeat(200000, "["),
-                                             "[" + Repeat(100000, "[[:alpha:]"),
-                                             Repeat(200000, "[a\\]")};
+  const std::vector<std::string> patterns = {
+      Repeat(200000, "["), absl::StrCat("[", Repeat(100000, "[[:alpha:]")),
+      Repeat(200000, "[a\\]")};
   Globs globs(patterns, 1 << 20);
   EXPECT_TRUE(globs.Match({patterns[0]})[0]);
 }

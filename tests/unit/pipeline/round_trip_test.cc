@@ -322,7 +322,7 @@ TEST(Decompress, PatternsAreNotWithoutNumber) {
 TEST(Decompress, PatternsAreNoMoreWorkThanTheyMayBe) {
   // Of 512 words, and of one more.
   const std::string name(kMaxPatternWork / 512, 'a');
-  const std::string most = "*" + std::string(512 * 64 - 1, 'a');
+  const std::string most = absl::StrCat("*", std::string(512 * 64 - 1, 'a'));
   const std::string artefact =
       CompressFile(MakeFile({Random(name, DType::kF32, {64})}))->artefact;
   EXPECT_TRUE(DecompressFile(artefact, {.tensors = {most}}).ok());

@@ -1,0 +1,29 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Values beyond what a cache usually holds. Where they are rare, an encoder
+// takes them for zeros and stores them as exceptions.
+
+#ifndef KVCOMPRESS_QUANTIZATION_OUTLIERS_H_
+#define KVCOMPRESS_QUANTIZATION_OUTLIERS_H_
+
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "kvcompress/checkpoint.h"
+
+namespace kvcompress::coding {
+
+// Magnitudes above it are outliers.
+inline constexpr float kOutlier = 1024;
+
+size_t CountOutliers(absl::Span<const float> values);
+bool OutliersAreRare(size_t outliers, size_t elements);
+void ZeroOutliers(absl::Span<float> values);
+
+// Makes outliers zero if they are rare. `largest` is the largest magnitude.
+void HideOutliers(float largest, absl::Span<float> values,
+                  Checkpoint* checkpoint);
+
+}  // namespace kvcompress::coding
+
+#endif  // KVCOMPRESS_QUANTIZATION_OUTLIERS_H_

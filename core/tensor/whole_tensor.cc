@@ -1,0 +1,125 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "tensor/whole_tensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/elements.h"
+#include "kvcompress/error.h"
+#include "status/macros.h"
+#include "tensor/slabs.h"
+
+namespace kvcompress {
+namespace {
+
+class WholeTensorEncoder : public TensorEncoder {
+ public:
+  WholeTensorEncoder(std::string codec, const TensorSpec& spec,
+                     uint64_t elements, const EncodeHints& hints,
+                     EncodeWhole encode)
+      : codec_(std::move(codec)),
+        spec_(spec),
+        encode_(std::move(encode)),
+        size_(elements * DTypeSize(spec.dtype)),
+        checkpoint_(hints.checkpoint),
+        bytes_(hints.buffers, &EncoderBuffers::source) {
+    bytes_->clear();
+  }
+
+  absl::Status Append(absl::string_view bytes, std::string*,
+                      std::string*) override {
+    // In parts that are still in the cache when they are checked.
+    constexpr size_t kAtOnce = 1 << 16;
+    // At once, so that what is there need not move when more comes.
+    if (bytes_->capacity() < size_) bytes_->reserve(size_);
+    for (; !bytes.empty();
+         bytes.remove_prefix(std::min(kAtOnce, bytes.size()))) {
+      const absl::string_view part = bytes.substr(0, kAtOnce);
+      bytes_->append(part.data(), part.size());
+      KVC_RETURN_IF_ERROR(CheckFinite());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish(std::string* payload, std::string* decoded) override {
+    if (bytes_->size() != size_) {
+      return MakeError(absl::StatusCode::kInternal, "the tensor is incomplete",
+                       {.reason = "INTERNAL", .tensor = spec_.name});
+    }
+    if (size_ == 0) return absl::OkStatus();
+    EncodedTensor encoded = encode_({.bytes = *bytes_,
+                                     .largest = largest_,
+                                     .wants_decoded = decoded != nullptr});
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
+    AppendInSlabs(checkpoint_, std::move(encoded.payload), payload);
+    if (decoded != nullptr) {
+      AppendInSlabs(checkpoint_, std::move(encoded.decoded), decoded);
+    }
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
+    distortion_ = encoded.distortion;
+    key_hints_ = std::move(encoded.key_hints);
+    return absl::OkStatus();
+  }
+
+  const DistortionAccumulator& distortion() const override {
+    return distortion_;
+  }
+
+  KeyHints key_hints() const override { return key_hints_; }
+
+ private:
+  // Checks the elements that are whole and were not checked before.
+  absl::Status CheckFinite() {
+    const size_t element_size = DTypeSize(spec_.dtype);
+    const uint64_t whole = bytes_->size() / element_size;
+    const auto* const source = reinterpret_cast<const uint8_t*>(bytes_->data());
+    const float largest = LargestMagnitude(
+        spec_.dtype, source + checked_ * element_size, whole - checked_);
+    if (std::isfinite(largest)) {
+      largest_ = std::max(largest_, largest);
+      checked_ = whole;
+      return absl::OkStatus();
+    }
+    for (float value;; ++checked_) {
+      LoadElements(spec_.dtype, source + checked_ * element_size,
+                   absl::MakeSpan(&value, 1));
+      if (!std::isfinite(value)) return NotFinite();
+    }
+  }
+
+  // About the element that checked_ counts up to.
+  absl::Status NotFinite() const {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("NaN and infinity cannot be quantized by ", codec_),
+        {.reason = "NOT_FINITE", .tensor = spec_.name, .element = checked_});
+  }
+
+  const std::string codec_;
+  const TensorSpec spec_;
+  const EncodeWhole encode_;
+  const uint64_t size_;
+  Checkpoint* const checkpoint_;
+  Borrowed<std::string> bytes_;
+  uint64_t checked_ = 0;  // elements
+  float largest_ = 0;     // magnitude of those
+  DistortionAccumulator distortion_;
+  KeyHints key_hints_;
+};
+
+}  // namespace
+
+std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
+                                                     const TensorSpec& spec,
+                                                     uint64_t elements,
+                                                     const EncodeHints& hints,
+                                                     EncodeWhole encode) {
+  return std::make_unique<WholeTensorEncoder>(std::move(codec), spec, elements,
+                                              hints, std::move(encode));
+}
+
+}  // namespace kvcompress

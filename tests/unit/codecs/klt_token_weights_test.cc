@@ -1,0 +1,79 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "codecs/klt/geometry.h"
+#include "codecs/klt/preset.h"
+#include "codecs/klt/token_weights.h"
+
+namespace kvcompress {
+namespace {
+
+TEST(Weights, OlderTokensHaveCoarserSteps) {
+  const klt::Preset preset = *klt::ParsePreset("max");
+  const std::vector<int8_t> offsets =
+      klt::OffsetsOf(preset, klt::AttentionOf(1000, {}));
+  EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
+  EXPECT_GE(offsets.front(), -3);  // three quarters of an octave coarser
+  EXPECT_LE(offsets.back(), 8);    // two octaves finer
+  EXPECT_GE(offsets.back(), 4);
+  const klt::Preset plain = *klt::ParsePreset("0.6,0.7");
+  EXPECT_EQ(klt::OffsetsOf(plain, klt::AttentionOf(3, {})),
+            std::vector<int8_t>(3));
+}
+
+// Keys [1, 2, tokens, 4] whose channels are off by a half and go up and down by
+// `size`, but for the first four tokens.
+KeyHints Told(double size, size_t tokens = 64) {
+  const TensorSpec spec = {.dtype = DType::kF32,
+                           .shape = {1, 2, tokens, 4},
+                           .role = TensorRole::kKey};
+  std::vector<float> values(2 * tokens * 4, 0.5f);
+  for (size_t row = 0; row < 2 * tokens; ++row) {
+    const double sink = row % tokens < 4 ? 100 : 1;
+    for (size_t c = 0; c < 4; ++c) {
+      values[row * 4 + c] +=
+          static_cast<float>(sink * (row % 2 == 0 ? size : -size));
+    }
+  }
+  return klt::AnalyzeKeys(klt::Geometry(spec), values);
+}
+
+TEST(AnalyzeKeys, SharpnessIsTheFourthPowerWithoutMeansAndSinks) {
+  EXPECT_NEAR(Told(1).sharpness.value(), 0, 1e-9);
+  EXPECT_NEAR(Told(2).sharpness.value(), 4, 1e-9);
+  EXPECT_EQ(Told(2).attention.size(), 64);
+}
+
+TEST(AnalyzeKeys, TellsNothingOfKeysThatAreAllTheSameOrSinks) {
+  EXPECT_FALSE(Told(0).sharpness.has_value());
+  EXPECT_FALSE(Told(1, 4).sharpness.has_value());
+}
+
+TEST(SharpnessFactor, ShrinksStepsOfSharpLayersWithinBounds) {
+  const klt::Preset preset = *klt::ParsePreset("1.8,2.8,96,0.3,0.75");
+  EXPECT_EQ(klt::SharpnessFactor(preset, std::nullopt), 1);
+  EXPECT_EQ(klt::SharpnessFactor(preset, -50), 1);
+  EXPECT_EQ(klt::SharpnessFactor(preset, 2.8), 1);
+  EXPECT_NEAR(klt::SharpnessFactor(preset, 4.8), std::exp2(-1.5), 1e-12);
+  EXPECT_EQ(klt::SharpnessFactor(preset, 50), std::exp2(-1.75));
+  EXPECT_EQ(klt::SharpnessFactor(*klt::ParsePreset("1.8,2.8,96,0.3"), 50), 1);
+}
+
+TEST(Preset, SharpeningIsTheFifthNumber) {
+  EXPECT_EQ(klt::ParsePreset("1.8,2.8,96,0.3,0.75")->sharpening, 0.75);
+  EXPECT_EQ(klt::ParsePreset("1.8,2.8,96,0.3,2")->sharpening, 2);
+  for (const char* text :
+       {"1.8,2.8,96,0.3,2.1", "1.8,2.8,96,0.3,", "1.8,2.8,96,0.3,0.750",
+        "1.8,2.8,96,0.3,-1", "1.8,2.8,96,0.3,0.75,1"}) {
+    EXPECT_FALSE(klt::ParsePreset(text).has_value()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace kvcompress
