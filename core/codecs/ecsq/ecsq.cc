@@ -15,52 +15,27 @@
 namespace kvcompress {
 namespace {
 
-constexpr absl::string_view kDefaultPreset = "contract";
-
-absl::StatusOr<ecsq::Preset> RequirePreset(absl::string_view parameters) {
-  if (const auto preset = ecsq::ParsePreset(parameters)) return *preset;
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat("ecsq has no parameters ", QuoteName(parameters)),
-      {.reason = "INVALID_CODEC"});
-}
-
 class Ecsq : public Codec {
  public:
   Ecsq() {
-    traits_.name = "ecsq";
+    traits_.name = ecsq::Schema().codec();
     traits_.description =
         "Entropy-coded scalar quantization of keys without rotary embedding "
-        "and of values without norms; presets are contract, high and max, or "
-        "two steps such as 0.52,0.52 for keys and values";
-    traits_.presets = {"contract", "high", "max"};
+        "and of values without norms";
+    traits_.options = ecsq::Schema().options();
+    traits_.presets = ecsq::Schema().presets();
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
     traits_.role_aware = true;
   }
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const override {
-    const absl::string_view preset =
-        choice.preset.empty() ? kDefaultPreset : choice.preset;
-    if (!ecsq::ParsePreset(preset)) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument,
-          absl::StrCat("ecsq has no preset ", QuoteName(preset),
-                       ": contract, high, max, or two steps from 0.05 to 8 "
-                       "such as 0.52,0.52"),
-          {.reason = "INVALID_PRESET", .field = "options.preset"});
-    }
-    return std::string(preset);
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override {
+    return ecsq::Schema().Parse(text);
   }
 
-  std::vector<CodecChoice> SelfTestChoices() const override {
-    std::vector<CodecChoice> choices;
-    for (const std::string& preset : traits_.presets) {
-      choices.push_back({.name = traits_.name, .preset = preset});
-    }
-    return choices;
+  std::vector<std::string> SelfTestParameters() const override {
+    return traits_.presets;
   }
 
   Candidates AutoCandidates(Effort) const override {
@@ -68,34 +43,31 @@ class Ecsq : public Codec {
   }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return ecsq::MaxPayloadSize(elements);
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
+      const TensorSpec& spec, const CodecParameters& parameters,
       const EncodeHints& hints) const override {
-    KVC_ASSIGN_OR_RETURN(const ecsq::Preset preset, RequirePreset(parameters));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return NewWholeTensorEncoder(
-        traits_.name, spec, elements, hints,
-        [spec, preset, hints](const WholeTensor& tensor) {
-          return ecsq::EncodeTensor(spec, preset, hints, tensor);
-        });
+    return NewWholeTensorEncoder(traits_.name, spec, elements, hints,
+                                 [spec, preset = parameters.As<ecsq::Preset>(),
+                                  hints](const WholeTensor& tensor) {
+                                   return ecsq::EncodeTensor(spec, preset,
+                                                             hints, tensor);
+                                 });
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return ecsq::NewStreamDecoder(spec, elements);
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return ecsq::BoundsOfStreamDecoder(spec, elements);
   }

@@ -88,7 +88,7 @@ TEST(Frequencies, RefuseAnyOtherForm) {
         std::string("\x8f\xff\x00\xfe", 4), std::string("\x90\x01\x00\xfe", 4),
         std::string("\x8f\xff\x80\x01\x00\xfd", 6),
         std::string("\xff\xff\xff\xff\x00\xfd", 6)}) {
-    EXPECT_FALSE(Reads(bytes)) << testing::PrintToString(bytes);
+    EXPECT_FALSE(Reads(bytes)) << ::testing::PrintToString(bytes);
   }
 }
 
