@@ -62,8 +62,9 @@ def test_self_test(client: Client) -> None:
     assert all(result.report.metrics.elements > 0 for result in report.results)
     stages = client.server_info().byte_compressors
     assert len(client.self_test("int4").results) == 3 + len(stages)
-    with pytest.raises(InvalidArgumentError):
-        client.self_test("no such codec")
+    for other in ("no such codec", "int4:64", "int4+zstd"):
+        with pytest.raises(InvalidArgumentError, match="UNKNOWN_CODEC"):
+            client.self_test(other)
 
 
 @pytest.mark.parametrize("name", ["", "kvcompress.v1.CompressionService"])
