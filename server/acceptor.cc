@@ -19,7 +19,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "guarded.h"
+#include "listening_socket.h"
 
 namespace kvcompress {
 namespace {
@@ -27,11 +29,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// The kernel takes less where net.core.somaxconn says so.
-constexpr int kBacklog = 4096;
-// How long bytes may go unacknowledged before a connection counts as dead, as
-// gRPC sets it on listening sockets of its own.
-constexpr unsigned kUserTimeoutMs = 20'000;
+// gRPC sets the same time on listening sockets of its own.
+constexpr ListeningOptions kListening = {.backlog = 4096,
+                                         .user_timeout_ms = 20'000,
+                                         .ipv4_wildcard_takes_ipv6 = true};
 // Connections accepted from one socket before the others have their turn.
 constexpr int kBatch = 64;
 // How often closed connections are looked for, and how long to wait when there
@@ -40,7 +41,7 @@ constexpr milliseconds kSweepInterval{500};
 constexpr milliseconds kSweepPause{5};
 constexpr milliseconds kDescriptorPause{50};
 constexpr std::chrono::seconds kLogInterval{10};
-constexpr char kUnixHost[] = "unix";
+constexpr int kMaxLines = 1;  // of each kind, in that time
 
 bool OutOfDescriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS ||
@@ -69,134 +70,58 @@ class SocketMode {
   const std::optional<mode_t> before_;
 };
 
-bool IsWildcard(const ListenAddress& address) {
-  return address.host == "0.0.0.0" || address.host == "::";
-}
-
-void Set(int fd, int level, int option, int value) {
-  setsockopt(fd, level, option, &value, sizeof(value));
-}
-
-// sin_port and sin6_port are at the same place.
-uint16_t PortOf(int fd) {
-  SocketAddress bound;
-  bound.size = sizeof(bound.storage);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.size);
-  return ntohs(reinterpret_cast<const sockaddr_in*>(&bound.storage)->sin_port);
-}
-
-void SetPort(uint16_t port, SocketAddress* address) {
-  reinterpret_cast<sockaddr_in*>(&address->storage)->sin_port = htons(port);
-}
-
-// Whom the limit per host counts a connection to: the address, or of IPv6 the
-// network of 64 bits, which is what one subscriber commonly has.
-std::string HostOf(const SocketAddress& peer) {
-  if (peer.family() == AF_INET) {
-    const auto* v4 = reinterpret_cast<const sockaddr_in*>(&peer.storage);
-    return std::string(reinterpret_cast<const char*>(&v4->sin_addr), 4);
-  }
-  if (peer.family() != AF_INET6) return kUnixHost;
-  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&peer.storage);
-  const char* bytes = reinterpret_cast<const char*>(&v6->sin6_addr);
-  return IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) ? std::string(bytes + 12, 4)
-                                              : std::string(bytes, 8);
-}
-
-absl::Status CannotListen(const ListenAddress& address, absl::string_view why) {
-  return absl::UnavailableError(
-      absl::StrCat("cannot listen on ", address.ToString(), ": ", why));
-}
-
 }  // namespace
 
-Acceptor::Acceptor(const ConnectionLimits& limits, AcceptEvents events)
-    : limits_(limits),
+Acceptor::Acceptor(const AcceptOptions& options, AcceptEvents events)
+    : options_(options),
       events_(std::move(events)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      spare_(OpenSpare()) {
-  connections_.reserve(static_cast<size_t>(limits_.total));
+      spare_(OpenSpare()),
+      refused_lines_(kMaxLines, kLogInterval),
+      unread_lines_(kMaxLines, kLogInterval) {
+  connections_.reserve(static_cast<size_t>(options_.limits.total));
 }
 
 Acceptor::~Acceptor() { Stop(); }
 
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(
-    std::vector<ListenAddress>* addresses, std::optional<uint32_t> unix_mode,
-    const ConnectionLimits& limits, AcceptEvents events) {
+    std::vector<ListenAddress>* addresses, const AcceptOptions& options,
+    AcceptEvents events) {
   auto acceptor =
-      std::unique_ptr<Acceptor>(new Acceptor(limits, std::move(events)));
+      std::unique_ptr<Acceptor>(new Acceptor(options, std::move(events)));
   if (!acceptor->wake_.ok() || !acceptor->spare_.ok()) {
     return absl::UnavailableError(absl::StrCat(
         "no file descriptor is left to listen with: ", Reason(errno)));
   }
   for (size_t i = 0; i < addresses->size(); ++i) {
-    absl::Status status = acceptor->Add(i, unix_mode, &(*addresses)[i]);
+    absl::Status status = acceptor->Add(i, &(*addresses)[i]);
     if (!status.ok()) return status;
   }
   return acceptor;
 }
 
-absl::Status Acceptor::Add(size_t index, std::optional<uint32_t> unix_mode,
-                           ListenAddress* address) {
+absl::Status Acceptor::Add(size_t index, ListenAddress* address) {
   if (address->is_unix()) {
     absl::Status free = RemoveStaleSocket(address->path);
     if (!free.ok()) return free;
   }
-  absl::StatusOr<std::vector<SocketAddress>> found = Resolve(*address);
-  if (!found.ok()) return CannotListen(*address, found.status().message());
-  if (IsWildcard(*address)) {
-    ListenAddress both = *address;
-    both.host = "::";
-    absl::StatusOr<std::vector<SocketAddress>> v6 = Resolve(both);
-    // Where IPv6 is turned off the address of IPv4 remains.
-    if (v6.ok() && Listen(index, v6->front(), address).ok()) {
-      return absl::OkStatus();
+  const SocketMode mode(options_.unix_mode);
+  absl::StatusOr<std::vector<FileDescriptor>> sockets =
+      ListenOn(kListening, address);
+  if (!sockets.ok()) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ",
+                                               address->ToString(), ": ",
+                                               sockets.status().message()));
+  }
+  for (FileDescriptor& socket : *sockets) {
+    Listener listener = {index, std::move(socket), address->path};
+    struct stat info = {};
+    if (address->is_unix() && lstat(address->path.c_str(), &info) == 0) {
+      listener.device = info.st_dev;
+      listener.inode = info.st_ino;
     }
+    listeners_.push_back(std::move(listener));
   }
-  const SocketMode mode(unix_mode);
-  absl::Status last;
-  for (SocketAddress& where : *found) {
-    // All of them get the port that the system chose for the first.
-    if (!address->is_unix()) SetPort(address->port, &where);
-    last = Listen(index, where, address);
-    // A name may stand for a family that this machine does not have.
-    if (!last.ok() && !absl::IsNotFound(last)) break;
-  }
-  const bool bound = !listeners_.empty() && listeners_.back().address == index;
-  return bound && (last.ok() || absl::IsNotFound(last))
-             ? absl::OkStatus()
-             : CannotListen(*address, last.message());
-}
-
-absl::Status Acceptor::Listen(size_t index, const SocketAddress& where,
-                              ListenAddress* address) {
-  const int family = where.family();
-  FileDescriptor fd(
-      socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.ok() && family != AF_UNIX) {
-    // Accepted sockets inherit the last two.
-    Set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    Set(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
-    Set(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
-  }
-  if (fd.ok() && family == AF_INET6) {
-    Set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  }
-  if (!fd.ok() || bind(fd.get(), where.get(), where.size) != 0 ||
-      listen(fd.get(), kBacklog) != 0) {
-    const bool absent = errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL;
-    return absent ? absl::NotFoundError(Reason(errno))
-                  : absl::UnavailableError(Reason(errno));
-  }
-  Listener listener = {index, std::move(fd), address->path};
-  struct stat info = {};
-  if (!address->is_unix()) {
-    address->port = PortOf(listener.fd.get());
-  } else if (lstat(address->path.c_str(), &info) == 0) {
-    listener.device = info.st_dev;
-    listener.inode = info.st_ino;
-  }
-  listeners_.push_back(std::move(listener));
   return absl::OkStatus();
 }
 
@@ -279,17 +204,18 @@ bool Acceptor::RefuseForDescriptors(const Listener& listener) {
 
 void Acceptor::Admit(const Listener& listener, FileDescriptor fd,
                      const SocketAddress& peer) {
+  const ConnectionLimits& limits = options_.limits;
   const auto full = [&](const std::string& host) -> std::optional<Refusal> {
-    if (connections_.size() >= static_cast<size_t>(limits_.total)) {
+    if (connections_.size() >= static_cast<size_t>(limits.total)) {
       return Refusal::kLimit;
     }
     const auto found = hosts_.find(host);
-    if (found != hosts_.end() && found->second >= limits_.per_host) {
+    if (found != hosts_.end() && found->second >= limits.per_host) {
       return Refusal::kHostLimit;
     }
     return std::nullopt;
   };
-  std::string host = HostOf(peer);
+  std::string host = HostKey(peer);
   std::optional<Refusal> refusal = full(host);
   if (refusal && steady_clock::now() - swept_ >= kSweepPause) {
     Sweep();
@@ -305,43 +231,50 @@ void Acceptor::Admit(const Listener& listener, FileDescriptor fd,
   if (std::any_of(connections_.begin(), connections_.end(), same)) Sweep();
   ++hosts_[host];
   // There is room: nothing is counted that is not among them.
-  connections_.push_back({fd.get(), info.st_ino, std::move(host)});
+  connections_.push_back({fd.get(), info.st_dev, info.st_ino, std::move(host)});
   events_.accepted();
   take_(listener.address, fd.Release());
 }
 
 void Acceptor::Refuse(Refusal why) {
   events_.refused(why);
-  ++refused_since_log_;
-  const auto now = steady_clock::now();
-  if (logged_ != steady_clock::time_point() && now - logged_ < kLogInterval) {
-    return;
-  }
-  const auto warn = [this](const std::string& reason) {
+  uint64_t dropped = 0;
+  if (!refused_lines_.Pass(steady_clock::now(), &dropped)) return;
+  const auto warn = [dropped](const std::string& reason) {
     spdlog::warn("refusing connections ({} since the last such line): {}",
-                 refused_since_log_, reason);
+                 dropped + 1, reason);
   };
   switch (why) {
     case Refusal::kLimit:
-      warn(absl::StrCat(limits_.total,
+      warn(absl::StrCat(options_.limits.total,
                         " are open, as many as --max-connections allows"));
       break;
     case Refusal::kHostLimit:
-      warn(absl::StrCat("a host has ", limits_.per_host,
+      warn(absl::StrCat("a host has ", options_.limits.per_host,
                         ", as many as --max-connections-per-host allows"));
       break;
     case Refusal::kDescriptors:
       warn("no file descriptor is left; raise the limit (ulimit -n)");
       break;
   }
-  refused_since_log_ = 0;
-  logged_ = now;
+}
+
+bool Acceptor::Is(int fd, const Connection& connection) {
+  struct stat info = {};
+  return fstat(fd, &info) == 0 && info.st_dev == connection.device &&
+         info.st_ino == connection.inode;
 }
 
 void Acceptor::Sweep() {
-  const auto closed = [this](const Connection& each) {
-    struct stat info = {};
-    if (fstat(each.fd, &info) == 0 && info.st_ino == each.inode) return false;
+  swept_ = steady_clock::now();
+  const auto closed = [this](Connection& each) {
+    if (Is(each.fd, each)) {
+      const auto unread = each.unread.Look(each.fd, swept_);
+      if (!each.reset && absl::FromChrono(unread) > options_.unread) {
+        Reset(&each);
+      }
+      return false;
+    }
     const auto host = hosts_.find(each.host);
     if (--host->second == 0) hosts_.erase(host);
     return true;
@@ -349,7 +282,32 @@ void Acceptor::Sweep() {
   connections_.erase(
       std::remove_if(connections_.begin(), connections_.end(), closed),
       connections_.end());
-  swept_ = steady_clock::now();
+}
+
+void Acceptor::Reset(Connection* connection) {
+  // Whoever has the descriptor may close it at any time, and another file may
+  // get its number. A copy stays what it is.
+  spare_.Close();
+  {
+    const FileDescriptor copy(fcntl(connection->fd, F_DUPFD_CLOEXEC, 0));
+    if (copy.ok() && Is(copy.get(), *connection)) {
+      connection->reset = true;
+      // What waits is dropped when the socket is closed, not kept to be sent.
+      const linger now = {1, 0};
+      setsockopt(copy.get(), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+      shutdown(copy.get(), SHUT_RDWR);
+      events_.unread();
+      Attempt([this] {
+        uint64_t dropped = 0;
+        if (!unread_lines_.Pass(swept_, &dropped)) return;
+        spdlog::warn(
+            "reset a connection whose client read nothing for {} ({} more "
+            "since the last such line)",
+            absl::FormatDuration(options_.unread), dropped);
+      });
+    }
+  }
+  spare_ = OpenSpare();
 }
 
 void Acceptor::TellOpen() {

@@ -4,7 +4,7 @@
 // limits, and hands each to whoever serves it.
 //
 // Not gRPC's own listener: that of 1.51 gives up a listening socket for good
-// when accept4 fails once, as it does for want of a descriptor. This one
+// when accept4 fails once, as it does when there is no descriptor. This one
 // refuses what it cannot take, with a spare descriptor where there is no other,
 // and goes on. See docs/decisions/own-acceptor.md.
 
@@ -26,9 +26,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "address.h"
 #include "descriptors.h"
 #include "file_descriptor.h"
+#include "telemetry/logging.h"
+#include "unread.h"
 
 namespace kvcompress {
 
@@ -40,12 +43,23 @@ enum class Refusal : uint8_t {
 };
 inline constexpr int kRefusalCount = 3;
 
+struct AcceptOptions {
+  // Permission bits of Unix sockets; nothing for what the umask leaves.
+  std::optional<uint32_t> unix_mode;
+  ConnectionLimits limits;
+  // How long the peer of a connection may read nothing of what waits for it in
+  // the socket before the connection is reset; see UnreadTimer.
+  absl::Duration unread = absl::InfiniteDuration();
+};
+
 // Told by the accepting thread.
 struct AcceptEvents {
   std::function<void()> accepted;
   std::function<void(Refusal)> refused;
   // Connections open now; told when the number changes, up to a second late.
   std::function<void(int)> open;
+  // A connection was reset because its peer did not read.
+  std::function<void()> unread;
 };
 
 // Thread safe after Start.
@@ -56,12 +70,11 @@ class Acceptor {
 
   // Binds every address and listens. Fills in the ports that the system chose.
   // A wildcard address, of either family, takes connections of both where the
-  // system has IPv6. A stale Unix socket is replaced; the new one has the
-  // permissions `unix_mode`, or what the umask leaves. UNAVAILABLE, with the
+  // system has IPv6. A stale Unix socket is replaced. UNAVAILABLE, with the
   // address and the reason, when one cannot be bound.
   static absl::StatusOr<std::unique_ptr<Acceptor>> Bind(
-      std::vector<ListenAddress>* addresses, std::optional<uint32_t> unix_mode,
-      const ConnectionLimits& limits, AcceptEvents events);
+      std::vector<ListenAddress>* addresses, const AcceptOptions& options,
+      AcceptEvents events);
 
   // Stops, see below.
   ~Acceptor();
@@ -72,8 +85,8 @@ class Acceptor {
   void Start(Take take);
 
   // Accepts no more, closes the listening sockets and removes Unix sockets.
-  // Connections that were taken are left alone. No call of Take is under way
-  // once it returns.
+  // Connections that were taken are left alone from then on. No call of Take is
+  // under way once it returns.
   void Stop();
 
   // Whether the last connection was refused by a limit: the acceptor works, and
@@ -90,18 +103,18 @@ class Acceptor {
   };
   struct Connection {
     int fd;
-    ino_t inode;  // of the socket: whether the descriptor is still this one
+    // Of the socket: whether the descriptor is still this one.
+    dev_t device;
+    ino_t inode;
     std::string host;
+    UnreadTimer unread = {};
+    bool reset = false;
   };
 
-  Acceptor(const ConnectionLimits& limits, AcceptEvents events);
+  Acceptor(const AcceptOptions& options, AcceptEvents events);
 
-  absl::Status Add(size_t index, std::optional<uint32_t> unix_mode,
-                   ListenAddress* address);
-  // Binds one socket for `address`, and fills in its port. NOT_FOUND when this
-  // machine has no such address.
-  absl::Status Listen(size_t index, const SocketAddress& where,
-                      ListenAddress* address);
+  // Listens on `address`, and fills in its port.
+  absl::Status Add(size_t index, ListenAddress* address);
 
   void Run();
   // Accepts what waits on a listener; false when descriptors have run out.
@@ -112,11 +125,16 @@ class Acceptor {
   void Admit(const Listener& listener, FileDescriptor fd,
              const SocketAddress& peer);
   void Refuse(Refusal why);
-  // Forgets the connections that have been closed.
+  // Whether the descriptor `fd` is the socket of a connection.
+  static bool Is(int fd, const Connection& connection);
+  // Forgets the connections that have been closed, and resets those whose peers
+  // do not read.
   void Sweep();
+  // Resets a connection, unless it was closed meanwhile.
+  void Reset(Connection* connection);
   void TellOpen();
 
-  const ConnectionLimits limits_;
+  const AcceptOptions options_;
   const AcceptEvents events_;
   std::vector<Listener> listeners_;
   Take take_;
@@ -129,8 +147,8 @@ class Acceptor {
   absl::flat_hash_map<std::string, int> hosts_;
   int told_open_ = 0;
   std::chrono::steady_clock::time_point swept_;
-  uint64_t refused_since_log_ = 0;
-  std::chrono::steady_clock::time_point logged_;
+  LineLimit refused_lines_;
+  LineLimit unread_lines_;
   std::thread thread_;
 };
 

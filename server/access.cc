@@ -23,7 +23,7 @@ absl::Status NoRule(absl::string_view rule, absl::string_view why) {
 
 absl::Status AccessRules::Add(absl::string_view rule) {
   const size_t equals = rule.find('=');
-  if (equals == absl::string_view::npos) return NoRule(rule, "there is no =");
+  if (equals == absl::string_view::npos) return NoRule(rule, "it has no '='");
   Rule added;
   for (const absl::string_view name :
        absl::StrSplit(rule.substr(0, equals), '+')) {
@@ -34,14 +34,14 @@ absl::Status AccessRules::Add(absl::string_view rule) {
       known = true;
     }
     if (!known) {
-      return NoRule(rule, absl::StrCat("no method ", QuoteName(name)));
+      return NoRule(rule, absl::StrCat("unknown method ", QuoteName(name)));
     }
   }
   absl::string_view identity = rule.substr(equals + 1);
   if (identity.empty()) return NoRule(rule, "the identity is empty");
   added.is_prefix = absl::ConsumeSuffix(&identity, "*");
   if (absl::StrContains(identity, '*')) {
-    return NoRule(rule, "a * comes last, if at all");
+    return NoRule(rule, "'*' is allowed only at the end");
   }
   added.identity = std::string(identity);
   rules_.push_back(std::move(added));

@@ -70,14 +70,6 @@ int TryConnect(const SocketAddress& target) {
   return connect(probe.get(), target.get(), target.size) == 0 ? 0 : errno;
 }
 
-int TryBind(const SocketAddress& target) {
-  const FileDescriptor probe = NewSocket(target);
-  if (!probe.ok()) return errno;
-  const int on = 1;
-  setsockopt(probe.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  return bind(probe.get(), target.get(), target.size) == 0 ? 0 : errno;
-}
-
 }  // namespace
 
 bool ListenAddress::is_local() const {
@@ -178,17 +170,6 @@ absl::StatusOr<std::vector<SocketAddress>> Resolve(
     next.size = found->ai_addrlen;
   }
   return addresses;
-}
-
-std::string ExplainBindFailure(const ListenAddress& address) {
-  const absl::StatusOr<std::vector<SocketAddress>> resolved = Resolve(address);
-  if (!resolved.ok()) return std::string(resolved.status().message());
-  for (const SocketAddress& target : *resolved) {
-    const int error = TryBind(target);
-    if (error != 0) return std::generic_category().message(error);
-  }
-  if (address.is_unix()) unlink(address.path.c_str());
-  return "the reason is gone";
 }
 
 }  // namespace kvcompress

@@ -66,10 +66,6 @@ struct SocketAddress {
 absl::StatusOr<std::vector<SocketAddress>> Resolve(
     const ListenAddress& address);
 
-// Why a server cannot be bound to `address`, such as "Address already in use".
-// For messages: it tries again, briefly, to learn the reason.
-std::string ExplainBindFailure(const ListenAddress& address);
-
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_SERVER_ADDRESS_H_

@@ -40,14 +40,14 @@ absl::Status TooLarge(uint64_t bytes, uint64_t limit) {
   return MakeError(
       absl::StatusCode::kOutOfRange,
       absl::StrCat("the call needs about ", bytes,
-                   " bytes of memory, more than the server has for it"),
+                   " bytes of memory, more than the server allows for it"),
       {.reason = "EXCEEDS_BUDGET", .limit = limit});
 }
 
 absl::Status Full(uint64_t limit, absl::Duration delay) {
   absl::Status status =
       MakeError(absl::StatusCode::kResourceExhausted,
-                "the server is at its memory budget; try again later",
+                "the server's memory budget is exhausted; try again later",
                 {.reason = "BUDGET_EXHAUSTED", .limit = limit});
   status.SetPayload(kRetryPayload,
                     absl::Cord(absl::StrCat(absl::ToInt64Milliseconds(delay))));

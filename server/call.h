@@ -65,7 +65,8 @@ class Call {
   // the call has lasted longer than it may. Thread safe.
   absl::Status CheckWanted() const {
     if (context_->IsCancelled()) {
-      return absl::CancelledError("the client has gone");
+      return absl::CancelledError(
+          "the client cancelled the call or disconnected");
     }
     return state_->watchdog.CheckTime(start_);
   }
@@ -116,8 +117,10 @@ class Call {
   // EndCut.
   grpc::Status End(const absl::Status& status) {
     if (!status.ok() && context_->IsCancelled()) {
-      return EndCut(
-          Guarded([] { return absl::CancelledError("the client has gone"); }));
+      return EndCut(Guarded([] {
+        return absl::CancelledError(
+            "the client cancelled the call or disconnected");
+      }));
     }
     return EndCut(status);
   }

@@ -2,21 +2,24 @@
 
 #include "certificates.h"
 
+#include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <ctime>
-#include <fstream>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "file_descriptor.h"
 #include "guarded.h"
 
 namespace kvcompress {
@@ -34,18 +37,29 @@ absl::Status Unfit(const std::string& path, absl::string_view why) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
+  const auto failed = [&path] {
+    return Unfit(path, std::generic_category().message(errno));
+  };
+  // Without O_NONBLOCK a FIFO would make this wait for its writer.
+  const FileDescriptor file(
+      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat found;
+  if (!file.ok() || fstat(file.get(), &found) != 0) return failed();
+  if (!S_ISREG(found.st_mode)) return Unfit(path, "not a regular file");
   std::string bytes(kLargestFile + 1, '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  if (file.bad() || !file.eof()) {
-    if (file.gcount() > static_cast<std::streamsize>(kLargestFile)) {
-      return Unfit(path, absl::StrCat("longer than ", kLargestFile, " bytes"));
-    }
-    return Unfit(path, errno != 0 ? std::generic_category().message(errno)
-                                  : "cannot be read");
+  size_t size = 0;
+  while (size < bytes.size()) {
+    const ssize_t count =
+        read(file.get(), bytes.data() + size, bytes.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed();
+    if (count == 0) break;
+    size += static_cast<size_t>(count);
   }
-  bytes.resize(static_cast<size_t>(file.gcount()));
+  if (size > kLargestFile) {
+    return Unfit(path, absl::StrCat("longer than ", kLargestFile, " bytes"));
+  }
+  bytes.resize(size);
   return bytes;
 }
 
@@ -83,7 +97,7 @@ absl::StatusOr<Certificate> ParseChain(const std::string& path,
   ERR_clear_error();
   if (first == nullptr) return Unfit(path, "no certificate in PEM");
   if (ERR_GET_REASON(error) != PEM_R_NO_START_LINE) {
-    return Unfit(path, "a certificate in it is damaged");
+    return Unfit(path, "contains a damaged certificate");
   }
   return first;
 }
@@ -96,7 +110,7 @@ absl::Status CheckKey(const TlsFiles& files, const std::string& bytes,
       &EVP_PKEY_free);
   absl::Status status;
   if (key == nullptr) {
-    status = Unfit(files.key, "no private key in PEM without a passphrase");
+    status = Unfit(files.key, "no unencrypted private key in PEM");
   } else if (X509_check_private_key(certificate, key.get()) != 1) {
     status = Unfit(files.key, absl::StrCat("not the key of the certificate in ",
                                            files.certificate));
@@ -203,14 +217,14 @@ void CertificateWatcher::Look() {
     const std::string complaint(read.status().message());
     if (complaint == complaint_) return;
     complaint_ = complaint;
-    spdlog::error("TLS: {}; the certificate in use stays", complaint);
+    spdlog::error("TLS: {}; keeping the certificate in use", complaint);
     events_.failed();
     return;
   }
   complaint_.clear();
   if (*read == *current()) return;
   spdlog::info(
-      "TLS: took up the changed files; the certificate expires at {}",
+      "TLS: loaded the changed files; the certificate expires at {}",
       absl::FormatTime(absl::RFC3339_sec, read->expiry, absl::UTCTimeZone()));
   auto next = std::make_shared<const Certificates>(*std::move(read));
   events_.changed(*next);

@@ -21,7 +21,7 @@ namespace kvcompress {
 
 // Paths of PEM files.
 struct TlsFiles {
-  std::string certificate;  // the server's, then those that vouch for it
+  std::string certificate;  // the server's, then intermediate ones
   std::string key;
   std::string client_ca;  // empty: clients need no certificate
 

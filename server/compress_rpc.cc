@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "compress_session.h"
-#include "proto/wire/wire.h"
 #include "request.h"
 #include "stream_reactor.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {
@@ -212,7 +212,8 @@ class MeasureHandler final : public CacheHandler<v1::MeasureRequest> {
   absl::Status TakeOptions(const v1::CompressOptions& options) override {
     if (!options.reconstruct()) return CacheHandler::TakeOptions(options);
     return MakeError(
-        absl::StatusCode::kInvalidArgument, "Measure gives back no values",
+        absl::StatusCode::kInvalidArgument,
+        "Measure cannot return reconstructed values",
         {.reason = "INVALID_OPTIONS", .field = "options.reconstruct"});
   }
 

@@ -13,7 +13,7 @@ absl::Status CompressSession::OutOfOrder(absl::string_view message) {
 
 absl::Status CompressSession::TakeOptions(const v1::CompressOptions& options) {
   if (compressor_ != nullptr) {
-    return OutOfOrder("options come once, as the first message");
+    return OutOfOrder("options must be sent once, as the first message");
   }
   report_tensors_ = options.report_tensors();
   absl::StatusOr<CompressOptions> converted = FromProto(options);
@@ -23,9 +23,10 @@ absl::Status CompressSession::TakeOptions(const v1::CompressOptions& options) {
 }
 
 absl::Status CompressSession::TakeTable(const v1::TensorTable& table) {
-  if (compressor_ == nullptr) return OutOfOrder("options come first");
+  if (compressor_ == nullptr)
+    return OutOfOrder("options must be the first message");
   if (source_ != Source::kNone) {
-    return OutOfOrder("a table of tensors comes once, before any data");
+    return OutOfOrder("the tensor table must be sent once, before any data");
   }
   source_ = Source::kTable;
   absl::StatusOr<std::vector<TensorSpec>> tensors = TensorsFromProto(table);
@@ -36,14 +37,15 @@ absl::Status CompressSession::TakeTable(const v1::TensorTable& table) {
 
 absl::Status CompressSession::TakeData(Source source, absl::string_view tensor,
                                        absl::string_view data) {
-  if (compressor_ == nullptr) return OutOfOrder("options come first");
+  if (compressor_ == nullptr)
+    return OutOfOrder("options must be the first message");
   if (source == Source::kFile && source_ == Source::kNone) {
     source_ = Source::kFile;
   }
   if (source != source_) {
     return OutOfOrder(
-        "a call takes either the bytes of a file, or a table of tensors and "
-        "then their data");
+        "a call takes either the bytes of a file, or a tensor table followed "
+        "by the data");
   }
   tensor_ = tensor;
   pending_ = data;
@@ -73,13 +75,12 @@ absl::StatusOr<bool> CompressSession::Step() {
 }
 
 absl::StatusOr<CompressReport> CompressSession::Finish() {
-  if (compressor_ == nullptr) return OutOfOrder("options come first");
+  if (compressor_ == nullptr)
+    return OutOfOrder("options must be the first message");
   absl::StatusOr<CompressReport> report = compressor_->Finish();
   if (report.ok()) {
     call_->observer().Compressed(*report);
-    const absl::string_view codec = report->codec;
-    call_->observer().CodecTime(codec.substr(0, codec.find(':')),
-                                Stage::kEncode, encode_seconds_);
+    call_->observer().CodecTime(report->codec, Stage::kEncode, encode_seconds_);
   }
   return report;
 }

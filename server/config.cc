@@ -43,69 +43,69 @@ constexpr int kMaxCount = 1'000'000;
 
 constexpr Flag kFlags[] = {
     {"listen", "ADDRESS",
-     "Where gRPC listens: HOST:PORT, [IPV6]:PORT or unix:PATH; repeatable, or "
+     "Address for gRPC: HOST:PORT, [IPV6]:PORT or unix:PATH; repeatable, or "
      "separated by commas; port 0 lets the system choose [127.0.0.1:50051]",
      true, false,
      [](Values v, DaemonOptions* o) { return SetListen(v, &o->listen); }},
     {"metrics-listen", "ADDRESS",
-     "Where HTTP serves /metrics, /healthz, /livez and /statusz; empty for "
-     "none "
-     "[127.0.0.1:9464]",
+     "Address for HTTP: /metrics, /healthz, /livez and /statusz; empty for "
+     "none [127.0.0.1:9464]",
      false, true,
      [](Values v, DaemonOptions* o) {
        return SetMetricsListen(v[0], &o->metrics_listen);
      }},
     {"unix-socket-mode", "MODE",
-     "Permissions of Unix sockets, in octal; default: what the umask leaves",
-     false, false,
+     "Permissions of Unix sockets, in octal [according to the umask]", false,
+     false,
      [](Values v, DaemonOptions* o) {
        return SetMode(v[0], &o->unix_socket_mode);
      }},
     {"tls-cert", "FILE",
-     "Certificate of the server and those that vouch for it, PEM; turns TLS on "
-     "for every address but Unix sockets",
+     "PEM file with the server's certificate, followed by intermediate "
+     "certificates; enables TLS on every address except Unix sockets",
      false, false,
      [](Values v, DaemonOptions* o) {
        o->tls.certificate = v[0];
        return absl::OkStatus();
      }},
-    {"tls-key", "FILE", "Private key of the certificate, PEM", false, false,
+    {"tls-key", "FILE", "PEM file with the private key of the certificate",
+     false, false,
      [](Values v, DaemonOptions* o) {
        o->tls.key = v[0];
        return absl::OkStatus();
      }},
     {"tls-client-ca", "FILE",
-     "Authorities, PEM, one of which must have signed a client's certificate; "
-     "without it clients need none",
+     "PEM file with CA certificates; clients must present a certificate signed "
+     "by one of them [clients need no certificate]",
      false, false,
      [](Values v, DaemonOptions* o) {
        o->tls.client_ca = v[0];
        return absl::OkStatus();
      }},
     {"allow", "RULE",
-     "METHODS=IDENTITY: these methods, joined by + or *, for clients whose "
-     "certificate has this subject alternative name, which may end in *; "
-     "repeatable, or separated by commas; what no rule allows is refused "
-     "[everybody may call everything]",
+     "Access rule METHODS=IDENTITY: METHODS is a list joined by +, or *; "
+     "IDENTITY is a subject alternative name of the client's certificate, and "
+     "may end in *; repeatable, or separated by commas; calls that no rule "
+     "allows are rejected [every client may call every method]",
      true, false,
      [](Values v, DaemonOptions* o) { return SetAccess(v, &o->access); }},
     {"tls-reload-seconds", "SECONDS",
-     "How often to look whether the three files have changed, 0.1 to 86400 "
-     "[10]",
+     "How often to check the three TLS files for changes, 0.1 to 86400 [10]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0.1, kDay, &o->tls_reload_interval);
      }},
     {"shared-directory", "DIR",
-     "A directory, in memory for speed, in which clients on Unix sockets may "
-     "name files to read and to write instead of sending bytes [none]",
+     "Directory in which clients on Unix sockets may name files to read and "
+     "write, instead of sending their bytes; fastest in memory [none]",
      false, false,
      [](Values v, DaemonOptions* o) {
        o->shared_directory = v[0];
        return absl::OkStatus();
      }},
-    {"insecure", "", "Listen in plain text where other machines can reach it",
-     false, false,
+    {"insecure", "",
+     "Allow plain text on addresses that other machines can reach", false,
+     false,
      [](Values v, DaemonOptions* o) { return SetBool(v[0], &o->insecure); }},
     {"log-level", "LEVEL", "debug, info, warn or error [info]", false, false,
      [](Values v, DaemonOptions* o) {
@@ -117,8 +117,8 @@ constexpr Flag kFlags[] = {
                                 &o->log_level);
      }},
     {"kernels", "NAME",
-     "The arithmetic: avx512, avx2, sse4, neon or portable; all give the same "
-     "bytes [the fastest]",
+     "CPU kernels: avx512, avx2, sse4, neon or portable; all produce the same "
+     "bytes [the fastest available]",
      false, false,
      [](Values v, DaemonOptions* o) {
        o->kernels = v[0];
@@ -131,7 +131,7 @@ constexpr Flag kFlags[] = {
            &o->log_format);
      }},
     {"max-header-bytes", "BYTES",
-     "Longest header of a file, 1024 to 100000000 [100000000]", false, false,
+     "Longest safetensors header, 1024 to 100000000 [100000000]", false, false,
      [](Values v, DaemonOptions* o) {
        return SetBytes(v[0], 1024, kMaxSafetensorsHeader, &o->max_header_bytes);
      }},
@@ -141,71 +141,72 @@ constexpr Flag kFlags[] = {
        return SetBytes(v[0], 64 << 10, 1 << 30, &o->max_message_bytes);
      }},
     {"max-tensor-bytes", "BYTES",
-     "Largest tensor for codecs that hold a whole tensor, 1048576 to "
+     "Largest tensor for codecs that hold a whole tensor in memory, 1048576 to "
      "1099511627776 [1073741824]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetBytes(v[0], 1 << 20, uint64_t{1} << 40, &o->max_tensor_bytes);
      }},
     {"memory-budget-bytes", "BYTES",
-     "Memory for all streams together, 16777216 to 1125899906842624; default: "
-     "half of the memory limit of the control group or machine, less 64 MiB",
+     "Memory budget of all streams together, 16777216 to 1125899906842624 "
+     "[half of what the memory limit leaves beyond 64 MiB]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetBytes(v[0], 1 << 24, uint64_t{1} << 50,
                        &o->memory_budget_bytes.emplace());
      }},
     {"client-budget-percent", "PERCENT",
-     "The most of that memory that one client may hold, 1 to 100 [100]", false,
+     "Largest share of the memory budget for one client, 1 to 100 [100]", false,
      false,
      [](Values v, DaemonOptions* o) {
        return SetPercent(v[0], &o->client_budget_percent);
      }},
     {"stall-seconds", "SECONDS",
-     "How long a stream may wait for its client to send or to take the next "
-     "message, 0.1 to 86400 [120]",
+     "How long a stream may wait for its client to send or to read data, 0.1 "
+     "to "
+     "86400 [120]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0.1, kDay, &o->stall);
      }},
     {"max-call-seconds", "SECONDS",
-     "How long a call may last, whatever its deadline, 0.1 to 604800 [3600]",
+     "Longest duration of a call, whatever its deadline, 0.1 to 604800 [3600]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0.1, 7 * kDay, &o->max_call);
      }},
     {"max-connection-age-seconds", "SECONDS",
-     "How long a connection lasts before its client is asked to make another, "
-     "so that clients find new servers; 0 for ever, to 86400 [0]",
+     "Age at which a client is asked to reconnect, so that it discovers new "
+     "servers; 0 for no limit, to 86400 [0]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0, kDay, &o->max_connection_age);
      }},
     {"max-connections", "NUMBER",
-     "Most connections at once, 1 to 1000000 [1024, or what the limit of file "
+     "Limit on open connections, 1 to 1000000 [1024, or what the limit on file "
      "descriptors leaves]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetCount(v[0], kMaxCount, &o->max_connections);
      }},
     {"max-connections-per-host", "NUMBER",
-     "Most of them from one host, 1 to 1000000; Unix sockets count as one host "
-     "[half of --max-connections]",
+     "Limit on connections from one host, 1 to 1000000; Unix sockets count as "
+     "one host [half of --max-connections]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetCount(v[0], kMaxCount, &o->max_connections_per_host);
      }},
     {"max-connection-idle-seconds", "SECONDS",
-     "How long a connection may carry no call before its client is asked to "
-     "close it; 0 for ever, to 86400 [600]",
+     "How long a connection may have no call before its client is asked to "
+     "close it; 0 for no limit, to 86400 [600]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0, kDay, &o->max_connection_idle);
      }},
     {"unreachable-exit-seconds", "SECONDS",
-     "How long new connections may not be served, other than because there are "
-     "too many, before the server ends with an error; 0 for never, to 86400 "
-     "[60]",
+     "How long the server may fail to serve new connections, other than "
+     "because "
+     "it is full, before it exits with an error; 0 for never, to 86400 [60]",
      false, false,
      [](Values v, DaemonOptions* o) {
        absl::Status status = SetSeconds(v[0], 0, kDay, &o->unreachable_exit);
@@ -215,16 +216,15 @@ constexpr Flag kFlags[] = {
        return status;
      }},
     {"drain-delay-seconds", "SECONDS",
-     "How long to keep serving after SIGTERM while health says NOT_SERVING, 0 "
-     "to 3600 [0]",
+     "How long to keep serving after SIGTERM while health reports NOT_SERVING, "
+     "0 to 3600 [0]",
      false, false,
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0, kMaxPause, &o->drain_delay);
      }},
     {"shutdown-grace-seconds", "SECONDS",
-     "How long running streams may take to finish when stopping, 0 to 3600 "
-     "[30]",
-     false, false,
+     "How long running streams may then take to finish, 0 to 3600 [30]", false,
+     false,
      [](Values v, DaemonOptions* o) {
        return SetSeconds(v[0], 0, kMaxPause, &o->shutdown_grace);
      }},
@@ -288,15 +288,14 @@ absl::Status CheckTogether(const DaemonOptions& options) {
   }
   if (!options.access.empty() && options.tls.client_ca.empty()) {
     return absl::InvalidArgumentError(
-        "--allow needs --tls-client-ca: without it no client has an identity");
+        "--allow needs --tls-client-ca, which gives clients an identity");
   }
   if (options.tls.enabled() || options.insecure) return absl::OkStatus();
   for (const ListenAddress& address : options.listen) {
     if (address.is_local()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--listen: other machines can reach ", address.ToString(),
-        ", and nothing would be encrypted: give --tls-cert and --tls-key, or "
-        "--insecure"));
+        " in plain text: set --tls-cert and --tls-key, or --insecure"));
   }
   return absl::OkStatus();
 }
@@ -314,15 +313,15 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
       "kv-compressd compresses KV caches with measured quality, over gRPC.",
       "kv-compressd");
   app.footer(
-      "Every flag is also an environment variable: --drain-delay-seconds is "
-      "KVCOMPRESS_DRAIN_DELAY_SECONDS.");
+      "Every flag can also be set by an environment variable: "
+      "--drain-delay-seconds by KVCOMPRESS_DRAIN_DELAY_SECONDS.");
   app.set_version_flag("--version", VersionText(), "Print the versions");
   CommandLine line;
   app.add_flag("--check-config", line.check_only,
-               "Check the options and the files they name, and exit");
+               "Check the options and the files they name, then exit");
   app.add_flag("--probe", line.probe_only,
-               "Ask the server that runs with these options whether it is "
-               "SERVING, and exit: 0 when it is");
+               "Check the health of the server that runs with these options, "
+               "then exit: 0 when it is SERVING");
   std::vector<std::string> given[std::size(kFlags)];
   CLI::Option* options[std::size(kFlags)];
   for (size_t i = 0; i < std::size(kFlags); ++i) {

@@ -17,6 +17,7 @@ add_library(kvcompress_daemon STATIC
     health.cc
     http_get.cc
     lifecycle.cc
+    listening_socket.cc
     memory_limit.cc
     probe.cc
     reachability.cc
@@ -38,10 +39,11 @@ add_library(kvcompress_daemon STATIC
     telemetry/quality_metrics.cc
     telemetry/rpc_metrics.cc
     telemetry/status_page.cc
-    tls.cc)
+    tls.cc
+    unread.cc)
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(kvcompress_daemon
-    PUBLIC kvcompress_service kvcompress_proto spdlog::spdlog
+    PUBLIC kvcompress_service kvcompress_wire spdlog::spdlog
            prometheus-cpp::core absl::flat_hash_set
            absl::synchronization
            absl::time

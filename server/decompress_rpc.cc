@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "decompress_session.h"
-#include "proto/wire/wire.h"
 #include "request.h"
 #include "stream_reactor.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {
@@ -84,7 +84,7 @@ class DecompressHandler : public StreamHandler {
 
  private:
   static absl::Status NoOptions() {
-    return DecompressSession::OutOfOrder("options come first");
+    return DecompressSession::OutOfOrder("options must be the first message");
   }
 
   // Takes the restored bytes away.

@@ -14,7 +14,8 @@ absl::Status DecompressSession::OutOfOrder(absl::string_view message) {
 
 absl::Status DecompressSession::TakeOptions(
     const v1::DecompressOptions& options) {
-  if (begun()) return OutOfOrder("options come once, as the first message");
+  if (begun())
+    return OutOfOrder("options must be sent once, as the first message");
   decompressor_ = std::make_unique<Decompressor>(FromProto(options), limits_);
   return absl::OkStatus();
 }

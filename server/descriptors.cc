@@ -44,11 +44,11 @@ absl::StatusOr<ConnectionLimits> PlanConnections(uint64_t descriptors,
   }
   const uint64_t available = ConnectionShare(descriptors);
   if (total && static_cast<uint64_t>(*total) > available) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--max-connections is ", *total, ", but the limit of ",
-                     descriptors, " file descriptors leaves ", available,
-                     " for connections: ask for fewer, or raise it (ulimit -n, "
-                     "LimitNOFILE)"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--max-connections is ", *total, ", but the limit of ", descriptors,
+        " file descriptors leaves ", available,
+        " for connections: lower the flag or raise the limit (ulimit -n, "
+        "LimitNOFILE)"));
   }
   ConnectionLimits limits;
   limits.total = total.value_or(

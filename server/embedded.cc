@@ -32,8 +32,8 @@ class SocketPairServer final : public EmbeddedServer {
     try {
       service_ = NewCompressionService(options, /*observer=*/nullptr);
     } catch (const std::system_error& error) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the embedded server gets no threads: ", error.what()));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the embedded server cannot start threads: ", error.what()));
     }
     grpc::ServerBuilder builder;
     SetMessages(options.max_message_bytes, &builder);
@@ -46,7 +46,8 @@ class SocketPairServer final : public EmbeddedServer {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
                    ends) != 0) {
-      return absl::ErrnoToStatus(errno, "the embedded server has no socket");
+      return absl::ErrnoToStatus(errno,
+                                 "the embedded server cannot create sockets");
     }
     // Both take over their end.
     grpc::AddInsecureChannelFromFd(server_.get(), ends[0]);

@@ -4,7 +4,8 @@
 // is ten times a second, and ends with a trailer. What it holds it reserves
 // from the budget of the service, as a stream does; the watchdog ends its
 // waits; and between two slices it looks whether anybody still wants the
-// result. It works on the threads of the service.
+// result. gRPC's threads admit it and refuse it; whatever parses its request or
+// touches a file, the end of one included, runs on those of the service.
 
 #ifndef KVCOMPRESS_SERVER_FILE_REACTOR_H_
 #define KVCOMPRESS_SERVER_FILE_REACTOR_H_
@@ -24,12 +25,12 @@
 #include "call.h"
 #include "guarded.h"
 #include "kvcompress/error.h"
-#include "proto/wire/wire.h"
 #include "read_ahead.h"
 #include "service_state.h"
 #include "shared_directory.h"
 #include "small_call.h"
 #include "watchdog.h"
+#include "wire/messages.h"
 #include "worker_pool.h"
 
 namespace kvcompress {
@@ -79,8 +80,7 @@ class FileReactor final : public RawReactor, private WatchedCall {
     make_ = std::move(make);
     const absl::Status status = Guarded([this] { return Allow(); });
     if (!status.ok()) return Finish(call_.End(status));
-    BeginWait(Wait::kRead);
-    StartRead(&request_);
+    BeginRead([this] { StartRead(&request_); });
   }
 
  private:
@@ -101,6 +101,54 @@ class FileReactor final : public RawReactor, private WatchedCall {
     return call_.ReserveStream(0, 0);
   }
 
+  void OnReadDone(bool ok) override {
+    if (!EndWait()) return;
+    const absl::Status status = Guarded([this, ok] {
+      if (!ok) return NoRequest();
+      absl::Status reserved = call_.ReserveStream(request_.Length(), 0);
+      if (reserved.ok()) OnWorker([this] { Begin(); });
+      return reserved;
+    });
+    if (!status.ok()) End(status);
+  }
+
+  void OnWriteDone(bool ok) override {
+    if (!EndWait()) return;
+    // What tells of work is small, so that the work itself counts: for every
+    // piece of it the client may take as long to hear of it.
+    Forgive(Wait::kWrite, absl::FromChrono(kProgressInterval));
+    const absl::Status status = Guarded([this, ok] {
+      OnWorker([this, ok] { ok ? Go() : EndGone(); });
+      return absl::OkStatus();
+    });
+    if (!status.ok()) End(status);
+  }
+
+  void OnCancel() override {}
+
+  void OnDone() override { delete this; }
+
+  // Throws std::bad_alloc, and is then as if it had not been called.
+  void OnWorker(std::function<void()> task) {
+    workers_.Run(call_.client(), std::move(task));
+  }
+
+  void EndGone() {
+    End(Guarded([] { return absl::CancelledError("the client has gone"); }));
+  }
+
+  void Begin() {
+    const absl::Status status = Guarded([this] {
+      // Nobody may want it any more, after a wait for a thread.
+      absl::Status wanted = call_.CheckWanted();
+      if (!wanted.ok()) return wanted;
+      job_ = make_(request_, &call_);
+      request_.Clear();
+      return Open();
+    });
+    status.ok() ? Run() : End(status);
+  }
+
   absl::Status Open() {
     const absl::StatusOr<FileNames> names = job_->Begin();
     if (!names.ok()) return names.status();
@@ -118,45 +166,7 @@ class FileReactor final : public RawReactor, private WatchedCall {
     return Reserve();
   }
 
-  void OnReadDone(bool ok) override {
-    if (!EndWait()) return;
-    const absl::Status status = Guarded([&] {
-      if (!ok) return NoRequest();
-      job_ = make_(request_, &call_);
-      request_.Clear();
-      return Open();
-    });
-    if (!status.ok()) return End(status);
-    // The work is done where the answer to this is handled.
-    StartSendInitialMetadata();
-  }
-
-  void OnSendInitialMetadataDone(bool ok) override { ok ? Go() : EndGone(); }
-
-  void OnWriteDone(bool ok) override {
-    if (!EndWait()) return;
-    // What tells of work is small, so that the work itself counts: for every
-    // piece of it the client may take as long to hear of it.
-    Forgive(Wait::kWrite, absl::FromChrono(kProgressInterval));
-    if (!ok) return EndGone();
-    concluded_ ? End(absl::OkStatus()) : Go();
-  }
-
-  void OnCancel() override {}
-
-  void OnDone() override { delete this; }
-
-  void EndGone() {
-    End(Guarded([] { return absl::CancelledError("the client has gone"); }));
-  }
-
-  void Go() {
-    const absl::Status status = Guarded([this] {
-      workers_.Run(call_.client(), [this] { Run(); });
-      return absl::OkStatus();
-    });
-    if (!status.ok()) End(status);
-  }
+  void Go() { concluded_ ? End(absl::OkStatus()) : Run(); }
 
   // Works until it is time to tell, or done.
   void Run() {
@@ -224,7 +234,19 @@ class FileReactor final : public RawReactor, private WatchedCall {
     message_.Clear();
   }
 
+  // To close a file, or to wait for one that is being read, may take long, and
+  // this is called on the thread that looks at all calls. Nothing else ends the
+  // call meanwhile.
   void EndCut(const absl::Status& status) override {
+    Leave();
+    const absl::Status queued = Guarded([&] {
+      OnWorker([this, status] { FinishCut(status); });
+      return absl::OkStatus();
+    });
+    if (!queued.ok()) FinishCut(status);
+  }
+
+  void FinishCut(const absl::Status& status) {
     Drop();
     Finish(call_.EndCut(status));
   }

@@ -28,6 +28,11 @@ constexpr int kMinPingIntervalMs = 20'000;
 // HTTP/2: who sends neither holds a connection no longer.
 constexpr int kHandshakeTimeoutMs = 20'000;
 
+// How long after --stall-seconds a connection is reset whose client reads
+// nothing: by then its calls have been told why they end, and as much is left
+// for a network that loses packets where that time is short.
+constexpr absl::Duration kUnreadMargin = absl::Seconds(5);
+
 // Calls at a time on one connection: further ones wait in a client that keeps
 // to the protocol, and end the connection of one that does not.
 constexpr int kMaxConcurrentStreams = 1024;
@@ -70,8 +75,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const ConnectionLimits& limits, AcceptEvents events) {
   std::unique_ptr<GrpcServer> self(new GrpcServer);
   self->addresses_ = options.listen;
-  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor = Acceptor::Bind(
-      &self->addresses_, options.unix_socket_mode, limits, std::move(events));
+  absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
+      Acceptor::Bind(&self->addresses_,
+                     {.unix_mode = options.unix_socket_mode,
+                      .limits = limits,
+                      .unread = options.stall + kUnreadMargin},
+                     std::move(events));
   if (!acceptor.ok()) return acceptor.status();
 
   grpc::EnableDefaultHealthCheckService(false);
@@ -91,7 +100,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
                            ExternalType::FROM_FD, tls);
   self->server_ = builder.BuildAndStart();
   if (self->server_ == nullptr) {
-    return absl::InternalError("gRPC did not start");
+    return absl::InternalError("gRPC could not be started");
   }
 
   std::vector<std::shared_ptr<External>> takers;

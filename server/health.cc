@@ -9,8 +9,8 @@
 #include "errors.h"
 #include "guarded.h"
 #include "kvcompress/error.h"
-#include "proto/wire/wire.h"
 #include "request.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 
@@ -95,7 +95,7 @@ class HealthService::Watcher final : public RawReactor, private WatchedCall {
     const std::lock_guard lock(service_->mutex_);
     if (service_->watchers_.size() >= kMaxWatchers) {
       return MakeError(absl::StatusCode::kResourceExhausted,
-                       "too many streams watch already",
+                       "too many Watch streams are open",
                        {.reason = "TOO_MANY_STREAMS", .limit = kMaxWatchers});
     }
     known_ = service_->services_.contains(asked.service());
@@ -146,11 +146,12 @@ HealthService::HealthService(const std::vector<std::string>& services)
   OutOfMemory();
   AddRaw("/grpc.health.v1.Health/Check",
          [this](grpc::CallbackServerContext* context) {
-           return new SmallCall(context, &watchdog_,
-                                [this](const grpc::ByteBuffer& request,
-                                       grpc::ByteBuffer* response) {
-                                  return Check(request, response);
-                                });
+           return new SmallCall(
+               context, &watchdog_,
+               {.answer = [this](const grpc::ByteBuffer& request,
+                                 grpc::ByteBuffer* response) {
+                 return Check(request, response);
+               }});
          });
   AddRaw("/grpc.health.v1.Health/Watch",
          [this](grpc::CallbackServerContext* context) {

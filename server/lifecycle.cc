@@ -83,16 +83,30 @@ void LogStart(const DaemonOptions& options,
   }
 }
 
+// The next signal; 0 once `deadline` is past. Wakes are no signals.
+int WaitForSignal(absl::Time deadline, StopSignals* signals) {
+  int signal = 0;
+  while (signal == 0 && absl::Now() < deadline) {
+    signal = signals->Wait(deadline);
+  }
+  return signal;
+}
+
 // Ends calls and connections: those that run have `grace`, or until a signal.
 void ShutDown(absl::Duration grace, GrpcServer* server, HealthService* health,
               StopSignals* signals) {
   health->Shutdown();
   const absl::Time deadline = absl::Now() + grace;
+  std::atomic<bool> over = false;
   std::thread shutdown([&] {
     server->Shutdown(deadline);
+    over = true;
     signals->Wake();
   });
-  if (signals->Wait(absl::InfiniteFuture()) != 0) {
+  int signal = 0;
+  // A wake may be left over from an address that was lost.
+  while (!over && signal == 0) signal = signals->Wait(absl::InfiniteFuture());
+  if (signal != 0) {
     spdlog::warn("another signal: cancelling the calls that still run");
     server->CancelCalls();
   }
@@ -124,8 +138,7 @@ absl::Status ServeUntilStopped(const DaemonOptions& options,
                signal == SIGTERM ? "SIGTERM" : "SIGINT",
                absl::FormatDuration(delay),
                absl::FormatDuration(options.shutdown_grace));
-  const bool hurry =
-      delay > absl::ZeroDuration() && signals->Wait(absl::Now() + delay) != 0;
+  const bool hurry = WaitForSignal(absl::Now() + delay, signals) != 0;
   reachability->Stop();
   ShutDown(hurry ? absl::ZeroDuration() : options.shutdown_grace, server,
            health, signals);
@@ -272,7 +285,8 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
       options, {service.get(), &health, reflection.get()}, tls, budget, *limits,
       {.accepted = [&] { metrics.connections().Accepted(); },
        .refused = [&](Refusal why) { metrics.connections().Refused(why); },
-       .open = [&](int open) { metrics.connections().SetOpen(open); }});
+       .open = [&](int open) { metrics.connections().SetOpen(open); },
+       .unread = [&] { metrics.connections().Unread(); }});
   if (!server.ok()) return server.status();
   const std::vector<ListenAddress>& addresses = (*server)->addresses();
   page.SetFact("listening on", Joined(addresses));

@@ -77,8 +77,7 @@ uint64_t Object(const Descriptor& type) {
 absl::Status NoSuchMessage(absl::string_view what) {
   return MakeError(
       absl::StatusCode::kInvalidArgument,
-      absl::StrCat("a message is not of the type that the method takes: ",
-                   what),
+      absl::StrCat("the message does not match the request type: ", what),
       {.reason = "INVALID_MESSAGE", .field = "message"});
 }
 
@@ -112,19 +111,19 @@ class ParsedSize::Walk {
   // Up to the limit of the input, or the end of the group `group`. False when
   // it has ended: by an error, or as there is enough.
   bool Message(const Shape* shape, int group, int depth) {
-    if (depth > kDeepest) return Fail("it is nested too deeply");
+    if (depth > kDeepest) return Fail("nested too deeply");
     bool has_unknown = false;
     while (true) {
       const uint32_t tag = input_.ReadTag();
       if (tag == 0) {
         if (group == 0 && input_.ConsumedEntireMessage()) return true;
-        return Fail("it ends too early");
+        return Fail("truncated");
       }
       const int number = WireFormatLite::GetTagFieldNumber(tag);
       const auto wire = WireFormatLite::GetTagWireType(tag);
-      if (number == 0) return Fail("a field has no number");
+      if (number == 0) return Fail("a field number is 0");
       if (wire == WireFormatLite::WIRETYPE_END_GROUP) {
-        return number == group || Fail("a group ends that did not begin");
+        return number == group || Fail("end of a group that was not started");
       }
       const Field* field = nullptr;
       if (shape != nullptr) {
@@ -203,7 +202,7 @@ class ParsedSize::Walk {
     const uint64_t before = result_.bytes;
     const auto outer = input_.PushLimit(size);
     if (!Message(field.message, /*group=*/0, depth + 1)) return false;
-    if (input_.BytesUntilLimit() != 0) return Fail("it ends too early");
+    if (input_.BytesUntilLimit() != 0) return Fail("truncated");
     input_.PopLimit(outer);
     // A key is read before it is copied into its map.
     if (field.is_map) Add(result_.bytes - before);
@@ -229,28 +228,28 @@ class ParsedSize::Walk {
   bool Length(int* size) {
     return (input_.ReadVarintSizeAsInt(size) &&
             *size <= input_.BytesUntilLimit()) ||
-           Fail("a length is broken");
+           Fail("invalid length");
   }
 
   bool SkipNumber(WireFormatLite::WireType wire) {
     switch (wire) {
       case WireFormatLite::WIRETYPE_VARINT: {
         uint64_t value = 0;
-        return input_.ReadVarint64(&value) || Fail("a number is broken");
+        return input_.ReadVarint64(&value) || Fail("invalid varint");
       }
       case WireFormatLite::WIRETYPE_FIXED64:
         return Skip(sizeof(uint64_t));
       case WireFormatLite::WIRETYPE_FIXED32:
         return Skip(sizeof(uint32_t));
       default:
-        return Fail("a field has no type that there is");
+        return Fail("unknown wire type");
     }
   }
 
-  bool Skip(int size) { return input_.Skip(size) || Fail("it ends too early"); }
+  bool Skip(int size) { return input_.Skip(size) || Fail("truncated"); }
 
   bool Text(const Field& field, int size) {
-    if (!input_.ReadString(&text_, size)) return Fail("it ends too early");
+    if (!input_.ReadString(&text_, size)) return Fail("truncated");
     return IsStructurallyValidUTF8(text_.data(), size) ||
            Fail(absl::StrCat("the string ", field.name, " is not UTF-8"));
   }
@@ -305,7 +304,7 @@ absl::StatusOr<ParsedSize::Result> ParsedSize::Of(
     const grpc::ByteBuffer& message, uint64_t enough) const {
   grpc::ByteBuffer references(message);
   grpc::ProtoBufferReader reader(&references);
-  if (!reader.status().ok()) return NoSuchMessage("it has no bytes");
+  if (!reader.status().ok()) return NoSuchMessage("cannot be read");
   google::protobuf::io::CodedInputStream input(&reader);
   input.PushLimit(static_cast<int>(message.Length()));
   Walk walk(limits_, enough, &input);

@@ -17,9 +17,9 @@
 #include "guarded.h"
 #include "kvcompress/error.h"
 #include "parsed_size.h"
-#include "proto/wire/wire.h"
 #include "request.h"
 #include "small_call.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {
@@ -65,7 +65,7 @@ class Index {
         FillFile(symbols_, request.file_containing_symbol(), &response);
         break;
       case Request::kFileContainingExtension:
-        FillError(absl::StatusCode::kNotFound, "there are no extensions",
+        FillError(absl::StatusCode::kNotFound, "no extensions are defined",
                   &response);
         break;
       case Request::kAllExtensionNumbersOfType:
@@ -78,7 +78,7 @@ class Index {
         }
         break;
       case Request::MESSAGE_REQUEST_NOT_SET:
-        FillError(absl::StatusCode::kInvalidArgument, "nothing is asked for",
+        FillError(absl::StatusCode::kInvalidArgument, "the request is empty",
                   &response);
         break;
     }
@@ -95,21 +95,18 @@ class Index {
     error.set_error_message(message);
   }
 
-  static void FillFile(const Files& files, const std::string& name,
-                       v1::ServerReflectionResponse* response) {
+  void FillFile(const Files& files, const std::string& name,
+                v1::ServerReflectionResponse* response) const {
     const auto found = files.find(name);
     if (found == files.end()) {
-      return FillError(absl::StatusCode::kNotFound, "there is no such name",
-                       response);
+      return FillError(absl::StatusCode::kNotFound, "unknown name", response);
     }
     std::vector<const FileDescriptor*> all = {found->second};
     absl::flat_hash_map<const FileDescriptor*, bool> seen = {{all[0], true}};
     for (size_t i = 0; i < all.size(); ++i) {
       const FileDescriptor* const file = all[i];
-      google::protobuf::FileDescriptorProto proto;
-      file->CopyTo(&proto);
       *response->mutable_file_descriptor_response()
-           ->add_file_descriptor_proto() = proto.SerializeAsString();
+           ->add_file_descriptor_proto() = serialized_.at(file);
       for (int j = 0; j < file->dependency_count(); ++j) {
         const FileDescriptor* const next = file->dependency(j);
         if (seen.try_emplace(next, true).second) all.push_back(next);
@@ -120,8 +117,7 @@ class Index {
   void FillExtensions(const std::string& type,
                       v1::ServerReflectionResponse* response) const {
     if (!symbols_.contains(type)) {
-      return FillError(absl::StatusCode::kNotFound, "there is no such name",
-                       response);
+      return FillError(absl::StatusCode::kNotFound, "unknown name", response);
     }
     response->mutable_all_extension_numbers_response()->set_base_type_name(
         type);
@@ -129,6 +125,9 @@ class Index {
 
   void AddFile(const FileDescriptor& file) {
     if (!files_.try_emplace(file.name(), &file).second) return;
+    google::protobuf::FileDescriptorProto proto;
+    file.CopyTo(&proto);
+    serialized_[&file] = proto.SerializeAsString();
     for (int i = 0; i < file.dependency_count(); ++i) {
       AddFile(*file.dependency(i));
     }
@@ -173,6 +172,8 @@ class Index {
   const std::vector<std::string> services_;
   Files files_;
   Files symbols_;
+  // What answers are made of, so that none serializes it anew.
+  absl::flat_hash_map<const FileDescriptor*, std::string> serialized_;
 };
 
 // What the streams of all versions share. The messages of the versions are the

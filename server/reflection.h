@@ -24,8 +24,8 @@ inline constexpr size_t kMaxReflectionStreams = 256;
 
 // grpc.reflection.v1 and v1alpha, which describe themselves and `services`,
 // full names of compiled protobuf services. They share their streams, which are
-// cut off as `limits` says. Thread safe. REQUIRES: outlives the
-// grpc::Server it is registered with.
+// cut off as `limits` says. Thread safe. REQUIRES: the service outlives the
+// grpc::Server that it is registered with.
 std::unique_ptr<grpc::Service> NewReflectionService(
     std::vector<std::string> services, const Watchdog::Limits& limits);
 

@@ -88,13 +88,12 @@ absl::Status CheckSmallRequest(const grpc::ByteBuffer& bytes,
     if (!parsed.ok()) return parsed.status();
     if (parsed->bytes <= kMostParsed) return absl::OkStatus();
   }
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat("the method takes a few bytes, and the message has ",
-                   bytes.Length()),
-      {.reason = "INVALID_MESSAGE",
-       .limit = kMaxSmallRequest,
-       .field = "message"});
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   absl::StrCat("the request of ", bytes.Length(),
+                                " bytes is too large for this method"),
+                   {.reason = "INVALID_MESSAGE",
+                    .limit = kMaxSmallRequest,
+                    .field = "message"});
 }
 
 }  // namespace kvcompress

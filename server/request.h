@@ -15,7 +15,7 @@
 #include "call.h"
 #include "kvcompress/error.h"
 #include "parsed_size.h"
-#include "proto/wire/wire.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 
@@ -53,7 +53,7 @@ absl::Status ParseRequest(const grpc::ByteBuffer& bytes, uint64_t held,
       call->ReserveStream(bytes.Length(), working, held + memory->taking);
   if (!status.ok() || Parse(bytes, request)) return status;
   return MakeError(absl::StatusCode::kInvalidArgument,
-                   "a message is not of the type that the method takes",
+                   "the message does not match the request type",
                    {.reason = "INVALID_MESSAGE", .field = "message"});
 }
 
@@ -70,7 +70,7 @@ absl::Status ParseSmallRequest(const grpc::ByteBuffer& bytes,
   absl::Status status = CheckSmallRequest(bytes, size);
   if (!status.ok() || Parse(bytes, request)) return status;
   return MakeError(absl::StatusCode::kInvalidArgument,
-                   "a message is not of the type that the method takes",
+                   "the message does not match the request type",
                    {.reason = "INVALID_MESSAGE", .field = "message"});
 }
 

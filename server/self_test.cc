@@ -3,6 +3,7 @@
 #include "self_test.h"
 
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -73,11 +74,11 @@ absl::StatusOr<std::string> Restore(absl::string_view artefact) {
   return restored;
 }
 
-absl::StatusOr<CompressReport> RunCodec(const CodecChoice& choice,
+absl::StatusOr<CompressReport> RunCodec(const std::string& codec,
                                         const BuiltInCache& cache,
                                         bool lossless) {
   CompressOptions options;
-  options.codec = choice;
+  options.codec = codec;
   options.reconstruct = true;
   Compressor compressor(std::move(options), {});
   CompressOutput output;
@@ -107,18 +108,19 @@ absl::StatusOr<CompressReport> RunCodec(const CodecChoice& choice,
   const absl::StatusOr<std::string> restored = Restore(artefact);
   if (!restored.ok()) return restored.status();
   if (*restored != output.reconstructed) {
-    return absl::InternalError("decoding gave other values than encoding said");
+    return absl::InternalError(
+        "decoded values differ from those the encoder reported");
   }
   if (lossless && restored->substr(header_size) != cache.data) {
     return absl::InternalError("a lossless codec changed a value");
   }
   if (report->metrics.snr_db && *report->metrics.snr_db < kLeastSnrDb) {
-    return absl::InternalError(
-        absl::StrCat("quality is off: SNR ", *report->metrics.snr_db, " dB"));
+    return absl::InternalError(absl::StrCat("quality is too low: SNR ",
+                                            *report->metrics.snr_db, " dB"));
   }
   artefact[artefact.size() / 2] ^= 1;
   if (Restore(artefact).status().code() != absl::StatusCode::kDataLoss) {
-    return absl::InternalError("a flipped bit was not found");
+    return absl::InternalError("a flipped bit was not detected");
   }
   return report;
 }
@@ -127,27 +129,36 @@ absl::StatusOr<CompressReport> RunCodec(const CodecChoice& choice,
 
 absl::StatusOr<std::vector<SelfTestOutcome>> SelfTest(absl::string_view codec) {
   if (!codec.empty()) {
-    const absl::StatusOr<CodecSpec> known =
-        ResolveCodec({.name = std::string(codec)});
+    const absl::StatusOr<CodecSpec> known = ParseCodec(codec);
     if (!known.ok()) return known.status();
+    const std::string& name = known->codec->base().traits().name;
+    if (name != codec) {
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("SelfTest takes the name of a codec, ",
+                                    name, ", not ", QuoteName(codec)),
+                       {.reason = "UNKNOWN_CODEC", .field = "codec"});
+    }
   }
   const BuiltInCache cache = MakeCache();
   std::vector<SelfTestOutcome> outcomes;
   for (const Codec* candidate : AllCodecs()) {
     const CodecTraits& traits = candidate->traits();
     if (!codec.empty() && codec != traits.name) continue;
-    std::vector<CodecChoice> choices = candidate->SelfTestChoices();
-    for (const std::string& stage : LastStages()) {
-      choices.push_back({.name = traits.name, .last_stage = stage});
+    std::vector<std::string> codecs;
+    for (const std::string& parameters : candidate->SelfTestParameters()) {
+      codecs.push_back(CodecString(traits.name, parameters));
     }
-    for (const CodecChoice& choice : choices) {
+    for (const std::string& compressor : ByteCompressors()) {
+      codecs.push_back(CodecString(traits.name, "", compressor));
+    }
+    for (const std::string& text : codecs) {
       SelfTestOutcome outcome;
-      const absl::StatusOr<CodecSpec> spec = ResolveCodec(choice);
-      outcome.codec = spec.ok() ? spec->ToString() : choice.name;
+      const absl::StatusOr<CodecSpec> spec = ParseCodec(text);
+      outcome.codec = spec.ok() ? spec->ToString() : text;
       {
         const StageTimer timer(&outcome.seconds);
         absl::StatusOr<CompressReport> report =
-            RunCodec(choice, cache, traits.lossless);
+            RunCodec(text, cache, traits.lossless);
         outcome.status = report.status();
         if (report.ok()) outcome.report = *std::move(report);
       }
@@ -167,6 +178,26 @@ absl::StatusOr<std::vector<SelfTestOutcome>> RecentSelfTests::Get(
   absl::StatusOr<std::vector<SelfTestOutcome>> outcomes = SelfTest(codec);
   if (outcomes.ok()) recent_[codec] = {*outcomes, now_()};
   return outcomes;
+}
+
+absl::Status SelfTestQueue::Add(absl::string_view client,
+                                std::function<void()> task) {
+  if (++waiting_ > kMostWaiting) {
+    --waiting_;
+    return MakeError(absl::StatusCode::kResourceExhausted,
+                     "too many self-tests wait already",
+                     {.reason = "TOO_MANY_STREAMS", .limit = kMostWaiting});
+  }
+  try {
+    workers_.Run(client, [this, task = std::move(task)] {
+      --waiting_;
+      task();
+    });
+  } catch (const std::bad_alloc&) {
+    --waiting_;
+    throw;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RunSelfTest() {

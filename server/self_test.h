@@ -6,7 +6,9 @@
 #ifndef KVCOMPRESS_SERVER_SELF_TEST_H_
 #define KVCOMPRESS_SERVER_SELF_TEST_H_
 
+#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <string>
@@ -19,6 +21,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "kvcompress/compressor.h"
+#include "small_call.h"
+#include "worker_pool.h"
 
 namespace kvcompress {
 
@@ -57,6 +61,24 @@ class RecentSelfTests {
   absl::Mutex mutex_;
   // By codec: only known ones have outcomes.
   std::map<std::string, Recent> recent_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A thread for tests: they are long work for a request of a few bytes, and
+// whoever waits for one must hold up no thread of gRPC, and none that streams
+// need. Thread safe. Throws std::system_error when the system gives no thread.
+class SelfTestQueue {
+ public:
+  // Most tests that wait.
+  static constexpr size_t kMostWaiting = kMaxSmallCalls;
+
+  // Has a thread run `task`, which throws nothing, for a client.
+  // RESOURCE_EXHAUSTED when too many wait. Throws std::bad_alloc, and is then
+  // as if it had not been called.
+  absl::Status Add(absl::string_view client, std::function<void()> task);
+
+ private:
+  std::atomic<size_t> waiting_ = 0;
+  WorkerPool workers_{1};
 };
 
 }  // namespace kvcompress

@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -17,12 +18,12 @@
 #include "file_rpc.h"
 #include "guarded.h"
 #include "kvcompress/v1/compression_service.grpc.pb.h"
-#include "proto/wire/wire.h"
 #include "request.h"
 #include "self_test.h"
 #include "server_info_rpc.h"
 #include "service_state.h"
 #include "small_call.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {
@@ -76,7 +77,8 @@ class Service final : public RawService {
         [this](const Call&, const v1::SelfTestRequest& request,
                v1::SelfTestResponse* response) {
           return FillSelfTest(request, &self_tests_, response);
-        });
+        },
+        &self_test_queue_);
   }
 
  private:
@@ -95,28 +97,38 @@ class Service final : public RawService {
     });
   }
 
-  // A method that is answered at once.
+  // A method that is answered at once, or when its turn in `queue` comes.
   template <typename Request, typename Response, typename Fill>
-  void AddSmall(Method method, Fill fill) {
-    AddMethodOf(method, [this, method, fill](Context* context) {
-      return new SmallCall(
-          context, &state_.small_calls,
-          [this, method, fill, context](const Bytes& bytes, Bytes* answer) {
-            Call call(method, context, &state_);
-            const absl::Status status = Guarded([&] {
-              absl::Status allowed = call.Allow();
-              Request request;
-              if (allowed.ok()) {
-                allowed =
-                    ParseSmallRequest(bytes, ParsedSizeOf<Request>(), &request);
-              }
-              Response response;
-              if (allowed.ok()) allowed = fill(call, request, &response);
-              if (allowed.ok()) *answer = Serialize(response);
-              return allowed;
-            });
-            return call.End(status);
-          });
+  void AddSmall(Method method, Fill fill, SelfTestQueue* queue = nullptr) {
+    AddMethodOf(method, [this, method, fill, queue](Context* context) {
+      // It is counted from here on, also when its request never comes.
+      const auto call = std::make_shared<Call>(method, context, &state_);
+      SmallCall::Handler handler;
+      handler.answer = [call, fill](const Bytes& bytes, Bytes* answer) {
+        return call->End(Guarded([&] {
+          absl::Status status = call->Allow();
+          // Nobody may want it any more, after a wait for a thread.
+          if (status.ok()) status = call->CheckWanted();
+          Request request;
+          if (status.ok()) {
+            status =
+                ParseSmallRequest(bytes, ParsedSizeOf<Request>(), &request);
+          }
+          Response response;
+          if (status.ok()) status = fill(*call, request, &response);
+          if (status.ok()) *answer = Serialize(response);
+          return status;
+        }));
+      };
+      handler.refuse = [call](const absl::Status& error) {
+        return call->End(error);
+      };
+      if (queue != nullptr) {
+        handler.place = [call, queue](std::function<void()> task) {
+          return queue->Add(call->client(), std::move(task));
+        };
+      }
+      return new SmallCall(context, &state_.small_calls, std::move(handler));
     });
   }
 
@@ -124,6 +136,7 @@ class Service final : public RawService {
   std::set<std::string> names_;
   ServiceState state_;
   RecentSelfTests self_tests_;
+  SelfTestQueue self_test_queue_;
 };
 
 }  // namespace

@@ -111,12 +111,13 @@ absl::Status CheckPath(const std::string& path, const char* field) {
     return PathError(absl::StatusCode::kInvalidArgument, path, why,
                      "INVALID_PATH", field, limit);
   };
-  if (path.empty()) return refuse("has no name");
+  if (path.empty()) return refuse("is empty");
   if (path.size() >= PATH_MAX) {
     return refuse(absl::StrCat("has a path of ", path.size(), " bytes"),
                   PATH_MAX - 1);
   }
-  if (path.find('\0') != std::string::npos) return refuse("has a zero byte");
+  if (path.find('\0') != std::string::npos)
+    return refuse("contains a NUL byte");
   if (path[0] == '/') {
     return refuse("is absolute, not within the shared directory");
   }
@@ -188,8 +189,8 @@ absl::Status SharedInput::CheckUnchanged() const {
     return absl::OkStatus();
   }
   return MakeError(absl::StatusCode::kAborted,
-                   "the input was changed, cut, renamed or removed while it "
-                   "was read",
+                   "the input was changed, truncated, renamed or removed while "
+                   "it was read",
                    {.reason = "INPUT_CHANGED", .field = "input_path"});
 }
 

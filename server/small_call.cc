@@ -19,8 +19,8 @@ absl::Status NoRequest() {
 }
 
 SmallCall::SmallCall(grpc::CallbackServerContext* context, Watchdog* watchdog,
-                     Answer answer)
-    : WatchedCall(watchdog, context), answer_(std::move(answer)) {
+                     Handler handler)
+    : WatchedCall(watchdog, context), handler_(std::move(handler)) {
   BeginWait(Wait::kRead);
   StartRead(&request_);
 }
@@ -28,8 +28,16 @@ SmallCall::SmallCall(grpc::CallbackServerContext* context, Watchdog* watchdog,
 void SmallCall::OnReadDone(bool ok) {
   if (!EndWait()) return;
   if (!ok) return EndCut(Guarded([] { return NoRequest(); }));
+  if (handler_.place == nullptr) return Reply();
+  const absl::Status status =
+      Guarded([this] { return handler_.place([this] { Reply(); }); });
+  if (!status.ok()) EndCut(status);
+}
+
+void SmallCall::Reply() {
+  answered_ = true;
   grpc::Status status = NoMemory();
-  Attempt([&] { status = answer_(request_, &response_); });
+  Attempt([&] { status = handler_.answer(request_, &response_); });
   if (!status.ok()) {
     Leave();
     return Finish(status);
@@ -46,7 +54,7 @@ void SmallCall::OnWriteDone(bool ok) {
 
 void SmallCall::EndCut(const absl::Status& status) {
   Leave();
-  Finish(GuardedStatus(status));
+  Finish(answered_ ? GuardedStatus(status) : handler_.refuse(status));
 }
 
 void RawService::AddRaw(

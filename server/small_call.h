@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "guarded.h"
 #include "watchdog.h"
 
 namespace kvcompress {
@@ -42,11 +43,24 @@ class SmallCall final : public RawReactor, private WatchedCall {
   // Gives the end of the call, and where that is OK the response.
   using Answer = std::function<grpc::Status(const grpc::ByteBuffer& request,
                                             grpc::ByteBuffer* response)>;
+  // Has another thread run `task`, or gives the error that ends the call.
+  using Place = std::function<absl::Status(std::function<void()> task)>;
 
-  // Begins to wait for the request. `answer` is called once, or not at all when
-  // no request comes. Deletes itself. `watchdog` outlives it.
+  // Gives what to tell the client of a call that ends with this error.
+  using Refuse = std::function<grpc::Status(const absl::Status& error)>;
+
+  // One of `answer` and `refuse` is called, once: `answer` when the request has
+  // come, on gRPC's own thread, so that it must be quick, unless `place` says
+  // where.
+  struct Handler {
+    Answer answer;
+    Refuse refuse = GuardedStatus;
+    Place place;
+  };
+
+  // Begins to wait for the request. Deletes itself. `watchdog` outlives it.
   SmallCall(grpc::CallbackServerContext* context, Watchdog* watchdog,
-            Answer answer);
+            Handler handler);
 
  private:
   void OnReadDone(bool ok) override;
@@ -54,8 +68,10 @@ class SmallCall final : public RawReactor, private WatchedCall {
   void OnCancel() override {}
   void OnDone() override { delete this; }
   void EndCut(const absl::Status& status) override;
+  void Reply();
 
-  const Answer answer_;
+  const Handler handler_;
+  bool answered_ = false;
   grpc::ByteBuffer request_;
   grpc::ByteBuffer response_;
 };

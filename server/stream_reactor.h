@@ -29,7 +29,7 @@
 namespace kvcompress {
 
 // What a stream does with its messages, which are as on the wire; see
-// proto/wire/wire.h. Calls come one at a time, from one thread or another.
+// wire/messages.h. Calls come one at a time, from one thread or another.
 class StreamHandler {
  public:
   // Content of a message that is no run of bytes: options, and tables.
@@ -106,7 +106,9 @@ class StreamReactor final : public RawReactor, private WatchedCall {
     if (!EndWait()) return;
     Moved(Wait::kWrite, response_.Length());
     const absl::Status status = Guarded([this, ok] {
-      if (!ok) return absl::CancelledError("the client has gone");
+      if (!ok)
+        return absl::CancelledError(
+            "the client cancelled the call or disconnected");
       workers_.Run(call_.client(), [this] { Pump(); });
       return absl::OkStatus();
     });

@@ -56,7 +56,7 @@ int64_t TimeOf(uint64_t state) {
 
 absl::Status TooLong() {
   return MakeError(absl::StatusCode::kDeadlineExceeded,
-                   "the call lasts longer than the server allows",
+                   "the call exceeded the server's time limit",
                    {.reason = "CALL_TOO_LONG"});
 }
 
@@ -64,15 +64,15 @@ absl::Status Stalled(WatchedCall::Wait wait) {
   const bool sends = wait == WatchedCall::Wait::kRead;
   return MakeError(absl::StatusCode::kDeadlineExceeded,
                    absl::StrCat("the client ", sends ? "sent" : "took",
-                                " nothing, or next to nothing, for longer than "
-                                "the server waits"),
+                                " too little data for longer than the "
+                                "server's stall timeout"),
                    {.reason = "STALLED"});
 }
 
 absl::Status Displaced() {
   return MakeError(absl::StatusCode::kResourceExhausted,
-                   "more calls of this kind wait for their clients than the "
-                   "server keeps, and this one has waited longest",
+                   "too many calls of this kind wait for their clients, and "
+                   "this one has waited longest",
                    {.reason = "TOO_MANY_STREAMS"});
 }
 

@@ -23,7 +23,7 @@
 #include "absl/types/span.h"
 #include "client/cpp/status.h"
 #include "kvcompress/byte_stream.h"
-#include "proto/wire/wire.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 

@@ -3,12 +3,20 @@
 #include "pipeline/tensor_table.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
 
 namespace kvcompress {
+namespace {
+
+// As the parser of headers has it, so that a position in a file always fits 63
+// bits.
+constexpr uint64_t kMostData = std::numeric_limits<int64_t>::max() / 2;
+
+}  // namespace
 
 absl::StatusOr<SafetensorsHeader> HeaderOf(
     const std::vector<TensorSpec>& tensors,
@@ -32,10 +40,16 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
                         .field = "tensors.tensors.name"});
     }
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+    const uint64_t size = elements * DTypeSize(spec.dtype);
+    if (size > kMostData - header.data_size) {
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       "the tensors are too large together",
+                       {.reason = "SHAPE_OVERFLOW", .tensor = spec.name});
+    }
     SafetensorsEntry entry;
     entry.spec = spec;
     entry.begin = header.data_size;
-    entry.end = entry.begin + elements * DTypeSize(spec.dtype);
+    entry.end = entry.begin + size;
     header.data_size = entry.end;
     header.tensors.push_back(std::move(entry));
   }

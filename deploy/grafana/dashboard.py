@@ -278,13 +278,13 @@ SECTIONS = [
         [
             Graph(
                 "Memory budget in use",
-                "What streams have reserved of the budget. At 100 % calls are turned away.",
+                "What streams have reserved of the budget. At 100 % calls are rejected.",
                 "percentunit",
                 {"{{instance}}": 'kvcompress:inflight:ratio{job="$job", instance=~"$instance"}'},
             ),
             Graph(
-                "Calls turned away",
-                "budget: come back later; limit: never fits; draining: the server stops.",
+                "Calls rejected",
+                "budget: retry later; limit: never fits; draining: the server stops.",
                 "reqps",
                 {"{{reason}}": f"sum by (reason) ({rate('kvcompress_requests_rejected_total')})"},
             ),

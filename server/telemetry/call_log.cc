@@ -4,8 +4,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
-#include "telemetry/logging.h"
 
 namespace kvcompress {
 namespace {
@@ -34,9 +35,19 @@ spdlog::level::level_enum LevelOf(absl::StatusCode code) {
 }  // namespace
 
 void CallLog::CallHandled(const CallEnd& end) {
+  const spdlog::level::level_enum level = LevelOf(end.code);
+  if (!spdlog::should_log(level)) return;
+  if (level != spdlog::level::debug) {
+    LineLimit& limit = level == spdlog::level::info ? infos_ : warnings_;
+    uint64_t dropped = 0;
+    if (!limit.Pass(now_(), &dropped)) return;
+    if (dropped > 0) {
+      spdlog::log(level, "{} more calls that failed were not logged", dropped);
+    }
+  }
   const absl::string_view name = MethodName(end.method);
   const LogNames names(end.names);
-  spdlog::log(LevelOf(end.code), "{} ended with {}{} after {:.6f} s",
+  spdlog::log(level, "{} ended with {}{} after {:.6f} s",
               fmt::string_view(name.data(), name.size()),
               absl::StatusCodeToString(end.code),
               end.reason.empty() ? "" : absl::StrCat(", ", end.reason, ","),

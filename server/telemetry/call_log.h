@@ -5,20 +5,40 @@
 //
 // Levels: debug for OK, info for what is the client's doing (bad input, a
 // cancelled call), warn for what an operator should look into: damaged
-// artefacts, refusals for the server's sake, and defects.
+// artefacts, refusals for the server's sake, and defects. Of info and of warn,
+// kMostCallLines in kCallInterval are written, and then how many were not:
+// refused calls can come by the thousand in a second, and metrics count them.
 //
 // Thread safe.
 
 #ifndef KVCOMPRESS_SERVER_TELEMETRY_CALL_LOG_H_
 #define KVCOMPRESS_SERVER_TELEMETRY_CALL_LOG_H_
 
+#include <chrono>
+#include <functional>
+#include <utility>
+
 #include "observer.h"
+#include "telemetry/logging.h"
 
 namespace kvcompress {
 
+inline constexpr int kMostCallLines = 100;
+inline constexpr std::chrono::seconds kCallInterval{10};
+
 class CallLog final : public CallObserver {
  public:
+  using Clock = LineLimit::Clock;
+
+  explicit CallLog(std::function<Clock::time_point()> now = Clock::now)
+      : now_(std::move(now)) {}
+
   void CallHandled(const CallEnd& end) override;
+
+ private:
+  const std::function<Clock::time_point()> now_;
+  LineLimit infos_{kMostCallLines, kCallInterval};
+  LineLimit warnings_{kMostCallLines, kCallInterval};
 };
 
 }  // namespace kvcompress

@@ -15,24 +15,29 @@ constexpr const char* kRefusals[kRefusalCount] = {"limit", "host_limit",
 
 ConnectionMetrics::ConnectionMetrics(prometheus::Registry* registry) {
   open_ = &GaugeFamily(registry, "kvcompress_connections",
-                       "Open connections of gRPC, up to a second ago.")
+                       "Open gRPC connections, as of at most a second ago.")
                .Add({});
   limit_ = &GaugeFamily(registry, "kvcompress_connections_limit",
-                        "Bound on kvcompress_connections.")
+                        "Limit on kvcompress_connections.")
                 .Add({});
   accepted_ = &CounterFamily(registry, "kvcompress_connections_accepted_total",
-                             "Connections of gRPC that were accepted, those "
-                             "of the server to itself included.")
+                             "gRPC connections accepted, including those of "
+                             "the server's self-checks.")
                    .Add({});
-  auto& refused = CounterFamily(
-      registry, "kvcompress_connections_refused_total",
-      "Connections of gRPC that were closed at once, by the reason.");
+  auto& refused =
+      CounterFamily(registry, "kvcompress_connections_refused_total",
+                    "gRPC connections refused, by reason.");
   for (int i = 0; i < kRefusalCount; ++i) {
     refused_[i] = &refused.Add({{"reason", kRefusals[i]}});
   }
+  unread_ =
+      &CounterFamily(registry, "kvcompress_connections_unread_total",
+                     "Connections of gRPC that were reset because the client "
+                     "did not read what waited for it.")
+           .Add({});
   reachable_ = &GaugeFamily(registry, "kvcompress_reachable",
-                            "1 while the server gets an answer from itself on "
-                            "every address, else 0.")
+                            "1 while the server can reach itself on every "
+                            "address, else 0.")
                     .Add({});
   reachable_->Set(1);
 }

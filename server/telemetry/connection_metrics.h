@@ -23,6 +23,7 @@ class ConnectionMetrics {
   void SetOpen(int open) { open_->Set(open); }
   void Accepted() { accepted_->Increment(); }
   void Refused(Refusal why) { refused_[static_cast<size_t>(why)]->Increment(); }
+  void Unread() { unread_->Increment(); }
   void SetReachable(bool reachable) { reachable_->Set(reachable ? 1 : 0); }
 
  private:
@@ -30,6 +31,7 @@ class ConnectionMetrics {
   prometheus::Gauge* limit_;
   prometheus::Counter* accepted_;
   prometheus::Counter* refused_[kRefusalCount];
+  prometheus::Counter* unread_;
   prometheus::Gauge* reachable_;
 };
 

@@ -334,8 +334,8 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
                                                address.ToString(), ": ", why));
   };
   ListenAddress bound = address;
-  std::optional<HttpListener> listener = HttpListener::Open(&bound);
-  if (!listener) return failed(ExplainBindFailure(address));
+  absl::StatusOr<HttpListener> listener = HttpListener::Open(&bound);
+  if (!listener.ok()) return failed(listener.status().message());
   FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.ok()) return failed(std::generic_category().message(errno));
   try {

@@ -6,7 +6,6 @@
 #ifndef KVCOMPRESS_SERVER_TELEMETRY_HTTP_CONNECTION_H_
 #define KVCOMPRESS_SERVER_TELEMETRY_HTTP_CONNECTION_H_
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +22,8 @@ namespace kvcompress {
 using HttpTime = std::chrono::steady_clock::time_point;
 using HttpDuration = std::chrono::steady_clock::duration;
 
-// Who is counted as one client: an IPv4 address, or the first 64 bits of an
-// IPv6 address, which a single host can have all the rest of.
-using HttpPeer = std::array<uint8_t, 16>;
+// Who is counted as one client, see HostKey in listening_socket.h.
+using HttpPeer = std::string;
 
 // Why the endpoint ended a connection other than by an answer to its request.
 enum class HttpClose : uint8_t {

@@ -6,9 +6,9 @@
 #define KVCOMPRESS_SERVER_TELEMETRY_HTTP_LISTENER_H_
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "address.h"
 #include "file_descriptor.h"
 #include "telemetry/http_connection.h"
@@ -23,10 +23,8 @@ class HttpListener {
     kNoDescriptors,  // somebody waits, but descriptors or memory have run out
   };
 
-  // Listens on every address that `address` stands for and that this machine
-  // has, with one port; `::` takes IPv4 too. Puts the port that was chosen into
-  // `address`. Nothing when it cannot listen, or one of the ports is taken.
-  static std::optional<HttpListener> Open(ListenAddress* address);
+  // As ListenOn.
+  static absl::StatusOr<HttpListener> Open(ListenAddress* address);
 
   // At least one, for poll().
   const std::vector<FileDescriptor>& sockets() const { return sockets_; }

@@ -20,8 +20,8 @@ HttpMetrics::HttpMetrics(prometheus::Registry* registry)
                         .Add({})) {
   auto& closed = CounterFamily(
       registry, "kvcompress_http_connections_closed_total",
-      "Connections to the metrics address that had no answer to their request "
-      "or did not take it.");
+      "Connections to the metrics address that were closed without a complete "
+      "request or before they read the response, by reason.");
   for (int i = 0; i < kHttpCloseCount; ++i) {
     closed_[i] = &closed.Add({{"reason", kReasons[i]}});
   }

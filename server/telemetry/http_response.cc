@@ -21,16 +21,16 @@ Explanation Explain(int status) {
     case 405:
       return {"Method Not Allowed", "only GET and HEAD are served\n"};
     case 408:
-      return {"Request Timeout", "the request did not come in time\n"};
+      return {"Request Timeout", "the request did not arrive in time\n"};
     case 413:
       return {"Content Too Large", "requests must not have a body\n"};
     case 414:
       return {"URI Too Long", "the target is too long\n"};
     case 431:
       return {"Request Header Fields Too Large",
-              "the head of a request may have 8192 bytes\n"};
+              "request headers are limited to 8192 bytes\n"};
     case 503:
-      return {"Service Unavailable", "cannot be answered now; try again\n"};
+      return {"Service Unavailable", "temporarily unavailable; try again\n"};
     case 505:
       return {"HTTP Version Not Supported", "only HTTP/1.x is served\n"};
     default:

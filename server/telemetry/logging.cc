@@ -116,7 +116,7 @@ void LogFromLibrary(const char* library, LineLimit* limit,
       return;
     }
     if (dropped > 0) {
-      spdlog::warn("{}: {} lines were left out here", library, dropped);
+      spdlog::warn("{}: {} lines were suppressed", library, dropped);
     }
     const char* const slash = std::strrchr(file, '/');
     spdlog::log(level, "{}: {} ({}:{})", library, message,
@@ -125,7 +125,7 @@ void LogFromLibrary(const char* library, LineLimit* limit,
 }
 
 void LogFromGrpc(gpr_log_func_args* args) {
-  static LineLimit limit;
+  static LineLimit limit(kMostLibraryLines, kLibraryInterval);
   spdlog::level::level_enum level = spdlog::level::debug;
   if (args->severity == GPR_LOG_SEVERITY_ERROR) level = spdlog::level::err;
   if (args->severity == GPR_LOG_SEVERITY_INFO) level = spdlog::level::info;
@@ -134,7 +134,7 @@ void LogFromGrpc(gpr_log_func_args* args) {
 
 void LogFromProtobuf(google::protobuf::LogLevel severity, const char* file,
                      int line, const std::string& message) {
-  static LineLimit limit;
+  static LineLimit limit(kMostLibraryLines, kLibraryInterval);
   spdlog::level::level_enum level = spdlog::level::err;
   if (severity == google::protobuf::LOGLEVEL_INFO) level = spdlog::level::info;
   if (severity == google::protobuf::LOGLEVEL_WARNING) {
@@ -161,11 +161,11 @@ std::unique_ptr<spdlog::formatter> NewLogFormatter(LogFormat format) {
 
 bool LineLimit::Pass(Clock::time_point now, uint64_t* dropped) {
   const std::lock_guard lock(mutex_);
-  if (begin_ == Clock::time_point::min() || now - begin_ >= kLibraryInterval) {
+  if (begin_ == Clock::time_point::min() || now - begin_ >= interval_) {
     begin_ = now;
     passed_ = 0;
   }
-  if (passed_ == kMostLibraryLines) {
+  if (passed_ == most_) {
     ++dropped_;
     return false;
   }

@@ -47,16 +47,23 @@ void SetUpLogging(LogLevel level, LogFormat format);
 inline constexpr int kMostLibraryLines = 20;
 inline constexpr std::chrono::seconds kLibraryInterval{10};
 
-// Counts lines. Thread safe.
+// Lets `most` lines through in each `interval`. Thread safe.
 class LineLimit {
  public:
   using Clock = std::chrono::steady_clock;
+
+  // Lets `most` lines through in an interval.
+  explicit LineLimit(int most = kMostLibraryLines,
+                     Clock::duration interval = kLibraryInterval)
+      : most_(most), interval_(interval) {}
 
   // Whether a line at `now` is let through; `*dropped` is the number of those
   // that were not, since the one before.
   bool Pass(Clock::time_point now, uint64_t* dropped);
 
  private:
+  const int most_;
+  const Clock::duration interval_;
   std::mutex mutex_;
   // Guarded by the mutex.
   Clock::time_point begin_ = Clock::time_point::min();

@@ -24,7 +24,7 @@ ServerMetrics::ServerMetrics()
            .Add({});
   inflight_budget_bytes_ =
       &GaugeFamily(&registry_, "kvcompress_inflight_budget_bytes",
-                   "Bound on kvcompress_inflight_bytes; 0: no budget is set.")
+                   "Limit on kvcompress_inflight_bytes; 0: no budget is set.")
            .Add({});
   tls_expiry_ =
       &GaugeFamily(&registry_,
@@ -34,7 +34,7 @@ ServerMetrics::ServerMetrics()
            .Add({});
   tls_reload_failures_ =
       &CounterFamily(&registry_, "kvcompress_tls_reload_failures_total",
-                     "Changes of the TLS files that were not fit to be used.")
+                     "Changed TLS files that were rejected.")
            .Add({});
   GaugeFamily(&registry_, "kvcompress_build_info",
               "Always 1; the versions are in the labels.")

@@ -82,7 +82,7 @@ std::vector<prometheus::MetricFamily> ProcessMetrics::Collect() const {
                  MetricType::Gauge, ResidentBytes()),
           Single("process_open_fds", "Open file descriptors.",
                  MetricType::Gauge, OpenFiles()),
-          Single("process_max_fds", "Most file descriptors that may be open.",
+          Single("process_max_fds", "Limit on open file descriptors.",
                  MetricType::Gauge, MaxFiles())};
 }
 

@@ -39,9 +39,9 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
       registry, "kvcompress_compression_ratio",
       "2 bytes x elements / bytes of the artefact, of each cache compressed or "
       "measured.");
-  auto& snr = HistogramFamily(
-      registry, "kvcompress_snr_decibels",
-      "Signal-to-noise ratio of each cache, pooled; exact ones are left out.");
+  auto& snr = HistogramFamily(registry, "kvcompress_snr_decibels",
+                              "Signal-to-noise ratio of each cache, pooled; "
+                              "exact results are left out.");
   auto& value_bytes = HistogramFamily(
       registry, "kvcompress_value_bytes",
       "Bytes of the artefact / elements, of each cache compressed or "
@@ -53,11 +53,11 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
   auto& centred_snr = HistogramFamily(
       registry, "kvcompress_centred_snr_decibels",
       "Signal-to-noise ratio of each cache's keys without the mean over tokens "
-      "of each channel, pooled; exact ones are left out.");
+      "of each channel, pooled; exact results are left out.");
   auto& token_snr_p1 = HistogramFamily(
       registry, "kvcompress_token_snr_p1_decibels",
       "1st percentile of the signal-to-noise ratios of single tokens of single "
-      "heads, the least of each cache's tensors; exact ones are left out.");
+      "heads, the lowest of each cache's tensors; exact results are left out.");
   auto& first_token_rmse = HistogramFamily(
       registry, "kvcompress_first_token_rmse",
       "RMSE of the first token of each cache, in the unit of its values.");

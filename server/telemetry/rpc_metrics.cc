@@ -118,10 +118,10 @@ void RpcMetrics::AddOwnSeries(prometheus::Registry* registry) {
             absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}});
     }
   }
-  auto& rejected = CounterFamily(
-      registry, "kvcompress_requests_rejected_total",
-      "Calls refused for the server's sake: budget (RESOURCE_EXHAUSTED), limit "
-      "(OUT_OF_RANGE) or draining (UNAVAILABLE).");
+  auto& rejected = CounterFamily(registry, "kvcompress_requests_rejected_total",
+                                 "Calls the server rejected to protect itself: "
+                                 "budget (RESOURCE_EXHAUSTED), limit "
+                                 "(OUT_OF_RANGE) or draining (UNAVAILABLE).");
   rejected_budget_ = &rejected.Add({{"reason", "budget"}});
   rejected_limit_ = &rejected.Add({{"reason", "limit"}});
   rejected_draining_ = &rejected.Add({{"reason", "draining"}});

@@ -154,7 +154,7 @@ std::string StatusPage::Render(bool serving, absl::Time now) const {
                                    ", artefact format ", kFormatVersion)},
           false),
       Row({"started", ShowTime(start_)}, false),
-      Row({"up for",
+      Row({"uptime",
            absl::FormatDuration(absl::Trunc(now - start_, absl::Seconds(1)))},
           false),
       Row({"memory reserved by streams",

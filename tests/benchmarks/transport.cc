@@ -35,10 +35,10 @@
 #include "kvcompress/client.h"
 #include "kvcompress/file_source.h"
 #include "kvcompress/output_file.h"
-#include "proto/wire/wire.h"
 #include "service.h"
 #include "shared_directory.h"
 #include "tuning.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {

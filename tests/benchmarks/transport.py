@@ -262,14 +262,8 @@ def measure(arguments: argparse.Namespace, folder: Path, rounds: Rounds) -> list
     return latencies
 
 
-def render(
-    arguments: argparse.Namespace,
-    size: int,
-    rounds: Rounds,
-    latencies: list[list[float]],
-    found: dict[str, float],
-) -> str:
-    """The report in Markdown."""
+def speeds(size: int, rounds: Rounds) -> list[str]:
+    """The table of what was timed."""
     names = {
         "socket": "raw Unix socket, 1 MiB there and 136 KiB back",
         "echo": "null echo: gRPC with the same messages, nothing done",
@@ -281,6 +275,63 @@ def render(
         "embedded": "the same, service within the process",
         "cli": "`kv-compress` without a server, start included",
     }
+    return [
+        "| what | GB/s | seconds | processor seconds |",
+        "| --- | --- | --- | --- |",
+        *(
+            f"| {text} | {size / rounds.median(name) / 1e9:.2f} | {rounds.median(name):.3f}"
+            f" | {rounds.processor(name):.3f} |"
+            for name, text in names.items()
+        ),
+    ]
+
+
+def ratios(rounds: Rounds) -> list[str]:
+    """The table of what is fast beside what."""
+    lines = [
+        "| ratio of speeds | by wall time | by processor time | aim |",
+        "| --- | --- | --- | --- |",
+    ]
+    for text, ours, theirs, aim in (
+        ("Compress against the null echo", "int4", "echo", "0.85"),
+        ("Compress against the raw socket", "int4", "socket", "0.5"),
+        ("the null echo against the raw socket", "echo", "socket", ""),
+        ("files named against streamed", "files named", "files streamed", "3.5"),
+        ("Python client against the C++ one", "python", "files streamed", "0.6"),
+        ("Compress against the embedded service", "int4", "embedded", ""),
+    ):
+        wall, used = rounds.ratio(ours, theirs)
+        lines.append(f"| {text} | {wall:.2f} | {used:.2f} | {aim} |")
+    return [
+        *lines,
+        "| `kv-compress` against the Go program of the seed |"
+        f" {GO_SECONDS / rounds.median('cli'):.0f}"
+        f" | {GO_PROCESSOR_SECONDS / rounds.processor('cli'):.0f} | 50 by wall, 40 by processor |",
+    ]
+
+
+def memory_table(large_gb: int, found: dict[str, float]) -> list[str]:
+    """The table of the server's memory."""
+    growth = found["large"] / found["small"]
+    return [
+        "| most memory of kv-compressd | MiB | aim |",
+        "| --- | --- | --- |",
+        f"| no call | {found['none']:.1f} | |",
+        f"| a cache of 100 MB | {found['small']:.1f} | |",
+        f"| a cache of {large_gb} GB, made while it is sent | {found['large']:.1f}"
+        f" ({growth:.2f}x) | 1.1x |",
+        f"| each of 32 streams at once beyond the first | {found['stream']:.1f} | 4 |",
+    ]
+
+
+def render(
+    arguments: argparse.Namespace,
+    size: int,
+    rounds: Rounds,
+    latencies: list[list[float]],
+    found: dict[str, float],
+) -> str:
+    """The report in Markdown."""
     model, flags = processor()
     lines = [
         "<!-- Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0 -->",
@@ -295,54 +346,21 @@ def render(
         " seconds are those of all processes. On a machine with other work the wall times are"
         " those of a share of it, and the ratios by processor time say more.",
         "",
-        "| what | GB/s | seconds | processor seconds |",
-        "| --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {text} | {size / rounds.median(name) / 1e9:.2f} | {rounds.median(name):.3f}"
-        f" | {rounds.processor(name):.3f} |"
-        for name, text in names.items()
-    ]
-    lines += [
+        *speeds(size, rounds),
         "",
-        "| ratio of speeds | by wall time | by processor time | aim |",
-        "| --- | --- | --- | --- |",
-    ]
-    for text, ours, theirs, aim in (
-        ("Compress against the null echo", "int4", "echo", "0.85"),
-        ("Compress against the raw socket", "int4", "socket", "0.5"),
-        ("the null echo against the raw socket", "echo", "socket", ""),
-        ("files named against streamed", "files named", "files streamed", "3.5"),
-        ("Python client against the C++ one", "python", "files streamed", "0.6"),
-        ("Compress against the embedded service", "int4", "embedded", ""),
-    ):
-        wall, used = rounds.ratio(ours, theirs)
-        lines.append(f"| {text} | {wall:.2f} | {used:.2f} | {aim} |")
-    lines += [
-        "| `kv-compress` against the Go program of the seed |"
-        f" {GO_SECONDS / rounds.median('cli'):.0f}"
-        f" | {GO_PROCESSOR_SECONDS / rounds.processor('cli'):.0f} | 50 by wall, 40 by processor |",
+        *ratios(rounds),
         "",
         f"The Go program packs nothing. Its {GO_SECONDS} s and {GO_PROCESSOR_SECONDS} processor"
         " seconds are cited: they were measured on another day, on a quiet machine of this kind.",
         "",
         "| streams at once, of 16 MiB each | p50, ms | p99, ms | GB/s together |",
         "| --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {int(count)} | {p50 * 1e3:.0f} | {p99 * 1e3:.0f} | {speed:.2f} |"
-        for count, p50, p99, speed in latencies
-    ]
-    growth = found["large"] / found["small"]
-    lines += [
+        *(
+            f"| {int(count)} | {p50 * 1e3:.0f} | {p99 * 1e3:.0f} | {speed:.2f} |"
+            for count, p50, p99, speed in latencies
+        ),
         "",
-        "| most memory of kv-compressd | MiB | aim |",
-        "| --- | --- | --- |",
-        f"| no call | {found['none']:.1f} | |",
-        f"| a cache of 100 MB | {found['small']:.1f} | |",
-        f"| a cache of {arguments.large_gb} GB, made while it is sent | {found['large']:.1f}"
-        f" ({growth:.2f}x) | 1.1x |",
-        f"| each of 32 streams at once beyond the first | {found['stream']:.1f} | 4 |",
+        *memory_table(arguments.large_gb, found),
         "",
         f"Going once over the file: copied in pieces of 512 KiB {size / found['copied'] / 1e9:.2f}"
         f" GB/s, mapped {size / found['mapped'] / 1e9:.2f} GB/s.",

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""kv-compress as a process under test, and the mistakes that every spelling of it must name."""
+"""kv-compress as a process under test, and the mistakes whose messages it must give."""
 
 import json
 import os

@@ -1,19 +1,17 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""What either command line reads and says where names and files are hostile or odd."""
+"""What kv-compress and the Python client read and say where names and files are hostile or odd."""
 
 import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from kv_compress import open_files
 
-import kvcompress
-from kvcompress.inputs import open_input, printable
+from kvcompress._inputs import open_input, printable
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
 
@@ -31,23 +29,15 @@ NAMES = {
 HIDDEN = "\x1b\r\u009b\u202e\u200b\ufeff"
 
 
-@pytest.fixture(params=["kv-compress", "python -m kvcompress"])
-def program(
-    request: pytest.FixtureRequest, bin_dir: Path, server: Server, tmp_path: Path
-) -> Program:
-    """Starts one of the command lines in an empty folder."""
-    own = [str(bin_dir / "kv-compress")]
-    command = own if request.param == "kv-compress" else [sys.executable, "-m", "kvcompress"]
-    environment = {
-        **os.environ,
-        "KVCOMPRESS_SERVER": server.unix_target,
-        "PYTHONPATH": str(Path(kvcompress.__file__).parents[1]),
-    }
+@pytest.fixture
+def program(bin_dir: Path, server: Server, tmp_path: Path) -> Program:
+    """Starts kv-compress in an empty folder."""
+    environment = {**os.environ, "KVCOMPRESS_SERVER": server.unix_target}
 
     def start(*arguments: object) -> "subprocess.Popen[bytes]":
         words = [each if isinstance(each, bytes) else str(each) for each in arguments]
         return subprocess.Popen(
-            [*command, *words],
+            [bin_dir / "kv-compress", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -25,6 +25,7 @@ def readme_example() -> str:
     """The ten lines of the README."""
     [block] = claimed_blocks("ten lines")
     assert len([line for line in block.splitlines() if line]) <= 10
+    assert block in (PACKAGE / "examples" / "compress_arrays.py").read_text()
     return block
 
 
@@ -67,7 +68,12 @@ def test_installed_package(bin_dir: Path, tmp_path: Path) -> None:
             assert str(path.relative_to(PACKAGE / "src")) in names
     run_line(substituted(claimed_line("pip"), pip=pip), tmp_path, seconds=300)
     run_example(python, bin_dir)
-    run_line(f"env --unset PYTHONPATH {python} -m kvcompress -version", tmp_path)
+    # The console script comes first on the PATH, and is passed over.
+    folders = os.pathsep.join(map(str, (python.parent, bin_dir.resolve(), "/usr/bin")))
+    for program in (f"{python} -m kvcompress", "kv-compress"):
+        unset = "env --unset PYTHONPATH --unset KVCOMPRESS_BIN_DIR"
+        printed = run_line(f"{unset} PATH={folders} {program} -version", tmp_path)
+        assert printed.startswith("kv-compress 0."), program
     extras = run_line(f"{python} -c {shlex.quote(EXTRAS)}", tmp_path).split()
     for line in claimed("pip, with extras"):
         # What Ray asks for would be some hundreds of megabytes.

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
+    ".github/pull_request_template.md",
     "README.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
@@ -22,6 +23,20 @@ DOCUMENTS = [
     "client/python/README.md",
     "deploy/README.md",
     "deploy/CAPACITY.md",
+    "docs/README.md",
+    "docs/architecture.md",
+    "docs/glossary.md",
+    "docs/codecs/README.md",
+    "docs/codecs/auto.md",
+    "docs/codecs/byte-compressors.md",
+    "docs/codecs/ecsq.md",
+    "docs/codecs/int4-hadamard.md",
+    "docs/codecs/int4-kivi.md",
+    "docs/codecs/int4.md",
+    "docs/codecs/int8.md",
+    "docs/codecs/klt.md",
+    "docs/codecs/lossless.md",
+    "docs/codecs/sparse.md",
     "proto/README.md",
     "server/OPERATIONS.md",
     "server/THREAT_MODEL.md",
@@ -45,7 +60,9 @@ WAYS = {
     "codec study": r"\$python validation/codec_study\.py",
     "compare caches": r"client/python/examples/compare_caches\.py .+",
     "ctest": r"ctest .+",
+    "curl": r"curl -s http://127\.0\.0\.1:9464/\w+",
     "docs": r"deploy/docs",
+    "examples in Python": r"client/python/examples/compress_\w+\.py .+",
     "files of tests": r"tests/run -- tests/FILE",
     "folders of tests": r'tests/run -- (-m "not slow" )?tests/[a-z]+( tests/[a-z]+)*',
     "fresh machine": r"tests/deploy/fresh-machine",
@@ -103,13 +120,16 @@ NOT_RUN = {
 
 # Ways to run a fenced block or one of indented Python, and what stands in such a block.
 BLOCKS = {
+    "asyncio": r"asyncio\.gather",
+    "C++": r"kvcompress::Client client\(",
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
     "consumer": r"find_package\(",
+    "drawing": r"(?s)\A(?!.*inference engine).*\+--",
     "lmcache": r"integrations\.lmcache",
-    "picture": r"server/ +who may call",
     "pool": r'"dns:///',
     "ten lines": r"kvcompress\.Client\(\) as",
     "transformers": r"integrations\.transformers",
+    "where it sits": r"\| inference engine \|",
 }
 
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)

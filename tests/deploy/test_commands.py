@@ -150,6 +150,14 @@ def test_grpcurl(shell: Path, served: Server) -> None:
         assert run_line(command, shell).startswith("{"), line
 
 
+def test_curl(shell: Path, served: Server) -> None:
+    """Every page of the HTTP endpoint has something on it."""
+    if shutil.which("curl") is None:
+        pytest.skip("no curl on the PATH")
+    for line in claimed("curl"):
+        assert run_line(line.replace("127.0.0.1:9464", served.metrics_address), shell), line
+
+
 def test_malformed(tmp_path: Path) -> None:
     """Its files are written where the line says."""
     contract = REPOSITORY / "tests" / "contract"
@@ -168,12 +176,15 @@ def test_golden(bin_dir: Path, tmp_path: Path) -> None:
     assert filecmp.cmpfiles(GOLDEN, copy, names, shallow=False)[1:] == ([], [])
 
 
-def test_folders_of_the_picture() -> None:
-    """They are there."""
-    [picture] = claimed_blocks("picture")
-    folders = re.findall(r"(?m)(?:^ |> )(\w+(?:/\w+)*)/", picture)
-    assert len(folders) > 6
-    assert [name for name in folders if not (REPOSITORY / name).is_dir()] == []
+def test_names_in_the_first_picture(bin_dir: Path) -> None:
+    """The server is a program, and each engine has an integration."""
+    [picture] = claimed_blocks("where it sits")
+    assert re.findall(r"kv-\w+", picture) == ["kv-compressd"]
+    assert (bin_dir / "kv-compressd").is_file()
+    integrations = REPOSITORY / "client/python/src/kvcompress/integrations"
+    for engine in ("vLLM", "LMCache", "transformers"):
+        assert engine in picture
+        assert list(integrations.glob(f"{engine.lower()}*")), engine
 
 
 @pytest.mark.parametrize("block", claimed_blocks("client"))

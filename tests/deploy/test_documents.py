@@ -19,6 +19,7 @@ from documents import (
     WAYS,
     WITHOUT_COMMANDS,
     blocks_of,
+    claimed_blocks,
     commands,
     script,
     spans,
@@ -125,6 +126,17 @@ def test_programs_and_their_options_are_there(bin_dir: Path, document: str) -> N
         if known is not None:
             given = options_in(re.split(r"(?:^| )-- | \|", arguments)[0])
             assert given <= known | {"help"}, command
+
+
+def test_drawings() -> None:
+    """They are plain text that fits a page, and the folders that they name are there."""
+    drawings = claimed_blocks("drawing")
+    assert len(drawings) > 10
+    for drawing in drawings:
+        assert drawing.isascii()
+        assert max(map(len, drawing.splitlines())) <= 100, drawing
+        for folder in re.findall(r"\b(?:core|server|client)/(?:\w+/)*", drawing):
+            assert (REPOSITORY / folder).is_dir(), folder
 
 
 def test_fuzzers_that_commands_name_are_there() -> None:

@@ -50,7 +50,7 @@ def test_versions_agree() -> None:
     [version] = re.findall(r"project\(kvcompress VERSION (\S+)", text("CMakeLists.txt"))
     for file, pattern in (
         ("core/include/kvcompress/version.h", 'kVersion\\[\\] = "(.*)"'),
-        ("client/python/src/kvcompress/version.py", '__version__ = "(.*)"'),
+        ("client/python/src/kvcompress/_version.py", '__version__ = "(.*)"'),
         ("Dockerfile", "ARG VERSION=(.*)"),
         ("deploy/kubernetes/base/kustomization.yaml", "newTag: (.*)"),
         ("deploy/kubernetes/overlays/production/kustomization.yaml", "newTag: (.*)"),

@@ -1,15 +1,12 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Disks that are full or cannot be written: the command lines say so and leave nothing."""
+"""Disks that are full or cannot be written: kv-compress says so and leaves nothing."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from server_process import BINARY, Start, environment
-
-import kvcompress
 
 SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
 KIB = 1 << 10
@@ -34,21 +31,16 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-@pytest.fixture(params=["kv-compress", "python -m kvcompress"])
-def program(request: pytest.FixtureRequest, start: Start) -> Run:
-    """Both command lines, with the server running elsewhere."""
-    native = [str(BINARY.with_name("kv-compress"))]
-    command = native if request.param == "kv-compress" else [sys.executable, "-m", "kvcompress"]
-    server = start().addresses[0]
-    variables = environment(
-        {"KVCOMPRESS_SERVER": server, "PYTHONPATH": str(Path(kvcompress.__file__).parents[1])}
-    )
+@pytest.fixture
+def program(start: Start) -> Run:
+    """kv-compress, with the server running elsewhere."""
+    variables = environment({"KVCOMPRESS_SERVER": start().addresses[0]})
 
     def run(*arguments: object, limit: int | None = None) -> "subprocess.CompletedProcess[str]":
         # Not by a function between fork and exec: gRPC, in this process, has threads.
         limited = [] if limit is None else ["prlimit", f"--fsize={limit}:{limit}"]
         return subprocess.run(
-            [*limited, *command, *map(str, arguments)],
+            [*limited, BINARY.with_name("kv-compress"), *map(str, arguments)],
             env=variables,
             capture_output=True,
             text=True,

@@ -2,7 +2,6 @@
 """10,000 calls, good, bad and given up: memory and file descriptors stay where they were."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from calls import MIB, OpenStream, metric
-from server_process import PATIENCE, Start
+from server_process import Start, wait_until
 from streams import small_cache
 
 from kvcompress.v1 import compression_service_pb2 as pb
@@ -46,10 +45,7 @@ def test_memory_goes_back_when_nobody_calls(start: Start) -> None:
         for stream in streams:
             stream.call.cancel()
             stream.send(None)
-    give_up = time.monotonic() + PATIENCE
-    while metric(server, "process_resident_memory_bytes") > before + 16 * MIB:
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+    wait_until(lambda: metric(server, "process_resident_memory_bytes") <= before + 16 * MIB)
 
 
 def test_memory_is_flat(start: Start) -> None:

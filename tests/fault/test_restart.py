@@ -18,15 +18,15 @@ CLIENTS = 3
 KILLS = 4
 
 
-class Insistent:
-    """A process of insistent.py; its lines are read as they come."""
+class RetryingClient:
+    """A process of retrying_client.py; its lines are read as they come."""
 
     def __init__(self, target: str, folder: Path) -> None:
         """Starts it."""
         folder.mkdir()
         self.folder = folder
         self.lines: list[list[str]] = []
-        script = Path(__file__).with_name("insistent.py")
+        script = Path(__file__).with_name("retrying_client.py")
         self._process = subprocess.Popen(
             [sys.executable, script, target, SAMPLE, folder],
             env=environment({"PYTHONPATH": str(Path(kvcompress.__file__).parents[1])}),
@@ -56,7 +56,7 @@ class Insistent:
         return status
 
 
-def wait_for_rounds(clients: list[Insistent], more: int) -> None:
+def wait_for_rounds(clients: list[RetryingClient], more: int) -> None:
     """Waits until every client has come through as many more times."""
     goals = [len(client.lines) + more for client in clients]
     give_up = time.monotonic() + 3 * PATIENCE
@@ -70,7 +70,7 @@ def test_sigkill_and_restart_under_retrying_clients(start: Start, tmp_path: Path
     """Every result that a client got is the whole and right one; nothing else is left."""
     path = f"unix:{tmp_path}/kv.sock"
     server = start("--listen", path)
-    clients = [Insistent(path, tmp_path / f"client{number}") for number in range(CLIENTS)]
+    clients = [RetryingClient(path, tmp_path / f"client{number}") for number in range(CLIENTS)]
     try:
         for kill in range(KILLS):
             wait_for_rounds(clients, 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
-from server_process import PATIENCE, ServerProcess
+from server_process import PATIENCE, ServerProcess, wait_until
 
 from kvcompress.v1.compression_service_pb2 import CompressOptions, CompressRequest, CompressResponse
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
@@ -102,3 +102,8 @@ def metric(server: ServerProcess, series: str) -> float:
     found = re.search(rf"^{re.escape(series)} (\S+)$", server.get("/metrics")[2], re.MULTILINE)
     assert found, series
     return float(found[1])
+
+
+def wait_until_released(server: ServerProcess) -> float:
+    """Waits until no call holds memory; the seconds that it took."""
+    return wait_until(lambda: metric(server, "kvcompress_inflight_bytes") == 0, "nothing reserved")

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Protocol
@@ -61,8 +61,26 @@ def run(*flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def wait_until(holds: Callable[[], bool], what: str = "") -> float:
+    """Waits until something holds; the seconds that it took."""
+    begin = time.monotonic()
+    while not holds():
+        assert time.monotonic() - begin < PATIENCE, f"not within {PATIENCE} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - begin
+
+
+def message_of(line: str) -> str:
+    """What a line of the log says; all of one that is not of the log, as a sanitizer's report."""
+    try:
+        message: str = json.loads(line)["message"]
+    except (ValueError, KeyError, TypeError):
+        return line.rstrip("\n")
+    return message
+
+
 class ServerProcess:
-    """A running server, its log read line by line as JSON.
+    """A running server, its log read line by line.
 
     It listens on ports that the system chose unless `flags` say otherwise.
     """
@@ -84,7 +102,8 @@ class ServerProcess:
             env=environment(variables),
             cwd=directory,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",
         )
         self.lines: list[str] = []
         self.messages: list[str] = []
@@ -99,7 +118,7 @@ class ServerProcess:
         assert self._process.stderr is not None
         with self._process.stderr as lines:
             for line in lines:
-                message = json.loads(line)["message"]
+                message = message_of(line)
                 with self._changed:
                     self.lines.append(line)
                     self.messages.append(message)
@@ -138,6 +157,10 @@ class ServerProcess:
     def pid(self) -> int:
         """Of the process."""
         return self._process.pid
+
+    def descriptors(self) -> set[int]:
+        """Those that the process has open."""
+        return {int(file.name) for file in Path(f"/proc/{self.pid}/fd").iterdir()}
 
     def channel(self, address: str | None = None) -> grpc.Channel:
         """A new channel, to the first address unless said otherwise."""

@@ -82,7 +82,7 @@ def test_says_what_the_server_is(start: Start) -> None:
     assert "kv-compressd: SERVING" in text
     page = Page(text)
     assert kvcompress.__version__ in page.row("version")[1]
-    assert re.fullmatch(r"\d+(\.\d+)?m?s|0", page.row("up for")[1])
+    assert re.fullmatch(r"\d+(\.\d+)?m?s|0", page.row("uptime")[1])
     assert page.row("listening on")[1] == server.addresses[0]
     assert page.row("connections")[1] == "no TLS"
     assert page.row("memory budget, bytes")[1] == str(1 << 26)

@@ -3,6 +3,7 @@
 
 import signal
 import time
+from pathlib import Path
 
 import grpc
 import pytest
@@ -136,3 +137,17 @@ def test_second_signal_ends_the_grace(start: Start, number: signal.Signals) -> N
         assert stream.code() in CANCELLED
     assert status == 0
     assert seconds < PATIENCE
+
+
+def test_a_lost_address_does_not_shorten_the_drain(start: Start, tmp_path: Path) -> None:
+    """Nor is the next signal missed: only signals count while calls have time to end."""
+    path = tmp_path / "kv.sock"
+    lost = ("--unreachable-exit-seconds", "1")
+    server = start("--listen", f"unix:{path}", "--drain-delay-seconds", "8", *lost)
+    server.send(signal.SIGTERM)
+    server.wait_log("draining for 8s")
+    path.unlink()
+    begin = time.monotonic()
+    server.wait_log("new connections are not served")
+    assert server.wait() == 0
+    assert time.monotonic() - begin > 6

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from calls import MIB, OpenStream, cache, details, metric, trailers
+from calls import MIB, OpenStream, cache, details, metric, trailers, wait_until_released
 from process_memory import peak
-from server_process import PATIENCE, ServerProcess, Start
+from server_process import ServerProcess, Start
 
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from kvcompress.v1.server_info_pb2 import GetServerInfoRequest, ServerLimits
@@ -86,10 +86,7 @@ def test_vanished_clients_leave_nothing(start: Start) -> None:
             for stream in [OpenStream(channel).begun() for _ in range(4)]:
                 stream.call.cancel()
                 stream.send(None)
-        deadline = time.monotonic() + PATIENCE
-        while metric(server, "kvcompress_inflight_bytes") > 0:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until_released(server)
 
 
 def test_several_times_the_load_that_fits(start: Start) -> None:

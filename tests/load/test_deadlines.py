@@ -6,21 +6,13 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from calls import MIB, OpenStream, cache, details, metric
-from server_process import PATIENCE, ServerProcess, Start
+from calls import MIB, OpenStream, cache, details, metric, wait_until_released
+from server_process import PATIENCE, Start
 
 from kvcompress.v1.compression_service_pb2 import CompressOptions, CompressRequest, MeasureRequest
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
 TIMED_OUT = 'kvcompress_errors_total{code="DEADLINE_EXCEEDED",method="%s"}'
-
-
-def wait_until_released(server: ServerProcess) -> None:
-    """Waits until no stream holds anything."""
-    deadline = time.monotonic() + PATIENCE
-    while metric(server, "kvcompress_inflight_bytes") > 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_stalled_sender(start: Start) -> None:

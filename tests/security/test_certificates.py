@@ -1,17 +1,16 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Certificates of a server: what it does not start with, and how it follows changes."""
 
-import re
+import os
 import ssl
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import grpc
 import health
 import pytest
 from authority import Authority, Pair, openssl
-from server_process import PATIENCE, ServerProcess, Start, run
+from calls import metric
+from server_process import PATIENCE, ServerProcess, Start, run, wait_until
 
 QUICK = ["--tls-reload-seconds", "0.1"]
 
@@ -22,25 +21,10 @@ def shown(server: ServerProcess) -> str:
     return ssl.get_server_certificate((host, int(port)), timeout=PATIENCE)
 
 
-def metric(server: ServerProcess, name: str) -> float:
-    """The value of a series without labels."""
-    found = re.search(rf"^kvcompress_tls_{name} (\S+)$", server.get("/metrics")[2], re.MULTILINE)
-    assert found
-    return float(found[1])
-
-
 def expiry(pair: Pair) -> float:
     """When a certificate is over, by Python's ssl."""
     decode = ssl._ssl._test_decode_cert  # type: ignore[attr-defined]
     return ssl.cert_time_to_seconds(decode(str(pair.certificate))["notAfter"])
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    """Waits for what a server does within a fraction of a second."""
-    deadline = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_follows_a_new_pair(start: Start, authority: Authority) -> None:
@@ -48,14 +32,34 @@ def test_follows_a_new_pair(start: Start, authority: Authority) -> None:
     used, new = authority.sign("used", days=5), authority.sign("new", days=9)
     server = start(*used.server_flags, *QUICK)
     assert shown(server) == used.certificate.read_text()
-    assert metric(server, "certificate_expiry_timestamp_seconds") == expiry(used)
+    assert metric(server, "kvcompress_tls_certificate_expiry_timestamp_seconds") == expiry(used)
     new.copy_to(used)
-    server.wait_log("took up the changed files")
+    server.wait_log("loaded the changed files")
     wait_until(lambda: shown(server) == new.certificate.read_text())
-    assert metric(server, "certificate_expiry_timestamp_seconds") == expiry(new)
+    assert metric(server, "kvcompress_tls_certificate_expiry_timestamp_seconds") == expiry(new)
 
 
-@pytest.mark.parametrize("fault", ["other key", "garbage", "cut", "expired", "gone"])
+def test_follows_links(start: Start, authority: Authority, tmp_path: Path) -> None:
+    """As Kubernetes mounts a secret: names that are links, through a folder that is one."""
+    for name, days in (("first", 5), ("second", 9)):
+        pair, folder = authority.sign(name, days=days), tmp_path / f"..{name}"
+        folder.mkdir()
+        (folder / "tls.crt").write_bytes(pair.certificate.read_bytes())
+        (folder / "tls.key").write_bytes(pair.key.read_bytes())
+    data = tmp_path / "..data"
+    data.symlink_to("..first")
+    flags = []
+    for flag, name in (("--tls-cert", "tls.crt"), ("--tls-key", "tls.key")):
+        (tmp_path / name).symlink_to(f"..data/{name}")
+        flags += [flag, str(tmp_path / name)]
+    server = start(*flags, *QUICK)
+    assert shown(server) == (tmp_path / "..first/tls.crt").read_text()
+    (tmp_path / "..next").symlink_to("..second")
+    (tmp_path / "..next").rename(data)
+    wait_until(lambda: shown(server) == (tmp_path / "..second/tls.crt").read_text())
+
+
+@pytest.mark.parametrize("fault", ["other key", "garbage", "cut", "expired", "gone", "a FIFO"])
 def test_keeps_the_old_pair(start: Start, authority: Authority, fault: str) -> None:
     """When the new one is bad; and takes up a good one after that."""
     used, new = authority.sign("used", days=5), authority.sign("new", days=9)
@@ -69,10 +73,13 @@ def test_keeps_the_old_pair(start: Start, authority: Authority, fault: str) -> N
         used.certificate.write_text(before + before[: len(before) // 2])
     elif fault == "expired":
         authority.sign("over", days=-1).copy_to(used)
+    elif fault == "a FIFO":
+        used.key.unlink()
+        os.mkfifo(used.key)
     else:
         used.key.unlink()
-    server.wait_log("the certificate in use stays")
-    wait_until(lambda: metric(server, "reload_failures_total") >= 1)
+    server.wait_log("keeping the certificate in use")
+    wait_until(lambda: metric(server, "kvcompress_tls_reload_failures_total") >= 1)
     assert shown(server) == before
     new.copy_to(used)
     wait_until(lambda: shown(server) == new.certificate.read_text())
@@ -108,17 +115,24 @@ def test_follows_the_authority_of_clients(
 def faults(authority: Authority, folder: Path) -> dict[str, tuple[list[str], str]]:
     """Flags that no server starts with, and the words that say why."""
     good, other = authority.sign("good"), authority.sign("other")
-    garbage, locked = folder / "garbage", folder / "locked.key"
+    garbage, locked, fifo = folder / "garbage", folder / "locked.key", folder / "fifo"
     garbage.write_text("not PEM")
+    os.mkfifo(fifo)
     openssl("ec", "-in", good.key, "-aes128", "-passout", "pass:secret", "-out", locked)
     cert, key = str(good.certificate), str(good.key)
     return {
         "no certificate": (["--tls-cert", "/no/such", "--tls-key", key], "/no/such: No such file"),
         "no key": (["--tls-cert", cert, "--tls-key", "/no/such"], "/no/such: No such file"),
         "other key": (["--tls-cert", cert, "--tls-key", str(other.key)], "not the key of"),
-        "locked key": (["--tls-cert", cert, "--tls-key", str(locked)], "without a passphrase"),
+        "locked key": (["--tls-cert", cert, "--tls-key", str(locked)], "no unencrypted"),
         "garbage": (["--tls-cert", str(garbage), "--tls-key", key], "no certificate in PEM"),
         "a folder": (["--tls-cert", str(folder), "--tls-key", key], f"{folder}: "),
+        "a FIFO": (["--tls-cert", str(fifo), "--tls-key", key], "fifo: not a regular file"),
+        "a FIFO for a key": (["--tls-cert", cert, "--tls-key", str(fifo)], "not a regular file"),
+        "a FIFO of authorities": (
+            [*good.server_flags, "--tls-client-ca", str(fifo)],
+            "not a regular file",
+        ),
         "expired": (authority.sign("over", days=-1).server_flags, "expired on 20"),
         "bad authority": ([*good.server_flags, "--tls-client-ca", str(garbage)], "no certificate"),
         "key alone": (["--tls-key", key], "--tls-cert and --tls-key go together"),

@@ -19,16 +19,27 @@ import grpc
 import pytest
 from authority import Authority
 from health import SERVING
+from http2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    SETTINGS,
+    WINDOW_UPDATE,
+    block,
+    frame,
+    frames_in,
+    text,
+)
 from process_memory import peak
 from raw_calls import METHODS, Method, error_of, field
 from server_process import PATIENCE, ServerProcess, Start
-from test_hostile_http2 import END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, frame, text
 
 import kvcompress
 
 SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
 MIB = 1 << 20
-DATA, WINDOW_UPDATE = 0, 8
 MOST = 150 * MIB
 
 
@@ -42,20 +53,16 @@ def bomb() -> bytes:
 
 def headers(path: str, encoding: bytes) -> bytes:
     """Of a call whose messages are in an encoding."""
-    items = {b":method": b"POST", b":scheme": b"http", b":authority": b"a", b"te": b"trailers"}
-    items |= {b":path": path.encode(), b"content-type": b"application/grpc"}
-    items |= {b"grpc-encoding": encoding} if encoding else {}
-    return b"".join(b"\0" + text(name) + text(value) for name, value in items.items())
+    return block(path, *([(b"grpc-encoding", encoding)] if encoding else []))
 
 
 def window_of(heard: bytes) -> int:
     """What may be sent on a connection, by what the server has said."""
-    window = 65_535
-    while len(heard) >= 9 and len(heard) >= 9 + (size := int.from_bytes(heard[:3], "big")):
-        if heard[3] == WINDOW_UPDATE and heard[5:9] == bytes(4):
-            window += int.from_bytes(heard[9:13], "big")
-        heard = heard[9 + size :]
-    return window
+    return 65_535 + sum(
+        int.from_bytes(each.payload, "big")
+        for each in frames_in(heard)
+        if (each.kind, each.stream) == (WINDOW_UPDATE, 0)
+    )
 
 
 def said(server: ServerProcess, path: str, encoding: bytes, message: bytes) -> bytes:
@@ -162,12 +169,11 @@ def test_answers_name_no_encoding(start: Start) -> None:
     """Clients are told beforehand: `identity`."""
     server = start()
     host, port = server.addresses[0].rsplit(":", 1)
-    block = headers("/grpc.health.v1.Health/Check", b"")
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(
             PREFACE
             + frame(SETTINGS, 0, 0, b"")
-            + frame(HEADERS, END_HEADERS, 1, block)
+            + frame(HEADERS, END_HEADERS, 1, block("/grpc.health.v1.Health/Check"))
             + frame(DATA, END_STREAM, 1, bytes(5))
         )
         heard = b""

@@ -2,19 +2,19 @@
 """Connections and file descriptors run out; service comes back, and health says so meanwhile."""
 
 import contextlib
-import re
 import resource
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import health
 import pytest
 from authority import Authority
+from calls import metric
 from health import NOT_SERVING, SERVING
-from server_process import PATIENCE, ServerProcess, Start, run
+from server_process import PATIENCE, ServerProcess, Start, run, wait_until
 
 import kvcompress
 
@@ -40,30 +40,9 @@ def idle(address: str, count: int) -> Iterator[None]:
         yield
 
 
-def wait_until(true: Callable[[], bool], what: str) -> float:
-    """Waits until something holds; the seconds that it took."""
-    begin = time.monotonic()
-    while not true():
-        assert time.monotonic() - begin < PATIENCE, f"not within {PATIENCE} s: {what}"
-        time.sleep(0.1)
-    return time.monotonic() - begin
-
-
 def healthz(server: ServerProcess) -> bool:
     """Whether /healthz says SERVING."""
     return server.get("/healthz")[0] == 200
-
-
-def value(server: ServerProcess, series: str) -> float:
-    """A value of the metrics page."""
-    found = re.search(rf"^{re.escape(series)} (\S+)$", server.get("/metrics")[2], re.MULTILINE)
-    assert found, series
-    return float(found[1])
-
-
-def descriptors(server: ServerProcess) -> set[int]:
-    """Those that the server has open."""
-    return {int(file.name) for file in Path(f"/proc/{server.pid}/fd").iterdir()}
 
 
 def security(kind: str, authority: Authority) -> tuple[list[str], dict[str, Any]]:
@@ -90,13 +69,13 @@ def test_idle_connections_do_not_end_the_service(
     server = start(*flags, limits=DESCRIPTORS)
     with idle(server.addresses[0], IDLE):
         wait_until(lambda: not healthz(server), "health says that no connection is to be had")
-        assert value(server, "kvcompress_reachable") == 0
-        assert value(server, 'kvcompress_connections_refused_total{reason="host_limit"}') > 0
-        assert len(descriptors(server)) < DESCRIPTORS[resource.RLIMIT_NOFILE]
+        assert metric(server, "kvcompress_reachable") == 0
+        assert metric(server, 'kvcompress_connections_refused_total{reason="host_limit"}') > 0
+        assert len(server.descriptors()) < DESCRIPTORS[resource.RLIMIT_NOFILE]
     with kvcompress.Client(server.addresses[0], timeout=PATIENCE, **client) as caller:
         assert caller.measure(SAMPLE).tensor_count == TENSORS
     wait_until(lambda: healthz(server), "health says that service is back")
-    assert value(server, "kvcompress_reachable") == 1
+    assert metric(server, "kvcompress_reachable") == 1
     assert server.send_and_wait()[0] == 0
 
 
@@ -119,8 +98,8 @@ def test_one_host_does_not_take_all_connections(start: Start) -> None:
     with idle(server.addresses[0], 60), connect(server.addresses[0], "127.0.0.2") as other:
         other.sendall(PREFACE)
         assert other.recv(9)[3] == 4, "no frame of settings"
-        assert value(server, 'kvcompress_connections_refused_total{reason="host_limit"}') >= 30
-        assert value(server, 'kvcompress_connections_refused_total{reason="limit"}') == 0
+        assert metric(server, 'kvcompress_connections_refused_total{reason="host_limit"}') >= 30
+        assert metric(server, 'kvcompress_connections_refused_total{reason="limit"}') == 0
     wait_until(lambda: server.check() == SERVING, "service is back")
 
 
@@ -141,7 +120,7 @@ def test_connections_that_say_nothing_are_given_up(start: Start) -> None:
         while not healthz(server):
             assert time.monotonic() - begin < 3 * PATIENCE
             time.sleep(0.5)
-        assert value(server, "kvcompress_connections") <= 1
+        assert metric(server, "kvcompress_connections") <= 1
 
 
 def test_connections_that_carry_no_call_are_given_up(start: Start) -> None:
@@ -163,7 +142,7 @@ def set_descriptors(server: ServerProcess, limit: int) -> None:
 
 def first_free(server: ServerProcess) -> int:
     """The lowest number that no descriptor of the server has."""
-    taken = descriptors(server)
+    taken = server.descriptors()
     return next(number for number in range(len(taken) + 1) if number not in taken)
 
 
@@ -185,7 +164,7 @@ def test_no_descriptor_for_a_while(start: Start, spare: bool) -> None:
     for connection in waiting:
         connection.close()
     assert server.check() == SERVING
-    refused = value(server, 'kvcompress_connections_refused_total{reason="descriptors"}')
+    refused = metric(server, 'kvcompress_connections_refused_total{reason="descriptors"}')
     assert (refused >= 20) == spare
     assert server.send_and_wait()[0] == 0
 

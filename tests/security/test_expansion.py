@@ -16,7 +16,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from calls import details, metric
+from calls import details, metric, wait_until_released
 from health import SERVING
 from process_memory import peak
 from server_process import BINARY, PATIENCE, ServerProcess, Start
@@ -118,10 +118,7 @@ def wait_until_still(server: ServerProcess) -> None:
 
 def check_service(server: ServerProcess) -> None:
     """Asks whether all is given back, health says so, and a cache comes back as it was."""
-    give_up = time.monotonic() + PATIENCE
-    while metric(server, "kvcompress_inflight_bytes") > 0:
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    wait_until_released(server)
     assert server.check() == SERVING
     assert server.get("/healthz")[0] == 200
     with kvcompress.Client(server.addresses[0], timeout=PATIENCE) as client:

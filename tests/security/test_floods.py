@@ -19,44 +19,41 @@ from pathlib import Path
 import pytest
 from calls import metric
 from health import SERVING
-from process_memory import peak, resident
-from server_process import PATIENCE, ServerProcess, Start
-from test_hostile_http2 import (
+from http2 import (
     CONTINUATION,
+    DATA,
     END_HEADERS,
     END_STREAM,
     HEADERS,
-    MIB,
+    PING,
     PREFACE,
+    PRIORITY,
+    RST_STREAM,
     SETTINGS,
+    WINDOW_UPDATE,
+    block,
     frame,
+    frames_in,
     text,
 )
+from process_memory import peak, resident
+from server_process import PATIENCE, ServerProcess, Start
 
 import kvcompress
 from kvcompress.v1 import compression_service_pb2 as pb
 
 SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
 INITIAL_WINDOW_SIZE = 4
-DATA, PRIORITY, RST_STREAM, PING, WINDOW_UPDATE = 0, 2, 3, 6, 8
+MIB = 1 << 20
 CANCEL = struct.pack(">I", 8)
 SECONDS = 2.0
 # A server that is told to hold 64 MiB of streams may grow by this much for good.
 MOST_GROWTH = 192 * MIB
 
 
-def block(method: str = "Compress", *extra: tuple[bytes, bytes]) -> bytes:
-    """The headers of a call."""
-    items = [
-        (b":method", b"POST"),
-        (b":scheme", b"http"),
-        (b":authority", b"a"),
-        (b":path", f"/kvcompress.v1.CompressionService/{method}".encode()),
-        (b"te", b"trailers"),
-        (b"content-type", b"application/grpc"),
-        *extra,
-    ]
-    return b"".join(b"\0" + text(name) + text(value) for name, value in items)
+def headers(method: str = "Compress") -> bytes:
+    """Those of a call."""
+    return block(f"/kvcompress.v1.CompressionService/{method}")
 
 
 def streams() -> Iterator[int]:
@@ -67,7 +64,7 @@ def streams() -> Iterator[int]:
 def rapid_reset() -> Iterator[bytes]:
     """CVE-2023-44487: streams that are opened and given up at once."""
     for stream in streams():
-        yield frame(HEADERS, END_HEADERS, stream, block()) + frame(RST_STREAM, 0, stream, CANCEL)
+        yield frame(HEADERS, END_HEADERS, stream, headers()) + frame(RST_STREAM, 0, stream, CANCEL)
 
 
 def made_you_reset_by_window() -> Iterator[bytes]:
@@ -75,7 +72,7 @@ def made_you_reset_by_window() -> Iterator[bytes]:
     for stream in streams():
         much = struct.pack(">I", 0x7FFFFFFF)
         yield (
-            frame(HEADERS, END_HEADERS, stream, block())
+            frame(HEADERS, END_HEADERS, stream, headers())
             + frame(WINDOW_UPDATE, 0, stream, much)
             + frame(WINDOW_UPDATE, 0, stream, much)
         )
@@ -84,7 +81,7 @@ def made_you_reset_by_window() -> Iterator[bytes]:
 def made_you_reset_by_zero() -> Iterator[bytes]:
     """The same, by a window that grows by nothing."""
     for stream in streams():
-        yield frame(HEADERS, END_HEADERS, stream, block()) + frame(
+        yield frame(HEADERS, END_HEADERS, stream, headers()) + frame(
             WINDOW_UPDATE, 0, stream, bytes(4)
         )
 
@@ -92,7 +89,7 @@ def made_you_reset_by_zero() -> Iterator[bytes]:
 def made_you_reset_by_data() -> Iterator[bytes]:
     """The same, by data after the end."""
     for stream in streams():
-        yield frame(HEADERS, END_HEADERS | END_STREAM, stream, block("GetServerInfo")) + frame(
+        yield frame(HEADERS, END_HEADERS | END_STREAM, stream, headers("GetServerInfo")) + frame(
             DATA, 0, stream, b"x"
         )
 
@@ -100,28 +97,28 @@ def made_you_reset_by_data() -> Iterator[bytes]:
 def made_you_reset_by_priority() -> Iterator[bytes]:
     """The same, by a priority of the wrong length."""
     for stream in streams():
-        yield frame(HEADERS, END_HEADERS, stream, block()) + frame(PRIORITY, 0, stream, b"xxx")
+        yield frame(HEADERS, END_HEADERS, stream, headers()) + frame(PRIORITY, 0, stream, b"xxx")
 
 
 def continuations() -> Iterator[bytes]:
     """CVE-2024-27316 and its kin: headers that never end."""
-    yield frame(HEADERS, 0, 1, block())
+    yield frame(HEADERS, 0, 1, headers())
     while True:
         yield frame(CONTINUATION, 0, 1, b"\0" + text(b"x") + text(bytes(16000)))
 
 
 def empty_continuations() -> Iterator[bytes]:
     """The same, of frames without a byte."""
-    yield frame(HEADERS, 0, 1, block())
+    yield frame(HEADERS, 0, 1, headers())
     while True:
         yield frame(CONTINUATION, 0, 1, b"") * 100
 
 
 def hpack_bomb() -> Iterator[bytes]:
     """A header of 4,000 bytes that is put into the table once, and named thousands of times."""
-    yield frame(HEADERS, END_HEADERS, 1, block() + b"\x40" + text(b"bomb") + text(bytes(4000)))
+    yield frame(HEADERS, END_HEADERS, 1, headers() + b"\x40" + text(b"bomb") + text(bytes(4000)))
     for stream in itertools.count(3, 2):
-        yield frame(HEADERS, END_HEADERS, stream, block() + b"\xbe" * 15000)
+        yield frame(HEADERS, END_HEADERS, stream, headers() + b"\xbe" * 15000)
 
 
 def long_integers() -> Iterator[bytes]:
@@ -146,7 +143,7 @@ def settings() -> Iterator[bytes]:
 
 def empty_frames() -> Iterator[bytes]:
     """CVE-2019-9518: frames without a byte."""
-    yield frame(HEADERS, END_HEADERS, 1, block())
+    yield frame(HEADERS, END_HEADERS, 1, headers())
     while True:
         yield frame(DATA, 0, 1, b"") * 100
 
@@ -216,13 +213,6 @@ class Flood:
         self._thread.join()
 
 
-def frames_in(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and payload of the frames that have come whole."""
-    while len(data) >= 9 and len(data) >= 9 + (size := int.from_bytes(data[:3], "big")):
-        yield data[3], data[9 : 9 + size]
-        data = data[9 + size :]
-
-
 def test_a_window_that_shrank_was_breached_by_an_empty_frame(start: Start) -> None:
     """As gRPC 1.51 cannot take windows back, what would have it try is off.
 
@@ -238,18 +228,18 @@ def test_a_window_that_shrank_was_breached_by_an_empty_frame(start: Start) -> No
         connection.sendall(
             PREFACE
             + frame(SETTINGS, 0, 0, b"")
-            + frame(HEADERS, END_HEADERS, 1, block())
+            + frame(HEADERS, END_HEADERS, 1, headers())
             + frame(DATA, 0, 1, message)
             + frame(DATA, 0, 1, b"\0" + struct.pack(">I", MIB) + bytes(15_000))
         )
         with contextlib.suppress(TimeoutError):
             while piece := connection.recv(1 << 16):
                 said += piece
-    kinds = [kind for kind, _ in frames_in(said)]
+    kinds = [each.kind for each in frames_in(said)]
     assert kinds[0] == SETTINGS
     assert WINDOW_UPDATE in kinds
     assert PING not in kinds
-    settings_sent = next(frames_in(said))[1]
+    settings_sent = next(frames_in(said)).payload
     windows = [
         value
         for key, value in struct.iter_unpack(">HI", settings_sent)

@@ -13,15 +13,16 @@ from pathlib import Path
 
 import health
 import pytest
+from calls import metric
 from health import SERVING
+from http2 import END_HEADERS, HEADERS, PREFACE, SETTINGS, block, frame
 from process_memory import peak
-from server_process import PATIENCE, ServerProcess, Start
-from test_hostile_http2 import HEADERS, MIB, PREFACE, SETTINGS, frame, text
+from server_process import PATIENCE, ServerProcess, Start, wait_until
 
 import kvcompress
 
 SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
-END_HEADERS = 4
+MIB = 1 << 20
 COUNT = 10_000
 PAUSE = 0.02  # seconds, after 100 of them
 SERVICE = "/kvcompress.v1.CompressionService/"
@@ -35,18 +36,7 @@ METHODS = [
 
 def opening(method: str, stream: int) -> bytes:
     """Headers of a call that goes on."""
-    headers = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":authority": "a",
-        ":path": method,
-        "te": "trailers",
-        "content-type": "application/grpc",
-    }
-    block = b"".join(
-        b"\0" + text(name.encode()) + text(content.encode()) for name, content in headers.items()
-    )
-    return frame(HEADERS, END_HEADERS, stream, block)
+    return frame(HEADERS, END_HEADERS, stream, block(method))
 
 
 def swallow(connection: socket.socket) -> None:
@@ -98,15 +88,21 @@ def test_calls_without_a_request(start: Start, method: str) -> None:
 
 
 def test_a_call_whose_request_does_not_come_is_ended(start: Start) -> None:
-    """After ten seconds, or the time for a stall where that is less."""
-    server = start("--stall-seconds", "1")
+    """After ten seconds, or the time for a stall where that is less; it is counted meanwhile."""
+    server = start("--stall-seconds", "2")
+    started = 'kvcompress_requests_total{method="GetServerInfo"}'
+    stalled = 'kvcompress_errors_total{code="DEADLINE_EXCEEDED",method="GetServerInfo"}'
     host, port = server.addresses[0].rsplit(":", 1)
     with socket.create_connection((host, int(port)), PATIENCE) as connection:
         connection.sendall(PREFACE + frame(SETTINGS, 0, 0, b""))
         connection.sendall(opening(f"{SERVICE}GetServerInfo", 1))
+        wait_until(lambda: metric(server, started) == 1)
+        assert metric(server, stalled) == 0
         received = b""
-        while b"sent nothing" not in received:
+        while b"sent too little data" not in received:
             piece = connection.recv(4096)
             assert piece, "the connection ended"
             received += piece
+    wait_until(lambda: metric(server, stalled) == 1)
+    assert metric(server, started) == 1
     assert server.check() == SERVING

@@ -3,12 +3,12 @@
 
 import os
 import socket
-import struct
 from collections.abc import Iterator
 
 import grpc
 import pytest
 from health import SERVING
+from http2 import CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame
 from process_memory import peak
 from server_process import PATIENCE, ServerProcess, Start
 
@@ -16,39 +16,12 @@ from kvcompress.v1.compression_service_pb2 import CompressOptions, CompressReque
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
 MIB = 1 << 20
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEADERS, SETTINGS, CONTINUATION = 1, 4, 9
-END_STREAM, END_HEADERS = 1, 4
-
-
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """A frame of HTTP/2."""
-    return (
-        struct.pack(">I", len(payload))[1:]
-        + bytes([kind, flags])
-        + struct.pack(">I", stream)
-        + payload
-    )
-
-
-def text(value: bytes) -> bytes:
-    """A string of HPACK, without Huffman coding."""
-    if len(value) < 127:
-        return bytes([len(value)]) + value
-    size, rest = bytes([127]), len(value) - 127
-    while rest >= 128:
-        size, rest = size + bytes([rest % 128 + 128]), rest // 128
-    return size + bytes([rest]) + value
 
 
 def request(*extra: tuple[bytes, bytes], **changed: bytes) -> bytes:
     """A call of GetServerInfo with more headers, split over as many frames as it needs."""
-    headers = {b":method": b"POST", b":scheme": b"http", b":authority": b"a", b"te": b"trailers"}
-    headers[b":path"] = b"/kvcompress.v1.CompressionService/GetServerInfo"
-    headers |= {key.encode().replace(b"pseudo_", b":"): value for key, value in changed.items()}
-    items = [*headers.items(), (b"content-type", b"application/grpc"), *extra]
-    block = b"".join(b"\0" + text(name) + text(value) for name, value in items)
-    parts = [block[begin : begin + 16000] for begin in range(0, len(block), 16000)]
+    whole = block("/kvcompress.v1.CompressionService/GetServerInfo", *extra, **changed)
+    parts = [whole[begin : begin + 16000] for begin in range(0, len(whole), 16000)]
     frames = [
         frame(
             HEADERS if index == 0 else CONTINUATION,

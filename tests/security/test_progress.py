@@ -10,13 +10,22 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from calls import MIB, cache, details, header, metric
+from calls import MIB, cache, details, header, wait_until_released
 from health import SERVING
+from http2 import (
+    DATA,
+    END_HEADERS,
+    HEADERS,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    block,
+    frame,
+    frames_in,
+)
 from raw_calls import STREAMS, Method, call, error_of, field
 from server_process import PATIENCE, Start
-from test_compressed_messages import DATA, WINDOW_UPDATE, headers
-from test_floods import RST_STREAM, frames_in
-from test_hostile_http2 import END_HEADERS, HEADERS, PREFACE, SETTINGS, frame
 
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
@@ -120,20 +129,18 @@ def test_a_reader_that_takes_a_byte_at_a_time(start: Start) -> None:
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
         heard = connection.recv(1 << 16)
-        connection.sendall(frame(HEADERS, END_HEADERS, 1, headers(STREAMS[0].path, b"")))
+        connection.sendall(frame(HEADERS, END_HEADERS, 1, block(STREAMS[0].path)))
         data = b"".join(b"\0" + struct.pack(">I", len(each)) + each for each in messages)
         for begin in range(0, len(data), 16_384):
             connection.sendall(frame(DATA, 0, 1, data[begin : begin + 16_384]))
         connection.settimeout(0.1)
         give_up = time.monotonic() + PATIENCE
-        while RST_STREAM not in (kind for kind, _ in frames_in(heard)):
+        while RST_STREAM not in (each.kind for each in frames_in(heard)):
             assert time.monotonic() < give_up, heard
             connection.sendall(window_of_a_byte)
             with contextlib.suppress(TimeoutError):
                 heard += connection.recv(1 << 16)
-    while metric(server, "kvcompress_inflight_bytes") > 0:
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    wait_until_released(server)
     with server.channel() as channel:
         *_, last = CompressionServiceStub(channel).Compress(cache(4 * MIB), timeout=PATIENCE)
     assert last.HasField("trailer")

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import grpc
 from health import SERVING, Watch
+from http2 import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame, frames_in
 from process_memory import peak
 from raw_calls import REFLECTION, call, field
 from server_process import PATIENCE, Start
-from test_hostile_http2 import END_HEADERS, END_STREAM, HEADERS, MIB, PREFACE, SETTINGS, frame, text
 
 import kvcompress
 
 SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
-DATA = 0
+MIB = 1 << 20
 CONNECTIONS, STREAMS_OF_ONE = 20, 100
 MOST_STREAMS, MOST_WATCHERS = 256, 1024
 LIST_SERVICES = field(7, b"")
@@ -27,25 +27,15 @@ LIST_SERVICES = field(7, b"")
 
 def opening(path: str, question: bytes = LIST_SERVICES, end: int = 0) -> bytes:
     """A connection with a hundred streams, each with one question, and an end or none."""
-    headers = {b":method": b"POST", b":scheme": b"http", b":authority": b"a", b"te": b"trailers"}
-    headers |= {b":path": path.encode(), b"content-type": b"application/grpc"}
-    block = b"".join(b"\0" + text(name) + text(value) for name, value in headers.items())
     message = b"\0" + struct.pack(">I", len(question)) + question
     return (
         PREFACE
         + frame(SETTINGS, 0, 0, b"")
         + b"".join(
-            frame(HEADERS, END_HEADERS, stream, block) + frame(DATA, end, stream, message)
+            frame(HEADERS, END_HEADERS, stream, block(path)) + frame(DATA, end, stream, message)
             for stream in range(1, 2 * STREAMS_OF_ONE, 2)
         )
     )
-
-
-def frames_in(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Kind, flags and stream of the frames that have come whole."""
-    while len(data) >= 9 and len(data) >= 9 + (size := int.from_bytes(data[:3], "big")):
-        yield data[3], data[4], int.from_bytes(data[5:9], "big")
-        data = data[9 + size :]
 
 
 def outcomes(connection: socket.socket) -> Counter[str]:
@@ -53,7 +43,7 @@ def outcomes(connection: socket.socket) -> Counter[str]:
     data, give_up = b"", time.monotonic() + PATIENCE
     while time.monotonic() < give_up:
         ends: dict[int, str] = {}
-        for kind, flags, stream in frames_in(data):
+        for kind, flags, stream, _ in frames_in(data):
             if kind == HEADERS and flags & END_STREAM:
                 ends[stream] = "refused"
             elif kind == DATA:
@@ -75,7 +65,7 @@ def wait_until_ended(connection: socket.socket) -> None:
             data += connection.recv(1 << 16)
         ended = {
             stream
-            for kind, flags, stream in frames_in(data)
+            for kind, flags, stream, _ in frames_in(data)
             if kind == HEADERS and flags & END_STREAM
         }
 

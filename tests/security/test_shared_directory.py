@@ -11,7 +11,6 @@ import resource
 import signal
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ import grpc
 import numpy as np
 import pytest
 from authority import Authority
-from calls import details
+from calls import details, wait_until_released
 from process_memory import peak
 from server_process import PATIENCE, Start, run
 
@@ -290,10 +289,7 @@ def test_a_client_that_goes_stops_the_work(shared: Shared) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         list(shared.stub.CompressFile(SLOW, timeout=0.2))
     assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    deadline = time.monotonic() + PATIENCE
-    while "kvcompress_inflight_bytes 0" not in shared.server.get("/metrics")[2]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until_released(shared.server)
     assert shared.files() == {"in"}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from health import SERVING
 from process_memory import peak
-from server_process import PATIENCE, ServerProcess, Start
+from server_process import PATIENCE, ServerProcess, Start, wait_until
 from slow_clients import KINDS, ask, read_answer, slow_clients
 
 MIB = 1 << 20
@@ -20,25 +20,14 @@ MOST_GROWTH = 96 * MIB
 CLIENTS = 600
 
 
-def descriptors(server: ServerProcess) -> int:
-    """How many the process has open."""
-    return len(list(Path(f"/proc/{server.pid}/fd").iterdir()))
-
-
 def wait_for_descriptors(server: ServerProcess, wanted: int) -> None:
     """Waits until it has no more than that."""
-    give_up = time.monotonic() + PATIENCE
-    while descriptors(server) > wanted:
-        assert time.monotonic() < give_up, descriptors(server)
-        time.sleep(0.05)
+    wait_until(lambda: len(server.descriptors()) <= wanted, f"{wanted} descriptors at most")
 
 
 def wait_for_health(server: ServerProcess) -> None:
     """Waits until /healthz says SERVING."""
-    give_up = time.monotonic() + PATIENCE
-    while ask(server.http, "/healthz", PATIENCE)[0] != 200:
-        assert time.monotonic() < give_up
-        time.sleep(0.05)
+    wait_until(lambda: ask(server.http, "/healthz", PATIENCE)[0] == 200, "SERVING")
 
 
 def value(page: str, series: str) -> float:
@@ -93,12 +82,12 @@ def test_slow_clients_do_not_silence_health_and_metrics(
     """From the address of the prober itself, twice as many as one address may have."""
     server = start()
     assert_answers(server)
-    before, peak_before = descriptors(server), peak(server.pid)
+    before, peak_before = len(server.descriptors()), peak(server.pid)
     health, metrics, held = [], [], 0
     with slow_clients(server.http, CLIENTS, seconds, kinds) as attack:
         while attack.poll() is None:
             health.append(timed(server, "/healthz", 1))
-            held = max(held, descriptors(server) - before)
+            held = max(held, len(server.descriptors()) - before)
             if len(health) % 10 == 0:
                 metrics.append(timed(server, "/metrics", 5))
             time.sleep(0.05)
@@ -122,7 +111,7 @@ def test_slow_clients_do_not_silence_health_and_metrics(
 def test_health_comes_back_where_descriptors_run_out(start: Start, seconds: int) -> None:
     """The bounds on connections are those of a process that may have far more descriptors."""
     server = start()
-    before = descriptors(server)
+    before = len(server.descriptors())
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (256, 256))
     answered, failed = [], 0
     with slow_clients(server.http, CLIENTS, seconds) as attack:
@@ -146,16 +135,16 @@ def test_health_answers_while_grpc_has_all_descriptors(start: Start, tmp_path: P
     """And afterwards it says what gRPC's health says."""
     unix = f"unix:{tmp_path}/kv.sock"
     server = start("--listen", f"127.0.0.1:0,{unix}")
-    before = descriptors(server)
+    before = len(server.descriptors())
     resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (128, 128))
     host, port = server.addresses[0].rsplit(":", 1)
     with contextlib.ExitStack() as idle:
         for _ in range(200):
             idle.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
         give_up = time.monotonic() + PATIENCE
-        while descriptors(server) < 128 and time.monotonic() < give_up:
+        while len(server.descriptors()) < 128 and time.monotonic() < give_up:
             time.sleep(0.01)
-        held = descriptors(server)
+        held = len(server.descriptors())
         begin = time.monotonic()
         for _ in range(100):
             assert ask(server.http, "/healthz", PATIENCE)[0] in (200, 503)
@@ -173,7 +162,7 @@ def test_health_answers_while_grpc_has_all_descriptors(start: Start, tmp_path: P
 def test_many_scrapes_at_once_are_all_answered(start: Start) -> None:
     """With health in between, and no more than a moment late."""
     server = start()
-    before = descriptors(server)
+    before = len(server.descriptors())
     host, port = server.http.removeprefix("http://").rsplit(":", 1)
     with contextlib.ExitStack() as open_sockets:
         scrapes = []

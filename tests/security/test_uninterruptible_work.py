@@ -2,16 +2,16 @@
 """Work that takes long holds up nobody: it is bounded, can be ended, and others get threads."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
 import numpy
 import pytest
-from calls import MIB, details, metric
+from calls import MIB, details, metric, wait_until_released
 from health import SERVING
-from server_process import PATIENCE, ServerProcess, Start
+from server_process import PATIENCE, ServerProcess, Start, wait_until
 
 import kvcompress
 from kvcompress.v1 import compression_service_pb2 as pb
@@ -56,18 +56,9 @@ def seconds_of_a_small_call(channel: grpc.Channel) -> float:
     return time.monotonic() - begin
 
 
-def wait_until(holds: Callable[[], bool]) -> float:
-    """Waits, and gives the seconds that it took."""
-    begin = time.monotonic()
-    while not holds():
-        assert time.monotonic() < begin + PATIENCE
-        time.sleep(0.01)
-    return time.monotonic() - begin
-
-
 def assert_free(server: ServerProcess) -> float:
     """Waits until nothing is reserved, and checks that all is well; the seconds of the wait."""
-    waited = wait_until(lambda: metric(server, "kvcompress_inflight_bytes") == 0)
+    waited = wait_until_released(server)
     assert server.check() == SERVING
     assert server.get("/healthz")[0] == 200
     with server.channel() as channel:

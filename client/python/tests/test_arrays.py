@@ -10,7 +10,7 @@ import pytest
 import safetensors.numpy
 
 import kvcompress
-from kvcompress.arrays import data_type, little_endian_bytes
+from kvcompress._arrays import data_type, little_endian_bytes
 from kvcompress.v1 import tensor_pb2
 
 

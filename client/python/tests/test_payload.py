@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """kvcompress.payload on an artefact written out by hand from core/FORMAT.md."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -108,3 +109,12 @@ def test_the_one_folder_is_enough(tmp_path: Path) -> None:
         text=True,
     )
     assert done.stdout == "[[3.5, -1.0, 1.5]]\n[]\n"
+
+
+def test_the_package_has_it() -> None:
+    """Without an import of its own, as documents write it."""
+    program = "import kvcompress; print(kvcompress.payload.read.__name__)"
+    modules = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, check=True, env=modules)
+    assert done.stdout == b"read\n"

@@ -2,7 +2,7 @@
 
 // A codec whose payload then goes through a general-purpose compressor, chunk
 // by chunk, where that makes it smaller: `int4+zstd`. Specified in
-// core/FORMAT.md, "Last stages".
+// core/FORMAT.md, "Byte compressors".
 
 #ifndef KVCOMPRESS_CODECS_LAST_STAGE_LAST_STAGE_H_
 #define KVCOMPRESS_CODECS_LAST_STAGE_LAST_STAGE_H_

@@ -127,6 +127,25 @@ TEST(RoundTrip, DeclaredTensorsMustComeInOrderAndInSize) {
   EXPECT_FALSE(twice.DeclareTensors({a.spec, a.spec}, {}, &output).ok());
 }
 
+TEST(RoundTrip, DeclaredTensorsAreNotTooLargeTogether) {
+  // Each is allowed, two are, and eleven have more than 2^64 bytes.
+  constexpr uint64_t kLarge = uint64_t{3} << 57;
+  for (const size_t count : {3, 11, 12}) {
+    std::vector<TensorSpec> specs(count);
+    for (size_t i = 0; i < count; ++i) {
+      specs[i] = {.name = std::string(1, static_cast<char>('a' + i)),
+                  .dtype = DType::kF32,
+                  .shape = {kLarge}};
+    }
+    Compressor compressor({}, {});
+    CompressOutput output;
+    const absl::Status status = compressor.DeclareTensors(specs, {}, &output);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(GetErrorDetail(status)->reason, "SHAPE_OVERFLOW") << count;
+    EXPECT_EQ(GetErrorDetail(status)->tensor, "c");
+  }
+}
+
 std::string SmallArtefact(float value) {
   std::vector<float> key(40, value);
   key[1] = 1;

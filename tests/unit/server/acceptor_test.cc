@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -26,19 +27,30 @@ std::string SocketPath() {
          ("acceptor-" + std::to_string(getpid()) + ".sock");
 }
 
+// Writes until the socket, which does not block, takes no more.
+void Fill(int fd) {
+  const std::string data(1 << 16, 'x');
+  while (send(fd, data.data(), data.size(), MSG_NOSIGNAL) > 0) {
+  }
+}
+
 // An acceptor that keeps what it is given.
 class Accepting {
  public:
   explicit Accepting(std::vector<ListenAddress> addresses,
-                     ConnectionLimits limits = {8, 8, 0})
+                     ConnectionLimits limits = {8, 8, 0},
+                     absl::Duration unread = absl::InfiniteDuration())
       : addresses_(std::move(addresses)) {
     auto bound = Acceptor::Bind(
-        &addresses_, 0600, limits,
+        &addresses_, {0600, limits, unread},
         {[] {}, [this](Refusal why) { Note([&] { ++refused_[why]; }); },
-         [this](int open) { Note([&] { open_ = open; }); }});
+         [this](int open) { Note([&] { open_ = open; }); },
+         [this] { Note([&] { ++unread_; }); }});
     EXPECT_TRUE(bound.ok()) << bound.status();
     acceptor_ = *std::move(bound);
     acceptor_->Start([this](size_t address, int fd) {
+      // As gRPC does, of more than sockets hold.
+      if (fills_) Fill(fd);
       Note([&] {
         taken_.emplace_back(fd);
         last_address_ = address;
@@ -54,11 +66,20 @@ class Accepting {
     return fd;
   }
 
+  // From now on connections that are accepted are written to until they are
+  // full.
+  void FillTaken() { fills_ = true; }
+
   // Whether `condition` holds within a few seconds.
   template <typename Condition>
   bool Wait(Condition condition) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(10), condition);
+  }
+  void FillAgain() {
+    Note([&] {
+      for (const FileDescriptor& each : taken_) Fill(each.get());
+    });
   }
   void CloseTaken() {
     Note([&] { taken_.clear(); });
@@ -68,6 +89,7 @@ class Accepting {
   size_t last_address() const { return last_address_; }
   int refused(Refusal why) { return refused_[why]; }
   int open() const { return open_; }
+  int unread() const { return unread_; }
   Acceptor& acceptor() { return *acceptor_; }
   const ListenAddress& address(size_t index) const { return addresses_[index]; }
 
@@ -86,6 +108,8 @@ class Accepting {
   size_t last_address_ = 0;
   std::map<Refusal, int> refused_;
   int open_ = 0;
+  int unread_ = 0;
+  std::atomic<bool> fills_ = false;
   // Ends first: its thread uses what is above.
   std::unique_ptr<Acceptor> acceptor_;
 };
@@ -146,14 +170,14 @@ TEST(Acceptor, AWildcardTakesBothFamilies) {
 TEST(Acceptor, SaysWhyAnAddressCannotBeBound) {
   Accepting accepting({Loopback()});
   std::vector<ListenAddress> same = {accepting.address(0)};
-  const auto second = Acceptor::Bind(&same, std::nullopt, {1, 1, 0}, {});
+  const auto second = Acceptor::Bind(&same, {std::nullopt, {1, 1, 0}}, {});
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(
       second.status().message(),
       "cannot listen on " + same[0].ToString() + ": Address already in use");
   std::vector<ListenAddress> absent = {{"192.0.2.1", 0, ""}};
   EXPECT_EQ(
-      Acceptor::Bind(&absent, std::nullopt, {1, 1, 0}, {}).status().message(),
+      Acceptor::Bind(&absent, {std::nullopt, {1, 1, 0}}, {}).status().message(),
       "cannot listen on 192.0.2.1:0: Cannot assign requested address");
 }
 
@@ -175,6 +199,45 @@ TEST(Acceptor, RemovesItsSocketAndNoOther) {
   std::filesystem::remove(path);
 }
 
+TEST(Acceptor, ResetsConnectionsWhoseClientsDoNotRead) {
+  for (const size_t address : {0, 1}) {
+    Accepting accepting({Loopback(), {"", 0, SocketPath()}}, {8, 8, 0},
+                        absl::Seconds(1));
+    const FileDescriptor idle = accepting.Connect(address);
+    EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 1; }));
+    accepting.FillTaken();
+    const FileDescriptor unread = accepting.Connect(address);
+    EXPECT_TRUE(accepting.Wait([&] { return accepting.unread() == 1; }));
+    // Of a connection that is reset, TCP drops what was not read.
+    std::string data(1 << 20, '\0');
+    while (recv(unread.get(), data.data(), data.size(), 0) > 0) {
+    }
+    pollfd file = {idle.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&file, 1, 1500), 0);
+    EXPECT_EQ(accepting.unread(), 1);
+    accepting.CloseTaken();
+    EXPECT_TRUE(accepting.Wait([&] { return accepting.open() == 0; }));
+  }
+}
+
+TEST(Acceptor, KeepsConnectionsThatAreReadSlowly) {
+  for (const size_t address : {0, 1}) {
+    Accepting accepting({Loopback(), {"", 0, SocketPath()}}, {8, 8, 0},
+                        absl::Seconds(1));
+    accepting.FillTaken();
+    const FileDescriptor slow = accepting.Connect(address);
+    EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 1; }));
+    std::string data(1 << 16, '\0');
+    for (int i = 0; i < 12; ++i) {
+      EXPECT_GT(recv(slow.get(), data.data(), data.size(), 0), 0);
+      pollfd file = {slow.get(), POLLRDHUP, 0};
+      EXPECT_EQ(poll(&file, 1, 250), 0) << i;
+      accepting.FillAgain();
+    }
+    EXPECT_EQ(accepting.unread(), 0);
+  }
+}
+
 TEST(PlanConnections, LeavesDescriptorsForOtherThings) {
   const auto few = PlanConnections(256, std::nullopt, std::nullopt);
   ASSERT_TRUE(few.ok());
@@ -192,10 +255,11 @@ TEST(PlanConnections, RefusesWhatCannotBeHeld) {
   EXPECT_EQ(PlanConnections(127, std::nullopt, std::nullopt).status().message(),
             "the limit of file descriptors is 127, and at least 128 are "
             "needed: raise it (ulimit -n, LimitNOFILE)");
-  EXPECT_EQ(PlanConnections(256, 121, std::nullopt).status().message(),
-            "--max-connections is 121, but the limit of 256 file descriptors "
-            "leaves 120 for connections: ask for fewer, or raise it (ulimit "
-            "-n, LimitNOFILE)");
+  EXPECT_EQ(
+      PlanConnections(256, 121, std::nullopt).status().message(),
+      "--max-connections is 121, but the limit of 256 file descriptors "
+      "leaves 120 for connections: lower the flag or raise the limit (ulimit "
+      "-n, LimitNOFILE)");
   const auto asked = PlanConnections(256, 120, 200);
   ASSERT_TRUE(asked.ok());
   EXPECT_EQ(asked->total, 120);

@@ -38,7 +38,8 @@ class HttpTableTest : public ::testing::Test {
               static_cast<ssize_t>(text.size()));
     now_ += seconds(1);
     HttpConnection* connection =
-        table_.Add({FileDescriptor(ends[0]), HttpPeer{peer}, now_, kDeadlines});
+        table_.Add({FileDescriptor(ends[0]),
+                    HttpPeer(1, static_cast<char>(peer)), now_, kDeadlines});
     if (!text.empty()) connection->Receive(now_);
     return connection;
   }

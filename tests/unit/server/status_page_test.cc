@@ -25,7 +25,7 @@ TEST(StatusPageTest, SaysHowTheServerIs) {
   const std::string html =
       page.Render(true, absl::Now() + absl::Hours(50) + absl::Seconds(1));
   EXPECT_THAT(html, HasSubstr("<h1>kv-compressd: SERVING</h1>"));
-  EXPECT_THAT(html, HasSubstr("<td>up for</td><td>50h1s</td>"));
+  EXPECT_THAT(html, HasSubstr("<td>uptime</td><td>50h1s</td>"));
   EXPECT_THAT(html, HasSubstr("<td>listening on</td><td>127.0.0.1:2</td>"));
   EXPECT_THAT(html, Not(HasSubstr("127.0.0.1:1")));
   EXPECT_THAT(html, HasSubstr("<td>8.0 MiB</td>"));
@@ -48,7 +48,7 @@ TEST(StatusPageTest, CountsCallsByMethod) {
 TEST(StatusPageTest, HasEveryCodec) {
   StatusPage page;
   CompressReport report;
-  report.codec = "int4+zstd:64";
+  report.codec = "int4:64+zstd";
   report.elements = 1000;
   report.compressed_size = 500;
   for (const double snr : {21.0, 12.0, 30.0}) {

@@ -322,8 +322,29 @@ TEST_F(LogTest, CallsAreLoggedByWhoShouldLook) {
             1);
 }
 
+TEST_F(LogTest, AFloodOfCallsThatFailIsCountedAndHidesNoWarning) {
+  Collect(LogFormat::kText);
+  CallLog::Clock::time_point now{};
+  CallLog log([&now] { return now; });
+  const auto lines = [this] {
+    const std::string all = lines_.str();
+    return std::count(all.begin(), all.end(), '\n');
+  };
+  const CallEnd refused = {Method::kMeasure,
+                           absl::StatusCode::kPermissionDenied};
+  for (int i = 0; i < kMostCallLines + 1234; ++i) log.CallHandled(refused);
+  EXPECT_EQ(lines(), kMostCallLines);
+  log.CallHandled({Method::kDecompress, absl::StatusCode::kDataLoss});
+  EXPECT_EQ(lines(), kMostCallLines + 1);
+  now += kCallInterval;
+  log.CallHandled(refused);
+  EXPECT_EQ(lines(), kMostCallLines + 3);
+  EXPECT_THAT(lines_.str(),
+              HasSubstr("info 1234 more calls that failed were not logged\n"));
+}
+
 TEST(LineLimit, LetsAFewThroughAndCountsTheOthers) {
-  LineLimit limit;
+  LineLimit limit(kMostLibraryLines, kLibraryInterval);
   LineLimit::Clock::time_point now{};
   uint64_t dropped = 0;
   for (int i = 0; i < kMostLibraryLines; ++i) {

@@ -16,8 +16,8 @@
 #include "kvcompress/error.h"
 #include "kvcompress/safetensors.h"
 #include "kvcompress/v1/compression_service.pb.h"
-#include "proto/wire/wire.h"
 #include "request.h"
+#include "wire/messages.h"
 
 namespace kvcompress {
 namespace {

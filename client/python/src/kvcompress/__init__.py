@@ -9,9 +9,30 @@
 `kvcompress.payload` reads artefacts without the service.
 """
 
-from kvcompress import aio
-from kvcompress.arrays import Array, load_arrays
-from kvcompress.client import Client
+from kvcompress import aio, payload
+from kvcompress._arrays import Array, load_arrays
+from kvcompress._client import Client
+from kvcompress._info import (
+    CodecInfo,
+    CodecParameter,
+    SelfTestReport,
+    SelfTestResult,
+    ServerInfo,
+    ServerLimits,
+)
+from kvcompress._reports import (
+    CompressionReport,
+    CompressionResult,
+    DecompressionReport,
+    DecompressionResult,
+    Metrics,
+    QualityLevel,
+    TensorReport,
+    Thresholds,
+    Verdict,
+)
+from kvcompress._torch_tensors import load_torch
+from kvcompress._version import __version__
 from kvcompress.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -31,27 +52,6 @@ from kvcompress.errors import (
     UnimplementedError,
     UnknownError,
 )
-from kvcompress.info import (
-    CodecInfo,
-    CodecParameter,
-    SelfTestReport,
-    SelfTestResult,
-    ServerInfo,
-    ServerLimits,
-)
-from kvcompress.reports import (
-    CompressionReport,
-    CompressionResult,
-    DecompressionReport,
-    DecompressionResult,
-    Metrics,
-    QualityLevel,
-    TensorReport,
-    Thresholds,
-    Verdict,
-)
-from kvcompress.torch_tensors import load_torch
-from kvcompress.version import __version__
 
 __all__ = [
     "AbortedError",
@@ -92,4 +92,5 @@ __all__ = [
     "aio",
     "load_arrays",
     "load_torch",
+    "payload",
 ]

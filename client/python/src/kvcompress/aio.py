@@ -8,21 +8,21 @@ async with kvcompress.aio.Client("127.0.0.1:50051") as client:
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property
 from itertools import islice
-from typing import Self, TypeVarTuple, Unpack
+from typing import TypeVarTuple, Unpack
 
 import grpc
 
-from kvcompress.base import BaseClient, Plan, Request, Response, Result
-from kvcompress.calls import Call, measure_feed, translated
+from kvcompress._base import BaseClient, CallPlan, Request, Response, Result
+from kvcompress._calls import Call, measure_requests, translate_errors
+from kvcompress._info import SelfTestReport, ServerInfo
+from kvcompress._progress import Progress
+from kvcompress._reports import CompressionReport, CompressionResult, DecompressionResult
+from kvcompress._requests import PathOrStr, Source
 from kvcompress.errors import UnavailableError
-from kvcompress.info import SelfTestReport, ServerInfo
 from kvcompress.options import CompressArguments, DecompressArguments, compress_options
-from kvcompress.progress import Progress
-from kvcompress.reports import CompressionReport, CompressionResult, DecompressionResult
-from kvcompress.sources import PathOrStr, Source
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 
@@ -35,7 +35,7 @@ Stop = Callable[[], object]
 _MOST_THREADS = 256
 
 
-class Client(BaseClient):
+class Client(BaseClient, AbstractAsyncContextManager["Client"]):
     """Calls a KV Compress server from one event loop.
 
     As kvcompress.Client in arguments, results and errors; many calls may be under way at
@@ -48,10 +48,6 @@ class Client(BaseClient):
     def _threads(self) -> ThreadPoolExecutor:
         """Where calls are made and files read and written."""
         return ThreadPoolExecutor(_MOST_THREADS, "kvcompress")
-
-    async def __aenter__(self) -> Self:
-        """Gives the client itself."""
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         """Closes the client."""
@@ -104,66 +100,68 @@ class Client(BaseClient):
     ) -> CompressionReport:
         """Measures what `compress` would give; see kvcompress.Client.measure."""
         wanted = compress_options(**options)
-        pauses = self._connection.pauses(source)
+        delays = self._connection.backoff_delays(source)
         while True:
             try:
                 with (
-                    measure_feed(source, wanted, metadata=metadata, progress=progress) as feed,
-                    translated(feed),
+                    measure_requests(
+                        source, wanted, metadata=metadata, progress=progress
+                    ) as requests,
+                    translate_errors(requests),
                 ):
-                    answer = self._stub.Measure.future(feed, timeout=self._seconds(timeout))
-                    response = await self._in_thread(answer.result, stop=answer.cancel)
+                    future = self._stub.Measure.future(requests, timeout=self._seconds(timeout))
+                    response = await self._in_thread(future.result, stop=future.cancel)
                 return CompressionReport.from_proto(response.report)
             except UnavailableError:
-                if (pause := next(pauses)) is None:
+                if (delay := next(delays)) is None:
                     raise
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay)
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Asks what the server is and can do; see kvcompress.Client.server_info."""
         request = server_info_pb2.GetServerInfoRequest()
-        with translated():
-            answer = self._stub.GetServerInfo.future(request, timeout=self._seconds(timeout))
-            response = await self._in_thread(answer.result, stop=answer.cancel)
+        with translate_errors():
+            future = self._stub.GetServerInfo.future(request, timeout=self._seconds(timeout))
+            response = await self._in_thread(future.result, stop=future.cancel)
         return ServerInfo.from_proto(response)
 
     async def self_test(self, codec: str = "", *, timeout: float | None = None) -> SelfTestReport:
         """Has the server test its codecs; see kvcompress.Client.self_test."""
         request = service_pb2.SelfTestRequest(codec=codec)
-        with translated():
-            answer = self._stub.SelfTest.future(request, timeout=self._seconds(timeout))
-            response = await self._in_thread(answer.result, stop=answer.cancel)
+        with translate_errors():
+            future = self._stub.SelfTest.future(request, timeout=self._seconds(timeout))
+            response = await self._in_thread(future.result, stop=future.cancel)
         return SelfTestReport.from_proto(response)
 
-    async def _run(self, plan: Plan[Request, Response, Result]) -> Result:
+    async def _run(self, plan: CallPlan[Request, Response, Result]) -> Result:
         """Makes a call, again while the server is unavailable and nothing has come back."""
         calls: list[grpc.Call] = []
-        named = await self._in_thread(
-            plan.named, calls.append, stop=lambda: [call.cancel() for call in calls]
+        result = await self._in_thread(
+            plan.call_shared, calls.append, stop=lambda: [call.cancel() for call in calls]
         )
-        if named is not None:
-            return named
-        pauses = self._connection.pauses(plan.source)
+        if result is not None:
+            return result
+        delays = self._connection.backoff_delays(plan.source)
         while True:
-            with plan.new_call() as call:
+            with plan.open_call() as call:
                 try:
                     return await self._attempt(plan, call)
                 except UnavailableError:
-                    if call.answered or (pause := next(pauses)) is None:
+                    if call.responded or (delay := next(delays)) is None:
                         raise
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay)
 
     async def _attempt(
-        self, plan: Plan[Request, Response, Result], call: Call[Request, Response, Result]
+        self, plan: CallPlan[Request, Response, Result], call: Call[Request, Response, Result]
     ) -> Result:
         """Makes a call once, and cancels it when its responses are not taken to the end."""
-        with translated(call.feed):
-            responses = plan.method(call.feed, timeout=plan.timeout)
+        with translate_errors(call.requests):
+            responses = plan.method(call.requests, timeout=plan.timeout)
             try:
                 while response := await self._in_thread(
                     lambda: list(islice(responses, 1)), stop=responses.cancel
                 ):
-                    call.answered = True
+                    call.responded = True
                     await self._in_thread(call.take, response[0])
             finally:
                 responses.cancel()

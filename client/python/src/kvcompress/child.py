@@ -12,6 +12,8 @@ import weakref
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from kvcompress._programs import find_program
+
 _NAME = "kv-compressd"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
@@ -42,20 +44,14 @@ def server_binary() -> Path:
     """Finds kv-compressd.
 
     Returns:
-        The file in the folder that the environment variable KVCOMPRESS_BIN_DIR names, else
-        in this package's folder `bin`, else on the PATH.
+        The file in this package's folder `bin`, else in the folder that the environment variable
+        KVCOMPRESS_BIN_DIR names, else on the PATH.
 
     Raises:
         FileNotFoundError: It is in none of these.
     """
-    places = [Path(__file__).parent / "bin"]
-    if named := os.environ.get("KVCOMPRESS_BIN_DIR"):
-        places.insert(0, Path(named))
-    for place in places:
-        if os.access(place / _NAME, os.X_OK):
-            return place / _NAME
-    if on_path := shutil.which(_NAME):
-        return Path(on_path)
+    if (program := find_program(_NAME)) is not None:
+        return program
     raise FileNotFoundError(
         f"no {_NAME} to start: give a target, or put it on the PATH, or name its folder in "
         "KVCOMPRESS_BIN_DIR"

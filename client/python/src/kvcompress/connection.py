@@ -11,14 +11,14 @@ from typing import Any, TypedDict
 
 import grpc
 
+from kvcompress._requests import PathOrStr, is_rereadable
 from kvcompress.child import ChildServer
-from kvcompress.sources import PathOrStr, can_be_read_again
 
 _SERVICE = "kvcompress.v1.CompressionService"
 _UNARY = ("GetServerInfo", "SelfTest")
 _MAX_ATTEMPTS = 5  # what gRPC allows
 # Seconds; doubled after each attempt.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1
+_INITIAL_BACKOFF, _MAX_BACKOFF = 0.1, 1
 
 
 class ConnectionArguments(TypedDict, total=False):
@@ -76,11 +76,11 @@ class Connection:
             return grpc.insecure_channel(self.target, self.options)
         return grpc.secure_channel(self.target, self.credentials, self.options)
 
-    def pauses(self, source: object) -> Iterator[float | None]:
+    def backoff_delays(self, source: object) -> Iterator[float | None]:
         """Gives the seconds to wait after each failed attempt to send `source`; None: give up."""
-        if can_be_read_again(source):
+        if is_rereadable(source):
             for failed in range(self.attempts - 1):
-                yield min(_FIRST_PAUSE * 2**failed, _LONGEST_PAUSE) * random.uniform(0.8, 1.2)  # noqa: S311
+                yield min(_INITIAL_BACKOFF * 2**failed, _MAX_BACKOFF) * random.uniform(0.8, 1.2)  # noqa: S311
         yield None
 
     def close(self) -> None:
@@ -144,8 +144,8 @@ def _own_options(attempts: int) -> dict[str, Any]:
     if attempts > 1:
         policy = {
             "maxAttempts": attempts,
-            "initialBackoff": f"{_FIRST_PAUSE}s",
-            "maxBackoff": f"{_LONGEST_PAUSE}s",
+            "initialBackoff": f"{_INITIAL_BACKOFF}s",
+            "maxBackoff": f"{_MAX_BACKOFF}s",
             "backoffMultiplier": 2,
             "retryableStatusCodes": ["UNAVAILABLE"],
         }

@@ -19,10 +19,10 @@ from transformers.cache_utils import (  # type: ignore[import-not-found,unused-i
     DynamicLayer,
 )
 
-from kvcompress.client import Client
+from kvcompress._client import Client
+from kvcompress._reports import CompressionReport
+from kvcompress._requests import PathOrStr
 from kvcompress.options import CompressArguments, DecompressArguments
-from kvcompress.reports import CompressionReport
-from kvcompress.sources import PathOrStr
 
 _PARTS = ("key", "value")
 

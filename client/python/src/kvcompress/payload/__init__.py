@@ -17,14 +17,14 @@ from typing import Any, NoReturn
 
 import xxhash
 
-from .codec import Array, Codec, Entry, PayloadError
-from .ecsq import Ecsq
-from .grouped import Grouped
-from .kivi import Kivi
-from .klt import Klt
-from .last_stage import STAGES, LastStage
-from .lossless import Lossless
-from .sparse import Sparse
+from ._codec import Array, Codec, Entry, PayloadError
+from ._ecsq import Ecsq
+from ._grouped import Grouped
+from ._kivi import Kivi
+from ._klt import Klt
+from ._last_stage import STAGES, LastStage
+from ._lossless import Lossless
+from ._sparse import Sparse
 
 __all__ = [
     "CODECS",

@@ -1,0 +1,227 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The blocking client."""
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Unpack
+
+from kvcompress._base import BaseClient, CallPlan, Request, Response, Result
+from kvcompress._calls import Call, measure_requests, translate_errors
+from kvcompress._info import SelfTestReport, ServerInfo
+from kvcompress._progress import Progress
+from kvcompress._reports import CompressionReport, CompressionResult, DecompressionResult
+from kvcompress._requests import PathOrStr, Source
+from kvcompress.errors import UnavailableError
+from kvcompress.options import CompressArguments, DecompressArguments, compress_options
+from kvcompress.v1 import compression_service_pb2 as service_pb2
+from kvcompress.v1 import server_info_pb2
+
+
+class Client(BaseClient, AbstractContextManager["Client"]):
+    """Calls a KV Compress server.
+
+    Thread safe. Every method raises KVCompressError, in the subclass of its code, when the
+    call fails, and OSError when a file cannot be read or written; either way no output file
+    is left behind, and one that was there stays as it was.
+    """
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the client."""
+        self.close()
+
+    def close(self) -> None:
+        """Closes the channel, and the client's own server; calls in progress are cancelled.
+
+        That can take up to about 20 seconds where the line to the server has died.
+        """
+        self._channel.close()
+        self._connection.close()
+
+    def compress(
+        self,
+        source: Source,
+        output: PathOrStr | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        reconstruct: bool | PathOrStr = False,
+        progress: Progress = False,
+        timeout: float | None = None,
+        **options: Unpack[CompressArguments],
+    ) -> CompressionResult:
+        """Compresses a cache.
+
+        Memory is bounded by a few chunks from path to path. Where both paths lie in the
+        directory that a server on this machine shares, they are named and not sent.
+
+        Args:
+            source: Path or bytes of a safetensors file, or tensors by name, of any shape:
+                NumPy arrays of float32, float16, or bfloat16 of ml_dtypes; torch tensors of
+                these types on any device. Four-dimensional ones are
+                [batch, heads, tokens, head_dim]; names of the form `layer_{i}_key` and
+                `layer_{i}_value` tell a tensor's part in attention.
+            output: Path for the artefact; None gives it back as bytes.
+            metadata: With tensors: metadata for the restored file.
+            reconstruct: Whether to give back the file that decompression would give too, or a
+                path to write it to.
+            progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
+            timeout: Seconds; None for the client's own.
+            options: Codec, thresholds, labels...: see `kvcompress.options.CompressArguments`.
+
+        Returns:
+            The report, and the artefact unless it went to `output`.
+
+        Raises:
+            KVCompressError: The call failed.
+            ImportError: A bar is asked for and tqdm is not installed.
+            OSError: A file cannot be read or written.
+            TypeError: `source` is none of these, or an option has a name that there is not.
+            ValueError: An output path is there and not a regular file, or an option does not
+                fit its field.
+        """
+        plan = self._compression(source, output, metadata, reconstruct, progress, timeout, options)
+        return self._run(plan)
+
+    def decompress(
+        self,
+        source: PathOrStr | bytes,
+        output: PathOrStr | None = None,
+        *,
+        progress: Progress = False,
+        timeout: float | None = None,
+        **options: Unpack[DecompressArguments],
+    ) -> DecompressionResult:
+        """Restores a cache, after every check.
+
+        Memory is bounded by a few chunks from path to path.
+
+        Args:
+            source: Path or bytes of an artefact.
+            output: Path for the safetensors file; None gives back arrays.
+            progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
+            timeout: Seconds; None for the client's own.
+            options: Tensors, tokens, what is expected...: see
+                `kvcompress.options.DecompressArguments`.
+
+        Returns:
+            The report, and the arrays unless the file went to `output`.
+
+        Raises:
+            KVCompressError: The call failed; DataLossError for a damaged artefact or one that
+                is not the one expected.
+            ImportError: A bar is asked for and tqdm is not installed.
+            OSError: A file cannot be read or written.
+            TypeError: `source` is none of these, or an option has a name that there is not.
+            ValueError: `output` is there and not a regular file, or arrays are asked for and
+                a shape is one that NumPy cannot hold.
+        """
+        return self._run(self._decompression(source, output, progress, timeout, options))
+
+    def measure(
+        self,
+        source: Source,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        progress: Progress = False,
+        timeout: float | None = None,
+        **options: Unpack[CompressArguments],
+    ) -> CompressionReport:
+        """Measures what `compress` would give, and gives back no artefact.
+
+        Args:
+            source: As for `compress`, and so are the others. Labels and metadata count in the
+                size.
+            metadata: With tensors: metadata that would be kept.
+            progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
+            timeout: Seconds; None for the client's own.
+            options: See `kvcompress.options.CompressArguments`.
+
+        Returns:
+            What `compress` would have reported.
+
+        Raises:
+            KVCompressError: The call failed.
+            ImportError: A bar is asked for and tqdm is not installed.
+            OSError: The file cannot be read.
+            TypeError: `source` is none of these, or an option has a name that there is not.
+        """
+        wanted = compress_options(**options)
+        delays = self._connection.backoff_delays(source)
+        while True:
+            try:
+                with (
+                    measure_requests(
+                        source, wanted, metadata=metadata, progress=progress
+                    ) as requests,
+                    translate_errors(requests),
+                ):
+                    response = self._stub.Measure(requests, timeout=self._seconds(timeout))
+                return CompressionReport.from_proto(response.report)
+            except UnavailableError:
+                if (delay := next(delays)) is None:
+                    raise
+            time.sleep(delay)
+
+    def server_info(self, *, timeout: float | None = None) -> ServerInfo:
+        """Asks what the server is and can do.
+
+        Args:
+            timeout: Seconds; None for the client's own.
+
+        Returns:
+            Versions, kernels, limits and codecs.
+
+        Raises:
+            KVCompressError: The call failed.
+        """
+        request = server_info_pb2.GetServerInfoRequest()
+        with translate_errors():
+            response = self._stub.GetServerInfo(request, timeout=self._seconds(timeout))
+        return ServerInfo.from_proto(response)
+
+    def self_test(self, codec: str = "", *, timeout: float | None = None) -> SelfTestReport:
+        """Has the server run a built-in tensor through the data path of its codecs.
+
+        Args:
+            codec: Only this codec; all when empty.
+            timeout: Seconds; None for the client's own.
+
+        Returns:
+            A result for each codec and parameter value.
+
+        Raises:
+            KVCompressError: The call failed. A test that did not pass is no error.
+        """
+        request = service_pb2.SelfTestRequest(codec=codec)
+        with translate_errors():
+            response = self._stub.SelfTest(request, timeout=self._seconds(timeout))
+        return SelfTestReport.from_proto(response)
+
+    def _run(self, plan: CallPlan[Request, Response, Result]) -> Result:
+        """Makes a call, again while the server is unavailable and nothing has come back."""
+        result = plan.call_shared(lambda call: None)
+        if result is not None:
+            return result
+        delays = self._connection.backoff_delays(plan.source)
+        while True:
+            with plan.open_call() as call:
+                try:
+                    return self._attempt(plan, call)
+                except UnavailableError:
+                    if call.responded or (delay := next(delays)) is None:
+                        raise
+            time.sleep(delay)
+
+    def _attempt(
+        self, plan: CallPlan[Request, Response, Result], call: Call[Request, Response, Result]
+    ) -> Result:
+        """Makes a call once, and cancels it when its responses are not taken to the end."""
+        with translate_errors(call.requests):
+            responses = plan.method(call.requests, timeout=plan.timeout)
+            try:
+                for response in responses:
+                    call.responded = True
+                    call.take(response)
+            finally:
+                responses.cancel()
+            return call.finish()

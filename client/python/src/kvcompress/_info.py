@@ -1,0 +1,196 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What a server is, can do, and found in its self-test, as plain immutable values.
+
+Fields have the names, meanings and units of the messages of kvcompress.v1.
+"""
+
+from dataclasses import dataclass
+
+from kvcompress._reports import CompressionReport
+from kvcompress.v1 import compression_service_pb2, server_info_pb2, tensor_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """The bounds a server enforces, all inclusive; see kvcompress.v1.ServerLimits."""
+
+    max_message_bytes: int
+    recommended_chunk_bytes: int
+    max_header_bytes: int
+    max_rank: int
+    max_labels: int
+    max_stream_memory_bytes: int
+    max_tensor_bytes: int
+    memory_budget_bytes: int
+    min_stream_memory_bytes: int
+    stall_seconds: float
+    max_call_seconds: float
+    max_tensors: int
+    max_metadata_entries: int
+    max_patterns: int
+    max_attention_layers: int
+    max_attention_values: int
+    max_empty_messages: int
+    max_connections: int
+    max_connections_per_host: int
+
+    @classmethod
+    def from_proto(cls, message: server_info_pb2.ServerLimits) -> "ServerLimits":
+        """Takes the values of a message of the API."""
+        return cls(
+            max_message_bytes=message.max_message_bytes,
+            recommended_chunk_bytes=message.recommended_chunk_bytes,
+            max_header_bytes=message.max_header_bytes,
+            max_rank=message.max_rank,
+            max_labels=message.max_labels,
+            max_stream_memory_bytes=message.max_stream_memory_bytes,
+            max_tensor_bytes=message.max_tensor_bytes,
+            memory_budget_bytes=message.memory_budget_bytes,
+            min_stream_memory_bytes=message.min_stream_memory_bytes,
+            stall_seconds=message.stall_seconds,
+            max_call_seconds=message.max_call_seconds,
+            max_tensors=message.max_tensors,
+            max_metadata_entries=message.max_metadata_entries,
+            max_patterns=message.max_patterns,
+            max_attention_layers=message.max_attention_layers,
+            max_attention_values=message.max_attention_values,
+            max_empty_messages=message.max_empty_messages,
+            max_connections=message.max_connections,
+            max_connections_per_host=message.max_connections_per_host,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CodecParameter:
+    """An option of a codec; see kvcompress.v1.CodecParameter.
+
+    Attributes:
+        type: `boolean`, `integer`, `decimal`, or `unspecified` where this client is older.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    default_value: str
+    description: str
+    type: str
+    range: str
+    required: bool
+
+    @classmethod
+    def from_proto(cls, message: server_info_pb2.CodecParameter) -> "CodecParameter":
+        """Takes the values of a message of the API."""
+        types = server_info_pb2.CodecParameter.Type
+        known = message.type if message.type in types.values() else types.TYPE_UNSPECIFIED
+        return cls(
+            name=message.name,
+            values=tuple(message.values),
+            default_value=message.default_value,
+            description=message.description,
+            type=types.Name(known).removeprefix("TYPE_").lower(),
+            range=message.range,
+            required=message.required,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CodecInfo:
+    """A codec and its traits; see kvcompress.v1.CodecInfo."""
+
+    name: str
+    description: str
+    parameters: tuple[CodecParameter, ...]
+    presets: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    lossless: bool
+    streaming: bool
+    fixed_size: bool
+    role_aware: bool
+    couples_heads: bool
+    couples_layers: bool
+    weighs_tokens: bool
+
+    @classmethod
+    def from_proto(cls, message: server_info_pb2.CodecInfo) -> "CodecInfo":
+        """Takes the values of a message of the API; types not known are left out."""
+        known = tensor_pb2.DataType.values()
+        names = [tensor_pb2.DataType.Name(dtype) for dtype in message.dtypes if dtype in known]
+        return cls(
+            name=message.name,
+            description=message.description,
+            parameters=tuple(CodecParameter.from_proto(each) for each in message.parameters),
+            presets=tuple(message.presets),
+            dtypes=tuple(name.removeprefix("DATA_TYPE_") for name in names),
+            lossless=message.lossless,
+            streaming=message.streaming,
+            fixed_size=message.fixed_size,
+            role_aware=message.role_aware,
+            couples_heads=message.couples_heads,
+            couples_layers=message.couples_layers,
+            weighs_tokens=message.weighs_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What a server is and can do; see kvcompress.v1.GetServerInfoResponse.
+
+    Attributes:
+        shared_directory: Where the server sees the directory that it shares, if it does.
+    """
+
+    version: str
+    api_version: str
+    format_version: int
+    min_format_version: int
+    kernels: str
+    limits: ServerLimits
+    codecs: tuple[CodecInfo, ...]
+    byte_compressors: tuple[str, ...]
+    shared_directory: str | None = None
+
+    @classmethod
+    def from_proto(cls, message: server_info_pb2.GetServerInfoResponse) -> "ServerInfo":
+        """Takes the values of a message of the API."""
+        return cls(
+            version=message.version,
+            api_version=message.api_version,
+            format_version=message.format_version,
+            min_format_version=message.min_format_version,
+            kernels=message.kernels,
+            limits=ServerLimits.from_proto(message.limits),
+            codecs=tuple(CodecInfo.from_proto(codec) for codec in message.codecs),
+            byte_compressors=tuple(message.byte_compressors),
+            shared_directory=(
+                message.shared_directory.path if message.HasField("shared_directory") else None
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTestResult:
+    """Result of one codec: whether it passed, else why not, and the metrics of the run."""
+
+    codec: str
+    passed: bool
+    message: str
+    report: CompressionReport
+
+    @classmethod
+    def from_proto(cls, message: compression_service_pb2.SelfTestResult) -> "SelfTestResult":
+        """Takes the values of a message of the API."""
+        report = CompressionReport.from_proto(message.report)
+        return cls(message.codec, message.passed, message.message, report)
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTestReport:
+    """Whether every codec passed, and one result for each codec and parameter value."""
+
+    passed: bool
+    results: tuple[SelfTestResult, ...]
+
+    @classmethod
+    def from_proto(cls, message: compression_service_pb2.SelfTestResponse) -> "SelfTestReport":
+        """Takes the values of a message of the API."""
+        results = tuple(SelfTestResult.from_proto(result) for result in message.results)
+        return cls(message.passed, results)

@@ -1,0 +1,337 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What compression cost and what decompression found, as plain immutable values.
+
+Fields have the names, meanings and units of the messages of kvcompress.v1.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kvcompress._arrays import Array
+from kvcompress._torch_tensors import load_torch
+from kvcompress.v1 import compression_service_pb2, quality_pb2, tensor_pb2
+
+if TYPE_CHECKING:
+    import torch  # type: ignore[import-not-found,unused-ignore]
+
+
+class QualityLevel(enum.Enum):
+    """The levels of quality, best first; see kvcompress.v1.QualityLevel for their bounds."""
+
+    EXCELLENT = "EXCELLENT"
+    GOOD = "GOOD"
+    ACCEPTABLE = "ACCEPTABLE"
+    POOR = "POOR"
+    UNSPECIFIED = "UNSPECIFIED"
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Bounds for the verdict; None takes the server's default.
+
+    Attributes:
+        max_rmse: RMSE must be below this. Default 0.10.
+        max_error: Largest absolute error must be below this. Default 0.5.
+        min_snr_db: Signal-to-noise ratio must be above this, in dB. Default 18.
+        min_cosine_similarity: Cosine similarity must be above this. Default 0.99.
+        min_centred_snr_db: Centred SNR of keys must be above this, in dB. Default: no bound.
+            A key with an error whose shape has no such metric does not hold it.
+        min_token_snr_db_p1: 1st percentile of per-token SNR must be above this, in dB.
+            Default: no bound. A key or value with an error whose shape has no such metric
+            does not hold it.
+    """
+
+    max_rmse: float | None = None
+    max_error: float | None = None
+    min_snr_db: float | None = None
+    min_cosine_similarity: float | None = None
+    min_centred_snr_db: float | None = None
+    min_token_snr_db_p1: float | None = None
+
+    def to_proto(self) -> quality_pb2.QualityThresholds:
+        """Gives the message of the API."""
+        return quality_pb2.QualityThresholds(**asdict(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Distortion between source values x and decoded values y, with e = y - x.
+
+    Attributes:
+        elements: Number of elements.
+        mse: Mean squared error.
+        rmse: Its root, in the unit of the values.
+        mae: Mean absolute error.
+        max_error: Largest absolute error.
+        snr_db: 10 log10(sum x^2 / sum e^2); None when the reconstruction is exact.
+        psnr_db: 20 log10(max |x| / RMSE); None when the reconstruction is exact.
+        cosine_similarity: Of x and y as vectors, in [-1, 1].
+        centred_snr_db: SNR of keys after the mean over tokens of each channel of each head was
+            taken from the source; None when exact. This and the next two are None for what is
+            not [batch, heads, tokens, head_dim].
+        token_snr_db_p1: 1st percentile of the SNRs of single tokens of single heads, over
+            several tensors the least of theirs; None when at most 1 % have an error.
+        first_token_rmse: RMSE of token 0.
+    """
+
+    elements: int
+    mse: float
+    rmse: float
+    mae: float
+    max_error: float
+    snr_db: float | None
+    psnr_db: float | None
+    cosine_similarity: float
+    centred_snr_db: float | None
+    token_snr_db_p1: float | None
+    first_token_rmse: float | None
+
+    @classmethod
+    def from_proto(cls, message: quality_pb2.QualityMetrics) -> "Metrics":
+        """Takes the values of a message of the API."""
+        values: dict[str, Any] = {
+            field.name: getattr(message, field.name)
+            if not field.has_presence or message.HasField(field.name)  # type: ignore[arg-type]
+            else None
+            for field in message.DESCRIPTOR.fields
+        }
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement on one tensor or on all tensors pooled.
+
+    Attributes:
+        passed: Whether every threshold holds.
+        level: The level reached.
+        violations: One sentence for each threshold that does not hold.
+    """
+
+    passed: bool
+    level: QualityLevel
+    violations: tuple[str, ...]
+
+    @classmethod
+    def from_proto(cls, message: quality_pb2.QualityVerdict) -> "Verdict":
+        """Takes the values of a message of the API; a level not known is UNSPECIFIED."""
+        known = message.level in quality_pb2.QualityLevel.values()
+        name = quality_pb2.QualityLevel.Name(message.level) if known else "UNSPECIFIED"
+        level = QualityLevel(name.removeprefix("QUALITY_LEVEL_"))
+        return cls(message.passed, level, tuple(message.violations))
+
+
+_DTYPES = {
+    tensor_pb2.DATA_TYPE_F32: "F32",
+    tensor_pb2.DATA_TYPE_F16: "F16",
+    tensor_pb2.DATA_TYPE_BF16: "BF16",
+}
+_ROLES = {tensor_pb2.TENSOR_ROLE_KEY: "key", tensor_pb2.TENSOR_ROLE_VALUE: "value"}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorReport:
+    """What compression did to one tensor.
+
+    Attributes:
+        name: Name in the source.
+        dtype: `F32`, `F16` or `BF16`; empty for a type this client does not know.
+        shape: Dimensions of the source.
+        role: `key`, `value`, or None.
+        layer: Index of the layer, or None.
+        codec: Codec and parameters, such as `int4:64`.
+        original_size_bytes: Bytes of source data.
+        compressed_size_bytes: Bytes of payload, without the header.
+        bits_per_value: Payload bits per element; 0 for an empty tensor.
+        metrics: Distortion.
+        verdict: Judgement under the thresholds of the request.
+        digest: XXH3-128 of the payload, 32 hexadecimal digits.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    role: str | None
+    layer: int | None
+    codec: str
+    original_size_bytes: int
+    compressed_size_bytes: int
+    bits_per_value: float
+    metrics: Metrics
+    verdict: Verdict
+    digest: str
+
+    @classmethod
+    def from_proto(cls, message: quality_pb2.TensorReport) -> "TensorReport":
+        """Takes the values of a message of the API."""
+        return cls(
+            name=message.name,
+            dtype=_DTYPES.get(message.dtype, ""),
+            shape=tuple(message.shape),
+            role=_ROLES.get(message.role),
+            layer=message.layer if message.HasField("layer") else None,
+            codec=message.codec,
+            original_size_bytes=message.original_size_bytes,
+            compressed_size_bytes=message.compressed_size_bytes,
+            bits_per_value=message.bits_per_value,
+            metrics=Metrics.from_proto(message.metrics),
+            verdict=Verdict.from_proto(message.verdict),
+            digest=message.digest,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionReport:
+    """What compression did to a cache, measured on the artefact and on what it decodes to.
+
+    Attributes:
+        codec: Codec and parameters that the request resolved to, such as `int4:64`.
+        original_size_bytes: Bytes of tensor data in the input.
+        compressed_size_bytes: Bytes of the whole artefact.
+        compression_ratio: 2 bytes x elements / compressed_size_bytes.
+        bits_per_value: 8 x compressed_size_bytes / elements; 0 without elements.
+        metrics: Distortion over all tensors pooled.
+        verdict: Judgement on the pooled metrics.
+        tensor_count: Number of tensors.
+        tensors_failed: Number of tensors whose own verdict is not `passed`.
+        worst_tensor: The tensor with the lowest SNR; None when every tensor is exact.
+        tensors: One report for each tensor in the order of the file; empty if not asked for.
+        payload_digest: `xxh3-128:` and 32 digits: identifies the artefact.
+        processing_seconds: From the call's first message to the report, on the server.
+    """
+
+    codec: str
+    original_size_bytes: int
+    compressed_size_bytes: int
+    compression_ratio: float
+    bits_per_value: float
+    metrics: Metrics
+    verdict: Verdict
+    tensor_count: int
+    tensors_failed: int
+    worst_tensor: TensorReport | None
+    tensors: tuple[TensorReport, ...]
+    payload_digest: str
+    processing_seconds: float
+
+    @classmethod
+    def from_proto(cls, message: quality_pb2.CompressionReport) -> "CompressionReport":
+        """Takes the values of a message of the API."""
+        worst = message.worst_tensor if message.HasField("worst_tensor") else None
+        return cls(
+            codec=message.codec,
+            original_size_bytes=message.original_size_bytes,
+            compressed_size_bytes=message.compressed_size_bytes,
+            compression_ratio=message.compression_ratio,
+            bits_per_value=message.bits_per_value,
+            metrics=Metrics.from_proto(message.metrics),
+            verdict=Verdict.from_proto(message.verdict),
+            tensor_count=message.tensor_count,
+            tensors_failed=message.tensors_failed,
+            worst_tensor=None if worst is None else TensorReport.from_proto(worst),
+            tensors=tuple(TensorReport.from_proto(tensor) for tensor in message.tensors),
+            payload_digest=message.payload_digest,
+            processing_seconds=message.processing_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecompressionReport:
+    """What an artefact was found to hold, after every check.
+
+    Attributes:
+        format_version: Version of the artefact's format.
+        compressed_size_bytes: Bytes of the artefact.
+        original_size_bytes: Bytes of tensor data that the whole artefact decodes to.
+        output_size_bytes: Bytes of the safetensors file that was sent.
+        compression_ratio: 2 bytes x elements / compressed_size_bytes.
+        tensor_count: Number of tensors in the artefact, all verified.
+        tensors_selected: Number of tensors given back.
+        labels: Labels that the artefact carries.
+        payload_digest: Identity of the artefact, as CompressionReport gave it.
+        processing_seconds: From the call's first message to the report, on the server.
+    """
+
+    format_version: int
+    compressed_size_bytes: int
+    original_size_bytes: int
+    output_size_bytes: int
+    compression_ratio: float
+    tensor_count: int
+    tensors_selected: int
+    labels: Mapping[str, str]
+    payload_digest: str
+    processing_seconds: float
+
+    @classmethod
+    def from_proto(
+        cls, message: compression_service_pb2.DecompressionReport
+    ) -> "DecompressionReport":
+        """Takes the values of a message of the API."""
+        return cls(
+            format_version=message.format_version,
+            compressed_size_bytes=message.compressed_size_bytes,
+            original_size_bytes=message.original_size_bytes,
+            output_size_bytes=message.output_size_bytes,
+            compression_ratio=message.compression_ratio,
+            tensor_count=message.tensor_count,
+            tensors_selected=message.tensors_selected,
+            labels=dict(message.labels),
+            payload_digest=message.payload_digest,
+            processing_seconds=message.processing_seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionResult:
+    """What Client.compress gives.
+
+    Attributes:
+        report: Sizes and quality.
+        artefact: The artefact, when no output path was given.
+        path: Where the artefact was written, when one was.
+        reconstructed: The safetensors file that decompression would give, when it was asked
+            for without a path; `load_arrays` opens it.
+    """
+
+    report: CompressionReport
+    artefact: bytes | None
+    path: Path | None
+    reconstructed: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class DecompressionResult:
+    """What Client.decompress gives.
+
+    Attributes:
+        report: What was verified.
+        tensors: Arrays by name in the order of the file, read-only views of `safetensors`,
+            when no output path was given. See `load_arrays` for their types.
+        metadata: The source's metadata, when no output path was given.
+        safetensors: The restored safetensors file, when no output path was given.
+        path: Where that file was written, when one was.
+    """
+
+    report: DecompressionReport
+    tensors: Mapping[str, Array] | None
+    metadata: Mapping[str, str] | None
+    safetensors: bytes | None
+    path: Path | None
+
+    def torch_tensors(self) -> "dict[str, torch.Tensor]":
+        """Gives copies as torch tensors by name, in the order of the file, on the CPU.
+
+        Returns:
+            Tensors of float32, float16 and bfloat16 as the source had them.
+
+        Raises:
+            ImportError: torch is not installed.
+            ValueError: The tensors are in a file, or were verified only.
+        """
+        if self.safetensors is None:
+            raise ValueError("there are no tensors in memory")
+        return load_torch(self.safetensors)
