@@ -25,8 +25,9 @@ Preset Weighted(absl::string_view steps) {
 }  // namespace
 
 std::optional<Preset> ParsePreset(absl::string_view text) {
-  if (text == "contract")
+  if (text == "contract") {
     return Preset{.steps = *coding::ParseStepOptions(text)};
+  }
   if (text == "high") return Weighted("0.95,1");
   if (text == "max") return Weighted("1.6,2.1");
   if (text == "ultra") return Weighted("2.1,2.5");
