@@ -15,7 +15,7 @@ bool FitsTwoBytes(int32_t value) {
 }
 
 template <typename T>
-void Put(T value, std::string* out) {
+void AppendValue(T value, std::string* out) {
   out->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
@@ -23,8 +23,8 @@ void Put(T value, std::string* out) {
 
 void PutEscape(int32_t value, std::string* escapes) {
   const bool fits = FitsTwoBytes(value);
-  Put(static_cast<int16_t>(fits ? value : INT16_MIN), escapes);
-  if (!fits) Put(value, escapes);
+  AppendValue(static_cast<int16_t>(fits ? value : INT16_MIN), escapes);
+  if (!fits) AppendValue(value, escapes);
 }
 
 bool Escapes::Next(int32_t* value) {
