@@ -157,7 +157,7 @@ def measure() -> tuple[dict[str, Cost], dict[str, float], str]:
     with server() as running, kvcompress.Client(running.socket) as client:
         version = client.server_info().version
         for codec, preset in CHOICES:
-            options = {"codec": codec, **({"preset": preset} if preset else {})}
+            options = {"codec": f"{codec}:{preset}" if preset else codec}
             result = client.compress(cache, **options)  # type: ignore[arg-type]
             artefact = result.artefact
             if artefact is None:

@@ -80,9 +80,7 @@ absl::StatusOr<CompressReport> CompressSession::Finish() {
   absl::StatusOr<CompressReport> report = compressor_->Finish();
   if (report.ok()) {
     call_->observer().Compressed(*report);
-    const absl::string_view codec = report->codec;
-    call_->observer().CodecTime(codec.substr(0, codec.find(':')),
-                                Stage::kEncode, encode_seconds_);
+    call_->observer().CodecTime(report->codec, Stage::kEncode, encode_seconds_);
   }
   return report;
 }

@@ -73,6 +73,18 @@ Effort FromProto(v1::Effort proto) {
   }
 }
 
+v1::CodecParameter::Type ToProto(CodecOption::Type type) {
+  switch (type) {
+    case CodecOption::Type::kBoolean:
+      return v1::CodecParameter::TYPE_BOOLEAN;
+    case CodecOption::Type::kInteger:
+      return v1::CodecParameter::TYPE_INTEGER;
+    case CodecOption::Type::kDecimal:
+      return v1::CodecParameter::TYPE_DECIMAL;
+  }
+  return v1::CodecParameter::TYPE_UNSPECIFIED;
+}
+
 // Takes over the bounds that are set.
 void Override(const v1::QualityThresholds& proto, QualityThresholds* bounds) {
   if (proto.has_max_rmse()) bounds->max_rmse = proto.max_rmse();
@@ -157,10 +169,7 @@ v1::TensorReport ToProto(const TensorReport& report) {
 
 absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
   CompressOptions options;
-  if (!proto.codec().empty()) options.codec.name = proto.codec();
-  if (proto.has_group_size()) options.codec.group_size = proto.group_size();
-  options.codec.preset = proto.preset();
-  if (proto.has_sparsity()) options.codec.sparsity = proto.sparsity();
+  if (!proto.codec().empty()) options.codec = proto.codec();
   if (!v1::Effort_IsValid(proto.effort())) {
     return MakeError(absl::StatusCode::kInvalidArgument,
                      absl::StrCat("unknown effort ", proto.effort()),
@@ -177,7 +186,6 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
           {.reason = "INVALID_ATTENTION", .field = "options.attention"});
     }
   }
-  options.codec.last_stage = proto.last_stage();
   Override(proto.thresholds(), &options.thresholds);
   if (proto.has_key_thresholds()) {
     options.key_thresholds = options.thresholds;
@@ -280,12 +288,15 @@ v1::CodecInfo ToProto(const CodecTraits& traits) {
   v1::CodecInfo proto;
   proto.set_name(traits.name);
   proto.set_description(traits.description);
-  for (const CodecParameter& parameter : traits.parameters) {
+  for (const CodecOption& option : traits.options) {
     v1::CodecParameter& out = *proto.add_parameters();
-    out.set_name(parameter.name);
-    for (const std::string& value : parameter.values) out.add_values(value);
-    out.set_default_value(parameter.default_value);
-    out.set_description(parameter.description);
+    out.set_name(option.name);
+    out.set_type(ToProto(option.type));
+    out.set_range(option.Range());
+    for (const std::string& value : option.ValueTexts()) out.add_values(value);
+    out.set_default_value(option.DefaultText());
+    out.set_required(option.required);
+    out.set_description(option.description);
   }
   for (const std::string& preset : traits.presets) proto.add_presets(preset);
   for (DType dtype : traits.dtypes) proto.add_dtypes(ToProto(dtype));

@@ -74,11 +74,11 @@ absl::StatusOr<std::string> Restore(absl::string_view artefact) {
   return restored;
 }
 
-absl::StatusOr<CompressReport> RunCodec(const CodecChoice& choice,
+absl::StatusOr<CompressReport> RunCodec(const std::string& codec,
                                         const BuiltInCache& cache,
                                         bool lossless) {
   CompressOptions options;
-  options.codec = choice;
+  options.codec = codec;
   options.reconstruct = true;
   Compressor compressor(std::move(options), {});
   CompressOutput output;
@@ -129,27 +129,36 @@ absl::StatusOr<CompressReport> RunCodec(const CodecChoice& choice,
 
 absl::StatusOr<std::vector<SelfTestOutcome>> SelfTest(absl::string_view codec) {
   if (!codec.empty()) {
-    const absl::StatusOr<CodecSpec> known =
-        ResolveCodec({.name = std::string(codec)});
+    const absl::StatusOr<CodecSpec> known = ParseCodec(codec);
     if (!known.ok()) return known.status();
+    const std::string& name = known->codec->base().traits().name;
+    if (name != codec) {
+      return MakeError(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("SelfTest takes the name of a codec, ",
+                                    name, ", not ", QuoteName(codec)),
+                       {.reason = "UNKNOWN_CODEC", .field = "codec"});
+    }
   }
   const BuiltInCache cache = MakeCache();
   std::vector<SelfTestOutcome> outcomes;
   for (const Codec* candidate : AllCodecs()) {
     const CodecTraits& traits = candidate->traits();
     if (!codec.empty() && codec != traits.name) continue;
-    std::vector<CodecChoice> choices = candidate->SelfTestChoices();
-    for (const std::string& stage : LastStages()) {
-      choices.push_back({.name = traits.name, .last_stage = stage});
+    std::vector<std::string> codecs;
+    for (const std::string& parameters : candidate->SelfTestParameters()) {
+      codecs.push_back(CodecString(traits.name, parameters));
     }
-    for (const CodecChoice& choice : choices) {
+    for (const std::string& compressor : ByteCompressors()) {
+      codecs.push_back(CodecString(traits.name, "", compressor));
+    }
+    for (const std::string& text : codecs) {
       SelfTestOutcome outcome;
-      const absl::StatusOr<CodecSpec> spec = ResolveCodec(choice);
-      outcome.codec = spec.ok() ? spec->ToString() : choice.name;
+      const absl::StatusOr<CodecSpec> spec = ParseCodec(text);
+      outcome.codec = spec.ok() ? spec->ToString() : text;
       {
         const StageTimer timer(&outcome.seconds);
         absl::StatusOr<CompressReport> report =
-            RunCodec(choice, cache, traits.lossless);
+            RunCodec(text, cache, traits.lossless);
         outcome.status = report.status();
         if (report.ok()) outcome.report = *std::move(report);
       }

@@ -61,8 +61,8 @@ void FillServerInfo(const ServiceOptions& options, bool to_local,
   for (const Codec* codec : AllCodecs()) {
     *response->add_codecs() = ToProto(codec->traits());
   }
-  for (const std::string& stage : LastStages()) {
-    response->add_last_stages(stage);
+  for (const std::string& name : ByteCompressors()) {
+    response->add_byte_compressors(name);
   }
   if (to_local && options.shared_directory != nullptr) {
     v1::SharedDirectory& directory = *response->mutable_shared_directory();

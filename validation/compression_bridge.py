@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import kvcompress
+from kvcompress.options import codec_string
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -183,16 +184,17 @@ def _service(what: str) -> Iterator[kvcompress.Client]:
         raise CompressionError(what, error) from error
 
 
-def _options(group_size: int, codec: str, preset: str, sparsity: float) -> dict[str, Any]:
-    """Gives the options of a call; a group size only to codecs that the default is not for."""
+def _codec(group_size: int, codec: str, preset: str, sparsity: float) -> str:
+    """Gives the codec string; a group size only to codecs that the default is not for."""
+    values: dict[str, float | str] = {} if group_size == 64 else {"group_size": group_size}
     if sparsity > 0 and codec == "int4":
         codec = "sparse"
-    options: dict[str, Any] = {"codec": codec, "preset": preset}
-    if group_size != 64:
-        options["group_size"] = group_size
     if codec == "sparse":
-        options["sparsity"] = sparsity
-    return options
+        values["sparsity"] = sparsity
+    front, _, compressor = codec.partition("+")
+    name, _, parameters = front.partition(":")
+    values = {"name": name, "preset": parameters or preset, **values}
+    return codec_string({**values, "byte_compressor": compressor})
 
 
 def _show(report: kvcompress.CompressionReport) -> None:
@@ -243,7 +245,7 @@ def compress_kv_cache(
             Path(input_path),
             Path(output_path),
             rope_theta=rope_theta,
-            **_options(group_size, codec, preset, sparsity),
+            codec=_codec(group_size, codec, preset, sparsity),
         ).report
     if verbose:
         _show(report)
@@ -315,7 +317,7 @@ def get_compression_metrics(
         FileNotFoundError: There is no server, and none to start.
     """
     with _service(f"measuring {input_path}") as client:
-        report = client.measure(Path(input_path), **_options(group_size, codec, preset, 0.0))
+        report = client.measure(Path(input_path), codec=_codec(group_size, codec, preset, 0.0))
     if verbose:
         _show(report)
     return CompressionMetrics.from_report(report)

@@ -35,7 +35,7 @@ def variants(client: kvcompress.Client, study: Study) -> Iterator[Row]:
     version = f"kvcompress {client.server_info().version}"
 
     def klt(name: str, preset: str, **more: Any) -> Variant:
-        options = {"codec": "klt", "preset": preset, **more.pop("options", {})}
+        options = {"codec": f"klt:{preset}", **more.pop("options", {})}
         return Variant(client, name, version, options, **more)
 
     yield ServiceRow(client, report.REFERENCE, version, {"codec": "int4"})
@@ -44,9 +44,7 @@ def variants(client: kvcompress.Client, study: Study) -> Iterator[Row]:
     yield klt("its steps, all layers alike", f"{STEPS},96,0.3")
     yield klt("all layers alike, at about its size", "1.5,2.35,96,0.45")
     yield klt("its steps, 32 directions", f"{STEPS},32,0.3,0.75")
-    yield Variant(
-        client, "its steps, no directions (ecsq)", version, {"codec": "ecsq", "preset": STEPS}
-    )
+    yield Variant(client, "its steps, no directions (ecsq)", version, {"codec": f"ecsq:{STEPS}"})
     yield klt("ultra, told that there is no rotation", "ultra", options={"rope_theta": 0.0})
     yield klt("ultra, told a wrong base, 500000", "ultra", options={"rope_theta": 500000.0})
     yield klt(f"ultra, without the first {FIRST} tokens", "ultra", first=FIRST)

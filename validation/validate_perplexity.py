@@ -129,7 +129,7 @@ def run_full_validation(
         verbose: Whether to print the steps.
         model_name: As for load_model_and_tokenizer.
         text: A file, or a data set as NAME[:CONFIG[:SPLIT]].
-        codec: NAME or NAME:PRESET.
+        codec: A codec string, such as klt:ultra.
         windows: Most windows of text.
         prefix: Tokens of each whose cache is compressed.
         continuation: Tokens scored after them.
@@ -158,7 +158,7 @@ def run_quick_test(verbose: bool = True, *, codec: str = "int4") -> ValidationRe
 
     Args:
         verbose: Whether to print.
-        codec: NAME or NAME:PRESET.
+        codec: A codec string, such as klt:ultra.
 
     Returns:
         What was measured on the synthetic data; `passed` says whether it is within the usual

@@ -2,11 +2,17 @@
 
 #include "client/cli/flags.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <iterator>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/raw_flags.h"
@@ -81,25 +87,6 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
 }
 
 absl::Status SetNumbers(const RawFlags& raw, Flags* flags) {
-  if (raw.group_size) {
-    uint32_t size;
-    if (!absl::SimpleAtoi(*raw.group_size, &size)) {
-      return InvalidValue(*raw.group_size, "group-size");
-    }
-    if (size != 32 && size != 64 && size != 128) {
-      return InvalidValue(*raw.group_size, "group-size",
-                          "must be 32, 64 or 128");
-    }
-    flags->group_size = size;
-  }
-  if (raw.sparsity) {
-    if (!absl::SimpleAtod(*raw.sparsity, &flags->sparsity)) {
-      return InvalidValue(*raw.sparsity, "sparsity");
-    }
-    if (!(flags->sparsity >= 0 && flags->sparsity <= 1)) {
-      return InvalidValue(*raw.sparsity, "sparsity", "must be from 0 to 1");
-    }
-  }
   if (raw.rope_theta) {
     double base;
     if (!absl::SimpleAtod(*raw.rope_theta, &base) || !std::isfinite(base)) {
@@ -158,17 +145,61 @@ absl::Status SetEffort(const RawFlags& raw, Flags* flags) {
   return absl::OkStatus();
 }
 
-// -sparsity stands for the codec that has one.
+// The shortest text that reads as this number, without an exponent.
+std::string DecimalText(double value) {
+  char digits[512];
+  const std::to_chars_result end = std::to_chars(
+      std::begin(digits), std::end(digits), value, std::chars_format::fixed);
+  return std::string(std::begin(digits), end.ptr);
+}
+
+// Composes the codec string from -codec and the shorthands for parts of it.
+// What a codec takes, the service says; of the Go program's two flags their
+// messages are here.
 absl::Status SetCodec(const RawFlags& raw, Flags* flags) {
-  flags->codec = raw.codec;
-  flags->preset = raw.preset;
-  flags->last_stage = raw.last_stage;
-  if (flags->sparsity == 0) return absl::OkStatus();
-  if (!raw.codec.empty() && raw.codec != "sparse") {
-    return absl::InvalidArgumentError(
-        "-sparsity needs -codec sparse, or no -codec");
+  absl::string_view given = raw.codec;
+  if (given.empty()) given = "int4";
+  const size_t plus = std::min(given.find('+'), given.size());
+  std::string codec(given.substr(0, plus));
+  std::vector<std::string> parameters;
+  if (!raw.preset.empty()) parameters.push_back(raw.preset);
+  if (raw.group_size) {
+    uint32_t size;
+    if (!absl::SimpleAtoi(*raw.group_size, &size)) {
+      return InvalidValue(*raw.group_size, "group-size");
+    }
+    if (size != 32 && size != 64 && size != 128) {
+      return InvalidValue(*raw.group_size, "group-size",
+                          "must be 32, 64 or 128");
+    }
+    parameters.push_back(absl::StrCat("group_size=", size));
   }
-  flags->codec = "sparse";
+  if (raw.sparsity) {
+    double sparsity;
+    if (!absl::SimpleAtod(*raw.sparsity, &sparsity)) {
+      return InvalidValue(*raw.sparsity, "sparsity");
+    }
+    if (!(sparsity >= 0 && sparsity <= 1)) {
+      return InvalidValue(*raw.sparsity, "sparsity", "must be from 0 to 1");
+    }
+    // It stands for the codec that has one.
+    const bool sparse = codec.substr(0, codec.find(':')) == "sparse";
+    if (sparsity != 0 && !raw.codec.empty() && !sparse) {
+      return absl::InvalidArgumentError(
+          "-sparsity needs -codec sparse, or no -codec");
+    }
+    if (sparsity != 0 && raw.codec.empty()) codec = "sparse";
+    if (sparsity != 0 || sparse) {
+      parameters.push_back(absl::StrCat("sparsity=", DecimalText(sparsity)));
+    }
+  }
+  if (!parameters.empty()) {
+    absl::StrAppend(&codec, absl::StrContains(codec, ':') ? "," : ":",
+                    absl::StrJoin(parameters, ","));
+  }
+  absl::StrAppend(&codec, given.substr(plus), raw.last_stage.empty() ? "" : "+",
+                  raw.last_stage);
+  flags->codec = std::move(codec);
   return absl::OkStatus();
 }
 

@@ -38,9 +38,6 @@ struct Flags {
   Mode mode = Mode::kCompress;
   std::string input;   // "-" is standard input
   std::string output;  // "-" is standard output
-  // Not set: the codec's default.
-  std::optional<uint32_t> group_size;
-  double sparsity = 0;  // 0 to 1
   bool verbose = false;
   std::string server;  // empty: the service runs in this process
   // Where this process sees the directory that the server shares; empty: where
@@ -48,9 +45,9 @@ struct Flags {
   std::string shared_directory;
   // Paths of PEM files; plain text when the first is empty.
   std::string tls_ca, tls_cert, tls_key;
-  std::string codec;  // empty: the service's default
-  std::string preset;
-  std::string last_stage;  // empty: none
+  // The codec string that -codec, -preset, -group-size, -sparsity and
+  // -last-stage compose.
+  std::string codec;
   std::optional<double> rope_theta;
   v1::Effort effort = v1::EFFORT_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they

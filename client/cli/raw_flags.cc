@@ -12,8 +12,11 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/flags.h"
 #include "client/cli/go_syntax.h"
+#include "kvcompress/codec.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -25,14 +28,50 @@ constexpr char kFooter[] =
     "Examples:\n"
     "  kv-compress -input cache.safetensors -output cache.kvc.safetensors\n"
     "  kv-compress -input cache.safetensors -metrics-only -verbose\n"
+    "  kv-compress -input cache.safetensors -metrics-only -codec klt:ultra\n"
     "  kv-compress -decompress -input cache.kvc.safetensors -output -\n\n"
     "Exit status: 0 success, 1 error, 2 when a bound that was asked for does\n"
     "not hold: -min-snr-db, -thresholds, -key-thresholds, -value-thresholds.";
 
+// Codecs and their options, from what each declares.
+std::string DescribeCodecs() {
+  std::string text =
+      "CODEC is NAME[:PARAMETERS][+BYTE_COMPRESSOR]. PARAMETERS are a preset,\n"
+      "or values of the options below, separated by commas: first those "
+      "without\n"
+      "a name, in this order, then NAME=VALUE. Such as int4, klt:ultra,\n"
+      "sparse:0.5,32, sparse:group_size=32, int4:64+zstd. -preset, "
+      "-group-size,\n"
+      "-sparsity and -last-stage are shorthands for parts of it.\n\n"
+      "Codecs:\n";
+  for (const Codec* codec : AllCodecs()) {
+    const CodecTraits& traits = codec->traits();
+    absl::StrAppend(&text, "  ", traits.name, "\n      ", traits.description,
+                    "\n");
+    for (const CodecOption& option : traits.options) {
+      absl::StrAppend(&text, "      ", option.name, ": ", option.description,
+                      ": ", option.Range());
+      if (option.default_value) {
+        absl::StrAppend(&text, " (default ", option.DefaultText(), ")");
+      }
+      absl::StrAppend(&text, "\n");
+    }
+    if (!traits.presets.empty()) {
+      absl::StrAppend(&text,
+                      "      presets: ", absl::StrJoin(traits.presets, ", "),
+                      " (default ", traits.presets[0], ")\n");
+    }
+  }
+  absl::StrAppend(&text,
+                  "Byte compressors: ", absl::StrJoin(ByteCompressors(), ", "),
+                  "\n\n");
+  return text;
+}
+
 // Describes every flag to CLI11. A flag without a type is boolean.
 void Define(CLI::App* app, RawFlags* raw) {
   app->set_help_flag();
-  app->footer(kFooter);
+  app->footer(DescribeCodecs() + kFooter);
   const auto value = [app](const char* name, auto* target, const char* type,
                            const char* text) {
     using Target = std::remove_pointer_t<decltype(target)>;
@@ -77,8 +116,9 @@ void Define(CLI::App* app, RawFlags* raw) {
         "Certificate of this client, PEM, for a server that asks for one");
   value("--tls-key", &raw->tls_key, "FILE",
         "Private key of that certificate, PEM");
-  value("--codec", &raw->codec, "NAME", "Codec (default int4)");
-  value("--preset", &raw->preset, "NAME", "Preset of the codec");
+  value("--codec", &raw->codec, "CODEC", "Codec, see below (default int4)");
+  value("--preset", &raw->preset, "NAME",
+        "Preset of the codec, or values of its options");
   value("--last-stage", &raw->last_stage, "NAME",
         "lz4 or zstd over what the codec writes, where that makes it smaller");
   value("--effort", &raw->effort, "LEVEL",

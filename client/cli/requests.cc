@@ -9,11 +9,7 @@ namespace kvcompress::cli {
 v1::CompressOptions ToCompressOptions(const Flags& flags) {
   v1::CompressOptions options;
   options.set_codec(flags.codec);
-  if (flags.group_size) options.set_group_size(*flags.group_size);
-  options.set_preset(flags.preset);
-  options.set_last_stage(flags.last_stage);
   options.set_effort(flags.effort);
-  if (flags.sparsity != 0) options.set_sparsity(flags.sparsity);
   if (flags.rope_theta) options.set_rope_theta(*flags.rope_theta);
   if (flags.thresholds) *options.mutable_thresholds() = *flags.thresholds;
   if (flags.key_thresholds) {

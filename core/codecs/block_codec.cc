@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
 #include "tensor/block_stream.h"
@@ -14,9 +13,6 @@ namespace kvcompress {
 namespace {
 
 using kernels::EncodeFault;
-
-constexpr uint32_t kGroups[] = {32, 64, 128};
-constexpr uint32_t kDefaultGroup = 64;
 
 const uint8_t* Bytes(absl::string_view text) {
   return reinterpret_cast<const uint8_t*>(text.data());
@@ -159,65 +155,25 @@ class Decoder : public TensorDecoder {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TensorEncoder>> BlockCodec::NewEncoder(
-    const TensorSpec& spec, absl::string_view parameters,
+    const TensorSpec& spec, const CodecParameters& parameters,
     const EncodeHints&) const {
   KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
   return std::make_unique<Encoder>(std::move(tensor));
 }
 
 absl::StatusOr<std::unique_ptr<TensorDecoder>> BlockCodec::NewDecoder(
-    const TensorSpec& spec, absl::string_view parameters) const {
+    const TensorSpec& spec, const CodecParameters& parameters) const {
   KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
   return std::make_unique<Decoder>(std::move(tensor));
 }
 
 // A block's payload that is not whole yet, and its values.
 absl::StatusOr<DecoderBounds> BlockCodec::BoundsOfDecoder(
-    const TensorSpec& spec, absl::string_view parameters) const {
+    const TensorSpec& spec, const CodecParameters& parameters) const {
   KVC_ASSIGN_OR_RETURN(const BlockTensor tensor, Tensor(spec, parameters));
   return DecoderBounds{
       .block = tensor.most.elements * DTypeSize(tensor.dtype),
       .memory = tensor.most.payload + tensor.most.elements * sizeof(float)};
-}
-
-absl::StatusOr<std::string> ResolveGroup(const CodecChoice& choice) {
-  const uint32_t size = choice.group_size.value_or(kDefaultGroup);
-  for (uint32_t group : kGroups) {
-    if (size == group) return absl::StrCat(size);
-  }
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat("group_size is ", size, ", but must be one of ",
-                   absl::StrJoin(kGroups, ", ")),
-      {.reason = "INVALID_GROUP_SIZE", .field = "options.group_size"});
-}
-
-absl::StatusOr<uint32_t> RequireGroup(absl::string_view codec,
-                                      absl::string_view text) {
-  for (uint32_t group : kGroups) {
-    if (text == absl::StrCat(group)) return group;
-  }
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   absl::StrCat(codec, " has no parameters ", QuoteName(text)),
-                   {.reason = "INVALID_CODEC"});
-}
-
-std::vector<CodecChoice> GroupChoices(absl::string_view codec) {
-  std::vector<CodecChoice> choices;
-  for (uint32_t group : kGroups) {
-    choices.push_back({.name = std::string(codec), .group_size = group});
-  }
-  return choices;
-}
-
-CodecParameter GroupParameter() {
-  CodecParameter parameter = {.name = "group_size",
-                              .default_value = absl::StrCat(kDefaultGroup),
-                              .description = "Elements that share a scale"};
-  for (uint32_t group : kGroups) {
-    parameter.values.push_back(absl::StrCat(group));
-  }
-  return parameter;
 }
 
 }  // namespace kvcompress

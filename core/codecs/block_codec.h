@@ -85,28 +85,17 @@ struct BlockTensor {
 class BlockCodec : public Codec {
  public:
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
+      const TensorSpec& spec, const CodecParameters& parameters,
       const EncodeHints& hints) const final;
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const final;
+      const TensorSpec& spec, const CodecParameters& parameters) const final;
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const final;
+      const TensorSpec& spec, const CodecParameters& parameters) const final;
 
  private:
-  // INVALID_ARGUMENT for parameters not in canonical form.
   virtual absl::StatusOr<BlockTensor> Tensor(
-      const TensorSpec& spec, absl::string_view parameters) const = 0;
+      const TensorSpec& spec, const CodecParameters& parameters) const = 0;
 };
-
-// The sizes of a group that a caller may choose: 32, 64 (the default) and 128.
-// Canonical text of a choice, or INVALID_ARGUMENT.
-absl::StatusOr<std::string> ResolveGroup(const CodecChoice& choice);
-// Reads a group size back. INVALID_ARGUMENT for any other text.
-absl::StatusOr<uint32_t> RequireGroup(absl::string_view codec,
-                                      absl::string_view text);
-// A choice of a codec for every group size, and what a server says of them.
-std::vector<CodecChoice> GroupChoices(absl::string_view codec);
-CodecParameter GroupParameter();
 
 }  // namespace kvcompress
 

@@ -20,6 +20,7 @@
 #include "codecs/last_stage/compressor.h"
 #include "codecs/last_stage/last_stage.h"
 #include "codecs/lossless/lossless.h"
+#include "codecs/option_schema.h"
 #include "codecs/sparse/sparse.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/error.h"
@@ -45,7 +46,7 @@ const std::vector<const Codec*>& Registry() {
 
 const ByteCompressor* const kStages[] = {&Lz4(), &Zstd()};
 
-// Codecs with a last stage, by name.
+// Codecs with a byte compressor, by name.
 using StagedCodecs = std::map<std::string, std::unique_ptr<Codec>>;
 
 const StagedCodecs& Staged() {
@@ -73,63 +74,48 @@ const Codec* Find(absl::string_view name) {
   return staged == Staged().end() ? nullptr : staged->second.get();
 }
 
+absl::Status Refuse(absl::string_view reason, absl::string_view message) {
+  return MakeError(absl::StatusCode::kInvalidArgument, message,
+                   {.reason = std::string(reason), .field = "options.codec"});
+}
+
 absl::Status UnknownCodec(absl::string_view name) {
   const std::string known =
       absl::StrJoin(Registry(), ", ", [](std::string* out, const Codec* codec) {
         out->append(codec->traits().name);
       });
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   absl::StrCat("unknown codec ", QuoteName(name),
-                                "; this build has: ", known),
-                   {.reason = "UNKNOWN_CODEC", .field = "options.codec"});
+  return Refuse("UNKNOWN_CODEC", absl::StrCat("unknown codec ", QuoteName(name),
+                                              "; this build has: ", known));
 }
 
-absl::Status UnknownStage(absl::string_view name) {
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat("unknown last stage ", QuoteName(name),
-                   "; this build has: ", absl::StrJoin(LastStages(), ", ")),
-      {.reason = "UNKNOWN_LAST_STAGE", .field = "options.last_stage"});
-}
-
-bool HasParameter(const CodecTraits& traits, absl::string_view name) {
-  return std::any_of(
-      traits.parameters.begin(), traits.parameters.end(),
-      [&](const CodecParameter& each) { return each.name == name; });
-}
-
-// Refuses an option that would do nothing.
-absl::Status CheckOptions(const CodecTraits& traits,
-                          const CodecChoice& choice) {
-  const auto refuse = [&](absl::string_view option, absl::string_view reason) {
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat(traits.name, " has no ", option),
-                     {.reason = std::string(reason),
-                      .field = absl::StrCat("options.", option)});
-  };
-  if (choice.group_size && !HasParameter(traits, "group_size")) {
-    return refuse("group_size", "INVALID_GROUP_SIZE");
-  }
-  if (choice.sparsity && !HasParameter(traits, "sparsity")) {
-    return refuse("sparsity", "INVALID_SPARSITY");
-  }
-  if (!choice.preset.empty() && traits.presets.empty()) {
-    return refuse("preset", "INVALID_PRESET");
-  }
-  return absl::OkStatus();
+absl::Status UnknownByteCompressor(absl::string_view name) {
+  return Refuse(
+      "UNKNOWN_BYTE_COMPRESSOR",
+      absl::StrCat("unknown byte compressor ", QuoteName(name),
+                   "; this build has: ", absl::StrJoin(ByteCompressors(), ", "),
+                   "; one may stand at the end: int4:64+zstd"));
 }
 
 }  // namespace
 
+std::string CodecString(absl::string_view name, absl::string_view parameters,
+                        absl::string_view byte_compressor) {
+  return absl::StrCat(name, parameters.empty() ? "" : ":", parameters,
+                      byte_compressor.empty() ? "" : "+", byte_compressor);
+}
+
 std::string CodecSpec::ToString() const {
-  return parameters.empty()
-             ? codec->traits().name
-             : absl::StrCat(codec->traits().name, ":", parameters);
+  return CodecString(codec->base().traits().name, parameters.text(),
+                     codec->byte_compressor());
+}
+
+std::string CodecSpec::ManifestField() const {
+  return CodecString(codec->traits().name, parameters.text());
 }
 
 absl::Span<const Codec* const> AllCodecs() { return Registry(); }
 
-const std::vector<std::string>& LastStages() {
+const std::vector<std::string>& ByteCompressors() {
   static const auto* const names = [] {
     auto* const all = new std::vector<std::string>;
     for (const ByteCompressor* stage : kStages) all->push_back(stage->name);
@@ -138,30 +124,49 @@ const std::vector<std::string>& LastStages() {
   return *names;
 }
 
-absl::StatusOr<CodecSpec> ResolveCodec(const CodecChoice& choice) {
-  const Codec* codec = Find(choice.name);
-  if (codec == nullptr || &codec->base() != codec) {
-    return UnknownCodec(choice.name);
+absl::StatusOr<CodecSpec> ParseCodec(absl::string_view text) {
+  if (text.size() > kMaxCodecString) {
+    return Refuse("INVALID_CODEC_OPTION",
+                  absl::StrCat("the codec string has ", text.size(),
+                               " bytes, but at most ", kMaxCodecString,
+                               " are read: NAME[:PARAMETERS]"
+                               "[+BYTE_COMPRESSOR]"));
   }
-  KVC_RETURN_IF_ERROR(CheckOptions(codec->traits(), choice));
-  if (!choice.last_stage.empty()) {
-    codec = Find(StagedName(*codec, choice.last_stage));
-    if (codec == nullptr) return UnknownStage(choice.last_stage);
+  const size_t plus = text.find('+');
+  const absl::string_view front = text.substr(0, plus);
+  const size_t colon = front.find(':');
+  const absl::string_view name = front.substr(0, colon);
+  const Codec* codec = Find(name);
+  if (codec == nullptr) return UnknownCodec(name);
+  if (plus != absl::string_view::npos) {
+    const absl::string_view stage = text.substr(plus + 1);
+    codec = Find(StagedName(*codec, stage));
+    if (codec == nullptr) return UnknownByteCompressor(stage);
   }
-  KVC_ASSIGN_OR_RETURN(std::string parameters, codec->Resolve(choice));
-  return CodecSpec{codec, std::move(parameters)};
+  const absl::string_view parameters =
+      colon == absl::string_view::npos ? "" : front.substr(colon + 1);
+  if (colon != absl::string_view::npos && parameters.empty()) {
+    return Refuse("INVALID_CODEC_OPTION",
+                  absl::StrCat("parameters are missing after the colon of ",
+                               QuoteName(text), "; ", name, " takes ",
+                               DescribeOptions(codec->traits().options)));
+  }
+  KVC_ASSIGN_OR_RETURN(CodecParameters parsed, codec->Parse(parameters));
+  return CodecSpec{codec, std::move(parsed)};
 }
 
-absl::StatusOr<CodecSpec> ParseCodecSpec(absl::string_view text) {
-  const std::vector<std::string> parts =
+absl::StatusOr<CodecSpec> ParseManifestField(absl::string_view text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits(':', 1));
-  const Codec* codec = Find(parts[0]);
-  if (codec == nullptr) return UnknownCodec(parts[0]);
-  CodecSpec spec{codec, parts.size() > 1 ? parts[1] : ""};
-  if (spec.ToString() != text || !codec->stored()) return UnknownCodec(text);
-  // Asking for a size makes the codec check its parameters.
-  KVC_RETURN_IF_ERROR(
-      codec->MaxEncodedSize(TensorSpec(), spec.parameters).status());
+  const Codec* codec = Find(parts.first);
+  if (codec == nullptr || text.size() > kMaxCodecString) {
+    return UnknownCodec(parts.first);
+  }
+  KVC_ASSIGN_OR_RETURN(CodecParameters parameters, codec->Parse(parts.second));
+  CodecSpec spec{codec, std::move(parameters)};
+  if (spec.ManifestField() != text || !codec->stored()) {
+    return UnknownCodec(text);
+  }
   return spec;
 }
 

@@ -6,10 +6,7 @@
 #ifndef KVCOMPRESS_CODING_STEP_OPTIONS_H_
 #define KVCOMPRESS_CODING_STEP_OPTIONS_H_
 
-#include <cstdint>
-#include <optional>
-
-#include "absl/strings/string_view.h"
+#include "codecs/option_schema.h"
 
 namespace kvcompress::coding {
 
@@ -26,15 +23,12 @@ struct StepOptions {
   bool recent = false;
 };
 
-// "contract", "high", "max", or two steps "0.52,0.52" for keys and values:
-// canonical decimals from 0.05 to 8 with up to four places. Nothing for other
-// text.
-std::optional<StepOptions> ParseStepOptions(absl::string_view text);
+// The options of the two steps, which klt has as well.
+CodecOption KeyStepOption();
+CodecOption ValueStepOption();
 
-// A number in its one form, of at most four places: "0.52" but not "00.52",
-// ".52", "0.520" or "1.". Bounds are in 1/10000. Nothing for other text.
-std::optional<double> ParseDecimal(absl::string_view text, uint32_t least,
-                                   uint32_t most);
+// The preset "contract" of both.
+StepOptions ContractSteps();
 
 }  // namespace kvcompress::coding
 

@@ -49,7 +49,7 @@ absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header) {
   uint64_t longer_fields = 0;
   for (ArtefactTensor& tensor : largest.tensors) {
     longer_fields += tensor.codec.codec->MaxFieldSize(tensor.codec.parameters) -
-                     tensor.codec.ToString().size();
+                     tensor.codec.ManifestField().size();
     KVC_ASSIGN_OR_RETURN(tensor.payload_size,
                          tensor.codec.codec->MaxEncodedSize(
                              tensor.spec, tensor.codec.parameters));

@@ -86,7 +86,7 @@ bool IsDigest(absl::string_view text) {
 std::string SerializeManifest(const std::vector<ArtefactTensor>& tensors) {
   return absl::StrJoin(
       tensors, ";", [](std::string* out, const ArtefactTensor& tensor) {
-        absl::StrAppend(out, tensor.codec.ToString(), " ",
+        absl::StrAppend(out, tensor.codec.ManifestField(), " ",
                         DTypeName(tensor.spec.dtype), " ",
                         tensor.spec.shape.empty()
                             ? std::string(kScalar)
@@ -107,19 +107,26 @@ absl::StatusOr<std::vector<ArtefactTensor>> ParseManifest(
                      {.reason = "INVALID_MANIFEST"});
   }
   std::vector<ArtefactTensor> tensors;
+  // Of the tensor before, which is likely to have the same.
+  absl::string_view codec_field;
+  CodecSpec codec;
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::string& name = entries[i].spec.name;
     const std::vector<absl::string_view> fields = absl::StrSplit(texts[i], ' ');
     if (fields.size() != 5) return BadEntry(name, "number of fields");
     ArtefactTensor tensor;
     tensor.spec.name = name;
-    absl::StatusOr<CodecSpec> codec = ParseCodecSpec(fields[0]);
-    if (!codec.ok()) {
-      return MakeError(absl::StatusCode::kUnimplemented,
-                       codec.status().message(),
-                       {.reason = "UNKNOWN_CODEC", .tensor = name});
+    if (i == 0 || codec_field != fields[0]) {
+      const absl::StatusOr<CodecSpec> parsed = ParseManifestField(fields[0]);
+      if (!parsed.ok()) {
+        return MakeError(absl::StatusCode::kUnimplemented,
+                         parsed.status().message(),
+                         {.reason = "UNKNOWN_CODEC", .tensor = name});
+      }
+      codec = *parsed;
+      codec_field = fields[0];
     }
-    tensor.codec = *std::move(codec);
+    tensor.codec = codec;
     const std::optional<DType> dtype = DTypeFromName(fields[1]);
     if (!dtype || !IsCompressible(*dtype)) return BadEntry(name, "dtype");
     tensor.spec.dtype = *dtype;

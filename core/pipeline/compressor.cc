@@ -35,6 +35,7 @@ class Compressor::Impl {
   Impl(CompressOptions options, CompressLimits limits)
       : options_(std::move(options)),
         limits_(std::move(limits)),
+        codec_(ParseCodec(options_.codec)),
         header_reader_(limits_.max_header_bytes) {}
 
   absl::Status ValidateOptions() const {
@@ -48,7 +49,7 @@ class Compressor::Impl {
     KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kKey)));
     KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kValue)));
     KVC_RETURN_IF_ERROR(ValidateLabels(options_.labels));
-    return ResolveCodec(options_.codec).status();
+    return codec_.status();
   }
 
   absl::Status Append(absl::string_view bytes, CompressOutput* output) {
@@ -150,7 +151,7 @@ class Compressor::Impl {
   // Takes over the header of the input, of a file or of a table.
   absl::Status Begin(SafetensorsHeader header, CompressOutput* output) {
     KVC_RETURN_IF_ERROR(ValidateOptions());
-    KVC_ASSIGN_OR_RETURN(const CodecSpec codec, ResolveCodec(options_.codec));
+    const CodecSpec& codec = *codec_;
     if (header.metadata.size() > kMaxMetadata) {
       return Invalid(
           absl::StrCat("the metadata has ", header.metadata.size(), " entries"),
@@ -329,6 +330,7 @@ class Compressor::Impl {
 
   const CompressOptions options_;
   const CompressLimits limits_;
+  const absl::StatusOr<CodecSpec> codec_;
   std::optional<Checkpoint> checkpoint_;  // outlives the encoder
   SafetensorsHeaderReader header_reader_;
   bool begun_ = false;

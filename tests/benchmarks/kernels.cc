@@ -116,7 +116,7 @@ int kvb_decode(int bits, int dtype, size_t rotation, const uint8_t* payload,
 int64_t kvb_codec_encode(const char* codec, int dtype, int role, uint64_t heads,
                          uint64_t tokens, const char* source, uint64_t elements,
                          char* payload, uint64_t room) {
-  const auto spec = kvcompress::ParseCodecSpec(codec);
+  const auto spec = kvcompress::ParseCodec(codec);
   if (!spec.ok()) return -1;
   const kvcompress::TensorSpec tensor =
       Spec(dtype, role, heads, tokens, elements);
@@ -138,7 +138,7 @@ int64_t kvb_codec_encode(const char* codec, int dtype, int role, uint64_t heads,
 int kvb_codec_decode(const char* codec, int dtype, int role, uint64_t heads,
                      uint64_t tokens, const char* payload, uint64_t size,
                      uint64_t elements) {
-  const auto spec = kvcompress::ParseCodecSpec(codec);
+  const auto spec = kvcompress::ParseCodec(codec);
   if (!spec.ok()) return 0;
   const kvcompress::TensorSpec tensor =
       Spec(dtype, role, heads, tokens, elements);

@@ -137,12 +137,13 @@ def test_interpreter_that_is_killed(folder: Path) -> None:
     wait_until_gone(folder)
 
 
-def test_every_codec_and_last_stage(sample: bytes, client: kvcompress.Client) -> None:
+def test_every_codec_and_byte_compressor(sample: bytes, client: kvcompress.Client) -> None:
     """What the server lists, the client can ask for, and the report names."""
     info = client.server_info()
     for codec in info.codecs:
-        for last_stage in ("", *info.last_stages):
-            result = client.compress(sample, codec=codec.name, last_stage=last_stage)
+        for compressor in ("", *info.byte_compressors):
+            choice = {"name": codec.name, "byte_compressor": compressor}
+            result = client.compress(sample, codec=choice)
             assert result.artefact is not None
             assert result.report.tensor_count == 60
             assert client.decompress(result.artefact, verify_only=True).report.tensor_count == 60

@@ -47,12 +47,12 @@ def tensor_json(report: TensorReport) -> dict[str, Any]:
     ("arguments", "options"),
     [
         ([], {}),
-        (["--group-size=32", "-verbose=true"], {"group_size": 32}),
+        (["--group-size=32", "-verbose=true"], {"codec": {"name": "int4", "group_size": 32}}),
         (["-codec", "int8", "-label", "a=b=c"], {"codec": "int8", "labels": {"a": "b=c"}}),
         (["-codec", "lossless"], {"codec": "lossless"}),
         (
             ["-sparsity", "0.5", "-last-stage", "zstd"],
-            {"codec": "sparse", "sparsity": 0.5, "last_stage": "zstd"},
+            {"codec": "sparse:0.5+zstd"},
         ),
         (["-codec", "int4-kivi", "-rope-theta", "1e5"], {"codec": "int4-kivi", "rope_theta": 1e5}),
         (

@@ -114,7 +114,7 @@ def test_self_test(grpcurl: Grpcurl) -> None:
 def test_compresses_the_sample(grpcurl: Grpcurl, bin_dir: Path, tmp_path: Path) -> None:
     """A stream of JSON gives the artefact that the command line gives."""
     data, chunk = SAMPLE.read_bytes(), 1 << 18
-    messages: list[dict[str, Any]] = [{"options": {"codec": "int4", "group_size": 64}}]
+    messages: list[dict[str, Any]] = [{"options": {"codec": "int4:64"}}]
     for begin in range(0, len(data), chunk):
         text = base64.b64encode(data[begin : begin + chunk]).decode()
         messages.append({"safetensors": text})

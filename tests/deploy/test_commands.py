@@ -64,8 +64,7 @@ def test_client(document: str, shell: Path, served: Server) -> None:
     """In the order of the document, in one folder; the name of a program alone says its version."""
     (shell / "tests").symlink_to(REPOSITORY / "tests")
     for line in claimed("client", document):
-        command = line.replace(ADDRESS, served.target).replace("-preset NAME", "-preset max")
-        command = command.replace("-codec NAME", "-codec ecsq")
+        command = line.replace(ADDRESS, served.target).replace("NAME:PRESET", "ecsq:max")
         assert run_line(command if " -" in command[9:] else f"{command} -version", shell), line
 
 

@@ -80,13 +80,14 @@ inline const std::vector<CodecSpec>& StoredCodecs() {
   static const auto* const specs = [] {
     auto* const all = new std::vector<CodecSpec>;
     std::vector<std::string> stages = {""};
-    stages.insert(stages.end(), LastStages().begin(), LastStages().end());
+    stages.insert(stages.end(), ByteCompressors().begin(),
+                  ByteCompressors().end());
     for (const std::string& stage : stages) {
       for (const Codec* codec : AllCodecs()) {
         if (!codec->stored()) continue;
-        for (CodecChoice choice : codec->SelfTestChoices()) {
-          choice.last_stage = stage;
-          const absl::StatusOr<CodecSpec> spec = ResolveCodec(choice);
+        for (const std::string& parameters : codec->SelfTestParameters()) {
+          const absl::StatusOr<CodecSpec> spec =
+              ParseCodec(CodecString(codec->traits().name, parameters, stage));
           Require(spec.ok(), "a choice of the self-test resolves");
           all->push_back(*spec);
         }

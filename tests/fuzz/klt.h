@@ -14,10 +14,8 @@ namespace kvcompress::fuzz {
 inline CodecSpec DrawKlt(Input* input) {
   constexpr const char* kPresets[] = {"contract", "high",       "max",
                                       "ultra",    "0.05,8,128", "2,2,1"};
-  CodecChoice choice;
-  choice.name = "klt";
-  choice.preset = kPresets[input->UpTo(std::size(kPresets) - 1)];
-  const absl::StatusOr<CodecSpec> spec = ResolveCodec(choice);
+  const absl::StatusOr<CodecSpec> spec = ParseCodec(
+      CodecString("klt", kPresets[input->UpTo(std::size(kPresets) - 1)]));
   Require(spec.ok(), "a preset of klt resolves");
   return *spec;
 }

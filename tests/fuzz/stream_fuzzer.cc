@@ -72,12 +72,12 @@ std::string FileOf(Input* input) {
 CompressOptions DrawOptions(Input* input) {
   const absl::Span<const Codec* const> codecs = AllCodecs();
   const Codec* codec = codecs[input->Byte() % codecs.size()];
-  const std::vector<CodecChoice> choices = codec->SelfTestChoices();
+  const std::vector<std::string> choices = codec->SelfTestParameters();
+  const std::string& parameters = choices[input->Byte() % choices.size()];
+  const size_t stage = input->UpTo(ByteCompressors().size());
   CompressOptions options;
-  options.codec.name = codec->traits().name;
-  if (!choices.empty()) options.codec = choices[input->Byte() % choices.size()];
-  const size_t stage = input->UpTo(LastStages().size());
-  if (stage > 0) options.codec.last_stage = LastStages()[stage - 1];
+  options.codec = CodecString(codec->traits().name, parameters,
+                              stage == 0 ? "" : ByteCompressors()[stage - 1]);
   options.reconstruct = true;
   return options;
 }
@@ -96,7 +96,7 @@ void Fuzz(Input input) {
   const std::string restored = Restore(chunked.artefact, seed);
   Require(restored == chunked.reconstructed,
           "what decoding gives is what encoding said it would");
-  const absl::StatusOr<CodecSpec> spec = ResolveCodec(options.codec);
+  const absl::StatusOr<CodecSpec> spec = ParseCodec(options.codec);
   if (spec->codec->base().traits().lossless && !raw) {
     Require(restored == file, "lossless means lossless");
   }

@@ -53,8 +53,7 @@ def test_the_service_writes_it(client: Client, name: str) -> None:
     entry = GOOD[name]
     got = client.compress(
         HERE / "sources" / entry["source"],
-        codec=entry["codec"],
-        group_size=entry["group_size"],
+        codec={"name": entry["codec"], "group_size": entry["group_size"]},
         labels=entry["labels"],
     )
     assert got.artefact == (HERE / "v1" / name).read_bytes()

@@ -41,7 +41,8 @@ FIXED = [
 def test_the_service_writes_it(client: Client, name: str) -> None:
     entry = GOOD[name]
     got = client.compress(
-        FOLDER / "source.safetensors", codec=entry["codec"], preset=entry["preset"]
+        FOLDER / "source.safetensors",
+        codec={"name": entry["codec"], "preset": entry["preset"]},
     )
     assert got.artefact == (FOLDER / name).read_bytes()
     assert got.report.payload_digest == entry["payload_digest"]

@@ -88,7 +88,7 @@ def service_rows(client: kvcompress.Client) -> Iterator[ServiceRow]:
     version = f"kvcompress {info.version}"
     for codec in info.codecs:
         for preset in codec.presets or ("",):
-            options = {"codec": codec.name, **({"preset": preset} if preset else {})}
+            options = {"codec": f"{codec.name}:{preset}" if preset else codec.name}
             name = f"{codec.name} {preset}".strip()
             yield ServiceRow(client, name, version, options)
             if preset in BEST_PRESETS.get(codec.name, ()):
@@ -97,7 +97,7 @@ def service_rows(client: kvcompress.Client) -> Iterator[ServiceRow]:
 
 def last_stage_rows(client: kvcompress.Client) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Gives every codec with every last stage: the codec's row, the stage, the options."""
-    stages = client.server_info().last_stages
+    stages = client.server_info().byte_compressors
     for row in service_rows(client):
         for stage in stages:
-            yield row.name, stage, {**row.options, "last_stage": stage}
+            yield row.name, stage, {**row.options, "codec": f"{row.options['codec']}+{stage}"}

@@ -13,7 +13,6 @@ from tqdm import tqdm
 
 import kv_cache_utils
 from compression_bridge import CompressionMetrics, compress_kv_cache, format_db
-from measure.quick import split_codec
 from measure.scores import Summary, WindowScore, summarize
 
 DEFAULT_TEXT = "wikitext:wikitext-2-raw-v1:test"
@@ -216,7 +215,7 @@ class Validation:
         """Steps 4 to 6: compresses every cache, loads what comes back, goes on with it.
 
         Args:
-            codec: NAME or NAME:PRESET.
+            codec: A codec string, such as klt:ultra.
             say: Told of the steps.
 
         Raises:
@@ -224,15 +223,13 @@ class Validation:
         """
         from measure import injection
 
-        name, preset = split_codec(codec)
         theta = injection.rope_theta(self._model)
         say(f"[4/6] Compressing KV cache ({codec})...")
         metrics = [
             compress_kv_cache(
                 self._file(index),
                 self._file(index, "compressed"),
-                codec=name,
-                preset=preset,
+                codec=codec,
                 rope_theta=theta,
             )
             for index, _ in enumerate(self._progress("compress"))

@@ -14,6 +14,7 @@ import pytest
 
 import kvcompress
 from fake import BlockingAio, artefact, begin, canned, compressed, fake_server, restored
+from kvcompress.options import CodecChoice, codec_string
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2
 
@@ -38,15 +39,11 @@ def test_every_option_is_sent(make_client: MakeClient) -> None:
     with fake_server(answer) as target, make_client(target, timeout=10) as client:
         client.compress(
             b"",
-            codec="c",
-            group_size=32,
-            preset="p",
+            codec={"name": "c", "preset": "p", "group_size": 32, "byte_compressor": "zstd"},
             thresholds=kvcompress.Thresholds(max_rmse=0.5),
             key_thresholds=kvcompress.Thresholds(min_centred_snr_db=1),
             value_thresholds=kvcompress.Thresholds(min_token_snr_db_p1=2),
             rope_theta=0,
-            sparsity=0.25,
-            last_stage="zstd",
             effort="best",
             attention={3: [0.5, -1.0]},
             labels={"a": "b"},
@@ -54,15 +51,11 @@ def test_every_option_is_sent(make_client: MakeClient) -> None:
         )
     assert seen == [
         service_pb2.CompressOptions(
-            codec="c",
-            group_size=32,
-            preset="p",
+            codec="c:p,group_size=32+zstd",
             thresholds=quality_pb2.QualityThresholds(max_rmse=0.5),
             key_thresholds=quality_pb2.QualityThresholds(min_centred_snr_db=1),
             value_thresholds=quality_pb2.QualityThresholds(min_token_snr_db_p1=2),
             rope_theta=0,
-            sparsity=0.25,
-            last_stage="zstd",
             effort=service_pb2.EFFORT_BEST,
             attention=[service_pb2.LayerAttention(layer=3, octaves=[0.5, -1.0])],
             labels={"a": "b"},
@@ -98,12 +91,34 @@ def test_every_option_of_decompress_is_sent(make_client: MakeClient) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("codec", "text"),
+    [
+        ("any: text+", "any: text+"),
+        ({"name": "int4"}, "int4"),
+        ({"name": "klt", "preset": "ultra"}, "klt:ultra"),
+        ({"name": "ecsq", "preset": "0.5,0.5"}, "ecsq:0.5,0.5"),
+        (
+            {"sparsity": 0.25, "byte_compressor": "zstd", "name": "sparse", "group_size": 32},
+            "sparse:sparsity=0.25,group_size=32+zstd",
+        ),
+        ({"name": "sparse", "sparsity": 1.0, "preset": ""}, "sparse:sparsity=1"),
+        ({"name": "c", "exact": True, "fast": False, "most": None}, "c:exact=true,fast=false"),
+        ({"name": "c", "share": 0.1 + 0.2, "byte_compressor": ""}, "c:share=0.3"),
+    ],
+)
+def test_mappings_are_codec_strings(codec: CodecChoice, text: str) -> None:
+    assert codec_string(codec) == text
+
+
 def test_options_that_there_are_not(make_client: MakeClient) -> None:
     with make_client("127.0.0.1:1") as client:
         with pytest.raises(TypeError, match="group_sise"):
             client.compress(b"", group_sise=32)  # type: ignore[call-arg]
-        with pytest.raises(ValueError, match=r"out of range|negative"):
-            client.measure(b"", group_size=-1)
+        with pytest.raises(ValueError, match="needs a name"):
+            client.measure(b"", codec={"group_size": 32})
+        with pytest.raises(TypeError, match="a string or a mapping, not int"):
+            client.measure(b"", codec=4)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="sequence of patterns"):
             client.decompress(b"", tensors="*_key")
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "codecs/option_schema.h"
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
 #include "status/macros.h"
@@ -15,25 +15,47 @@
 namespace kvcompress {
 namespace {
 
-// Every codec and parameters to try, in rows: see Codec::AutoCandidates.
-std::vector<std::vector<CodecSpec>> Candidates(Effort effort) {
-  std::vector<std::vector<CodecSpec>> candidates;
+using Rows = std::vector<std::vector<CodecSpec>>;
+
+absl::StatusOr<Rows> FindCandidates(Effort effort) {
+  Rows rows;
   for (const Codec* codec : AllCodecs()) {
-    for (std::vector<std::string>& row : codec->AutoCandidates(effort)) {
-      candidates.emplace_back();
-      for (std::string& parameters : row) {
-        candidates.back().push_back({codec, std::move(parameters)});
+    for (const std::vector<std::string>& row : codec->AutoCandidates(effort)) {
+      rows.emplace_back();
+      for (const std::string& text : row) {
+        KVC_ASSIGN_OR_RETURN(CodecParameters parameters, codec->Parse(text));
+        rows.back().push_back({codec, std::move(parameters)});
       }
     }
   }
-  return candidates;
+  return rows;
+}
+
+// Every codec and parameters to try, in rows: see Codec::AutoCandidates.
+const absl::StatusOr<Rows>& Candidates(Effort effort) {
+  static const auto* const fast =
+      new absl::StatusOr<Rows>(FindCandidates(Effort::kFast));
+  static const auto* const balanced =
+      new absl::StatusOr<Rows>(FindCandidates(Effort::kBalanced));
+  static const auto* const best =
+      new absl::StatusOr<Rows>(FindCandidates(Effort::kBest));
+  switch (effort) {
+    case Effort::kFast:
+      return *fast;
+    case Effort::kBest:
+      return *best;
+    case Effort::kBalanced:
+      break;
+  }
+  return *balanced;
 }
 
 // The most that any of them needs, by `size` of a codec and its parameters.
 template <typename Size>
 absl::StatusOr<uint64_t> MostOf(Size size) {
   uint64_t most = 0;
-  for (const std::vector<CodecSpec>& row : Candidates(Effort::kBest)) {
+  KVC_RETURN_IF_ERROR(Candidates(Effort::kBest).status());
+  for (const std::vector<CodecSpec>& row : *Candidates(Effort::kBest)) {
     for (const CodecSpec& candidate : row) {
       KVC_ASSIGN_OR_RETURN(const uint64_t next, size(candidate));
       most = std::max(most, next);
@@ -83,7 +105,8 @@ class Encoder : public TensorEncoder {
   }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
-    const std::vector<std::vector<CodecSpec>> rows = Candidates(hints_.effort);
+    KVC_RETURN_IF_ERROR(Candidates(hints_.effort).status());
+    const Rows& rows = *Candidates(hints_.effort);
     // The last of them are the smallest where there is something to find, and
     // after them little has to be tried to its end.
     for (size_t row = rows.size(); row-- > 0;) {
@@ -195,15 +218,12 @@ class Auto : public Codec {
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(const CodecChoice&) const override {
-    return "";
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override {
+    KVC_RETURN_IF_ERROR(ParseOptions(traits_.name, {}, {}, text).status());
+    return CodecParameters();
   }
 
-  std::vector<CodecChoice> SelfTestChoices() const override {
-    return {{.name = traits_.name}};
-  }
-
-  size_t MaxFieldSize(absl::string_view) const override {
+  size_t MaxFieldSize(const CodecParameters&) const override {
     const auto size =
         [](const CodecSpec& candidate) -> absl::StatusOr<uint64_t> {
       return candidate.codec->MaxFieldSize(candidate.parameters);
@@ -213,26 +233,26 @@ class Auto : public Codec {
 
   bool stored() const override { return false; }
 
-  absl::StatusOr<uint64_t> MaxEncodedSize(const TensorSpec& spec,
-                                          absl::string_view) const override {
+  absl::StatusOr<uint64_t> MaxEncodedSize(
+      const TensorSpec& spec, const CodecParameters&) const override {
     return MostOf([&](const CodecSpec& candidate) {
       return candidate.codec->MaxEncodedSize(spec, candidate.parameters);
     });
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view,
+      const TensorSpec& spec, const CodecParameters&,
       const EncodeHints& hints) const override {
     return std::make_unique<Encoder>(spec, hints);
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec&, absl::string_view) const override {
+      const TensorSpec&, const CodecParameters&) const override {
     return absl::InternalError("auto is never stored");
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
-      const TensorSpec&, absl::string_view) const override {
+      const TensorSpec&, const CodecParameters&) const override {
     return absl::InternalError("auto is never stored");
   }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "codecs/option_schema.h"
 #include "coding/identity/block_decoder.h"
 #include "coding/identity/tensor_encoder.h"
 #include "coding/step_options.h"
@@ -16,53 +17,43 @@
 namespace kvcompress {
 namespace {
 
-constexpr absl::string_view kDefaultPreset = "contract";
+using coding::StepOptions;
 
-absl::StatusOr<coding::StepOptions> RequirePreset(
-    absl::string_view parameters) {
-  if (const auto preset = coding::ParseStepOptions(parameters)) return *preset;
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat("ecsq has no parameters ", QuoteName(parameters)),
-      {.reason = "INVALID_CODEC"});
+// Options and presets: "contract", "high", "max", or two steps "0.52,0.52".
+const OptionSchema<StepOptions>& Schema() {
+  static const auto* const schema = new OptionSchema<StepOptions>(
+      "ecsq",
+      {{coding::KeyStepOption(),
+        [](double value, StepOptions* out) { out->key_step = value; }},
+       {coding::ValueStepOption(),
+        [](double value, StepOptions* out) { out->value_step = value; }}},
+      {{"contract", coding::ContractSteps()},
+       {"high", {.key_step = 0.52, .value_step = 0.52}},
+       {"max", {.key_step = 0.8, .value_step = 1.2, .recent = true}}});
+  return *schema;
 }
 
 class Ecsq : public Codec {
  public:
   Ecsq() {
-    traits_.name = "ecsq";
+    traits_.name = Schema().codec();
     traits_.description =
         "Entropy-coded scalar quantization of keys without rotary embedding "
-        "and of values without norms; presets are contract, high and max, or "
-        "two steps such as 0.52,0.52 for keys and values";
-    traits_.presets = {"contract", "high", "max"};
+        "and of values without norms";
+    traits_.options = Schema().options();
+    traits_.presets = Schema().presets();
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
     traits_.role_aware = true;
   }
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const override {
-    const absl::string_view preset =
-        choice.preset.empty() ? kDefaultPreset : choice.preset;
-    if (!coding::ParseStepOptions(preset)) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument,
-          absl::StrCat("ecsq has no preset ", QuoteName(preset),
-                       ": contract, high, max, or two steps from 0.05 to 8 "
-                       "such as 0.52,0.52"),
-          {.reason = "INVALID_PRESET", .field = "options.preset"});
-    }
-    return std::string(preset);
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override {
+    return Schema().Parse(text);
   }
 
-  std::vector<CodecChoice> SelfTestChoices() const override {
-    std::vector<CodecChoice> choices;
-    for (const std::string& preset : traits_.presets) {
-      choices.push_back({.name = traits_.name, .preset = preset});
-    }
-    return choices;
+  std::vector<std::string> SelfTestParameters() const override {
+    return traits_.presets;
   }
 
   Candidates AutoCandidates(Effort) const override {
@@ -70,35 +61,31 @@ class Ecsq : public Codec {
   }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return coding::MaxPayloadSize(elements);
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
+      const TensorSpec& spec, const CodecParameters& parameters,
       const EncodeHints& hints) const override {
-    KVC_ASSIGN_OR_RETURN(const coding::StepOptions preset,
-                         RequirePreset(parameters));
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return NewWholeTensorEncoder(
-        traits_.name, spec, elements, hints,
-        [spec, preset, hints](const WholeTensor& tensor) {
-          return coding::EncodeTensor(spec, preset, hints, tensor);
-        });
+    return NewWholeTensorEncoder(traits_.name, spec, elements, hints,
+                                 [spec, preset = parameters.As<StepOptions>(),
+                                  hints](const WholeTensor& tensor) {
+                                   return coding::EncodeTensor(spec, preset,
+                                                               hints, tensor);
+                                 });
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return coding::NewStreamDecoder(spec, elements, coding::NewIdentityDecoder);
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return coding::BoundsOfIdentityDecoder(spec, elements);
   }

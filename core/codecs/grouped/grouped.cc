@@ -6,8 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "kvcompress/error.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -78,40 +76,41 @@ class Scheme : public BlockScheme {
 
 }  // namespace
 
-GroupedCodec::GroupedCodec(Options options) : options_(std::move(options)) {
+GroupedCodec::GroupedCodec(Options options)
+    : options_(std::move(options)),
+      schema_(options_.name,
+              {{GroupSizeOption(), [](double value, Parameters* out) {
+                  out->group = static_cast<uint32_t>(value);
+                }}}) {
   traits_.name = options_.name;
   traits_.description = options_.description;
-  traits_.parameters = {GroupParameter()};
+  traits_.options = schema_.options();
   traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
   traits_.streaming = true;
   traits_.fixed_size = true;
 }
 
-absl::StatusOr<std::string> GroupedCodec::Resolve(
-    const CodecChoice& choice) const {
-  return ResolveGroup(choice);
+absl::StatusOr<CodecParameters> GroupedCodec::Parse(
+    absl::string_view text) const {
+  return schema_.Parse(text);
 }
 
-std::vector<CodecChoice> GroupedCodec::SelfTestChoices() const {
-  return GroupChoices(options_.name);
+std::vector<std::string> GroupedCodec::SelfTestParameters() const {
+  return {"32", "64", "128"};
 }
 
-Codec::Candidates GroupedCodec::AutoCandidates(Effort) const {
-  return {{traits_.parameters[0].default_value}};
-}
+Codec::Candidates GroupedCodec::AutoCandidates(Effort) const { return {{""}}; }
 
 absl::StatusOr<uint64_t> GroupedCodec::MaxEncodedSize(
-    const TensorSpec& spec, absl::string_view parameters) const {
-  KVC_ASSIGN_OR_RETURN(const uint32_t group,
-                       RequireGroup(options_.name, parameters));
+    const TensorSpec& spec, const CodecParameters& parameters) const {
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-  return PayloadSize(options_.bits, elements, group);
+  return PayloadSize(options_.bits, elements,
+                     parameters.As<Parameters>().group);
 }
 
 absl::StatusOr<BlockTensor> GroupedCodec::Tensor(
-    const TensorSpec& spec, absl::string_view parameters) const {
-  KVC_ASSIGN_OR_RETURN(const uint32_t group,
-                       RequireGroup(options_.name, parameters));
+    const TensorSpec& spec, const CodecParameters& parameters) const {
+  const uint32_t group = parameters.As<Parameters>().group;
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
   const size_t most = std::min<uint64_t>(elements, kBlockElements);
   const BlockLayout layout = {

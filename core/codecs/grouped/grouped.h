@@ -7,10 +7,12 @@
 #ifndef KVCOMPRESS_CODECS_GROUPED_GROUPED_H_
 #define KVCOMPRESS_CODECS_GROUPED_GROUPED_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "codecs/block_codec.h"
+#include "codecs/option_schema.h"
 #include "kernels/kernels.h"
 #include "kvcompress/codec.h"
 
@@ -31,17 +33,22 @@ class GroupedCodec : public BlockCodec {
   explicit GroupedCodec(Options options);
 
   const CodecTraits& traits() const override { return traits_; }
-  absl::StatusOr<std::string> Resolve(const CodecChoice& choice) const override;
-  std::vector<CodecChoice> SelfTestChoices() const override;
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override;
+  std::vector<std::string> SelfTestParameters() const override;
   Candidates AutoCandidates(Effort effort) const override;
   absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view parameters) const override;
+      const TensorSpec& spec, const CodecParameters& parameters) const override;
 
  private:
   absl::StatusOr<BlockTensor> Tensor(
-      const TensorSpec& spec, absl::string_view parameters) const override;
+      const TensorSpec& spec, const CodecParameters& parameters) const override;
+
+  struct Parameters {
+    uint32_t group = 0;  // elements that share a scale
+  };
 
   const Options options_;
+  const OptionSchema<Parameters> schema_;
   CodecTraits traits_;
 };
 

@@ -8,11 +8,10 @@
 #include <optional>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "codecs/block_codec.h"
 #include "codecs/int4_kivi/unit.h"
+#include "codecs/option_schema.h"
 #include "kernels/elements.h"
-#include "kvcompress/error.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -125,15 +124,27 @@ class Scheme : public BlockScheme {
   std::vector<float> values_;
 };
 
+struct Parameters {
+  uint32_t group = 0;  // tokens, or elements, that share a scale
+};
+
+const OptionSchema<Parameters>& Schema() {
+  static const auto* const schema = new OptionSchema<Parameters>(
+      "int4-kivi", {{GroupSizeOption(), [](double value, Parameters* out) {
+                       out->group = static_cast<uint32_t>(value);
+                     }}});
+  return *schema;
+}
+
 class Int4Kivi : public BlockCodec {
  public:
   Int4Kivi() {
-    traits_.name = "int4-kivi";
+    traits_.name = Schema().codec();
     traits_.description =
         "Asymmetric 4-bit integers: keys in groups of tokens, channel by "
         "channel, all else in groups of consecutive elements; the first token "
         "of a head exact";
-    traits_.parameters = {GroupParameter()};
+    traits_.options = Schema().options();
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
     traits_.streaming = true;
     traits_.fixed_size = true;
@@ -142,36 +153,33 @@ class Int4Kivi : public BlockCodec {
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const override {
-    return ResolveGroup(choice);
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override {
+    return Schema().Parse(text);
   }
 
-  std::vector<CodecChoice> SelfTestChoices() const override {
-    return GroupChoices(traits_.name);
+  std::vector<std::string> SelfTestParameters() const override {
+    return {"32", "64", "128"};
   }
 
-  Candidates AutoCandidates(Effort) const override {
-    return {{traits_.parameters[0].default_value}};
-  }
+  Candidates AutoCandidates(Effort) const override { return {{""}}; }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view parameters) const override {
+      const TensorSpec& spec,
+      const CodecParameters& parameters) const override {
     KVC_ASSIGN_OR_RETURN(const Geometry geometry, GeometryOf(spec, parameters));
     return geometry.PayloadSize(spec.dtype);
   }
 
  private:
   absl::StatusOr<Geometry> GeometryOf(const TensorSpec& spec,
-                                      absl::string_view parameters) const {
-    KVC_ASSIGN_OR_RETURN(const uint32_t group,
-                         RequireGroup(traits_.name, parameters));
+                                      const CodecParameters& parameters) const {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return Geometry(spec, elements, group);
+    return Geometry(spec, elements, parameters.As<Parameters>().group);
   }
 
   absl::StatusOr<BlockTensor> Tensor(
-      const TensorSpec& spec, absl::string_view parameters) const override {
+      const TensorSpec& spec,
+      const CodecParameters& parameters) const override {
     KVC_ASSIGN_OR_RETURN(const Geometry geometry, GeometryOf(spec, parameters));
     return BlockTensor{
         .codec = traits_.name,

@@ -221,8 +221,9 @@ class Decoder {
       tables.push_back(strip->At(content_.offsets[t]).tables);
     }
     memory_.symbols.resize(tokens * kMaxLanes);
-    if (!reader_.rans().ReadRows(tables, absl::MakeSpan(memory_.symbols)))
+    if (!reader_.rans().ReadRows(tables, absl::MakeSpan(memory_.symbols))) {
       return false;
+    }
     for (size_t i = 0; i < tokens; ++i) {
       if (strip->is_run()) {
         // Up to the next token that has an escape.
@@ -275,8 +276,9 @@ class Decoder {
       for (size_t lane = 0; lane < strip->size(); ++lane) {
         tables[lane] = at.Table(lane, coding::IsOddState(states[lane]));
       }
-      if (!reader_.rans().ReadRow(tables, absl::MakeSpan(symbols)))
+      if (!reader_.rans().ReadRow(tables, absl::MakeSpan(symbols))) {
         return false;
+      }
       for (size_t lane = 0; lane < strip->size(); ++lane) {
         int64_t quantum = symbols[lane];
         const int low_bits = at.low_counts[lane];

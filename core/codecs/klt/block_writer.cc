@@ -130,8 +130,9 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
   PutLevels(header, geometry, block, content, checkpoint, &writer.symbols());
   if (Stops(checkpoint)) return false;
   std::string counts;
-  if (bases.empty())
+  if (bases.empty()) {
     counts.assign(geometry.Groups(block), static_cast<char>(kSameBasis));
+  }
   for (const coding::Reflectors& reflectors : bases) {
     counts.push_back(static_cast<char>(reflectors.count()));
   }

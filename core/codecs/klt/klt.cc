@@ -17,27 +17,15 @@
 namespace kvcompress {
 namespace {
 
-constexpr absl::string_view kDefaultPreset = "contract";
-
-absl::StatusOr<klt::Preset> RequirePreset(absl::string_view parameters) {
-  if (const auto preset = klt::ParsePreset(parameters)) return *preset;
-  return MakeError(
-      absl::StatusCode::kInvalidArgument,
-      absl::StrCat("klt has no parameters ", QuoteName(parameters)),
-      {.reason = "INVALID_CODEC"});
-}
-
 class Klt : public Codec {
  public:
   Klt() {
-    traits_.name = "klt";
+    traits_.name = klt::Schema().codec();
     traits_.description =
         "ecsq in the principal components of the tensor over several heads, "
-        "sent along; presets are contract, high, max and ultra, or two steps "
-        "such as 0.6,0.7 for keys and values, 0.6,0.7,32 with the most "
-        "components, 1.5,2.35,96,0.45 with the weight of attention, "
-        "1.8,2.8,96,0.45,0.75 with how strongly steps follow a layer";
-    traits_.presets = {"contract", "high", "max", "ultra"};
+        "sent along";
+    traits_.options = klt::Schema().options();
+    traits_.presets = klt::Schema().presets();
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
     traits_.role_aware = true;
     traits_.tensor_memory = 14;
@@ -47,29 +35,13 @@ class Klt : public Codec {
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const override {
-    const absl::string_view preset =
-        choice.preset.empty() ? kDefaultPreset : choice.preset;
-    if (!klt::ParsePreset(preset)) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument,
-          absl::StrCat("klt has no preset ", QuoteName(preset),
-                       ": contract, high, max, ultra, or two steps from 0.05 "
-                       "to 8 such as 0.6,0.7, the most components from 0 to "
-                       "128 such as 0.6,0.7,32, the weight of attention from "
-                       "0 to 1 such as 1.5,2.35,96,0.45, and how strongly "
-                       "steps follow a layer from 0 to 2 such as "
-                       "1.8,2.8,96,0.45,0.75"),
-          {.reason = "INVALID_PRESET", .field = "options.preset"});
-    }
-    return std::string(preset);
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override {
+    return klt::Schema().Parse(text);
   }
 
-  std::vector<CodecChoice> SelfTestChoices() const override {
+  std::vector<std::string> SelfTestParameters() const override {
     // The others' steps are too coarse for a tensor of noise.
-    return {{.name = traits_.name, .preset = "contract"},
-            {.name = traits_.name, .preset = "high"}};
+    return {"contract", "high"};
   }
 
   Candidates AutoCandidates(Effort effort) const override {
@@ -80,21 +52,20 @@ class Klt : public Codec {
   bool decoder_holds_tensor() const override { return true; }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return coding::MaxPayloadSize(elements);
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
+      const TensorSpec& spec, const CodecParameters& parameters,
       const EncodeHints& hints) const override {
-    KVC_ASSIGN_OR_RETURN(const klt::Preset preset, RequirePreset(parameters));
+    const auto& preset = parameters.As<klt::Preset>();
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     if (!hints.attention.empty() && preset.weighting == 0) {
       return MakeError(
           absl::StatusCode::kInvalidArgument,
-          absl::StrCat("klt:", parameters,
+          absl::StrCat("klt:", parameters.text(),
                        " does not weigh tokens: max, ultra and presets with a "
                        "weight do"),
           {.reason = "INVALID_ATTENTION",
@@ -109,15 +80,13 @@ class Klt : public Codec {
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return coding::NewStreamDecoder(spec, elements, klt::NewKltDecoder);
   }
 
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_RETURN_IF_ERROR(RequirePreset(parameters).status());
+      const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return klt::BoundsOfKltDecoder(spec, elements);
   }

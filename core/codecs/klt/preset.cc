@@ -2,61 +2,66 @@
 
 #include "codecs/klt/preset.h"
 
-#include <vector>
-
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "codecs/klt/format.h"
 
 namespace kvcompress::klt {
 namespace {
 
-constexpr uint32_t kMaxWeighting = 10000;   // in 1/10000
-constexpr uint32_t kMaxSharpening = 20000;  // in 1/10000
-
 // Measured on SmolLM2-135M, on texts of their own.
-Preset Weighted(absl::string_view steps) {
-  return {.steps = *coding::ParseStepOptions(steps),
+Preset Weighted(double key_step, double value_step) {
+  return {.steps = {.key_step = key_step, .value_step = value_step},
           .weighting = 0.3,
           .sharpening = 0.75};
 }
 
+CodecOption ComponentsOption() {
+  return {.name = "components",
+          .most = kMaxVectors,
+          .description =
+              "Most components of a group of heads; where it is "
+              "not given, by the number of tokens"};
+}
+
+CodecOption WeightingOption() {
+  return {.name = "weighting",
+          .type = CodecOption::Type::kDecimal,
+          .most = 1,
+          .default_value = 0,
+          .description =
+              "How strongly steps follow the attention that a token gets"};
+}
+
+CodecOption SharpeningOption() {
+  return {.name = "sharpening",
+          .type = CodecOption::Type::kDecimal,
+          .most = 2,
+          .default_value = 0,
+          .description =
+              "How strongly steps follow how sharply a layer picks tokens"};
+}
+
 }  // namespace
 
-std::optional<Preset> ParsePreset(absl::string_view text) {
-  if (text == "contract")
-    return Preset{.steps = *coding::ParseStepOptions(text)};
-  if (text == "high") return Weighted("0.95,1");
-  if (text == "max") return Weighted("1.6,2.1");
-  if (text == "ultra") return Weighted("2.1,2.5");
-  const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
-  if (parts.size() < 2 || parts.size() > 5) return std::nullopt;
-  const auto steps =
-      coding::ParseStepOptions(absl::StrCat(parts[0], ",", parts[1]));
-  if (!steps) return std::nullopt;
-  Preset preset = {.steps = *steps};
-  if (parts.size() > 2) {
-    uint32_t vectors;
-    if (!absl::SimpleAtoi(parts[2], &vectors) || vectors > kMaxVectors ||
-        absl::StrCat(vectors) != parts[2]) {
-      return std::nullopt;
-    }
-    preset.vectors = vectors;
-  }
-  if (parts.size() > 3) {
-    const std::optional<double> weighting =
-        coding::ParseDecimal(parts[3], 0, kMaxWeighting);
-    if (!weighting) return std::nullopt;
-    preset.weighting = *weighting;
-  }
-  if (parts.size() > 4) {
-    const std::optional<double> sharpening =
-        coding::ParseDecimal(parts[4], 0, kMaxSharpening);
-    if (!sharpening) return std::nullopt;
-    preset.sharpening = *sharpening;
-  }
-  return preset;
+const OptionSchema<Preset>& Schema() {
+  static const auto* const schema = new OptionSchema<Preset>(
+      "klt",
+      {{coding::KeyStepOption(),
+        [](double value, Preset* out) { out->steps.key_step = value; }},
+       {coding::ValueStepOption(),
+        [](double value, Preset* out) { out->steps.value_step = value; }},
+       {ComponentsOption(),
+        [](double value, Preset* out) {
+          out->vectors = static_cast<size_t>(value);
+        }},
+       {WeightingOption(),
+        [](double value, Preset* out) { out->weighting = value; }},
+       {SharpeningOption(),
+        [](double value, Preset* out) { out->sharpening = value; }}},
+      {{"contract", {.steps = coding::ContractSteps()}},
+       {"high", Weighted(0.95, 1)},
+       {"max", Weighted(1.6, 2.1)},
+       {"ultra", Weighted(2.1, 2.5)}});
+  return *schema;
 }
 
 }  // namespace kvcompress::klt

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The parameters of klt: how coarse the quantizer's steps are, and how many
-// basis vectors a group may have.
+// The parameters of klt: how coarse the quantizer's steps are, how many basis
+// vectors a group may have, and what steps follow.
 
 #ifndef KVCOMPRESS_CODECS_KLT_PRESET_H_
 #define KVCOMPRESS_CODECS_KLT_PRESET_H_
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "absl/strings/string_view.h"
+#include "codecs/option_schema.h"
 #include "coding/step_options.h"
 
 namespace kvcompress::klt {
@@ -25,11 +25,9 @@ struct Preset {
   double sharpening = 0;
 };
 
-// "contract", "high", "max", "ultra", two steps "0.6,0.7" for keys and values
-// as in ecsq, these and a number of vectors from 0 to 128: "0.6,0.7,32", also
-// the weighting, from 0 to 1: "1.5,2.35,96,0.45", and the sharpening, from 0 to
-// 2: "1.5,2.35,96,0.45,0.75". Nothing for other text.
-std::optional<Preset> ParsePreset(absl::string_view text);
+// "contract", "high", "max", "ultra", or two steps and what may follow them:
+// "0.6,0.7", "0.6,0.7,32", "1.5,2.35,96,0.45", "1.5,2.35,96,0.45,0.75".
+const OptionSchema<Preset>& Schema();
 
 }  // namespace kvcompress::klt
 

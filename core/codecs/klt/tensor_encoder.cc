@@ -88,8 +88,9 @@ class Encoder {
   // Nothing where another mode is better for certain, or the checkpoint stops.
   std::optional<EncodedTensor> Encode() {
     const bool analyzes = role_ == TensorRole::kKey && preset_.sharpening > 0;
-    if (!geometry_.codable() || (vectors_ == 0 && !analyzes))
+    if (!geometry_.codable() || (vectors_ == 0 && !analyzes)) {
       return std::nullopt;
+    }
     if (!Load() || tensor_.largest > kMaxMagnitude) return std::nullopt;
     Analyze();
     if (vectors_ == 0) return std::nullopt;

@@ -212,18 +212,19 @@ class LastStage : public Codec {
 
   const Codec& base() const override { return inner_; }
 
-  absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const override {
-    return inner_.Resolve(choice);
+  absl::string_view byte_compressor() const override {
+    return compressor_.name;
   }
 
-  std::vector<CodecChoice> SelfTestChoices() const override {
-    std::vector<CodecChoice> choices = inner_.SelfTestChoices();
-    for (CodecChoice& choice : choices) choice.last_stage = compressor_.name;
-    return choices;
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override {
+    return inner_.Parse(text);
   }
 
-  size_t MaxFieldSize(absl::string_view parameters) const override {
+  std::vector<std::string> SelfTestParameters() const override {
+    return inner_.SelfTestParameters();
+  }
+
+  size_t MaxFieldSize(const CodecParameters& parameters) const override {
     return inner_.MaxFieldSize(parameters) + 1 + strlen(compressor_.name);
   }
 
@@ -234,14 +235,15 @@ class LastStage : public Codec {
   bool stored() const override { return inner_.stored(); }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view parameters) const override {
+      const TensorSpec& spec,
+      const CodecParameters& parameters) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t size,
                          inner_.MaxEncodedSize(spec, parameters));
     return size + (size / kChunk + (size % kChunk != 0)) * kHeader;
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
+      const TensorSpec& spec, const CodecParameters& parameters,
       const EncodeHints& hints) const override {
     KVC_ASSIGN_OR_RETURN(std::unique_ptr<TensorEncoder> encoder,
                          inner_.NewEncoder(spec, parameters, hints));
@@ -250,7 +252,8 @@ class LastStage : public Codec {
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
+      const TensorSpec& spec,
+      const CodecParameters& parameters) const override {
     KVC_ASSIGN_OR_RETURN(std::unique_ptr<TensorDecoder> decoder,
                          inner_.NewDecoder(spec, parameters));
     return std::make_unique<Decoder>(spec.name, std::move(decoder),
@@ -259,7 +262,8 @@ class LastStage : public Codec {
 
   // With a chunk, as it came and decompressed.
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
+      const TensorSpec& spec,
+      const CodecParameters& parameters) const override {
     KVC_ASSIGN_OR_RETURN(DecoderBounds bounds,
                          inner_.BoundsOfDecoder(spec, parameters));
     bounds.memory += kHeader + kChunk + kChunk;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "codecs/lossless/block.h"
 #include "codecs/lossless/planes.h"
+#include "codecs/option_schema.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
 #include "tensor/block_stream.h"
@@ -162,19 +163,16 @@ class Lossless : public Codec {
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(const CodecChoice&) const override {
-    return "";
-  }
-
-  std::vector<CodecChoice> SelfTestChoices() const override {
-    return {{.name = traits_.name}};
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override {
+    KVC_RETURN_IF_ERROR(ParseOptions(traits_.name, {}, {}, text).status());
+    return CodecParameters();
   }
 
   Candidates AutoCandidates(Effort) const override { return {{""}}; }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
+      const TensorSpec& spec, const CodecParameters&) const override {
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     const uint64_t blocks =
         elements / kBlockElements + (elements % kBlockElements != 0);
     const uint64_t size = DTypeSize(spec.dtype);
@@ -182,22 +180,22 @@ class Lossless : public Codec {
   }
 
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
+      const TensorSpec& spec, const CodecParameters&,
       const EncodeHints&) const override {
-    KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return std::make_unique<Encoder>(spec, elements);
   }
 
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
+      const TensorSpec& spec, const CodecParameters&) const override {
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     return std::make_unique<Decoder>(spec, elements);
   }
 
   // A block's payload that is not whole yet, and its planes.
   absl::StatusOr<DecoderBounds> BoundsOfDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const override {
-    KVC_ASSIGN_OR_RETURN(const uint64_t elements, Elements(spec, parameters));
+      const TensorSpec& spec, const CodecParameters&) const override {
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     const uint64_t size = DTypeSize(spec.dtype);
     const uint64_t block = std::min<uint64_t>(elements, kBlockElements) * size;
     return DecoderBounds{.block = block,
@@ -205,17 +203,6 @@ class Lossless : public Codec {
   }
 
  private:
-  static absl::StatusOr<uint64_t> Elements(const TensorSpec& spec,
-                                           absl::string_view parameters) {
-    if (!parameters.empty()) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument,
-          absl::StrCat("lossless has no parameters ", QuoteName(parameters)),
-          {.reason = "INVALID_CODEC"});
-    }
-    return ElementCount(spec);
-  }
-
   CodecTraits traits_;
 };
 

@@ -8,13 +8,10 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "codecs/block_codec.h"
+#include "codecs/option_schema.h"
 #include "codecs/sparse/block.h"
 #include "kernels/elements.h"
-#include "kvcompress/error.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -25,19 +22,28 @@ using sparse::BlockShape;
 using sparse::kBlockElements;
 using sparse::kWhole;
 
-constexpr double kDefaultSparsity = 0.5;
-
-// "0.5" for 5000 of 10000: no zeros that could be left out.
-std::string SparsityText(uint64_t parts) {
-  if (parts % kWhole == 0) return absl::StrCat(parts / kWhole);
-  std::string text = absl::StrCat("0.", absl::Dec(parts, absl::kZeroPad4));
-  return text.substr(0, text.find_last_not_of('0') + 1);
-}
-
 struct Parameters {
   uint64_t sparsity = 0;  // of kWhole
   uint32_t group = 0;
 };
+
+const OptionSchema<Parameters>& Schema() {
+  static const auto* const schema = new OptionSchema<Parameters>(
+      "sparse", {{{.name = "sparsity",
+                   .type = CodecOption::Type::kDecimal,
+                   .most = 1,
+                   .default_value = 0.5,
+                   .always_written = true,
+                   .description = "Share of the values that become zero"},
+                  [](double value, Parameters* out) {
+                    out->sparsity =
+                        static_cast<uint64_t>(std::llround(value * kWhole));
+                  }},
+                 {GroupSizeOption(), [](double value, Parameters* out) {
+                    out->group = static_cast<uint32_t>(value);
+                  }}});
+  return *schema;
+}
 
 class Scheme : public BlockScheme {
  public:
@@ -85,17 +91,11 @@ class Scheme : public BlockScheme {
 class Sparse : public BlockCodec {
  public:
   Sparse() {
-    traits_.name = "sparse";
+    traits_.name = Schema().codec();
     traits_.description =
         "The values of largest magnitude of every 4096 as symmetric 4-bit "
         "integers, with a bitmap of where they are; zeros for the others";
-    traits_.parameters = {
-        GroupParameter(),
-        {.name = "sparsity",
-         .values = {},
-         .default_value = absl::StrCat(kDefaultSparsity),
-         .description = "Share of the values that become zero, from 0 to 1, "
-                        "with at most four digits after the point"}};
+    traits_.options = Schema().options();
     traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
     traits_.streaming = true;
     traits_.fixed_size = true;
@@ -103,32 +103,20 @@ class Sparse : public BlockCodec {
 
   const CodecTraits& traits() const override { return traits_; }
 
-  absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const override {
-    const double sparsity = choice.sparsity.value_or(kDefaultSparsity);
-    const double parts = std::round(sparsity * kWhole);
-    if (!(sparsity >= 0 && sparsity <= 1) ||
-        std::abs(sparsity * kWhole - parts) > 1e-6) {
-      return MakeError(
-          absl::StatusCode::kInvalidArgument,
-          absl::StrCat("sparsity is ", sparsity,
-                       ", but must be from 0 to 1 with at most four digits "
-                       "after the point"),
-          {.reason = "INVALID_SPARSITY", .field = "options.sparsity"});
-    }
-    KVC_ASSIGN_OR_RETURN(const std::string group, ResolveGroup(choice));
-    return absl::StrCat(SparsityText(static_cast<uint64_t>(parts)), ",", group);
+  absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override {
+    return Schema().Parse(text);
   }
 
-  std::vector<CodecChoice> SelfTestChoices() const override {
-    return {{.name = traits_.name}, {.name = traits_.name, .sparsity = 0.25}};
+  std::vector<std::string> SelfTestParameters() const override {
+    return {"0.5", "0.25"};
   }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view text) const override {
-    KVC_ASSIGN_OR_RETURN(const Parameters parameters, Parse(text));
+      const TensorSpec& spec,
+      const CodecParameters& parameters) const override {
+    const auto& values = parameters.As<Parameters>();
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
-    return PayloadSize(elements, parameters);
+    return PayloadSize(elements, values);
   }
 
  private:
@@ -140,38 +128,21 @@ class Sparse : public BlockCodec {
     return elements / kBlockElements * whole.PayloadSize() + last.PayloadSize();
   }
 
-  absl::StatusOr<Parameters> Parse(absl::string_view text) const {
-    const std::pair<absl::string_view, absl::string_view> both =
-        absl::StrSplit(text, absl::MaxSplits(',', 1));
-    Parameters parameters;
-    KVC_ASSIGN_OR_RETURN(parameters.group,
-                         RequireGroup(traits_.name, both.second));
-    double sparsity;
-    if (both.first.size() <= 6 && absl::SimpleAtod(both.first, &sparsity) &&
-        sparsity >= 0 && sparsity <= 1) {
-      parameters.sparsity =
-          static_cast<uint64_t>(std::round(sparsity * kWhole));
-      if (SparsityText(parameters.sparsity) == both.first) return parameters;
-    }
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat("sparse has no parameters ", QuoteName(text)),
-                     {.reason = "INVALID_CODEC"});
-  }
-
-  absl::StatusOr<BlockTensor> Tensor(const TensorSpec& spec,
-                                     absl::string_view text) const override {
-    KVC_ASSIGN_OR_RETURN(const Parameters parameters, Parse(text));
+  absl::StatusOr<BlockTensor> Tensor(
+      const TensorSpec& spec,
+      const CodecParameters& parameters) const override {
+    const auto& values = parameters.As<Parameters>();
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     const BlockShape most = {std::min<uint64_t>(elements, kBlockElements),
-                             parameters.group, parameters.sparsity};
+                             values.group, values.sparsity};
     return BlockTensor{
         .codec = traits_.name,
         .name = spec.name,
         .dtype = spec.dtype,
         .elements = elements,
-        .payload_size = PayloadSize(elements, parameters),
+        .payload_size = PayloadSize(elements, values),
         .most = {most.elements, most.PayloadSize()},
-        .scheme = std::make_unique<Scheme>(spec.dtype, elements, parameters)};
+        .scheme = std::make_unique<Scheme>(spec.dtype, elements, values)};
   }
 
   CodecTraits traits_;

@@ -6,6 +6,13 @@
 // A codec turns the bytes of one tensor into a payload (core/FORMAT.md, section
 // 5) and back, in chunks cut anywhere. The payload depends on the tensor's
 // spec, the parameters and the bytes alone: not on chunking, machine or kernel.
+//
+// Callers choose a codec by a string, NAME[:PARAMETERS][+BYTE_COMPRESSOR]:
+//   int4                      every option at its default
+//   sparse:0.5,32             values of options, in the order of the schema
+//   sparse:group_size=32      values by name, after any without
+//   klt:ultra                 a preset, alone
+//   int4:64+zstd              with a byte compressor over what the codec writes
 
 #ifndef KVCOMPRESS_CODEC_H_
 #define KVCOMPRESS_CODEC_H_
@@ -23,6 +30,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kvcompress/checkpoint.h"
+#include "kvcompress/codec_options.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/quality.h"
 #include "kvcompress/tensor.h"
@@ -31,12 +39,15 @@ namespace kvcompress {
 
 class Codec;
 
-// A codec with its parameters: "int4:64".
+// A codec with its parameters.
 struct CodecSpec {
   const Codec* codec = nullptr;
-  std::string parameters;
+  CodecParameters parameters;
 
+  // The canonical codec string: "int4:64+zstd".
   std::string ToString() const;
+  // The same as a manifest has it: "int4+zstd:64".
+  std::string ManifestField() const;
 };
 
 // What the keys of a layer tell an encoder of the layer's values. Never needed
@@ -135,18 +146,11 @@ class TensorDecoder {
   Needed needed_;
 };
 
-struct CodecParameter {
-  std::string name;
-  std::vector<std::string> values;
-  std::string default_value;
-  std::string description;
-};
-
 // What a caller can know of a codec; see kvcompress.v1.CodecInfo.
 struct CodecTraits {
   std::string name;
   std::string description;
-  std::vector<CodecParameter> parameters;
+  std::vector<CodecOption> options;
   std::vector<std::string> presets;
   std::vector<DType> dtypes;
   bool lossless = false;
@@ -204,15 +208,6 @@ struct EncodeHints {
   Checkpoint* checkpoint = nullptr;
 };
 
-// What a caller may choose, before it is resolved.
-struct CodecChoice {
-  std::string name = "int4";
-  std::optional<uint32_t> group_size;
-  std::string preset;
-  std::optional<double> sparsity;
-  std::string last_stage;  // empty for none
-};
-
 // A codec. Stateless and thread safe; lives as long as the program.
 class Codec {
  public:
@@ -220,17 +215,19 @@ class Codec {
 
   virtual const CodecTraits& traits() const = 0;
 
-  // Itself, or the codec that a last stage comes after.
+  // Itself, or the codec that a byte compressor comes after.
   virtual const Codec& base() const { return *this; }
 
-  // The parameters that `choice` stands for, in their canonical text: what
-  // follows the colon in a manifest. INVALID_ARGUMENT, with the field, for a
-  // value this codec does not take.
-  virtual absl::StatusOr<std::string> Resolve(
-      const CodecChoice& choice) const = 0;
+  // The name of that byte compressor; empty for none.
+  virtual absl::string_view byte_compressor() const { return ""; }
 
-  // Choices that between them reach every path worth a self-test.
-  virtual std::vector<CodecChoice> SelfTestChoices() const = 0;
+  // Reads PARAMETERS of a codec string by the codec's schema; empty text stands
+  // for defaults. INVALID_ARGUMENT, saying what the option takes.
+  virtual absl::StatusOr<CodecParameters> Parse(
+      absl::string_view text) const = 0;
+
+  // Parameters that between them reach every path worth a self-test.
+  virtual std::vector<std::string> SelfTestParameters() const { return {""}; }
 
   // Parameters that `auto` tries at an effort, in rows from the finest to the
   // coarsest: once one does not hold the thresholds, the rest of its row is not
@@ -241,14 +238,16 @@ class Codec {
   // Most bytes of the codec field that a manifest may need for these
   // parameters; more than that of the codec itself only where an encoder
   // chooses.
-  virtual size_t MaxFieldSize(absl::string_view parameters) const {
-    return traits().name.size() + (parameters.empty() ? 0 : 1) +
-           parameters.size();
+  virtual size_t MaxFieldSize(const CodecParameters& parameters) const {
+    const absl::string_view text = parameters.text();
+    return traits().name.size() + (text.empty() ? 0 : 1) + text.size();
   }
+
+  // `parameters` below are those that Parse gave.
 
   // What a decoder of such a tensor takes. The errors of NewDecoder.
   virtual absl::StatusOr<DecoderBounds> BoundsOfDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const = 0;
+      const TensorSpec& spec, const CodecParameters& parameters) const = 0;
 
   // Whether a decoder holds a whole tensor before it gives any of it.
   virtual bool decoder_holds_tensor() const { return false; }
@@ -257,31 +256,36 @@ class Codec {
   virtual bool stored() const { return true; }
 
   // The largest payload of a tensor of this spec, in bytes; the exact size when
-  // traits().fixed_size. INVALID_ARGUMENT for parameters not in canonical form.
+  // traits().fixed_size.
   virtual absl::StatusOr<uint64_t> MaxEncodedSize(
-      const TensorSpec& spec, absl::string_view parameters) const = 0;
+      const TensorSpec& spec, const CodecParameters& parameters) const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
-      const TensorSpec& spec, absl::string_view parameters,
+      const TensorSpec& spec, const CodecParameters& parameters,
       const EncodeHints& hints) const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      const TensorSpec& spec, absl::string_view parameters) const = 0;
+      const TensorSpec& spec, const CodecParameters& parameters) const = 0;
 };
 
-// Every codec without a last stage, in the order of the registry.
+// Every codec without a byte compressor, in the order of the registry.
 absl::Span<const Codec* const> AllCodecs();
 
-// What CodecChoice::last_stage may be, beside empty.
-const std::vector<std::string>& LastStages();
+// Joins the parts of a codec string; parameters and byte compressor may be
+// empty.
+std::string CodecString(absl::string_view name, absl::string_view parameters,
+                        absl::string_view byte_compressor = "");
 
-// INVALID_ARGUMENT, listing the codecs, for an unknown name or a parameter that
-// the codec does not take.
-absl::StatusOr<CodecSpec> ResolveCodec(const CodecChoice& choice);
+// The byte compressors that a codec string may name.
+const std::vector<std::string>& ByteCompressors();
+
+// Reads a codec string. INVALID_ARGUMENT, with the field options.codec, for one
+// that this build does not take.
+absl::StatusOr<CodecSpec> ParseCodec(absl::string_view text);
 
 // Reads the codec field of a manifest. INVALID_ARGUMENT when this build does
-// not know the codec.
-absl::StatusOr<CodecSpec> ParseCodecSpec(absl::string_view text);
+// not know the codec, or would write the field otherwise.
+absl::StatusOr<CodecSpec> ParseManifestField(absl::string_view text);
 
 }  // namespace kvcompress
 

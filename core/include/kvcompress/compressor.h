@@ -40,7 +40,8 @@
 namespace kvcompress {
 
 struct CompressOptions {
-  CodecChoice codec;
+  // A codec string; see kvcompress/codec.h.
+  std::string codec = "int4";
   // For tensors without thresholds of their role, and for the whole.
   QualityThresholds thresholds;
   std::optional<QualityThresholds> key_thresholds;

@@ -28,7 +28,7 @@ struct ErrorDetail {
   std::optional<uint64_t> element;
   // The limit that was exceeded, in the unit of the message.
   std::optional<uint64_t> limit;
-  // Path of the wrong field of a request, such as "options.group_size".
+  // Path of the wrong field of a request, such as "options.codec".
   std::optional<std::string> field;
 };
 

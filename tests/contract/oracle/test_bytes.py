@@ -109,17 +109,19 @@ def test_synthetic_cache(client: Client, name: str, codec: str, group: int) -> N
     refusal = refused_by_oracle(CACHES[name], codec, group)
     if refusal is not None:
         with pytest.raises(InvalidArgumentError, match="SCALE_OVERFLOW") as refused:
-            client.compress(CACHES[name], codec=codec, group_size=group)
+            client.compress(CACHES[name], codec={"name": codec, "group_size": group})
         assert refused.value.tensor == refusal
         return
     want = encoder.encode(CACHES[name], group, labels, codec=codec)
     got = client.compress(
-        CACHES[name], codec=codec, group_size=group, labels=labels, reconstruct=True
+        CACHES[name], codec={"name": codec, "group_size": group}, labels=labels, reconstruct=True
     )
     assert got.artefact == want.data
     assert got.reconstructed == want.restored
     check_report(got.report, want, encoder.codec_field(codec, group))
-    measured = client.measure(CACHES[name], codec=codec, group_size=group, labels=labels)
+    measured = client.measure(
+        CACHES[name], codec={"name": codec, "group_size": group}, labels=labels
+    )
     check_report(measured, want, encoder.codec_field(codec, group))
     back = client.decompress(want.data, expected_labels={"model": "synthetic"})
     assert back.safetensors == want.restored
@@ -136,7 +138,7 @@ def test_synthetic_cache(client: Client, name: str, codec: str, group: int) -> N
 def test_sample(client: Client, sample: bytes, tmp_path: Path, codec: str, group: int) -> None:
     small, restored = tmp_path / "small.safetensors", tmp_path / "restored.safetensors"
     want = encoder.encode(sample, group, codec=codec)
-    result = client.compress(SAMPLE, small, codec=codec, group_size=group)
+    result = client.compress(SAMPLE, small, codec={"name": codec, "group_size": group})
     assert small.read_bytes() == want.data
     assert (result.path, result.artefact) == (small, None)
     check_report(result.report, want, encoder.codec_field(codec, group))

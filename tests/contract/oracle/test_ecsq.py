@@ -100,7 +100,7 @@ def sources(data: bytes) -> list[Tensor]:
 @pytest.mark.parametrize("name", CACHES)
 def test_same_bits(client: Client, name: str, preset: str) -> None:
     source = CACHES[name]()
-    got = client.compress(source, codec="ecsq", preset=preset, reconstruct=True)
+    got = client.compress(source, codec=f"ecsq:{preset}", reconstruct=True)
     assert got.report.codec == f"ecsq:{preset}"
     restored = client.decompress(got.artefact or b"").safetensors
     assert restored == got.reconstructed
@@ -116,7 +116,7 @@ def test_same_bits(client: Client, name: str, preset: str) -> None:
 
 def test_metrics_are_those_of_what_is_restored(client: Client) -> None:
     source = shapes("BF16")
-    got = client.compress(source, codec="ecsq", preset="high")
+    got = client.compress(source, codec="ecsq:high")
     values = decoded(got.artefact or b"")
     for each, report in zip(sources(source), got.report.tensors, strict=True):
         want = metrics.measure([(each.values, values[each.name])])
@@ -126,7 +126,7 @@ def test_metrics_are_those_of_what_is_restored(client: Client) -> None:
 
 @pytest.mark.parametrize(("preset", "ratio"), [("contract", 4.2), ("high", 4.9), ("max", 6.5)])
 def test_the_real_cache(client: Client, sample: bytes, preset: str, ratio: float) -> None:
-    got = client.compress(sample, codec="ecsq", preset=preset, reconstruct=True)
+    got = client.compress(sample, codec=f"ecsq:{preset}", reconstruct=True)
     assert len(got.artefact or b"") < len(sample) / ratio
     arrays = payload.read(got.artefact or b"")
     for each in sources(got.reconstructed or b""):
@@ -139,7 +139,7 @@ def test_the_hint_is_what_detection_finds(client: Client) -> None:
     keys = rotated(cache((1, 2, 200, 64), 3), 500000, interleaved=False)
     file = {"layer_0_key": keys}
     artefacts = [
-        client.compress(file, codec="ecsq", preset="high", metadata=metadata).artefact or b""
+        client.compress(file, codec="ecsq:high", metadata=metadata).artefact or b""
         for metadata in ({}, {"rope_theta": "500000.0"}, {"rope_theta": "0"})
     ]
     found, hinted, without = (
@@ -177,7 +177,7 @@ def test_damage_is_found_alike(client: Client) -> None:
             tensor("layer_0_value", "F16", cache((1, 2, 40, 24), norms=True)),
         ]
     )
-    good = client.compress(source, codec="ecsq", preset="max").artefact or b""
+    good = client.compress(source, codec="ecsq:max").artefact or b""
     rng = random.Random(5)
     accepted = 0
     entries = payload.read_header(good).tensors
@@ -205,8 +205,8 @@ def test_damage_is_found_alike(client: Client) -> None:
 @pytest.mark.parametrize("preset", ["low", "0.5", "0.50,0.5", "9,1", "1,1,1"])
 def test_unknown_presets(client: Client, preset: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress({"a": np.ones(3, np.float32)}, codec="ecsq", preset=preset)
-    assert (caught.value.reason, caught.value.field) == ("INVALID_PRESET", "options.preset")
+        client.compress({"a": np.ones(3, np.float32)}, codec=f"ecsq:{preset}")
+    assert (caught.value.reason, caught.value.field) == ("INVALID_CODEC_OPTION", "options.codec")
 
 
 def test_not_finite(client: Client) -> None:

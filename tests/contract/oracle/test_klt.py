@@ -72,7 +72,7 @@ def modes(artefact: bytes) -> dict[str, int]:
 )
 def test_same_bits(client: Client, dtype: str, preset: str) -> None:
     source = cache(dtype)
-    got = client.compress(source, codec="klt", preset=preset, reconstruct=True)
+    got = client.compress(source, codec=f"klt:{preset}", reconstruct=True)
     artefact = got.artefact or b""
     assert got.report.codec == f"klt:{preset}"
     assert sum(mode == 2 for mode in modes(artefact).values()) >= 8
@@ -86,8 +86,8 @@ def test_same_bits(client: Client, dtype: str, preset: str) -> None:
 @pytest.mark.parametrize(("dtype", "preset"), [("F32", "contract"), ("BF16", "0.9,0.9,64,0.45")])
 def test_same_bits_along_a_trellis(client: Client, dtype: str, preset: str) -> None:
     source = cache(dtype)
-    got = client.compress(source, codec="klt", preset=preset, effort="best", reconstruct=True)
-    plain = client.compress(source, codec="klt", preset=preset)
+    got = client.compress(source, codec=f"klt:{preset}", effort="best", reconstruct=True)
+    plain = client.compress(source, codec=f"klt:{preset}")
     assert got.report.compressed_size_bytes < plain.report.compressed_size_bytes
     artefact = got.artefact or b""
     arrays = payload.read(artefact)
@@ -101,7 +101,7 @@ def test_attention(client: Client) -> None:
     source = write([tensor("layer_4_key", "F32", values), tensor("layer_4_value", "F32", values)])
     octaves = np.zeros(600)
     octaves[100:150] = 4
-    got = client.compress(source, codec="klt", preset="1.25,1.9,96,0.4", attention={4: octaves})
+    got = client.compress(source, codec="klt:1.25,1.9,96,0.4", attention={4: octaves})
     artefact = got.artefact or b""
     for array in payload.read(artefact).values():
         errors = ((array - values) ** 2).mean(axis=(0, 1, 3))
@@ -112,7 +112,7 @@ def test_attention(client: Client) -> None:
     ("options", "words"),
     [
         ({"codec": "ecsq"}, "ecsq does not weigh tokens"),
-        ({"codec": "klt", "preset": "contract"}, "klt:contract does not weigh tokens"),
+        ({"codec": "klt:contract"}, "klt:contract does not weigh tokens"),
         ({"attention": {0: [0.0] * 599}}, "599 tokens of layer 0"),
         ({"attention": {7: [0.0] * 600}}, "no tensor is of layer 7"),
         ({"attention": {0: [float("nan")] * 600}}, "not a number from -64 to 64"),
@@ -121,7 +121,7 @@ def test_attention(client: Client) -> None:
 )
 def test_attention_that_does_not_fit(client: Client, options: dict[str, Any], words: str) -> None:
     source = write([tensor("layer_0_key", "F32", joint((1, 3, 600, 64), 7))])
-    options = {"codec": "klt", "preset": "max", "attention": {0: [0.0] * 600}, **options}
+    options = {"codec": "klt:max", "attention": {0: [0.0] * 600}, **options}
     with pytest.raises(InvalidArgumentError, match=words) as caught:
         client.compress(source, **options)
     assert caught.value.reason == "INVALID_ATTENTION"
@@ -149,10 +149,10 @@ def test_presets_of_numbers(client: Client, preset: str, taken: bool) -> None:
     """The service takes what the reader knows, and nothing else."""
     source = write([tensor("layer_0_key", "F32", joint((1, 1, 130, 64), 7))])
     if taken:
-        assert payload.read(client.compress(source, codec="klt", preset=preset).artefact or b"")
+        assert payload.read(client.compress(source, codec=f"klt:{preset}").artefact or b"")
         return
-    with pytest.raises(InvalidArgumentError, match="klt has no preset"):
-        client.compress(source, codec="klt", preset=preset)
+    with pytest.raises(InvalidArgumentError, match=r"^INVALID_ARGUMENT .*klt.*it takes key_step "):
+        client.compress(source, codec=f"klt:{preset}")
     with pytest.raises(ValueError, match="unknown codec"):
         payload.payload_size(f"klt:{preset}", (1, 1, 130, 64), "F32")
 
@@ -160,7 +160,7 @@ def test_presets_of_numbers(client: Client, preset: str, taken: bool) -> None:
 @pytest.mark.parametrize("preset", ["contract", "max"])
 def test_other_shapes_are_those_of_ecsq(client: Client, preset: str) -> None:
     source = shapes("BF16")
-    got = client.compress(source, codec="klt", preset=preset)
+    got = client.compress(source, codec=f"klt:{preset}")
     arrays = payload.read(got.artefact or b"")
     restored = client.decompress(got.artefact or b"").safetensors
     for each in read(restored or b"")[0]:
@@ -171,8 +171,8 @@ def test_other_shapes_are_those_of_ecsq(client: Client, preset: str) -> None:
 def test_never_larger_than_ecsq_at_the_same_steps(client: Client, dtype: str) -> None:
     for source in (cache(dtype), shapes(dtype), SAMPLE.read_bytes()):
         for preset in ("contract", "0.6,0.7"):
-            ours = client.compress(source, codec="klt", preset=preset).report
-            theirs = client.compress(source, codec="ecsq", preset=preset).report
+            ours = client.compress(source, codec=f"klt:{preset}").report
+            theirs = client.compress(source, codec=f"ecsq:{preset}").report
             for mine, other in zip(ours.tensors, theirs.tensors, strict=True):
                 assert mine.compressed_size_bytes <= other.compressed_size_bytes, mine.name
 
@@ -192,7 +192,7 @@ def test_sample_holds(client: Client) -> None:
 
 def test_tokens_of_several_blocks(client: Client) -> None:
     source = cache("BF16")
-    artefact = client.compress(source, codec="klt", preset="high").artefact or b""
+    artefact = client.compress(source, codec="klt:high").artefact or b""
     everything = payload.read(artefact)["layer_3_key"]
     part = client.decompress(artefact, tensors=["layer_3_key"], tokens=(1000, 1040)).tensors
     assert part is not None
@@ -205,5 +205,5 @@ def test_tokens_of_several_blocks(client: Client) -> None:
 )
 def test_parameters(client: Client, preset: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(SAMPLE, codec="klt", preset=preset)
-    assert (caught.value.reason, caught.value.field) == ("INVALID_PRESET", "options.preset")
+        client.compress(SAMPLE, codec=f"klt:{preset}")
+    assert (caught.value.reason, caught.value.field) == ("INVALID_CODEC_OPTION", "options.codec")

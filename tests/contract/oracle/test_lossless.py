@@ -105,11 +105,11 @@ def test_widened_sample(client: Client, sample: bytes) -> None:
 
 def test_takes_neither_groups_nor_presets(client: Client) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(CACHES["tiny"], codec="lossless", group_size=64)
-    assert caught.value.field == "options.group_size"
+        client.compress(CACHES["tiny"], codec="lossless:group_size=64")
+    assert caught.value.field == "options.codec"
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(CACHES["tiny"], codec="lossless", preset="max")
-    assert caught.value.field == "options.preset"
+        client.compress(CACHES["tiny"], codec="lossless:max")
+    assert caught.value.field == "options.codec"
 
 
 def sealed(data: bytes, count: int) -> bytes:

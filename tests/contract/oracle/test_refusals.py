@@ -120,8 +120,9 @@ def test_broken_file(client: Client, name: str) -> None:
 @pytest.mark.parametrize("size", [0, 1, 16, 48, 63, 256, 2**31])
 def test_group_size(client: Client, size: int) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(caches.tiny(), group_size=size)
-    assert "group_size" in (caught.value.field or "")
+        client.compress(caches.tiny(), codec={"name": "int4", "group_size": size})
+    assert caught.value.field == "options.codec"
+    assert "group_size" in caught.value.message
 
 
 def test_unknown_codec(client: Client) -> None:

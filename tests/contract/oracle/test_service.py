@@ -46,6 +46,12 @@ def test_server_info(client: Client) -> None:
     assert group_size.name == "group_size"
     assert group_size.values == ("32", "64", "128")
     assert group_size.default_value == "64"
+    assert (group_size.type, group_size.range) == ("integer", "32, 64 or 128")
+    assert not group_size.required
+    names = [option.name for option in codecs["klt"].parameters]
+    assert names == ["key_step", "value_step", "components", "weighting", "sharpening"]
+    assert codecs["klt"].parameters[0].required
+    assert codecs["klt"].presets == ("contract", "high", "max", "ultra")
 
 
 def test_self_test(client: Client) -> None:
@@ -54,10 +60,11 @@ def test_self_test(client: Client) -> None:
     assert {"int4:32", "int4:64", "int4:128"} <= {result.codec for result in report.results}
     assert all(result.passed and not result.message for result in report.results)
     assert all(result.report.metrics.elements > 0 for result in report.results)
-    stages = client.server_info().last_stages
+    stages = client.server_info().byte_compressors
     assert len(client.self_test("int4").results) == 3 + len(stages)
-    with pytest.raises(InvalidArgumentError):
-        client.self_test("no such codec")
+    for other in ("no such codec", "int4:64", "int4+zstd"):
+        with pytest.raises(InvalidArgumentError, match="UNKNOWN_CODEC"):
+            client.self_test(other)
 
 
 @pytest.mark.parametrize("name", ["", "kvcompress.v1.CompressionService"])

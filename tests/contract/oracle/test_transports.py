@@ -67,7 +67,7 @@ def test_tcp_unix_and_cli_agree(
 @pytest.mark.parametrize("size", SIZES)
 def test_chunks_of_any_size(stub: CompressionServiceStub, size: int) -> None:
     want = encoder.encode(SMALL, 32, {"k": "v"})
-    options = service_pb2.CompressOptions(group_size=32, labels={"k": "v"}, reconstruct=True)
+    options = service_pb2.CompressOptions(codec="int4:32", labels={"k": "v"}, reconstruct=True)
     for requests in (
         raw.file_requests(SMALL, size, options),
         raw.tensor_requests(SMALL, size, options),
@@ -178,7 +178,7 @@ def test_arrays(client: Client) -> None:
         {"m": "1"},
     )
     want = encoder.encode(file, 128)
-    got = client.compress(arrays, group_size=128, metadata={"m": "1"})
+    got = client.compress(arrays, codec="int4:128", metadata={"m": "1"})
     assert got.artefact == want.data
     back = client.decompress(want.data)
     assert back.metadata == {"m": "1"}

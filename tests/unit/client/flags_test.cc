@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvcompress/codec.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -30,8 +31,7 @@ TEST(FlagsTest, TheCommandsOfTheGoProgram) {
   EXPECT_EQ(compress.mode, Mode::kCompress);
   EXPECT_EQ(compress.input, "a");
   EXPECT_EQ(compress.output, "b");
-  EXPECT_EQ(compress.group_size, 128);
-  EXPECT_EQ(compress.sparsity, 0.5);
+  EXPECT_EQ(compress.codec, "sparse:group_size=128,sparsity=0.5");
   EXPECT_TRUE(compress.verbose);
   EXPECT_EQ(Parse({"-input", "a", "-metrics-only"}).mode, Mode::kMeasure);
   EXPECT_EQ(Parse({"-decompress", "-input", "a", "-output", "b"}).mode,
@@ -77,6 +77,46 @@ TEST(FlagsTest, ValuesOutOfRange) {
   EXPECT_THAT(error("-verbose=maybe"), HasSubstr("maybe"));
   EXPECT_THAT(error("-label=x"), HasSubstr("KEY=VALUE"));
   EXPECT_EQ(error("stray"), "unexpected argument: stray");
+}
+
+TEST(FlagsTest, ShorthandsComposeTheCodecString) {
+  const auto codec = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"-metrics-only", "-input", "a"});
+    return Parse(arguments).codec;
+  };
+  EXPECT_EQ(codec({}), "int4");
+  EXPECT_EQ(codec({"-codec", "klt:ultra+zstd"}), "klt:ultra+zstd");
+  EXPECT_EQ(codec({"-codec", "klt", "-preset", "ultra"}), "klt:ultra");
+  EXPECT_EQ(codec({"-preset", "high"}), "int4:high");
+  EXPECT_EQ(codec({"-group-size", "32", "-last-stage", "zstd"}),
+            "int4:group_size=32+zstd");
+  EXPECT_EQ(codec({"-sparsity", "0"}), "int4");
+  EXPECT_EQ(codec({"-sparsity", "0", "-codec", "sparse"}), "sparse:sparsity=0");
+  EXPECT_EQ(codec({"-sparsity", "0.50"}), "sparse:sparsity=0.5");
+  EXPECT_EQ(codec({"-sparsity", "1e-5"}), "sparse:sparsity=0.00001");
+  // What is there stays, and what is added goes before the byte compressor.
+  EXPECT_EQ(codec({"-sparsity", "1", "-codec", "sparse:group_size=32+lz4"}),
+            "sparse:group_size=32,sparsity=1+lz4");
+  EXPECT_EQ(codec({"-codec", "int4+lz4", "-last-stage", "zstd"}),
+            "int4+lz4+zstd");
+  EXPECT_THAT(Error({"-metrics-only", "-input", "a", "-codec", "int8:32",
+                     "-sparsity", "0.5"}),
+              HasSubstr("-sparsity needs -codec sparse"));
+}
+
+TEST(FlagsTest, UsageHasEveryCodecWithItsOptions) {
+  const std::string usage = Usage();
+  for (const Codec* codec : AllCodecs()) {
+    const CodecTraits& traits = codec->traits();
+    EXPECT_THAT(usage, HasSubstr(traits.description));
+    for (const CodecOption& option : traits.options) {
+      EXPECT_THAT(usage, HasSubstr(option.name + ": " + option.description +
+                                   ": " + option.Range()));
+    }
+    for (const std::string& preset : traits.presets) {
+      EXPECT_THAT(usage, HasSubstr(preset));
+    }
+  }
 }
 
 TEST(FlagsTest, Modes) {

@@ -32,7 +32,7 @@ std::string File() {
 TEST(Auto, EveryTensorHoldsTheThresholds) {
   for (double snr : {5.0, 18.0, 25.0, 40.0}) {
     const auto out = CompressFile(
-        File(), {.codec = {.name = "auto"}, .thresholds = {.min_snr_db = snr}});
+        File(), {.codec = "auto", .thresholds = {.min_snr_db = snr}});
     ASSERT_TRUE(out.ok()) << out.status();
     EXPECT_EQ(out->report.tensors_failed, 0) << snr;
     for (const TensorReport& tensor : out->report.tensors) {
@@ -48,24 +48,27 @@ TEST(Auto, EveryTensorHoldsTheThresholds) {
 std::vector<std::string> Candidates(const Codec& codec) {
   std::vector<std::string> all;
   for (const auto& row : codec.AutoCandidates(Effort::kBalanced)) {
-    all.insert(all.end(), row.begin(), row.end());
+    for (const std::string& text : row) {
+      all.emplace_back(codec.Parse(text)->text());
+    }
   }
   return all;
 }
 
 TEST(Auto, IsNoLargerThanAnyCodecThatHolds) {
-  const CompressOptions automatic{.codec = {.name = "auto"}};
+  const CompressOptions automatic{.codec = "auto"};
   const auto best = CompressFile(File(), automatic);
   ASSERT_TRUE(best.ok()) << best.status();
   for (const Codec* codec : AllCodecs()) {
-    for (const CodecChoice& choice : codec->SelfTestChoices()) {
-      const auto other = CompressFile(File(), {.codec = choice});
+    for (const std::string& text : codec->SelfTestParameters()) {
+      const auto other = CompressFile(
+          File(), {.codec = CodecString(codec->traits().name, text)});
       ASSERT_TRUE(other.ok()) << other.status();
       const std::vector<std::string> candidates = Candidates(*codec);
       if (!codec->stored()) continue;
       for (size_t i = 0; i < best->report.tensors.size(); ++i) {
         const TensorReport& rival = other->report.tensors[i];
-        const std::string parameters = ResolveCodec(choice)->parameters;
+        const std::string parameters(codec->Parse(text)->text());
         if (!rival.verdict.passed ||
             std::find(candidates.begin(), candidates.end(), parameters) ==
                 candidates.end()) {
@@ -97,8 +100,7 @@ TEST(Auto, LooksFurtherAtMoreEffort) {
   std::map<Effort, TensorReport> reports;
   for (const Effort effort :
        {Effort::kFast, Effort::kBalanced, Effort::kBest}) {
-    const auto out =
-        CompressFile(file, {.codec = {.name = "auto"}, .effort = effort});
+    const auto out = CompressFile(file, {.codec = "auto", .effort = effort});
     ASSERT_TRUE(out.ok()) << out.status();
     EXPECT_EQ(out->report.tensors_failed, 0);
     EXPECT_TRUE(testing::DecompressFile(out->artefact).ok());
@@ -115,7 +117,7 @@ TEST(Auto, LooksFurtherAtMoreEffort) {
 
 TEST(Auto, BoundsOfARoleAreForTheRoleAlone) {
   const auto out = CompressFile(
-      File(), {.codec = {.name = "auto"},
+      File(), {.codec = "auto",
                .thresholds = {.min_snr_db = 10},
                .key_thresholds = QualityThresholds{.min_snr_db = 35}});
   ASSERT_TRUE(out.ok()) << out.status();
@@ -126,7 +128,7 @@ TEST(Auto, BoundsOfARoleAreForTheRoleAlone) {
 }
 
 TEST(Auto, TheChoiceDoesNotDependOnChunks) {
-  const CompressOptions options{.codec = {.name = "auto"}, .reconstruct = true};
+  const CompressOptions options{.codec = "auto", .reconstruct = true};
   const auto whole = CompressFile(File(), options);
   const auto cut = CompressFile(File(), options, 999);
   ASSERT_TRUE(whole.ok() && cut.ok());
@@ -139,10 +141,9 @@ TEST(Auto, TiesGoToTheCodecThatIsListedFirst) {
       MakeFile({{{.name = "few", .dtype = DType::kF32, .shape = {1, 1, 1, 64}},
                  testing::RandomBytes(DType::kF32, 64, 3)}});
   const QualityThresholds low{.min_snr_db = 5};
-  const auto best =
-      CompressFile(file, {.codec = {.name = "auto"}, .thresholds = low});
-  const auto tied = CompressFile(
-      file, {.codec = {.name = "int4-hadamard"}, .thresholds = low});
+  const auto best = CompressFile(file, {.codec = "auto", .thresholds = low});
+  const auto tied =
+      CompressFile(file, {.codec = "int4-hadamard", .thresholds = low});
   ASSERT_TRUE(best.ok() && tied.ok());
   EXPECT_EQ(best->report.tensors[0].codec, "int4:64");
   EXPECT_TRUE(tied->report.tensors[0].verdict.passed);
@@ -151,13 +152,12 @@ TEST(Auto, TiesGoToTheCodecThatIsListedFirst) {
 }
 
 TEST(Auto, TakesThresholdsAndNothingElse) {
-  EXPECT_FALSE(ResolveCodec({.name = "auto", .group_size = 64}).ok());
-  EXPECT_FALSE(ResolveCodec({.name = "auto", .preset = "high"}).ok());
+  EXPECT_FALSE(ParseCodec("auto:group_size=64").ok());
+  EXPECT_FALSE(ParseCodec("auto:high").ok());
 }
 
 TEST(Auto, HasALimitOnTensors) {
-  Compressor compressor({.codec = {.name = "auto"}},
-                        {.max_tensor_bytes = 1000});
+  Compressor compressor({.codec = "auto"}, {.max_tensor_bytes = 1000});
   CompressOutput output;
   const std::string file = File();
   const absl::Status status = compressor.Append(file, &output);

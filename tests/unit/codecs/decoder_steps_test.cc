@@ -94,7 +94,7 @@ Outcome Decode(const CodecSpec& codec, const TensorSpec& spec,
 
 class DecoderSteps : public ::testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override { codec_ = *ParseCodecSpec(GetParam()); }
+  void SetUp() override { codec_ = *ParseCodec(GetParam()); }
 
   DecoderBounds Bounds(const TensorSpec& spec) const {
     return *codec_.codec->BoundsOfDecoder(spec, codec_.parameters);
@@ -107,9 +107,7 @@ class DecoderSteps : public ::testing::TestWithParam<std::string> {
 TEST(DecoderStepsOfKlt, AreThoseOfItsOwnMode) {
   for (const bool zeros : {true, false}) {
     const TensorSpec spec = zeros ? Zeros() : Waves();
-    EXPECT_EQ(
-        Encode(*ResolveCodec({.name = "klt"}), spec, Source(spec, zeros))[0],
-        2);
+    EXPECT_EQ(Encode(*ParseCodec("klt"), spec, Source(spec, zeros))[0], 2);
   }
 }
 
@@ -235,19 +233,18 @@ TEST_P(DecoderSteps, HoldNoMoreThanTheirBound) {
 
 // Each that is stored, with each byte compressor.
 std::vector<std::string> Codecs() {
-  std::vector<std::string> stages = LastStages();
+  std::vector<std::string> stages = ByteCompressors();
   stages.insert(stages.begin(), "");
   std::vector<std::string> codecs;
   for (const Codec* codec : AllCodecs()) {
     if (!codec->stored()) continue;
     for (const std::string& stage : stages) {
-      for (CodecChoice choice : codec->SelfTestChoices()) {
-        choice.last_stage = stage;
-        codecs.push_back(ResolveCodec(choice)->ToString());
-        // The largest sparsity leaves the least of a block.
-        if (!choice.sparsity) continue;
-        choice.sparsity = 1;
-        codecs.push_back(ResolveCodec(choice)->ToString());
+      const std::string& name = codec->traits().name;
+      std::vector<std::string> choices = codec->SelfTestParameters();
+      // The largest sparsity leaves the least of a block.
+      if (name == "sparse") choices.emplace_back("1");
+      for (const std::string& parameters : choices) {
+        codecs.push_back(CodecString(name, parameters, stage));
       }
     }
   }
@@ -267,7 +264,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, DecoderSteps, ::testing::ValuesIn(Codecs()),
 TEST(DecoderStepsOfAChunk, EndAtTheLastBlock) {
   const TensorSpec spec = Spec({64});
   for (const char* name : {"int4", "int8", "sparse", "int4-kivi", "ecsq"}) {
-    const CodecSpec inner = *ResolveCodec({.name = name});
+    const CodecSpec inner = *ParseCodec(name);
     std::string content =
         Encode(inner, spec, Source(Zeros(), true).substr(0, 256));
     if (absl::string_view(name) == "ecsq") {
@@ -280,8 +277,7 @@ TEST(DecoderStepsOfAChunk, EndAtTheLastBlock) {
       std::memcpy(&payload[0], &size, sizeof(size));
       std::memcpy(&payload[4], &size, sizeof(size));
       payload += body;
-      const CodecSpec codec =
-          *ResolveCodec({.name = name, .last_stage = "lz4"});
+      const CodecSpec codec = *ParseCodec(CodecString(name, "", "lz4"));
       const Outcome outcome = Decode(codec, spec, payload);
       EXPECT_TRUE(absl::IsDataLoss(outcome.status)) << name;
       EXPECT_LE(outcome.decoded.size(), 256) << name;
@@ -294,7 +290,7 @@ TEST(DecoderBoundsOfShapes, AreBounded) {
   constexpr uint64_t kMany = uint64_t{1} << 40;
   for (const Codec* codec : AllCodecs()) {
     if (!codec->stored()) continue;
-    const CodecSpec spec = *ResolveCodec({.name = codec->traits().name});
+    const CodecSpec spec = *ParseCodec(codec->traits().name);
     for (const std::vector<uint64_t>& shape : {std::vector<uint64_t>{},
                                                {0},
                                                {1},

@@ -21,7 +21,8 @@ namespace {
 
 TEST(Ecsq, SizeIsBoundedByTheFallback) {
   const auto size = [](std::vector<uint64_t> shape) {
-    return *EcsqCodec().MaxEncodedSize(Spec(std::move(shape)), "high");
+    return *EcsqCodec().MaxEncodedSize(Spec(std::move(shape)),
+                                       *EcsqCodec().Parse("high"));
   };
   EXPECT_EQ(size({0}), 0);
   EXPECT_EQ(size({}), 1 + 3);
@@ -38,7 +39,7 @@ TEST(Ecsq, ChunksDoNotMatter) {
   }
   const std::string bytes = Bytes(spec.dtype, encoded.source);
   std::string payload;
-  auto encoder = *EcsqCodec().NewEncoder(spec, "high", {});
+  auto encoder = *EcsqCodec().NewEncoder(spec, *EcsqCodec().Parse("high"), {});
   for (size_t i = 0; i < bytes.size(); i += 999) {
     ASSERT_TRUE(
         encoder

@@ -122,7 +122,7 @@ inline absl::StatusOr<std::string> Decode(const TensorSpec& spec,
                                           absl::string_view payload,
                                           size_t chunk = 1 << 30) {
   std::string decoded;
-  auto decoder = *EcsqCodec().NewDecoder(spec, "high");
+  auto decoder = *EcsqCodec().NewDecoder(spec, *EcsqCodec().Parse("high"));
   const absl::Status status =
       testing::DecodeAll(*decoder, payload, &decoded, {.chunk = chunk});
   if (!status.ok()) return status;
@@ -143,10 +143,12 @@ inline Encoded RoundTrip(const TensorSpec& spec, const std::string& preset,
                          const EncodeHints& hints = {}) {
   Encoded out;
   const std::string bytes = Bytes(spec.dtype, values);
-  auto encoder = *EcsqCodec().NewEncoder(spec, preset, hints);
+  auto encoder =
+      *EcsqCodec().NewEncoder(spec, *EcsqCodec().Parse(preset), hints);
   EXPECT_TRUE(encoder->Append(bytes, &out.payload, &out.decoded_bytes).ok());
   EXPECT_TRUE(encoder->Finish(&out.payload, &out.decoded_bytes).ok());
-  EXPECT_LE(out.payload.size(), *EcsqCodec().MaxEncodedSize(spec, preset));
+  EXPECT_LE(out.payload.size(),
+            *EcsqCodec().MaxEncodedSize(spec, *EcsqCodec().Parse(preset)));
   EXPECT_EQ(out.decoded_bytes.size(), bytes.size());
 
   const auto decoded = Decode(spec, out.payload);

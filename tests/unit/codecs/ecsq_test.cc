@@ -18,26 +18,19 @@ namespace {
 constexpr const char* kPresets[] = {"contract", "high", "max", "0.05,8"};
 
 TEST(Ecsq, ResolvesPresetsAndSteps) {
-  const auto resolve = [](const char* preset) {
-    return EcsqCodec().Resolve({.name = "ecsq", .preset = preset});
-  };
-  EXPECT_EQ(*resolve(""), "contract");
+  EXPECT_EQ(EcsqCodec().Parse("")->text(), "contract");
   for (const char* text :
        {"contract", "high", "max", "0.52,0.52", "8,0.05", "0.1234,1.2"}) {
-    EXPECT_EQ(*resolve(text), text);
-    EXPECT_TRUE(EcsqCodec().MaxEncodedSize(Spec({1}), text).ok());
+    EXPECT_EQ(EcsqCodec().Parse(text)->text(), text);
   }
   for (const char* text :
        {"low", "Max", "0.5", "0.50,0.5", ".5,0.5", "8.1,1", "0.04,1", "1.,1",
         "00.5,1", "1,1,1", "1, 1", ",", "0.12345,1", "-1,1", "1e0,1", "1,"}) {
-    EXPECT_EQ(GetErrorDetail(resolve(text).status())->field, "options.preset")
+    EXPECT_EQ(GetErrorDetail(EcsqCodec().Parse(text).status())->field,
+              "options.codec")
         << text;
-    EXPECT_FALSE(EcsqCodec().MaxEncodedSize(Spec({1}), text).ok());
   }
-  EXPECT_EQ(
-      GetErrorDetail(ResolveCodec({.name = "ecsq", .group_size = 64}).status())
-          ->field,
-      "options.group_size");
+  EXPECT_FALSE(ParseCodec("ecsq:group_size=64").ok());
 }
 
 TEST(Ecsq, EveryShapeTypeAndRole) {
@@ -199,7 +192,8 @@ TEST(Ecsq, RefusesWhatIsNotFinite) {
   for (const float bad : {std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()}) {
     std::string payload;
-    auto encoder = *EcsqCodec().NewEncoder(spec, "high", {});
+    auto encoder =
+        *EcsqCodec().NewEncoder(spec, *EcsqCodec().Parse("high"), {});
     const std::string bytes = Bytes(spec.dtype, {1, 2, bad, 4});
     ASSERT_TRUE(
         encoder->Append(absl::string_view(bytes).substr(0, 3), &payload, {})

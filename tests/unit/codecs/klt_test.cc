@@ -65,7 +65,7 @@ struct Encoded {
 Encoded Encode(const TensorSpec& spec, const std::string& source,
                const char* preset, const Codec& codec = KltCodec(),
                const EncodeHints& hints = {}) {
-  auto encoder = codec.NewEncoder(spec, preset, hints);
+  auto encoder = codec.NewEncoder(spec, *codec.Parse(preset), hints);
   Encoded result;
   EXPECT_EQ((*encoder)->Append(source, &result.payload, &result.decoded),
             absl::OkStatus());
@@ -78,7 +78,7 @@ Encoded Encode(const TensorSpec& spec, const std::string& source,
 
 absl::Status Decode(const TensorSpec& spec, const std::string& payload,
                     size_t chunk, std::string* decoded) {
-  auto decoder = KltCodec().NewDecoder(spec, "high");
+  auto decoder = KltCodec().NewDecoder(spec, *KltCodec().Parse("high"));
   return testing::DecodeAll(**decoder, payload, decoded, {.chunk = chunk});
 }
 
@@ -106,7 +106,7 @@ TEST(Klt, IsMuchSmallerWhereHeadsMoveTogether) {
   const std::string source = JointTensor(spec);
   const Encoded joint = Encode(spec, source, "high");
   const Encoded alone =
-      Encode(spec, source, "0.6,0.7", *ResolveCodec({.name = "ecsq"})->codec);
+      Encode(spec, source, "0.6,0.7", *ParseCodec("ecsq")->codec);
   EXPECT_LT(joint.payload.size(), alone.payload.size() * 2 / 3);
   EXPECT_GT(*joint.metrics.snr_db, *alone.metrics.snr_db - 0.5);
 }
@@ -146,7 +146,7 @@ TEST(Klt, BlocksShareTheirBases) {
     EXPECT_EQ(static_cast<uint8_t>(encoded.payload[later]), klt::kSameBasis);
   }
   // The last block alone needs the bases of the first.
-  auto decoder = KltCodec().NewDecoder(spec, "high");
+  auto decoder = KltCodec().NewDecoder(spec, *KltCodec().Parse("high"));
   (*decoder)->set_needed([](uint64_t begin, uint64_t end) {
     const uint64_t last = 2499 * 16;
     return begin <= last && last < end;
@@ -229,7 +229,10 @@ TEST(Klt, GivesMoreToTokensThatGetMoreAttention) {
       Encode(spec, source, "1.25,1.9,96,0.4", KltCodec(), hints);
   EXPECT_LT(2 * ErrorOf(spec, source, encoded, 100, 50),
             ErrorOf(spec, source, encoded, 300, 50));
-  EXPECT_EQ(KltCodec().NewEncoder(spec, "contract", hints).status().code(),
+  EXPECT_EQ(KltCodec()
+                .NewEncoder(spec, *KltCodec().Parse("contract"), hints)
+                .status()
+                .code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -14,15 +14,19 @@
 namespace kvcompress {
 namespace {
 
+klt::Preset PresetOf(const char* text) {
+  return klt::Schema().Parse(text)->As<klt::Preset>();
+}
+
 TEST(Weights, OlderTokensHaveCoarserSteps) {
-  const klt::Preset preset = *klt::ParsePreset("max");
+  const klt::Preset preset = PresetOf("max");
   const std::vector<int8_t> offsets =
       klt::OffsetsOf(preset, klt::AttentionOf(1000, {}));
   EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
   EXPECT_GE(offsets.front(), -3);  // three quarters of an octave coarser
   EXPECT_LE(offsets.back(), 8);    // two octaves finer
   EXPECT_GE(offsets.back(), 4);
-  const klt::Preset plain = *klt::ParsePreset("0.6,0.7");
+  const klt::Preset plain = PresetOf("0.6,0.7");
   EXPECT_EQ(klt::OffsetsOf(plain, klt::AttentionOf(3, {})),
             std::vector<int8_t>(3));
 }
@@ -56,22 +60,22 @@ TEST(AnalyzeKeys, TellsNothingOfKeysThatAreAllTheSameOrSinks) {
 }
 
 TEST(SharpnessFactor, ShrinksStepsOfSharpLayersWithinBounds) {
-  const klt::Preset preset = *klt::ParsePreset("1.8,2.8,96,0.3,0.75");
+  const klt::Preset preset = PresetOf("1.8,2.8,96,0.3,0.75");
   EXPECT_EQ(klt::SharpnessFactor(preset, std::nullopt), 1);
   EXPECT_EQ(klt::SharpnessFactor(preset, -50), 1);
   EXPECT_EQ(klt::SharpnessFactor(preset, 2.8), 1);
   EXPECT_NEAR(klt::SharpnessFactor(preset, 4.8), std::exp2(-1.5), 1e-12);
   EXPECT_EQ(klt::SharpnessFactor(preset, 50), std::exp2(-1.75));
-  EXPECT_EQ(klt::SharpnessFactor(*klt::ParsePreset("1.8,2.8,96,0.3"), 50), 1);
+  EXPECT_EQ(klt::SharpnessFactor(PresetOf("1.8,2.8,96,0.3"), 50), 1);
 }
 
 TEST(Preset, SharpeningIsTheFifthNumber) {
-  EXPECT_EQ(klt::ParsePreset("1.8,2.8,96,0.3,0.75")->sharpening, 0.75);
-  EXPECT_EQ(klt::ParsePreset("1.8,2.8,96,0.3,2")->sharpening, 2);
+  EXPECT_EQ(PresetOf("1.8,2.8,96,0.3,0.75").sharpening, 0.75);
+  EXPECT_EQ(PresetOf("1.8,2.8,96,0.3,2").sharpening, 2);
   for (const char* text :
        {"1.8,2.8,96,0.3,2.1", "1.8,2.8,96,0.3,", "1.8,2.8,96,0.3,0.750",
         "1.8,2.8,96,0.3,-1", "1.8,2.8,96,0.3,0.75,1"}) {
-    EXPECT_FALSE(klt::ParsePreset(text).has_value()) << text;
+    EXPECT_FALSE(klt::Schema().Parse(text).ok()) << text;
   }
 }
 

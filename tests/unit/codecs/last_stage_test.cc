@@ -23,7 +23,7 @@ TensorSpec Spec(uint64_t elements) {
 }
 
 CodecSpec StagedCodec(const char* stage, const char* name = "int8") {
-  return *ResolveCodec({.name = name, .last_stage = stage});
+  return *ParseCodec(CodecString(name, "", stage));
 }
 
 std::string Encode(const CodecSpec& codec, const std::string& source) {
@@ -130,10 +130,10 @@ TEST_P(LastStageTest, AutoRecordsWhatItChoseWithTheStage) {
             absl::OkStatus());
   ASSERT_EQ((*encoder)->Finish(&payload, nullptr), absl::OkStatus());
   ASSERT_NE((*encoder)->chosen(), nullptr);
-  const std::string field = (*encoder)->chosen()->ToString();
+  const std::string field = (*encoder)->chosen()->ManifestField();
   EXPECT_THAT(field, ::testing::HasSubstr(std::string("+") + GetParam()));
-  EXPECT_LE(field.size(), codec.codec->MaxFieldSize(""));
-  const absl::StatusOr<CodecSpec> read = ParseCodecSpec(field);
+  EXPECT_LE(field.size(), codec.codec->MaxFieldSize(CodecParameters()));
+  const absl::StatusOr<CodecSpec> read = ParseManifestField(field);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(Decode(*read, 1000, payload), absl::OkStatus());
 }
@@ -142,16 +142,16 @@ INSTANTIATE_TEST_SUITE_P(Stages, LastStageTest,
                          ::testing::Values("lz4", "zstd"));
 
 TEST(LastStageNamesTest, AreNoCodecsOfTheirOwn) {
-  EXPECT_FALSE(ResolveCodec({.name = "int4+zstd"}).ok());
-  EXPECT_FALSE(ParseCodecSpec("int4+gzip:64").ok());
-  EXPECT_FALSE(ParseCodecSpec("auto+zstd").ok());
-  EXPECT_FALSE(ParseCodecSpec("int4+zstd+lz4:64").ok());
-  const absl::StatusOr<CodecSpec> staged = ParseCodecSpec("int4+zstd:64");
+  EXPECT_FALSE(ParseCodec("int4+zstd:64").ok());
+  EXPECT_FALSE(ParseManifestField("int4:64+zstd").ok());
+  EXPECT_FALSE(ParseManifestField("int4+gzip:64").ok());
+  EXPECT_FALSE(ParseManifestField("auto+zstd").ok());
+  EXPECT_FALSE(ParseManifestField("int4+zstd+lz4:64").ok());
+  const absl::StatusOr<CodecSpec> staged = ParseManifestField("int4+zstd:64");
   ASSERT_TRUE(staged.ok());
   EXPECT_EQ(staged->codec->base().traits().name, "int4");
-  const absl::Status unknown =
-      ResolveCodec({.name = "int4", .last_stage = "gzip"}).status();
-  EXPECT_EQ(GetErrorDetail(unknown)->reason, "UNKNOWN_LAST_STAGE");
+  const absl::Status unknown = ParseCodec("int4+gzip").status();
+  EXPECT_EQ(GetErrorDetail(unknown)->reason, "UNKNOWN_BYTE_COMPRESSOR");
 }
 
 }  // namespace

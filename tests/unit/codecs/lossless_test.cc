@@ -41,14 +41,15 @@ EncodedPlanes Encode(DType dtype, absl::string_view bytes,
   EncodedPlanes out;
   std::string decoded;
   const TensorSpec spec = Spec(dtype, bytes.size());
-  auto encoder = *LosslessCodec().NewEncoder(spec, "", {});
+  auto encoder = *LosslessCodec().NewEncoder(spec, CodecParameters(), {});
   for (size_t i = 0; i < bytes.size(); i += chunk) {
     EXPECT_TRUE(
         encoder->Append(bytes.substr(i, chunk), &out.payload, &decoded).ok());
   }
   EXPECT_TRUE(encoder->Finish(&out.payload, &decoded).ok());
   EXPECT_EQ(decoded, bytes);
-  EXPECT_LE(out.payload.size(), *LosslessCodec().MaxEncodedSize(spec, ""));
+  EXPECT_LE(out.payload.size(),
+            *LosslessCodec().MaxEncodedSize(spec, CodecParameters()));
   out.metrics = encoder->distortion().Compute();
   EXPECT_EQ(out.metrics.elements, spec.shape[0]);
   return out;
@@ -57,8 +58,8 @@ EncodedPlanes Encode(DType dtype, absl::string_view bytes,
 absl::StatusOr<std::string> Decode(DType dtype, size_t elements,
                                    absl::string_view payload,
                                    size_t chunk = 1 << 30) {
-  auto decoder =
-      *LosslessCodec().NewDecoder(Spec(dtype, elements * DTypeSize(dtype)), "");
+  auto decoder = *LosslessCodec().NewDecoder(
+      Spec(dtype, elements * DTypeSize(dtype)), CodecParameters());
   std::string decoded;
   const absl::Status status =
       testing::DecodeAll(*decoder, payload, &decoded, {.chunk = chunk});
@@ -102,8 +103,9 @@ TEST(Lossless, KeepsNoiseAndStoresItRaw) {
       const EncodedPlanes encoded = Encode(dtype, bytes);
       EXPECT_EQ(*Decode(dtype, count, encoded.payload), bytes);
       if (count > 3) {
-        EXPECT_EQ(encoded.payload.size(), *LosslessCodec().MaxEncodedSize(
-                                              Spec(dtype, bytes.size()), ""));
+        EXPECT_EQ(encoded.payload.size(),
+                  *LosslessCodec().MaxEncodedSize(Spec(dtype, bytes.size()),
+                                                  CodecParameters()));
       }
     }
   }
@@ -112,7 +114,7 @@ TEST(Lossless, KeepsNoiseAndStoresItRaw) {
 TEST(Lossless, SizeBoundIsExactArithmetic) {
   const auto most = [](DType dtype, std::vector<uint64_t> shape) {
     return *LosslessCodec().MaxEncodedSize(
-        {.dtype = dtype, .shape = std::move(shape)}, "");
+        {.dtype = dtype, .shape = std::move(shape)}, CodecParameters());
   };
   EXPECT_EQ(most(DType::kBF16, {0}), 0);
   EXPECT_EQ(most(DType::kBF16, {}), 10);
@@ -121,7 +123,7 @@ TEST(Lossless, SizeBoundIsExactArithmetic) {
   EXPECT_EQ(most(DType::kF32, {65537}), 4 * 65537 + 32);
   EXPECT_EQ(most(DType::kF32, {uint64_t{1} << 60}),
             (uint64_t{1} << 62) + (uint64_t{1} << 44) * 16);
-  EXPECT_FALSE(LosslessCodec().MaxEncodedSize({}, "64").ok());
+  EXPECT_FALSE(LosslessCodec().Parse("64").ok());
 }
 
 TEST(Lossless, CodesExponentsOnly) {
@@ -189,8 +191,8 @@ TEST(Lossless, MetricsAreThoseOfAnExactCopy) {
 TEST(Lossless, SumsLeaveOutWhatIsNotFinite) {
   // Pooled with a block in error, the sums show.
   const auto snr = [](DType dtype, const std::string& bytes) {
-    auto encoder =
-        *LosslessCodec().NewEncoder(Spec(dtype, bytes.size()), "", {});
+    auto encoder = *LosslessCodec().NewEncoder(Spec(dtype, bytes.size()),
+                                               CodecParameters(), {});
     std::string payload;
     EXPECT_TRUE(encoder->Append(bytes, &payload, nullptr).ok());
     DistortionAccumulator pooled;
@@ -275,13 +277,12 @@ TEST(LosslessDamage, AHugeShapeTakesNoMemory) {
 }
 
 TEST(Lossless, TakesNeitherGroupsNorPresets) {
-  EXPECT_EQ(ResolveCodec({.name = "lossless"})->ToString(), "lossless");
-  for (const CodecChoice& choice :
-       {CodecChoice{.name = "lossless", .group_size = 64},
-        CodecChoice{.name = "lossless", .preset = "max"},
-        CodecChoice{.name = "lossless", .sparsity = 0.5}}) {
-    EXPECT_EQ(ResolveCodec(choice).status().code(),
-              absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseCodec("lossless")->ToString(), "lossless");
+  for (const char* text : {"lossless:group_size=64", "lossless:64",
+                           "lossless:max", "lossless:sparsity=0.5"}) {
+    EXPECT_EQ(ParseCodec(text).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << text;
   }
 }
 

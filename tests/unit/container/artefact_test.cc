@@ -25,7 +25,7 @@ ArtefactHeader SmallHeader() {
                  .shape = {1, 1, 2, 32},
                  .role = TensorRole::kKey,
                  .layer = 0};
-  tensor.codec = *ParseCodecSpec("int4:64");
+  tensor.codec = *ParseCodec("int4:64");
   tensor.payload_size = 34;
   tensor.digest = std::string(kDigestDigits, 'a');
   header.tensors.push_back(tensor);

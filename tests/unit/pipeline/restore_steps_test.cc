@@ -79,7 +79,7 @@ Outcome Restore(absl::string_view artefact, const DecompressOptions& options,
 
 std::string Artefact(const char* codec, const char* stage) {
   CompressOptions options;
-  options.codec = {.name = codec, .last_stage = stage};
+  options.codec = CodecString(codec, "", stage);
   const auto compressed = testing::CompressFile(File(), options);
   EXPECT_TRUE(compressed.ok()) << compressed.status();
   return compressed->artefact;

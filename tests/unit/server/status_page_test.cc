@@ -48,7 +48,7 @@ TEST(StatusPageTest, CountsCallsByMethod) {
 TEST(StatusPageTest, HasEveryCodec) {
   StatusPage page;
   CompressReport report;
-  report.codec = "int4+zstd:64";
+  report.codec = "int4:64+zstd";
   report.elements = 1000;
   report.compressed_size = 500;
   for (const double snr : {21.0, 12.0, 30.0}) {

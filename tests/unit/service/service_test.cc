@@ -132,16 +132,16 @@ TEST_F(ServiceTest, RefusesMessagesOutOfOrder) {
 
 TEST_F(ServiceTest, ErrorsNameFieldTensorAndOffset) {
   v1::CompressRequest options = Options();
-  options.mutable_options()->set_group_size(48);
+  options.mutable_options()->set_codec("int4:48");
   grpc::Status status = Compress({options});
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
-  EXPECT_EQ(Info(status).metadata().at("field"), "options.group_size");
+  EXPECT_EQ(Info(status).metadata().at("field"), "options.codec");
   google::rpc::Status details;
   google::rpc::BadRequest bad_request;
   ASSERT_TRUE(details.ParseFromString(status.error_details()));
   ASSERT_EQ(details.details_size(), 2);
   ASSERT_TRUE(details.details(1).UnpackTo(&bad_request));
-  EXPECT_EQ(bad_request.field_violations(0).field(), "options.group_size");
+  EXPECT_EQ(bad_request.field_violations(0).field(), "options.codec");
 
   const std::string file = SmallFile();
   status = Compress({Options(), Bytes(file.substr(0, file.size() - 3))});
@@ -194,7 +194,11 @@ TEST_F(ServiceTest, GetServerInfoDescribesTheBuild) {
   EXPECT_EQ(info.version(), kVersion);
   EXPECT_EQ(info.format_version(), 1);
   EXPECT_EQ(info.codecs(0).name(), "int4");
-  EXPECT_EQ(info.codecs(0).parameters(0).values_size(), 3);
+  const v1::CodecParameter& group = info.codecs(0).parameters(0);
+  EXPECT_EQ(group.values_size(), 3);
+  EXPECT_EQ(group.type(), v1::CodecParameter::TYPE_INTEGER);
+  EXPECT_EQ(group.range(), "32, 64 or 128");
+  EXPECT_EQ(group.default_value(), "64");
   EXPECT_TRUE(info.codecs(0).fixed_size());
   EXPECT_GT(info.limits().max_message_bytes(), 1 << 20);
 }

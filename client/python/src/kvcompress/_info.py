@@ -62,17 +62,34 @@ class ServerLimits:
 
 @dataclass(frozen=True, slots=True)
 class CodecParameter:
-    """A parameter of a codec: its name, accepted values, default, and one line on it."""
+    """An option of a codec; see kvcompress.v1.CodecParameter.
+
+    Attributes:
+        type: `boolean`, `integer`, `decimal`, or `unspecified` where this client is older.
+    """
 
     name: str
     values: tuple[str, ...]
     default_value: str
     description: str
+    type: str
+    range: str
+    required: bool
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.CodecParameter) -> "CodecParameter":
         """Takes the values of a message of the API."""
-        return cls(message.name, tuple(message.values), message.default_value, message.description)
+        types = server_info_pb2.CodecParameter.Type
+        known = message.type if message.type in types.values() else types.TYPE_UNSPECIFIED
+        return cls(
+            name=message.name,
+            values=tuple(message.values),
+            default_value=message.default_value,
+            description=message.description,
+            type=types.Name(known).removeprefix("TYPE_").lower(),
+            range=message.range,
+            required=message.required,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +145,7 @@ class ServerInfo:
     kernels: str
     limits: ServerLimits
     codecs: tuple[CodecInfo, ...]
-    last_stages: tuple[str, ...]
+    byte_compressors: tuple[str, ...]
     shared_directory: str | None = None
 
     @classmethod
@@ -142,7 +159,7 @@ class ServerInfo:
             kernels=message.kernels,
             limits=ServerLimits.from_proto(message.limits),
             codecs=tuple(CodecInfo.from_proto(codec) for codec in message.codecs),
-            last_stages=tuple(message.last_stages),
+            byte_compressors=tuple(message.byte_compressors),
             shared_directory=(
                 message.shared_directory.path if message.HasField("shared_directory") else None
             ),

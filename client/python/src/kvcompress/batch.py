@@ -33,7 +33,6 @@ from kvcompress.errors import KVCompressError, UnavailableError
 from kvcompress.options import CompressArguments
 
 _SUFFIX = ".kvc.safetensors"
-_OPTIONS = ("codec", "preset", "group_size", "last_stage")
 
 
 @dataclass(frozen=True)
@@ -281,20 +280,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("source", help="folder of safetensors files: a path or a URI")
     parser.add_argument("target", help="folder of artefacts: a path or a URI")
-    parser.add_argument("--codec", default="int4")
-    parser.add_argument("--preset", default="")
-    parser.add_argument("--group-size", type=int)
-    parser.add_argument("--last-stage", default="")
+    parser.add_argument("--codec", default="int4", help="such as int4:64+zstd (%(default)s)")
     parser.add_argument("--pattern", default="*.safetensors", help="which names (%(default)s)")
     parser.add_argument("--workers", type=int, help="how many at once (default: all processors)")
     parser.add_argument("--address", help="a Ray cluster (default: this machine)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     flags = parser.parse_args(arguments)
-    options = cast("CompressArguments", {name: getattr(flags, name) for name in _OPTIONS})
     outcomes = run(
         flags.source,
         flags.target,
-        options,
+        {"codec": flags.codec},
         pattern=flags.pattern,
         workers=flags.workers,
         address=flags.address,

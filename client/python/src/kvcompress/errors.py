@@ -24,7 +24,7 @@ class KVCompressError(Exception):
         offset: Byte position in the input where a rule is broken.
         element: Index of the offending element in the flattened tensor.
         limit: The limit that was exceeded, in the unit of the message.
-        field: Path of the wrong field of the request, such as `options.group_size`.
+        field: Path of the wrong field of the request, such as `options.codec`.
     """
 
     code: ClassVar[str] = "UNKNOWN"

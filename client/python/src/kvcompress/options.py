@@ -16,25 +16,25 @@ EFFORTS: Mapping[str, service_pb2.Effort.ValueType] = {
 }
 
 
+CodecChoice = str | Mapping[str, str | float | bool | None]
+"""A codec string, or a mapping of its fields; see `codec_string`."""
+
+
 class CompressArguments(TypedDict, total=False):
     """Keyword arguments of `compress` and `measure`. What is left out takes the default.
 
-    Which codecs, values of theirs and last stages there are is what `server_info` lists.
+    Which codecs, options of theirs and byte compressors there are is what `server_info` lists.
 
     Attributes:
-        codec: Name of the codec. Default `int4`.
-        group_size: Elements that share a scale, for codecs with groups: 32, 64 or 128.
-            Default: the codec's, 64.
-        preset: Preset of the codec, for codecs that have presets.
+        codec: A codec string, NAME[:PARAMETERS][+BYTE_COMPRESSOR], such as `klt:ultra` or
+            `int4:64+zstd`, or a mapping of the same fields; see `codec_string`.
+            Default `int4`.
         thresholds: Bounds for the verdict. Default: the server's.
         key_thresholds: Bounds for keys, where they differ from `thresholds`.
         value_thresholds: Bounds for values, where they differ from `thresholds`.
         rope_theta: Base of the rotary position embedding that the keys carry, such as 10000;
             0 when they carry none. Default: the metadata key `rope_theta` of the input, else
             found out. For codecs that undo the rotation.
-        sparsity: Share of the values that become zero, from 0 to 1. For `sparse`.
-        last_stage: General-purpose compressor over what the codec wrote, such as `zstd`.
-            Default: none.
         effort: How long the encoder may try to make less of it at the same quality: `fast`,
             `balanced` or `best`. Default `balanced`.
         attention: For layers, by index: for each token log2 of the attention that it is likely
@@ -44,15 +44,11 @@ class CompressArguments(TypedDict, total=False):
         report_tensors: Whether the report lists every tensor. Default True.
     """
 
-    codec: str
-    group_size: int | None
-    preset: str
+    codec: CodecChoice
     thresholds: Thresholds | None
     key_thresholds: Thresholds | None
     value_thresholds: Thresholds | None
     rope_theta: float | None
-    sparsity: float | None
-    last_stage: str
     effort: Effort
     attention: Mapping[int, Iterable[float]] | None
     labels: Mapping[str, str] | None
@@ -80,17 +76,53 @@ class DecompressArguments(TypedDict, total=False):
     verify_only: bool
 
 
+def codec_string(codec: CodecChoice) -> str:
+    """Gives the codec string for a mapping of its fields; a string stays as it is.
+
+    The service says which there are and what they take.
+
+    Args:
+        codec: With the fields `name`, and where they are wanted `preset`, `byte_compressor`, and
+            every option of the codec under its name, such as
+            `{"name": "sparse", "sparsity": 0.25, "byte_compressor": "zstd"}`. None and an empty
+            text are as if the field was not there.
+
+    Raises:
+        TypeError: It is neither a string nor a mapping.
+        ValueError: The mapping has no name.
+    """
+    if isinstance(codec, str):
+        return codec
+    if not isinstance(codec, Mapping):
+        raise TypeError(f"codec is a string or a mapping, not {type(codec).__name__}")
+    fields = {key: value for key, value in codec.items() if value is not None and value != ""}
+    if "name" not in fields:
+        raise ValueError("the mapping of a codec needs a name")
+    name, preset = _text(fields.pop("name")), fields.pop("preset", None)
+    compressor = fields.pop("byte_compressor", None)
+    items = [] if preset is None else [_text(preset)]
+    items += [f"{key}={_text(value)}" for key, value in fields.items()]
+    return (
+        name
+        + (f":{','.join(items)}" if items else "")
+        + ("" if compressor is None else f"+{_text(compressor)}")
+    )
+
+
+def _text(value: str | float | bool) -> str:
+    """Writes a value as codec strings have it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
+
+
 def compress_options(
     *,
-    codec: str = "int4",
-    group_size: int | None = None,
-    preset: str = "",
+    codec: CodecChoice = "int4",
     thresholds: Thresholds | None = None,
     key_thresholds: Thresholds | None = None,
     value_thresholds: Thresholds | None = None,
     rope_theta: float | None = None,
-    sparsity: float | None = None,
-    last_stage: str = "",
     effort: Effort = "balanced",
     attention: Mapping[int, Iterable[float]] | None = None,
     labels: Mapping[str, str] | None = None,
@@ -100,7 +132,7 @@ def compress_options(
 
     Raises:
         TypeError: An argument has another type, or a name that there is not.
-        ValueError: A number is negative or too large for its field, or there is no such effort.
+        ValueError: The mapping of a codec has no name, or there is no such effort.
     """
     if effort not in EFFORTS:
         raise ValueError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
@@ -109,15 +141,11 @@ def compress_options(
         return None if given is None else given.to_proto()
 
     return service_pb2.CompressOptions(
-        codec=codec,
-        group_size=group_size,
-        preset=preset,
+        codec=codec_string(codec),
         thresholds=bounds(thresholds),
         key_thresholds=bounds(key_thresholds),
         value_thresholds=bounds(value_thresholds),
         rope_theta=rope_theta,
-        sparsity=sparsity,
-        last_stage=last_stage,
         effort=EFFORTS[effort],
         attention=[
             service_pb2.LayerAttention(layer=layer, octaves=octaves)

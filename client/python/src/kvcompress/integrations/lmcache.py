@@ -16,6 +16,7 @@ loaded under another key is refused, as are damaged bytes. LMCache then takes it
 
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -28,7 +29,7 @@ from lmcache.v1.distributed.serde import (  # type: ignore[import-not-found,unus
 )
 
 from kvcompress._client import Client
-from kvcompress.options import CompressArguments
+from kvcompress.options import CompressArguments, codec_string
 from kvcompress.payload import payload_size
 
 _LENGTH = struct.Struct("<Q")
@@ -131,11 +132,11 @@ class KVCompressSerializer(Serializer):  # type: ignore[misc,unused-ignore]
 
     def _bound(self, shape: tuple[int, ...], dtype: str) -> int:
         """Gives the most that a tensor's payload takes: no codec takes more than lossless."""
-        codec = self._options.get("codec", "int4")
-        try:
-            return payload_size(f"{codec}:{self._options.get('group_size') or 64}", shape, dtype)
-        except ValueError:
-            return payload_size("lossless", shape, dtype)
+        codec = codec_string(self._options.get("codec", "int4"))
+        for canonical in (codec, f"{codec}:64"):
+            with suppress(ValueError):
+                return payload_size(canonical, shape, dtype)
+        return payload_size("lossless", shape, dtype)
 
 
 class KVCompressDeserializer(Deserializer):  # type: ignore[misc,unused-ignore]

@@ -71,8 +71,8 @@ class KVCompressConnector(KVConnectorBase_V1):  # type: ignore[misc,unused-ignor
     """Saves the caches of prompts, and loads them.
 
     Its configuration: `folder`, shared by all workers and the scheduler; `server`, the address
-    of a service, else each worker starts its own; and `codec`, `preset`, `group_size` and
-    `last_stage` as `kvcompress.options.CompressArguments` has them.
+    of a service, else each worker starts its own; and `codec` as
+    `kvcompress.options.CompressArguments` has it.
     """
 
     def __init__(
@@ -96,9 +96,8 @@ class KVCompressConnector(KVConnectorBase_V1):  # type: ignore[misc,unused-ignor
         self._folder = Path(extra.pop("folder"))
         server = extra.pop("server", None)
         self._options: CompressArguments = {"report_tensors": False}
-        for name in ("codec", "preset", "group_size", "last_stage"):
-            if name in extra:
-                self._options[name] = extra[name]
+        if "codec" in extra:
+            self._options["codec"] = extra["codec"]
         parallel = vllm_config.parallel_config
         self._ranks, self._rank = parallel.world_size, parallel.rank
         self._identity = {

@@ -16,11 +16,12 @@ from ._ecsq_tables import TABLES
 
 _HEADER = struct.Struct("<BBB5sf")
 _BLOCK_HEADER = 28
-# Two steps, directions, the weight of attention, and how steps follow a layer.
-_DIRECTIONS = re.compile(
-    r"([^,]*,[^,]*),(0|[1-9][0-9]{0,2})"
-    r"(?:,(?:0(?:\.[0-9]{0,3}[1-9])?|1)(?:,(?:[01](?:\.[0-9]{0,3}[1-9])?|2))?)?"
-)
+# What may follow the two steps: components, the weight of attention, and how steps follow a layer.
+_OPTIONS = {
+    "components": "0|[1-9][0-9]?|1[01][0-9]|12[0-8]",
+    "weighting": r"0(?:\.[0-9]{0,3}[1-9])?|1",
+    "sharpening": r"[01](?:\.[0-9]{0,3}[1-9])?|2",
+}
 _SAME_BASES = 255
 # 2^(-i / 4), rounded to binary32.
 _QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
@@ -35,8 +36,21 @@ class Klt(Ecsq):
         """Whether this is a preset, or two steps, perhaps with directions and what follows."""
         if parameters == "ultra" or super().accepts(parameters):
             return True
-        parts = _DIRECTIONS.fullmatch(parameters)
-        return parts is not None and int(parts[2]) <= 128 and super().accepts(parts[1])
+        key, _, rest = parameters.partition(",")
+        value, *items = rest.split(",")
+        names, place, gap = list(_OPTIONS), 0, False
+        for item in items:
+            name, equals, text = item.rpartition("=")
+            index = names.index(name) if name in names else place
+            gap |= index > place
+            if not place <= index < len(names) or (equals != "") != gap:
+                return False
+            if name != (names[index] if gap else "") or not re.fullmatch(
+                _OPTIONS[names[index]], text
+            ):
+                return False
+            place = index + 1
+        return super().accepts(f"{key},{value}")
 
     def decode(self, payload: bytes, entry: Entry) -> Array:
         """Decodes a payload."""

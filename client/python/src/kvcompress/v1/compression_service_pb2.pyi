@@ -105,8 +105,6 @@ class CompressOptions(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     CODEC_FIELD_NUMBER: _builtins.int
-    GROUP_SIZE_FIELD_NUMBER: _builtins.int
-    PRESET_FIELD_NUMBER: _builtins.int
     THRESHOLDS_FIELD_NUMBER: _builtins.int
     REPORT_TENSORS_FIELD_NUMBER: _builtins.int
     RECONSTRUCT_FIELD_NUMBER: _builtins.int
@@ -114,18 +112,16 @@ class CompressOptions(_message.Message):
     KEY_THRESHOLDS_FIELD_NUMBER: _builtins.int
     VALUE_THRESHOLDS_FIELD_NUMBER: _builtins.int
     ROPE_THETA_FIELD_NUMBER: _builtins.int
-    SPARSITY_FIELD_NUMBER: _builtins.int
-    LAST_STAGE_FIELD_NUMBER: _builtins.int
     EFFORT_FIELD_NUMBER: _builtins.int
     ATTENTION_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
-    """Name of the codec. Default `int4`."""
-    group_size: _builtins.int
-    """Elements that share a scale: 32, 64 or 128. Default 64. For codecs with
-    groups.
+    """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]; `int4` when empty.
+    PARAMETERS are a preset, or values of the codec's options, separated by
+    commas: first those without a name, in the order of CodecInfo.parameters,
+    then NAME=VALUE. A byte compressor goes over what the codec wrote, chunk by
+    chunk, and is kept where it makes less of it. Such as `int4`, `klt:ultra`,
+    `sparse:0.5,32`, `sparse:group_size=32`, `int4:64+zstd`.
     """
-    preset: _builtins.str
-    """Preset of the codec, for codecs that have presets."""
     report_tensors: _builtins.bool
     """Whether the report lists every tensor."""
     reconstruct: _builtins.bool
@@ -136,14 +132,6 @@ class CompressOptions(_message.Message):
     """Base of the rotary position embedding that the keys carry, such as 10000;
     0 when they carry none. Taken from the metadata key `rope_theta` of the
     input when not set, else found out. For codecs that undo the rotation.
-    """
-    sparsity: _builtins.float
-    """Share of the values that are not kept but become zero, from 0 to 1. Default
-    0.5. For `sparse`.
-    """
-    last_stage: _builtins.str
-    """General-purpose compressor over what the codec wrote, `lz4` or `zstd`; kept
-    chunk by chunk, only where it makes less of it. None when empty.
     """
     effort: Global___Effort.ValueType
     """How much time the encoder may take to make less of the cache at the same
@@ -185,8 +173,6 @@ class CompressOptions(_message.Message):
         self,
         *,
         codec: _builtins.str = ...,
-        group_size: _builtins.int | None = ...,
-        preset: _builtins.str = ...,
         thresholds: _quality_pb2.QualityThresholds | None = ...,
         report_tensors: _builtins.bool = ...,
         reconstruct: _builtins.bool = ...,
@@ -194,27 +180,16 @@ class CompressOptions(_message.Message):
         key_thresholds: _quality_pb2.QualityThresholds | None = ...,
         value_thresholds: _quality_pb2.QualityThresholds | None = ...,
         rope_theta: _builtins.float | None = ...,
-        sparsity: _builtins.float | None = ...,
-        last_stage: _builtins.str = ...,
         effort: Global___Effort.ValueType = ...,
         attention: _abc.Iterable[Global___LayerAttention] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "_sparsity", b"_sparsity", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "rope_theta", b"rope_theta", "sparsity", b"sparsity", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "key_thresholds", b"key_thresholds", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_size", b"_group_size", "_rope_theta", b"_rope_theta", "_sparsity", b"_sparsity", "attention", b"attention", "codec", b"codec", "effort", b"effort", "group_size", b"group_size", "key_thresholds", b"key_thresholds", "labels", b"labels", "last_stage", b"last_stage", "preset", b"preset", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "sparsity", b"sparsity", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_thresholds", b"key_thresholds", "labels", b"labels", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__group_size: _TypeAlias = _typing.Literal["group_size"]  # noqa: Y015
-    _WhichOneofArgType__group_size: _TypeAlias = _typing.Literal["_group_size", b"_group_size"]  # noqa: Y015
     _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
     _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015
-    _WhichOneofReturnType__sparsity: _TypeAlias = _typing.Literal["sparsity"]  # noqa: Y015
-    _WhichOneofArgType__sparsity: _TypeAlias = _typing.Literal["_sparsity", b"_sparsity"]  # noqa: Y015
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__group_size) -> _WhichOneofReturnType__group_size | None: ...
-    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rope_theta) -> _WhichOneofReturnType__rope_theta | None: ...
-    @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__sparsity) -> _WhichOneofReturnType__sparsity | None: ...
 
 Global___CompressOptions: _TypeAlias = CompressOptions  # noqa: Y015
 
@@ -305,7 +280,7 @@ class CompressBegin(_message.Message):
     arrives last.
     """
     codec: _builtins.str
-    """Codec and parameters that the request resolved to, such as `int4:64`."""
+    """The codec string in its canonical form, such as `int4:64`."""
     tensor_count: _builtins.int
     """Number of tensors."""
     original_size_bytes: _builtins.int

@@ -26,7 +26,7 @@ _sym_db = _symbol_database.Default()
 from kvcompress.v1 import tensor_pb2 as kvcompress_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fkvcompress/v1/server_info.proto\x12\rkvcompress.v1\x1a\x1akvcompress/v1/tensor.proto\"\x90\x04\n\x0cServerLimits\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x04\x12\x1f\n\x17recommended_chunk_bytes\x18\x02 \x01(\x04\x12\x18\n\x10max_header_bytes\x18\x03 \x01(\x04\x12\x10\n\x08max_rank\x18\x04 \x01(\r\x12\x12\n\nmax_labels\x18\x05 \x01(\r\x12\x1f\n\x17max_stream_memory_bytes\x18\x06 \x01(\x04\x12\x18\n\x10max_tensor_bytes\x18\x07 \x01(\x04\x12\x1b\n\x13memory_budget_bytes\x18\x08 \x01(\x04\x12\x1f\n\x17min_stream_memory_bytes\x18\t \x01(\x04\x12\x15\n\rstall_seconds\x18\n \x01(\x01\x12\x18\n\x10max_call_seconds\x18\x0b \x01(\x01\x12\x13\n\x0bmax_tensors\x18\x0c \x01(\x04\x12\x1c\n\x14max_metadata_entries\x18\r \x01(\x04\x12\x14\n\x0cmax_patterns\x18\x0e \x01(\x04\x12\x1c\n\x14max_attention_layers\x18\x0f \x01(\x04\x12\x1c\n\x14max_attention_values\x18\x10 \x01(\x04\x12\x1a\n\x12max_empty_messages\x18\x11 \x01(\x04\x12\x17\n\x0fmax_connections\x18\x12 \x01(\r\x12 \n\x18max_connections_per_host\x18\x13 \x01(\r\"Z\n\x0e\x43odecParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\"\xae\x02\n\tCodecInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x31\n\nparameters\x18\x03 \x03(\x0b\x32\x1d.kvcompress.v1.CodecParameter\x12\x0f\n\x07presets\x18\x04 \x03(\t\x12\'\n\x06\x64types\x18\x05 \x03(\x0e\x32\x17.kvcompress.v1.DataType\x12\x10\n\x08lossless\x18\x06 \x01(\x08\x12\x11\n\tstreaming\x18\x07 \x01(\x08\x12\x12\n\nfixed_size\x18\x08 \x01(\x08\x12\x12\n\nrole_aware\x18\t \x01(\x08\x12\x15\n\rcouples_heads\x18\n \x01(\x08\x12\x16\n\x0e\x63ouples_layers\x18\x0b \x01(\x08\x12\x15\n\rweighs_tokens\x18\x0c \x01(\x08\">\n\x0fSharedDirectory\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\x04\x12\r\n\x05inode\x18\x03 \x01(\x04\"\x16\n\x14GetServerInfoRequest\"\xa8\x02\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x13\n\x0b\x61pi_version\x18\x02 \x01(\t\x12\x16\n\x0e\x66ormat_version\x18\x03 \x01(\r\x12\x1a\n\x12min_format_version\x18\x04 \x01(\r\x12\x0f\n\x07kernels\x18\x05 \x01(\t\x12+\n\x06limits\x18\x06 \x01(\x0b\x32\x1b.kvcompress.v1.ServerLimits\x12(\n\x06\x63odecs\x18\x07 \x03(\x0b\x32\x18.kvcompress.v1.CodecInfo\x12\x13\n\x0blast_stages\x18\x08 \x03(\t\x12\x38\n\x10shared_directory\x18\t \x01(\x0b\x32\x1e.kvcompress.v1.SharedDirectoryB\x03\xf8\x01\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fkvcompress/v1/server_info.proto\x12\rkvcompress.v1\x1a\x1akvcompress/v1/tensor.proto\"\x90\x04\n\x0cServerLimits\x12\x19\n\x11max_message_bytes\x18\x01 \x01(\x04\x12\x1f\n\x17recommended_chunk_bytes\x18\x02 \x01(\x04\x12\x18\n\x10max_header_bytes\x18\x03 \x01(\x04\x12\x10\n\x08max_rank\x18\x04 \x01(\r\x12\x12\n\nmax_labels\x18\x05 \x01(\r\x12\x1f\n\x17max_stream_memory_bytes\x18\x06 \x01(\x04\x12\x18\n\x10max_tensor_bytes\x18\x07 \x01(\x04\x12\x1b\n\x13memory_budget_bytes\x18\x08 \x01(\x04\x12\x1f\n\x17min_stream_memory_bytes\x18\t \x01(\x04\x12\x15\n\rstall_seconds\x18\n \x01(\x01\x12\x18\n\x10max_call_seconds\x18\x0b \x01(\x01\x12\x13\n\x0bmax_tensors\x18\x0c \x01(\x04\x12\x1c\n\x14max_metadata_entries\x18\r \x01(\x04\x12\x14\n\x0cmax_patterns\x18\x0e \x01(\x04\x12\x1c\n\x14max_attention_layers\x18\x0f \x01(\x04\x12\x1c\n\x14max_attention_values\x18\x10 \x01(\x04\x12\x1a\n\x12max_empty_messages\x18\x11 \x01(\x04\x12\x17\n\x0fmax_connections\x18\x12 \x01(\r\x12 \n\x18max_connections_per_host\x18\x13 \x01(\r\"\x81\x02\n\x0e\x43odecParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06values\x18\x02 \x03(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x30\n\x04type\x18\x05 \x01(\x0e\x32\".kvcompress.v1.CodecParameter.Type\x12\r\n\x05range\x18\x06 \x01(\t\x12\x10\n\x08required\x18\x07 \x01(\x08\"R\n\x04Type\x12\x14\n\x10TYPE_UNSPECIFIED\x10\x00\x12\x10\n\x0cTYPE_BOOLEAN\x10\x01\x12\x10\n\x0cTYPE_INTEGER\x10\x02\x12\x10\n\x0cTYPE_DECIMAL\x10\x03\"\xae\x02\n\tCodecInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x31\n\nparameters\x18\x03 \x03(\x0b\x32\x1d.kvcompress.v1.CodecParameter\x12\x0f\n\x07presets\x18\x04 \x03(\t\x12\'\n\x06\x64types\x18\x05 \x03(\x0e\x32\x17.kvcompress.v1.DataType\x12\x10\n\x08lossless\x18\x06 \x01(\x08\x12\x11\n\tstreaming\x18\x07 \x01(\x08\x12\x12\n\nfixed_size\x18\x08 \x01(\x08\x12\x12\n\nrole_aware\x18\t \x01(\x08\x12\x15\n\rcouples_heads\x18\n \x01(\x08\x12\x16\n\x0e\x63ouples_layers\x18\x0b \x01(\x08\x12\x15\n\rweighs_tokens\x18\x0c \x01(\x08\">\n\x0fSharedDirectory\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\x04\x12\r\n\x05inode\x18\x03 \x01(\x04\"\x16\n\x14GetServerInfoRequest\"\xad\x02\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x13\n\x0b\x61pi_version\x18\x02 \x01(\t\x12\x16\n\x0e\x66ormat_version\x18\x03 \x01(\r\x12\x1a\n\x12min_format_version\x18\x04 \x01(\r\x12\x0f\n\x07kernels\x18\x05 \x01(\t\x12+\n\x06limits\x18\x06 \x01(\x0b\x32\x1b.kvcompress.v1.ServerLimits\x12(\n\x06\x63odecs\x18\x07 \x03(\x0b\x32\x18.kvcompress.v1.CodecInfo\x12\x18\n\x10\x62yte_compressors\x18\x08 \x03(\t\x12\x38\n\x10shared_directory\x18\t \x01(\x0b\x32\x1e.kvcompress.v1.SharedDirectoryB\x03\xf8\x01\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,14 +36,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\370\001\001'
   _globals['_SERVERLIMITS']._serialized_start=79
   _globals['_SERVERLIMITS']._serialized_end=607
-  _globals['_CODECPARAMETER']._serialized_start=609
-  _globals['_CODECPARAMETER']._serialized_end=699
-  _globals['_CODECINFO']._serialized_start=702
-  _globals['_CODECINFO']._serialized_end=1004
-  _globals['_SHAREDDIRECTORY']._serialized_start=1006
-  _globals['_SHAREDDIRECTORY']._serialized_end=1068
-  _globals['_GETSERVERINFOREQUEST']._serialized_start=1070
-  _globals['_GETSERVERINFOREQUEST']._serialized_end=1092
-  _globals['_GETSERVERINFORESPONSE']._serialized_start=1095
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=1391
+  _globals['_CODECPARAMETER']._serialized_start=610
+  _globals['_CODECPARAMETER']._serialized_end=867
+  _globals['_CODECPARAMETER_TYPE']._serialized_start=785
+  _globals['_CODECPARAMETER_TYPE']._serialized_end=867
+  _globals['_CODECINFO']._serialized_start=870
+  _globals['_CODECINFO']._serialized_end=1172
+  _globals['_SHAREDDIRECTORY']._serialized_start=1174
+  _globals['_SHAREDDIRECTORY']._serialized_end=1236
+  _globals['_GETSERVERINFOREQUEST']._serialized_start=1238
+  _globals['_GETSERVERINFOREQUEST']._serialized_end=1260
+  _globals['_GETSERVERINFORESPONSE']._serialized_start=1263
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=1564
 # @@protoc_insertion_point(module_scope)

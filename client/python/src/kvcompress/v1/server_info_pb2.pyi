@@ -11,6 +11,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from kvcompress.v1 import tensor_pb2 as _tensor_pb2
 import builtins as _builtins
 import sys
@@ -132,23 +133,61 @@ Global___ServerLimits: _TypeAlias = ServerLimits  # noqa: Y015
 
 @_typing.final
 class CodecParameter(_message.Message):
-    """A parameter of a codec."""
+    """An option of a codec."""
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    class _Type:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _TypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[CodecParameter._Type.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        TYPE_UNSPECIFIED: CodecParameter._Type.ValueType  # 0
+        """Not known to this client."""
+        TYPE_BOOLEAN: CodecParameter._Type.ValueType  # 1
+        """`true` or `false`; always given by name."""
+        TYPE_INTEGER: CodecParameter._Type.ValueType  # 2
+        """A whole number."""
+        TYPE_DECIMAL: CodecParameter._Type.ValueType  # 3
+        """A number with at most four digits after the point."""
+
+    class Type(_Type, metaclass=_TypeEnumTypeWrapper):
+        """What its values are."""
+
+    TYPE_UNSPECIFIED: CodecParameter.Type.ValueType  # 0
+    """Not known to this client."""
+    TYPE_BOOLEAN: CodecParameter.Type.ValueType  # 1
+    """`true` or `false`; always given by name."""
+    TYPE_INTEGER: CodecParameter.Type.ValueType  # 2
+    """A whole number."""
+    TYPE_DECIMAL: CodecParameter.Type.ValueType  # 3
+    """A number with at most four digits after the point."""
 
     NAME_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     DEFAULT_VALUE_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    RANGE_FIELD_NUMBER: _builtins.int
+    REQUIRED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name as in the request options, such as `group_size`."""
+    """Name in a codec string, such as `group_size`."""
     default_value: _builtins.str
-    """The value taken when none is given."""
+    """The value taken when none is given. Empty when there is none: see `required`
+    and the description.
+    """
     description: _builtins.str
     """One line on what it does."""
+    type: Global___CodecParameter.Type.ValueType
+    """What its values are."""
+    range: _builtins.str
+    """What is accepted, for people, such as `32, 64 or 128`."""
+    required: _builtins.bool
+    """Whether it must be given where no preset is."""
     @_builtins.property
     def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Values that are accepted."""
+        """Where it is not empty, the only values that are accepted."""
 
     def __init__(
         self,
@@ -157,10 +196,13 @@ class CodecParameter(_message.Message):
         values: _abc.Iterable[_builtins.str] | None = ...,
         default_value: _builtins.str = ...,
         description: _builtins.str = ...,
+        type: Global___CodecParameter.Type.ValueType = ...,
+        range: _builtins.str = ...,
+        required: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "description", b"description", "name", b"name", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "description", b"description", "name", b"name", "range", b"range", "required", b"required", "type", b"type", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -185,7 +227,7 @@ class CodecInfo(_message.Message):
     COUPLES_LAYERS_FIELD_NUMBER: _builtins.int
     WEIGHS_TOKENS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name as in the request options, such as `int4`."""
+    """Name in a codec string, such as `int4`."""
     description: _builtins.str
     """One line on what it is."""
     lossless: _builtins.bool
@@ -206,11 +248,11 @@ class CodecInfo(_message.Message):
     """Whether presets of it take `attention`."""
     @_builtins.property
     def parameters(self) -> _containers.RepeatedCompositeFieldContainer[Global___CodecParameter]:
-        """Parameters."""
+        """Options, in the order of their values in a codec string."""
 
     @_builtins.property
     def presets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Presets, by name."""
+        """Presets, by name; the first is what the name of the codec alone stands for."""
 
     @_builtins.property
     def dtypes(self) -> _containers.RepeatedScalarFieldContainer[_tensor_pb2.DataType.ValueType]:
@@ -302,7 +344,7 @@ class GetServerInfoResponse(_message.Message):
     KERNELS_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     CODECS_FIELD_NUMBER: _builtins.int
-    LAST_STAGES_FIELD_NUMBER: _builtins.int
+    BYTE_COMPRESSORS_FIELD_NUMBER: _builtins.int
     SHARED_DIRECTORY_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Release of the server, by semantic versioning."""
@@ -323,8 +365,8 @@ class GetServerInfoResponse(_message.Message):
         """Codecs, in the order of the registry."""
 
     @_builtins.property
-    def last_stages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Values of CompressOptions.last_stage beside the empty one."""
+    def byte_compressors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Byte compressors that a codec string may name."""
 
     @_builtins.property
     def shared_directory(self) -> Global___SharedDirectory:
@@ -342,12 +384,12 @@ class GetServerInfoResponse(_message.Message):
         kernels: _builtins.str = ...,
         limits: Global___ServerLimits | None = ...,
         codecs: _abc.Iterable[Global___CodecInfo] | None = ...,
-        last_stages: _abc.Iterable[_builtins.str] | None = ...,
+        byte_compressors: _abc.Iterable[_builtins.str] | None = ...,
         shared_directory: Global___SharedDirectory | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "shared_directory", b"shared_directory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "codecs", b"codecs", "format_version", b"format_version", "kernels", b"kernels", "last_stages", b"last_stages", "limits", b"limits", "min_format_version", b"min_format_version", "shared_directory", b"shared_directory", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "byte_compressors", b"byte_compressors", "codecs", b"codecs", "format_version", b"format_version", "kernels", b"kernels", "limits", b"limits", "min_format_version", b"min_format_version", "shared_directory", b"shared_directory", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
