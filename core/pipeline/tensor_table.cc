@@ -44,15 +44,6 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
 
 absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
                          const CodecTraits& traits, uint64_t max_bytes) {
-  if (std::find(traits.dtypes.begin(), traits.dtypes.end(), entry.spec.dtype) ==
-      traits.dtypes.end()) {
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
-        absl::StrCat("unsupported data type: ", DTypeName(entry.spec.dtype)),
-        {.reason = "UNSUPPORTED_DTYPE",
-         .tensor = entry.spec.name,
-         .offset = offset + entry.begin});
-  }
   const uint64_t size = entry.end - entry.begin;
   if (traits.streaming || size <= max_bytes) return absl::OkStatus();
   return MakeError(
@@ -63,6 +54,21 @@ absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
        .tensor = entry.spec.name,
        .offset = offset + entry.begin,
        .limit = max_bytes});
+}
+
+absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec) {
+  if (codec.codec->traits().Takes(dtype)) return codec;
+  return ParseCodecSpec("lossless");
+}
+
+uint64_t EncoderMemory(const SafetensorsEntry& entry,
+                       const CodecTraits& traits) {
+  if (traits.streaming) return 0;
+  const uint64_t size = entry.end - entry.begin;
+  // Values take what they take, however narrow the elements are.
+  const uint64_t counted =
+      std::max(size, 2 * (size / DTypeSize(entry.spec.dtype)));
+  return traits.tensor_memory * counted;
 }
 
 }  // namespace kvcompress

@@ -34,7 +34,7 @@ class Ecsq : public Codec {
         "and of values without norms; presets are contract, high and max, or "
         "two steps such as 0.52,0.52 for keys and values";
     traits_.presets = {"contract", "high", "max"};
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.TakesNumbers();
     traits_.role_aware = true;
   }
 

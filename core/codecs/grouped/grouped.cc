@@ -82,7 +82,7 @@ GroupedCodec::GroupedCodec(Options options) : options_(std::move(options)) {
   traits_.name = options_.name;
   traits_.description = options_.description;
   traits_.parameters = {GroupParameter()};
-  traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+  traits_.TakesNumbers();
   traits_.streaming = true;
   traits_.fixed_size = true;
 }

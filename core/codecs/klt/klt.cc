@@ -37,7 +37,7 @@ class Klt : public Codec {
         "directions, 1.5,2.35,96,0.45 with the weight of attention, "
         "1.8,2.8,96,0.45,0.75 with how strongly steps follow a layer";
     traits_.presets = {"contract", "high", "max", "ultra"};
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.TakesNumbers();
     traits_.role_aware = true;
     traits_.tensor_memory = 14;
     traits_.weighs_tokens = true;

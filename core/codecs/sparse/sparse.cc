@@ -96,7 +96,7 @@ class Sparse : public BlockCodec {
          .default_value = absl::StrCat(kDefaultSparsity),
          .description = "Share of the values that become zero, from 0 to 1, "
                         "with at most four digits after the point"}};
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.TakesNumbers();
     traits_.streaming = true;
     traits_.fixed_size = true;
   }

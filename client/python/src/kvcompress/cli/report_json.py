@@ -5,6 +5,7 @@ import json
 import math
 from typing import Any
 
+from kvcompress.arrays import ITEM_SIZES
 from kvcompress.errors import KVCompressError
 from kvcompress.payload import Entry, Header
 from kvcompress.reports import (
@@ -17,8 +18,6 @@ from kvcompress.reports import (
 )
 
 Json = dict[str, Any]
-
-_ITEM_SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 
 
 def compression_json(report: CompressionReport, *, verbose: bool) -> Json:
@@ -177,7 +176,7 @@ def _entry(entry: Entry) -> Json:
         "shape": list(entry.shape),
         "role": {"k": "key", "v": "value"}.get(entry.role),
         "layer": entry.layer,
-        "original_size_bytes": elements * _ITEM_SIZES[entry.dtype],
+        "original_size_bytes": elements * ITEM_SIZES[entry.dtype],
         "payload_size_bytes": size,
         "bits_per_value": _ratio(8 * size, elements),
         "digest": entry.digest,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .codec import Array, Entry
+from .dtypes import bits_dtype
 from .ecsq import Ecsq, cut, typed
 from .ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, require
 from .ecsq_tables import TABLES
@@ -72,7 +73,7 @@ def _joint(payload: bytes, entry: Entry) -> bytes:
     require(good, entry, "the header of the payload breaks a rule")
     fields = Fields(flags & 7 | 8, sinks, 0, 0, 0, np.float32(step), ratio)
     bases: list[_Ints] = []
-    bits = np.dtype("<u4" if entry.dtype == "F32" else "<u2")
+    bits = bits_dtype(entry.dtype)
     elements = np.zeros((heads, tokens, channels), bits)
     for head, block in _blocks(heads, tokens, channels):
         require(len(payload) >= position + _BLOCK_HEADER, entry, "the payload is incomplete")
