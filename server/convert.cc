@@ -10,33 +10,46 @@
 namespace kvcompress {
 namespace {
 
+struct DTypeEntry {
+  DType dtype;
+  v1::DataType proto;
+};
+constexpr DTypeEntry kDTypeEntries[] = {
+    {DType::kF32, v1::DATA_TYPE_F32},
+    {DType::kF16, v1::DATA_TYPE_F16},
+    {DType::kBF16, v1::DATA_TYPE_BF16},
+    {DType::kF8E4M3, v1::DATA_TYPE_F8_E4M3},
+    {DType::kF8E5M2, v1::DATA_TYPE_F8_E5M2},
+    {DType::kF64, v1::DATA_TYPE_F64},
+    {DType::kBool, v1::DATA_TYPE_BOOL},
+    {DType::kU8, v1::DATA_TYPE_U8},
+    {DType::kI8, v1::DATA_TYPE_I8},
+    {DType::kI16, v1::DATA_TYPE_I16},
+    {DType::kU16, v1::DATA_TYPE_U16},
+    {DType::kI32, v1::DATA_TYPE_I32},
+    {DType::kU32, v1::DATA_TYPE_U32},
+    {DType::kI64, v1::DATA_TYPE_I64},
+    {DType::kU64, v1::DATA_TYPE_U64},
+    {DType::kF8E8M0, v1::DATA_TYPE_F8_E8M0},
+    {DType::kF8E4M3Fnuz, v1::DATA_TYPE_F8_E4M3FNUZ},
+    {DType::kF8E5M2Fnuz, v1::DATA_TYPE_F8_E5M2FNUZ},
+    {DType::kC64, v1::DATA_TYPE_C64},
+};
+
 v1::DataType ToProto(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return v1::DATA_TYPE_F32;
-    case DType::kF16:
-      return v1::DATA_TYPE_F16;
-    case DType::kBF16:
-      return v1::DATA_TYPE_BF16;
-    default:
-      return v1::DATA_TYPE_UNSPECIFIED;
+  for (const DTypeEntry& entry : kDTypeEntries) {
+    if (entry.dtype == dtype) return entry.proto;
   }
+  return v1::DATA_TYPE_UNSPECIFIED;
 }
 
 bool FromProto(v1::DataType proto, DType* dtype) {
-  switch (proto) {
-    case v1::DATA_TYPE_F32:
-      *dtype = DType::kF32;
-      return true;
-    case v1::DATA_TYPE_F16:
-      *dtype = DType::kF16;
-      return true;
-    case v1::DATA_TYPE_BF16:
-      *dtype = DType::kBF16;
-      return true;
-    default:
-      return false;
+  for (const DTypeEntry& entry : kDTypeEntries) {
+    if (entry.proto != proto) continue;
+    *dtype = entry.dtype;
+    return true;
   }
+  return false;
 }
 
 v1::TensorRole ToProto(TensorRole role) {

@@ -20,10 +20,10 @@
 
 namespace kvcompress {
 
-// Restored bytes are gathered up to this size: clients may limit messages to
-// 4 MB.
+// Restored bytes are gathered up to this size, or are one block that is larger:
+// clients may limit messages to 4 MB.
 inline constexpr size_t kMostOutput = 1 << 20;
-static_assert(kMostOutput >= kMaxDecodedBlock);
+static_assert(2 * kMostOutput >= kMaxDecodedBlock);
 
 class DecompressSession {
  public:
@@ -37,9 +37,10 @@ class DecompressSession {
   bool begun() const { return decompressor_ != nullptr; }
 
   // A step: decodes `*bytes` from its front, and appends what is restored to
-  // `*restored`, which never becomes larger than kMostOutput. True when there
-  // may be more without more input; see Decompressor::Restore. Reserves what
-  // that needs. CANCELLED once nobody waits for it. REQUIRES: begun.
+  // `*restored`, which never becomes larger than kMostOutput, or than one block
+  // of at most kMaxDecodedBlock. True when there may be more without more
+  // input; see Decompressor::Restore. Reserves what that needs. CANCELLED once
+  // nobody waits for it. REQUIRES: begun.
   absl::StatusOr<bool> Decode(absl::string_view* bytes, std::string* restored);
 
   // Ends the input. REQUIRES: begun.

@@ -2,7 +2,6 @@
 
 #include "self_test.h"
 
-#include <cstring>
 #include <new>
 #include <utility>
 
@@ -31,7 +30,7 @@ BuiltInCache MakeCache() {
   BuiltInCache cache;
   uint64_t state = 1;
   uint32_t layer = 0;
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (DType dtype : NumberDTypes()) {
     for (absl::string_view role : {"key", "value"}) {
       TensorSpec spec;
       spec.name = absl::StrCat("layer_", layer, "_", role);
@@ -40,17 +39,7 @@ BuiltInCache MakeCache() {
       for (uint64_t i = 0; i < uint64_t{2} * 37 * 64; ++i) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         const float value = static_cast<float>(state >> 40) * 0x1p-24f - 0.5f;
-        if (dtype == DType::kF32) {
-          char bytes[4];
-          std::memcpy(bytes, &value, sizeof(bytes));
-          cache.data.append(bytes, sizeof(bytes));
-        } else {
-          const uint16_t bits = dtype == DType::kF16 ? FloatToHalf(value)
-                                                     : FloatToBFloat16(value);
-          char bytes[2];
-          std::memcpy(bytes, &bits, sizeof(bytes));
-          cache.data.append(bytes, sizeof(bytes));
-        }
+        AppendElement(dtype, value, &cache.data);
       }
       cache.tensors.push_back(std::move(spec));
     }

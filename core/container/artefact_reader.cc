@@ -125,6 +125,12 @@ absl::Status JoinSizes(const SafetensorsHeader& file, ArtefactHeader* header) {
     const CodecSpec& codec = tensor.codec;
     const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
     if (!elements.ok()) return Damaged(elements.status());
+    constexpr uint64_t kMost = std::numeric_limits<int64_t>::max() / 2;
+    const uint64_t size = *elements * DTypeSize(tensor.spec.dtype);
+    if (size > kMost - decoded_size) {
+      return Damaged("the tensors are too large together", tensor.spec.name);
+    }
+    decoded_size += size;
     const absl::StatusOr<uint64_t> most =
         codec.codec->MaxEncodedSize(tensor.spec, codec.parameters);
     if (!most.ok()) return Damaged(most.status());
@@ -132,12 +138,6 @@ absl::Status JoinSizes(const SafetensorsHeader& file, ArtefactHeader* header) {
         (codec.codec->traits().fixed_size && tensor.payload_size != *most)) {
       return Damaged("the payload's size is not the codec's", tensor.spec.name);
     }
-    constexpr uint64_t kMost = std::numeric_limits<int64_t>::max() / 2;
-    const uint64_t size = *elements * DTypeSize(tensor.spec.dtype);
-    if (size > kMost - decoded_size) {
-      return Damaged("the tensors are too large together", tensor.spec.name);
-    }
-    decoded_size += size;
   }
   return absl::OkStatus();
 }

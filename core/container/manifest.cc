@@ -128,7 +128,9 @@ absl::StatusOr<std::vector<ArtefactTensor>> ParseManifest(
     }
     tensor.codec = codec;
     const std::optional<DType> dtype = DTypeFromName(fields[1]);
-    if (!dtype || !IsCompressible(*dtype)) return BadEntry(name, "dtype");
+    if (!dtype || !tensor.codec.codec->traits().Takes(*dtype)) {
+      return BadEntry(name, "dtype");
+    }
     tensor.spec.dtype = *dtype;
     if (!ParseShape(fields[2], &tensor.spec.shape)) {
       return BadEntry(name, "shape");

@@ -19,8 +19,9 @@
 
 namespace kvcompress {
 
-// Converts elements at `source` (little-endian, any alignment), exactly. Gives
-// the bits of the largest magnitude.
+// Converts elements at `source` (little-endian, any alignment), exactly, but
+// F64 to nearest even, to infinity where binary32 cannot hold them. Gives the
+// bits of the largest magnitude.
 inline uint32_t LoadElements(DType dtype, const uint8_t* source,
                              absl::Span<float> values) {
   return kernels::Active().rows.load[static_cast<int>(dtype)](
@@ -40,7 +41,8 @@ std::optional<size_t> LoadFinite(DType dtype, const uint8_t* source,
                                  absl::Span<float> values);
 
 // Rounds to the type, to nearest even; what would give infinity gives the
-// largest finite value of its sign. REQUIRES: no value is NaN.
+// largest finite value of its sign, for F64 that of binary32. REQUIRES: no
+// value is NaN.
 inline void StoreElements(DType dtype, absl::Span<const float> values,
                           uint8_t* out) {
   kernels::Active().rows.store[static_cast<int>(dtype)](values.data(),

@@ -137,6 +137,9 @@ struct KernelSet {
 // The reference, in standard C++.
 const KernelSet& Portable();
 
+// For sets that have no kernels of their own for a type and those after it.
+void TakeTypesOfPortable(DType first, KernelSet* set);
+
 // For sets that take right matrices in pairs of rows.
 void KeepPairs(const int16_t* pairs, size_t inner, size_t columns,
                int16_t* right);

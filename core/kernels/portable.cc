@@ -99,13 +99,13 @@ void Accumulate(size_t m, Value value, LaneSums* sums) {
     const size_t lane = j % kSumLanes;
     for (size_t i = j; i < m; i += half) {
       const auto [x, y] = value(i);
-      const double e = double{y} - double{x};
-      group.x2[lane] += double{x} * x;
-      group.y2[lane] += double{y} * y;
+      const double e = y - x;
+      group.x2[lane] += x * x;
+      group.y2[lane] += y * y;
       group.e2[lane] += e * e;
       group.abs_e[lane] += std::abs(e);
       sums->max_abs_e = std::max(sums->max_abs_e, std::abs(e));
-      sums->max_abs_x = std::max(sums->max_abs_x, std::abs(double{x}));
+      sums->max_abs_x = std::max(sums->max_abs_x, std::abs(x));
     }
   }
   for (size_t lane = 0; lane < kSumLanes; ++lane) {
@@ -167,7 +167,7 @@ EncodeFault Encode(const uint8_t* source, BlockLayout layout, uint8_t* payload,
     const auto value = [&](size_t i) {
       const typename T::Bits y = T::Round(values[first + i]);
       if (decoded != nullptr) StoreBits<T>(y, decoded, first + i);
-      return std::pair(T::Load(LoadBits<T>(source, first + i)), T::Load(y));
+      return std::pair(T::Wide(LoadBits<T>(source, first + i)), T::Wide(y));
     };
     Accumulate(std::min(layout.group, layout.count - first), value, &lanes);
   }
@@ -202,10 +202,10 @@ template <typename T>
 void AddToRow(const uint8_t* source, const uint8_t* decoded, size_t first,
               size_t count, ChannelSums channels, RowLanes* lanes) {
   for (size_t c = first; c < count; ++c) {
-    const double value = T::Load(LoadBits<T>(source, c));
-    const bool finite = std::isfinite(value);
-    const double x = finite ? value : 0;
-    const double e = finite ? T::Load(LoadBits<T>(decoded, c)) - x : 0;
+    const typename T::Bits bits = LoadBits<T>(source, c);
+    const bool finite = std::isfinite(T::Load(bits));
+    const double x = finite ? T::Wide(bits) : 0;
+    const double e = finite ? T::Wide(LoadBits<T>(decoded, c)) - x : 0;
     lanes->x2[c % kSumLanes] += x * x;
     lanes->e2[c % kSumLanes] += e * e;
     if (channels.d == nullptr) continue;
@@ -215,14 +215,14 @@ void AddToRow(const uint8_t* source, const uint8_t* decoded, size_t first,
   }
 }
 
-template <DType kType>
+template <typename T>
 void Measure(const uint8_t* source, const uint8_t* decoded, size_t rows,
              size_t columns, ChannelSums channels, RowSums* sums) {
-  const size_t size = columns * DTypeSize(kType);
+  const size_t size = columns * sizeof(typename T::Bits);
   for (size_t row = 0; row < rows; ++row) {
     RowLanes lanes = {};
-    AddToRow(kType, source + row * size, decoded + row * size, 0, columns,
-             channels, &lanes);
+    AddToRow<T>(source + row * size, decoded + row * size, 0, columns, channels,
+                &lanes);
     sums[row] = lanes.Total();
   }
 }
@@ -243,16 +243,18 @@ int16_t Saturate(int32_t value) {
 
 template <typename Codes>
 constexpr GroupedKernels Grouped() {
-  return {{Encode<F32, Codes>, Encode<F16, Codes>, Encode<BF16, Codes>},
-          {Decode<F32, Codes>, Decode<F16, Codes>, Decode<BF16, Codes>}};
+  return {{Encode<F32, Codes>, Encode<F16, Codes>, Encode<BF16, Codes>,
+           Encode<F8E4M3, Codes>, Encode<F8E5M2, Codes>, Encode<F64, Codes>},
+          {Decode<F32, Codes>, Decode<F16, Codes>, Decode<BF16, Codes>,
+           Decode<F8E4M3, Codes>, Decode<F8E5M2, Codes>, Decode<F64, Codes>}};
 }
 
 const KernelSet kPortable = {
     .name = "portable",
     .int4 = Grouped<Codes4>(),
     .int8 = Grouped<Codes8>(),
-    .measure = {Measure<DType::kF32>, Measure<DType::kF16>,
-                Measure<DType::kBF16>},
+    .measure = {Measure<F32>, Measure<F16>, Measure<BF16>, Measure<F8E4M3>,
+                Measure<F8E5M2>, Measure<F64>},
     .product = {.prepare = KeepPairs, .multiply = Multiply},
     .reflect = Reflect,
     .rows = PortableRows(),
@@ -261,11 +263,30 @@ const KernelSet kPortable = {
 };
 static_assert(static_cast<int>(DType::kF32) == 0 &&
               static_cast<int>(DType::kF16) == 1 &&
-              static_cast<int>(DType::kBF16) == 2);
+              static_cast<int>(DType::kBF16) == 2 &&
+              static_cast<int>(DType::kF8E4M3) == 3 &&
+              static_cast<int>(DType::kF8E5M2) == 4 &&
+              static_cast<int>(DType::kF64) == 5);
 
 }  // namespace
 
 const KernelSet& Portable() { return kPortable; }
+
+void TakeTypesOfPortable(DType first, KernelSet* set) {
+  const auto take = [first](const auto& from, auto& to) {
+    std::copy(std::begin(from) + static_cast<int>(first), std::end(from),
+              std::begin(to) + static_cast<int>(first));
+  };
+  take(kPortable.int4.encode, set->int4.encode);
+  take(kPortable.int4.decode, set->int4.decode);
+  take(kPortable.int8.encode, set->int8.encode);
+  take(kPortable.int8.decode, set->int8.decode);
+  take(kPortable.measure, set->measure);
+  take(kPortable.rows.load, set->rows.load);
+  take(kPortable.rows.largest, set->rows.largest);
+  take(kPortable.rows.store, set->rows.store);
+  take(kPortable.rows.compare, set->rows.compare);
+}
 
 void KeepPairs(const int16_t* pairs, size_t inner, size_t columns,
                int16_t* right) {
@@ -309,14 +330,13 @@ void ReflectColumns(const int16_t* unit, size_t rows, size_t columns,
 void AddToRow(DType dtype, const uint8_t* source, const uint8_t* decoded,
               size_t first, size_t count, ChannelSums channels,
               RowLanes* lanes) {
-  switch (dtype) {
-    case DType::kF32:
-      return AddToRow<F32>(source, decoded, first, count, channels, lanes);
-    case DType::kF16:
-      return AddToRow<F16>(source, decoded, first, count, channels, lanes);
-    default:
-      return AddToRow<BF16>(source, decoded, first, count, channels, lanes);
-  }
+  using Add = void (*)(const uint8_t*, const uint8_t*, size_t, size_t,
+                       ChannelSums, RowLanes*);
+  static constexpr Add kAdd[kDTypes] = {AddToRow<F32>,    AddToRow<F16>,
+                                        AddToRow<BF16>,   AddToRow<F8E4M3>,
+                                        AddToRow<F8E5M2>, AddToRow<F64>};
+  kAdd[static_cast<size_t>(dtype)](source, decoded, first, count, channels,
+                                   lanes);
 }
 
 }  // namespace kvcompress::kernels

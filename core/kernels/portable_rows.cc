@@ -45,8 +45,8 @@ void AddToLanes(const uint8_t* source, const uint8_t* decoded, size_t first,
                 size_t count, LaneSums* lanes) {
   for (size_t i = first; i < count; ++i) {
     const size_t lane = i % kSumLanes;
-    const double x = T::Load(LoadBits<T>(source, i));
-    const double y = T::Load(LoadBits<T>(decoded, i));
+    const double x = T::Wide(LoadBits<T>(source, i));
+    const double y = T::Wide(LoadBits<T>(decoded, i));
     const double e = y - x;
     lanes->x2[lane] += x * x;
     lanes->y2[lane] += y * y;
@@ -248,10 +248,14 @@ CosSin CosSinOf(uint64_t phase) {
 
 const RowKernels& PortableRows() {
   static constexpr RowKernels kKernels = {
-      .load = {Load<F32>, Load<F16>, Load<BF16>},
-      .largest = {Largest<F32>, Largest<F16>, Largest<BF16>},
-      .store = {Store<F32>, Store<F16>, Store<BF16>},
-      .compare = {AddToLanes<F32>, AddToLanes<F16>, AddToLanes<BF16>},
+      .load = {Load<F32>, Load<F16>, Load<BF16>, Load<F8E4M3>, Load<F8E5M2>,
+               Load<F64>},
+      .largest = {Largest<F32>, Largest<F16>, Largest<BF16>, Largest<F8E4M3>,
+                  Largest<F8E5M2>, Largest<F64>},
+      .store = {Store<F32>, Store<F16>, Store<BF16>, Store<F8E4M3>,
+                Store<F8E5M2>, Store<F64>},
+      .compare = {AddToLanes<F32>, AddToLanes<F16>, AddToLanes<BF16>,
+                  AddToLanes<F8E4M3>, AddToLanes<F8E5M2>, AddToLanes<F64>},
       .fill_rotation = FillTable,
       .rotate = Rotate,
       .sum_turned_back = SumBack,
@@ -269,14 +273,8 @@ const RowKernels& PortableRows() {
 
 void AddToLanes(DType dtype, const uint8_t* source, const uint8_t* decoded,
                 size_t first, size_t count, LaneSums* lanes) {
-  switch (dtype) {
-    case DType::kF32:
-      return AddToLanes<F32>(source, decoded, first, count, lanes);
-    case DType::kF16:
-      return AddToLanes<F16>(source, decoded, first, count, lanes);
-    default:
-      return AddToLanes<BF16>(source, decoded, first, count, lanes);
-  }
+  PortableRows().compare[static_cast<size_t>(dtype)](source, decoded, first,
+                                                     count, lanes);
 }
 
 }  // namespace kvcompress::kernels

@@ -1,6 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The types of elements for the portable kernels: bits to a value and back.
+// Wide gives the value that distortion is measured on, which is exact.
 
 #ifndef KVCOMPRESS_KERNELS_PORTABLE_TYPES_H_
 #define KVCOMPRESS_KERNELS_PORTABLE_TYPES_H_
@@ -21,6 +22,7 @@ struct F32 {
   using Bits = uint32_t;
   static constexpr Bits kLargest = 0x7f7fffff;  // finite
   static float Load(Bits bits) { return std::bit_cast<float>(bits); }
+  static double Wide(Bits bits) { return Load(bits); }
   static Bits Round(float value) { return std::bit_cast<uint32_t>(value); }
 };
 
@@ -28,6 +30,7 @@ struct F16 {
   using Bits = uint16_t;
   static constexpr Bits kLargest = 0x7bff;
   static float Load(Bits bits) { return HalfToFloat(bits); }
+  static double Wide(Bits bits) { return Load(bits); }
   // The largest finite value where rounding would give infinity.
   static Bits Round(float value) {
     const uint16_t half = FloatToHalf(value);
@@ -39,7 +42,35 @@ struct BF16 {
   using Bits = uint16_t;
   static constexpr Bits kLargest = 0x7f7f;
   static float Load(Bits bits) { return BFloat16ToFloat(bits); }
+  static double Wide(Bits bits) { return Load(bits); }
   static Bits Round(float value) { return FloatToBFloat16(value); }
+};
+
+struct F8E4M3 {
+  using Bits = uint8_t;
+  static constexpr Bits kLargest = 0x7e;
+  static float Load(Bits bits) { return F8E4M3ToFloat(bits); }
+  static double Wide(Bits bits) { return Load(bits); }
+  static Bits Round(float value) { return FloatToF8E4M3(value); }
+};
+
+struct F8E5M2 {
+  using Bits = uint8_t;
+  static constexpr Bits kLargest = 0x7b;
+  static float Load(Bits bits) { return F8E5M2ToFloat(bits); }
+  static double Wide(Bits bits) { return Load(bits); }
+  static Bits Round(float value) { return FloatToF8E5M2(value); }
+};
+
+// Codecs compute in binary32: what that cannot hold is infinite here.
+struct F64 {
+  using Bits = uint64_t;
+  static constexpr Bits kLargest = 0x47efffffe0000000;  // of binary32
+  static float Load(Bits bits) { return static_cast<float>(Wide(bits)); }
+  static double Wide(Bits bits) { return std::bit_cast<double>(bits); }
+  static Bits Round(float value) {
+    return std::bit_cast<uint64_t>(static_cast<double>(value));
+  }
 };
 
 template <typename T>

@@ -16,12 +16,15 @@
 
 namespace kvcompress::kernels {
 
-// Number of compressible types; tables of kernels are indexed by DType.
-inline constexpr size_t kDTypes = 3;
+// Number of types that codecs take for numbers; tables of kernels are indexed
+// by DType.
+inline constexpr size_t kDTypes = 6;
+static_assert(IsNumber(static_cast<DType>(kDTypes - 1)) &&
+              !IsNumber(static_cast<DType>(kDTypes)));
 
-// Elements (little-endian, any alignment) to values, exactly. Gives the largest
-// magnitude as the bits of a binary32: 0x7f800000 and above where one is not
-// finite.
+// Elements (little-endian, any alignment) to values, exactly, but F64 to
+// nearest even. Gives the largest magnitude as the bits of a binary32:
+// 0x7f800000 and above where one is not finite.
 using LoadValues = uint32_t (*)(const uint8_t* elements, size_t count,
                                 float* values);
 
@@ -29,7 +32,8 @@ using LoadValues = uint32_t (*)(const uint8_t* elements, size_t count,
 using LargestBits = uint32_t (*)(const uint8_t* elements, size_t count);
 
 // The reverse, to nearest even; what would give infinity gives the largest
-// finite value of its sign. REQUIRES: no value is NaN.
+// finite value of its sign, for F64 that of binary32. REQUIRES: no value is
+// NaN.
 using StoreValues = void (*)(const float* values, size_t count,
                              uint8_t* elements);
 

@@ -101,7 +101,8 @@ void TokenAccumulator::Lag::Keep() {
 }
 
 bool TokenAccumulator::Applies(const TensorSpec& spec) {
-  return spec.shape.size() == 4 && spec.shape[3] <= kMaxHeadDim &&
+  return IsNumber(spec.dtype) && spec.shape.size() == 4 &&
+         spec.shape[3] <= kMaxHeadDim &&
          std::find(spec.shape.begin(), spec.shape.end(), 0) == spec.shape.end();
 }
 

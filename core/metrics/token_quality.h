@@ -55,7 +55,7 @@ class TokenAccumulator {
   // amount of memory.
   static constexpr uint64_t kMaxHeadDim = 65536;
 
-  // Whether a tensor of this shape has tokens to speak of.
+  // Whether a tensor of this type and shape has tokens to speak of.
   static bool Applies(const TensorSpec& spec);
   // Bytes that one takes at most, up to 2 MiB from the start and more as rows
   // come: 16 for every 100 of them. REQUIRES: Applies(spec).

@@ -121,7 +121,6 @@ class Compressor::Impl {
     report_.metrics = pooled_.Compute();
     AddTokenMetrics(pooled_tokens_, &report_.metrics);
     report_.verdict = Judge(report_.metrics, options_.thresholds);
-    report_.elements = report_.metrics.elements;
     if (report_.elements > 0) {
       const double elements = static_cast<double>(report_.elements);
       const double bytes = static_cast<double>(report_.compressed_size);
@@ -169,22 +168,19 @@ class Compressor::Impl {
     if (options_.reconstruct) {
       output->reconstructed = SerializeSafetensorsHeader(header);
     }
-    const CodecTraits& traits = codec.codec->traits();
     for (SafetensorsEntry& entry : header.tensors) {
+      KVC_ASSIGN_OR_RETURN(const CodecSpec own,
+                           CodecFor(entry.spec.dtype, codec));
+      const CodecTraits& traits = own.codec->traits();
       KVC_RETURN_IF_ERROR(
           CheckTensor(entry, position_, traits, limits_.max_tensor_bytes));
-      const uint64_t size = entry.end - entry.begin;
-      uint64_t memory = traits.streaming ? 0 : traits.tensor_memory * size;
-      if (TokenAccumulator::Applies(entry.spec)) {
-        memory += TokenAccumulator::MemoryFor(entry.spec);
-      }
-      tensor_memory_ = std::max(tensor_memory_, memory);
+      tensor_memory_ = std::max(tensor_memory_, EncoderMemory(entry, traits));
       InferRole(&entry.spec);
       artefact_.tensors.push_back(
-          {.spec = std::move(entry.spec), .codec = codec});
+          {.spec = std::move(entry.spec), .codec = own});
     }
-    KVC_RETURN_IF_ERROR(
-        CheckAttention(options_.attention, traits, artefact_.tensors));
+    KVC_RETURN_IF_ERROR(CheckAttention(
+        options_.attention, codec.codec->traits(), artefact_.tensors));
     hints_ = HintsFrom(options_, header.metadata);
     hints_.buffers = &buffers_;
     if (limits_.still_wanted) {
@@ -263,6 +259,7 @@ class Compressor::Impl {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
     remaining_ = elements * DTypeSize(tensor.spec.dtype);
     tensor_size_ = remaining_;
+    report_.elements += elements;
     hints_.thresholds = ThresholdsOf(tensor.spec.role);
     attention_.Tell(tensor.spec, options_.attention, &hints_);
     KVC_ASSIGN_OR_RETURN(encoder_,
@@ -287,7 +284,6 @@ class Compressor::Impl {
       if (encoder_->chosen() != nullptr) tensor.codec = *encoder_->chosen();
       attention_.Learn(tensor.spec, encoder_->key_hints());
       tensor.digest = digest_.Hex();
-      pooled_.Merge(encoder_->distortion());
       AddReport(tensor);
       ++index_;
       KVC_RETURN_IF_ERROR(StartTensor());
@@ -302,12 +298,7 @@ class Compressor::Impl {
     report.original_size = tensor_size_;
     report.compressed_size = tensor.payload_size;
     report.metrics = encoder_->distortion().Compute();
-    const TokenSums sums =
-        tokens_ ? tokens_->Compute()
-                : TokenSums::Unknown(tensor.spec, report.metrics.max_error);
-    AddTokenMetrics(sums, &report.metrics);
-    pooled_tokens_.Merge(sums);
-    report.verdict = Judge(report.metrics, ThresholdsOf(tensor.spec.role));
+    if (IsNumber(tensor.spec.dtype)) JudgeTensor(&report);
     report.digest = tensor.digest;
     if (!report.verdict.passed) ++report_.tensors_failed;
     if (report.metrics.snr_db &&
@@ -317,6 +308,17 @@ class Compressor::Impl {
       report_.worst_tensor = static_cast<int64_t>(report_.tensors.size());
     }
     report_.tensors.push_back(std::move(report));
+  }
+
+  // Of a tensor of numbers: what is none is exact, and bounds are not on it.
+  void JudgeTensor(TensorReport* report) {
+    pooled_.Merge(encoder_->distortion());
+    const TokenSums sums =
+        tokens_ ? tokens_->Compute()
+                : TokenSums::Unknown(report->spec, report->metrics.max_error);
+    AddTokenMetrics(sums, &report->metrics);
+    pooled_tokens_.Merge(sums);
+    report->verdict = Judge(report->metrics, ThresholdsOf(report->spec.role));
   }
 
   const QualityThresholds& ThresholdsOf(TensorRole role) const {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
+#include "metrics/token_quality.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -58,15 +59,6 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
 
 absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
                          const CodecTraits& traits, uint64_t max_bytes) {
-  if (std::find(traits.dtypes.begin(), traits.dtypes.end(), entry.spec.dtype) ==
-      traits.dtypes.end()) {
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
-        absl::StrCat("unsupported data type: ", DTypeName(entry.spec.dtype)),
-        {.reason = "UNSUPPORTED_DTYPE",
-         .tensor = entry.spec.name,
-         .offset = offset + entry.begin});
-  }
   const uint64_t size = entry.end - entry.begin;
   if (traits.streaming || size <= max_bytes) return absl::OkStatus();
   return MakeError(
@@ -77,6 +69,24 @@ absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
        .tensor = entry.spec.name,
        .offset = offset + entry.begin,
        .limit = max_bytes});
+}
+
+absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec) {
+  if (codec.codec->traits().Takes(dtype)) return codec;
+  return ParseCodec("lossless");
+}
+
+uint64_t EncoderMemory(const SafetensorsEntry& entry,
+                       const CodecTraits& traits) {
+  const uint64_t measuring = TokenAccumulator::Applies(entry.spec)
+                                 ? TokenAccumulator::MemoryFor(entry.spec)
+                                 : 0;
+  if (traits.streaming) return measuring;
+  const uint64_t size = entry.end - entry.begin;
+  // Values take what they take, however narrow the elements are.
+  const uint64_t counted =
+      std::max(size, 2 * (size / DTypeSize(entry.spec.dtype)));
+  return measuring + traits.tensor_memory * counted;
 }
 
 }  // namespace kvcompress

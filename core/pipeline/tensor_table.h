@@ -28,10 +28,19 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
     std::vector<std::pair<std::string, std::string>> metadata);
 
 // Whether a codec takes a tensor whose data begin at `offset` plus those of the
-// entry. INVALID_ARGUMENT for a type that it does not take, OUT_OF_RANGE when
-// it holds a whole tensor and this one is larger than `max_bytes`.
+// entry. OUT_OF_RANGE when it holds a whole tensor and this one is larger than
+// `max_bytes`. REQUIRES: it takes the type.
 absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
                          const CodecTraits& traits, uint64_t max_bytes);
+
+// The codec of a tensor where a cache is coded with `codec`: that one, or
+// `lossless` where it does not take the type.
+absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec);
+
+// Bytes that encoding a tensor takes where a codec holds all of it, and those
+// that measuring it token by token takes.
+uint64_t EncoderMemory(const SafetensorsEntry& entry,
+                       const CodecTraits& traits);
 
 }  // namespace kvcompress
 

@@ -29,7 +29,7 @@ def test_mistakes_on_the_command_line(
     [
         ("json_cut_short", "parse header: invalid JSON"),
         ("deep_nesting", "parse header: invalid JSON"),
-        ("dtype_i64", "unsupported data type: I64"),
+        ("dtype_f4", "unsupported data type: F4"),
     ],
 )
 def test_messages_of_the_program_replaced(run: Run, tmp_path: Path, name: str, words: str) -> None:

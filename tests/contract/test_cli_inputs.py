@@ -118,7 +118,7 @@ def test_names_do_not_act_on_a_terminal(
 def test_names_of_tensors_do_not_act_on_a_terminal(program: Program, tmp_path: Path) -> None:
     """In errors; JSON escapes what it must."""
     name = "a\x1b[31m\u202e"
-    header = json.dumps({name: {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}).encode()
+    header = json.dumps({name: {"dtype": "F4", "shape": [16], "data_offsets": [0, 8]}}).encode()
     file = len(header).to_bytes(8, "little") + header + bytes(8)
     (tmp_path / "cache").write_bytes(file)
     message = message_of(program("-metrics-only", "-input", "cache"))

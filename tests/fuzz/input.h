@@ -101,12 +101,12 @@ inline const std::vector<CodecSpec>& StoredCodecs() {
 // A small tensor of a shape, type and role drawn from `input`; at most 2^14
 // elements.
 inline TensorSpec DrawSpec(Input* input) {
-  constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+  const absl::Span<const DType> types = NumberDTypes();
   constexpr TensorRole kRoles[] = {TensorRole::kNone, TensorRole::kKey,
                                    TensorRole::kValue};
   TensorSpec spec;
   spec.name = "x";
-  spec.dtype = kTypes[input->UpTo(2)];
+  spec.dtype = types[input->UpTo(types.size() - 1)];
   spec.role = kRoles[input->UpTo(2)];
   if (input->UpTo(3) == 0) {
     spec.shape = {input->UpTo(255) * 7};

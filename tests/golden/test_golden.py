@@ -87,9 +87,9 @@ def test_payload_reads_it(name: str) -> None:
     source, metadata = load_arrays((HERE / "sources" / entry["source"]).read_bytes())
     assert list(header.metadata.items()) == list(metadata.items())
     assert list(source) == list(arrays)
-    for array, original in zip(arrays.values(), source.values(), strict=True):
+    for each, array, original in zip(header.tensors, arrays.values(), source.values(), strict=True):
         assert (array.dtype, array.shape) == (original.dtype, original.shape)
-        if entry["codec"] == "lossless":
+        if each.codec == "lossless":
             assert array.tobytes() == original.tobytes()
         else:
             assert np.isfinite(array.astype(np.float32)).all()

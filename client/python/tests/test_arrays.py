@@ -10,7 +10,13 @@ import pytest
 import safetensors.numpy
 
 import kvcompress
-from kvcompress._arrays import data_type, little_endian_bytes
+from kvcompress._arrays import (
+    FILE_TYPES,
+    ITEM_SIZES,
+    TORCH_TYPES,
+    data_type,
+    little_endian_bytes,
+)
 from kvcompress.v1 import tensor_pb2
 
 
@@ -68,8 +74,53 @@ def test_types() -> None:
     assert data_type(np.zeros(1, np.float32).dtype.name) == tensor_pb2.DATA_TYPE_F32
     assert data_type(np.zeros(1, ">f2").dtype.name) == tensor_pb2.DATA_TYPE_F16
     assert data_type(np.zeros(1, ml_dtypes.bfloat16).dtype.name) == tensor_pb2.DATA_TYPE_BF16
-    assert data_type("float64") is None
-    assert data_type("uint16") is None
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"):
+        dtype = np.dtype(getattr(ml_dtypes, name))
+        assert data_type(dtype.name) is not None
+    for name in ("float64", "bool", "int8", "uint64", "complex64"):
+        assert data_type(np.dtype(name).name) is not None
+    assert data_type("float4_e2m1fn_x2") is None
+    assert data_type("complex128") is None
+
+
+def test_every_type_of_the_api_is_here() -> None:
+    assert len(FILE_TYPES) == len(tensor_pb2.DataType.values()) - 1
+    assert set(FILE_TYPES.values()) == set(ITEM_SIZES) == set(TORCH_TYPES)
+
+
+@pytest.mark.parametrize(
+    ("file_type", "name"),
+    [
+        ("F8_E4M3", "float8_e4m3fn"),
+        ("F8_E5M2", "float8_e5m2"),
+        ("F8_E8M0", "float8_e8m0fnu"),
+        ("F8_E4M3FNUZ", "float8_e4m3fnuz"),
+        ("F8_E5M2FNUZ", "float8_e5m2fnuz"),
+    ],
+)
+def test_float8(monkeypatch: pytest.MonkeyPatch, file_type: str, name: str) -> None:
+    text = f'{{"x":{{"dtype":"{file_type}","shape":[2,128],"data_offsets":[0,256]}}}}'.encode()
+    file = struct.pack("<Q", len(text)) + text + bytes(range(256))
+    array = kvcompress.load_arrays(file)[0]["x"]
+    assert array.dtype == np.dtype(getattr(ml_dtypes, name))
+    assert bytes(little_endian_bytes(array)) == bytes(range(256))
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    array = kvcompress.load_arrays(file)[0]["x"]
+    assert array.dtype == np.uint8
+    assert array.shape == (2, 128)
+
+
+def test_what_safetensors_writes_of_other_types() -> None:
+    arrays: dict[str, kvcompress.Array] = {
+        name: np.arange(4).astype(name).reshape(2, 2)
+        for name in ("float64", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16")
+    }
+    arrays["bool"] = np.array([True, False])
+    arrays["complex64"] = np.array([1 + 2j], np.complex64)
+    loaded, _ = kvcompress.load_arrays(safetensors.numpy.save(arrays))
+    for name, array in arrays.items():
+        assert loaded[name].dtype == array.dtype
+        assert np.array_equal(loaded[name], array)
 
 
 def test_bytes_are_little_endian_in_c_order() -> None:

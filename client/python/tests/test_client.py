@@ -234,7 +234,7 @@ def test_wrong_input_is_refused_before_a_call(tmp_path: Path) -> None:
         with pytest.raises(TypeError):
             client.compress(3)  # type: ignore[arg-type]
         with pytest.raises(kvcompress.InvalidArgumentError) as caught:
-            client.compress({"x": np.zeros(3)})
+            client.compress({"x": np.zeros(3, complex)})
         assert caught.value.tensor == "x"
         with pytest.raises(kvcompress.InvalidArgumentError):
             client.compress(b"", metadata={"a": "b"})

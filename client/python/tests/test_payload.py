@@ -7,11 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 import xxhash
 
 from kvcompress import payload
+from kvcompress.payload import _dtypes as payload_dtypes
+from kvcompress.payload._dtypes import NUMBERS
 
 # One group of three F16 values: scale 0.5; codes 7, -2 and 3, the third beside the first.
 PAYLOAD = np.float16(0.5).tobytes() + bytes([0x37, 0x0E])
@@ -75,7 +78,7 @@ def test_damage() -> None:
     ],
 )
 def test_payload_size(codec: str, shape: tuple[int, ...], size: int) -> None:
-    for dtype in ("F32", "F16", "BF16"):
+    for dtype in NUMBERS:
         assert payload.payload_size(codec, shape, dtype) == size
 
 
@@ -85,12 +88,39 @@ def test_payload_size(codec: str, shape: tuple[int, ...], size: int) -> None:
         ("int4", (1,), "F16"),
         ("int4:16", (1,), "F16"),
         ("int4:64", (-1,), "F16"),
-        ("int4:64", (1,), "F64"),
+        ("int4:64", (1,), "F4"),
+        ("int4:64", (1,), "I32"),
+        ("ecsq+zstd:high", (1,), "F8_E8M0"),
     ],
 )
 def test_payload_size_of_what_is_none(codec: str, shape: tuple[int, ...], dtype: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         payload.payload_size(codec, shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "largest"),
+    [
+        ("F8_E4M3", ml_dtypes.float8_e4m3fn, 448),
+        ("F8_E5M2", ml_dtypes.float8_e5m2, 57344),
+    ],
+)
+def test_rounding_to_float8(name: str, dtype: type, largest: float) -> None:
+    every = np.arange(256, dtype=np.uint8)
+    finite = every[payload_dtypes.finite(every, name)]
+    values = np.sort(finite.view(dtype).astype(np.float32))
+    assert np.abs(values).max() == largest
+    middles = (values[1:] + values[:-1]) / 2
+    numbers = np.concatenate(
+        [values, middles, np.nextafter(middles, np.float32(1e9)), np.nextafter(middles, -middles)]
+    )
+    want = numbers.astype(dtype).view(np.uint8)
+    got = payload_dtypes.round_to_bits(numbers, name)
+    # Between two zeros there is none of its own.
+    assert np.array_equal(got[numbers != 0], want[numbers != 0])
+    beyond = np.array([1.04 * largest, -1e30, np.inf, -np.inf], np.float32)
+    kept = payload_dtypes.from_bits(payload_dtypes.round_to_bits(beyond, name), name)
+    assert kept.astype(np.float32).tolist() == [largest, -largest, largest, -largest]
 
 
 def test_the_one_folder_is_enough(tmp_path: Path) -> None:

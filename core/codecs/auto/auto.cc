@@ -211,7 +211,7 @@ class Auto : public Codec {
     traits_.description =
         "For each tensor the smallest codec whose measured quality holds the "
         "thresholds of the request";
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.TakesNumbers();
     traits_.tensor_memory = 16;
     traits_.role_aware = true;
   }

@@ -42,7 +42,7 @@ class Ecsq : public Codec {
         "and of values without norms";
     traits_.options = Schema().options();
     traits_.presets = Schema().presets();
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.TakesNumbers();
     traits_.role_aware = true;
   }
 

@@ -85,7 +85,7 @@ GroupedCodec::GroupedCodec(Options options)
   traits_.name = options_.name;
   traits_.description = options_.description;
   traits_.options = schema_.options();
-  traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+  traits_.TakesNumbers();
   traits_.streaming = true;
   traits_.fixed_size = true;
 }

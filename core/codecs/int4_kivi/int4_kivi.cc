@@ -86,14 +86,11 @@ class Scheme : public BlockScheme {
                      uint8_t* decoded, DistortionSums* sums) override {
     const Sizes sizes = At(element);
     values_.resize(sizes.elements);
+    if (Exact(element)) return Keep(source, sizes, payload, decoded, sums);
     return EncodeValues(
         dtype_, source, absl::MakeSpan(values_),
-        [&](absl::Span<float> values) -> std::optional<size_t> {
-          if (!Exact(element)) {
-            return EncodeUnit(geometry_.Unit(sizes.elements), values, payload);
-          }
-          std::memcpy(payload, source, sizes.payload);
-          return std::nullopt;
+        [&](absl::Span<float> values) {
+          return EncodeUnit(geometry_.Unit(sizes.elements), values, payload);
         },
         decoded, sums);
   }
@@ -117,6 +114,20 @@ class Scheme : public BlockScheme {
  private:
   bool Exact(uint64_t element) const {
     return element % geometry_.head_elements < geometry_.exact;
+  }
+
+  // As they are: values in binary32 are not all that an F64 has.
+  EncodeFault Keep(const uint8_t* source, Sizes sizes, uint8_t* payload,
+                   uint8_t* decoded, DistortionSums* sums) {
+    const absl::Span<float> values = absl::MakeSpan(values_);
+    if (const std::optional<size_t> fault =
+            LoadFinite(dtype_, source, values)) {
+      return {EncodeFault::Kind::kNotFinite, *fault};
+    }
+    std::memcpy(payload, source, sizes.payload);
+    if (decoded != nullptr) std::memcpy(decoded, source, sizes.payload);
+    *sums = CompareElements(dtype_, source, source, sizes.elements);
+    return {};
   }
 
   const DType dtype_;
@@ -145,7 +156,7 @@ class Int4Kivi : public BlockCodec {
         "channel, all else in groups of consecutive elements; the first token "
         "of a head exact";
     traits_.options = Schema().options();
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.TakesNumbers();
     traits_.streaming = true;
     traits_.fixed_size = true;
     traits_.role_aware = true;

@@ -26,7 +26,7 @@ class Klt : public Codec {
         "sent along";
     traits_.options = klt::Schema().options();
     traits_.presets = klt::Schema().presets();
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.TakesNumbers();
     traits_.role_aware = true;
     traits_.tensor_memory = 14;
     traits_.weighs_tokens = true;

@@ -43,13 +43,14 @@ void EncodePlane(absl::string_view plane, std::string* payload) {
 
 }  // namespace
 
-void EncodeBlock(absl::string_view elements, size_t element_size,
-                 uint8_t* scratch, std::string* payload) {
+void EncodeBlock(absl::string_view elements, DType dtype, uint8_t* scratch,
+                 std::string* payload) {
+  const size_t element_size = DTypeSize(dtype);
   const size_t count = elements.size() / element_size;
-  SplitPlanes(reinterpret_cast<const uint8_t*>(elements.data()), count,
-              element_size, scratch);
+  SplitPlanes(reinterpret_cast<const uint8_t*>(elements.data()), count, dtype,
+              scratch);
   const size_t sizes = payload->size();
-  const size_t least = sizes + LeastSize(count);
+  const size_t least = sizes + LeastSize(count, element_size);
   payload->resize(sizes + SizesSize(element_size));
   for (size_t p = 0; p < element_size; ++p) {
     const size_t begin = payload->size();
@@ -70,12 +71,12 @@ std::optional<size_t> BlockSize(absl::string_view sizes, size_t count,
     if (size == 0 || size > count) return std::nullopt;
     total += size;
   }
-  return std::max(total, LeastSize(count));
+  return std::max(total, LeastSize(count, element_size));
 }
 
-absl::Status DecodeBlock(absl::string_view block, size_t count,
-                         size_t element_size, uint8_t* scratch,
-                         uint8_t* elements) {
+absl::Status DecodeBlock(absl::string_view block, size_t count, DType dtype,
+                         uint8_t* scratch, uint8_t* elements) {
+  const size_t element_size = DTypeSize(dtype);
   absl::string_view rest = block.substr(SizesSize(element_size));
   for (size_t p = 0; p < element_size; ++p) {
     const absl::string_view plane = rest.substr(0, PlaneSize(block, p));
@@ -95,7 +96,7 @@ absl::Status DecodeBlock(absl::string_view block, size_t count,
   if (rest.find_first_not_of('\0') != absl::string_view::npos) {
     return absl::DataLossError("the padding after the planes is not zero");
   }
-  JoinPlanes(scratch, count, element_size, elements);
+  JoinPlanes(scratch, count, dtype, elements);
   return absl::OkStatus();
 }
 

@@ -32,7 +32,7 @@ class Encoder : public TensorEncoder {
                       std::string* decoded) override {
     if (decoded != nullptr) decoded->append(bytes.data(), bytes.size());
     return blocks_.Append(bytes, [&](absl::string_view block) {
-      lossless::EncodeBlock(block, element_size_, scratch_.data(), payload);
+      lossless::EncodeBlock(block, dtype_, scratch_.data(), payload);
       distortion_.Add(
           lossless::MeasureExact(reinterpret_cast<const uint8_t*>(block.data()),
                                  block.size() / element_size_, dtype_));
@@ -63,6 +63,7 @@ class Decoder : public TensorDecoder {
  public:
   Decoder(const TensorSpec& spec, uint64_t elements)
       : name_(spec.name),
+        dtype_(spec.dtype),
         element_size_(DTypeSize(spec.dtype)),
         remaining_(elements) {}
 
@@ -122,7 +123,7 @@ class Decoder : public TensorDecoder {
     decoded->resize(begin + scratch_.size());
     if (IsNeeded(element_, element_ + count)) {
       const absl::Status status = lossless::DecodeBlock(
-          block, count, element_size_, scratch_.data(),
+          block, count, dtype_, scratch_.data(),
           reinterpret_cast<uint8_t*>(decoded->data() + begin));
       if (!status.ok()) {
         return Damaged(absl::StrCat("the block of element ", element_, ": ",
@@ -142,6 +143,7 @@ class Decoder : public TensorDecoder {
   }
 
   const std::string name_;
+  const DType dtype_;
   const uint64_t element_size_;
   uint64_t element_ = 0;
   uint64_t remaining_;   // elements
@@ -155,8 +157,9 @@ class Lossless : public Codec {
   Lossless() {
     traits_.name = "lossless";
     traits_.description =
-        "Every bit as it was: byte planes, with exponents entropy coded";
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+        "Every bit as it was: byte planes, entropy coded where that pays";
+    const absl::Span<const DType> dtypes = AllDTypes();
+    traits_.dtypes.assign(dtypes.begin(), dtypes.end());
     traits_.lossless = true;
     traits_.streaming = true;
   }

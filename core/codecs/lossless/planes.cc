@@ -49,8 +49,58 @@ void Join(const uint8_t* planes, size_t count, uint8_t* elements) {
   }
 }
 
-// Magnitudes as binary32, exact; NaN and infinity stay what they are, save that
-// those of F16 become finite: IsFinite tells before.
+// The exponents of F64 less the lowest that binary32 has, so that one byte has
+// all that matters of an exponent that it shares with binary32.
+constexpr uint64_t kDoubleSign = uint64_t{1} << 63;
+constexpr uint64_t kDoubleBase = uint64_t{896} << 52;
+
+void SplitDoubles(const uint8_t* elements, size_t count, uint8_t* planes) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t bits = Load<uint64_t>(elements, i);
+    const uint64_t rest = ((bits | kDoubleSign) - kDoubleBase) & ~kDoubleSign;
+    planes[i] = static_cast<uint8_t>(rest >> 52);
+    planes[count + i] = static_cast<uint8_t>(
+        (bits >> 56 & 128) | (rest >> 56 & 0x70) | (rest >> 48 & 15));
+    for (size_t p = 2; p < sizeof(bits); ++p) {
+      planes[p * count + i] = static_cast<uint8_t>(bits >> (56 - 8 * p));
+    }
+  }
+}
+
+void JoinDoubles(const uint8_t* planes, size_t count, uint8_t* elements) {
+  for (size_t i = 0; i < count; ++i) {
+    const uint64_t second = planes[count + i];
+    uint64_t bits =
+        (second & 0x70) << 56 | uint64_t{planes[i]} << 52 | (second & 15) << 48;
+    bits = (bits + kDoubleBase) & ~kDoubleSign;
+    bits |= (second & 128) << 56;
+    for (size_t p = 2; p < sizeof(bits); ++p) {
+      bits |= uint64_t{planes[p * count + i]} << (56 - 8 * p);
+    }
+    std::memcpy(elements + i * sizeof(bits), &bits, sizeof(bits));
+  }
+}
+
+void SplitBytes(const uint8_t* elements, size_t count, size_t size,
+                uint8_t* planes) {
+  for (size_t p = 0; p < size; ++p) {
+    for (size_t i = 0; i < count; ++i) {
+      planes[p * count + i] = elements[i * size + (size - 1 - p)];
+    }
+  }
+}
+
+void JoinBytes(const uint8_t* planes, size_t count, size_t size,
+               uint8_t* elements) {
+  for (size_t p = 0; p < size; ++p) {
+    for (size_t i = 0; i < count; ++i) {
+      elements[i * size + (size - 1 - p)] = planes[p * count + i];
+    }
+  }
+}
+
+// Magnitudes, exact; NaN and infinity stay what they are, save that those of
+// F16 become finite: Measure tells before.
 struct F32 {
   using Bits = uint32_t;
   static constexpr Bits kInfinity = 0x7f800000;
@@ -69,6 +119,22 @@ struct BF16 {
   static float Magnitude(Bits bits) {
     return std::bit_cast<float>(uint32_t{bits} << 16);
   }
+};
+
+struct F8E4M3 {
+  using Bits = uint8_t;
+  static constexpr Bits kInfinity = 0x7f;  // NaN
+  static float Magnitude(Bits bits) { return F8E4M3ToFloat(bits); }
+};
+struct F8E5M2 {
+  using Bits = uint8_t;
+  static constexpr Bits kInfinity = 0x7c;
+  static float Magnitude(Bits bits) { return F8E5M2ToFloat(bits); }
+};
+struct F64 {
+  using Bits = uint64_t;
+  static constexpr Bits kInfinity = 0x47effffff0000000;  // rounds to infinity
+  static double Magnitude(Bits bits) { return std::bit_cast<double>(bits); }
 };
 
 template <typename T>
@@ -97,21 +163,33 @@ DistortionSums Measure(const uint8_t* elements, size_t count) {
 
 }  // namespace
 
-void SplitPlanes(const uint8_t* elements, size_t count, size_t element_size,
+void SplitPlanes(const uint8_t* elements, size_t count, DType dtype,
                  uint8_t* planes) {
-  if (element_size == 4) {
-    Split<uint32_t>(elements, count, planes);
-  } else {
-    Split<uint16_t>(elements, count, planes);
+  switch (dtype) {
+    case DType::kF32:
+      return Split<uint32_t>(elements, count, planes);
+    case DType::kF16:
+    case DType::kBF16:
+      return Split<uint16_t>(elements, count, planes);
+    case DType::kF64:
+      return SplitDoubles(elements, count, planes);
+    default:
+      return SplitBytes(elements, count, DTypeSize(dtype), planes);
   }
 }
 
-void JoinPlanes(const uint8_t* planes, size_t count, size_t element_size,
+void JoinPlanes(const uint8_t* planes, size_t count, DType dtype,
                 uint8_t* elements) {
-  if (element_size == 4) {
-    Join<uint32_t>(planes, count, elements);
-  } else {
-    Join<uint16_t>(planes, count, elements);
+  switch (dtype) {
+    case DType::kF32:
+      return Join<uint32_t>(planes, count, elements);
+    case DType::kF16:
+    case DType::kBF16:
+      return Join<uint16_t>(planes, count, elements);
+    case DType::kF64:
+      return JoinDoubles(planes, count, elements);
+    default:
+      return JoinBytes(planes, count, DTypeSize(dtype), elements);
   }
 }
 
@@ -122,8 +200,16 @@ DistortionSums MeasureExact(const uint8_t* elements, size_t count,
       return Measure<F32>(elements, count);
     case DType::kF16:
       return Measure<F16>(elements, count);
-    default:
+    case DType::kBF16:
       return Measure<BF16>(elements, count);
+    case DType::kF8E4M3:
+      return Measure<F8E4M3>(elements, count);
+    case DType::kF8E5M2:
+      return Measure<F8E5M2>(elements, count);
+    case DType::kF64:
+      return Measure<F64>(elements, count);
+    default:
+      return {.count = count};
   }
 }
 

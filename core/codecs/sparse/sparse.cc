@@ -96,7 +96,7 @@ class Sparse : public BlockCodec {
         "The values of largest magnitude of every 4096 as symmetric 4-bit "
         "integers, with a bitmap of where they are; zeros for the others";
     traits_.options = Schema().options();
-    traits_.dtypes = {DType::kF32, DType::kF16, DType::kBF16};
+    traits_.TakesNumbers();
     traits_.streaming = true;
     traits_.fixed_size = true;
   }

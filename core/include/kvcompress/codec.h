@@ -17,6 +17,7 @@
 #ifndef KVCOMPRESS_CODEC_H_
 #define KVCOMPRESS_CODEC_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -89,7 +90,7 @@ class TensorEncoder {
 };
 
 // The largest block that any codec decodes to, in bytes.
-inline constexpr uint64_t kMaxDecodedBlock = 1 << 20;
+inline constexpr uint64_t kMaxDecodedBlock = 2 << 20;
 
 // What decoding a tensor takes, in bytes, whatever its payload says.
 struct DecoderBounds {
@@ -156,13 +157,23 @@ struct CodecTraits {
   bool lossless = false;
   bool streaming = false;
   // Memory that an encoder takes for each byte of a tensor, where it is not
-  // streaming: the peak of the process, measured on 32 MiB of BF16.
+  // streaming: the peak of the process, measured on 32 MiB of BF16. Elements of
+  // one byte count as two.
   uint64_t tensor_memory = 10;
   bool fixed_size = false;
   bool role_aware = false;
   bool weighs_tokens = false;
   bool couples_heads = false;
   bool couples_layers = false;
+
+  bool Takes(DType dtype) const {
+    return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();
+  }
+  // Sets `dtypes` to what most codecs take.
+  void TakesNumbers() {
+    const absl::Span<const DType> numbers = NumberDTypes();
+    dtypes.assign(numbers.begin(), numbers.end());
+  }
 };
 
 // How much time an encoder may take to make less of a tensor at the same

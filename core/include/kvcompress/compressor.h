@@ -95,7 +95,7 @@ struct CompressReport {
   uint64_t elements = 0;
   double compression_ratio = 0;  // 2 * elements / compressed_size
   double bits_per_value = 0;     // 8 * compressed_size / elements, 0 when empty
-  Metrics metrics;               // pooled
+  Metrics metrics;               // pooled, of the tensors of numbers
   QualityVerdict verdict;        // on the pooled metrics
   uint64_t tensors_failed = 0;   // tensors whose own verdict did not pass
   std::vector<TensorReport> tensors;

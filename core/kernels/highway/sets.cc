@@ -126,7 +126,7 @@ const KernelSet* Set() {
       .scale_to_unit = ScaleToUnitVector,
       .find_eigenvalues = FindEigenvaluesOf,
       .find_eigenvectors = FindEigenvectorsOf};
-  static constexpr KernelSet kSet = {
+  static constexpr KernelSet kOwn = {
       .name = HWY_TARGET == HWY_SSE4   ? "sse4"
               : HWY_TARGET == HWY_AVX2 ? "avx2"
               : HWY_TARGET == HWY_AVX3 ? "avx512"
@@ -158,6 +158,11 @@ const KernelSet* Set() {
       .rans = {.encode = EncodeRansRows, .decode = DecodeRansRows},
       .joint = &kJoint,
   };
+  static const KernelSet kSet = [] {
+    KernelSet set = kOwn;
+    TakeTypesOfPortable(DType::kF8E4M3, &set);
+    return set;
+  }();
   return &kSet;
 }
 

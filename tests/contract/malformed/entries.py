@@ -6,29 +6,18 @@ from malformed.case import SOUND, Case
 
 
 def _dtypes() -> list[Case]:
-    """Element types that are unknown, or that no cache has."""
-    others = {
-        "F64": 8,
-        "I64": 8,
-        "U64": 8,
-        "I32": 4,
-        "I16": 2,
-        "I8": 1,
-        "U8": 1,
-        "BOOL": 1,
-        "F8_E4M3": 1,
-        "F8_E5M2": 1,
-    }
+    """Element types that are unknown, or whose elements are not whole bytes."""
+    others = {"F4": (2, 1), "F6_E2M3": (4, 3), "F6_E3M2": (4, 3)}
     return [
         *(
             Case(
                 f"dtype_{dtype.lower()}",
-                tensors(bytes(width), x=entry([1], [0, width], dtype)),
+                tensors(bytes(size), x=entry([count], [0, size], dtype)),
                 f"unsupported data type: {dtype}",
                 tensor="x",
                 library_refuses=False,
             )
-            for dtype, width in others.items()
+            for dtype, (count, size) in others.items()
         ),
         Case(
             "dtype_unknown", tensors(x=entry(dtype="F99")), "unsupported data type: F99", tensor="x"

@@ -3,9 +3,10 @@
 
 import numpy as np
 
-from oracle.source import Tensor, tensor, write
+from oracle.source import ITEM_SIZE, LARGEST, NUMBERS, Tensor, tensor, write
 
 DTYPES = ("F32", "F16", "BF16")
+MORE_DTYPES = tuple(dtype for dtype in NUMBERS if dtype not in DTYPES)
 SHAPES: tuple[tuple[int, ...], ...] = (
     (),
     (0,),
@@ -108,7 +109,8 @@ def bits(dtype: str, seed: int = 0) -> bytes:
     tensors = []
     for exponent in range(-30, 19, 3):
         numbers = rng.standard_normal(321) * 2.0**exponent
-        numbers = np.clip(numbers, -65504, 65504)
+        most = LARGEST.get(dtype, 65504)
+        numbers = np.clip(numbers, -most, most)
         tensors.append(tensor(f"e{exponent}", dtype, numbers))
     return write(tensors)
 
@@ -152,11 +154,36 @@ def heads() -> bytes:
     return write(tensors)
 
 
+def attached(tokens: int = 70) -> bytes:
+    """Keys and values of 8 and of 64 bits beside what is no number: block tables, lengths."""
+    rng = np.random.default_rng(3)
+    tensors = []
+    for index, dtype in enumerate(MORE_DTYPES):
+        for part in ("key", "value"):
+            offset = 4 * rng.standard_normal(64)
+            numbers = rng.standard_normal((1, 2, tokens, 64)) * 0.5 + offset
+            tensors.append(tensor(f"layer_{index}_{part}", dtype, numbers))
+    table = np.arange(6 * tokens, dtype="<i8").reshape(6, tokens)
+    tensors.append(Tensor("block_table", "I64", table.shape, table.tobytes()))
+    tensors.append(Tensor("lengths", "I32", (3,), np.array([70, 0, -1], "<i4").tobytes()))
+    for dtype, size in ITEM_SIZE.items():
+        tensors.append(Tensor(f"any_{dtype}", dtype, (0,), b""))
+        if dtype not in NUMBERS:
+            tensors.append(Tensor(f"noise_{dtype}", dtype, (1, 1, 9, 8), rng.bytes(72 * size)))
+            tensors.append(
+                Tensor(f"zeros_{dtype}", dtype, (19 * tokens,), bytes(19 * tokens * size))
+            )
+    # A role does not make numbers of integers.
+    tensors.append(Tensor("layer_9_key", "I8", (1, 1, 5, 8), rng.bytes(40)))
+    return write(tensors)
+
+
 def all_caches() -> dict[str, bytes]:
     """Every cache by name."""
     caches = {"mixed": mixed(), "values": values(), "scrambled": scrambled(), "tiny": tiny()}
     caches["heads"] = heads()
-    for dtype in DTYPES:
+    caches["attached"] = attached()
+    for dtype in NUMBERS:
         caches[f"shapes_{dtype}"] = shapes(dtype)
         caches[f"bits_{dtype}"] = bits(dtype)
     caches["nothing"] = write([])

@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 
 from oracle import kivi, lossless, sparse
-from oracle.source import F32, Tensor, narrow, read, widen, write
+from oracle.source import F32, F64, NUMBERS, Tensor, exact, read, round_to, write
 
 BLOCK = 4096
 # Bits of a code, and whether values are rotated first.
@@ -56,9 +56,9 @@ class EncodedTensor:
         return xxhash.xxh3_128_hexdigest(self.payload)
 
     @property
-    def values(self) -> F32:
-        """The flattened decoded values, in binary32."""
-        return widen(self.source.dtype, self.decoded)
+    def exact(self) -> F64:
+        """The flattened decoded values; of types that are no numbers none."""
+        return exact(self.source.dtype, self.decoded)
 
 
 @dataclass(frozen=True)
@@ -98,23 +98,26 @@ def encode(
         group: Elements that share a scale; None for a codec without groups.
         labels: Labels to bind.
         roles: The manifest's role field, by tensor name, where it is not that of the name.
-        codec: Name of the codec: one of CODECS, `int4-kivi`, `sparse` or `lossless`.
+        codec: Name of the codec: one of CODECS, `int4-kivi`, `sparse` or `lossless`, which also
+            has the tensors that are no numbers.
         sparsity: Of `sparse`, in its one form.
 
     Raises:
         RefusedError: A value is not finite, or a scale would not be.
     """
     sources, metadata = read(file)
-    tensors = []
+    tensors, largest = [], []
     for source in sources:
         role = (roles or {}).get(source.name, role_of(source.name))
-        if group is None:
-            payload, decoded = lossless.encode_tensor(source), source.data
+        field = codec_field(codec, group, sparsity)
+        if group is None or source.dtype not in NUMBERS:
+            payload, decoded, field = lossless.encode_tensor(source), source.data, "lossless"
+            largest.append(lossless.largest(source))
         else:
             payload, decoded = encode_tensor(source, group, codec, role, sparsity)
+            largest.append(len(payload))
         shape = "x".join(map(str, source.shape)) or "-"
         digest = xxhash.xxh3_128_hexdigest(payload)
-        field = codec_field(codec, group, sparsity)
         entry = f"{field} {source.dtype} {shape} {role} {digest}"
         tensors.append(EncodedTensor(source, payload, decoded, entry))
     data = assemble(
@@ -127,7 +130,7 @@ def encode(
             **{f"kvcompress.label.{key}": value for key, value in sorted((labels or {}).items())},
             **metadata,
         },
-        [lossless.largest(source) for source in sources] if group is None else None,
+        largest,
     )
     restored = write(
         [
@@ -210,14 +213,13 @@ def encode_tensor(
     if bad.size:
         raise RefusedError(source.name, int(bad[0]))
     if codec not in CODECS:
-        done = (
-            kivi.encode(source, group, role[0])
-            if codec == "int4-kivi"
-            else sparse.encode(values, sparsity, group)
-        )
-        if done is None:
-            raise RefusedError(source.name, None)
-        return done[0], round_to(source.dtype, done[1])
+        if codec == "int4-kivi":
+            units = kivi.encode(source, group, role[0])
+            if units is not None:
+                return units
+        elif (kept := sparse.encode(values, sparsity, group)) is not None:
+            return kept[0], round_to(source.dtype, kept[1])
+        raise RefusedError(source.name, None)
     bits, rotated = CODECS[codec]
     width = rotation_width(source.shape) if rotated else 1
     values = hadamard(values * signs(width, values.size), width)
@@ -286,13 +288,3 @@ def pack(q: np.ndarray[tuple[int], np.dtype[np.int64]], bits: int = 4) -> bytes:
     half = (q.size + 1) // 2
     nibbles = [int(code) & 15 for code in q] + [0] * (q.size % 2)
     return bytes(nibbles[i] | nibbles[i + half] << 4 for i in range(half))
-
-
-def round_to(dtype: str, values: F32) -> bytes:
-    """Rounds decoded values to the source type; a finite value stays finite."""
-    if dtype != "F16":
-        return narrow(dtype, values)
-    halves = np.frombuffer(narrow(dtype, values), "<f2").copy()
-    infinite = np.isinf(halves)
-    halves[infinite] = np.copysign(np.float16(65504), halves[infinite])
-    return halves.tobytes()

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from oracle.source import F32, Tensor
+from oracle.source import F32, Tensor, round_to
 
 CODES = np.arange(1, 256)
 STEPS = np.ldexp((8 + (CODES & 7)).astype(np.float32), (CODES >> 3) - 21).astype(np.float32)
@@ -61,8 +61,8 @@ def unit(x: F32, channels: int, group: int, keys: bool) -> tuple[bytes, F32] | N
     ), decoded
 
 
-def encode(source: Tensor, group: int, role: str) -> tuple[bytes, F32] | None:
-    """Gives the payload of a tensor and the values it decodes to, before they are rounded.
+def encode(source: Tensor, group: int, role: str) -> tuple[bytes, bytes] | None:
+    """Gives the payload of a tensor and the elements it decodes to, as stored.
 
     Args:
         source: The tensor.
@@ -78,16 +78,16 @@ def encode(source: Tensor, group: int, role: str) -> tuple[bytes, F32] | None:
     heads = source.shape[0] * source.shape[1] if attention else 1
     exact = channels if attention else 0
     item = len(source.data) // max(x.size, 1)
-    payload, decoded = b"", [np.zeros(0, np.float32)]
+    payload, decoded = b"", b""
     for head in range(heads):
         begin, end = x.size // heads * head, x.size // heads * (head + 1)
         payload += source.data[begin * item : (begin + exact) * item]
-        decoded.append(x[begin : begin + exact])
+        decoded += source.data[begin * item : (begin + exact) * item]
         for first in range(begin + exact, end, channels * group):
             part = x[first : min(first + channels * group, end)]
             done = unit(part, channels, group, role == "k" and attention)
             if done is None:
                 return None
             payload += done[0]
-            decoded.append(done[1])
-    return payload, np.concatenate(decoded)
+            decoded += round_to(source.dtype, done[1])
+    return payload, decoded

@@ -16,7 +16,7 @@ def encode_tensor(source: Tensor) -> bytes:
     """Gives the payload of a tensor."""
     size = ITEM_SIZE[source.dtype]
     blocks = [
-        encode_block(source.data[start : start + BLOCK * size], size)
+        encode_block(source.data[start : start + BLOCK * size], source.dtype)
         for start in range(0, len(source.data), BLOCK * size)
     ]
     return b"".join(blocks)
@@ -29,22 +29,29 @@ def largest(source: Tensor) -> int:
     return size * count + 4 * size * -(-count // BLOCK)
 
 
-def encode_block(data: bytes, size: int) -> bytes:
-    """Encodes a block of elements of `size` bytes."""
+def encode_block(data: bytes, dtype: str) -> bytes:
+    """Encodes a block of elements of a type."""
+    size = ITEM_SIZE[dtype]
     count = len(data) // size
-    encoded = [encode_plane(plane) for plane in planes(data, size)]
+    encoded = [encode_plane(plane) for plane in planes(data, dtype)]
     block = struct.pack(f"<{size}I", *map(len, encoded)) + b"".join(encoded)
-    return block.ljust(-(-count // 16), b"\0")
+    return block.ljust(-(-count // 16) if size == 2 else -(-count * size // 64), b"\0")
 
 
-def planes(data: bytes, size: int) -> list[bytes]:
+def planes(data: bytes, dtype: str) -> list[bytes]:
     """Cuts elements into their byte planes."""
-    elements = np.frombuffer(data, f"<u{size}").astype(np.uint32)
-    h = elements >> (8 * size - 16)
-    cut = [h >> 7 & 255, h >> 8 & 128 | h & 127]
-    if size == 4:
-        cut += [elements >> 8 & 255, elements & 255]
-    return [plane.astype(np.uint8).tobytes() for plane in cut]
+    size = ITEM_SIZE[dtype]
+    rows = np.frombuffer(data, np.uint8).reshape(-1, size)[:, ::-1]
+    cut = [rows[:, plane].astype(np.uint64) for plane in range(size)]
+    if dtype in ("F32", "F16", "BF16"):
+        h = cut[0] << np.uint64(8) | cut[1]
+        cut[:2] = [h >> np.uint64(7), (h >> np.uint64(8)) & np.uint64(128) | h & np.uint64(127)]
+    elif dtype == "F64":
+        h = (cut[0] << np.uint64(8) | cut[1]).astype(np.int64)
+        exponent = ((h >> 4) % 2048 - 896) % 2048
+        second = (h >> 15 << 7) | (exponent >> 8 << 4) | h % 16
+        cut[:2] = [(exponent % 256).astype(np.uint64), second.astype(np.uint64)]
+    return [(plane & np.uint64(255)).astype(np.uint8).tobytes() for plane in cut]
 
 
 def encode_plane(plane: bytes) -> bytes:

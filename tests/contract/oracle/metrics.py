@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oracle.source import F32
+from oracle.source import F32, F64
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Metrics:
     cosine_similarity: float
 
 
-def measure(pairs: Iterable[tuple[F32, F32]]) -> Metrics:
+def measure(pairs: Iterable[tuple[F32 | F64, F32 | F64]]) -> Metrics:
     """Measures source values against decoded ones, pooled over tensors.
 
     Args:
@@ -85,7 +85,7 @@ class TokenMetrics:
     first_token_rmse: float
 
 
-def measure_tokens(shape: tuple[int, ...], x: F32, y: F32) -> TokenMetrics:
+def measure_tokens(shape: tuple[int, ...], x: F32 | F64, y: F32 | F64) -> TokenMetrics:
     """Measures one tensor of keys.
 
     Args:

@@ -7,13 +7,9 @@ from dataclasses import dataclass, field
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2, tensor_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
-from oracle.source import read
+from oracle.source import ITEM_SIZE, read
 
-DTYPES = {
-    "F32": tensor_pb2.DATA_TYPE_F32,
-    "F16": tensor_pb2.DATA_TYPE_F16,
-    "BF16": tensor_pb2.DATA_TYPE_BF16,
-}
+DTYPES = {name: tensor_pb2.DataType.Value(f"DATA_TYPE_{name}") for name in ITEM_SIZE}
 
 
 @dataclass

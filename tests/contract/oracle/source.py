@@ -8,11 +8,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 F32 = npt.NDArray[np.float32]
-ITEM_SIZE = {"F32": 4, "F16": 2, "BF16": 2}
+F64 = npt.NDArray[np.float64]
+ITEM_SIZE = {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "F64": 8}
+NUMBERS = tuple(ITEM_SIZE)
+ITEM_SIZE |= {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "I32": 4, "U32": 4, "I64": 8}
+ITEM_SIZE |= {"U64": 8, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1, "C64": 8}
+FLOAT8 = {
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+}
+LARGEST = {"F16": 65504.0, "F8_E4M3": 448.0, "F8_E5M2": 57344.0}
 
 
 @dataclass(frozen=True)
@@ -21,7 +31,7 @@ class Tensor:
 
     Attributes:
         name: Its name.
-        dtype: `F32`, `F16` or `BF16`.
+        dtype: Its type, as safetensors names it.
         shape: Its dimensions.
         data: Its elements, little-endian, in C order.
     """
@@ -33,8 +43,13 @@ class Tensor:
 
     @property
     def values(self) -> F32:
-        """The flattened elements, converted exactly to binary32."""
+        """The flattened elements, converted to binary32: exactly, but of F64."""
         return widen(self.dtype, self.data)
+
+    @property
+    def exact(self) -> F64:
+        """The flattened elements in binary64; of types that are no numbers none."""
+        return exact(self.dtype, self.data)
 
 
 def tensor(
@@ -44,18 +59,25 @@ def tensor(
 
     Args:
         name: Its name.
-        dtype: `F32`, `F16` or `BF16`.
+        dtype: A type of NUMBERS.
         values: The elements, of any shape.
         shape: Its dimensions; those of `values` when None.
     """
-    array = np.asarray(values, np.float32)
+    array: F32 | F64 = np.asarray(values, np.float32)
+    if dtype == "F64":
+        array = np.asarray(values, np.float64)
     return Tensor(
         name, dtype, tuple(array.shape if shape is None else shape), narrow(dtype, array.ravel())
     )
 
 
 def widen(dtype: str, data: bytes) -> F32:
-    """Converts stored elements exactly to binary32."""
+    """Converts stored elements to binary32: exactly, but of F64."""
+    if dtype in FLOAT8:
+        return np.frombuffer(data, FLOAT8[dtype]).astype(np.float32)
+    if dtype == "F64":
+        with np.errstate(over="ignore"):
+            return np.frombuffer(data, "<f8").astype(np.float32)
     if dtype == "F32":
         return np.frombuffer(data, "<f4").astype(np.float32)
     if dtype == "F16":
@@ -63,8 +85,27 @@ def widen(dtype: str, data: bytes) -> F32:
     return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
 
 
-def narrow(dtype: str, values: F32) -> bytes:
-    """Rounds binary32 to stored elements, to nearest even."""
+def exact(dtype: str, data: bytes) -> F64:
+    """Converts stored elements to binary64; of types that are no numbers gives none."""
+    if dtype == "F64":
+        return np.frombuffer(data, "<f8").astype(np.float64)
+    return widen(dtype, data if dtype in NUMBERS else b"").astype(np.float64)
+
+
+def round_to(dtype: str, values: F32) -> bytes:
+    """Rounds decoded values to stored elements; a finite value stays finite."""
+    if dtype in LARGEST:
+        values = np.clip(values, -np.float32(LARGEST[dtype]), np.float32(LARGEST[dtype]))
+    return narrow(dtype, values)
+
+
+def narrow(dtype: str, values: F32 | F64) -> bytes:
+    """Rounds to stored elements, to nearest even; FP8 as PyTorch does."""
+    if dtype in FLOAT8:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return values.astype(FLOAT8[dtype]).tobytes()
+    if dtype == "F64":
+        return values.astype("<f8").tobytes()
     if dtype == "F32":
         return values.astype("<f4").tobytes()
     if dtype == "F16":

@@ -164,7 +164,7 @@ BROKEN_RULES = {
     ),
     "text after the checksum": (rb'","kvcompress.format"', b'more","kvcompress.format"'),
     "text after the manifest": (rb'","kvcompress.label', b';","kvcompress.label'),
-    "other dtype": (rb"int4:32 F16", b"int4:32 F64"),
+    "other dtype": (rb"int4:32 F16", b"int4:32 I16"),
     "other shape": (rb"F16 3 ", b"F16 33 "),
     "shape with a leading zero": (rb"F16 3 ", b"F16 03 "),
     "other role": (rb" k0 ", b" q0 "),

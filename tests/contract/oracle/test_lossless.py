@@ -13,7 +13,7 @@ from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from oracle import caches, encoder, lossless
 from oracle.fixtures import SAMPLE
 from oracle.raw import chunks
-from oracle.source import ITEM_SIZE, Tensor, read, tensor, write
+from oracle.source import ITEM_SIZE, NUMBERS, Tensor, read, tensor, write
 
 CACHES = caches.all_caches()
 
@@ -35,7 +35,11 @@ def specials() -> bytes:
     tensors.append(Tensor("every_BF16_wide", "F32", (65536,), wide))
     half = every.view("<f2").astype("<f4").tobytes()
     tensors.append(Tensor("every_F16_wide", "F32", (65536,), half))
-    for dtype in caches.DTYPES:
+    tensors += [random_bits(dtype, 700) for dtype in ITEM_SIZE]
+    tensors.append(Tensor("every_F8_E4M3", "F8_E4M3", (65536 * 2,), every.tobytes()))
+    doubles = rng.standard_normal(70000) * 2.0 ** rng.integers(-300, 300, 70000)
+    tensors.append(Tensor("doubles", "F64", (70000,), doubles.astype("<f8").tobytes()))
+    for dtype in NUMBERS:
         for count in (1, 2, 3, 17, 1000):
             tensors.append(random_bits(dtype, count))
         for count in (65535, 65537):

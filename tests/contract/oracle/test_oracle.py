@@ -81,8 +81,9 @@ def test_payload_reader_agrees(name: str, group: int) -> None:
         array = arrays[each.source.name]
         assert array.tobytes() == each.decoded
         assert array.shape == each.source.shape
-        size = payload.payload_size(f"int4:{group}", each.source.shape, each.source.dtype)
-        assert size == len(each.payload)
+        if each.source.dtype in source.NUMBERS:
+            size = payload.payload_size(f"int4:{group}", each.source.shape, each.source.dtype)
+            assert size == len(each.payload)
     header = payload.read_header(artefact.data)
     assert header.checksum == artefact.checksum
     assert header.labels == labels

@@ -14,7 +14,7 @@ from kvcompress import (
     Thresholds,
 )
 from oracle import caches, encoder
-from oracle.source import Tensor, tensor, write
+from oracle.source import NUMBERS, Tensor, tensor, write
 
 
 def file_of(header: object, data: bytes = b"") -> bytes:
@@ -23,13 +23,14 @@ def file_of(header: object, data: bytes = b"") -> bytes:
     return struct.pack("<Q", len(text)) + text + data
 
 
-@pytest.mark.parametrize("dtype", caches.DTYPES)
+@pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("element", [0, 63, 4095, 4096, 9999])
 def test_not_finite(client: Client, dtype: str, value: float, element: int) -> None:
     values = np.linspace(-1, 1, 10000, dtype=np.float32)
     values[element] = value
     file = write([tensor("good", dtype, [1.0, 2.0]), tensor("bad ☂", dtype, values)])
+    # An FP8 type without infinity has NaN for it.
     with pytest.raises(InvalidArgumentError) as caught:
         client.compress(file)
     assert caught.value.tensor == "bad ☂"
@@ -38,6 +39,18 @@ def test_not_finite(client: Client, dtype: str, value: float, element: int) -> N
     with pytest.raises(InvalidArgumentError) as caught:
         client.measure(file)
     assert (caught.value.tensor, caught.value.element) == ("bad ☂", element)
+
+
+def test_doubles_beyond_binary32(client: Client) -> None:
+    values = np.ones(200)
+    values[150] = -3.5e38
+    file = write([Tensor("huge", "F64", (200,), values.astype("<f8").tobytes())])
+    for codec in ("int4", "int4-kivi", "sparse", "ecsq", "klt"):
+        with pytest.raises(InvalidArgumentError) as caught:
+            client.compress(file, codec=codec)
+        assert (caught.value.reason, caught.value.element) == ("NOT_FINITE", 150)
+    report = client.measure(file, codec="lossless")
+    assert report.verdict.passed
 
 
 @pytest.mark.parametrize("size", [458640.0, 3e38])
@@ -89,8 +102,12 @@ BROKEN = {
     "header beyond the format": struct.pack("<Q", 100_000_001) + b"{}",
     "header of 2^64-1 bytes": b"\xff" * 8 + b"{}",
     "unknown dtype": file_of({"x": {**ENTRY, "dtype": "F24"}}, b"1234"),
-    "F64": file_of({"x": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}}, b"12345678"),
-    "I32": file_of({"x": {**ENTRY, "dtype": "I32"}}, b"1234"),
+    "F4": file_of({"x": {"dtype": "F4", "shape": [16], "data_offsets": [0, 8]}}, b"12345678"),
+    "F6": file_of({"x": {"dtype": "F6_E2M3", "shape": [4], "data_offsets": [0, 3]}}, b"123"),
+    "product of doubles overflows": file_of(
+        {"x": {"dtype": "F64", "shape": [2**60 + 1], "data_offsets": [0, 8]}}, b"12345678"
+    ),
+    "more elements than bytes": file_of({"x": {**ENTRY, "dtype": "I64"}}, b"1234"),
     "hole": file_of({"x": {**ENTRY, "data_offsets": [4, 8]}}, b"12345678"),
     "overlap": file_of({"x": ENTRY, "y": ENTRY}, b"1234"),
     "shape and size differ": file_of({"x": {**ENTRY, "shape": [2]}}, b"1234"),

@@ -12,6 +12,7 @@ from kvcompress.v1 import tensor_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from oracle import caches
 from oracle.server import Server, free_port, health
+from oracle.source import ITEM_SIZE, NUMBERS
 
 OPTIONS = service_pb2.CompressRequest(options=service_pb2.CompressOptions())
 FILE = service_pb2.CompressRequest(safetensors=caches.tiny())
@@ -39,7 +40,8 @@ def test_server_info(client: Client) -> None:
     assert info.limits.max_stream_memory_bytes > 0
     codecs = {codec.name: codec for codec in info.codecs}
     int4 = codecs["int4"]
-    assert set(int4.dtypes) == {"F32", "F16", "BF16"}
+    assert int4.dtypes == NUMBERS
+    assert set(codecs["lossless"].dtypes) == set(ITEM_SIZE)
     assert (int4.lossless, int4.streaming, int4.fixed_size) == (False, True, True)
     assert (int4.role_aware, int4.couples_heads, int4.couples_layers) == (False, False, False)
     (group_size,) = int4.parameters

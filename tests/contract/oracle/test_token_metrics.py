@@ -9,7 +9,7 @@ import pytest
 from kvcompress import Client, InvalidArgumentError, Metrics, Thresholds
 from oracle import encoder
 from oracle.metrics import TokenMetrics, measure_tokens
-from oracle.source import Tensor, read, tensor, write
+from oracle.source import NUMBERS, Tensor, read, tensor, write
 
 
 def check(got: Metrics, want: TokenMetrics, *, key: bool) -> None:
@@ -23,7 +23,7 @@ def test_sample(client: Client, sample: bytes) -> None:
     report = client.compress(sample).report
     lowest, signal, noise = math.inf, 0.0, 0.0
     for got, each in zip(report.tensors, encoder.encode(sample).tensors, strict=True):
-        want = measure_tokens(each.source.shape, each.source.values, each.values)
+        want = measure_tokens(each.source.shape, each.source.exact, each.exact)
         key = got.role == "key"
         check(got.metrics, want, key=key)
         assert want.token_snr_db_p1 is not None
@@ -37,18 +37,19 @@ def test_sample(client: Client, sample: bytes) -> None:
     assert report.metrics.centred_snr_db == pytest.approx(10 * math.log10(signal / noise))
 
 
-def test_small_shapes(client: Client) -> None:
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_small_shapes(client: Client, dtype: str) -> None:
     rng = np.random.default_rng(5)
     shapes = [(2, 3, 7, 5), (1, 1, 1, 64), (1, 2, 130, 1), (3, 1, 101, 2)]
     file = write(
         [
-            tensor(f"layer_{i}_key", "F32", rng.standard_normal(shape) + 5, shape)
+            tensor(f"layer_{i}_key", dtype, rng.standard_normal(shape) + 5, shape)
             for i, shape in enumerate(shapes)
         ]
     )
     report = client.compress(file).report
     for got, each in zip(report.tensors, encoder.encode(file).tensors, strict=True):
-        want = measure_tokens(each.source.shape, each.source.values, each.values)
+        want = measure_tokens(each.source.shape, each.source.exact, each.exact)
         check(got.metrics, want, key=True)
 
 

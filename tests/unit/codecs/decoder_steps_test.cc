@@ -307,7 +307,7 @@ TEST(DecoderBoundsOfShapes, AreBounded) {
                                                {1, 3, 1023, 257},
                                                {5, 1024},
                                                {1, 1, 4096, 1024}}) {
-      for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      for (const DType dtype : codec->traits().dtypes) {
         TensorSpec tensor = Spec(shape);
         tensor.dtype = dtype;
         const absl::StatusOr<DecoderBounds> bounds =

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "codecs/ecsq/ecsq.h"
+#include "kernels/elements.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/metrics.h"
@@ -52,30 +53,14 @@ inline TensorSpec Spec(std::vector<uint64_t> shape, DType dtype = DType::kBF16,
 
 inline std::string Bytes(DType dtype, const std::vector<float>& values) {
   std::string bytes;
-  for (const float value : values) {
-    if (dtype == DType::kF32) {
-      bytes.append(reinterpret_cast<const char*>(&value), 4);
-    } else {
-      const uint16_t bits =
-          dtype == DType::kF16 ? FloatToHalf(value) : FloatToBFloat16(value);
-      bytes.append(reinterpret_cast<const char*>(&bits), 2);
-    }
-  }
+  for (const float value : values) AppendElement(dtype, value, &bytes);
   return bytes;
 }
 
 inline std::vector<float> Values(DType dtype, absl::string_view bytes) {
   std::vector<float> values(bytes.size() / DTypeSize(dtype));
-  for (size_t i = 0; i < values.size(); ++i) {
-    uint16_t bits;
-    if (dtype == DType::kF32) {
-      std::memcpy(&values[i], bytes.data() + 4 * i, 4);
-    } else {
-      std::memcpy(&bits, bytes.data() + 2 * i, 2);
-      values[i] =
-          dtype == DType::kF16 ? HalfToFloat(bits) : BFloat16ToFloat(bits);
-    }
-  }
+  LoadElements(dtype, reinterpret_cast<const uint8_t*>(bytes.data()),
+               absl::MakeSpan(values));
   return values;
 }
 

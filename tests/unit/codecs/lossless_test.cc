@@ -16,8 +16,6 @@
 namespace kvcompress {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
-
 template <typename T>
 std::string Bytes(const std::vector<T>& elements) {
   std::string bytes(elements.size() * sizeof(T), '\0');
@@ -87,16 +85,23 @@ std::vector<uint16_t> BFloat16s(size_t count) {
 TEST(Lossless, KeepsEveryBitPatternOf16Bits) {
   std::vector<uint16_t> all(65536 + 77);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
-  for (DType dtype : {DType::kF16, DType::kBF16}) {
-    const std::string bytes = Bytes(all);
+  for (DType dtype : AllDTypes()) {
+    // Of wider types the upper bits; of bytes, pairs.
+    const size_t size = DTypeSize(dtype);
+    std::string bytes;
+    for (const uint16_t each : all) {
+      std::string element(std::max<size_t>(size, 2), '\0');
+      std::memcpy(element.data() + element.size() - 2, &each, sizeof(each));
+      bytes += element;
+    }
     const EncodedPlanes encoded = Encode(dtype, bytes);
-    EXPECT_EQ(*Decode(dtype, all.size(), encoded.payload), bytes);
+    EXPECT_EQ(*Decode(dtype, bytes.size() / size, encoded.payload), bytes);
   }
 }
 
 TEST(Lossless, KeepsNoiseAndStoresItRaw) {
   std::mt19937 random(2);
-  for (DType dtype : kDTypes) {
+  for (DType dtype : AllDTypes()) {
     for (size_t count : {0, 1, 2, 3, 15, 65535, 65536, 65537, 140000}) {
       std::string bytes(count * DTypeSize(dtype), '\0');
       for (char& byte : bytes) byte = static_cast<char>(random());
@@ -123,6 +128,8 @@ TEST(Lossless, SizeBoundIsExactArithmetic) {
   EXPECT_EQ(most(DType::kF32, {65537}), 4 * 65537 + 32);
   EXPECT_EQ(most(DType::kF32, {uint64_t{1} << 60}),
             (uint64_t{1} << 62) + (uint64_t{1} << 44) * 16);
+  EXPECT_EQ(most(DType::kF8E4M3, {65537}), 65537 + 8);
+  EXPECT_EQ(most(DType::kI64, {3}), 8 * 3 + 32);
   EXPECT_FALSE(LosslessCodec().Parse("64").ok());
 }
 
@@ -166,7 +173,7 @@ TEST(Lossless, DoesNotDependOnChunks) {
 }
 
 TEST(Lossless, NeverBecomesMoreThan64TimesAsLarge) {
-  for (DType dtype : kDTypes) {
+  for (DType dtype : AllDTypes()) {
     const std::string zeros(1000000 * DTypeSize(dtype), '\0');
     const EncodedPlanes encoded = Encode(dtype, zeros);
     EXPECT_GE(encoded.payload.size() * 64, zeros.size());

@@ -21,7 +21,6 @@
 namespace kvcompress::kernels {
 namespace {
 
-constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
 constexpr size_t kGroups[] = {32, 64, 128};
 
 struct Codes {
@@ -29,13 +28,6 @@ struct Codes {
   int bits;
 };
 constexpr Codes kCodes[] = {{&KernelSet::int4, 4}, {&KernelSet::int8, 8}};
-
-void PutValue(DType dtype, float value, std::string* bytes) {
-  const uint32_t bits = dtype == DType::kF32   ? std::bit_cast<uint32_t>(value)
-                        : dtype == DType::kF16 ? FloatToHalf(value)
-                                               : FloatToBFloat16(value);
-  bytes->append(reinterpret_cast<const char*>(&bits), DTypeSize(dtype));
-}
 
 // Kinds of values that take different ways through a kernel.
 using Source = float (*)(std::mt19937* engine, size_t i);
@@ -77,7 +69,7 @@ std::string MakeSource(Source source, DType dtype, size_t count,
   std::mt19937 engine(seed);
   std::string bytes;
   for (size_t i = 0; i < count; ++i) {
-    PutValue(dtype, source(&engine, i), &bytes);
+    AppendElement(dtype, source(&engine, i), &bytes);
   }
   return bytes;
 }
@@ -147,7 +139,7 @@ void ForEachKernel(Check check) {
   for (const KernelSet* set : Available()) {
     if (set == &Portable()) continue;
     for (const Codes& codes : kCodes) {
-      for (const DType dtype : kTypes) check(*set, codes, dtype);
+      for (const DType dtype : NumberDTypes()) check(*set, codes, dtype);
     }
   }
 }
@@ -193,7 +185,7 @@ TEST(KernelSets, NameTheSameElementAtFault) {
       for (size_t i = 0; i < kCount; ++i) {
         std::string source = MakeSource(Normal, dtype, kCount, 3);
         std::string value;
-        PutValue(dtype, bad, &value);
+        AppendElement(dtype, bad, &value);
         source.replace(i * value.size(), value.size(), value);
         for (const size_t rotation : {1, 64}) {
           ExpectSame(set, codes, dtype, source,
@@ -204,16 +196,17 @@ TEST(KernelSets, NameTheSameElementAtFault) {
   });
 }
 
-// Every binary16 and bfloat16, and as many binary32 of the same upper halves.
+// Every one of 8 and 16 bits, and as many of more with the same upper bits.
 TEST(KernelSets, TakeEveryBitPattern) {
   ForEachKernel([](const KernelSet& set, const Codes& codes, DType dtype) {
     for (uint32_t first = 0; first < 0x10000; first += 128) {
       std::string source;
       for (uint32_t i = 0; i < 128; ++i) {
-        const uint32_t bits =
-            dtype == DType::kF32
-                ? (first + i) << 16 | (first * 2654435761u >> 16)
-                : first + i;
+        const uint64_t low = first + i;
+        const uint64_t bits =
+            dtype == DType::kF32   ? low << 16 | (first * 2654435761u >> 16)
+            : dtype == DType::kF64 ? low << 48 | first * 2654435761u
+                                   : low;
         source.append(reinterpret_cast<const char*>(&bits), DTypeSize(dtype));
       }
       for (const size_t group : {32, 128}) {
@@ -235,7 +228,7 @@ TEST(KernelSets, DecodeEveryScaleAndRefuseTheSame) {
         reinterpret_cast<const uint8_t*>(payload.data());
     for (uint32_t scale = 0; scale < 0x10000; ++scale) {
       std::memcpy(payload.data(), &scale, 2);
-      uint8_t want[128], got[128];
+      uint8_t want[256], got[256];
       const bool accepted =
           (Portable().*codes.kernels).decode[index](bytes, layout, want);
       ASSERT_EQ((set.*codes.kernels).decode[index](bytes, layout, got),
@@ -249,7 +242,7 @@ TEST(KernelSets, DecodeEveryScaleAndRefuseTheSame) {
 
 TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
   for (const KernelSet* set : Available()) {
-    for (const DType dtype : kTypes) {
+    for (const DType dtype : NumberDTypes()) {
       for (const size_t columns : {1, 7, 8, 64, 77, 128, 264}) {
         constexpr size_t kRows = 7;
         const size_t count = kRows * columns;
@@ -258,7 +251,7 @@ TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
         for (const float bad : {0.0f, NAN, INFINITY, -INFINITY}) {
           const bool with_channels = bad != INFINITY;
           std::string value;
-          PutValue(dtype, bad, &value);
+          AppendElement(dtype, bad, &value);
           source.replace(count / 2 * value.size(), value.size(), value);
           std::vector<double> sums[2];
           RowSums rows[2][kRows];

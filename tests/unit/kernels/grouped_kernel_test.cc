@@ -173,7 +173,7 @@ constexpr std::pair<Member, int> kCodings[] = {{&KernelSet::int4, 4},
 TEST(GroupedKernels, DecodingGivesWhatEncodingSaid) {
   for (const auto& [member, bits] : kCodings) {
     const GroupedKernels& set = Portable().*member;
-    for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (DType dtype : NumberDTypes()) {
       for (size_t group : {32, 64, 128}) {
         for (size_t count :
              {1, 7, 31, 32, 33, 63, 64, 65, 127, 129, 4095, 4096}) {

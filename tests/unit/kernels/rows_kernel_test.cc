@@ -104,7 +104,7 @@ TEST(RowKernels, EverySetWidensNansTheSame) {
 
 TEST(RowKernels, EverySetComparesTheSame) {
   for (const size_t count : {1, 7, 8, 9, 100, 4096, 4099}) {
-    for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (const DType dtype : NumberDTypes()) {
       const int type = static_cast<int>(dtype);
       std::vector<uint8_t> x(count * DTypeSize(dtype));
       std::vector<uint8_t> y(x.size());

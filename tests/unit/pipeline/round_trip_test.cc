@@ -245,8 +245,10 @@ TEST(Compress, RefusesInputThatIsTooShortTooLongOrOfAnotherType) {
   }
   EXPECT_EQ(reason(file.substr(0, file.size() - 1)), "TRUNCATED");
   EXPECT_EQ(reason(file + "x"), "TRAILING_BYTES");
-  EXPECT_EQ(reason(MakeFile({{{.name = "i", .dtype = DType::kI64, .shape = {1}},
-                              std::string(8, '\0')}})),
+  // Elements of half a byte.
+  EXPECT_EQ(reason(testing::RawFile(
+                R"({"i":{"dtype":"F4","shape":[16],"data_offsets":[0,8]}})",
+                std::string(8, '\0'))),
             "UNSUPPORTED_DTYPE");
 }
 

@@ -154,9 +154,9 @@ TEST_F(ServiceTest, ErrorsNameFieldTensorAndOffset) {
 TEST_F(ServiceTest, LongAndStrangeNamesDoNotBreakTheError) {
   const std::string name = std::string(100000, 'n') + "\n\"ü";
   const grpc::Status status = Compress(
-      {Options(),
-       Bytes(testing::MakeFile(
-           {{{.name = name, .dtype = DType::kU8, .shape = {1}}, "x"}}))});
+      {Options(), Bytes(testing::MakeFile(
+                      {{{.name = name, .dtype = DType::kF8E4M3, .shape = {1}},
+                        "\x7f"}}))});  // NaN
   EXPECT_EQ(status.error_code(), grpc::INVALID_ARGUMENT);
   EXPECT_EQ(Info(status).metadata().at("tensor").size(), 200);
   EXPECT_LT(status.error_message().size(), 400);

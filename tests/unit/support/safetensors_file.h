@@ -5,7 +5,6 @@
 #ifndef KVCOMPRESS_TESTS_UNIT_SUPPORT_SAFETENSORS_FILE_H_
 #define KVCOMPRESS_TESTS_UNIT_SUPPORT_SAFETENSORS_FILE_H_
 
-#include <bit>
 #include <cstring>
 #include <random>
 #include <string>
@@ -47,11 +46,7 @@ inline std::string RandomBytes(DType dtype, size_t count, uint32_t seed) {
   std::normal_distribution<float> normal(0, 0.3f);
   std::string bytes;
   for (size_t i = 0; i < count; ++i) {
-    const float value = normal(engine);
-    const uint32_t bits = dtype == DType::kF32 ? std::bit_cast<uint32_t>(value)
-                          : dtype == DType::kF16 ? FloatToHalf(value)
-                                                 : FloatToBFloat16(value);
-    bytes.append(reinterpret_cast<const char*>(&bits), DTypeSize(dtype));
+    AppendElement(dtype, normal(engine), &bytes);
   }
   return bytes;
 }

@@ -13,16 +13,42 @@ from kvcompress.v1 import tensor_pb2
 
 Array = npt.NDArray[Any]
 
-_DATA_TYPES = {
-    "float32": tensor_pb2.DATA_TYPE_F32,
-    "float16": tensor_pb2.DATA_TYPE_F16,
-    "bfloat16": tensor_pb2.DATA_TYPE_BF16,
+# By the names that NumPy, ml_dtypes and torch give; as safetensors names them; what holds their
+# bits in NumPy; and whether ml_dtypes has the type itself, else NumPy.
+_TYPES = (
+    ("float32", "F32", "<f4", False),
+    ("float16", "F16", "<f2", False),
+    ("bfloat16", "BF16", "<u2", True),
+    ("float8_e4m3fn", "F8_E4M3", "u1", True),
+    ("float8_e5m2", "F8_E5M2", "u1", True),
+    ("float64", "F64", "<f8", False),
+    ("bool", "BOOL", "?", False),
+    ("uint8", "U8", "u1", False),
+    ("int8", "I8", "i1", False),
+    ("int16", "I16", "<i2", False),
+    ("uint16", "U16", "<u2", False),
+    ("int32", "I32", "<i4", False),
+    ("uint32", "U32", "<u4", False),
+    ("int64", "I64", "<i8", False),
+    ("uint64", "U64", "<u8", False),
+    ("float8_e8m0fnu", "F8_E8M0", "u1", True),
+    ("float8_e4m3fnuz", "F8_E4M3FNUZ", "u1", True),
+    ("float8_e5m2fnuz", "F8_E5M2FNUZ", "u1", True),
+    ("complex64", "C64", "<c8", False),
+)
+_DATA_TYPES = {name: tensor_pb2.DataType.Value(f"DATA_TYPE_{file}") for name, file, _, _ in _TYPES}
+_FILE_TYPES: dict[str, np.dtype[Any]] = {file: np.dtype(bits) for _, file, bits, _ in _TYPES}
+_ML_DTYPES = {file: name for name, file, _, own in _TYPES if own}
+FILE_TYPES = {
+    data_type: name.removeprefix("DATA_TYPE_")
+    for name, data_type in tensor_pb2.DataType.items()
+    if data_type
 }
-_FILE_TYPES: dict[str, np.dtype[Any]] = {
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
-    "BF16": np.dtype("<u2"),
-}
+"""Element types of the API as safetensors names them."""
+ITEM_SIZES = {file: dtype.itemsize for file, dtype in _FILE_TYPES.items()}
+"""Bytes of an element, by the name of the type in safetensors."""
+TORCH_TYPES = {file: name for name, file, _, _ in _TYPES}
+"""Names of the types in torch."""
 
 
 def data_type(name: str) -> tensor_pb2.DataType.ValueType | None:
@@ -41,7 +67,7 @@ def little_endian_bytes(array: Array) -> memoryview:
     """Gives the elements in C order as little-endian bytes.
 
     Args:
-        array: An array of float32, float16 or bfloat16, of any shape and strides.
+        array: An array of a type that `data_type` knows, of any shape and strides.
 
     Returns:
         A view of the array where its layout allows, else of a copy.
@@ -55,28 +81,24 @@ def load_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     """Opens a safetensors file in memory.
 
     Args:
-        data: The file. Tensors of other types than F32, F16 and BF16 are refused.
+        data: The file. Types whose elements are not whole bytes are refused.
 
     Returns:
         The arrays by name, in the order of the data, as read-only views of `data`, and the
-        file's metadata. F32 and F16 are float32 and float16. BF16 is ml_dtypes.bfloat16 when
-        that package is installed, else uint16 holding the bit patterns: the upper halves of
-        float32 values, so that `(a.astype(np.uint32) << 16).view(np.float32)` gives them.
+        file's metadata. BF16 and the 8-bit floating-point types are those of ml_dtypes when that
+        package is installed, else uint16 or uint8 holding the bit patterns; those of BF16 are
+        the upper halves of float32 values, so that
+        `(a.astype(np.uint32) << 16).view(np.float32)` gives them.
 
     Raises:
         ValueError: The bytes are not such a file, or a shape is one that NumPy cannot hold.
     """
     entries, metadata = load_bits(data)
-    bfloat16 = _bfloat16()
-    arrays = {
-        name: bits.view(bfloat16) if dtype == "BF16" else bits
-        for name, (dtype, bits) in entries.items()
-    }
-    return arrays, metadata
+    return {name: _typed(*entry) for name, entry in entries.items()}, metadata
 
 
 def load_bits(data: bytes) -> tuple[dict[str, tuple[str, Array]], dict[str, str]]:
-    """Opens a safetensors file as `load_arrays` does, but leaves BF16 as uint16.
+    """Opens a safetensors file as `load_arrays` does, with bits where NumPy has no type.
 
     Returns:
         The type as the file names it, and the array, by name; and the metadata.
@@ -103,11 +125,12 @@ def load_bits(data: bytes) -> tuple[dict[str, tuple[str, Array]], dict[str, str]
     return arrays, metadata
 
 
-def _bfloat16() -> np.dtype[Any]:
-    """Gives the dtype for BF16: of ml_dtypes where it is installed, else uint16."""
+def _typed(dtype: str, bits: Array) -> Array:
+    """Gives an array the type of ml_dtypes where NumPy has none and that is installed."""
+    if dtype not in _ML_DTYPES:
+        return bits
     try:
         import ml_dtypes
     except ImportError:
-        return np.dtype("<u2")
-    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return bfloat16
+        return bits
+    return bits.view(getattr(ml_dtypes, _ML_DTYPES[dtype]))

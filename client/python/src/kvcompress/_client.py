@@ -56,9 +56,9 @@ class Client(BaseClient, AbstractContextManager["Client"]):
 
         Args:
             source: Path or bytes of a safetensors file, or tensors by name, of any shape:
-                NumPy arrays of float32, float16, or bfloat16 of ml_dtypes; torch tensors of
-                these types on any device. Four-dimensional ones are
-                [batch, heads, tokens, head_dim]; names of the form `layer_{i}_key` and
+                NumPy arrays, of ml_dtypes' bfloat16 and 8-bit types too; torch tensors on any
+                device. What is no floating-point number is kept bit for bit. Four-dimensional
+                ones are [batch, heads, tokens, head_dim]; names of the form `layer_{i}_key` and
                 `layer_{i}_value` tell a tensor's part in attention.
             output: Path for the artefact; None gives it back as bytes.
             metadata: With tensors: metadata for the restored file.

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvcompress._arrays import Array
+from kvcompress._arrays import FILE_TYPES, Array
 from kvcompress._torch_tensors import load_torch
 from kvcompress.v1 import compression_service_pb2, quality_pb2, tensor_pb2
 
@@ -124,11 +124,6 @@ class Verdict:
         return cls(message.passed, level, tuple(message.violations))
 
 
-_DTYPES = {
-    tensor_pb2.DATA_TYPE_F32: "F32",
-    tensor_pb2.DATA_TYPE_F16: "F16",
-    tensor_pb2.DATA_TYPE_BF16: "BF16",
-}
 _ROLES = {tensor_pb2.TENSOR_ROLE_KEY: "key", tensor_pb2.TENSOR_ROLE_VALUE: "value"}
 
 
@@ -138,7 +133,7 @@ class TensorReport:
 
     Attributes:
         name: Name in the source.
-        dtype: `F32`, `F16` or `BF16`; empty for a type this client does not know.
+        dtype: As safetensors names it, such as `BF16`; empty for a type this client does not know.
         shape: Dimensions of the source.
         role: `key`, `value`, or None.
         layer: Index of the layer, or None.
@@ -169,7 +164,7 @@ class TensorReport:
         """Takes the values of a message of the API."""
         return cls(
             name=message.name,
-            dtype=_DTYPES.get(message.dtype, ""),
+            dtype=FILE_TYPES.get(message.dtype, ""),
             shape=tuple(message.shape),
             role=_ROLES.get(message.role),
             layer=message.layer if message.HasField("layer") else None,
@@ -326,7 +321,7 @@ class DecompressionResult:
         """Gives copies as torch tensors by name, in the order of the file, on the CPU.
 
         Returns:
-            Tensors of float32, float16 and bfloat16 as the source had them.
+            Tensors of the types that the source had.
 
         Raises:
             ImportError: torch is not installed.

@@ -198,7 +198,7 @@ def _tensor_messages(
         known = data_type(dtype)
         if known is None:
             raise InvalidArgumentError(
-                f"tensor {name!r} is {dtype}, not float32, float16 or bfloat16",
+                f"tensor {name!r} is {dtype}, which cannot be compressed",
                 reason="UNSUPPORTED_DTYPE",
                 tensor=name,
             )

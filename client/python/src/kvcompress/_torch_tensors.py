@@ -4,12 +4,13 @@
 import sys
 from typing import TYPE_CHECKING, TypeGuard
 
-import numpy as np
-
-from kvcompress._arrays import Array, load_bits
+from kvcompress._arrays import TORCH_TYPES, Array, load_bits
 
 if TYPE_CHECKING:
     import torch  # type: ignore[import-not-found,unused-ignore]
+
+
+_BY_BITS = {"BF16", "U16", "U32", "U64"}
 
 
 def is_tensor(value: object) -> TypeGuard["torch.Tensor"]:
@@ -27,18 +28,19 @@ def tensor_bits(tensor: "torch.Tensor") -> Array:
     """Gives the elements of a tensor in C order, bit for bit.
 
     Args:
-        tensor: A tensor of float32, float16 or bfloat16, of any shape, strides and device.
+        tensor: A tensor of a type that `data_type` knows, of any shape, strides and device.
 
     Returns:
-        An array of float32 or float16, or of uint16 that holds the bit patterns of bfloat16.
+        An array of the same type, or of integers that hold the bit patterns where NumPy has none.
         It shares memory with the tensor where that lies in the CPU's memory in C order.
     """
     import torch
 
-    tensor = tensor.detach().resolve_neg().cpu().contiguous()
+    tensor = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
     if tensor.dtype == torch.bfloat16:
-        bits: Array = tensor.view(torch.int16).numpy().view(np.uint16)
-        return bits
+        tensor = tensor.view(torch.int16)
+    elif dtype_name(tensor).startswith("float8"):
+        tensor = tensor.view(torch.uint8)
     array: Array = tensor.numpy()
     return array
 
@@ -47,22 +49,24 @@ def load_torch(data: bytes) -> "dict[str, torch.Tensor]":
     """Opens a safetensors file in memory as torch tensors.
 
     Args:
-        data: The file, of F32, F16 and BF16 tensors.
+        data: The file. Types whose elements are not whole bytes are refused.
 
     Returns:
-        The tensors by name, in the order of the data, on the CPU, with float32, float16 and
-        bfloat16 as they were. They share no memory with `data` nor with each other.
+        The tensors by name, in the order of the data, on the CPU, of the types they had. They
+        share no memory with `data` nor with each other.
 
     Raises:
         ImportError: torch is not installed.
-        ValueError: The bytes are not such a file.
+        ValueError: The bytes are not such a file, or this torch has no such type.
     """
     import torch
 
     tensors = {}
     for name, (dtype, bits) in load_bits(data)[0].items():
-        if dtype == "BF16":
-            tensors[name] = torch.from_numpy(bits.view(np.int16).copy()).view(torch.bfloat16)
-        else:
-            tensors[name] = torch.from_numpy(bits.copy())
+        known = getattr(torch, TORCH_TYPES[dtype], None)
+        if known is None:
+            raise ValueError(f"torch has no type for {dtype} of tensor {name!r}")
+        # Of what NumPy or an old torch lacks, the bits, through a type that both have.
+        plain = bits.view(f"i{bits.itemsize}") if dtype in _BY_BITS else bits
+        tensors[name] = torch.from_numpy(plain.copy()).view(known)
     return tensors

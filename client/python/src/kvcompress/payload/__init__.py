@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import xxhash
 
 from ._codec import Array, Codec, Entry, PayloadError
+from ._dtypes import NUMBERS, SIZES
 from ._ecsq import Ecsq
 from ._grouped import Grouped
 from ._kivi import Kivi
@@ -40,9 +41,9 @@ _BEGINNING = re.compile(rb'\{"__metadata__":\{"kvcompress\.checksum":"xxh3-128:(
 _LABEL = re.compile(r"kvcompress\.label\.[a-z0-9_.-]{1,64}")
 _DECIMAL = r"(?:0|[1-9][0-9]*)"
 _ENTRY = re.compile(
-    rf"([^ ]+) (F32|F16|BF16) (-|{_DECIMAL}(?:x{_DECIMAL})*) ([kv-])({_DECIMAL}?) ([0-9a-f]{{32}})"
+    rf"([^ ]+) ({'|'.join(SIZES)}) (-|{_DECIMAL}(?:x{_DECIMAL})*) "
+    rf"([kv-])({_DECIMAL}?) ([0-9a-f]{{32}})"
 )
-_DTYPES = ("F32", "F16", "BF16")
 
 CODECS: dict[str, Codec] = {
     "ecsq": Ecsq(),
@@ -86,10 +87,11 @@ def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
         source: The artefact's bytes, or its path.
 
     Returns:
-        The arrays by name, in the order of the file, with the shapes of the source. F32 and
-        F16 become float32 and float16. BF16 becomes ml_dtypes.bfloat16 when that package is
-        installed, else uint16 holding the bit patterns: the upper halves of float32 values,
-        so that `(a.astype(np.uint32) << 16).view(np.float32)` gives them exactly.
+        The arrays by name, in the order of the file, with the shapes and the types of the
+        source. BF16 and the 8-bit floating-point types are those of ml_dtypes when that package
+        is installed, else uint16 or uint8 holding the bit patterns; those of BF16 are the upper
+        halves of float32 values, so that `(a.astype(np.uint32) << 16).view(np.float32)` gives
+        them exactly.
 
     Raises:
         PayloadError: A check failed.
@@ -115,19 +117,20 @@ def payload_size(codec: str, shape: tuple[int, ...], dtype: str, role: str = "-"
     Args:
         codec: Codec and parameters, such as `int4:64`.
         shape: Dimensions of the tensor, empty for a scalar.
-        dtype: `F32`, `F16` or `BF16`.
+        dtype: The type, as safetensors names it, such as `BF16`.
         role: `k`, `v` or `-`, as in the manifest.
 
     Returns:
         Bytes: the exact size for codecs whose size follows from the shape, else the most.
 
     Raises:
-        ValueError: The codec or the dtype is not known, or a dimension is negative.
+        ValueError: The codec or the dtype is not known, the codec does not take the dtype, or a
+            dimension is negative.
     """
     found = _find(codec)
     if found is None:
         raise ValueError(f"unknown codec {codec!r}")
-    if dtype not in _DTYPES or any(dimension < 0 for dimension in shape):
+    if not _takes(codec, dtype) or any(dimension < 0 for dimension in shape):
         raise ValueError(f"not a tensor that can be compressed: {dtype} {shape}")
     return found.largest(codec.partition(":")[2], shape, dtype, role)
 
@@ -197,6 +200,11 @@ def _find(codec: str) -> Codec | None:
     return found if found and canonical == codec and found.accepts(parameters) else None
 
 
+def _takes(codec: str, dtype: str) -> bool:
+    """Whether a codec takes a type: all take numbers, and lossless whatever there is."""
+    return dtype in (SIZES if codec.partition("+")[0] == "lossless" else NUMBERS)
+
+
 def _entry(text: str, name: str, begin: int, end: int) -> Entry:
     """Reads an entry of the manifest, for a payload at these positions of the file."""
     fields = _ENTRY.fullmatch(text)
@@ -205,6 +213,8 @@ def _entry(text: str, name: str, begin: int, end: int) -> Entry:
     codec = _find(fields[1])
     if codec is None:
         raise PayloadError(f"unknown codec {fields[1]!r}", "UNIMPLEMENTED", name)
+    if not _takes(fields[1], fields[2]):
+        raise PayloadError(f"{fields[1]} does not take {fields[2]}", tensor=name)
     shape = () if fields[3] == "-" else tuple(map(int, fields[3].split("x")))
     largest = payload_size(fields[1], shape, fields[2], fields[4])
     if end - begin > largest or (codec.fixed and end - begin != largest):

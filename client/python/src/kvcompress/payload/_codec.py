@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ._dtypes import from_bits, round_to_bits
+
 Array = npt.NDArray[Any]
 
 
@@ -70,32 +72,5 @@ class Codec(Protocol):
 
 
 def from_float(values: npt.NDArray[np.float32], dtype: str) -> Array:
-    """Rounds to the source type, to nearest even; F16 stays within its finite range.
-
-    Returns:
-        float32, float16, or for BF16 ml_dtypes.bfloat16 where that package is installed and
-        else uint16 with the bit patterns.
-    """
-    if dtype == "F32":
-        return values
-    if dtype == "F16":
-        return np.clip(values, -65504, 65504).astype(np.float16)
-    bits = values.view(np.uint32)
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return from_bits(rounded.astype(np.uint16), dtype)
-
-
-def from_bits(bits: Array, dtype: str) -> Array:
-    """Takes bit patterns of the source type, uint32 or uint16, for the values they are.
-
-    Returns:
-        float32, float16, or for BF16 ml_dtypes.bfloat16 where that package is installed and
-        else the patterns.
-    """
-    if dtype != "BF16":
-        return bits.view(np.float32 if dtype == "F32" else np.float16)
-    try:
-        import ml_dtypes
-    except ImportError:
-        return bits
-    return bits.view(ml_dtypes.bfloat16)
+    """Rounds to the source type, to nearest even and to its finite values."""
+    return from_bits(round_to_bits(values, dtype), dtype)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ._codec import Array, Entry
+from ._dtypes import SIZES, bits_dtype, from_bits
 from ._ecsq_block import (
     BLOCK_HEADER,
     Block,
@@ -45,7 +46,7 @@ class Ecsq:
     def decode(self, payload: bytes, entry: Entry) -> Array:
         """Decodes a payload."""
         count = math.prod(entry.shape)
-        itemsize = 4 if entry.dtype == "F32" else 2
+        itemsize = SIZES[entry.dtype]
         if count == 0:
             require(not payload, entry, "bytes follow the end of the payload")
             bits = b""
@@ -58,16 +59,7 @@ class Ecsq:
 
 def typed(bits: bytes, dtype: str) -> Array:
     """Elements of the source's type from their bytes."""
-    if dtype == "F32":
-        return np.frombuffer(bits, "<f4").copy()
-    if dtype == "F16":
-        return np.frombuffer(bits, "<f2").copy()
-    words = np.frombuffer(bits, "<u2").copy()
-    try:
-        import ml_dtypes
-    except ImportError:
-        return words
-    return words.view(ml_dtypes.bfloat16)
+    return from_bits(np.frombuffer(bits, bits_dtype(dtype)).copy(), dtype)
 
 
 def _integers(payload: bytes, entry: Entry) -> bytes:

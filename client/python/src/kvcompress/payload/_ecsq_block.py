@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ._codec import Entry, PayloadError
+from ._dtypes import SIZES, bits_dtype, finite, round_to_bits
 from ._ecsq_tables import ESCAPE, SLOTS, TABLES, Tables
 
 BLOCK_HEADER = struct.Struct("<IIIIHBBBBBB")
 _LANES = 32
 _LOWEST = 1 << 15
-_LARGEST = {"F32": 3.4028234663852886e38, "F16": 65504.0, "BF16": 3.3895313892515355e38}
 
 Floats = npt.NDArray[np.float32]
 _Ints = npt.NDArray[np.int64]
@@ -56,14 +56,7 @@ def require(condition: bool, entry: Entry, message: str) -> None:
 
 def rounded(values: Floats, dtype: str) -> bytes:
     """Rounds to the source's type: nearest even, and finite."""
-    largest = np.float32(_LARGEST[dtype])
-    values = np.clip(values, -largest, largest)
-    if dtype == "F32":
-        return values.astype("<f4").tobytes()
-    if dtype == "F16":
-        return values.astype("<f2").tobytes()
-    bits = values.view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
+    return round_to_bits(values, dtype).tobytes()
 
 
 def read_scales(data: bytes, entry: Entry) -> Floats:
@@ -278,7 +271,7 @@ class BlockReader:
 
     def _patched(self, elements: bytearray) -> bytes:
         """Replaces the elements that have a patch."""
-        size = 4 if self.entry.dtype == "F32" else 2
+        size = SIZES[self.entry.dtype]
         position, place = 0, 0
         while position < len(self.patches):
             gap = length = 0
@@ -295,8 +288,8 @@ class BlockReader:
             bits = self.patches[position : position + size]
             position += size
             self._require(len(bits) == size and (place + 1) * size <= len(elements))
-            exponent = {"F32": 0x7F800000, "F16": 0x7C00, "BF16": 0x7F80}[self.entry.dtype]
-            self._require(int.from_bytes(bits, "little") & exponent != exponent)
+            value = np.frombuffer(bits, bits_dtype(self.entry.dtype))
+            self._require(bool(finite(value, self.entry.dtype)[0]))
             elements[place * size : (place + 1) * size] = bits
             place += 1
         return bytes(elements)

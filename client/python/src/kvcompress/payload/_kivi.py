@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._codec import Array, Entry, PayloadError, from_bits, from_float
+from ._codec import Array, Entry, PayloadError, from_float
+from ._dtypes import SIZES, bits_dtype, finite, from_bits
 
 _MAX_CHANNELS = 1024
 
@@ -47,21 +48,20 @@ class Kivi:
             2 * len(groups(count, cut, role)[1]) + -(-count // 2)
             for count in (cut.channels * cut.group, rest)
         ]
-        exact = cut.exact * (4 if dtype == "F32" else 2)
+        exact = cut.exact * SIZES[dtype]
         return cut.heads * (exact + whole * sizes[0] + sizes[1])
 
     def decode(self, payload: bytes, entry: Entry) -> Array:
         """Decodes a payload of the exact size."""
         cut = geometry(entry.shape, int(entry.parameters))
-        bits = np.dtype("<u4" if entry.dtype == "F32" else "<u2")
+        bits = bits_dtype(entry.dtype)
         empty = from_float(np.zeros(0, np.float32), entry.dtype)
         position, parts = 0, [empty]
         for _ in range(cut.heads if cut.elements else 0):
             if cut.exact:
                 kept = np.frombuffer(payload, bits, cut.exact, position)
                 position += kept.nbytes
-                exponents = {"F32": 0x7F800000, "F16": 0x7C00, "BF16": 0x7F80}[entry.dtype]
-                if ((kept & bits.type(exponents)) == exponents).any():
+                if not finite(kept, entry.dtype).all():
                     raise PayloadError("a kept value is not finite", tensor=entry.name)
                 parts.append(from_bits(kept, entry.dtype))
             for count in cut.units:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._codec import Array, Entry
+from ._dtypes import bits_dtype
 from ._ecsq import Ecsq, cut, typed
 from ._ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, require
 from ._ecsq_tables import TABLES
@@ -86,7 +87,7 @@ def _joint(payload: bytes, entry: Entry) -> bytes:
     require(good, entry, "the header of the payload breaks a rule")
     fields = Fields(flags & 7 | 8, sinks, 0, 0, 0, np.float32(step), ratio)
     bases: list[_Ints] = []
-    bits = np.dtype("<u4" if entry.dtype == "F32" else "<u2")
+    bits = bits_dtype(entry.dtype)
     elements = np.zeros((heads, tokens, channels), bits)
     for head, block in _blocks(heads, tokens, channels):
         require(len(payload) >= position + _BLOCK_HEADER, entry, "the payload is incomplete")

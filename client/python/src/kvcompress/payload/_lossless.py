@@ -7,10 +7,10 @@ from collections import defaultdict
 import numpy as np
 
 from . import _rans
-from ._codec import Array, Entry, PayloadError, from_bits
+from ._codec import Array, Entry, PayloadError
+from ._dtypes import SIZES, bits_dtype, from_bits
 
 _BLOCK = 65536
-_SIZES = {"F32": 4, "F16": 2, "BF16": 2}
 
 
 class Lossless:
@@ -24,21 +24,41 @@ class Lossless:
 
     def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
         """Gives the size of a payload whose planes are raw."""
-        count, size = math.prod(shape), _SIZES[dtype]
+        count, size = math.prod(shape), SIZES[dtype]
         return size * count + 4 * size * -(-count // _BLOCK)
 
     def decode(self, payload: bytes, entry: Entry) -> Array:
         """Decodes a payload to the elements' own bits."""
         try:
-            planes = _planes(payload, math.prod(entry.shape), _SIZES[entry.dtype])
+            planes = _planes(payload, math.prod(entry.shape), SIZES[entry.dtype])
         except ValueError as error:
             raise PayloadError(str(error), tensor=entry.name) from None
-        first, second = (plane.astype(np.uint16) for plane in planes[:2])
-        bits = (second & 128) << 8 | first << 7 | (second & 127)
-        if entry.dtype != "F32":
-            return from_bits(bits, entry.dtype)
-        third, fourth = (plane.astype(np.uint32) for plane in planes[2:])
-        return from_bits(bits.astype(np.uint32) << 16 | third << 8 | fourth, entry.dtype)
+        return from_bits(_join(planes, entry.dtype), entry.dtype)
+
+
+def _join(planes: list[_rans.Bytes], dtype: str) -> Array:
+    """Gives the bits of elements from their planes."""
+    bits = np.zeros(len(planes[0]), bits_dtype(dtype))
+    for plane in planes:
+        # A shift by all bits of a byte would be undefined.
+        bits = (bits << 4) << 4 | plane
+    if dtype == "F64":
+        rest = bits & ((1 << 48) - 1)
+        first, second = (plane.astype(np.uint64) for plane in planes[:2])
+        exponent = ((second >> 4 & 7) << 8 | first) + 896 & 2047
+        sign = second >> 7 << 63
+        return sign | exponent << 52 | (second & 15) << 48 | rest
+    if dtype in ("F32", "F16", "BF16"):
+        first, second = (plane.astype(bits.dtype) for plane in planes[:2])
+        upper = (second & 128) << 8 | first << 7 | (second & 127)
+        shift = 8 * len(planes) - 16
+        return upper << shift | bits & ((1 << shift) - 1)
+    return bits
+
+
+def least(count: int, size: int) -> int:
+    """Gives the bytes that a block of so many elements has at least."""
+    return -(-count // 16) if size == 2 else -(-count * size // 64)
 
 
 def _planes(payload: bytes, count: int, size: int) -> list[_rans.Bytes]:
@@ -58,7 +78,7 @@ def _planes(payload: bytes, count: int, size: int) -> list[_rans.Bytes]:
         sizes = np.frombuffer(payload, "<u4", size, position).tolist()
         if not all(0 < each <= n for each in sizes):
             raise ValueError("the size of a plane breaks the format")
-        end = position + max(4 * size + sum(sizes), -(-n // 16))
+        end = position + max(4 * size + sum(sizes), least(n, size))
         if end > len(payload):
             raise ValueError("the payload ends within a block")
         position += 4 * size

@@ -292,7 +292,9 @@ class TensorReport(_message.Message):
     layer: _builtins.int
     """Index of the layer, when declared or given by the name."""
     codec: _builtins.str
-    """Codec and parameters as the artefact records them, such as `int4:64`."""
+    """Codec and parameters as the artefact records them, such as `int4:64`;
+    `lossless` for a type that is kept bit for bit (see DataType).
+    """
     original_size_bytes: _builtins.int
     """Bytes of source data."""
     compressed_size_bytes: _builtins.int
@@ -307,11 +309,15 @@ class TensorReport(_message.Message):
 
     @_builtins.property
     def metrics(self) -> Global___QualityMetrics:
-        """Distortion."""
+        """Distortion; nothing but the number of elements for a type that is kept bit
+        for bit.
+        """
 
     @_builtins.property
     def verdict(self) -> Global___QualityVerdict:
-        """Judgement under the thresholds of the request."""
+        """Judgement under the thresholds of the request; passed for a type that is
+        kept bit for bit.
+        """
 
     def __init__(
         self,
@@ -386,7 +392,9 @@ class CompressionReport(_message.Message):
     """
     @_builtins.property
     def metrics(self) -> Global___QualityMetrics:
-        """Distortion over the elements of all tensors pooled."""
+        """Distortion over the elements of all tensors pooled, but for those whose type
+        is kept bit for bit (see DataType): they are no numbers to it.
+        """
 
     @_builtins.property
     def verdict(self) -> Global___QualityVerdict:

@@ -256,7 +256,7 @@ class CodecInfo(_message.Message):
 
     @_builtins.property
     def dtypes(self) -> _containers.RepeatedScalarFieldContainer[_tensor_pb2.DataType.ValueType]:
-        """Element types it takes."""
+        """Element types it takes; tensors of others are kept by `lossless` instead."""
 
     def __init__(
         self,

@@ -37,6 +37,46 @@ class _DataTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DataType.Val
     """IEEE 754 binary16, 2 bytes ("F16")."""
     DATA_TYPE_BF16: _DataType.ValueType  # 3
     """bfloat16, the upper half of a binary32, 2 bytes ("BF16")."""
+    DATA_TYPE_F8_E4M3: _DataType.ValueType  # 4
+    """The OCP's 8-bit floating point with 4 bits of exponent, without infinity
+    ("F8_E4M3", `float8_e4m3fn`).
+    """
+    DATA_TYPE_F8_E5M2: _DataType.ValueType  # 5
+    """The OCP's 8-bit floating point with 5 bits of exponent ("F8_E5M2")."""
+    DATA_TYPE_F64: _DataType.ValueType  # 6
+    """IEEE 754 binary64, 8 bytes ("F64"). Codecs that lose bits compute in
+    binary32.
+    """
+    DATA_TYPE_BOOL: _DataType.ValueType  # 7
+    """What follows is kept bit for bit, with codec `lossless`, whatever codec the
+    request names; no metric counts it and no threshold applies to it.
+
+    A byte that is 0 or 1 ("BOOL").
+    """
+    DATA_TYPE_U8: _DataType.ValueType  # 8
+    """Unsigned, 1 byte ("U8")."""
+    DATA_TYPE_I8: _DataType.ValueType  # 9
+    """Two's complement, 1 byte ("I8")."""
+    DATA_TYPE_I16: _DataType.ValueType  # 10
+    """Two's complement, 2 bytes ("I16")."""
+    DATA_TYPE_U16: _DataType.ValueType  # 11
+    """Unsigned, 2 bytes ("U16")."""
+    DATA_TYPE_I32: _DataType.ValueType  # 12
+    """Two's complement, 4 bytes ("I32")."""
+    DATA_TYPE_U32: _DataType.ValueType  # 13
+    """Unsigned, 4 bytes ("U32")."""
+    DATA_TYPE_I64: _DataType.ValueType  # 14
+    """Two's complement, 8 bytes ("I64")."""
+    DATA_TYPE_U64: _DataType.ValueType  # 15
+    """Unsigned, 8 bytes ("U64")."""
+    DATA_TYPE_F8_E8M0: _DataType.ValueType  # 16
+    """The OCP's scale, a power of two in a byte ("F8_E8M0")."""
+    DATA_TYPE_F8_E4M3FNUZ: _DataType.ValueType  # 17
+    """8-bit floating point without negative zero ("F8_E4M3FNUZ")."""
+    DATA_TYPE_F8_E5M2FNUZ: _DataType.ValueType  # 18
+    """8-bit floating point without negative zero ("F8_E5M2FNUZ")."""
+    DATA_TYPE_C64: _DataType.ValueType  # 19
+    """Two binary32, real and imaginary, 8 bytes ("C64")."""
 
 class DataType(_DataType, metaclass=_DataTypeEnumTypeWrapper):
     """Element type of a source tensor, named as in the safetensors format. All are
@@ -51,6 +91,46 @@ DATA_TYPE_F16: DataType.ValueType  # 2
 """IEEE 754 binary16, 2 bytes ("F16")."""
 DATA_TYPE_BF16: DataType.ValueType  # 3
 """bfloat16, the upper half of a binary32, 2 bytes ("BF16")."""
+DATA_TYPE_F8_E4M3: DataType.ValueType  # 4
+"""The OCP's 8-bit floating point with 4 bits of exponent, without infinity
+("F8_E4M3", `float8_e4m3fn`).
+"""
+DATA_TYPE_F8_E5M2: DataType.ValueType  # 5
+"""The OCP's 8-bit floating point with 5 bits of exponent ("F8_E5M2")."""
+DATA_TYPE_F64: DataType.ValueType  # 6
+"""IEEE 754 binary64, 8 bytes ("F64"). Codecs that lose bits compute in
+binary32.
+"""
+DATA_TYPE_BOOL: DataType.ValueType  # 7
+"""What follows is kept bit for bit, with codec `lossless`, whatever codec the
+request names; no metric counts it and no threshold applies to it.
+
+A byte that is 0 or 1 ("BOOL").
+"""
+DATA_TYPE_U8: DataType.ValueType  # 8
+"""Unsigned, 1 byte ("U8")."""
+DATA_TYPE_I8: DataType.ValueType  # 9
+"""Two's complement, 1 byte ("I8")."""
+DATA_TYPE_I16: DataType.ValueType  # 10
+"""Two's complement, 2 bytes ("I16")."""
+DATA_TYPE_U16: DataType.ValueType  # 11
+"""Unsigned, 2 bytes ("U16")."""
+DATA_TYPE_I32: DataType.ValueType  # 12
+"""Two's complement, 4 bytes ("I32")."""
+DATA_TYPE_U32: DataType.ValueType  # 13
+"""Unsigned, 4 bytes ("U32")."""
+DATA_TYPE_I64: DataType.ValueType  # 14
+"""Two's complement, 8 bytes ("I64")."""
+DATA_TYPE_U64: DataType.ValueType  # 15
+"""Unsigned, 8 bytes ("U64")."""
+DATA_TYPE_F8_E8M0: DataType.ValueType  # 16
+"""The OCP's scale, a power of two in a byte ("F8_E8M0")."""
+DATA_TYPE_F8_E4M3FNUZ: DataType.ValueType  # 17
+"""8-bit floating point without negative zero ("F8_E4M3FNUZ")."""
+DATA_TYPE_F8_E5M2FNUZ: DataType.ValueType  # 18
+"""8-bit floating point without negative zero ("F8_E5M2FNUZ")."""
+DATA_TYPE_C64: DataType.ValueType  # 19
+"""Two binary32, real and imaginary, 8 bytes ("C64")."""
 Global___DataType: _TypeAlias = DataType  # noqa: Y015
 
 class _TensorRole:
