@@ -35,7 +35,7 @@ ARG CREATED=1970-01-01T00:00:00Z
 # The bill of materials: what is installed here, and what was compiled in there.
 RUN --mount=type=bind,from=build,source=/,target=/build \
     /build/src/deploy/sbom "${VERSION}" "${REVISION}" /build/var/lib/dpkg \
-      libcli11-dev libeigen3-dev nlohmann-json3-dev \
+      libcli11-dev nlohmann-json3-dev \
       >/usr/share/doc/kvcompress/sbom.spdx.json
 
 LABEL org.opencontainers.image.title="KV Compress" \

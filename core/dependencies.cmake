@@ -1,7 +1,6 @@
 # What the library is built with; for every project that adds it.
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
-find_package(Eigen3 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)

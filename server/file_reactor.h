@@ -134,7 +134,10 @@ class FileReactor final : public RawReactor, private WatchedCall {
   }
 
   void EndGone() {
-    End(Guarded([] { return absl::CancelledError("the client has gone"); }));
+    End(Guarded([] {
+      return absl::CancelledError(
+          "the client cancelled the call or disconnected");
+    }));
   }
 
   void Begin() {

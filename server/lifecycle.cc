@@ -242,7 +242,7 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
         &observer);
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("the server gets no threads: ", error.what()));
+        absl::StrCat("cannot start the server's threads: ", error.what()));
   }
 
   std::unique_ptr<CertificateWatcher> certificates;

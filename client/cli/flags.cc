@@ -33,7 +33,7 @@ absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
                     raw.verify.has_value();
   if (modes > 1) {
     return absl::InvalidArgumentError(
-        "-decompress, -metrics-only, -info and -verify exclude each other");
+        "-decompress, -metrics-only, -info and -verify cannot be combined");
   }
   flags->input = raw.input;
   flags->output = raw.output;
@@ -124,7 +124,7 @@ absl::Status SetBounds(const RawFlags& raw, Flags* flags) {
   if (!flags->thresholds) flags->thresholds.emplace();
   if (flags->thresholds->has_min_snr_db()) {
     return absl::InvalidArgumentError(
-        "-min-snr-db and min_snr_db of -thresholds exclude each other");
+        "-min-snr-db and min_snr_db of -thresholds cannot be combined");
   }
   flags->thresholds->set_min_snr_db(bound);
   return absl::OkStatus();

@@ -98,7 +98,7 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--group-size", &raw->group_size, "N",
         "Elements that share a scale: 32, 64 or 128 (default 64)");
   value("--sparsity", &raw->sparsity, "RATIO",
-        "Sparsification ratio, 0 to 1 (default 0: none); takes codec sparse");
+        "Share of values that become zero, 0 to 1 (default 0); selects sparse");
   flag("--decompress", &raw->decompress, "Decompress");
   flag("--metrics-only", &raw->metrics_only, "Measure, write nothing");
   flag("--verbose", &raw->verbose, "Report every tensor, log to stderr");
@@ -122,15 +122,14 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--last-stage", &raw->last_stage, "NAME",
         "lz4 or zstd over what the codec writes, where that makes it smaller");
   value("--effort", &raw->effort, "LEVEL",
-        "Time for making less of it: fast, balanced or best (default "
-        "balanced)");
+        "Encoding effort: fast, balanced or best (default balanced)");
   value("--rope-theta", &raw->rope_theta, "BASE",
         "Base of the rotary embedding of the keys; 0: none (default: from the "
         "metadata, or found out)");
   value("--min-snr-db", &raw->min_snr_db, "DB",
         "Publish only if the SNR of every tensor is above this");
   value("--thresholds", &raw->thresholds, "NAME=X,...",
-        "Publish only if every tensor holds these bounds: max_rmse, max_error, "
+        "Publish only if every tensor meets these bounds: max_rmse, max_error, "
         "min_snr_db, min_cosine_similarity, min_centred_snr_db, "
         "min_token_snr_db_p1");
   value("--key-thresholds", &raw->key_thresholds, "NAME=X,...",

@@ -78,10 +78,11 @@ class Encoder : public TensorEncoder {
     const bool not_finite = fault.kind == EncodeFault::Kind::kNotFinite;
     return MakeError(
         absl::StatusCode::kInvalidArgument,
-        not_finite ? absl::StrCat("NaN and infinity cannot be quantized by ",
-                                  tensor_.codec)
-                   : absl::StrCat("the value is too large for ", tensor_.codec,
-                                  ": no scale of its group can hold it"),
+        not_finite
+            ? absl::StrCat("NaN and infinity cannot be quantized by ",
+                           tensor_.codec)
+            : absl::StrCat("the value is too large for ", tensor_.codec,
+                           ": it exceeds the range of its group's scale"),
         {.reason = not_finite ? "NOT_FINITE" : "SCALE_OVERFLOW",
          .tensor = tensor_.name,
          .element = element_ + fault.element});

@@ -41,7 +41,7 @@ class Compressor::Impl {
   absl::Status ValidateOptions() const {
     if (options_.rope_theta && !IsRopeTheta(*options_.rope_theta)) {
       return Invalid(
-          "rope_theta is neither 0 nor a number from 1 to 1e12",
+          "rope_theta must be 0 or a number from 1 to 1e12",
           {.reason = "INVALID_OPTIONS", .field = "options.rope_theta"});
     }
     KVC_RETURN_IF_ERROR(ValidateAttention(options_.attention));

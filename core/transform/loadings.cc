@@ -2,11 +2,9 @@
 
 #include "transform/loadings.h"
 
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -53,29 +51,6 @@ void AddPart(const int32_t* part, kernels::RowsShape shape, int32_t* sums) {
       sums[i * shape.stride + j] += part[i * shape.columns + j];
     }
   }
-}
-
-// For near-degenerate eigenvalues, whose vectors were not separated: all
-// eigenvectors.
-PrincipalComponents SolveAll(const std::vector<float>& matrix, size_t size,
-                             size_t most) {
-  const Eigen::Index n = static_cast<Eigen::Index>(size);
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXf> solver(
-      Eigen::Map<const Eigen::MatrixXf>(matrix.data(), n, n));
-  PrincipalComponents components;
-  if (solver.info() != Eigen::Success) return components;
-  for (Eigen::Index j = n - 1; j >= 0 && components.values.size() < most; --j) {
-    components.values.push_back(std::max(0.0f, solver.eigenvalues()[j]));
-  }
-  components.stride = RoundUp(components.values.size(), kColumns);
-  components.vectors.resize(size * components.stride);
-  for (size_t i = 0; i < size; ++i) {
-    for (size_t j = 0; j < components.values.size(); ++j) {
-      components.vectors[i * components.stride + j] = solver.eigenvectors()(
-          static_cast<Eigen::Index>(i), n - 1 - static_cast<Eigen::Index>(j));
-    }
-  }
-  return components;
 }
 
 }  // namespace
@@ -178,17 +153,15 @@ Loadings FindLoadings(const Covariance& covariance, size_t most) {
     }
     for (size_t j = 0; j < i; ++j) matrix[i * size + j] = matrix[j * size + i];
   }
-  std::optional<PrincipalComponents> components =
-      FindPrincipalComponents(matrix, size, most);
-  if (!components) components = SolveAll(matrix, size, most);
-  loadings.count = components->values.size();
-  loadings.stride = components->stride;
-  loadings.columns = std::move(components->vectors);
+  PrincipalComponents components = FindPrincipalComponents(matrix, size, most);
+  loadings.count = components.values.size();
+  loadings.stride = components.stride;
+  loadings.columns = std::move(components.vectors);
   const double unit =
       std::sqrt(largest / static_cast<double>(covariance.count()));
   std::vector<float> lengths(loadings.stride);
   for (size_t j = 0; j < loadings.count; ++j) {
-    lengths[j] = static_cast<float>(unit) * std::sqrt(components->values[j]);
+    lengths[j] = static_cast<float>(unit) * std::sqrt(components.values[j]);
   }
   for (size_t i = 0; i < size; ++i) {
     for (size_t j = 0; j < loadings.stride; ++j) {

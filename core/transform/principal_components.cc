@@ -21,7 +21,8 @@ constexpr float kMinValue = 1e-6f;
 // orthogonal, and must then be this long.
 constexpr float kClose = 3e-5f;
 constexpr float kMinLength = 0.1f;
-constexpr int kRestarts = 4;
+// From what is left of the vector, and then as many from other vectors.
+constexpr uint32_t kRestarts = 4;
 // What is left of a column below this, where the largest entry is 1, is zero.
 constexpr float kMinSquares = 1e-16f;
 
@@ -147,6 +148,17 @@ void Iterate(const kernels::Tridiagonal& t, float value, float tiny,
   }
 }
 
+// A vector that is hardly at right angles to any other that matters, from a
+// linear congruential generator (D. E. Knuth, The Art of Computer Programming,
+// volume 2, 3rd edition, 1997, section 3.3.4, table 1, line 16).
+void FillStart(uint32_t seed, size_t size, float* vector) {
+  uint32_t state = seed;
+  for (size_t i = 0; i < size; ++i) {
+    state = state * 1664525 + 1013904223;
+    vector[i] = static_cast<float>(static_cast<int32_t>(state)) * 0x1p-31f;
+  }
+}
+
 // Bounds of all eigenvalues (S. Gershgorin, 1931), and 0.
 struct Bounds {
   explicit Bounds(const kernels::Tridiagonal& t) {
@@ -193,8 +205,8 @@ class Orthogonalizer {
 
 }  // namespace
 
-std::optional<PrincipalComponents> FindPrincipalComponents(
-    absl::Span<const float> matrix, size_t size, size_t most) {
+PrincipalComponents FindPrincipalComponents(absl::Span<const float> matrix,
+                                            size_t size, size_t most) {
   constexpr size_t kLanes = kernels::kEigenLanes;
   const Reduction reduction(matrix, size);
   const kernels::Tridiagonal t = reduction.tridiagonal();
@@ -218,19 +230,29 @@ std::optional<PrincipalComponents> FindPrincipalComponents(
          values[components.values.size()] > kMinValue * values[0]) {
     components.values.push_back(values[components.values.size()]);
   }
-  const size_t count = components.values.size();
-  std::vector<float> rows(count * size);
-  Transpose(vectors.data(), columns, size, count, rows.data(), size);
+  std::vector<float> rows(components.values.size() * size);
+  Transpose(vectors.data(), columns, size, components.values.size(),
+            rows.data(), size);
   Orthogonalizer orthogonalizer(components.values, size, rows.data());
-  for (size_t j = 0; j < count; ++j) {
-    bool separate = orthogonalizer.Separate(j);
-    // What is left of a vector is what another iteration should begin with.
-    for (int restart = 0; !separate && restart < kRestarts; ++restart) {
-      Iterate(t, values[j], tiny, memory.get(), orthogonalizer.Row(j));
-      separate = orthogonalizer.Separate(j);
+  size_t count = 0;
+  for (; count < components.values.size(); ++count) {
+    float* const row = orthogonalizer.Row(count);
+    bool separate = orthogonalizer.Separate(count);
+    // What is left of a vector is what another iteration should begin with;
+    // where that is only rounding errors, any other vector is.
+    for (uint32_t restart = 0; !separate && restart < 2 * kRestarts;
+         ++restart) {
+      if (restart >= kRestarts) {
+        FillStart(static_cast<uint32_t>(2 * kRestarts * count) + restart, size,
+                  row);
+        orthogonalizer.Separate(count);
+      }
+      Iterate(t, values[count], tiny, memory.get(), row);
+      separate = orthogonalizer.Separate(count);
     }
-    if (!separate) return std::nullopt;
+    if (!separate) break;
   }
+  components.values.resize(count);
   components.stride = RoundUp(count, kernels::kSymmetricColumns);
   components.vectors.resize(size * components.stride);
   Transpose(rows.data(), size, count, size, components.vectors.data(),

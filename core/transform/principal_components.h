@@ -10,7 +10,6 @@
 #define KVCOMPRESS_TRANSFORM_PRINCIPAL_COMPONENTS_H_
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -26,11 +25,11 @@ struct PrincipalComponents {
 };
 
 // Those of the `most` largest eigenvalues of a symmetric matrix, [size, size],
-// that are not tiny next to the largest. REQUIRES: the largest entry of the
-// diagonal is 1, and none is below 0. Nothing when eigenvalues are
-// so close that their vectors could not be separated.
-std::optional<PrincipalComponents> FindPrincipalComponents(
-    absl::Span<const float> matrix, size_t size, size_t most);
+// that are not tiny next to the largest. Fewer when eigenvalues are so close
+// that their vectors cannot be separated. The same on every machine. REQUIRES:
+// the largest entry of the diagonal is 1, and none is below 0.
+PrincipalComponents FindPrincipalComponents(absl::Span<const float> matrix,
+                                            size_t size, size_t most);
 
 }  // namespace kvcompress::coding
 

@@ -119,7 +119,7 @@ class Encoder : public TensorEncoder {
     if (!best_) {
       if (!refusal_.ok()) return refusal_;
       return MakeError(absl::StatusCode::kInvalidArgument,
-                       "no codec holds the thresholds",
+                       "no codec meets the thresholds",
                        {.reason = "NO_CODEC_HOLDS", .tensor = spec_.name});
     }
     AppendInSlabs(hints_.checkpoint, std::move(best_->payload), payload);

@@ -22,7 +22,7 @@ def test_tables_have_the_digests_that_are_stated() -> None:
         frequencies = [int(each) for each in rows.split()]
         packed = struct.pack(f"<{len(frequencies)}H", *frequencies)
         assert xxhash.xxh3_128_hexdigest(packed) == digest
-    module = REPOSITORY / "client/python/src/kvcompress/payload/ecsq_tables.py"
+    module = REPOSITORY / "client/python/src/kvcompress/payload/_ecsq_tables.py"
     assert [rows in module.read_text() for _, rows in tables] == [True, True]
 
 

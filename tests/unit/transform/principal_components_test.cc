@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <random>
 #include <vector>
 
@@ -19,15 +18,13 @@ TEST(PrincipalComponents, OfADiagonalMatrixAreItsAxes) {
   std::vector<float> matrix(16);
   for (size_t i = 0; i < 4; ++i)
     matrix[5 * i] = 1.0f / static_cast<float>(1 + (i + 2) % 4);
-  const std::optional<PrincipalComponents> components =
-      FindPrincipalComponents(matrix, 4, 3);
-  ASSERT_TRUE(components);
-  ASSERT_EQ(components->values.size(), 3);
+  const PrincipalComponents components = FindPrincipalComponents(matrix, 4, 3);
+  ASSERT_EQ(components.values.size(), 3);
   const size_t order[] = {2, 3, 0};
   for (size_t j = 0; j < 3; ++j) {
-    EXPECT_NEAR(components->values[j], 1 / static_cast<float>(j + 1), 1e-6);
+    EXPECT_NEAR(components.values[j], 1 / static_cast<float>(j + 1), 1e-6);
     for (size_t i = 0; i < 4; ++i) {
-      EXPECT_NEAR(std::abs(components->vectors[i * components->stride + j]),
+      EXPECT_NEAR(std::abs(components.vectors[i * components.stride + j]),
                   i == order[j] ? 1 : 0, 1e-5);
     }
   }
@@ -35,14 +32,12 @@ TEST(PrincipalComponents, OfADiagonalMatrixAreItsAxes) {
 
 TEST(PrincipalComponents, OfTwoChannelsThatMoveTogether) {
   const std::vector<float> matrix = {1, 0.5f, 0.5f, 1};
-  const std::optional<PrincipalComponents> components =
-      FindPrincipalComponents(matrix, 2, 2);
-  ASSERT_TRUE(components);
-  ASSERT_EQ(components->values.size(), 2);
-  EXPECT_NEAR(components->values[0], 1.5, 1e-6);
-  EXPECT_NEAR(components->values[1], 0.5, 1e-6);
-  const float* const first = components->vectors.data();
-  const float* const second = first + components->stride;
+  const PrincipalComponents components = FindPrincipalComponents(matrix, 2, 2);
+  ASSERT_EQ(components.values.size(), 2);
+  EXPECT_NEAR(components.values[0], 1.5, 1e-6);
+  EXPECT_NEAR(components.values[1], 0.5, 1e-6);
+  const float* const first = components.vectors.data();
+  const float* const second = first + components.stride;
   EXPECT_NEAR(first[0] * second[0], 0.5, 1e-6);
   EXPECT_NEAR(first[1] * second[1], -0.5, 1e-6);
 }
@@ -55,13 +50,12 @@ TEST(PrincipalComponents, AreNoMoreThanThereAre) {
           static_cast<float>((i + 1) * (j + 1)) / (64.0f * 64.0f);
     }
   }
-  const std::optional<PrincipalComponents> components =
+  const PrincipalComponents components =
       FindPrincipalComponents(matrix, 64, 32);
-  ASSERT_TRUE(components);
-  ASSERT_GE(components->values.size(), 1);
-  EXPECT_LE(components->values.size(), 2);
+  ASSERT_GE(components.values.size(), 1);
+  EXPECT_LE(components.values.size(), 2);
   EXPECT_NEAR(
-      components->vectors[63 * components->stride] / components->vectors[0], 64,
+      components.vectors[63 * components.stride] / components.vectors[0], 64,
       0.1);
 }
 
@@ -90,17 +84,16 @@ TEST(PrincipalComponents, AreEigenvectorsAtRightAngles) {
     }
     for (float& each : matrix) each /= largest;
     const size_t most = std::min<size_t>(size, 96);
-    const std::optional<PrincipalComponents> components =
+    const PrincipalComponents components =
         FindPrincipalComponents(matrix, size, most);
-    ASSERT_TRUE(components) << size;
-    EXPECT_GT(components->values.size(), most / 2) << size;
-    for (size_t a = 0; a < components->values.size(); ++a) {
+    EXPECT_GT(components.values.size(), most / 2) << size;
+    for (size_t a = 0; a < components.values.size(); ++a) {
       const auto vector = [&](size_t component, size_t number) {
         return double{1} *
-               components->vectors[component * components->stride + number];
+               components.vectors[component * components.stride + number];
       };
       if (a > 0) {
-        EXPECT_LE(components->values[a], components->values[a - 1]) << size;
+        EXPECT_LE(components.values[a], components.values[a - 1]) << size;
       }
       double error = 0;
       for (size_t i = 0; i < size; ++i) {
@@ -108,9 +101,9 @@ TEST(PrincipalComponents, AreEigenvectorsAtRightAngles) {
         for (size_t j = 0; j < size; ++j) {
           product += matrix[i * size + j] * vector(j, a);
         }
-        error += std::pow(product - components->values[a] * vector(i, a), 2);
+        error += std::pow(product - components.values[a] * vector(i, a), 2);
       }
-      EXPECT_LT(std::sqrt(error), 2e-5 * components->values[0])
+      EXPECT_LT(std::sqrt(error), 2e-5 * components.values[0])
           << size << " " << a;
       for (size_t b = 0; b <= a; ++b) {
         double product = 0;
@@ -118,6 +111,35 @@ TEST(PrincipalComponents, AreEigenvectorsAtRightAngles) {
           product += vector(i, a) * vector(i, b);
         }
         EXPECT_NEAR(product, a == b ? 1 : 0, 0.02) << size << " " << a << b;
+      }
+    }
+  }
+}
+
+// Channels in groups that are alike: each group has one eigenvalue, all of them
+// the same, and the others are zero.
+TEST(PrincipalComponents, OfManyEqualEigenvaluesAreAtRightAngles) {
+  for (const size_t together : {1, 2, 32}) {
+    constexpr size_t kSize = 192;
+    std::vector<float> matrix(kSize * kSize);
+    for (size_t i = 0; i < kSize; ++i) {
+      for (size_t j = 0; j < kSize; ++j) {
+        matrix[i * kSize + j] = i / together == j / together ? 1.0f : 0.0f;
+      }
+    }
+    const size_t wanted = std::min<size_t>(96, kSize / together);
+    const PrincipalComponents components =
+        FindPrincipalComponents(matrix, kSize, 96);
+    ASSERT_EQ(components.values.size(), wanted) << together;
+    for (size_t a = 0; a < wanted; ++a) {
+      EXPECT_NEAR(components.values[a], together, 1e-3) << together;
+      for (size_t b = 0; b <= a; ++b) {
+        double product = 0;
+        for (size_t i = 0; i < kSize; ++i) {
+          const float* const row = &components.vectors[i * components.stride];
+          product += 1.0 * row[a] * row[b];
+        }
+        EXPECT_NEAR(product, a == b ? 1 : 0, 1e-3) << together;
       }
     }
   }

@@ -39,8 +39,8 @@ struct ClientTls {
   // Authorities, one of which must have signed the server's certificate; those
   // that gRPC trusts when empty.
   std::string root_certificates;
-  // For mutual TLS, else empty: the client's certificate, those that vouch for
-  // it, and its key.
+  // For mutual TLS, else empty: the client's certificate with its intermediate
+  // certificates, and its key.
   std::string certificate_chain;
   std::string private_key;
 };
