@@ -62,8 +62,8 @@ const Tables& GetTables() {
 }
 
 int ClassOf(double variance) {
-  // Table i stands for the variance 2^((i-15)/2); the threshold to the next lies
-  // half-way between them in logarithm.
+  // Table i stands for the variance 2^((i-15)/2); the threshold to the next
+  // lies half-way between them in logarithm.
   constexpr double kFirstThreshold = 0x1.ae89f995ad3adp-8;  // 2^(-7.25)
   constexpr double kRatio = 0x1.6a09e667f3bcdp0;            // 2^0.5
   int klass = 0;
