@@ -126,7 +126,8 @@ TEST(FlagsTest, Modes) {
   EXPECT_EQ(Parse({"-help"}).mode, Mode::kHelp);
   EXPECT_EQ(Parse({"-h"}).mode, Mode::kHelp);
   EXPECT_EQ(Parse({"-version"}).mode, Mode::kVersion);
-  EXPECT_THAT(Error({"-info", "f", "-verify", "g"}), HasSubstr("exclude"));
+  EXPECT_THAT(Error({"-info", "f", "-verify", "g"}),
+              HasSubstr("cannot be combined"));
   EXPECT_THAT(Error({"-info", "f", "-input", "g"}), HasSubstr("-input"));
 }
 
