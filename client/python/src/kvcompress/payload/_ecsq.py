@@ -30,10 +30,11 @@ class Ecsq:
     """Entropy-coded scalar quantization."""
 
     fixed = False
+    presets: tuple[str, ...] = ("contract", "high", "max")
 
     def accepts(self, parameters: str) -> bool:
         """Whether this is a preset or a pair of steps."""
-        if parameters in ("contract", "high", "max"):
+        if parameters in self.presets:
             return True
         steps = _STEPS.fullmatch(parameters)
         return steps is not None and all(0.05 <= float(step) <= 8 for step in steps.groups())

@@ -31,11 +31,13 @@ _Ints = npt.NDArray[np.int64]
 
 
 class Klt(Ecsq):
-    """ecsq in the principal directions of the tensor."""
+    """ecsq in the principal components of the tensor."""
+
+    presets = ("contract", "high", "max", "ultra")
 
     def accepts(self, parameters: str) -> bool:
-        """Whether this is a preset, or two steps, perhaps with directions and what follows."""
-        if parameters == "ultra" or super().accepts(parameters):
+        """Whether this is a preset, or two steps, perhaps with components and what follows."""
+        if super().accepts(parameters):
             return True
         key, _, rest = parameters.partition(",")
         value, *items = rest.split(",")

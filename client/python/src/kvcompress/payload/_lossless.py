@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from . import _rans
+from . import _coded_bytes
 from ._codec import Array, Entry, PayloadError
 from ._dtypes import SIZES, bits_dtype, from_bits
 
@@ -36,7 +36,7 @@ class Lossless:
         return from_bits(_join(planes, entry.dtype), entry.dtype)
 
 
-def _join(planes: list[_rans.Bytes], dtype: str) -> Array:
+def _join(planes: list[_coded_bytes.Bytes], dtype: str) -> Array:
     """Gives the bits of elements from their planes."""
     bits = np.zeros(len(planes[0]), bits_dtype(dtype))
     for plane in planes:
@@ -61,13 +61,13 @@ def least(count: int, size: int) -> int:
     return -(-count // 16) if size == 2 else -(-count * size // 64)
 
 
-def _planes(payload: bytes, count: int, size: int) -> list[_rans.Bytes]:
+def _planes(payload: bytes, count: int, size: int) -> list[_coded_bytes.Bytes]:
     """Gives the byte planes of all elements.
 
     Raises:
         ValueError: The payload breaks a rule.
     """
-    parts: list[list[_rans.Bytes]] = [[] for _ in range(size)]
+    parts: list[list[_coded_bytes.Bytes]] = [[] for _ in range(size)]
     # Coded planes by their number of elements: plane, block, bytes.
     coded: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
     position = 0
@@ -95,7 +95,7 @@ def _planes(payload: bytes, count: int, size: int) -> list[_rans.Bytes]:
     if position != len(payload):
         raise ValueError("the payload goes on after its last block")
     for n, streams in coded.items():
-        decoded = _rans.decode([data for _, _, data in streams], n)
+        decoded = _coded_bytes.decode([data for _, _, data in streams], n)
         for (plane, block, _), values in zip(streams, decoded, strict=True):
             parts[plane][block] = values
     return [np.concatenate([np.zeros(0, np.uint8), *each]) for each in parts]
