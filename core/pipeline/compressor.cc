@@ -179,6 +179,7 @@ class Compressor::Impl {
       artefact_.tensors.push_back(
           {.spec = std::move(entry.spec), .codec = own});
     }
+    KVC_RETURN_IF_ERROR(CheckThresholdsMatch(options_, artefact_.tensors));
     KVC_RETURN_IF_ERROR(CheckAttention(
         options_.attention, codec.codec->traits(), artefact_.tensors));
     hints_ = HintsFrom(options_, header.metadata);

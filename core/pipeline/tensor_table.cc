@@ -89,4 +89,28 @@ uint64_t EncoderMemory(const SafetensorsEntry& entry,
   return measuring + traits.tensor_memory * counted;
 }
 
+absl::Status CheckThresholdsMatch(const CompressOptions& options,
+                                  const std::vector<ArtefactTensor>& tensors) {
+  const auto check = [&](TensorRole role, absl::string_view what) {
+    for (const ArtefactTensor& tensor : tensors) {
+      if (tensor.spec.role == role) return absl::OkStatus();
+    }
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("the thresholds for ", what, "s match no tensor: none of ",
+                     tensors.size(), " is recognised as ", what,
+                     "s; use names such as layer_0_", what,
+                     " or declare the roles in a table of tensors"),
+        {.reason = "THRESHOLD_MATCHES_NOTHING",
+         .field = absl::StrCat("options.", what, "_thresholds")});
+  };
+  if (options.key_thresholds) {
+    KVC_RETURN_IF_ERROR(check(TensorRole::kKey, "key"));
+  }
+  if (options.value_thresholds) {
+    KVC_RETURN_IF_ERROR(check(TensorRole::kValue, "value"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace kvcompress

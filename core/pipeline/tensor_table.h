@@ -14,7 +14,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kvcompress/artefact.h"
 #include "kvcompress/codec.h"
+#include "kvcompress/compressor.h"
 #include "kvcompress/safetensors.h"
 #include "kvcompress/tensor.h"
 
@@ -41,6 +43,12 @@ absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec);
 // that measuring it token by token takes.
 uint64_t EncoderMemory(const SafetensorsEntry& entry,
                        const CodecTraits& traits);
+
+// Whether thresholds that were given for keys, or for values, have a tensor to
+// hold for. INVALID_ARGUMENT with reason THRESHOLD_MATCHES_NOTHING if not:
+// nobody would notice that such a bound binds nothing.
+absl::Status CheckThresholdsMatch(const CompressOptions& options,
+                                  const std::vector<ArtefactTensor>& tensors);
 
 }  // namespace kvcompress
 

@@ -4,11 +4,60 @@
 
 #include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress {
+namespace {
+
+// A name is `before`, the layer, and `after`.
+struct NamingRule {
+  TensorRole role;
+  absl::string_view before;
+  absl::string_view after;
+  // Whether components that end in a dot may come first.
+  bool has_path;
+};
+
+// core/FORMAT.md, "Roles".
+constexpr NamingRule kNamingRules[] = {
+    {TensorRole::kKey, "layer_", "_key", false},
+    {TensorRole::kValue, "layer_", "_value", false},
+    {TensorRole::kKey, "past_key_values.", ".key", true},
+    {TensorRole::kValue, "past_key_values.", ".value", true},
+    {TensorRole::kKey, "key_cache.", "", true},
+    {TensorRole::kValue, "value_cache.", "", true},
+    {TensorRole::kKey, "layers.", ".self_attn.k_cache", true},
+    {TensorRole::kValue, "layers.", ".self_attn.v_cache", true},
+    {TensorRole::kKey, "cache_k_l", "", false},
+    {TensorRole::kValue, "cache_v_l", "", false},
+};
+
+// The layer that a name of this form has.
+std::optional<uint32_t> LayerOf(absl::string_view name,
+                                const NamingRule& rule) {
+  if (!absl::ConsumeSuffix(&name, rule.after)) return std::nullopt;
+  constexpr size_t kMaxDigits = 9;
+  uint32_t layer = 0;
+  uint32_t unit = 1;
+  size_t digits = 0;
+  while (digits <= kMaxDigits && !name.empty() &&
+         absl::ascii_isdigit(static_cast<unsigned char>(name.back()))) {
+    layer += unit * static_cast<uint32_t>(name.back() - '0');
+    unit *= 10;
+    ++digits;
+    name.remove_suffix(1);
+  }
+  const bool padded = digits > 1 && layer < unit / 10;
+  if (digits == 0 || digits > kMaxDigits || padded) return std::nullopt;
+  if (!absl::ConsumeSuffix(&name, rule.before)) return std::nullopt;
+  const bool whole = name.empty() || (rule.has_path && name.back() == '.');
+  return whole ? std::optional(layer) : std::nullopt;
+}
+
+}  // namespace
 
 absl::StatusOr<uint64_t> ElementCount(const TensorSpec& spec) {
   constexpr uint64_t kMaxBytes = std::numeric_limits<int64_t>::max();
@@ -32,28 +81,13 @@ absl::StatusOr<uint64_t> ElementCount(const TensorSpec& spec) {
 }
 
 void InferRole(TensorSpec* spec) {
-  absl::string_view rest = spec->name;
-  if (!absl::ConsumePrefix(&rest, "layer_")) return;
-  TensorRole role;
-  if (absl::ConsumeSuffix(&rest, "_key")) {
-    role = TensorRole::kKey;
-  } else if (absl::ConsumeSuffix(&rest, "_value")) {
-    role = TensorRole::kValue;
-  } else {
+  for (const NamingRule& rule : kNamingRules) {
+    const std::optional<uint32_t> layer = LayerOf(spec->name, rule);
+    if (!layer) continue;
+    if (spec->role == TensorRole::kNone) spec->role = rule.role;
+    if (!spec->layer) spec->layer = layer;
     return;
   }
-  constexpr size_t kMostDigits = 9;
-  if (rest.empty() || rest.size() > kMostDigits ||
-      (rest.size() > 1 && rest[0] == '0')) {
-    return;
-  }
-  uint32_t layer = 0;
-  for (char c : rest) {
-    if (c < '0' || c > '9') return;
-    layer = layer * 10 + static_cast<uint32_t>(c - '0');
-  }
-  if (spec->role == TensorRole::kNone) spec->role = role;
-  if (!spec->layer) spec->layer = layer;
 }
 
 }  // namespace kvcompress

@@ -40,8 +40,10 @@ inline constexpr size_t kMaxRank = 32;
 // are more than kMaxRank dimensions.
 absl::StatusOr<uint64_t> ElementCount(const TensorSpec& spec);
 
-// Sets role and layer from a name "layer_<decimal>_key" or "..._value", each
-// only where it is not already set. Other names leave them as they are.
+// Sets role and layer, each only where it is not already set, from a name that
+// Hugging Face, llama.cpp or this project gives (core/FORMAT.md, "Roles"), such
+// as "layer_0_key" or "model.layers.0.self_attn.k_cache". Other names leave them
+// as they are.
 void InferRole(TensorSpec* spec);
 
 }  // namespace kvcompress

@@ -186,8 +186,17 @@ def seal(header: bytes) -> bytes:
 
 def role_of(name: str) -> str:
     """Gives the manifest's role field for a tensor's name."""
-    match = re.fullmatch(r"layer_(0|[1-9][0-9]{0,8})_(key|value)", name)
-    return "-" if match is None else match[2][0] + match[1]
+    layer = "(?P<layer>0|[1-9][0-9]{0,8})"
+    for form in (
+        rf"layer_{layer}_(?P<role>key|value)",
+        rf"(.*\.)?past_key_values\.{layer}\.(?P<role>key|value)",
+        rf"(.*\.)?(?P<role>key|value)_cache\.{layer}",
+        rf"(.*\.)?layers\.{layer}\.self_attn\.(?P<role>k|v)_cache",
+        rf"cache_(?P<role>k|v)_l{layer}",
+    ):
+        if match := re.fullmatch(form, name, re.DOTALL):
+            return match["role"][0] + match["layer"]
+    return "-"
 
 
 def codec_field(codec: str, group: int | None, sparsity: str = "0.5") -> str:

@@ -39,9 +39,42 @@ TEST(InferRole, ReadsLayerAndRoleFromTheName) {
   EXPECT_EQ(infer("layer_0_key").layer, 0);
   EXPECT_EQ(infer("layer_31_value").role, TensorRole::kValue);
   EXPECT_EQ(infer("layer_31_value").layer, 31);
-  for (const char* other :
-       {"layer_01_key", "layer__key", "layer_-1_key", "layer_1x_key",
-        "layer_1234567890_key", "layer_1_keys", "xlayer_1_key", "key", ""}) {
+  for (const char* key :
+       {"layer_7_key", "past_key_values.7.key", "decoder.past_key_values.7.key",
+        "key_cache.7", "cache.key_cache.7", "layers.7.self_attn.k_cache",
+        "model.layers.7.self_attn.k_cache", "cache_k_l7"}) {
+    EXPECT_EQ(infer(key).role, TensorRole::kKey) << key;
+    EXPECT_EQ(infer(key).layer, 7) << key;
+  }
+  for (const char* value :
+       {"layer_123456789_value", "past_key_values.123456789.value",
+        "value_cache.123456789", "model.layers.123456789.self_attn.v_cache",
+        "cache_v_l123456789"}) {
+    EXPECT_EQ(infer(value).role, TensorRole::kValue) << value;
+    EXPECT_EQ(infer(value).layer, 123456789) << value;
+  }
+  for (const char* other : {"xpast_key_values.1.key",
+                            "past_key_values.1.key.x",
+                            "past_key_values.01.key",
+                            "key_cache.",
+                            "mykey_cache.1",
+                            "key_cache.1.x",
+                            "layers.1.k_cache",
+                            "xlayers.1.self_attn.k_cache",
+                            "cache_k_l",
+                            "x.cache_k_l1",
+                            "cache_k_l00",
+                            "cache_q_l1",
+                            "layers.9999999999.self_attn.k_cache",
+                            "layer_01_key",
+                            "layer__key",
+                            "layer_-1_key",
+                            "layer_1x_key",
+                            "layer_1234567890_key",
+                            "layer_1_keys",
+                            "xlayer_1_key",
+                            "key",
+                            ""}) {
     EXPECT_EQ(infer(other).role, TensorRole::kNone) << other;
     EXPECT_EQ(infer(other).layer, std::nullopt) << other;
   }
