@@ -41,9 +41,7 @@ inline constexpr size_t kMaxRank = 32;
 absl::StatusOr<uint64_t> ElementCount(const TensorSpec& spec);
 
 // Sets role and layer, each only where it is not already set, from a name that
-// Hugging Face, llama.cpp or this project gives (core/FORMAT.md, "Roles"), such
-// as "layer_0_key" or "model.layers.0.self_attn.k_cache". Other names leave them
-// as they are.
+// core/FORMAT.md has under "Roles". Other names leave them as they are.
 void InferRole(TensorSpec* spec);
 
 }  // namespace kvcompress

@@ -151,14 +151,13 @@ class CompressOptions(_message.Message):
     @_builtins.property
     def key_thresholds(self) -> _quality_pb2.QualityThresholds:
         """Bounds for keys, where they differ. A field that is not set is as in
-        `thresholds`.
+        `thresholds`. INVALID_ARGUMENT, THRESHOLD_MATCHES_NOTHING, when no tensor is
+        recognised as keys (TensorRole).
         """
 
     @_builtins.property
     def value_thresholds(self) -> _quality_pb2.QualityThresholds:
-        """Bounds for values, where they differ. A field that is not set is as in
-        `thresholds`.
-        """
+        """Bounds for values, where they differ, as for keys."""
 
     @_builtins.property
     def attention(self) -> _containers.RepeatedCompositeFieldContainer[Global___LayerAttention]:

@@ -140,8 +140,9 @@ class _TensorRole:
 class _TensorRoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TensorRole.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     TENSOR_ROLE_UNSPECIFIED: _TensorRole.ValueType  # 0
-    """Not declared: taken from a name of the form `layer_{i}_key` or
-    `layer_{i}_value`, else the tensor has no role.
+    """Not declared: taken from a name such as `layer_0_key`, `key_cache.0` or
+    `model.layers.0.self_attn.k_cache` (all forms: core/FORMAT.md, "Roles"),
+    else the tensor has no role.
     """
     TENSOR_ROLE_KEY: _TensorRole.ValueType  # 1
     """Keys."""
@@ -152,8 +153,9 @@ class TensorRole(_TensorRole, metaclass=_TensorRoleEnumTypeWrapper):
     """What a tensor is to attention. Codecs may treat keys and values differently."""
 
 TENSOR_ROLE_UNSPECIFIED: TensorRole.ValueType  # 0
-"""Not declared: taken from a name of the form `layer_{i}_key` or
-`layer_{i}_value`, else the tensor has no role.
+"""Not declared: taken from a name such as `layer_0_key`, `key_cache.0` or
+`model.layers.0.self_attn.k_cache` (all forms: core/FORMAT.md, "Roles"),
+else the tensor has no role.
 """
 TENSOR_ROLE_KEY: TensorRole.ValueType  # 1
 """Keys."""
