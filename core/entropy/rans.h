@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The entropy coder of ecsq and klt: up to 32 interleaved rANS states ("lanes") with
-// 16-bit renormalisation (J. Duda, arXiv:1311.2540), under the tables of
+// The entropy coder of ecsq and klt: up to 32 interleaved rANS states ("lanes")
+// with 16-bit renormalisation (J. Duda, arXiv:1311.2540), under the tables of
 // tables.h. Specified in core/FORMAT.md, "ecsq"; its loops are kernels.
 
 #ifndef KVCOMPRESS_ENTROPY_RANS_H_
