@@ -93,14 +93,14 @@ class Call {
 
   // Reserves for a stream that holds messages of these many bytes, each twice:
   // parsed, and as it is on the wire; `parsed` bytes that parsing takes beyond
-  // that, or that what was parsed has become; and `working` bytes beside them.
+  // that, or that what was parsed has become; and `working` bytes more.
   absl::Status ReserveStream(uint64_t messages, uint64_t working,
                              uint64_t parsed = 0) {
     messages_ = 2 * messages + parsed;
     return ReserveWorking(working);
   }
 
-  // The same with other `working` bytes, beside the messages it was told of
+  // The same with other `working` bytes, besides the messages it was told of
   // last.
   absl::Status ReserveWorking(uint64_t working) {
     return Reserve(std::max(kStreamBytes, messages_) + working);

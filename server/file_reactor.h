@@ -55,7 +55,7 @@ class FileJob {
   virtual absl::Status Take(absl::string_view bytes, SharedOutput* output) = 0;
   // The input has ended: writes what is left, and fills in the trailer.
   virtual absl::Status End(SharedOutput* output, Response* response) = 0;
-  // Memory that is needed beside the slices, in bytes.
+  // Memory that is needed besides the slices, in bytes.
   virtual uint64_t working_bytes() const = 0;
   // Memory of what the request has become, in bytes.
   virtual uint64_t kept_bytes() const { return 0; }

@@ -42,7 +42,7 @@ std::vector<ElementLimit> Limits() {
 constexpr uint64_t kTensorText = 100;
 // For each byte of that text: it is written, and read again.
 constexpr uint64_t kTextMemory = 16;
-// A layer in a map, beside its values, in bytes.
+// A layer in a map, besides its values, in bytes.
 constexpr uint64_t kLayerBytes = 128;
 
 }  // namespace

@@ -46,7 +46,7 @@ class StreamHandler {
   // Sets the next response that what was taken gives; false when there is none
   // for now.
   virtual absl::StatusOr<bool> Next(grpc::ByteBuffer* response) = 0;
-  // Memory that is needed beside the messages, in bytes.
+  // Memory that is needed besides the messages, in bytes.
   virtual uint64_t working_bytes() const = 0;
   // Memory of what earlier requests have become, in bytes.
   virtual uint64_t kept_bytes() const { return 0; }

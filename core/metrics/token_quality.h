@@ -118,7 +118,7 @@ class TokenAccumulator {
   Lag decoded_;
   uint64_t token_ = 0;  // of the head under way
   // Sums of squares less squares of sums would leave nothing of a spread that
-  // is small beside the mean. So keys are summed in blocks of tokens, as
+  // is small next to the mean. So keys are summed in blocks of tokens, as
   // differences to a block's first, and blocks are merged by their means (Chan,
   // Golub and LeVeque, "Updating formulae and a pairwise algorithm for
   // computing sample variances", 1979).

@@ -37,7 +37,7 @@ Branches MakeBranches() {
 }  // namespace
 
 // Of each quantizer the two quanta around the value, which have different
-// parities, and zero in the place of the even one where it costs less.
+// parities, and zero instead of the even one where it costs less.
 void TrellisEncoder::Choose(const TrellisInput& input, Choices* choices,
                             float* costs) {
   const Tables& tables = GetTables();

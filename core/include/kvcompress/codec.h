@@ -96,7 +96,7 @@ inline constexpr uint64_t kMaxDecodedBlock = 2 << 20;
 struct DecoderBounds {
   // The largest piece of output that comes whole; at most kMaxDecodedBlock.
   uint64_t block = 0;
-  // What a decoder holds from one step to the next, beside what is passed in
+  // What a decoder holds from one step to the next, besides what is passed in
   // and out: the payload of a block, tables, and output that it keeps for
   // later. What a step takes beyond that it gives back at its end: less than
   // 32 MiB, for each thread that decodes, not for each decoder.
@@ -112,7 +112,7 @@ class TensorDecoder {
 
   virtual ~TensorDecoder() = default;
 
-  // Lets the decoder give any bytes in the place of blocks that are not needed,
+  // Lets the decoder give any bytes instead of blocks that are not needed,
   // instead of decoding them. To be called before Decode.
   void set_needed(Needed needed) { needed_ = std::move(needed); }
 

@@ -146,7 +146,7 @@ class Compressor {
 
   // About how much memory this needs for the input's header, when `next` more
   // bytes of a file are taken, and, once begun, for the largest tensor where
-  // the codec holds a whole one, in bytes; beside what is passed in and out.
+  // the codec holds a whole one, in bytes; besides what is passed in and out.
   uint64_t working_bytes(uint64_t next = 0) const;
 
   // The header of the artefact, reserved_header_size() bytes, after Finish.

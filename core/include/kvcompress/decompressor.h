@@ -104,7 +104,7 @@ class Decompressor {
   absl::StatusOr<bool> Restore(absl::string_view* bytes, size_t most,
                                std::string* restored);
 
-  // The most that this holds between two steps, beside what is passed in and
+  // The most that this holds between two steps, besides what is passed in and
   // out, in bytes: the header, parsed; and, once that is read, what the
   // decoder of any of its tensors holds (DecoderBounds), and what is decoded
   // to be left out.

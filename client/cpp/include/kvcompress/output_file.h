@@ -34,7 +34,7 @@ class OutputFile : public ByteSink {
   // followed. The temporary file has no name in the target's directory, so that
   // it goes with a process that is killed, and the permissions of the file it
   // will replace or those of any new file; what will be copied instead is kept
-  // so in $TMPDIR, or /tmp. ".NAME.XXXXXX.tmp" beside the target is its name
+  // so in $TMPDIR, or /tmp. ".NAME.XXXXXX.tmp" next to the target is its name
   // while a file is replaced, and all the time on file systems that have no
   // files without one: there SIGKILL leaves it behind, to be removed once no
   // process writes it. Opening a FIFO waits for its reader.

@@ -58,8 +58,8 @@ class Client(BaseClient, AbstractContextManager["Client"]):
             source: Path or bytes of a safetensors file, or tensors by name, of any shape:
                 NumPy arrays, of ml_dtypes' bfloat16 and 8-bit types too; torch tensors on any
                 device. What is no floating-point number is kept bit for bit. Four-dimensional
-                ones are [batch, heads, tokens, head_dim]; names of the form `layer_{i}_key` and
-                `layer_{i}_value` tell a tensor's part in attention.
+                ones are [batch, heads, tokens, head_dim]; names such as `layer_0_key`
+                or `key_cache.0` tell a tensor's part in attention ("Roles" in core/FORMAT.md).
             output: Path for the artefact; None gives it back as bytes.
             metadata: With tensors: metadata for the restored file.
             reconstruct: Whether to give back the file that decompression would give too, or a
