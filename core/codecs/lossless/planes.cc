@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/portable_types.h"
+
 namespace kvcompress::lossless {
 namespace {
 
@@ -99,45 +101,18 @@ void JoinBytes(const uint8_t* planes, size_t count, size_t size,
   }
 }
 
-// Magnitudes, exact; NaN and infinity stay what they are, save that those of
-// F16 become finite: Measure tells before.
-struct F32 {
-  using Bits = uint32_t;
-  static constexpr Bits kInfinity = 0x7f800000;
-  static float Magnitude(Bits bits) { return std::bit_cast<float>(bits); }
-};
-struct F16 {
-  using Bits = uint16_t;
-  static constexpr Bits kInfinity = 0x7c00;
-  static float Magnitude(Bits bits) {
+// Of magnitudes, for which HalfToFloat does more than is needed.
+struct F16 : kernels::F16 {
+  static double Wide(Bits bits) {
     return std::bit_cast<float>(uint32_t{bits} << 13) * 0x1p112f;
   }
 };
-struct BF16 {
-  using Bits = uint16_t;
-  static constexpr Bits kInfinity = 0x7f80;
-  static float Magnitude(Bits bits) {
-    return std::bit_cast<float>(uint32_t{bits} << 16);
-  }
-};
 
-struct F8E4M3 {
-  using Bits = uint8_t;
-  static constexpr Bits kInfinity = 0x7f;  // NaN
-  static float Magnitude(Bits bits) { return F8E4M3ToFloat(bits); }
-};
-struct F8E5M2 {
-  using Bits = uint8_t;
-  static constexpr Bits kInfinity = 0x7c;
-  static float Magnitude(Bits bits) { return F8E5M2ToFloat(bits); }
-};
-struct F64 {
-  using Bits = uint64_t;
-  static constexpr Bits kInfinity = 0x47effffff0000000;  // rounds to infinity
-  static double Magnitude(Bits bits) { return std::bit_cast<double>(bits); }
-};
+// Magnitudes of `kEnd` and above are left out: NaN and infinity, and those of
+// F64 that binary32 rounds to infinity.
+constexpr uint64_t kDoubleEnd = 0x47effffff0000000;
 
-template <typename T>
+template <typename T, typename T::Bits kEnd = T::kLargest + 1>
 DistortionSums Measure(const uint8_t* elements, size_t count) {
   using Bits = typename T::Bits;
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
@@ -147,9 +122,9 @@ DistortionSums Measure(const uint8_t* elements, size_t count) {
   Bits largest = 0;
   for (size_t i = 0; i < count; ++i) {
     Bits bits = Load<Bits>(elements, i) & kMagnitude;
-    bits = bits < T::kInfinity ? bits : 0;
+    bits = bits < kEnd ? bits : 0;
     largest = std::max(largest, bits);
-    const double x = T::Magnitude(bits);
+    const double x = T::Wide(bits);
     squares[i % kSums] += x * x;
   }
   DistortionSums sums;
@@ -157,7 +132,7 @@ DistortionSums Measure(const uint8_t* elements, size_t count) {
   for (double square : squares) sums.sum_x2 += square;
   sums.sum_y2 = sums.sum_x2;
   sums.sum_xy = sums.sum_x2;
-  sums.max_abs_x = T::Magnitude(largest);
+  sums.max_abs_x = T::Wide(largest);
   return sums;
 }
 
@@ -197,17 +172,17 @@ DistortionSums MeasureExact(const uint8_t* elements, size_t count,
                             DType dtype) {
   switch (dtype) {
     case DType::kF32:
-      return Measure<F32>(elements, count);
+      return Measure<kernels::F32>(elements, count);
     case DType::kF16:
       return Measure<F16>(elements, count);
     case DType::kBF16:
-      return Measure<BF16>(elements, count);
+      return Measure<kernels::BF16>(elements, count);
     case DType::kF8E4M3:
-      return Measure<F8E4M3>(elements, count);
+      return Measure<kernels::F8E4M3>(elements, count);
     case DType::kF8E5M2:
-      return Measure<F8E5M2>(elements, count);
+      return Measure<kernels::F8E5M2>(elements, count);
     case DType::kF64:
-      return Measure<F64>(elements, count);
+      return Measure<kernels::F64, kDoubleEnd>(elements, count);
     default:
       return {.count = count};
   }
