@@ -45,6 +45,15 @@ def healthz(server: ServerProcess) -> bool:
     return server.get("/healthz")[0] == 200
 
 
+def serves(server: ServerProcess, client: dict[str, Any]) -> bool:
+    """Whether a client with these arguments gets an answer."""
+    with kvcompress.Client(server.addresses[0], timeout=PATIENCE, **client) as caller:
+        try:
+            return caller.measure(SAMPLE).tensor_count == TENSORS
+        except kvcompress.UnavailableError:
+            return False
+
+
 def security(kind: str, authority: Authority) -> tuple[list[str], dict[str, Any]]:
     """Flags of a server, and arguments of a client that it takes."""
     if kind == "plain text":
@@ -72,8 +81,8 @@ def test_idle_connections_do_not_end_the_service(
         assert metric(server, "kvcompress_reachable") == 0
         assert metric(server, 'kvcompress_connections_refused_total{reason="host_limit"}') > 0
         assert len(server.descriptors()) < DESCRIPTORS[resource.RLIMIT_NOFILE]
-    with kvcompress.Client(server.addresses[0], timeout=PATIENCE, **client) as caller:
-        assert caller.measure(SAMPLE).tensor_count == TENSORS
+    # A connection is refused until the server has read that the others are closed.
+    wait_until(lambda: serves(server, client), "a call is served again")
     wait_until(lambda: healthz(server), "health says that service is back")
     assert metric(server, "kvcompress_reachable") == 1
     assert server.send_and_wait()[0] == 0
