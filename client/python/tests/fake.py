@@ -134,11 +134,17 @@ def reconstructed(offset: int, data: bytes) -> service_pb2.CompressResponse:
     return service_pb2.CompressResponse(reconstructed=chunk)
 
 
-def compressed(size: int, original: int = 0) -> service_pb2.CompressResponse:
+def compressed(
+    size: int, original: int = 0, tensors: Sequence[quality_pb2.TensorReport] = ()
+) -> service_pb2.CompressResponse:
     """Makes the trailer of Compress."""
     return service_pb2.CompressResponse(
         trailer=quality_pb2.CompressionReport(
-            codec="int4:64", compressed_size_bytes=size, original_size_bytes=original
+            codec="int4:64",
+            compressed_size_bytes=size,
+            original_size_bytes=original,
+            tensor_count=len(tensors),
+            tensors=tensors,
         )
     )
 

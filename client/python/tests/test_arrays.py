@@ -70,6 +70,16 @@ def test_no_safetensors_file(file: bytes) -> None:
         kvcompress.load_arrays(file)
 
 
+def test_load_arrays_says_what_else_a_file_is() -> None:
+    head = b'{"__metadata__":{"kvcompress.format":"1"}}'
+    with pytest.raises(ValueError, match=r"an artefact .*client\.decompress.*payload\.read"):
+        kvcompress.load_arrays(struct.pack("<Q", len(head)) + head)
+    with pytest.raises(ValueError, match=r"of 2314885530818453536 bytes announced .* 2"):
+        kvcompress.load_arrays(b" " * 10)
+    with pytest.raises(TypeError, match=r"read_bytes\(\)"):
+        kvcompress.load_arrays("cache.safetensors")  # type: ignore[arg-type]
+
+
 def test_types() -> None:
     assert data_type(np.zeros(1, np.float32).dtype.name) == tensor_pb2.DATA_TYPE_F32
     assert data_type(np.zeros(1, ">f2").dtype.name) == tensor_pb2.DATA_TYPE_F16

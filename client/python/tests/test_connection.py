@@ -48,6 +48,7 @@ def test_every_option_is_sent(make_client: MakeClient) -> None:
             attention={3: [0.5, -1.0]},
             labels={"a": "b"},
             report_tensors=False,
+            require=False,
         )
     assert seen == [
         service_pb2.CompressOptions(

@@ -12,6 +12,7 @@
 from kvcompress import aio, payload
 from kvcompress._arrays import Array, load_arrays
 from kvcompress._client import Client
+from kvcompress._gate import MissedBound
 from kvcompress._info import (
     CodecInfo,
     CodecParameter,
@@ -25,10 +26,8 @@ from kvcompress._reports import (
     CompressionResult,
     DecompressionReport,
     DecompressionResult,
-    Metrics,
     QualityLevel,
     TensorReport,
-    Thresholds,
     Verdict,
 )
 from kvcompress._torch_tensors import load_torch
@@ -46,12 +45,14 @@ from kvcompress.errors import (
     NotFoundError,
     OutOfRangeError,
     PermissionDeniedError,
+    QualityError,
     ResourceExhaustedError,
     UnauthenticatedError,
     UnavailableError,
     UnimplementedError,
     UnknownError,
 )
+from kvcompress.v1.quality_types import Metrics, Thresholds
 
 __all__ = [
     "AbortedError",
@@ -72,9 +73,11 @@ __all__ = [
     "InvalidArgumentError",
     "KVCompressError",
     "Metrics",
+    "MissedBound",
     "NotFoundError",
     "OutOfRangeError",
     "PermissionDeniedError",
+    "QualityError",
     "QualityLevel",
     "ResourceExhaustedError",
     "SelfTestReport",

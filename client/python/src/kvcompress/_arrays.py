@@ -3,6 +3,7 @@
 
 import json
 import math
+import os
 import struct
 from typing import Any
 
@@ -39,6 +40,7 @@ _TYPES = (
 _DATA_TYPES = {name: tensor_pb2.DataType.Value(f"DATA_TYPE_{file}") for name, file, _, _ in _TYPES}
 _FILE_TYPES: dict[str, np.dtype[Any]] = {file: np.dtype(bits) for _, file, bits, _ in _TYPES}
 _ML_DTYPES = {file: name for name, file, _, own in _TYPES if own}
+_ARTEFACT_KEY = "kvcompress.format"
 FILE_TYPES = {
     data_type: name.removeprefix("DATA_TYPE_")
     for name, data_type in tensor_pb2.DataType.items()
@@ -91,7 +93,16 @@ def load_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
         `(a.astype(np.uint32) << 16).view(np.float32)` gives them.
 
     Raises:
-        ValueError: The bytes are not such a file, or a shape is one that NumPy cannot hold.
+        TypeError: `data` is a path.
+        ValueError: The bytes are not such a file, or are an artefact of KV Compress, which
+            `Client.decompress` and `payload.read` read; or a shape is one that NumPy cannot hold.
+
+    Example:
+        >>> import safetensors.numpy
+        >>> file = safetensors.numpy.save({"layer_0_key": np.ones((1, 2, 3), np.float16)})
+        >>> arrays, metadata = load_arrays(file)
+        >>> arrays["layer_0_key"].shape
+        (1, 2, 3)
     """
     entries, metadata = load_bits(data)
     return {name: _typed(*entry) for name, entry in entries.items()}, metadata
@@ -106,12 +117,22 @@ def load_bits(data: bytes) -> tuple[dict[str, tuple[str, Array]], dict[str, str]
     Raises:
         ValueError: As `load_arrays`.
     """
+    if isinstance(data, str | os.PathLike):
+        raise TypeError("the bytes of a file are needed, such as Path(path).read_bytes()")
     try:
         (length,) = struct.unpack_from("<Q", data)
         if 8 + length > len(data):
-            raise ValueError("the file ends within its header")
+            raise ValueError(
+                f"the file ends within its header: of {length} bytes announced at its start there "
+                f"are {len(data) - 8}; it is cut short, or no safetensors file"
+            )
         header = json.loads(data[8 : 8 + length])
         metadata = dict(header.pop("__metadata__", None) or {})
+        if _ARTEFACT_KEY in metadata:
+            raise ValueError(
+                "this is an artefact of KV Compress: client.decompress(...) restores it, and "
+                "kvcompress.payload.read(...) reads it without a server"
+            )
         arrays = {}
         for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
             dtype, shape = _FILE_TYPES[entry["dtype"]], entry["shape"]

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar, Unpack
 import grpc
 
 from kvcompress._calls import Call, open_compress_call, open_decompress_call
+from kvcompress._gate import gate_of
 from kvcompress._progress import Progress
 from kvcompress._reports import CompressionResult, DecompressionResult
 from kvcompress._requests import PathOrStr, Source
@@ -98,16 +99,19 @@ class BaseClient:
         output: PathOrStr | None,
         metadata: Mapping[str, str] | None,
         reconstruct: bool | PathOrStr,
+        require: bool,
         progress: Progress,
         timeout: float | None,
         options: CompressArguments,
     ) -> CompressPlan:
         """Plans a call of `compress`, with its arguments."""
         wanted = compress_options(**options)
+        gate = gate_of(wanted) if require else None
         seconds = self._seconds(timeout)
 
         def call_shared(on_start: OnStart) -> CompressionResult | None:
-            if metadata is not None or reconstruct is not False:
+            # What the server writes is there before anybody can hold it to bounds.
+            if metadata is not None or reconstruct is not False or gate is not None:
                 return None
             return self._shared.compress(
                 source, output, wanted, progress=progress, timeout=seconds, on_start=on_start
@@ -120,6 +124,7 @@ class BaseClient:
             wanted,
             metadata=metadata,
             reconstruct=reconstruct,
+            gate=gate,
             progress=progress,
         )
         return CallPlan(source, call_shared, self._stub.Compress, open_call, seconds)

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from kvcompress._arrays import load_arrays
+from kvcompress._gate import Gate
 from kvcompress._progress import Progress, open_progress
 from kvcompress._reports import CompressionResult, DecompressionResult
 from kvcompress._requests import (
@@ -73,9 +74,11 @@ class CompressCall(
         artefact: Sink,
         reconstructed: Sink | None,
         path: Path | None,
+        gate: Gate | None,
     ) -> None:
-        """Takes the requests, the outputs, and the path of the artefact, for the result."""
+        """Takes the requests, the outputs, the path of the artefact, and what the report holds."""
         super().__init__(requests)
+        self._gate = gate
         self._artefact, self._reconstructed, self._path = artefact, reconstructed, path
         self._responses = CompressResponses(artefact, reconstructed)
 
@@ -84,8 +87,14 @@ class CompressCall(
         self._responses.take(response)
 
     def finish(self) -> CompressionResult:
-        """Publishes the artefact, and the reconstructed file if it was asked for."""
+        """Publishes the artefact, and the reconstructed file if it was asked for.
+
+        Raises:
+            QualityError: Bounds do not hold; nothing is published.
+        """
         report = self._responses.finish()
+        if self._gate is not None:
+            report = self._gate.hold(report)
         self._artefact.commit()
         if self._reconstructed is not None:
             self._reconstructed.commit()
@@ -138,6 +147,7 @@ def open_compress_call(
     *,
     metadata: Mapping[str, str] | None,
     reconstruct: bool | PathOrStr,
+    gate: Gate | None,
     progress: Progress,
 ) -> Iterator[CompressCall]:
     """Opens the input and the outputs of a call of Compress; see Client.compress.
@@ -155,7 +165,7 @@ def open_compress_call(
         stack.enter_context(closing(requests))
         artefact = stack.enter_context(open_sink(path))
         wanted = open_sink(restored_path) if options.reconstruct else nullcontext()
-        yield CompressCall(requests, artefact, stack.enter_context(wanted), path)
+        yield CompressCall(requests, artefact, stack.enter_context(wanted), path, gate)
 
 
 @contextmanager

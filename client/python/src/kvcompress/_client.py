@@ -45,6 +45,7 @@ class Client(BaseClient, AbstractContextManager["Client"]):
         *,
         metadata: Mapping[str, str] | None = None,
         reconstruct: bool | PathOrStr = False,
+        require: bool = True,
         progress: Progress = False,
         timeout: float | None = None,
         **options: Unpack[CompressArguments],
@@ -64,6 +65,10 @@ class Client(BaseClient, AbstractContextManager["Client"]):
             metadata: With tensors: metadata for the restored file.
             reconstruct: Whether to give back the file that decompression would give too, or a
                 path to write it to.
+            require: Whether bounds that are given (`thresholds`, `key_thresholds`,
+                `value_thresholds`, or arguments such as `min_snr_db`) have to hold on every
+                tensor. Without them nothing is required. With False the report says what is
+                missed, and the artefact is there all the same.
             progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
             timeout: Seconds; None for the client's own.
             options: Codec, thresholds, labels...: see `kvcompress.options.CompressArguments`.
@@ -72,14 +77,17 @@ class Client(BaseClient, AbstractContextManager["Client"]):
             The report, and the artefact unless it went to `output`.
 
         Raises:
-            KVCompressError: The call failed.
+            KVCompressError: The call failed; a QualityError when a bound that was given does not
+                hold. It carries the report, and no output is written.
             ImportError: A bar is asked for and tqdm is not installed.
             OSError: A file cannot be read or written.
             TypeError: `source` is none of these, or an option has a name that there is not.
             ValueError: An output path is there and not a regular file, or an option does not
                 fit its field.
         """
-        plan = self._compression(source, output, metadata, reconstruct, progress, timeout, options)
+        plan = self._compression(
+            source, output, metadata, reconstruct, require, progress, timeout, options
+        )
         return self._run(plan)
 
     def decompress(
@@ -137,7 +145,8 @@ class Client(BaseClient, AbstractContextManager["Client"]):
             options: See `kvcompress.options.CompressArguments`.
 
         Returns:
-            What `compress` would have reported.
+            What `compress` would have reported, whether bounds hold or not: nothing is written
+            that they could keep back.
 
         Raises:
             KVCompressError: The call failed.

@@ -24,7 +24,7 @@ def open_progress(progress: Progress, source: Source) -> Iterator[ProgressCallba
         try:
             from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
         except ImportError as error:
-            raise ImportError("a bar needs tqdm: pip install kvcompress[progress]") from error
+            raise ImportError("a bar needs tqdm: pip install tqdm") from error
         with tqdm(total=source_size(source), unit="B", unit_scale=True) as bar:
             yield bar.update
     else:

@@ -6,13 +6,14 @@ Fields have the names, meanings and units of the messages of kvcompress.v1.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvcompress._arrays import FILE_TYPES, Array
 from kvcompress._torch_tensors import load_torch
 from kvcompress.v1 import compression_service_pb2, quality_pb2, tensor_pb2
+from kvcompress.v1.quality_types import Metrics
 
 if TYPE_CHECKING:
     import torch  # type: ignore[import-not-found,unused-ignore]
@@ -26,79 +27,6 @@ class QualityLevel(enum.Enum):
     ACCEPTABLE = "ACCEPTABLE"
     POOR = "POOR"
     UNSPECIFIED = "UNSPECIFIED"
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Bounds for the verdict; None takes the server's default.
-
-    Attributes:
-        max_rmse: RMSE must be below this. Default 0.10.
-        max_error: Largest absolute error must be below this. Default 0.5.
-        min_snr_db: Signal-to-noise ratio must be above this, in dB. Default 18.
-        min_cosine_similarity: Cosine similarity must be above this. Default 0.99.
-        min_centred_snr_db: Centred SNR of keys must be above this, in dB. Default: no bound.
-            A key with an error whose shape has no such metric does not hold it.
-        min_token_snr_db_p1: 1st percentile of per-token SNR must be above this, in dB.
-            Default: no bound. A key or value with an error whose shape has no such metric
-            does not hold it.
-    """
-
-    max_rmse: float | None = None
-    max_error: float | None = None
-    min_snr_db: float | None = None
-    min_cosine_similarity: float | None = None
-    min_centred_snr_db: float | None = None
-    min_token_snr_db_p1: float | None = None
-
-    def to_proto(self) -> quality_pb2.QualityThresholds:
-        """Gives the message of the API."""
-        return quality_pb2.QualityThresholds(**asdict(self))
-
-
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """Distortion between source values x and decoded values y, with e = y - x.
-
-    Attributes:
-        elements: Number of elements.
-        mse: Mean squared error.
-        rmse: Its root, in the unit of the values.
-        mae: Mean absolute error.
-        max_error: Largest absolute error.
-        snr_db: 10 log10(sum x^2 / sum e^2); None when the reconstruction is exact.
-        psnr_db: 20 log10(max |x| / RMSE); None when the reconstruction is exact.
-        cosine_similarity: Of x and y as vectors, in [-1, 1].
-        centred_snr_db: SNR of keys after the mean over tokens of each channel of each head was
-            taken from the source; None when exact. This and the next two are None for what is
-            not [batch, heads, tokens, head_dim].
-        token_snr_db_p1: 1st percentile of the SNRs of single tokens of single heads, over
-            several tensors the least of theirs; None when at most 1 % have an error.
-        first_token_rmse: RMSE of token 0.
-    """
-
-    elements: int
-    mse: float
-    rmse: float
-    mae: float
-    max_error: float
-    snr_db: float | None
-    psnr_db: float | None
-    cosine_similarity: float
-    centred_snr_db: float | None
-    token_snr_db_p1: float | None
-    first_token_rmse: float | None
-
-    @classmethod
-    def from_proto(cls, message: quality_pb2.QualityMetrics) -> "Metrics":
-        """Takes the values of a message of the API."""
-        values: dict[str, Any] = {
-            field.name: getattr(message, field.name)
-            if not field.has_presence or message.HasField(field.name)  # type: ignore[arg-type]
-            else None
-            for field in message.DESCRIPTOR.fields
-        }
-        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)

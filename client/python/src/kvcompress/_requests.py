@@ -104,12 +104,17 @@ def compress_requests(
         needs a copy.
 
     Raises:
-        InvalidArgumentError: A tensor cannot be compressed, or there is metadata with a file.
+        InvalidArgumentError: A tensor cannot be compressed, there is none, or there is metadata
+            with a file.
         OSError: The file cannot be opened.
         TypeError: The source is none of these.
     """
     first = kind(options=options)
     if isinstance(source, Mapping):
+        if not source:
+            raise InvalidArgumentError(
+                "the mapping is empty: there are no tensors to compress", reason="NO_TENSORS"
+            )
         return RequestStream(_tensor_messages(kind, first, source, metadata or {}, advance))
     if metadata is not None:
         raise InvalidArgumentError("metadata goes with tensors; a file has its own")
@@ -161,7 +166,25 @@ def open_source(source: PathOrStr | bytes) -> BinaryIO:
         return io.BytesIO(source)
     if isinstance(source, str | os.PathLike):
         return open_input(source)
-    raise TypeError(f"a path, bytes or a mapping of tensors is needed, not {type(source).__name__}")
+    kind = type(source).__name__
+    raise TypeError(f"a path, bytes or a mapping of tensors is needed, not {kind}{_hint(source)}")
+
+
+def _hint(source: object) -> str:
+    """Says what to do with something that is often passed where a cache is wanted."""
+    if hasattr(source, "key_cache") or hasattr(source, "layers"):
+        return (
+            ": kvcompress.integrations.transformers has save_cache(client, path, cache), and "
+            "cache_tensors(cache) gives the mapping"
+        )
+    if is_tensor(source) or isinstance(source, np.ndarray):
+        return ': a name says what it is, such as {"layer_0_key": tensor}'
+    if isinstance(source, list | tuple):
+        return (
+            ': names say what the tensors are, such as {"layer_0_key": keys, "layer_0_value": '
+            "values}"
+        )
+    return ""
 
 
 def source_size(source: Source) -> int | None:

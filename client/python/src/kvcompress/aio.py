@@ -69,12 +69,15 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
         *,
         metadata: Mapping[str, str] | None = None,
         reconstruct: bool | PathOrStr = False,
+        require: bool = True,
         progress: Progress = False,
         timeout: float | None = None,
         **options: Unpack[CompressArguments],
     ) -> CompressionResult:
         """Compresses a cache; see kvcompress.Client.compress."""
-        plan = self._compression(source, output, metadata, reconstruct, progress, timeout, options)
+        plan = self._compression(
+            source, output, metadata, reconstruct, require, progress, timeout, options
+        )
         return await self._run(plan)
 
     async def decompress(

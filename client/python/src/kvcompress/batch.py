@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import xxhash
-from pyarrow import fs  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 from kvcompress._client import Client
 from kvcompress._inputs import printable
@@ -138,6 +137,8 @@ class _Folder:
 
     def __init__(self, place: str) -> None:
         """Takes a path or a URI."""
+        from pyarrow import fs  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
         if "://" in place:
             self._system, self._path = fs.FileSystem.from_uri(place)
         else:
@@ -146,6 +147,8 @@ class _Folder:
 
     def names(self, pattern: str) -> list[str]:
         """Gives the files below the folder that match and are no artefacts of a batch."""
+        from pyarrow import fs
+
         selector = fs.FileSelector(self._path, recursive=True)
         found = (info for info in self._system.get_file_info(selector) if info.is_file)
         names = (str(info.path).removeprefix(self._path).lstrip("/") for info in found)
@@ -205,7 +208,8 @@ def run(
             every machine reaches by the same name.
         target: Folder of artefacts, likewise: `a/b.safetensors` becomes
             `a/b.kvc.safetensors`.
-        options: See `kvcompress.options.CompressArguments`.
+        options: See `kvcompress.options.CompressArguments`. A file with a tensor that misses a
+            bound that was given is reported as failed, and there is no artefact.
         pattern: Shell pattern of the names below `source`.
         workers: How many at once; None for as many as Ray finds processors for.
         address: A Ray cluster; None for this machine.
@@ -281,19 +285,27 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("source", help="folder of safetensors files: a path or a URI")
     parser.add_argument("target", help="folder of artefacts: a path or a URI")
     parser.add_argument("--codec", default="int4", help="such as int4:64+zstd (%(default)s)")
+    parser.add_argument("--min-snr-db", type=float, help="bound for every tensor; without: none")
     parser.add_argument("--pattern", default="*.safetensors", help="which names (%(default)s)")
     parser.add_argument("--workers", type=int, help="how many at once (default: all processors)")
     parser.add_argument("--address", help="a Ray cluster (default: this machine)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     flags = parser.parse_args(arguments)
-    outcomes = run(
-        flags.source,
-        flags.target,
-        {"codec": flags.codec},
-        pattern=flags.pattern,
-        workers=flags.workers,
-        address=flags.address,
-    )
+    options: CompressArguments = {"codec": flags.codec}
+    if flags.min_snr_db is not None:
+        options["min_snr_db"] = flags.min_snr_db
+    try:
+        outcomes = run(
+            flags.source,
+            flags.target,
+            options,
+            pattern=flags.pattern,
+            workers=flags.workers,
+            address=flags.address,
+        )
+    except ImportError as error:
+        print(f"Error: {error}; it comes with: pip install 'ray[data]'", file=sys.stderr)
+        return 1
     if flags.json:
         print(json.dumps([asdict(outcome) for outcome in outcomes], indent=2))
     else:

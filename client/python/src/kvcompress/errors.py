@@ -2,12 +2,16 @@
 """The errors of the client: one family, one class for each canonical code of gRPC."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from kvcompress._gate import MissedBound
+    from kvcompress._reports import CompressionReport
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
@@ -19,7 +23,8 @@ class KVCompressError(Exception):
         code: Canonical code, such as `DATA_LOSS`.
         message: A sentence for people.
         reason: UPPER_SNAKE_CASE cause for programs, such as `PAYLOAD_DAMAGED`; empty when the
-            call did not reach the service. `NO_TRAILER` and `BAD_STREAM` are the client's own.
+            call did not reach the service. `NO_TRAILER`, `BAD_STREAM`, `BOUNDS_MISSED` and
+            `NO_TENSORS` are the client's own.
         tensor: Name of the tensor concerned.
         offset: Byte position in the input where a rule is broken.
         element: Index of the offending element in the flattened tensor.
@@ -155,6 +160,33 @@ class UnauthenticatedError(KVCompressError):
 _BY_CODE: Mapping[str, type[KVCompressError]] = {
     error.code: error for error in KVCompressError.__subclasses__()
 }
+
+
+class QualityError(KVCompressError):
+    """Bounds that were given do not hold; no output was written.
+
+    Attributes:
+        report: What `compress` measured.
+        missed: Every bound that a tensor misses, the one that is missed by most first.
+    """
+
+    code = "FAILED_PRECONDITION"
+
+    def __init__(
+        self, message: str, report: "CompressionReport", missed: "tuple[MissedBound, ...]"
+    ) -> None:
+        """Keeps the report and the bounds beside the message."""
+        super().__init__(message, reason="BOUNDS_MISSED", tensor=missed[0].tensor)
+        self.report = report
+        self.missed = missed
+
+    def __reduce__(self) -> tuple[type["QualityError"], tuple[object, ...]]:
+        """Lets another process have it, as pools and Ray do."""
+        return type(self), (self.message, self.report, self.missed)
+
+    def __str__(self) -> str:
+        """Gives the message."""
+        return self.message
 
 
 def from_rpc_error(error: grpc.RpcError) -> KVCompressError:

@@ -2,11 +2,17 @@
 """What a call may be asked for, as keyword arguments that both clients share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, Unpack
 
-from kvcompress._reports import Thresholds
+from kvcompress._thresholds import (
+    ThresholdsChoice,
+    as_thresholds,
+    check_names,
+    with_shorthands,
+)
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2
+from kvcompress.v1.quality_types import ThresholdArguments
 
 Effort = Literal["fast", "balanced", "best"]
 EFFORTS: Mapping[str, service_pb2.Effort.ValueType] = {
@@ -20,16 +26,20 @@ CodecChoice = str | Mapping[str, str | float | bool | None]
 """A codec string, or a mapping of its fields; see `codec_string`."""
 
 
-class CompressArguments(TypedDict, total=False):
+class CompressArguments(ThresholdArguments, total=False):
     """Keyword arguments of `compress` and `measure`. What is left out takes the default.
 
     Which codecs, options of theirs and byte compressors there are is what `server_info` lists.
+    Bounds can be arguments themselves: `min_snr_db=30` is `thresholds={"min_snr_db": 30}`. Of
+    bounds that are given `compress` makes sure (see `Client.compress`); those that are not take
+    the server's defaults, which the verdict counts and nothing enforces.
 
     Attributes:
         codec: A codec string, NAME[:PARAMETERS][+BYTE_COMPRESSOR], such as `klt:ultra` or
             `int4:64+zstd`, or a mapping of the same fields; see `codec_string`.
             Default `int4`.
-        thresholds: Bounds for the verdict. Default: the server's.
+        thresholds: Bounds for the verdict: a `kvcompress.Thresholds`, or a mapping with the names
+            of its fields. Default: the server's.
         key_thresholds: Bounds for keys, where they differ from `thresholds`.
         value_thresholds: Bounds for values, where they differ from `thresholds`.
         rope_theta: Base of the rotary position embedding that the keys carry, such as 10000;
@@ -45,9 +55,9 @@ class CompressArguments(TypedDict, total=False):
     """
 
     codec: CodecChoice
-    thresholds: Thresholds | None
-    key_thresholds: Thresholds | None
-    value_thresholds: Thresholds | None
+    thresholds: ThresholdsChoice | None
+    key_thresholds: ThresholdsChoice | None
+    value_thresholds: ThresholdsChoice | None
     rope_theta: float | None
     effort: Effort
     attention: Mapping[int, Iterable[float]] | None
@@ -119,14 +129,15 @@ def _text(value: str | float | bool) -> str:
 def compress_options(
     *,
     codec: CodecChoice = "int4",
-    thresholds: Thresholds | None = None,
-    key_thresholds: Thresholds | None = None,
-    value_thresholds: Thresholds | None = None,
+    thresholds: ThresholdsChoice | None = None,
+    key_thresholds: ThresholdsChoice | None = None,
+    value_thresholds: ThresholdsChoice | None = None,
     rope_theta: float | None = None,
     effort: Effort = "balanced",
     attention: Mapping[int, Iterable[float]] | None = None,
     labels: Mapping[str, str] | None = None,
     report_tensors: bool = True,
+    **bounds: Unpack[ThresholdArguments],
 ) -> service_pb2.CompressOptions:
     """Gives the message of the API for CompressArguments.
 
@@ -137,14 +148,19 @@ def compress_options(
     if effort not in EFFORTS:
         raise ValueError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
 
-    def bounds(given: Thresholds | None) -> quality_pb2.QualityThresholds | None:
-        return None if given is None else given.to_proto()
+    check_names(bounds, "options", tuple(CompressArguments.__annotations__))
+
+    def message(
+        given: ThresholdsChoice | None, argument: str
+    ) -> quality_pb2.QualityThresholds | None:
+        limits = as_thresholds(given, argument)
+        return None if limits is None else limits.to_proto()
 
     return service_pb2.CompressOptions(
         codec=codec_string(codec),
-        thresholds=bounds(thresholds),
-        key_thresholds=bounds(key_thresholds),
-        value_thresholds=bounds(value_thresholds),
+        thresholds=message(with_shorthands(thresholds, bounds), "thresholds"),
+        key_thresholds=message(key_thresholds, "key_thresholds"),
+        value_thresholds=message(value_thresholds, "value_thresholds"),
         rope_theta=rope_theta,
         effort=EFFORTS[effort],
         attention=[

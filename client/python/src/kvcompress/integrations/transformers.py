@@ -198,7 +198,8 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
                 model whose layers all see every token.
             residual_length: How many of the newest tokens are never compressed.
             block_length: How many older tokens are compressed at once, at least.
-            options: See `kvcompress.options.CompressArguments`.
+            options: See `kvcompress.options.CompressArguments`. With bounds, `update` raises
+                QualityError when a block misses one, and keeps its tokens as they are.
 
         Raises:
             ValueError: A length is negative, or `block_length` is 0.
@@ -284,6 +285,8 @@ def save_cache(
     client: Client,
     path: PathOrStr,
     cache: Any,  # noqa: ANN401
+    *,
+    require: bool = True,
     **options: Unpack[CompressArguments],
 ) -> CompressionReport:
     """Compresses a cache into a file, for `load_cache` in this process or another.
@@ -292,6 +295,7 @@ def save_cache(
         client: Compresses.
         path: The file; appears whole or not at all.
         cache: As for `cache_tensors`.
+        require: Whether bounds that are given have to hold; see `Client.compress`.
         options: See `kvcompress.options.CompressArguments`. `labels` should say what the cache
             is of: the model, its revision, the prompt.
 
@@ -299,11 +303,12 @@ def save_cache(
         Sizes and quality.
 
     Raises:
-        KVCompressError: The call failed.
+        KVCompressError: The call failed; a QualityError, and no file, when a bound that was given
+            does not hold.
         OSError: The file cannot be written.
         ValueError: As `cache_tensors`.
     """
-    return client.compress(cache_tensors(cache), path, **options).report
+    return client.compress(cache_tensors(cache), path, require=require, **options).report
 
 
 def load_cache(

@@ -1,0 +1,66 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The quality gate of the Python client, on the real server."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from kv_compress import Run
+
+from kvcompress import Client, QualityError, aio
+from oracle.fixtures import SAMPLE
+from oracle.server import Server
+
+
+def test_a_bound_leaves_no_file_or_holds(client: Client, tmp_path: Path) -> None:
+    """What int4 misses, `auto` holds, as the error says."""
+    path = tmp_path / "out"
+    with pytest.raises(QualityError, match='codec="auto"') as caught:
+        client.compress(SAMPLE, path, codec="int4", min_snr_db=30)
+    error = caught.value
+    assert list(tmp_path.iterdir()) == []
+    assert min(each.metrics.snr_db or 0 for each in error.report.tensors) < 30
+    assert error.missed[0].metric == "snr_db"
+    report = client.compress(SAMPLE, path, codec="auto", min_snr_db=30).report
+    assert all((each.metrics.snr_db or 99) > 30 for each in report.tensors)
+    before = path.read_bytes()
+    with pytest.raises(QualityError):
+        client.compress(SAMPLE, path, codec="int4", value_thresholds={"max_rmse": 1e-6})
+    assert path.read_bytes() == before
+    same = client.compress(SAMPLE, path, codec="int4", min_snr_db=30, require=False).report
+    assert same.metrics == error.report.metrics
+    assert path.read_bytes() != before
+
+
+def test_it_misses_what_the_command_line_misses(client: Client, run: Run) -> None:
+    """Per tensor, and of the bounds that were given alone."""
+    for bound, status in ((1.0, 0), (22.125, 2)):
+        flags = ("-metrics-only", "-codec", "int4", "-min-snr-db", str(bound))
+        assert run("-input", SAMPLE, *flags).returncode == status
+        if status == 0:
+            client.compress(SAMPLE, codec="int4", min_snr_db=bound)
+            continue
+        with pytest.raises(QualityError):
+            client.compress(SAMPLE, codec="int4", min_snr_db=bound)
+        report = client.measure(SAMPLE, codec="int4", min_snr_db=bound)
+        assert report.tensors_failed > 0
+
+
+def test_a_server_of_its_own_publishes_nothing_either(
+    bin_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which would write the file itself, and before the report."""
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
+    with Client() as client, pytest.raises(QualityError):
+        client.compress(SAMPLE, tmp_path / "out", codec="int4", min_snr_db=30)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_asyncio(server: Server, tmp_path: Path) -> None:
+    async def compress() -> None:
+        async with aio.Client(server.target) as client:
+            await client.compress(SAMPLE, tmp_path / "out", codec="int4", min_snr_db=30)
+
+    with pytest.raises(QualityError):
+        asyncio.run(compress())
+    assert list(tmp_path.iterdir()) == []
