@@ -147,6 +147,8 @@ class Call {
   }
 
   Method method() const { return method_; }
+  // REQUIRES: it has not ended.
+  const CallNames& names() const { return caller_.names; }
   CallObserver& observer() { return *state_->observer; }
 
  private:

@@ -80,6 +80,9 @@ absl::StatusOr<CompressReport> CompressSession::Finish() {
   absl::StatusOr<CompressReport> report = compressor_->Finish();
   if (report.ok()) {
     call_->observer().Compressed(*report);
+    for (const Warning& warning : report->warnings) {
+      call_->observer().Warned(call_->names(), warning);
+    }
     call_->observer().CodecTime(report->codec, Stage::kEncode, encode_seconds_);
   }
   return report;

@@ -208,6 +208,10 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
     options.value_thresholds = options.thresholds;
     Override(proto.value_thresholds(), &*options.value_thresholds);
   }
+  options.roles.keys.assign(proto.key_patterns().begin(),
+                            proto.key_patterns().end());
+  options.roles.values.assign(proto.value_patterns().begin(),
+                              proto.value_patterns().end());
   if (proto.has_rope_theta()) options.rope_theta = proto.rope_theta();
   options.labels.insert(proto.labels().begin(), proto.labels().end());
   options.reconstruct = proto.reconstruct();
@@ -278,6 +282,16 @@ v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
   }
   proto.set_payload_digest(report.payload_digest);
   proto.set_processing_seconds(seconds);
+  v1::RoleCounts& roles = *proto.mutable_roles();
+  roles.set_keys(report.roles.keys);
+  roles.set_values(report.roles.values);
+  roles.set_neither(report.roles.neither);
+  for (const Warning& warning : report.warnings) {
+    v1::Warning& added = *proto.add_warnings();
+    added.set_code(warning.code);
+    added.set_message(warning.message);
+    added.set_tensor(warning.tensor);
+  }
   return proto;
 }
 

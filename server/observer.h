@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "kvcompress/compressor.h"
+#include "kvcompress/warning.h"
 
 namespace kvcompress {
 
@@ -76,6 +77,9 @@ class CallObserver {
   // The report of a finished Compress or Measure. `codec` in it is from the
   // registry, tensor names are not for labels.
   virtual void Compressed(const CompressReport&) {}
+
+  // A warning of such a report. Its tensor is not for labels or logs.
+  virtual void Warned(const CallNames&, const Warning&) {}
 
   // Seconds one call spent in a stage; `codec` is a name of the registry.
   virtual void CodecTime(absl::string_view /*codec*/, Stage, double) {}

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/artefact.h"
-#include "kvcompress/decompressor.h"
+#include "kvcompress/patterns.h"
 #include "kvcompress/safetensors.h"
 #include "kvcompress/v1/compression_service.pb.h"
 
@@ -33,6 +33,10 @@ std::vector<ElementLimit> Limits() {
        kInvalid, "INVALID_LABEL"},
       {"kvcompress.v1.DecompressOptions.expected_labels",
        "options.expected_labels", kMaxLabels, kInvalid, "INVALID_LABEL"},
+      {"kvcompress.v1.CompressOptions.key_patterns", "options.key_patterns",
+       kMaxPatterns, kInvalid, "INVALID_OPTIONS"},
+      {"kvcompress.v1.CompressOptions.value_patterns", "options.value_patterns",
+       kMaxPatterns, kInvalid, "INVALID_OPTIONS"},
       {"kvcompress.v1.DecompressOptions.tensors", "options.tensors",
        kMaxPatterns, kInvalid, "INVALID_OPTIONS"},
   };

@@ -66,6 +66,23 @@ Json RoleJson(v1::TensorRole role) {
   }
 }
 
+Json RolesJson(const v1::RoleCounts& roles) {
+  return {{"keys", roles.keys()},
+          {"values", roles.values()},
+          {"neither", roles.neither()}};
+}
+
+Json WarningsJson(const v1::CompressionReport& report) {
+  Json list = Json::array();
+  for (const v1::Warning& warning : report.warnings()) {
+    list.push_back(
+        {{"code", warning.code()},
+         {"message", warning.message()},
+         {"tensor", OrNull(!warning.tensor().empty(), warning.tensor())}});
+  }
+  return list;
+}
+
 Json WorstTensorJson(const v1::CompressionReport& report) {
   if (!report.has_worst_tensor()) return nullptr;
   const v1::TensorReport& tensor = report.worst_tensor();
@@ -131,6 +148,8 @@ Json CompressionJson(const v1::CompressionReport& report, bool verbose) {
                {"worst_tensor", WorstTensorJson(report)},
                {"payload_digest", report.payload_digest()}};
   AddTokenMetrics(metrics, &json);
+  json["roles"] = RolesJson(report.roles());
+  json["warnings"] = WarningsJson(report);
   if (!verbose) return json;
   Json::object_t named;
   Json tensors = Json::array();

@@ -48,6 +48,7 @@ class Compressor::Impl {
     KVC_RETURN_IF_ERROR(ValidateThresholds(options_.thresholds));
     KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kKey)));
     KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kValue)));
+    KVC_RETURN_IF_ERROR(ValidateRolePatterns(options_.roles));
     KVC_RETURN_IF_ERROR(ValidateLabels(options_.labels));
     return codec_.status();
   }
@@ -175,10 +176,10 @@ class Compressor::Impl {
       KVC_RETURN_IF_ERROR(
           CheckTensor(entry, position_, traits, limits_.max_tensor_bytes));
       tensor_memory_ = std::max(tensor_memory_, EncoderMemory(entry, traits));
-      InferRole(&entry.spec);
       artefact_.tensors.push_back(
           {.spec = std::move(entry.spec), .codec = own});
     }
+    KVC_RETURN_IF_ERROR(AssignRolesTo(options_.roles, &artefact_.tensors));
     KVC_RETURN_IF_ERROR(CheckThresholdsMatch(options_, artefact_.tensors));
     KVC_RETURN_IF_ERROR(CheckAttention(
         options_.attention, codec.codec->traits(), artefact_.tensors));
@@ -191,6 +192,7 @@ class Compressor::Impl {
     artefact_.metadata = std::move(header.metadata);
     report_.codec = codec.ToString();
     report_.original_size = header.data_size;
+    ReportRoles(codec.codec->traits(), artefact_.tensors, &report_);
     KVC_ASSIGN_OR_RETURN(reserved_size_, ReservedHeaderSize(artefact_));
     begun_ = true;
     KVC_RETURN_IF_ERROR(StartTensor());

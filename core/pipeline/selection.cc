@@ -5,50 +5,16 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "kvcompress/decompressor.h"
 #include "kvcompress/error.h"
-#include "pipeline/glob.h"
+#include "pipeline/patterns.h"
 #include "status/macros.h"
 
 namespace kvcompress {
 namespace {
 
+constexpr absl::string_view kField = "options.tensors";
 constexpr size_t kTokenDimension = 2;
 constexpr size_t kHeadDimension = 3;
-
-absl::Status TooMuch(absl::string_view message, uint64_t limit) {
-  return MakeError(absl::StatusCode::kInvalidArgument, message,
-                   {.reason = "INVALID_OPTIONS",
-                    .limit = limit,
-                    .field = "options.tensors"});
-}
-
-// Patterns and names are of others' choosing, and nothing interrupts the work
-// of matching them.
-absl::Status CheckPatterns(const std::vector<std::string>& patterns) {
-  if (patterns.size() > kMaxPatterns) {
-    return TooMuch(absl::StrCat(patterns.size(), " patterns are too many"),
-                   kMaxPatterns);
-  }
-  uint64_t bytes = 0;
-  for (const std::string& each : patterns) bytes += each.size();
-  if (bytes > kMaxPatternBytes) {
-    return TooMuch(absl::StrCat(bytes, " bytes of patterns are too many"),
-                   kMaxPatternBytes);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckWork(const Globs& globs, uint64_t name_bytes) {
-  if (name_bytes == 0 || globs.words() <= kMaxPatternWork / name_bytes) {
-    return absl::OkStatus();
-  }
-  return TooMuch(
-      absl::StrCat("patterns with wildcards that take ", globs.words(),
-                   " words of 64 bits are too many for names of ", name_bytes,
-                   " bytes in all; name tensors without wildcards"),
-      kMaxPatternWork / name_bytes);
-}
 
 uint64_t BytesPerToken(const TensorSpec& spec) {
   return spec.shape[kHeadDimension] * DTypeSize(spec.dtype);
@@ -59,29 +25,22 @@ uint64_t BytesPerToken(const TensorSpec& spec) {
 absl::StatusOr<std::vector<bool>> SelectTensors(
     const std::vector<std::string>& patterns,
     absl::Span<const ArtefactTensor> tensors) {
-  KVC_RETURN_IF_ERROR(CheckPatterns(patterns));
+  KVC_RETURN_IF_ERROR(CheckPatterns(patterns, kField));
   if (patterns.empty() || tensors.empty()) {
     return std::vector<bool>(tensors.size(), true);
   }
   std::vector<absl::string_view> names;
-  size_t longest = 0;
-  uint64_t name_bytes = 0;
-  for (const ArtefactTensor& each : tensors) {
-    names.push_back(each.spec.name);
-    longest = std::max(longest, each.spec.name.size());
-    name_bytes += each.spec.name.size();
-  }
-  Globs globs(patterns, longest);
-  KVC_RETURN_IF_ERROR(CheckWork(globs, name_bytes));
-  std::vector<bool> selected = globs.Match(names);
-  if (const std::optional<size_t> unmatched = globs.Unmatched()) {
+  for (const ArtefactTensor& each : tensors) names.push_back(each.spec.name);
+  KVC_ASSIGN_OR_RETURN(PatternMatches matches,
+                       MatchPatterns(patterns, names, kField));
+  if (matches.unmatched) {
     return MakeError(
         absl::StatusCode::kInvalidArgument,
         absl::StrCat("no tensor of the artefact matches ",
-                     QuoteName(patterns[*unmatched])),
-        {.reason = "NO_TENSOR_SELECTED", .field = "options.tensors"});
+                     QuoteName(patterns[*matches.unmatched])),
+        {.reason = "NO_TENSOR_SELECTED", .field = std::string(kField)});
   }
-  return selected;
+  return std::move(matches.matched);
 }
 
 absl::Status NarrowToTokens(TokenRange tokens, TensorSpec* spec) {

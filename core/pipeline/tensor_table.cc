@@ -89,6 +89,34 @@ uint64_t EncoderMemory(const SafetensorsEntry& entry,
   return measuring + traits.tensor_memory * counted;
 }
 
+absl::Status AssignRolesTo(const RolePatterns& patterns,
+                           std::vector<ArtefactTensor>* tensors) {
+  std::vector<TensorSpec*> specs;
+  specs.reserve(tensors->size());
+  for (ArtefactTensor& tensor : *tensors) specs.push_back(&tensor.spec);
+  return AssignRoles(patterns, specs);
+}
+
+void ReportRoles(const CodecTraits& traits,
+                 const std::vector<ArtefactTensor>& tensors,
+                 CompressReport* report) {
+  bool numbers = false;
+  for (const ArtefactTensor& tensor : tensors) {
+    report->roles.Add(tensor.spec.role);
+    numbers |= IsNumber(tensor.spec.dtype);
+  }
+  const bool known = report->roles.keys + report->roles.values > 0;
+  if (!traits.role_aware || !numbers || known) return;
+  report->warnings.push_back(
+      {.code = "NO_ROLES",
+       .message = absl::StrCat(
+           traits.name, " treats keys and values differently, and none of ",
+           tensors.size(),
+           " tensors is recognised as either: the result is larger or worse "
+           "than it need be; give patterns of names for keys and for values"),
+       .tensor = ""});
+}
+
 absl::Status CheckThresholdsMatch(const CompressOptions& options,
                                   const std::vector<ArtefactTensor>& tensors) {
   const auto check = [&](TensorRole role, absl::string_view what) {
@@ -100,7 +128,7 @@ absl::Status CheckThresholdsMatch(const CompressOptions& options,
         absl::StrCat("the thresholds for ", what, "s match no tensor: none of ",
                      tensors.size(), " is recognised as ", what,
                      "s; use names such as layer_0_", what,
-                     " or declare the roles in a table of tensors"),
+                     ", or give patterns of names for ", what, "s"),
         {.reason = "THRESHOLD_MATCHES_NOTHING",
          .field = absl::StrCat("options.", what, "_thresholds")});
   };

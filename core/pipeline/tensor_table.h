@@ -44,6 +44,16 @@ absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec);
 uint64_t EncoderMemory(const SafetensorsEntry& entry,
                        const CodecTraits& traits);
 
+// AssignRoles, of the tensors of an artefact.
+absl::Status AssignRolesTo(const RolePatterns& patterns,
+                           std::vector<ArtefactTensor>* tensors);
+
+// Counts roles, and warns where a codec that knows roles has tensors of numbers
+// and none of them has one.
+void ReportRoles(const CodecTraits& traits,
+                 const std::vector<ArtefactTensor>& tensors,
+                 CompressReport* report);
+
 // Whether thresholds that were given for keys, or for values, have a tensor to
 // hold for. INVALID_ARGUMENT with reason THRESHOLD_MATCHES_NOTHING if not:
 // nobody would notice that such a bound binds nothing.

@@ -54,4 +54,15 @@ void CallLog::CallHandled(const CallEnd& end) {
               end.seconds);
 }
 
+void CallLog::Warned(const CallNames& call, const Warning& warning) {
+  if (!spdlog::should_log(spdlog::level::warn)) return;
+  uint64_t dropped = 0;
+  if (!of_reports_.Pass(now_(), &dropped)) return;
+  if (dropped > 0) {
+    spdlog::warn("{} more warnings of reports were not logged", dropped);
+  }
+  const LogNames names(call);
+  spdlog::warn("{}: {}", warning.code, warning.message);
+}
+
 }  // namespace kvcompress

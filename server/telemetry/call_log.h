@@ -1,13 +1,15 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // One log line for each finished call: method, code, reason, seconds, and the
-// names of the call; nothing else that a peer has chosen.
+// names of the call; nothing else that a peer has chosen. And one for each
+// warning of a report: its code and message.
 //
-// Levels: debug for OK, info for what is the client's doing (bad input, a
-// cancelled call), warn for what an operator should look into: damaged
-// artefacts, refusals for the server's sake, and defects. Of info and of warn,
-// kMostCallLines in kCallInterval are written, and then how many were not:
-// refused calls can come by the thousand in a second, and metrics count them.
+// Levels: debug for OK, warn for warnings of reports, info for what is the
+// client's doing (bad input, a cancelled call), warn for what an operator
+// should look into: damaged artefacts, refusals for the server's sake, and
+// defects. Of info and of warn, kMostCallLines in kCallInterval are written,
+// and then how many were not: refused calls can come by the thousand in a
+// second, and metrics count them. Of warnings of reports, kMostReportLines.
 //
 // Thread safe.
 
@@ -24,6 +26,7 @@
 namespace kvcompress {
 
 inline constexpr int kMostCallLines = 100;
+inline constexpr int kMostReportLines = 10;
 inline constexpr std::chrono::seconds kCallInterval{10};
 
 class CallLog final : public CallObserver {
@@ -34,11 +37,13 @@ class CallLog final : public CallObserver {
       : now_(std::move(now)) {}
 
   void CallHandled(const CallEnd& end) override;
+  void Warned(const CallNames& names, const Warning& warning) override;
 
  private:
   const std::function<Clock::time_point()> now_;
   LineLimit infos_{kMostCallLines, kCallInterval};
   LineLimit warnings_{kMostCallLines, kCallInterval};
+  LineLimit of_reports_{kMostReportLines, kCallInterval};
 };
 
 }  // namespace kvcompress

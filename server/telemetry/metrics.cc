@@ -93,6 +93,10 @@ void ServerMetrics::CodecTime(absl::string_view codec, Stage stage,
   quality_.CodecTime(codec, stage, seconds);
 }
 
+void ServerMetrics::Warned(const CallNames&, const Warning& warning) {
+  quality_.Warned(warning.code);
+}
+
 void ServerMetrics::IntegrityFailure(absl::string_view reason) {
   quality_.IntegrityFailure(reason);
 }

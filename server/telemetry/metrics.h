@@ -55,6 +55,7 @@ class ServerMetrics final : public CallObserver {
   void Compressed(const CompressReport& report) override;
   void CodecTime(absl::string_view codec, Stage stage, double seconds) override;
   void IntegrityFailure(absl::string_view reason) override;
+  void Warned(const CallNames& names, const Warning& warning) override;
 
  private:
   ProcessMetrics process_;

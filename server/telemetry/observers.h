@@ -37,6 +37,9 @@ class Observers final : public CallObserver {
   void Compressed(const CompressReport& report) override {
     for (CallObserver* each : all_) each->Compressed(report);
   }
+  void Warned(const CallNames& names, const Warning& warning) override {
+    for (CallObserver* each : all_) each->Warned(names, warning);
+  }
   void CodecTime(absl::string_view codec, Stage stage,
                  double seconds) override {
     for (CallObserver* each : all_) each->CodecTime(codec, stage, seconds);

@@ -107,6 +107,12 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
     failures_[i] =
         &failures.Add({{"reason", std::string(kIntegrityReasons[i])}});
   }
+  auto& warnings = CounterFamily(
+      registry, "kvcompress_warnings_total",
+      "Warnings in reports of caches compressed or measured, by code.");
+  for (size_t i = 0; i < warnings_.size(); ++i) {
+    warnings_[i] = &warnings.Add({{"code", std::string(kWarningCodes[i])}});
+  }
 }
 
 const QualityMetrics::PerCodec* QualityMetrics::Find(
@@ -154,6 +160,12 @@ void QualityMetrics::IntegrityFailure(absl::string_view reason) {
       failures_[i]->Increment();
       return;
     }
+  }
+}
+
+void QualityMetrics::Warned(absl::string_view code) {
+  for (size_t i = 0; i < warnings_.size(); ++i) {
+    if (kWarningCodes[i] == code) warnings_[i]->Increment();
   }
 }
 

@@ -18,6 +18,7 @@
 
 #include "absl/strings/string_view.h"
 #include "kvcompress/compressor.h"
+#include "kvcompress/warning.h"
 #include "observer.h"
 
 namespace kvcompress {
@@ -28,10 +29,11 @@ class QualityMetrics {
   explicit QualityMetrics(prometheus::Registry* registry);
 
   // As in CallObserver. A cache without elements counts for nothing; an exact
-  // one has no SNR. What names no known codec or reason is not counted.
+  // one has no SNR. What names no known codec, reason or code is not counted.
   void Compressed(const CompressReport& report);
   void CodecTime(absl::string_view codec, Stage stage, double seconds);
   void IntegrityFailure(absl::string_view reason);
+  void Warned(absl::string_view code);
 
  private:
   static constexpr int kStageCount = 2;
@@ -58,6 +60,7 @@ class QualityMetrics {
   std::vector<PerCodec> codecs_;
   std::array<prometheus::Counter*, kLevelCount> levels_;
   std::array<prometheus::Counter*, std::size(kIntegrityReasons)> failures_;
+  std::array<prometheus::Counter*, std::size(kWarningCodes)> warnings_;
 };
 
 }  // namespace kvcompress

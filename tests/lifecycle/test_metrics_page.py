@@ -109,6 +109,7 @@ def expected(codec_names: list[str]) -> Iterator[Series]:
         yield series("kvcompress_quality_total", level=level)
     for reason in REASONS:
         yield series("kvcompress_integrity_failures_total", reason=reason)
+    yield series("kvcompress_warnings_total", code="NO_ROLES")
     for reason in CLOSED:
         yield series("kvcompress_http_connections_closed_total", reason=reason)
     for codec in codec_names:

@@ -14,6 +14,8 @@ PAIRS: list[tuple[Any, Any]] = [
     (kvcompress.Metrics, quality_pb2.QualityMetrics),
     (kvcompress.Verdict, quality_pb2.QualityVerdict),
     (kvcompress.TensorReport, quality_pb2.TensorReport),
+    (kvcompress.RoleCounts, quality_pb2.RoleCounts),
+    (kvcompress.ReportWarning, quality_pb2.Warning),
     (kvcompress.CompressionReport, quality_pb2.CompressionReport),
     (kvcompress.DecompressionReport, compression_service_pb2.DecompressionReport),
     (kvcompress.ServerLimits, server_info_pb2.ServerLimits),

@@ -34,8 +34,10 @@
 #include "kvcompress/codec.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/quality.h"
+#include "kvcompress/roles.h"
 #include "kvcompress/safetensors.h"
 #include "kvcompress/tensor.h"
+#include "kvcompress/warning.h"
 
 namespace kvcompress {
 
@@ -46,6 +48,8 @@ struct CompressOptions {
   QualityThresholds thresholds;
   std::optional<QualityThresholds> key_thresholds;
   std::optional<QualityThresholds> value_thresholds;
+  // Which tensors hold keys and values, where their names do not say it.
+  RolePatterns roles;
   Labels labels;
   // Whether to produce the file that decompression would give.
   bool reconstruct = false;
@@ -102,6 +106,8 @@ struct CompressReport {
   // Index of the tensor with the lowest SNR; -1 when every tensor is exact.
   int64_t worst_tensor = -1;
   std::string payload_digest;
+  RoleCounts roles;
+  std::vector<Warning> warnings;
 };
 
 class Compressor {

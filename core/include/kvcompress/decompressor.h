@@ -28,27 +28,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvcompress/artefact.h"
+#include "kvcompress/patterns.h"
 #include "kvcompress/safetensors.h"
 
 namespace kvcompress {
-
-// Most patterns of tensors' names, and bytes of all of them.
-inline constexpr uint64_t kMaxPatterns = 1024;
-inline constexpr uint64_t kMaxPatternBytes = uint64_t{1} << 20;
-// Most steps that those with wildcards take: for every 64 characters of theirs
-// one for each byte of all names. Ten milliseconds at worst. Patterns without
-// wildcards take none.
-inline constexpr uint64_t kMaxPatternWork = uint64_t{1} << 24;
 
 struct DecompressOptions {
   // Labels that the artefact must carry with these values.
   Labels expected_labels;
   // The checksum it must have; empty for any.
   std::string expected_payload_digest;
-  // Shell patterns, see kMaxPatterns, each of which matches a tensor; a tensor
-  // is given back when one of them matches, or when there is none. As
-  // fnmatch(3) of POSIX without flags, byte by byte; a `[` without its `]` is
-  // itself.
+  // Shell patterns, see kvcompress/patterns.h, each of which matches a tensor;
+  // a tensor is given back when one of them matches, or when there is none.
   std::vector<std::string> tensors;
   // Half-open range of tokens to give back of [batch, heads, tokens, head_dim].
   std::optional<std::pair<uint64_t, uint64_t>> tokens;

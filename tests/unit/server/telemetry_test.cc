@@ -92,6 +92,17 @@ TEST(MetricsTest, CountsACall) {
             1);
 }
 
+TEST(MetricsTest, CountsWarningsByCode) {
+  ServerMetrics metrics;
+  const auto counted = [&] {
+    return Value(metrics, "kvcompress_warnings_total{code=\"NO_ROLES\"}");
+  };
+  EXPECT_EQ(counted(), 0);
+  metrics.Warned({}, {.code = "NO_ROLES", .message = "", .tensor = ""});
+  metrics.Warned({}, {.code = "unknown", .message = "", .tensor = ""});
+  EXPECT_EQ(counted(), 1);
+}
+
 TEST(MetricsTest, CodesThatAreNotCanonicalCountAsUnknown) {
   ServerMetrics metrics;
   metrics.CallHandled({Method::kMeasure, static_cast<absl::StatusCode>(99)});
@@ -341,6 +352,23 @@ TEST_F(LogTest, AFloodOfCallsThatFailIsCountedAndHidesNoWarning) {
   EXPECT_EQ(lines(), kMostCallLines + 3);
   EXPECT_THAT(lines_.str(),
               HasSubstr("info 1234 more calls that failed were not logged\n"));
+}
+
+TEST_F(LogTest, WarningsOfReportsAreLoggedWithoutNamesOfTensors) {
+  Collect(LogFormat::kText);
+  CallLog::Clock::time_point now{};
+  CallLog log([&now] { return now; });
+  const Warning warning{
+      .code = "NO_ROLES", .message = "none is known", .tensor = "secret"};
+  log.Warned({"id-7", kTraceparent}, warning);
+  EXPECT_THAT(lines_.str(),
+              HasSubstr("warning NO_ROLES: none is known request_id=id-7"));
+  for (int i = 0; i < kMostReportLines + 4; ++i) log.Warned({}, warning);
+  now += kCallInterval;
+  log.Warned({}, warning);
+  EXPECT_THAT(lines_.str(),
+              HasSubstr("warning 5 more warnings of reports were not logged"));
+  EXPECT_THAT(lines_.str(), Not(HasSubstr("secret")));
 }
 
 TEST(LineLimit, LetsAFewThroughAndCountsTheOthers) {

@@ -27,11 +27,14 @@ from kvcompress._reports import (
     DecompressionReport,
     DecompressionResult,
     QualityLevel,
+    ReportWarning,
+    RoleCounts,
     TensorReport,
     Verdict,
 )
 from kvcompress._torch_tensors import load_torch
 from kvcompress._version import __version__
+from kvcompress._warnings import CompressionWarning
 from kvcompress.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -64,6 +67,7 @@ __all__ = [
     "CodecParameter",
     "CompressionReport",
     "CompressionResult",
+    "CompressionWarning",
     "DataLossError",
     "DeadlineExceededError",
     "DecompressionReport",
@@ -79,7 +83,9 @@ __all__ = [
     "PermissionDeniedError",
     "QualityError",
     "QualityLevel",
+    "ReportWarning",
     "ResourceExhaustedError",
+    "RoleCounts",
     "SelfTestReport",
     "SelfTestResult",
     "ServerInfo",

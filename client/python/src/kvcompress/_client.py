@@ -12,6 +12,7 @@ from kvcompress._info import SelfTestReport, ServerInfo
 from kvcompress._progress import Progress
 from kvcompress._reports import CompressionReport, CompressionResult, DecompressionResult
 from kvcompress._requests import PathOrStr, Source
+from kvcompress._warnings import report_with_warnings
 from kvcompress.errors import UnavailableError
 from kvcompress.options import CompressArguments, DecompressArguments, compress_options
 from kvcompress.v1 import compression_service_pb2 as service_pb2
@@ -165,7 +166,7 @@ class Client(BaseClient, AbstractContextManager["Client"]):
                     translate_errors(requests),
                 ):
                     response = self._stub.Measure(requests, timeout=self._seconds(timeout))
-                return CompressionReport.from_proto(response.report)
+                return report_with_warnings(response.report)
             except UnavailableError:
                 if (delay := next(delays)) is None:
                     raise

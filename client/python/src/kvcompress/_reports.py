@@ -107,6 +107,46 @@ class TensorReport:
 
 
 @dataclass(frozen=True, slots=True)
+class RoleCounts:
+    """How many tensors of a cache hold what, as declared, or found by patterns or from names.
+
+    Attributes:
+        keys: Tensors that hold keys.
+        values: Tensors that hold values.
+        neither: All others.
+    """
+
+    keys: int
+    values: int
+    neither: int
+
+    @classmethod
+    def from_proto(cls, message: quality_pb2.RoleCounts) -> "RoleCounts":
+        """Takes the values of a message of the API."""
+        return cls(keys=message.keys, values=message.values, neither=message.neither)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportWarning:
+    """What is worth knowing about a result that is valid all the same.
+
+    Attributes:
+        code: What it is, stable, such as `NO_ROLES`.
+        message: One sentence for people, with the remedy.
+        tensor: Name of the tensor it is about; empty for the whole cache.
+    """
+
+    code: str
+    message: str
+    tensor: str
+
+    @classmethod
+    def from_proto(cls, message: quality_pb2.Warning) -> "ReportWarning":
+        """Takes the values of a message of the API."""
+        return cls(code=message.code, message=message.message, tensor=message.tensor)
+
+
+@dataclass(frozen=True, slots=True)
 class CompressionReport:
     """What compression did to a cache, measured on the artefact and on what it decodes to.
 
@@ -124,6 +164,9 @@ class CompressionReport:
         tensors: One report for each tensor in the order of the file; empty if not asked for.
         payload_digest: `xxh3-128:` and 32 digits: identifies the artefact.
         processing_seconds: From the call's first message to the report, on the server.
+        roles: How many tensors are recognised as keys, as values, and as neither.
+        warnings: What is worth knowing about this result. `compress` and `measure` also issue
+            each as a `CompressionWarning`.
     """
 
     codec: str
@@ -139,6 +182,8 @@ class CompressionReport:
     tensors: tuple[TensorReport, ...]
     payload_digest: str
     processing_seconds: float
+    roles: RoleCounts
+    warnings: tuple[ReportWarning, ...]
 
     @classmethod
     def from_proto(cls, message: quality_pb2.CompressionReport) -> "CompressionReport":
@@ -158,6 +203,8 @@ class CompressionReport:
             tensors=tuple(TensorReport.from_proto(tensor) for tensor in message.tensors),
             payload_digest=message.payload_digest,
             processing_seconds=message.processing_seconds,
+            roles=RoleCounts.from_proto(message.roles),
+            warnings=tuple(ReportWarning.from_proto(warning) for warning in message.warnings),
         )
 
 

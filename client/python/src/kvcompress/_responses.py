@@ -6,6 +6,7 @@ Independent of how the messages arrive.
 
 from kvcompress._reports import CompressionReport, DecompressionReport
 from kvcompress._sinks import FileAssembler, Sink
+from kvcompress._warnings import report_with_warnings
 from kvcompress.errors import DataLossError
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 
@@ -35,7 +36,7 @@ class CompressResponses:
         elif self._report is None and which == "reconstructed" and self._reconstructed is not None:
             self._reconstructed.take(response.reconstructed)
         elif self._report is None and which == "trailer" and self._assembler is not None:
-            self._report = CompressionReport.from_proto(response.trailer)
+            self._report = report_with_warnings(response.trailer)
         else:
             raise _out_of_place(which)
 

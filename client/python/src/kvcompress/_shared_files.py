@@ -13,12 +13,12 @@ import grpc
 from kvcompress._calls import translate_errors
 from kvcompress._progress import Progress, open_progress
 from kvcompress._reports import (
-    CompressionReport,
     CompressionResult,
     DecompressionReport,
     DecompressionResult,
 )
 from kvcompress._requests import PathOrStr
+from kvcompress._warnings import report_with_warnings
 from kvcompress.errors import (
     AbortedError,
     KVCompressError,
@@ -86,7 +86,7 @@ class SharedFiles:
         reply = _finish(call, source, progress)
         if reply is None:
             return None
-        report = CompressionReport.from_proto(reply.trailer)
+        report = report_with_warnings(reply.trailer)
         return CompressionResult(report, None, Path(output), None)
 
     def decompress(

@@ -2,7 +2,7 @@
 """What a call may be asked for, as keyword arguments that both clients share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack, get_args
 
 from kvcompress._thresholds import (
     ThresholdsChoice,
@@ -26,6 +26,9 @@ CodecChoice = str | Mapping[str, str | float | bool | None]
 """A codec string, or a mapping of its fields; see `codec_string`."""
 
 
+Role = Literal["key", "value"]
+
+
 class CompressArguments(ThresholdArguments, total=False):
     """Keyword arguments of `compress` and `measure`. What is left out takes the default.
 
@@ -42,6 +45,10 @@ class CompressArguments(ThresholdArguments, total=False):
             of its fields. Default: the server's.
         key_thresholds: Bounds for keys, where they differ from `thresholds`.
         value_thresholds: Bounds for values, where they differ from `thresholds`.
+        roles: By shell pattern what tensors with such names hold, `key` or `value`, such as
+            `{"*.0": "key", "*.1": "value"}`; before what names say by themselves ("Roles" in
+            core/FORMAT.md). At most 1024 patterns of each; one that matches no tensor is an
+            error, and so is a tensor that is said to be both. Default: from names.
         rope_theta: Base of the rotary position embedding that the keys carry, such as 10000;
             0 when they carry none. Default: the metadata key `rope_theta` of the input, else
             found out. For codecs that undo the rotation.
@@ -58,6 +65,7 @@ class CompressArguments(ThresholdArguments, total=False):
     thresholds: ThresholdsChoice | None
     key_thresholds: ThresholdsChoice | None
     value_thresholds: ThresholdsChoice | None
+    roles: Mapping[str, Role] | None
     rope_theta: float | None
     effort: Effort
     attention: Mapping[int, Iterable[float]] | None
@@ -132,6 +140,7 @@ def compress_options(
     thresholds: ThresholdsChoice | None = None,
     key_thresholds: ThresholdsChoice | None = None,
     value_thresholds: ThresholdsChoice | None = None,
+    roles: Mapping[str, Role] | None = None,
     rope_theta: float | None = None,
     effort: Effort = "balanced",
     attention: Mapping[int, Iterable[float]] | None = None,
@@ -143,12 +152,16 @@ def compress_options(
 
     Raises:
         TypeError: An argument has another type, or a name that there is not.
-        ValueError: The mapping of a codec has no name, or there is no such effort.
+        ValueError: The mapping of a codec has no name, or there is no such effort or role.
     """
     if effort not in EFFORTS:
         raise ValueError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
 
     check_names(bounds, "options", tuple(CompressArguments.__annotations__))
+
+    wrong = set((roles or {}).values()) - set(get_args(Role))
+    if wrong:
+        raise ValueError(f"a role is key or value, not {sorted(map(str, wrong))[0]!r}")
 
     def message(
         given: ThresholdsChoice | None, argument: str
@@ -161,6 +174,8 @@ def compress_options(
         thresholds=message(with_shorthands(thresholds, bounds), "thresholds"),
         key_thresholds=message(key_thresholds, "key_thresholds"),
         value_thresholds=message(value_thresholds, "value_thresholds"),
+        key_patterns=[pattern for pattern, role in (roles or {}).items() if role == "key"],
+        value_patterns=[pattern for pattern, role in (roles or {}).items() if role == "value"],
         rope_theta=rope_theta,
         effort=EFFORTS[effort],
         attention=[

@@ -114,6 +114,8 @@ class CompressOptions(_message.Message):
     ROPE_THETA_FIELD_NUMBER: _builtins.int
     EFFORT_FIELD_NUMBER: _builtins.int
     ATTENTION_FIELD_NUMBER: _builtins.int
+    KEY_PATTERNS_FIELD_NUMBER: _builtins.int
+    VALUE_PATTERNS_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]; `int4` when empty.
     PARAMETERS are a preset, or values of the codec's options, separated by
@@ -168,6 +170,22 @@ class CompressOptions(_message.Message):
         age. At most `max_attention_layers` and `max_attention_values` of the server.
         """
 
+    @_builtins.property
+    def key_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Shell patterns (`*`, `?`, `[...]`): tensors whose names match one of them
+        hold keys. They go before what names say by themselves, and after a role
+        that a TensorSpec declares. A tensor that matches has the layer that its name
+        says ("Roles" in core/FORMAT.md), else the number in its name if there is
+        just one. Limits are those of DecompressOptions.tensors.
+        INVALID_ARGUMENT, ROLE_PATTERN_MATCHES_NOTHING, for one that matches no
+        tensor, unless there is none; ROLE_PATTERNS_CONFLICT for a tensor that
+        matches patterns for keys and for values.
+        """
+
+    @_builtins.property
+    def value_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tensors whose names match one of these hold values; as for keys."""
+
     def __init__(
         self,
         *,
@@ -181,10 +199,12 @@ class CompressOptions(_message.Message):
         rope_theta: _builtins.float | None = ...,
         effort: Global___Effort.ValueType = ...,
         attention: _abc.Iterable[Global___LayerAttention] | None = ...,
+        key_patterns: _abc.Iterable[_builtins.str] | None = ...,
+        value_patterns: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "key_thresholds", b"key_thresholds", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_thresholds", b"key_thresholds", "labels", b"labels", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
     _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015

@@ -346,6 +346,70 @@ class TensorReport(_message.Message):
 Global___TensorReport: _TypeAlias = TensorReport  # noqa: Y015
 
 @_typing.final
+class RoleCounts(_message.Message):
+    """How many tensors of a cache hold what, as declared, or found by patterns or
+    from names.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    VALUES_FIELD_NUMBER: _builtins.int
+    NEITHER_FIELD_NUMBER: _builtins.int
+    keys: _builtins.int
+    """Tensors that hold keys."""
+    values: _builtins.int
+    """Tensors that hold values."""
+    neither: _builtins.int
+    """All others."""
+    def __init__(
+        self,
+        *,
+        keys: _builtins.int = ...,
+        values: _builtins.int = ...,
+        neither: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys", "neither", b"neither", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoleCounts: _TypeAlias = RoleCounts  # noqa: Y015
+
+@_typing.final
+class Warning(_message.Message):
+    """What is worth knowing about a result that is valid all the same."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    TENSOR_FIELD_NUMBER: _builtins.int
+    code: _builtins.str
+    """What it is, stable, in capitals. NO_ROLES: the codec treats keys and values
+    differently, and no tensor is recognised as either.
+    """
+    message: _builtins.str
+    """One sentence for people, with the remedy."""
+    tensor: _builtins.str
+    """Name of the tensor it is about; empty for the whole cache."""
+    def __init__(
+        self,
+        *,
+        code: _builtins.str = ...,
+        message: _builtins.str = ...,
+        tensor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "tensor", b"tensor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Warning: _TypeAlias = Warning  # noqa: Y015
+
+@_typing.final
 class CompressionReport(_message.Message):
     """What compression did to a cache. Every number is measured on the artefact and
     on the values it decodes to; none comes from a formula.
@@ -366,6 +430,8 @@ class CompressionReport(_message.Message):
     TENSORS_FIELD_NUMBER: _builtins.int
     PAYLOAD_DIGEST_FIELD_NUMBER: _builtins.int
     PROCESSING_SECONDS_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """Codec and parameters that the request resolved to, such as `int4:64`."""
     original_size_bytes: _builtins.int
@@ -408,6 +474,14 @@ class CompressionReport(_message.Message):
     def tensors(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorReport]:
         """One report for each tensor, in the order of the file, when asked for."""
 
+    @_builtins.property
+    def roles(self) -> Global___RoleCounts:
+        """How many tensors are recognised as keys, as values, and as neither."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Warning]:
+        """What is worth knowing about this result; empty as a rule."""
+
     def __init__(
         self,
         *,
@@ -424,10 +498,12 @@ class CompressionReport(_message.Message):
         tensors: _abc.Iterable[Global___TensorReport] | None = ...,
         payload_digest: _builtins.str = ...,
         processing_seconds: _builtins.float = ...,
+        roles: Global___RoleCounts | None = ...,
+        warnings: _abc.Iterable[Global___Warning] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics", "verdict", b"verdict", "worst_tensor", b"worst_tensor"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics", "roles", b"roles", "verdict", b"verdict", "worst_tensor", b"worst_tensor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "compression_ratio", b"compression_ratio", "metrics", b"metrics", "original_size_bytes", b"original_size_bytes", "payload_digest", b"payload_digest", "processing_seconds", b"processing_seconds", "tensor_count", b"tensor_count", "tensors", b"tensors", "tensors_failed", b"tensors_failed", "verdict", b"verdict", "worst_tensor", b"worst_tensor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "compression_ratio", b"compression_ratio", "metrics", b"metrics", "original_size_bytes", b"original_size_bytes", "payload_digest", b"payload_digest", "processing_seconds", b"processing_seconds", "roles", b"roles", "tensor_count", b"tensor_count", "tensors", b"tensors", "tensors_failed", b"tensors_failed", "verdict", b"verdict", "warnings", b"warnings", "worst_tensor", b"worst_tensor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

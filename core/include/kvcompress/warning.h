@@ -1,0 +1,32 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// What is worth knowing about a result that is valid all the same.
+
+#ifndef KVCOMPRESS_WARNING_H_
+#define KVCOMPRESS_WARNING_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace kvcompress {
+
+// See kvcompress.v1.Warning.
+struct Warning {
+  // One of kWarningCodes.
+  std::string code;
+  // One sentence for people. It has no text that a peer has chosen, so logs may
+  // have it as it is.
+  std::string message;
+  // The tensor it is about; empty for the whole cache.
+  std::string tensor;
+};
+
+// Stable. Metrics have a series for each.
+inline constexpr absl::string_view kWarningCodes[] = {
+    "NO_ROLES"  // a codec that tells keys from values was told of neither
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_WARNING_H_
