@@ -6,6 +6,7 @@ Fields have the names, meanings and units of the messages of kvcompress.v1.
 
 from dataclasses import dataclass
 
+from kvcompress._export import Exportable
 from kvcompress._reports import CompressionReport
 from kvcompress.v1 import compression_service_pb2, server_info_pb2, tensor_pb2
 
@@ -130,8 +131,8 @@ class CodecInfo:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ServerInfo:
+@dataclass(frozen=True, slots=True, repr=False)
+class ServerInfo(Exportable):
     """What a server is and can do; see kvcompress.v1.GetServerInfoResponse.
 
     Attributes:
@@ -165,6 +166,13 @@ class ServerInfo:
             ),
         )
 
+    def __repr__(self) -> str:
+        """Gives one line."""
+        return (
+            f"ServerInfo({self.version}, API {self.api_version}, format {self.format_version}, "
+            f"{self.kernels}, {len(self.codecs)} codecs)"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SelfTestResult:
@@ -183,7 +191,7 @@ class SelfTestResult:
 
 
 @dataclass(frozen=True, slots=True)
-class SelfTestReport:
+class SelfTestReport(Exportable):
     """Whether every codec passed, and one result for each codec and parameter value."""
 
     passed: bool

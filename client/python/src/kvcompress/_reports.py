@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvcompress import _html, _summary
 from kvcompress._arrays import FILE_TYPES, Array
+from kvcompress._export import Exportable, frame
 from kvcompress._torch_tensors import load_torch
 from kvcompress.v1 import compression_service_pb2, quality_pb2, tensor_pb2
 from kvcompress.v1.quality_types import Metrics
 
 if TYPE_CHECKING:
+    import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
     import torch  # type: ignore[import-not-found,unused-ignore]
 
 
@@ -55,8 +58,8 @@ class Verdict:
 _ROLES = {tensor_pb2.TENSOR_ROLE_KEY: "key", tensor_pb2.TENSOR_ROLE_VALUE: "value"}
 
 
-@dataclass(frozen=True, slots=True)
-class TensorReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class TensorReport(Exportable):
     """What compression did to one tensor.
 
     Attributes:
@@ -105,6 +108,10 @@ class TensorReport:
             digest=message.digest,
         )
 
+    def __repr__(self) -> str:
+        """Gives one line."""
+        return f"TensorReport({_summary.tensor(self)})"
+
 
 @dataclass(frozen=True, slots=True)
 class RoleCounts:
@@ -146,8 +153,8 @@ class ReportWarning:
         return cls(code=message.code, message=message.message, tensor=message.tensor)
 
 
-@dataclass(frozen=True, slots=True)
-class CompressionReport:
+@dataclass(frozen=True, slots=True, repr=False)
+class CompressionReport(Exportable):
     """What compression did to a cache, measured on the artefact and on what it decodes to.
 
     Attributes:
@@ -207,9 +214,28 @@ class CompressionReport:
             warnings=tuple(ReportWarning.from_proto(warning) for warning in message.warnings),
         )
 
+    def __repr__(self) -> str:
+        """Gives one line."""
+        return f"CompressionReport({_summary.compression(self)})"
 
-@dataclass(frozen=True, slots=True)
-class DecompressionReport:
+    def _repr_html_(self) -> str:
+        """Gives what notebooks show: a table, and a chart where tensors are listed."""
+        return _html.compression(self)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Gives a table with a row for each tensor, and the metrics and the verdict as columns.
+
+        Raises:
+            ImportError: pandas is not installed.
+            ValueError: The report lists no tensors.
+        """
+        if self.tensor_count and not self.tensors:
+            raise ValueError("the report lists no tensors: ask for it with report_tensors=True")
+        return frame(self.tensors)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DecompressionReport(Exportable):
     """What an artefact was found to hold, after every check.
 
     Attributes:
@@ -254,8 +280,16 @@ class DecompressionReport:
             processing_seconds=message.processing_seconds,
         )
 
+    def __repr__(self) -> str:
+        """Gives one line."""
+        return f"DecompressionReport({_summary.decompression(self)})"
 
-@dataclass(frozen=True, slots=True)
+    def _repr_html_(self) -> str:
+        """Gives the table that notebooks show."""
+        return _html.decompression(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class CompressionResult:
     """What Client.compress gives.
 
@@ -272,8 +306,17 @@ class CompressionResult:
     path: Path | None
     reconstructed: bytes | None
 
+    def __repr__(self) -> str:
+        """Gives one line."""
+        place = "in memory" if self.path is None else f"in {str(self.path)!r}"
+        return f"CompressionResult({_summary.compression(self.report)}, {place})"
 
-@dataclass(frozen=True, slots=True)
+    def _repr_html_(self) -> str:
+        """Gives what notebooks show of the report."""
+        return _html.compression(self.report)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class DecompressionResult:
     """What Client.decompress gives.
 
@@ -291,6 +334,16 @@ class DecompressionResult:
     metadata: Mapping[str, str] | None
     safetensors: bytes | None
     path: Path | None
+
+    def __repr__(self) -> str:
+        """Gives one line."""
+        place = "verified only" if self.safetensors is None else "in memory"
+        place = place if self.path is None else f"in {str(self.path)!r}"
+        return f"DecompressionResult({_summary.decompression(self.report)}, {place})"
+
+    def _repr_html_(self) -> str:
+        """Gives what notebooks show of the report."""
+        return _html.decompression(self.report)
 
     def torch_tensors(self) -> "dict[str, torch.Tensor]":
         """Gives copies as torch tensors by name, in the order of the file, on the CPU.
