@@ -52,9 +52,9 @@ def report_of(tensors: list[Any]) -> kvcompress.CompressionReport:
 
 
 SOME = [
-    tensor("layer_0_key", 15.5, "key", 0),
-    tensor("layer_0_value", 31, "value", 0),
-    tensor("layer_1_key", None, "key", 1),
+    tensor("layer_2_key", 15.5, "key", 2),
+    tensor("layer_2_value", 31, "value", 2),
+    tensor("layer_10_key", None, "key", 10),
     tensor("<b>&", 22),
 ]
 
@@ -68,7 +68,7 @@ def test_one_line() -> None:
     in_file = kvcompress.CompressionResult(report, None, Path("a b"), None)
     assert repr(in_file) == f"CompressionResult({line}, in 'a b')"
     assert repr(report.tensors[0]) == (
-        "TensorReport('layer_0_key', key of layer 0, BF16 [1, 2, 3], int4:64, "
+        "TensorReport('layer_2_key', key of layer 2, BF16 [1, 2, 3], int4:64, "
         "4.25 bits per value, SNR 15.50 dB, not passed)"
     )
     assert repr(report.tensors[3]).startswith("TensorReport('<b>&', BF16 [1, 2, 3], int4:64")
@@ -96,17 +96,17 @@ def test_one_line_on_what_was_restored() -> None:
 
 
 def test_html_is_escaped_and_well_formed() -> None:
-    html = report_of(SOME)._repr_html_()
+    html = report_of([SOME[2], *SOME[:2], SOME[3]])._repr_html_()  # as names are sorted
     table, svg = html.split("</table>")
     assert "<b>" not in html
     assert "1 of 4 tensors miss bounds" in table
     chart = ElementTree.fromstring(svg)
     titles = [each.text for each in chart.iter("title")]
     assert titles == [
-        "SNR by layer, dB",
-        "layer 0: layer_0_key, SNR 15.50 dB, int4:64, not passed",
-        "layer 0: layer_0_value, SNR 31.00 dB, int4:64",
-        "layer 1: layer_1_key, exact, int4:64",
+        "SNR by layer, dB; red frame: not passed",
+        "layer 2: layer_2_key, SNR 15.50 dB, int4:64, not passed",
+        "layer 2: layer_2_value, SNR 31.00 dB, int4:64",
+        "layer 10: layer_10_key, exact, int4:64",
         "<b>&: <b>&, SNR 22.00 dB, int4:64",
     ]
     bars = [each for each in chart.iter("rect") if each.find("title") is not None]
@@ -122,7 +122,7 @@ def test_html_of_few_and_many(count: int) -> None:
     html = report_of(tensors)._repr_html_()
     assert len(html) < 80_000
     assert ("<svg" in html) == (count > 0)
-    assert ("(first 160)" in html) == (count > 160)
+    assert ("; first 160 of 1000" in html) == (count > 160)
 
 
 def test_violations_are_cut() -> None:
@@ -146,8 +146,8 @@ def test_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
     rows: Any = report_of(SOME).to_pandas()
     assert [(row["name"], row["layer"], row["snr_db"]) for row in rows[:2]] == [
-        ("layer_0_key", 0, 15.5),
-        ("layer_0_value", 0, 31),
+        ("layer_2_key", 2, 15.5),
+        ("layer_2_value", 2, 31),
     ]
     assert rows[0].keys() >= {"role", "codec", "rmse", "passed", "level", "violations", "digest"}
     assert "metrics" not in rows[0]

@@ -60,11 +60,15 @@ def chart(tensors: Sequence["TensorReport"]) -> str:
     says that a tensor does not hold its bounds, and a pale bar of full height that it is exact.
     """
     groups: dict[str, list[TensorReport]] = {}
-    for tensor in tensors:
+    for tensor in sorted(tensors, key=_layer_or_infinity):
         name = tensor.name if tensor.layer is None else f"layer {tensor.layer}"
         groups.setdefault(name, []).append(tensor)
     shown = dict(list(groups.items())[:_MOST_GROUPS])
-    title = "SNR by layer, dB" + ("" if len(shown) == len(groups) else f" (first {len(shown)})")
+    title = "SNR by layer, dB"
+    if not all(tensor.verdict.passed for tensor in tensors):
+        title += "; red frame: not passed"
+    if len(shown) < len(groups):
+        title += f"; first {len(shown)} of {len(groups)}"
     known = [each.metrics.snr_db for group in shown.values() for each in group]
     top = max([10.0, *(snr for snr in known if snr is not None)])
     top = -(-top // 10) * 10
@@ -141,6 +145,11 @@ def _bars(
             f"{escape(worst.name)}, {snr_text(worst.metrics)}, {escape(worst.codec)}"
             f"{'' if held else ', not passed'}</title></rect>"
         )
+
+
+def _layer_or_infinity(tensor: "TensorReport") -> float:
+    """Gives the layer, infinite where there is none: files are sorted by name."""
+    return float("inf") if tensor.layer is None else tensor.layer
 
 
 def _snr_or_infinity(tensor: "TensorReport") -> float:
