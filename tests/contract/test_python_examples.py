@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The examples of the Python package run, and its README quotes them as they are."""
 
+import doctest
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from documents import claimed, claimed_blocks, run_line
 
 import kvcompress
+from kvcompress import _client
 from oracle.fixtures import REPOSITORY, SAMPLE
 from oracle.server import Server
 
@@ -65,3 +67,10 @@ def test_a_file_by_a_server(folder: Path, server: Server, monkeypatch: pytest.Mo
 def test_readme_quotes_the_asyncio_example() -> None:
     [block] = claimed_blocks("asyncio")
     assert block in (EXAMPLES / "compress_folder.py").read_text()
+
+
+def test_examples_in_docstrings(folder: Path) -> None:
+    """Which `help` shows; they start a server of their own."""
+    done = doctest.testmod(_client, optionflags=doctest.ELLIPSIS)
+    assert done.failed == 0
+    assert done.attempted > 5

@@ -35,7 +35,9 @@ def build(source: Path, kind: str) -> Path:
 
 def test_wheel(source: Path) -> None:
     """One for every platform, with types, the license, the command line and where to look."""
+    before = {*source.rglob("*")}
     path = build(source, "wheel")
+    assert {*source.rglob("*")} - before == {path, path.parent}, "and nothing else is left behind"
     assert path.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(path) as wheel:
         files = {name: wheel.read(name).decode() for name in wheel.namelist()}

@@ -25,6 +25,33 @@ class Client(BaseClient, AbstractContextManager["Client"]):
     Thread safe. Every method raises KVCompressError, in the subclass of its code, when the
     call fails, and OSError when a file cannot be read or written; either way no output file
     is left behind, and one that was there stays as it was.
+
+    Example:
+        >>> import numpy as np
+        >>> import kvcompress
+        >>> random = np.random.default_rng(0)  # stands for a model
+        >>> keys = random.normal(size=(1, 8, 128, 64)).astype(np.float16)
+        >>> client = kvcompress.Client()  # with a server of its own
+        >>> result = client.compress({"layer_0_key": keys}, codec="int8")
+        >>> result
+        CompressionResult(int8:64, 1.9...x, SNR 44.5... dB, EXCELLENT, passed, 1 tensor, ...)
+        >>> client.decompress(result.artefact).tensors["layer_0_key"].shape
+        (1, 8, 128, 64)
+
+        Of a part, which is read alone:
+
+        >>> client.decompress(result.artefact, tokens=(0, 16)).tensors["layer_0_key"].shape
+        (1, 8, 16, 64)
+
+        With a bound that does not hold there is no artefact. `measure` makes none either way:
+
+        >>> client.compress({"layer_0_key": keys}, codec="int4", min_snr_db=30)
+        Traceback (most recent call last):
+            ...
+        kvcompress.errors.QualityError: 1 of 1 tensors miss a bound with int4:64; worst: ...
+        >>> client.measure({"layer_0_key": keys}, codec="auto", min_snr_db=30).metrics.snr_db > 30
+        True
+        >>> client.close()  # or: with kvcompress.Client() as client
     """
 
     def __exit__(self, *_: object) -> None:

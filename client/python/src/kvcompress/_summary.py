@@ -35,7 +35,7 @@ def verdict_text(report: "CompressionReport") -> str:
         words.append(f"{report.tensors_failed} of {report.tensor_count} tensors miss bounds")
     else:
         words.append("passed" if report.verdict.passed else "not passed")
-        words.append(f"{report.tensor_count} tensors")
+        words.append(f"{report.tensor_count} tensor{'' if report.tensor_count == 1 else 's'}")
     return ", ".join(words)
 
 

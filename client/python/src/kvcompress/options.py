@@ -105,6 +105,10 @@ def codec_string(codec: CodecChoice) -> str:
             `{"name": "sparse", "sparsity": 0.25, "byte_compressor": "zstd"}`. None and an empty
             text are as if the field was not there.
 
+    Example:
+        >>> codec_string({"name": "int4", "group_size": 32, "byte_compressor": "zstd"})
+        'int4:group_size=32+zstd'
+
     Raises:
         TypeError: It is neither a string nor a mapping.
         ValueError: The mapping has no name.

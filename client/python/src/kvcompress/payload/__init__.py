@@ -123,6 +123,10 @@ def payload_size(codec: str, shape: tuple[int, ...], dtype: str, role: str = "-"
     Returns:
         Bytes: the exact size for codecs whose size follows from the shape, else the most.
 
+    Example:
+        >>> payload_size("int4:64", (1, 8, 128, 64), "F16")
+        34816
+
     Raises:
         ValueError: The codec or the dtype is not known, the codec does not take the dtype, or a
             dimension is negative.
