@@ -5,8 +5,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from documents import claimed_blocks
 from kv_compress import Run
 
+import kvcompress
 from kvcompress import Client, QualityError, aio
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
@@ -64,3 +66,20 @@ def test_asyncio(server: Server, tmp_path: Path) -> None:
     with pytest.raises(QualityError):
         asyncio.run(compress())
     assert list(tmp_path.iterdir()) == []
+
+
+def test_example_of_the_readme(
+    client: Client,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It ends with a file, and its comment says what is printed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cache.safetensors").symlink_to(SAMPLE)
+    [block] = claimed_blocks("quality")
+    exec(block, {"client": client, "kvcompress": kvcompress})
+    said = capsys.readouterr().out
+    assert said.startswith("60 of 60 tensors miss a bound with int4:64; worst: ")
+    assert said.split(";")[0] in block
+    assert (tmp_path / "small.safetensors").is_file()

@@ -127,6 +127,7 @@ BLOCKS = {
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
     "lmcache": r"integrations\.lmcache",
     "pool": r'"dns:///',
+    "quality": r"except kvcompress\.QualityError",
     "ten lines": r"kvcompress\.Client\(\) as",
     "transformers": r"integrations\.transformers",
     "where it sits": r"\| inference engine \|",

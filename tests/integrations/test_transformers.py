@@ -256,6 +256,7 @@ def test_comparison_of_the_readme(model: Any, bin_dir: Path, tmp_path: Path) -> 
     shorter = {
         "FOLDER": str(tmp_path),
         " --gguf FILE": "",
+        "--text FILE": f"--text {Path(__file__).parents[2] / 'core' / 'FORMAT.md'}",
         "1024": "300",
         "--steps 32": "--steps 2",
     }

@@ -2,7 +2,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Compares caches of transformers on one text: bytes kept, seconds, and harm to predictions.
 
-    compare_caches.py --model FOLDER [--gguf FILE] [--text FILE] [--prefix N] [--steps N]
+    compare_caches.py --model FOLDER [--gguf FILE] --text FILE [--prefix N] [--steps N]
 
 A prefix is read at once, then tokens one by one, each the text's own, with a plain
 DynamicCache, transformers' QuantizedCache where its back end is installed, and CompressedCache
@@ -75,11 +75,10 @@ def read(model: Any, ids: torch.Tensor, prefix: int, cache: Any) -> tuple[torch.
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    repository = Path(__file__).resolve().parents[3]
     parser.add_argument("--model", required=True, help="a folder or a hub name")
     parser.add_argument("--gguf", help="a GGUF file in it")
     parser.add_argument("--dtype", default="float32", help="of the model (%(default)s)")
-    parser.add_argument("--text", type=Path, default=repository / "core" / "FORMAT.md")
+    parser.add_argument("--text", type=Path, required=True, help="a file of text")
     parser.add_argument("--prefix", type=int, default=1024, help="tokens read at once")
     parser.add_argument("--steps", type=int, default=64, help="tokens read one by one")
     flags = parser.parse_args()
