@@ -19,6 +19,9 @@ struct NamingRule {
   absl::string_view after;
   // Whether components that end in a dot may come first.
   bool has_path;
+  // Whether components that begin with a dot, at least one, stand between the
+  // layer and `after`.
+  bool has_middle = false;
 };
 
 // core/FORMAT.md, "Roles".
@@ -27,34 +30,63 @@ constexpr NamingRule kNamingRules[] = {
     {TensorRole::kValue, "layer_", "_value", false},
     {TensorRole::kKey, "past_key_values.", ".key", true},
     {TensorRole::kValue, "past_key_values.", ".value", true},
+    {TensorRole::kKey, "present.", ".key", true},
+    {TensorRole::kValue, "present.", ".value", true},
     {TensorRole::kKey, "key_cache.", "", true},
     {TensorRole::kValue, "value_cache.", "", true},
-    {TensorRole::kKey, "layers.", ".self_attn.k_cache", true},
-    {TensorRole::kValue, "layers.", ".self_attn.v_cache", true},
+    {TensorRole::kKey, "key_cache_", "", true},
+    {TensorRole::kValue, "value_cache_", "", true},
+    {TensorRole::kKey, "layers.", ".keys", true},
+    {TensorRole::kValue, "layers.", ".values", true},
+    {TensorRole::kKey, "layers.", ".k_cache", true, true},
+    {TensorRole::kValue, "layers.", ".v_cache", true, true},
+    {TensorRole::kKey, "layers.", ".key_cache", true, true},
+    {TensorRole::kValue, "layers.", ".value_cache", true, true},
+    {TensorRole::kKey, "h.", ".k_cache", true, true},
+    {TensorRole::kValue, "h.", ".v_cache", true, true},
+    {TensorRole::kKey, "h.", ".key_cache", true, true},
+    {TensorRole::kValue, "h.", ".value_cache", true, true},
+    {TensorRole::kKey, "k_buffer.", "", true},
+    {TensorRole::kValue, "v_buffer.", "", true},
     {TensorRole::kKey, "cache_k_l", "", false},
     {TensorRole::kValue, "cache_v_l", "", false},
 };
+
+// The number of a layer as names have it: without leading zeros.
+std::optional<uint32_t> ReadLayer(absl::string_view digits) {
+  constexpr size_t kMaxDigits = 9;
+  if (digits.empty() || digits.size() > kMaxDigits) return std::nullopt;
+  if (digits.size() > 1 && digits.front() == '0') return std::nullopt;
+  uint32_t layer = 0;
+  for (const char byte : digits) {
+    if (!absl::ascii_isdigit(static_cast<unsigned char>(byte))) {
+      return std::nullopt;
+    }
+    layer = 10 * layer + static_cast<uint32_t>(byte - '0');
+  }
+  return layer;
+}
 
 // The layer that a name of this form has.
 std::optional<uint32_t> LayerOf(absl::string_view name,
                                 const NamingRule& rule) {
   if (!absl::ConsumeSuffix(&name, rule.after)) return std::nullopt;
-  constexpr size_t kMaxDigits = 9;
-  uint32_t layer = 0;
-  uint32_t unit = 1;
-  size_t digits = 0;
-  while (digits <= kMaxDigits && !name.empty() &&
-         absl::ascii_isdigit(static_cast<unsigned char>(name.back()))) {
-    layer += unit * static_cast<uint32_t>(name.back() - '0');
-    unit *= 10;
-    ++digits;
-    name.remove_suffix(1);
+  std::optional<uint32_t> found;
+  for (size_t at = name.find(rule.before); at != name.npos;
+       at = name.find(rule.before, at + 1)) {
+    if (at > 0 && (!rule.has_path || name[at - 1] != '.')) continue;
+    absl::string_view rest = name.substr(at + rule.before.size());
+    if (rule.has_middle) {
+      const size_t end = rest.find('.');
+      if (end == rest.npos) continue;
+      rest = rest.substr(0, end);
+    }
+    const std::optional<uint32_t> layer = ReadLayer(rest);
+    if (!layer) continue;
+    if (found) return std::nullopt;  // two layers are none
+    found = layer;
   }
-  const bool padded = digits > 1 && layer < unit / 10;
-  if (digits == 0 || digits > kMaxDigits || padded) return std::nullopt;
-  if (!absl::ConsumeSuffix(&name, rule.before)) return std::nullopt;
-  const bool whole = name.empty() || (rule.has_path && name.back() == '.');
-  return whole ? std::optional(layer) : std::nullopt;
+  return found;
 }
 
 }  // namespace

@@ -1,12 +1,15 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The dataclasses have every field of the messages that they stand for."""
 
+import warnings
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
 import kvcompress
+from kvcompress._warnings import report_with_warnings
+from kvcompress.options import compress_options
 from kvcompress.v1 import compression_service_pb2, quality_pb2, server_info_pb2
 
 PAIRS: list[tuple[Any, Any]] = [
@@ -47,3 +50,24 @@ def test_values_are_taken() -> None:
     assert worst.verdict.violations == ("too much",)
     assert (worst.metrics.centred_snr_db, worst.metrics.token_snr_db_p1) == (2, 3)
     assert (worst.metrics.snr_db, worst.metrics.first_token_rmse) == (None, None)
+
+
+def test_warnings_are_issued_where_the_package_was_called() -> None:
+    message = quality_pb2.CompressionReport()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert report_with_warnings(message).warnings == ()
+    message.warnings.add(code="SOME_CODE", message="look at this", tensor="t")
+    with pytest.warns(kvcompress.CompressionWarning) as seen:
+        report = report_with_warnings(message)
+    assert report.warnings == (kvcompress.ReportWarning("SOME_CODE", "look at this", "t"),)
+    assert str(seen[0].message) == "SOME_CODE: look at this (tensor 't')"
+    assert seen[0].filename == __file__
+
+
+def test_roles_become_patterns() -> None:
+    options = compress_options(roles={"*.0": "key", "b*": "value", "a": "key"})
+    assert list(options.key_patterns) == ["*.0", "a"]
+    assert list(options.value_patterns) == ["b*"]
+    with pytest.raises(ValueError, match="a role is key or value, not 'keys'"):
+        compress_options(roles={"*": "keys"})  # type: ignore[dict-item]

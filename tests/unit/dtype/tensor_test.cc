@@ -42,14 +42,22 @@ TEST(InferRole, ReadsLayerAndRoleFromTheName) {
   for (const char* key :
        {"layer_7_key", "past_key_values.7.key", "decoder.past_key_values.7.key",
         "key_cache.7", "cache.key_cache.7", "layers.7.self_attn.k_cache",
-        "model.layers.7.self_attn.k_cache", "cache_k_l7"}) {
+        "model.layers.7.self_attn.k_cache", "cache_k_l7", "present.7.key",
+        "decoder.key_cache_7", "key_cache_7", "layers.7.keys",
+        "cache.layers.7.keys", "model.layers.7.self_attn.attn.k_cache",
+        "transformer.h.7.attn.attn.key_cache", "k_buffer.7",
+        "model.decoder.layers.7.encoder_attn.attn.key_cache"}) {
     EXPECT_EQ(infer(key).role, TensorRole::kKey) << key;
     EXPECT_EQ(infer(key).layer, 7) << key;
   }
   for (const char* value :
        {"layer_123456789_value", "past_key_values.123456789.value",
         "value_cache.123456789", "model.layers.123456789.self_attn.v_cache",
-        "cache_v_l123456789"}) {
+        "cache_v_l123456789", "present.123456789.value",
+        "value_cache_123456789", "cache.layers.123456789.values",
+        "model.layers.123456789.self_attn.attn.v_cache",
+        "h.123456789.attn.value_cache",
+        "token_to_kv_pool.v_buffer.123456789"}) {
     EXPECT_EQ(infer(value).role, TensorRole::kValue) << value;
     EXPECT_EQ(infer(value).layer, 123456789) << value;
   }
@@ -64,6 +72,17 @@ TEST(InferRole, ReadsLayerAndRoleFromTheName) {
                             "cache_k_l",
                             "x.cache_k_l1",
                             "cache_k_l00",
+                            "kv_cache",
+                            "tensor_bytes",
+                            "model.layers.0.self_attn.attn",
+                            "model.layers.0.self_attn.attn.kv_cache",
+                            "layers.1.layers.2.attn.k_cache",
+                            "layers.1..keys",
+                            "layers.01.attn.k_cache",
+                            "layers.x.attn.k_cache",
+                            "mykey_cache_1",
+                            "0.0",
+                            "0.1",
                             "cache_q_l1",
                             "layers.9999999999.self_attn.k_cache",
                             "layer_01_key",

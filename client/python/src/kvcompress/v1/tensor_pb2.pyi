@@ -140,7 +140,8 @@ class _TensorRole:
 class _TensorRoleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TensorRole.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     TENSOR_ROLE_UNSPECIFIED: _TensorRole.ValueType  # 0
-    """Not declared: taken from a name such as `layer_0_key`, `key_cache.0` or
+    """Not declared: taken from CompressOptions.key_patterns and value_patterns,
+    else from a name such as `layer_0_key`, `key_cache.0` or
     `model.layers.0.self_attn.k_cache` (all forms: core/FORMAT.md, "Roles"),
     else the tensor has no role.
     """
@@ -153,7 +154,8 @@ class TensorRole(_TensorRole, metaclass=_TensorRoleEnumTypeWrapper):
     """What a tensor is to attention. Codecs may treat keys and values differently."""
 
 TENSOR_ROLE_UNSPECIFIED: TensorRole.ValueType  # 0
-"""Not declared: taken from a name such as `layer_0_key`, `key_cache.0` or
+"""Not declared: taken from CompressOptions.key_patterns and value_patterns,
+else from a name such as `layer_0_key`, `key_cache.0` or
 `model.layers.0.self_attn.k_cache` (all forms: core/FORMAT.md, "Roles"),
 else the tensor has no role.
 """
