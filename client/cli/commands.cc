@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/advice.h"
 #include "client/cli/files.h"
 #include "client/cli/gate.h"
 #include "client/cli/info.h"
@@ -113,6 +114,11 @@ absl::StatusOr<int> Compress(const Flags& flags, Session* session) {
                        session->report_file());
   }
   if (!status.ok()) return status;
+  // Where the report takes standard error, it has the warnings.
+  if (session->report_file() == stdout) {
+    PrintWarnings(*report);
+    Advise(flags, options, session->service.client(), *report, holds);
+  }
   return holds ? kExitOk : kExitGate;
 }
 
@@ -161,7 +167,9 @@ absl::StatusOr<int> Info(const Flags& flags) {
   absl::StatusOr<std::unique_ptr<Input>> input =
       Input::Open(flags.input, ProgressMode::kNever);
   if (!input.ok()) return input.status();
-  const absl::StatusOr<Json> json = InfoJson(input->get());
+  const absl::StatusOr<Json> json =
+      InfoJson(input->get(),
+               {.keys = flags.key_patterns, .values = flags.value_patterns});
   if (!json.ok()) return json.status();
   absl::Status status = PrintJson(*json, stdout);
   if (!status.ok()) return status;

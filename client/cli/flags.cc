@@ -80,6 +80,11 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (raw.effort) return need("-effort", kModes);
     if (!raw.last_stage.empty()) return need("-last-stage", kModes);
   }
+  if (mode == Mode::kDecompress || mode == Mode::kVerify) {
+    constexpr absl::string_view kModes = "compression, -metrics-only or -info";
+    if (!raw.keys.empty()) return need("-keys", kModes);
+    if (!raw.values.empty()) return need("-values", kModes);
+  }
   if (mode == Mode::kInfo && !raw.labels.empty()) {
     return need("-label", "compression or decoding");
   }
@@ -199,6 +204,8 @@ absl::Status SetCodec(const RawFlags& raw, Flags* flags) {
   }
   absl::StrAppend(&codec, given.substr(plus), raw.last_stage.empty() ? "" : "+",
                   raw.last_stage);
+  flags->default_codec = raw.codec.empty() && raw.preset.empty() &&
+                         raw.last_stage.empty() && codec.starts_with("int4");
   flags->codec = std::move(codec);
   return absl::OkStatus();
 }
@@ -234,6 +241,8 @@ absl::Status SetProgress(const RawFlags& raw, Flags* flags) {
 
 absl::Status SetSelection(const RawFlags& raw, Flags* flags) {
   flags->tensors = raw.tensors;
+  flags->key_patterns = raw.keys;
+  flags->value_patterns = raw.values;
   if (raw.tokens) {
     const std::vector<absl::string_view> ends =
         absl::StrSplit(*raw.tokens, ':');

@@ -48,6 +48,9 @@ struct Flags {
   // The codec string that -codec, -preset, -group-size, -sparsity and
   // -last-stage compose.
   std::string codec;
+  bool default_codec = false;  // whether nothing but a group size was said
+  // Shell patterns of names.
+  std::vector<std::string> key_patterns, value_patterns;
   std::optional<double> rope_theta;
   v1::Effort effort = v1::EFFORT_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they

@@ -3,10 +3,12 @@
 #include "client/cli/info.h"
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,7 @@
 #include "kvcompress/artefact.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/error.h"
+#include "kvcompress/roles.h"
 #include "kvcompress/safetensors.h"
 
 namespace kvcompress::cli {
@@ -47,87 +50,154 @@ absl::StatusOr<HeaderAndSize> ReadAll(ByteSource* source) {
   return result;
 }
 
-absl::Status CheckSize(const ArtefactHeader& header,
-                       const HeaderAndSize& file) {
-  uint64_t expected = file.raw.size();
-  for (const ArtefactTensor& tensor : header.tensors) {
-    expected += tensor.payload_size;
-  }
+// Refuses a file that ends before or after the bytes that its header
+// describes.
+absl::Status CheckSize(uint64_t expected, const HeaderAndSize& file,
+                       absl::StatusCode code, absl::string_view what) {
   if (file.file_size == expected) return absl::OkStatus();
   const bool cut = file.file_size < expected;
   return MakeError(
-      absl::StatusCode::kDataLoss,
-      absl::StrCat("the artefact is damaged: ", file.file_size,
+      code,
+      absl::StrCat("the ", what, " is damaged: ", file.file_size,
                    " bytes instead of the ", expected, " its header describes"),
       {.reason = cut ? "TRUNCATED" : "TRAILING_BYTES",
        .offset = cut ? file.file_size : expected});
 }
 
 Json RoleJson(TensorRole role) {
-  switch (role) {
-    case TensorRole::kKey:
-      return "key";
-    case TensorRole::kValue:
-      return "value";
-    case TensorRole::kNone:
-      break;
-  }
-  return nullptr;
+  const absl::string_view name = RoleName(role);
+  return name.empty() ? Json() : Json(std::string(name));
+}
+
+Json LayerJson(const TensorSpec& spec) {
+  return spec.layer ? Json(*spec.layer) : Json();
+}
+
+Json RolesJson(const RoleCounts& roles) {
+  return {{"keys", roles.keys},
+          {"values", roles.values},
+          {"neither", roles.neither}};
+}
+
+Json MetadataJson(
+    const std::vector<std::pair<std::string, std::string>>& metadata) {
+  Json::object_t json;
+  for (const auto& [key, value] : metadata) json.emplace_back(key, value);
+  return json;
 }
 
 double Ratio(double numerator, uint64_t denominator) {
   return denominator == 0 ? 0 : numerator / static_cast<double>(denominator);
 }
 
-}  // namespace
-
-absl::StatusOr<Json> InfoJson(ByteSource* artefact) {
-  const absl::StatusOr<HeaderAndSize> file = ReadAll(artefact);
-  if (!file.ok()) return file.status();
-  absl::StatusOr<ArtefactHeader> header = ParseArtefactHeader(file->raw);
-  if (!header.ok()) return header.status();
-  if (absl::Status status = CheckSize(*header, *file); !status.ok()) {
-    return status;
-  }
+absl::StatusOr<Json> ArtefactJson(const ArtefactHeader& header,
+                                  const HeaderAndSize& file) {
   uint64_t all_elements = 0, original_size = 0;
+  RoleCounts roles;
   Json tensors = Json::array();
-  for (const ArtefactTensor& tensor : header->tensors) {
+  for (const ArtefactTensor& tensor : header.tensors) {
     const TensorSpec& spec = tensor.spec;
     const absl::StatusOr<uint64_t> elements = ElementCount(spec);
     if (!elements.ok()) return elements.status();
     const uint64_t size = *elements * DTypeSize(spec.dtype);
     all_elements += *elements;
     original_size += size;
+    roles.Add(spec.role);
     tensors.push_back(
         {{"name", spec.name},
          {"codec", tensor.codec.ToString()},
          {"dtype", std::string(DTypeName(spec.dtype))},
          {"shape", spec.shape},
          {"role", RoleJson(spec.role)},
-         {"layer", spec.layer ? Json(*spec.layer) : Json()},
+         {"layer", LayerJson(spec)},
          {"original_size_bytes", size},
          {"payload_size_bytes", tensor.payload_size},
          {"bits_per_value",
           Ratio(8.0 * static_cast<double>(tensor.payload_size), *elements)},
          {"digest", tensor.digest}});
   }
-  Json::object_t metadata;
-  for (auto& [key, value] : header->metadata) {
-    metadata.emplace_back(key, value);
-  }
-  const auto compressed_size = static_cast<double>(file->file_size);
-  return Json{{"format_version", header->format_version},
-              {"payload_digest", header->checksum},
+  const auto compressed_size = static_cast<double>(file.file_size);
+  return Json{{"format_version", header.format_version},
+              {"payload_digest", header.checksum},
               {"compression_ratio",
-               Ratio(2.0 * static_cast<double>(all_elements), file->file_size)},
+               Ratio(2.0 * static_cast<double>(all_elements), file.file_size)},
               {"bits_per_value", Ratio(8 * compressed_size, all_elements)},
               {"original_size_bytes", original_size},
-              {"compressed_size_bytes", file->file_size},
-              {"header_size_bytes", file->raw.size()},
-              {"labels", header->labels},
-              {"metadata", std::move(metadata)},
+              {"compressed_size_bytes", file.file_size},
+              {"header_size_bytes", file.raw.size()},
+              {"labels", header.labels},
+              {"metadata", MetadataJson(header.metadata)},
+              {"tensor_count", header.tensors.size()},
+              {"tensors", std::move(tensors)},
+              {"format", "kvcompress"},
+              {"roles", RolesJson(roles)}};
+}
+
+absl::StatusOr<Json> PlainJson(const HeaderAndSize& file,
+                               const RolePatterns& patterns) {
+  absl::StatusOr<SafetensorsHeader> header =
+      ParseSafetensorsHeader(absl::string_view(file.raw).substr(8));
+  if (!header.ok()) return header.status();
+  absl::Status status =
+      CheckSize(file.raw.size() + header->data_size, file,
+                absl::StatusCode::kInvalidArgument, "safetensors file");
+  std::vector<TensorSpec*> specs;
+  specs.reserve(header->tensors.size());
+  for (SafetensorsEntry& entry : header->tensors) specs.push_back(&entry.spec);
+  status.Update(AssignRoles(patterns, specs));
+  if (!status.ok()) return status;
+  RoleCounts roles;
+  std::map<std::string, uint64_t> dtypes;
+  Json tensors = Json::array();
+  for (const SafetensorsEntry& entry : header->tensors) {
+    const TensorSpec& spec = entry.spec;
+    const std::string dtype(DTypeName(spec.dtype));
+    roles.Add(spec.role);
+    ++dtypes[dtype];
+    tensors.push_back({{"name", spec.name},
+                       {"dtype", dtype},
+                       {"shape", spec.shape},
+                       {"role", RoleJson(spec.role)},
+                       {"layer", LayerJson(spec)},
+                       {"kept_bit_for_bit", !IsNumber(spec.dtype)},
+                       {"original_size_bytes", entry.end - entry.begin}});
+  }
+  return Json{{"format", "safetensors"},
+              {"original_size_bytes", header->data_size},
+              {"header_size_bytes", file.raw.size()},
+              {"metadata", MetadataJson(header->metadata)},
               {"tensor_count", header->tensors.size()},
+              {"roles", RolesJson(roles)},
+              {"dtypes", dtypes},
               {"tensors", std::move(tensors)}};
+}
+
+bool IsPlain(const absl::Status& status) {
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  return detail && detail->reason == "NOT_AN_ARTEFACT";
+}
+
+}  // namespace
+
+absl::StatusOr<Json> InfoJson(ByteSource* source, const RolePatterns& roles) {
+  const absl::StatusOr<HeaderAndSize> file = ReadAll(source);
+  if (!file.ok()) return file.status();
+  absl::StatusOr<ArtefactHeader> header = ParseArtefactHeader(file->raw);
+  if (IsPlain(header.status())) return PlainJson(*file, roles);
+  if (!header.ok()) return header.status();
+  if (!roles.keys.empty() || !roles.values.empty()) {
+    return absl::InvalidArgumentError(
+        "-keys and -values need a file that is not yet compressed: the roles "
+        "of an artefact are bound to it");
+  }
+  uint64_t expected = file->raw.size();
+  for (const ArtefactTensor& tensor : header->tensors) {
+    expected += tensor.payload_size;
+  }
+  const absl::Status sized =
+      CheckSize(expected, *file, absl::StatusCode::kDataLoss, "artefact");
+  if (!sized.ok()) return sized;
+  return ArtefactJson(*header, *file);
 }
 
 }  // namespace kvcompress::cli

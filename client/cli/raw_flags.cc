@@ -138,7 +138,14 @@ void Define(CLI::App* app, RawFlags* raw) {
         "Bounds for values, where they differ");
   value("--progress", &raw->progress, "WHEN",
         "Progress bar: auto, always or never (default auto)");
-  value("--info", &raw->info, "FILE", "List an artefact without decoding it");
+  list("--keys", &raw->keys, "GLOB",
+       "Tensors whose names match hold keys, whatever the names say "
+       "(repeatable)");
+  list("--values", &raw->values, "GLOB",
+       "Tensors whose names match hold values (repeatable)");
+  value("--info", &raw->info, "FILE",
+        "List an artefact without decoding it, or the tensors of a safetensors "
+        "file");
   value("--verify", &raw->verify, "FILE",
         "Decode an artefact, check everything, write nothing");
   list("--tensors", &raw->tensors, "GLOB",

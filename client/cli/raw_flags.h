@@ -22,7 +22,7 @@ struct RawFlags {
   std::optional<std::string> thresholds, key_thresholds, value_thresholds;
   std::optional<std::string> rope_theta, effort;
   std::optional<std::string> info, verify;
-  std::vector<std::string> tensors, labels;
+  std::vector<std::string> keys, values, tensors, labels;
   bool decompress = false, metrics_only = false, verbose = false;
   bool help = false, version = false;
 };

@@ -18,6 +18,10 @@ v1::CompressOptions ToCompressOptions(const Flags& flags) {
   if (flags.value_thresholds) {
     *options.mutable_value_thresholds() = *flags.value_thresholds;
   }
+  options.mutable_key_patterns()->Assign(flags.key_patterns.begin(),
+                                         flags.key_patterns.end());
+  options.mutable_value_patterns()->Assign(flags.value_patterns.begin(),
+                                           flags.value_patterns.end());
   options.set_report_tensors(flags.verbose || HasGate(options));
   options.mutable_labels()->insert(flags.labels.begin(), flags.labels.end());
   return options;

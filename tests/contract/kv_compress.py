@@ -42,7 +42,8 @@ MISTAKES: list[tuple[list[object], str]] = [
     (["-input", SAMPLE, "-output", "out", "stray"], "stray"),
     (["-input", SAMPLE, "-output", "out", "-tokens", "0:1"], "-tokens.*-decompress"),
     (["-info", SAMPLE, "-input", SAMPLE], "-input"),
-    (["-info", SAMPLE], "not a compressed one"),
+    (["-verify", SAMPLE, "-keys", "*"], "-keys needs compression, -metrics-only or -info"),
+    (["-info", SAMPLE, "-values", "no*"], 'none of 60 tensors has a name that "no\\*" matches'),
 ]
 
 
