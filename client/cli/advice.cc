@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,6 +51,36 @@ absl::StatusOr<v1::CompressionReport> MeasureAuto(const Flags& flags,
   return report;
 }
 
+// "-codec auto -effort fast holds them at 4.58x (ecsq for 40 tensors, lossless
+// for 20)".
+std::string DescribeHolding(const v1::CompressionReport& report) {
+  std::map<std::string, int> tensors;
+  for (const v1::TensorReport& tensor : report.tensors()) {
+    ++tensors[tensor.codec()];
+  }
+  std::vector<std::pair<int, std::string>> codecs;
+  codecs.reserve(tensors.size());
+  for (const auto& [codec, count] : tensors) codecs.emplace_back(count, codec);
+  std::sort(codecs.begin(), codecs.end(), std::greater<>());
+  std::vector<std::string> parts;
+  int others = 0;
+  for (size_t i = 0; i < codecs.size(); ++i) {
+    const auto& [count, codec] = codecs[i];
+    if (i >= kMostCodecs) {
+      others += count;
+    } else {
+      parts.push_back(absl::StrCat(Printable(codec), " for ", count,
+                                   i > 0        ? ""
+                                   : count == 1 ? " tensor"
+                                                : " tensors"));
+    }
+  }
+  if (others > 0) parts.push_back(absl::StrCat("other codecs for ", others));
+  return absl::StrFormat("-codec auto -effort fast holds them at %.2fx (%s)",
+                         report.compression_ratio(),
+                         absl::StrJoin(parts, ", "));
+}
+
 std::string Finding(const Flags& flags, const v1::CompressOptions& options,
                     const Client& client) {
   if (!CanBeMeasuredAgain(flags) ||
@@ -77,34 +108,6 @@ void PrintWarnings(const v1::CompressionReport& report) {
     absl::FPrintF(stderr, "Warning: %s%s [%s]\n", Printable(warning.message()),
                   where, Printable(warning.code()));
   }
-}
-
-std::string DescribeHolding(const v1::CompressionReport& report) {
-  std::map<std::string, int> tensors;
-  for (const v1::TensorReport& tensor : report.tensors()) {
-    ++tensors[tensor.codec()];
-  }
-  std::vector<std::pair<int, std::string>> codecs;
-  codecs.reserve(tensors.size());
-  for (const auto& [codec, count] : tensors) codecs.emplace_back(count, codec);
-  std::sort(codecs.begin(), codecs.end(), std::greater<>());
-  std::vector<std::string> parts;
-  int others = 0;
-  for (size_t i = 0; i < codecs.size(); ++i) {
-    const auto& [count, codec] = codecs[i];
-    if (i >= kMostCodecs) {
-      others += count;
-    } else {
-      parts.push_back(absl::StrCat(Printable(codec), " for ", count,
-                                   i > 0        ? ""
-                                   : count == 1 ? " tensor"
-                                                : " tensors"));
-    }
-  }
-  if (others > 0) parts.push_back(absl::StrCat("other codecs for ", others));
-  return absl::StrFormat("-codec auto -effort fast holds them at %.2fx (%s)",
-                         report.compression_ratio(),
-                         absl::StrJoin(parts, ", "));
 }
 
 void Advise(const Flags& flags, const v1::CompressOptions& options,

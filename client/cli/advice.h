@@ -7,7 +7,6 @@
 #define KVCOMPRESS_CLIENT_CLI_ADVICE_H_
 
 #include <cstdint>
-#include <string>
 
 #include "client/cli/flags.h"
 #include "kvcompress/client.h"
@@ -31,10 +30,6 @@ inline constexpr uint64_t kMostMeasuredAgain = uint64_t{256} << 20;
 void Advise(const Flags& flags, const v1::CompressOptions& options,
             const Client& client, const v1::CompressionReport& report,
             bool holds);
-
-// The sentence for a measured report: "-codec auto holds them at 4.58x (ecsq
-// for 40 tensors, lossless for 20)".
-std::string DescribeHolding(const v1::CompressionReport& report);
 
 }  // namespace kvcompress::cli
 

@@ -20,7 +20,7 @@ struct NamingRule {
   // Whether components that end in a dot may come first.
   bool has_path;
   // Whether components that begin with a dot, at least one, stand between the
-  // layer and `after`.
+  // layer and `after`; only with a path.
   bool has_middle = false;
 };
 
@@ -52,41 +52,64 @@ constexpr NamingRule kNamingRules[] = {
     {TensorRole::kValue, "cache_v_l", "", false},
 };
 
+// Of the number of a layer.
+constexpr size_t kMaxDigits = 9;
+
+bool IsDigit(char byte) {
+  return absl::ascii_isdigit(static_cast<unsigned char>(byte));
+}
+
 // The number of a layer as names have it: without leading zeros.
 std::optional<uint32_t> ReadLayer(absl::string_view digits) {
-  constexpr size_t kMaxDigits = 9;
   if (digits.empty() || digits.size() > kMaxDigits) return std::nullopt;
   if (digits.size() > 1 && digits.front() == '0') return std::nullopt;
   uint32_t layer = 0;
   for (const char byte : digits) {
-    if (!absl::ascii_isdigit(static_cast<unsigned char>(byte))) {
-      return std::nullopt;
-    }
+    if (!IsDigit(byte)) return std::nullopt;
     layer = 10 * layer + static_cast<uint32_t>(byte - '0');
   }
   return layer;
 }
 
-// The layer that a name of this form has.
-std::optional<uint32_t> LayerOf(absl::string_view name,
-                                const NamingRule& rule) {
-  if (!absl::ConsumeSuffix(&name, rule.after)) return std::nullopt;
-  std::optional<uint32_t> found;
+// Ways in which a name has one of the forms.
+struct Findings {
+  size_t count = 0;
+  // Of the last.
+  TensorRole role = TensorRole::kNone;
+  uint32_t layer = 0;
+
+  void Add(const NamingRule& rule, std::optional<uint32_t> found) {
+    if (!found) return;
+    ++count;
+    role = rule.role;
+    layer = *found;
+  }
+};
+
+void Find(absl::string_view name, const NamingRule& rule, Findings* findings) {
+  if (!absl::ConsumeSuffix(&name, rule.after)) return;
+  if (!rule.has_middle) {
+    size_t digits = name.size();
+    while (digits > 0 && name.size() - digits <= kMaxDigits &&
+           IsDigit(name[digits - 1])) {
+      --digits;
+    }
+    const std::optional<uint32_t> layer = ReadLayer(name.substr(digits));
+    name.remove_suffix(name.size() - digits);
+    if (absl::ConsumeSuffix(&name, rule.before) &&
+        (name.empty() || (rule.has_path && name.back() == '.'))) {
+      findings->Add(rule, layer);
+    }
+    return;
+  }
   for (size_t at = name.find(rule.before); at != name.npos;
        at = name.find(rule.before, at + 1)) {
-    if (at > 0 && (!rule.has_path || name[at - 1] != '.')) continue;
-    absl::string_view rest = name.substr(at + rule.before.size());
-    if (rule.has_middle) {
-      const size_t end = rest.find('.');
-      if (end == rest.npos) continue;
-      rest = rest.substr(0, end);
-    }
-    const std::optional<uint32_t> layer = ReadLayer(rest);
-    if (!layer) continue;
-    if (found) return std::nullopt;  // two layers are none
-    found = layer;
+    if (at > 0 && name[at - 1] != '.') continue;
+    const absl::string_view rest = name.substr(at + rule.before.size());
+    const size_t end = rest.find('.');
+    if (end == rest.npos) return;
+    findings->Add(rule, ReadLayer(rest.substr(0, end)));
   }
-  return found;
 }
 
 }  // namespace
@@ -113,13 +136,13 @@ absl::StatusOr<uint64_t> ElementCount(const TensorSpec& spec) {
 }
 
 void InferRole(TensorSpec* spec) {
+  Findings findings;
   for (const NamingRule& rule : kNamingRules) {
-    const std::optional<uint32_t> layer = LayerOf(spec->name, rule);
-    if (!layer) continue;
-    if (spec->role == TensorRole::kNone) spec->role = rule.role;
-    if (!spec->layer) spec->layer = layer;
-    return;
+    Find(spec->name, rule, &findings);
   }
+  if (findings.count != 1) return;
+  if (spec->role == TensorRole::kNone) spec->role = findings.role;
+  if (!spec->layer) spec->layer = findings.layer;
 }
 
 }  // namespace kvcompress

@@ -187,16 +187,20 @@ def seal(header: bytes) -> bytes:
 def role_of(name: str) -> str:
     """Gives the manifest's role field for a tensor's name."""
     layer = "(?P<layer>0|[1-9][0-9]{0,8})"
-    for form in (
-        rf"layer_{layer}_(?P<role>key|value)",
-        rf"(.*\.)?past_key_values\.{layer}\.(?P<role>key|value)",
-        rf"(.*\.)?(?P<role>key|value)_cache\.{layer}",
-        rf"(.*\.)?layers\.{layer}\.self_attn\.(?P<role>k|v)_cache",
-        rf"cache_(?P<role>k|v)_l{layer}",
+    found = []
+    for path, form in (
+        (False, rf"layer_{layer}_(?P<role>key|value)"),
+        (True, rf"(past_key_values|present)\.{layer}\.(?P<role>key|value)"),
+        (True, rf"(?P<role>key|value)_cache[._]{layer}"),
+        (True, rf"layers\.{layer}\.(?P<role>key|value)s"),
+        (True, rf"(layers|h)\.{layer}\..*\.(?P<role>k|v|key|value)_cache"),
+        (True, rf"(?P<role>k|v)_buffer\.{layer}"),
+        (False, rf"cache_(?P<role>k|v)_l{layer}"),
     ):
-        if match := re.fullmatch(form, name, re.DOTALL):
-            return match["role"][0] + match["layer"]
-    return "-"
+        ends = [match.end() for match in re.finditer(r"\.", name)] if path else []
+        matches = [re.fullmatch(form, name[begin:], re.DOTALL) for begin in (0, *ends)]
+        found += [match["role"][0] + match["layer"] for match in matches if match]
+    return found[0] if len(found) == 1 else "-"
 
 
 def codec_field(codec: str, group: int | None, sparsity: str = "0.5") -> str:

@@ -77,6 +77,7 @@ TEST(InferRole, ReadsLayerAndRoleFromTheName) {
                             "model.layers.0.self_attn.attn",
                             "model.layers.0.self_attn.attn.kv_cache",
                             "layers.1.layers.2.attn.k_cache",
+                            "layers.1.h.2.attn.k_cache",
                             "layers.1..keys",
                             "layers.01.attn.k_cache",
                             "layers.x.attn.k_cache",
