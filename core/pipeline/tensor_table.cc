@@ -112,8 +112,9 @@ void ReportRoles(const CodecTraits& traits,
        .message = absl::StrCat(
            traits.name, " treats keys and values differently, and none of ",
            tensors.size(),
-           " tensors is recognised as either: the result is larger or worse "
-           "than it need be; give patterns of names for keys and for values"),
+           " tensors is recognised as either, so that the result may be larger "
+           "or worse than it need be; give patterns of names for keys and "
+           "values (key_patterns and value_patterns, -keys and -values)"),
        .tensor = ""});
 }
 
@@ -128,7 +129,8 @@ absl::Status CheckThresholdsMatch(const CompressOptions& options,
         absl::StrCat("the thresholds for ", what, "s match no tensor: none of ",
                      tensors.size(), " is recognised as ", what,
                      "s; use names such as layer_0_", what,
-                     ", or give patterns of names for ", what, "s"),
+                     ", or give patterns of names for ", what, "s (", what,
+                     "_patterns, -", what, "s)"),
         {.reason = "THRESHOLD_MATCHES_NOTHING",
          .field = absl::StrCat("options.", what, "_thresholds")});
   };

@@ -70,6 +70,7 @@ def test_bounds_bind_under_every_name(run: Run, tmp_path: Path, scheme: str) -> 
 def test_roles_of_every_name(run: Run, tmp_path: Path) -> None:
     """The manifest has the same roles and layers, and so the payloads are the same."""
     payloads = set()
+    expected = [int(name.split("_")[1]) for name in bits(SAMPLE)]
     for scheme, name_of in {**SCHEMES, "patterns": by_index}.items():
         cache = renamed(tmp_path / scheme, name_of)
         patterns = BY_INDEX if scheme == "patterns" else ()
@@ -80,7 +81,7 @@ def test_roles_of_every_name(run: Run, tmp_path: Path) -> None:
         payloads.add(tuple((entry.role, entry.digest) for entry in entries))
         # Two numbers in a name are no layer.
         layers = [entry.layer for entry in entries]
-        assert layers == [None if patterns else i // 2 for i in range(60)]
+        assert layers == ([None] * 60 if patterns else expected)
     assert len(payloads) == 1
 
 
@@ -152,7 +153,7 @@ def test_measuring_and_compressing_agree(client: Client, tmp_path: Path) -> None
     for options in cases:
         options["roles"] = {"*.0": "key", "*.1": "value"}
         measured = client.measure(cache, **options)
-        compressed = client.compress(cache, tmp_path / "out", **options).report
+        compressed = client.compress(cache, tmp_path / "out", require=False, **options).report
         assert measured.payload_digest == compressed.payload_digest
         assert measured.verdict == compressed.verdict
         assert measured.tensors_failed == compressed.tensors_failed
