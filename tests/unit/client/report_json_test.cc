@@ -46,15 +46,26 @@ v1::CompressionReport Report() {
 }
 
 TEST(CompressionJsonTest, KeysAndOrderOfTheGoProgramFirst) {
-  EXPECT_THAT(
-      Keys(CompressionJson(Report(), false)),
-      ElementsAre("compression_ratio", "original_size_bytes",
-                  "compressed_size_bytes", "rmse", "snr_db",
-                  "cosine_similarity", "max_error", "quality_level",
-                  "processing_time_ms", "quality_passed", "violations", "codec",
-                  "bits_per_value", "mse", "mae", "psnr_db", "tensor_count",
-                  "tensors_failed", "worst_tensor", "payload_digest",
-                  "centred_snr_db", "token_snr_db_p1", "first_token_rmse"));
+  EXPECT_THAT(Keys(CompressionJson(Report(), false)),
+              ElementsAre("compression_ratio", "original_size_bytes",
+                          "compressed_size_bytes", "rmse", "snr_db",
+                          "cosine_similarity", "max_error", "quality_level",
+                          "processing_time_ms", "quality_passed", "violations",
+                          "codec", "bits_per_value", "mse", "mae", "psnr_db",
+                          "tensor_count", "tensors_failed", "worst_tensor",
+                          "payload_digest", "centred_snr_db", "token_snr_db_p1",
+                          "first_token_rmse", "roles", "warnings"));
+}
+
+TEST(CompressionJsonTest, RolesAndWarnings) {
+  v1::CompressionReport report = Report();
+  report.mutable_roles()->set_values(2);
+  report.add_warnings()->set_code("NO_ROLES");
+  report.mutable_warnings(0)->set_message("none is known");
+  const Json json = CompressionJson(report, false);
+  EXPECT_EQ(json["roles"].dump(), R"({"keys":0,"values":2,"neither":0})");
+  EXPECT_EQ(json["warnings"].dump(),
+            R"([{"code":"NO_ROLES","message":"none is known","tensor":null}])");
 }
 
 TEST(CompressionJsonTest, Values) {

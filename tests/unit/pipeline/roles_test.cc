@@ -119,6 +119,17 @@ TEST(RolePatterns, AreLimitedBeforeThereIsInput) {
             "options.value_patterns");
 }
 
+TEST(RolePatterns, AreNoMoreWorkThanTheyMayBe) {
+  // Of 512 words, and of one more.
+  const std::string name(kMaxPatternWork / 512, 'a');
+  const std::string most = "*" + std::string(512 * 64 - 1, 'a');
+  EXPECT_TRUE(Assign({.values = {most}}, {name}).ok());
+  const absl::Status status = Assign({.values = {most + "a"}}, {name}).status();
+  EXPECT_EQ(ReasonOf(status), "INVALID_OPTIONS");
+  EXPECT_EQ(GetErrorDetail(status)->limit, 512);
+  EXPECT_EQ(GetErrorDetail(status)->field, "options.value_patterns");
+}
+
 TEST(RolePatterns, BindBoundsForKeys) {
   CompressOptions options{.codec = "int4",
                           .key_thresholds = QualityThresholds()};
