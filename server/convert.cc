@@ -3,9 +3,12 @@
 #include "convert.h"
 
 #include <map>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
+#include "kvcompress/metric_table.h"
 
 namespace kvcompress {
 namespace {
@@ -100,17 +103,13 @@ v1::CodecParameter::Type ToProto(CodecOption::Type type) {
 
 // Takes over the bounds that are set.
 void Override(const v1::QualityThresholds& proto, QualityThresholds* bounds) {
-  if (proto.has_max_rmse()) bounds->max_rmse = proto.max_rmse();
-  if (proto.has_max_error()) bounds->max_error = proto.max_error();
-  if (proto.has_min_snr_db()) bounds->min_snr_db = proto.min_snr_db();
-  if (proto.has_min_cosine_similarity()) {
-    bounds->min_cosine_similarity = proto.min_cosine_similarity();
-  }
-  if (proto.has_min_centred_snr_db()) {
-    bounds->min_centred_snr_db = proto.min_centred_snr_db();
-  }
-  if (proto.has_min_token_snr_db_p1()) {
-    bounds->min_token_snr_db_p1 = proto.min_token_snr_db_p1();
+  const google::protobuf::Reflection& fields = *proto.GetReflection();
+  for (const MetricTraits& metric : AllMetrics()) {
+    if (metric.bound == nullptr) continue;
+    const auto* const field =
+        proto.GetDescriptor()->FindFieldByName(std::string(metric.bound_name));
+    if (!fields.HasField(proto, field)) continue;
+    bounds->*metric.bound = fields.GetDouble(proto, field);
   }
 }
 
@@ -131,19 +130,13 @@ v1::QualityLevel ToProto(QualityLevel level) {
 v1::QualityMetrics ToProto(const Metrics& metrics) {
   v1::QualityMetrics proto;
   proto.set_elements(metrics.elements);
-  proto.set_mse(metrics.mse);
-  proto.set_rmse(metrics.rmse);
-  proto.set_mae(metrics.mae);
-  proto.set_max_error(metrics.max_error);
-  if (metrics.snr_db) proto.set_snr_db(*metrics.snr_db);
-  if (metrics.psnr_db) proto.set_psnr_db(*metrics.psnr_db);
-  proto.set_cosine_similarity(metrics.cosine_similarity);
-  if (metrics.centred_snr_db) proto.set_centred_snr_db(*metrics.centred_snr_db);
-  if (metrics.token_snr_db_p1) {
-    proto.set_token_snr_db_p1(*metrics.token_snr_db_p1);
-  }
-  if (metrics.first_token_rmse) {
-    proto.set_first_token_rmse(*metrics.first_token_rmse);
+  for (const MetricTraits& metric : AllMetrics()) {
+    const std::optional<double> value = metric.Value(metrics);
+    if (!value) continue;
+    proto.GetReflection()->SetDouble(
+        &proto,
+        proto.GetDescriptor()->FindFieldByName(std::string(metric.name)),
+        *value);
   }
   return proto;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
+#include "kvcompress/metric_table.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -14,27 +15,8 @@ namespace {
 // The others are counted.
 constexpr size_t kMostSentences = 20;
 
-// A bound and the metric it is for, by the numbers of their fields.
-struct Bound {
-  int threshold;
-  int metric;
-  bool upper;
-};
-
 using Thresholds = v1::QualityThresholds;
 using Metrics = v1::QualityMetrics;
-
-constexpr Bound kBounds[] = {
-    {Thresholds::kMaxRmseFieldNumber, Metrics::kRmseFieldNumber, true},
-    {Thresholds::kMaxErrorFieldNumber, Metrics::kMaxErrorFieldNumber, true},
-    {Thresholds::kMinSnrDbFieldNumber, Metrics::kSnrDbFieldNumber, false},
-    {Thresholds::kMinCosineSimilarityFieldNumber,
-     Metrics::kCosineSimilarityFieldNumber, false},
-    {Thresholds::kMinCentredSnrDbFieldNumber, Metrics::kCentredSnrDbFieldNumber,
-     false},
-    {Thresholds::kMinTokenSnrDbP1FieldNumber, Metrics::kTokenSnrDbP1FieldNumber,
-     false},
-};
 
 Thresholds BoundsFor(const v1::CompressOptions& options, v1::TensorRole role) {
   Thresholds bounds = options.thresholds();
@@ -48,43 +30,42 @@ Thresholds BoundsFor(const v1::CompressOptions& options, v1::TensorRole role) {
 // Whether a metric that is not set is so for the shape of the tensor, and would
 // otherwise tell of an error. The error of the first token is known wherever
 // tokens are.
-bool IsUnknown(const v1::TensorReport& tensor, int metric) {
-  const bool of_keys = metric == Metrics::kCentredSnrDbFieldNumber;
-  if (!of_keys && metric != Metrics::kTokenSnrDbP1FieldNumber) return false;
-  const v1::TensorRole role = tensor.role();
-  return tensor.metrics().max_error() > 0 &&
+bool IsUnknown(const v1::TensorReport& tensor, MetricScope scope) {
+  return scope != MetricScope::kAll && tensor.metrics().max_error() > 0 &&
          !tensor.metrics().has_first_token_rmse() &&
-         (role == v1::TENSOR_ROLE_KEY ||
-          (!of_keys && role == v1::TENSOR_ROLE_VALUE));
+         (tensor.role() == v1::TENSOR_ROLE_KEY ||
+          (scope == MetricScope::kWithTokens &&
+           tensor.role() == v1::TENSOR_ROLE_VALUE));
 }
 
 // Appends a sentence for each bound that the tensor misses.
 void Judge(const v1::TensorReport& tensor, const Thresholds& bounds,
            std::vector<std::string>* sentences) {
-  const auto& metrics = tensor.metrics();
-  for (const Bound& each : kBounds) {
-    const auto* const limit_field =
-        Thresholds::descriptor()->FindFieldByNumber(each.threshold);
+  const Metrics& metrics = tensor.metrics();
+  for (const MetricTraits& metric : AllMetrics()) {
+    if (metric.bound == nullptr) continue;
+    const auto* const limit_field = Thresholds::descriptor()->FindFieldByName(
+        std::string(metric.bound_name));
+    if (!bounds.GetReflection()->HasField(bounds, limit_field)) continue;
+    const double limit = bounds.GetReflection()->GetDouble(bounds, limit_field);
     const auto* const field =
-        Metrics::descriptor()->FindFieldByNumber(each.metric);
-    const auto& reflection = *Metrics::GetReflection();
-    if (!Thresholds::GetReflection()->HasField(bounds, limit_field)) continue;
-    const double limit =
-        Thresholds::GetReflection()->GetDouble(bounds, limit_field);
-    if (field->has_presence() && !reflection.HasField(metrics, field)) {
-      if (IsUnknown(tensor, each.metric)) {
-        sentences->push_back(absl::StrCat(
-            field->name(), " of tensor ", QuoteName(tensor.name()),
-            " is not known for its shape, so it is not above ", limit));
+        Metrics::descriptor()->FindFieldByName(std::string(metric.name));
+    if (field->has_presence() &&
+        !metrics.GetReflection()->HasField(metrics, field)) {
+      if (IsUnknown(tensor, metric.scope)) {
+        sentences->push_back(
+            absl::StrCat(metric.name, " of tensor ", QuoteName(tensor.name()),
+                         " is not known for its shape, so it is not ",
+                         metric.GoodSide(), " ", limit));
       }
       continue;
     }
-    const double value = reflection.GetDouble(metrics, field);
-    if (each.upper ? value < limit : value > limit) continue;
+    const double value = metrics.GetReflection()->GetDouble(metrics, field);
+    if (metric.Holds(value, limit)) continue;
     sentences->push_back(absl::StrCat(
-        field->name(), " ", value, " of tensor ", QuoteName(tensor.name()),
-        " is not ", each.upper ? "below " : "above ", limit, ": it misses by ",
-        each.upper ? value - limit : limit - value));
+        metric.name, " ", value, " of tensor ", QuoteName(tensor.name()),
+        " is not ", metric.GoodSide(), " ", limit, ": it misses by ",
+        metric.lower_is_better ? value - limit : limit - value));
   }
 }
 

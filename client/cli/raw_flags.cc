@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/flags.h"
 #include "client/cli/go_syntax.h"
+#include "client/cli/thresholds.h"
 #include "kvcompress/codec.h"
 
 namespace kvcompress::cli {
@@ -73,7 +74,7 @@ void Define(CLI::App* app, RawFlags* raw) {
   app->set_help_flag();
   app->footer(DescribeCodecs() + kFooter);
   const auto value = [app](const char* name, auto* target, const char* type,
-                           const char* text) {
+                           const std::string& text) {
     using Target = std::remove_pointer_t<decltype(target)>;
     using Value =
         std::conditional_t<std::is_same_v<Target, bool>, bool, std::string>;
@@ -129,9 +130,8 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--min-snr-db", &raw->min_snr_db, "DB",
         "Publish only if the SNR of every tensor is above this");
   value("--thresholds", &raw->thresholds, "NAME=X,...",
-        "Publish only if every tensor meets these bounds: max_rmse, max_error, "
-        "min_snr_db, min_cosine_similarity, min_centred_snr_db, "
-        "min_token_snr_db_p1");
+        absl::StrCat("Publish only if every tensor meets these bounds: ",
+                     ThresholdNames()));
   value("--key-thresholds", &raw->key_thresholds, "NAME=X,...",
         "Bounds for keys, where they differ");
   value("--value-thresholds", &raw->value_thresholds, "NAME=X,...",

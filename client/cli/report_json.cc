@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "kvcompress/error.h"
+#include "kvcompress/metric_table.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -29,22 +30,21 @@ Json LevelJson(v1::QualityLevel level) {
   return EnumJson(v1::QualityLevel_Name(level), "QUALITY_LEVEL_");
 }
 
-Json SnrJson(const v1::QualityMetrics& metrics) {
-  return OrNull(metrics.has_snr_db(), metrics.snr_db());
+// The metric of this name, which the message has.
+Json MetricJson(const v1::QualityMetrics& metrics, absl::string_view name) {
+  const google::protobuf::Reflection& fields = *metrics.GetReflection();
+  const auto* const field =
+      metrics.GetDescriptor()->FindFieldByName(std::string(name));
+  return OrNull(!field->has_presence() || fields.HasField(metrics, field),
+                fields.GetDouble(metrics, field));
 }
 
-Json PsnrJson(const v1::QualityMetrics& metrics) {
-  return OrNull(metrics.has_psnr_db(), metrics.psnr_db());
-}
-
-// What is known only of tensors with tokens, at the end of `json`.
-void AddTokenMetrics(const v1::QualityMetrics& metrics, Json* json) {
-  (*json)["centred_snr_db"] =
-      OrNull(metrics.has_centred_snr_db(), metrics.centred_snr_db());
-  (*json)["token_snr_db_p1"] =
-      OrNull(metrics.has_token_snr_db_p1(), metrics.token_snr_db_p1());
-  (*json)["first_token_rmse"] =
-      OrNull(metrics.has_first_token_rmse(), metrics.first_token_rmse());
+// Appends the metrics that `json` has not got a place for.
+void AddOtherMetrics(const v1::QualityMetrics& metrics, Json* json) {
+  for (const MetricTraits& metric : AllMetrics()) {
+    const std::string name(metric.name);
+    if (!json->contains(name)) (*json)[name] = MetricJson(metrics, name);
+  }
 }
 
 Json ViolationsJson(const v1::QualityVerdict& verdict) {
@@ -89,7 +89,7 @@ Json WorstTensorJson(const v1::CompressionReport& report) {
   const v1::QualityMetrics& metrics = tensor.metrics();
   return {{"name", tensor.name()},
           {"rmse", metrics.rmse()},
-          {"snr_db", SnrJson(metrics)},
+          {"snr_db", MetricJson(metrics, "snr_db")},
           {"max_error", metrics.max_error()},
           {"cosine_similarity", metrics.cosine_similarity()}};
 }
@@ -112,14 +112,14 @@ Json TensorJson(const v1::TensorReport& tensor) {
       {"rmse", metrics.rmse()},
       {"mae", metrics.mae()},
       {"max_error", metrics.max_error()},
-      {"snr_db", SnrJson(metrics)},
-      {"psnr_db", PsnrJson(metrics)},
+      {"snr_db", MetricJson(metrics, "snr_db")},
+      {"psnr_db", MetricJson(metrics, "psnr_db")},
       {"cosine_similarity", metrics.cosine_similarity()},
       {"quality_level", LevelJson(tensor.verdict().level())},
       {"passed", tensor.verdict().passed()},
       {"violations", ViolationsJson(tensor.verdict())},
       {"digest", tensor.digest()}};
-  AddTokenMetrics(metrics, &json);
+  AddOtherMetrics(metrics, &json);
   return json;
 }
 
@@ -131,7 +131,7 @@ Json CompressionJson(const v1::CompressionReport& report, bool verbose) {
                {"original_size_bytes", report.original_size_bytes()},
                {"compressed_size_bytes", report.compressed_size_bytes()},
                {"rmse", metrics.rmse()},
-               {"snr_db", SnrJson(metrics)},
+               {"snr_db", MetricJson(metrics, "snr_db")},
                {"cosine_similarity", metrics.cosine_similarity()},
                {"max_error", metrics.max_error()},
                {"quality_level", LevelJson(report.verdict().level())},
@@ -142,12 +142,12 @@ Json CompressionJson(const v1::CompressionReport& report, bool verbose) {
                {"bits_per_value", report.bits_per_value()},
                {"mse", metrics.mse()},
                {"mae", metrics.mae()},
-               {"psnr_db", PsnrJson(metrics)},
+               {"psnr_db", MetricJson(metrics, "psnr_db")},
                {"tensor_count", report.tensor_count()},
                {"tensors_failed", report.tensors_failed()},
                {"worst_tensor", WorstTensorJson(report)},
                {"payload_digest", report.payload_digest()}};
-  AddTokenMetrics(metrics, &json);
+  AddOtherMetrics(metrics, &json);
   json["roles"] = RolesJson(report.roles());
   json["warnings"] = WarningsJson(report);
   if (!verbose) return json;

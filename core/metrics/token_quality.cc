@@ -34,8 +34,8 @@ double Decibels(double signal, double noise) {
 }  // namespace
 
 void AddTokenMetrics(const TokenSums& sums, Metrics* metrics) {
-  metrics->centred_snr_unknown = sums.centred_snr_unknown;
-  metrics->token_snr_unknown = sums.token_snr_unknown;
+  metrics->key_without_tokens = sums.key_without_tokens;
+  metrics->value_without_tokens = sums.value_without_tokens;
   if (sums.first_count == 0) return;
   if (sums.key_e2 > 0) {
     metrics->centred_snr_db = Decibels(sums.centred_x2, sums.key_e2);
@@ -48,8 +48,8 @@ void AddTokenMetrics(const TokenSums& sums, Metrics* metrics) {
 TokenSums TokenSums::Unknown(const TensorSpec& spec, double max_error) {
   TokenSums sums;
   if (max_error > 0) {
-    sums.centred_snr_unknown = spec.role == TensorRole::kKey;
-    sums.token_snr_unknown = spec.role != TensorRole::kNone;
+    sums.key_without_tokens = spec.role == TensorRole::kKey;
+    sums.value_without_tokens = spec.role == TensorRole::kValue;
   }
   return sums;
 }
@@ -59,8 +59,8 @@ void TokenSums::Merge(const TokenSums& other) {
   key_e2 += other.key_e2;
   first_e2 += other.first_e2;
   first_count += other.first_count;
-  centred_snr_unknown |= other.centred_snr_unknown;
-  token_snr_unknown |= other.token_snr_unknown;
+  key_without_tokens |= other.key_without_tokens;
+  value_without_tokens |= other.value_without_tokens;
   if (!token_snr_db_p1) {
     token_snr_db_p1 = other.token_snr_db_p1;
   } else if (other.token_snr_db_p1) {

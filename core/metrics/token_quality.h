@@ -39,8 +39,8 @@ struct TokenSums {
   // Nothing when every token of it is exact.
   std::optional<double> token_snr_db_p1;
   // As in Metrics.
-  bool centred_snr_unknown = false;
-  bool token_snr_unknown = false;
+  bool key_without_tokens = false;
+  bool value_without_tokens = false;
 
   void Merge(const TokenSums& other);
 };

@@ -10,6 +10,8 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <string>
+
 #include "absl/types/span.h"
 
 namespace kvcompress {
@@ -24,8 +26,8 @@ inline auto& GaugeFamily(prometheus::Registry* registry, const char* name,
   return prometheus::BuildGauge().Name(name).Help(help).Register(*registry);
 }
 
-inline auto& HistogramFamily(prometheus::Registry* registry, const char* name,
-                             const char* help) {
+inline auto& HistogramFamily(prometheus::Registry* registry,
+                             const std::string& name, const std::string& help) {
   return prometheus::BuildHistogram().Name(name).Help(help).Register(*registry);
 }
 

@@ -43,13 +43,9 @@ class QualityMetrics {
     absl::string_view name;
     prometheus::Histogram* ratio;
     prometheus::Histogram* value_bytes;
-    prometheus::Histogram* snr;
     prometheus::Histogram* worst_snr;
-    prometheus::Histogram* centred_snr;
-    prometheus::Histogram* token_snr_p1;
-    prometheus::Histogram* cosine;
-    prometheus::Histogram* rmse;
-    prometheus::Histogram* first_token_rmse;
+    // As AllMetrics(); null where that has no histogram.
+    std::vector<prometheus::Histogram*> metrics;
     std::array<prometheus::Histogram*, kStageCount> seconds;
   };
 

@@ -1,6 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Distortion between source values x and decoded values y, with e = y - x.
+// Distortion between source values x and decoded values y, with e = y - x, and
+// bounds on it. What the metrics are called, whose they are and which bound
+// goes with which: kvcompress/metric_table.h.
 //
 // Sums are kept in double precision per block of elements, and blocks are added
 // with Neumaier's compensated summation (Z. Angew. Math. Mech. 54, 1974), so
@@ -29,6 +31,7 @@ struct DistortionSums {
 };
 
 // See kvcompress.v1.QualityMetrics, which has the same fields and meanings.
+// Nothing is: not known for these tensors, or exact.
 struct Metrics {
   uint64_t elements = 0;
   double mse = 0;
@@ -45,10 +48,25 @@ struct Metrics {
   std::optional<double> token_snr_db_p1;  // nothing also when exact
   std::optional<double> first_token_rmse;
 
-  // Keys, or keys and values, that have an error but another shape: no bound
-  // on these holds.
-  bool centred_snr_unknown = false;
-  bool token_snr_unknown = false;
+  // Whether a key, or a value, has an error but another shape: then no bound
+  // holds on what only tensors with tokens have.
+  bool key_without_tokens = false;
+  bool value_without_tokens = false;
+};
+
+// A bound holds when the metric is strictly on the good side of it. Nothing is:
+// not checked. The defaults are those usual for INT4 caches (KVQuant, arXiv
+// 2401.18079).
+struct QualityThresholds {
+  std::optional<double> max_rmse = 0.10;
+  std::optional<double> max_error = 0.5;
+  std::optional<double> min_snr_db = 18;
+  std::optional<double> min_cosine_similarity = 0.99;
+  // The first is checked on keys, the second on keys and values, and on others
+  // where it is known. An error whose metric is not known, for the shape of its
+  // tensor, does not keep the bound.
+  std::optional<double> min_centred_snr_db;
+  std::optional<double> min_token_snr_db_p1;
 };
 
 // Not thread safe.

@@ -2,17 +2,21 @@
 
 #include "client/cli/report_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvcompress/error.h"
+#include "kvcompress/metric_table.h"
 
 namespace kvcompress::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using testing::ElementsAre;
+using testing::ElementsAreArray;
 using testing::HasSubstr;
 
 std::vector<std::string> Keys(const Json& json) {
@@ -46,15 +50,38 @@ v1::CompressionReport Report() {
 }
 
 TEST(CompressionJsonTest, KeysAndOrderOfTheGoProgramFirst) {
-  EXPECT_THAT(Keys(CompressionJson(Report(), false)),
-              ElementsAre("compression_ratio", "original_size_bytes",
-                          "compressed_size_bytes", "rmse", "snr_db",
-                          "cosine_similarity", "max_error", "quality_level",
-                          "processing_time_ms", "quality_passed", "violations",
-                          "codec", "bits_per_value", "mse", "mae", "psnr_db",
-                          "tensor_count", "tensors_failed", "worst_tensor",
-                          "payload_digest", "centred_snr_db", "token_snr_db_p1",
-                          "first_token_rmse", "roles", "warnings"));
+  std::vector<std::string> keys = {"compression_ratio",
+                                   "original_size_bytes",
+                                   "compressed_size_bytes",
+                                   "rmse",
+                                   "snr_db",
+                                   "cosine_similarity",
+                                   "max_error",
+                                   "quality_level",
+                                   "processing_time_ms",
+                                   "quality_passed",
+                                   "violations",
+                                   "codec",
+                                   "bits_per_value",
+                                   "mse",
+                                   "mae",
+                                   "psnr_db",
+                                   "tensor_count",
+                                   "tensors_failed",
+                                   "worst_tensor",
+                                   "payload_digest",
+                                   "centred_snr_db",
+                                   "token_snr_db_p1",
+                                   "first_token_rmse"};
+  // Those that came later are beside the last of these.
+  for (const MetricTraits& metric : AllMetrics()) {
+    const std::string name(metric.name);
+    if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
+      keys.push_back(name);
+    }
+  }
+  keys.insert(keys.end(), {"roles", "warnings"});
+  EXPECT_THAT(Keys(CompressionJson(Report(), false)), ElementsAreArray(keys));
 }
 
 TEST(CompressionJsonTest, RolesAndWarnings) {

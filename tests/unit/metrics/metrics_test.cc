@@ -117,13 +117,13 @@ TEST(Quality, ABoundOnWhatIsNotKnownDoesNotHold) {
   const QualityThresholds keys = {.min_centred_snr_db = -300};
   const QualityThresholds tokens = {.min_token_snr_db_p1 = -300};
   EXPECT_TRUE(Judge(metrics, keys).passed) << "does not apply, or is exact";
-  metrics.token_snr_unknown = true;
+  metrics.value_without_tokens = true;
   EXPECT_TRUE(Judge(metrics, {}).passed) << "nobody asked";
   EXPECT_TRUE(Judge(metrics, keys).passed);
   EXPECT_FALSE(Judge(metrics, tokens).passed);
   metrics.token_snr_db_p1 = 40;
   EXPECT_FALSE(Judge(metrics, tokens).passed) << "of others among them";
-  metrics.centred_snr_unknown = true;
+  metrics.key_without_tokens = true;
   ASSERT_EQ(Judge(metrics, keys).violations.size(), 1);
   EXPECT_EQ(Judge(metrics, keys).violations[0],
             "centred_snr_db is not known for the shape of a key or value, so "

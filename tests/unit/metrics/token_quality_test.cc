@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "kvcompress/metric_table.h"
 #include "support/safetensors_file.h"
 
 namespace kvcompress {
@@ -201,7 +202,11 @@ TEST(TokenQuality, SaysOfWhatItsMetricsAreNotKnown) {
     pooled.Merge({.first_count = 1});
     Metrics metrics;
     AddTokenMetrics(pooled, &metrics);
-    return std::pair(metrics.centred_snr_unknown, metrics.token_snr_unknown);
+    const auto is_unknown = [&](absl::string_view name) {
+      return FindMetric(name).IsUnknown(metrics);
+    };
+    return std::pair(is_unknown("centred_snr_db"),
+                     is_unknown("token_snr_db_p1"));
   };
   EXPECT_EQ(unknown(TensorRole::kKey, 0.1), std::pair(true, true));
   EXPECT_EQ(unknown(TensorRole::kValue, 0.1), std::pair(false, true));
