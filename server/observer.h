@@ -20,19 +20,23 @@
 
 namespace kvcompress {
 
+// In the order of their definition in kvcompress.v1.CompressionService.
 enum class Method : uint8_t {
   kCompress,
   kDecompress,
   kMeasure,
-  kGetServerInfo,
-  kSelfTest,
   kCompressFile,
   kDecompressFile,
+  kGetServerInfo,
+  kSelfTest,
 };
 inline constexpr int kMethodCount = 7;
 
 // "Compress", ...
 absl::string_view MethodName(Method method);
+// As Prometheus names it: "unary", "client_stream", "server_stream" or
+// "bidi_stream".
+absl::string_view MethodType(Method method);
 
 // By which logs know a call. Safe to write anywhere as they are: what a client
 // chose is taken only in these forms.

@@ -3,6 +3,7 @@
 #include "request.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -51,20 +52,10 @@ constexpr uint64_t kLayerBytes = 128;
 
 }  // namespace
 
-template <typename Request>
-const ParsedSize& ParsedSizeOf() {
-  static const auto* const size =
-      new ParsedSize(*Request::descriptor(), Limits());
-  return *size;
+std::unique_ptr<const ParsedSize> NewParsedSize(
+    const google::protobuf::Descriptor& request) {
+  return std::make_unique<const ParsedSize>(request, Limits());
 }
-
-template const ParsedSize& ParsedSizeOf<v1::CompressRequest>();
-template const ParsedSize& ParsedSizeOf<v1::MeasureRequest>();
-template const ParsedSize& ParsedSizeOf<v1::DecompressRequest>();
-template const ParsedSize& ParsedSizeOf<v1::CompressFileRequest>();
-template const ParsedSize& ParsedSizeOf<v1::DecompressFileRequest>();
-template const ParsedSize& ParsedSizeOf<v1::GetServerInfoRequest>();
-template const ParsedSize& ParsedSizeOf<v1::SelfTestRequest>();
 
 RequestMemory MemoryFor(uint64_t wire, const ParsedSize::Result& parsed) {
   RequestMemory memory;

@@ -6,9 +6,11 @@
 #ifndef KVCOMPRESS_SERVER_REQUEST_H_
 #define KVCOMPRESS_SERVER_REQUEST_H_
 
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,9 +33,17 @@ struct RequestMemory {
   uint64_t kept = 0;
 };
 
-// How large messages of a type become; with the limits of the API. Made once.
+// How large messages of a type become; with the limits of the API.
+std::unique_ptr<const ParsedSize> NewParsedSize(
+    const google::protobuf::Descriptor& request);
+
+// The same, made once.
 template <typename Request>
-const ParsedSize& ParsedSizeOf();
+const ParsedSize& ParsedSizeOf() {
+  static const ParsedSize* const size =
+      NewParsedSize(*Request::descriptor()).release();
+  return *size;
+}
 
 // Of a request of the size `wire` on the wire.
 RequestMemory MemoryFor(uint64_t wire, const ParsedSize::Result& parsed);

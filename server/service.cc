@@ -53,6 +53,13 @@ absl::Status FillSelfTest(const v1::SelfTestRequest& request,
 using Bytes = grpc::ByteBuffer;
 using Context = grpc::CallbackServerContext;
 
+const google::protobuf::MethodDescriptor& Describe(Method method) {
+  static const google::protobuf::ServiceDescriptor& service =
+      *v1::CompressRequest::descriptor()->file()->FindServiceByName(
+          "CompressionService");
+  return *service.method(static_cast<int>(method));
+}
+
 // Every method takes its requests as they are on the wire, so that nothing is
 // parsed before it is known what that takes.
 class Service final : public RawService {
@@ -141,24 +148,14 @@ class Service final : public RawService {
 
 }  // namespace
 
-absl::string_view MethodName(Method method) {
-  switch (method) {
-    case Method::kCompress:
-      return "Compress";
-    case Method::kDecompress:
-      return "Decompress";
-    case Method::kMeasure:
-      return "Measure";
-    case Method::kGetServerInfo:
-      return "GetServerInfo";
-    case Method::kSelfTest:
-      return "SelfTest";
-    case Method::kCompressFile:
-      return "CompressFile";
-    case Method::kDecompressFile:
-      return "DecompressFile";
+absl::string_view MethodName(Method method) { return Describe(method).name(); }
+
+absl::string_view MethodType(Method method) {
+  const google::protobuf::MethodDescriptor& described = Describe(method);
+  if (described.client_streaming()) {
+    return described.server_streaming() ? "bidi_stream" : "client_stream";
   }
-  return "Unknown";
+  return described.server_streaming() ? "server_stream" : "unary";
 }
 
 std::unique_ptr<grpc::Service> NewCompressionService(

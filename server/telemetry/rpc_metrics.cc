@@ -31,23 +31,6 @@ constexpr const char* kGrpcCodeNames[] = {"OK",
                                           "DataLoss",
                                           "Unauthenticated"};
 
-const char* GrpcType(Method method) {
-  switch (method) {
-    case Method::kCompress:
-    case Method::kDecompress:
-      return "bidi_stream";
-    case Method::kMeasure:
-      return "client_stream";
-    case Method::kCompressFile:
-    case Method::kDecompressFile:
-      return "server_stream";
-    case Method::kGetServerInfo:
-    case Method::kSelfTest:
-      return "unary";
-  }
-  return "unary";
-}
-
 // The defaults of Prometheus client libraries.
 constexpr double kHandlingBuckets[] = {.005, .01, .025, .05, .1, .25,
                                        .5,   1,   2.5,  5,   10};
@@ -75,7 +58,7 @@ void RpcMetrics::AddGrpcSeries(prometheus::Registry* registry) {
   for (int i = 0; i < kMethodCount; ++i) {
     const auto method = static_cast<Method>(i);
     const prometheus::Labels labels = {
-        {"grpc_type", GrpcType(method)},
+        {"grpc_type", std::string(MethodType(method))},
         {"grpc_service", kServiceName},
         {"grpc_method", std::string(MethodName(method))}};
     methods_[i].grpc_started = &started.Add(labels);

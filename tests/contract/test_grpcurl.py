@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from kvcompress.v1 import compression_service_pb2
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
 
 SERVICE = "kvcompress.v1.CompressionService"
-METHODS = ["Compress", "CompressFile", "Decompress", "DecompressFile", "GetServerInfo"]
-METHODS += ["Measure", "SelfTest"]
+METHODS = sorted(
+    compression_service_pb2.DESCRIPTOR.services_by_name["CompressionService"].methods_by_name
+)
 
 Grpcurl = Callable[..., str]
 

@@ -12,20 +12,23 @@ import pytest
 from server_process import PATIENCE, SERVICE, ServerProcess, Start
 from streams import CompressStream
 
+from kvcompress.v1 import compression_service_pb2
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from kvcompress.v1.server_info_pb2 import GetServerInfoRequest
 
 # Name and labels of a series.
 Series = tuple[str, frozenset[tuple[str, str]]]
 
+# By whether the requests and whether the responses are streams.
+TYPES = {
+    (False, False): "unary",
+    (True, False): "client_stream",
+    (False, True): "server_stream",
+    (True, True): "bidi_stream",
+}
 METHODS = {
-    "Compress": "bidi_stream",
-    "Decompress": "bidi_stream",
-    "Measure": "client_stream",
-    "GetServerInfo": "unary",
-    "SelfTest": "unary",
-    "CompressFile": "server_stream",
-    "DecompressFile": "server_stream",
+    method.name: TYPES[method.client_streaming, method.server_streaming]
+    for method in compression_service_pb2.DESCRIPTOR.services_by_name["CompressionService"].methods
 }
 ERRORS = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]

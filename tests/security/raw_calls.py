@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import grpc
 
+from kvcompress.v1 import compression_service_pb2
+
 SERVICE = "/kvcompress.v1.CompressionService/"
 MIB = 1 << 20
 
@@ -18,22 +20,18 @@ class Method(NamedTuple):
     responses: bool
 
 
-STREAMS = [
-    Method(f"{SERVICE}Compress", True, True),
-    Method(f"{SERVICE}Decompress", True, True),
-    Method(f"{SERVICE}Measure", True, False),
+_OURS = [
+    Method(f"{SERVICE}{method.name}", method.client_streaming, method.server_streaming)
+    for method in compression_service_pb2.DESCRIPTOR.services_by_name["CompressionService"].methods
 ]
-FILES = [
-    Method(f"{SERVICE}CompressFile", False, True),
-    Method(f"{SERVICE}DecompressFile", False, True),
-]
+STREAMS = [method for method in _OURS if method.requests]
+FILES = [method for method in _OURS if method.responses and not method.requests]
 REFLECTION = [
     Method(f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo", True, True)
     for version in ("v1", "v1alpha")
 ]
 SMALL = [
-    Method(f"{SERVICE}GetServerInfo", False, False),
-    Method(f"{SERVICE}SelfTest", False, False),
+    *(method for method in _OURS if not method.requests and not method.responses),
     Method("/grpc.health.v1.Health/Check", False, False),
     Method("/grpc.health.v1.Health/Watch", False, True),
     *REFLECTION,

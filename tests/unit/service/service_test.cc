@@ -203,6 +203,27 @@ TEST_F(ServiceTest, GetServerInfoDescribesTheBuild) {
   EXPECT_GT(info.limits().max_message_bytes(), 1 << 20);
 }
 
+TEST(MethodTest, NamesAndTypesAreThoseOfTheService) {
+  EXPECT_EQ(
+      v1::CompressRequest::descriptor()->file()->service(0)->method_count(),
+      kMethodCount);
+  const auto described = [](Method method) {
+    return std::pair(MethodName(method), MethodType(method));
+  };
+  using Described = std::pair<absl::string_view, absl::string_view>;
+  EXPECT_EQ(described(Method::kCompress), Described("Compress", "bidi_stream"));
+  EXPECT_EQ(described(Method::kDecompress),
+            Described("Decompress", "bidi_stream"));
+  EXPECT_EQ(described(Method::kMeasure), Described("Measure", "client_stream"));
+  EXPECT_EQ(described(Method::kCompressFile),
+            Described("CompressFile", "server_stream"));
+  EXPECT_EQ(described(Method::kDecompressFile),
+            Described("DecompressFile", "server_stream"));
+  EXPECT_EQ(described(Method::kGetServerInfo),
+            Described("GetServerInfo", "unary"));
+  EXPECT_EQ(described(Method::kSelfTest), Described("SelfTest", "unary"));
+}
+
 TEST_F(ServiceTest, SelfTestPasses) {
   grpc::ClientContext context;
   v1::SelfTestResponse response;

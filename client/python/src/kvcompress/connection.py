@@ -13,9 +13,14 @@ import grpc
 
 from kvcompress._requests import PathOrStr, is_rereadable
 from kvcompress.child import ChildServer
+from kvcompress.v1 import compression_service_pb2
 
-_SERVICE = "kvcompress.v1.CompressionService"
-_UNARY = ("GetServerInfo", "SelfTest")
+_SERVICE = compression_service_pb2.DESCRIPTOR.services_by_name["CompressionService"]
+_UNARY = [
+    method.name
+    for method in _SERVICE.methods
+    if not method.client_streaming and not method.server_streaming
+]
 _MAX_ATTEMPTS = 5  # what gRPC allows
 # Seconds; doubled after each attempt.
 _INITIAL_BACKOFF, _MAX_BACKOFF = 0.1, 1
@@ -151,7 +156,7 @@ def _own_options(attempts: int) -> dict[str, Any]:
         }
         # Streams are tried again by the clients. gRPC's own way of doing it ends the process,
         # or never ends the call, when a server dies at the wrong moment (issue 40283 of gRPC).
-        names = [{"service": _SERVICE, "method": method} for method in _UNARY]
+        names = [{"service": _SERVICE.full_name, "method": method} for method in _UNARY]
         methods = [{"name": names, "retryPolicy": policy}]
         options["grpc.service_config"] = json.dumps({"methodConfig": methods})
     return options
