@@ -48,21 +48,6 @@ BuiltInCache MakeCache() {
   return cache;
 }
 
-absl::StatusOr<std::string> Restore(absl::string_view artefact) {
-  Decompressor decompressor({}, {});
-  std::string restored;
-  for (bool more = true; more;) {
-    const absl::StatusOr<bool> step =
-        decompressor.Restore(&artefact, SIZE_MAX, &restored);
-    if (!step.ok()) return step.status();
-    more = *step;
-  }
-  if (absl::Status status = decompressor.Finish().status(); !status.ok()) {
-    return status;
-  }
-  return restored;
-}
-
 absl::StatusOr<CompressReport> RunCodec(const std::string& codec,
                                         const BuiltInCache& cache,
                                         bool lossless) {
@@ -94,7 +79,7 @@ absl::StatusOr<CompressReport> RunCodec(const std::string& codec,
   if (!report.ok()) return report;
 
   std::string artefact = compressor.header() + output.artefact;
-  const absl::StatusOr<std::string> restored = Restore(artefact);
+  const absl::StatusOr<std::string> restored = RestoreWhole(artefact);
   if (!restored.ok()) return restored.status();
   if (*restored != output.reconstructed) {
     return absl::InternalError(
@@ -108,7 +93,7 @@ absl::StatusOr<CompressReport> RunCodec(const std::string& codec,
                                             *report->metrics.snr_db, " dB"));
   }
   artefact[artefact.size() / 2] ^= 1;
-  if (Restore(artefact).status().code() != absl::StatusCode::kDataLoss) {
+  if (RestoreWhole(artefact).status().code() != absl::StatusCode::kDataLoss) {
     return absl::InternalError("a flipped bit was not detected");
   }
   return report;

@@ -19,28 +19,13 @@
 namespace kvcompress {
 namespace {
 
-absl::StatusOr<std::string> Restore(absl::string_view artefact) {
-  Decompressor decompressor({}, {});
-  std::string restored;
-  for (bool more = true; more;) {
-    const absl::StatusOr<bool> step =
-        decompressor.Restore(&artefact, SIZE_MAX, &restored);
-    if (!step.ok()) return step.status();
-    more = *step;
-  }
-  if (absl::Status status = decompressor.Finish().status(); !status.ok()) {
-    return status;
-  }
-  return restored;
-}
-
 int Run(int count, char** files) {
   for (const kernels::KernelSet* set : kernels::Available()) {
     if (!SelectKernels(set->name).ok()) return 1;
     for (int i = 0; i < count; ++i) {
       std::ifstream file(files[i], std::ios::binary);
       const std::string artefact((std::istreambuf_iterator<char>(file)), {});
-      const absl::StatusOr<std::string> restored = Restore(artefact);
+      const absl::StatusOr<std::string> restored = RestoreWhole(artefact);
       if (!restored.ok()) {
         std::fprintf(stderr, "%s: %s\n", files[i],
                      restored.status().ToString().c_str());

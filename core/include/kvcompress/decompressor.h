@@ -110,6 +110,10 @@ class Decompressor {
   std::unique_ptr<Impl> impl_;
 };
 
+// Restores all of an artefact that is in memory, with the checks and errors of
+// Decompressor: the whole safetensors file.
+absl::StatusOr<std::string> RestoreWhole(absl::string_view artefact);
+
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_DECOMPRESSOR_H_
