@@ -80,10 +80,11 @@ using PairRows = void (*)(const float* first, const float* second,
                           size_t columns, const float* means, float scale,
                           int16_t* pairs);
 
-// A symmetric matrix: entry i of `beside` is at (i, i + 1), and the last is 0.
+// A symmetric matrix: entry i of `off_diagonal` is at (i, i + 1), and the last
+// is 0.
 struct Tridiagonal {
   const float* diagonal;
-  const float* beside;
+  const float* off_diagonal;
   size_t size;
 };
 

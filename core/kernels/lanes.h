@@ -68,7 +68,7 @@ KVCOMPRESS_PART void BisectEigenvalues(const Tridiagonal& t, size_t first,
         pivots[l] = std::abs(pivot) < tiny ? -tiny : pivot;
         below[l] += pivots[l] < 0 ? 1 : 0;
       }
-      square = t.beside[i] * t.beside[i];
+      square = t.off_diagonal[i] * t.off_diagonal[i];
     }
     for (size_t l = 0; l < kEigenLanes; ++l) {
       const bool is_below = below[l] > wanted[l];
@@ -96,13 +96,13 @@ KVCOMPRESS_PART void Factorize(const Tridiagonal& t, const float* values,
   EigenLanes second;
   for (size_t l = 0; l < kEigenLanes; ++l) {
     first[l] = t.diagonal[0] - values[l];
-    second[l] = t.beside[0];
+    second[l] = t.off_diagonal[0];
   }
   for (size_t i = 0; i < t.size; ++i) {
     FactorsOfRow& row = rows[i];
-    const float below = i + 1 < t.size ? t.beside[i] : 0;
+    const float below = i + 1 < t.size ? t.off_diagonal[i] : 0;
     const float next = i + 1 < t.size ? t.diagonal[i + 1] : 0;
-    const float after = i + 1 < t.size ? t.beside[i + 1] : 0;
+    const float after = i + 1 < t.size ? t.off_diagonal[i + 1] : 0;
     for (size_t l = 0; l < kEigenLanes; ++l) {
       const float diagonal = next - values[l];
       const bool swaps = std::abs(first[l]) < std::abs(below);

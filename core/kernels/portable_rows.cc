@@ -149,9 +149,10 @@ void Quantize(const float* values, size_t rows, size_t columns,
       // What vectors do; lround differs just below a half.
       // NOLINTNEXTLINE(bugprone-incorrect-roundings)
       int32_t quantum = static_cast<int32_t>(magnitude + 0.5f);
-      if (step.borders != nullptr) {
-        const int32_t at = step.border[i] + std::min(quantum, kBorders - 1);
-        if (magnitude < step.borders[at]) --quantum;
+      if (step.thresholds != nullptr) {
+        const int32_t at =
+            step.threshold_offsets[i] + std::min(quantum, kThresholdCount - 1);
+        if (magnitude < step.thresholds[at]) --quantum;
       }
       quanta[i] = exact < 0 ? -quantum : quantum;
     }

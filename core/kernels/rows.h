@@ -102,14 +102,15 @@ using ScaleRows = void (*)(const float* factors, size_t rows, size_t columns,
                            float* values);
 
 // How values are quantized: (value - mean) * inverse to the nearest integer,
-// half away from zero. With borders, a magnitude rounded to n becomes n - 1 if
-// it is below borders[border[column] + min(n, kBorders - 1)].
-inline constexpr int32_t kBorders = 64;
+// half away from zero. With decision thresholds, a magnitude rounded to n
+// becomes n - 1 if it is below
+// thresholds[threshold_offsets[column] + min(n, kThresholdCount - 1)].
+inline constexpr int32_t kThresholdCount = 64;
 struct QuantizeStep {
   float inverse = 1;
-  const float* means = nullptr;     // of each column
-  const float* borders = nullptr;   // or null
-  const int32_t* border = nullptr;  // of each column; where its borders begin
+  const float* means = nullptr;                // of each column
+  const float* thresholds = nullptr;           // or null
+  const int32_t* threshold_offsets = nullptr;  // of each column
 };
 // Quantizes a matrix [rows, columns].
 using QuantizeRows = void (*)(const float* values, size_t rows, size_t columns,

@@ -18,7 +18,7 @@ DecisionThresholds MakeDecisionThresholds() {
   DecisionThresholds thresholds;
   for (size_t table = 0; table <= kTables; ++table) {
     thresholds.values.push_back(0);
-    for (int32_t n = 1; n < kernels::kBorders; ++n) {
+    for (int32_t n = 1; n < kernels::kThresholdCount; ++n) {
       double saved = 0;  // bits
       if (table < kTables) {
         saved = (static_cast<double>(tables.Cost(table, n)) -
@@ -36,7 +36,7 @@ DecisionThresholds MakeDecisionThresholds() {
 }  // namespace
 
 int32_t DecisionThresholds::Begin(int klass) {
-  return kernels::kBorders * std::min(klass, static_cast<int>(kTables));
+  return kernels::kThresholdCount * std::min(klass, static_cast<int>(kTables));
 }
 
 const DecisionThresholds& GetDecisionThresholds() {

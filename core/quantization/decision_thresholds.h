@@ -11,9 +11,9 @@
 
 namespace kvcompress::coding {
 
-// For kernels::QuantizeStep: a run of kernels::kBorders for each table, and one
-// that never gives way for classes with low bits, whose neighbours cost about
-// the same.
+// For kernels::QuantizeStep: a run of kernels::kThresholdCount for each table,
+// and one that never gives way for classes with low bits, whose neighbours cost
+// about the same.
 struct DecisionThresholds {
   // Of a channel's class.
   static int32_t Begin(int klass);

@@ -57,7 +57,7 @@ class Reduction {
   // T; valid as long as this is.
   kernels::Tridiagonal tridiagonal() const {
     return {.diagonal = diagonal_.data(),
-            .beside = off_diagonal_.data(),
+            .off_diagonal = off_diagonal_.data(),
             .size = size_};
   }
 
@@ -163,8 +163,8 @@ void FillStart(uint32_t seed, size_t size, float* vector) {
 struct Bounds {
   explicit Bounds(const kernels::Tridiagonal& t) {
     for (size_t i = 0; i < t.size; ++i) {
-      const float radius =
-          std::abs(t.beside[i]) + (i == 0 ? 0 : std::abs(t.beside[i - 1]));
+      const float radius = std::abs(t.off_diagonal[i]) +
+                           (i == 0 ? 0 : std::abs(t.off_diagonal[i - 1]));
       low = std::min(low, t.diagonal[i] - radius);
       high = std::max(high, t.diagonal[i] + radius);
     }

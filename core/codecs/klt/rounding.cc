@@ -253,8 +253,8 @@ void Round(const RoundingInput& input, absl::Span<const uint8_t> classes,
               coding::DecisionThresholds::Begin(ClassAt(klass, offset)));
         }
       }
-      step.borders = coding::GetDecisionThresholds().values.data();
-      step.border = begins.data();
+      step.thresholds = coding::GetDecisionThresholds().values.data();
+      step.threshold_offsets = begins.data();
     }
     kernels::Active().rows.quantize(&input.coefficients[t * n], 1, n, step,
                                     levels + t * n);

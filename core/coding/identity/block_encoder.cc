@@ -105,9 +105,9 @@ class Encoder {
             values + at, run_end - t, channels_,
             {.inverse = static_cast<float>(1 << runs_[r].shift) / header_.step,
              .means = &means[h * channels_],
-             .borders =
+             .thresholds =
                  rate_aware ? GetDecisionThresholds().values.data() : nullptr,
-             .border = &thresholds[h * channels_]},
+             .threshold_offsets = &thresholds[h * channels_]},
             quanta + at);
         strips->Code(h, r, t, run_end, quanta + at);
       }

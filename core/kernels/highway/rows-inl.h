@@ -195,7 +195,7 @@ inline void ScaleMatrix(const float* factors, size_t rows, size_t columns,
   }
 }
 
-template <bool kHasBorders, class D>
+template <bool kHasThresholds, class D>
 HWY_INLINE void QuantizeTile(D d, const float* values, size_t i,
                              const QuantizeStep& step, int32_t* quanta) {
   const hn::RebindToSigned<D> di;
@@ -204,10 +204,11 @@ HWY_INLINE void QuantizeTile(D d, const float* values, size_t i,
   const auto exact = hn::Mul(centred, hn::Set(d, step.inverse));
   const auto magnitude = hn::Min(hn::Abs(exact), hn::Set(d, kMostQuantum));
   auto quantum = hn::ConvertTo(di, hn::Add(magnitude, hn::Set(d, 0.5f)));
-  if constexpr (kHasBorders) {
-    const auto at = hn::Add(hn::LoadU(di, step.border + i),
-                            hn::Min(quantum, hn::Set(di, kBorders - 1)));
-    const auto lower = hn::Lt(magnitude, hn::GatherIndex(d, step.borders, at));
+  if constexpr (kHasThresholds) {
+    const auto at = hn::Add(hn::LoadU(di, step.threshold_offsets + i),
+                            hn::Min(quantum, hn::Set(di, kThresholdCount - 1)));
+    const auto lower =
+        hn::Lt(magnitude, hn::GatherIndex(d, step.thresholds, at));
     // A mask is -1.
     quantum = hn::Add(quantum, hn::VecFromMask(di, hn::RebindMask(di, lower)));
   }
@@ -222,7 +223,7 @@ inline void QuantizeMatrix(const float* values, size_t rows, size_t columns,
     for (size_t row = 0; row < rows; ++row) {
       const float* const from = values + row * columns;
       int32_t* const to = quanta + row * columns;
-      if (step.borders == nullptr) {
+      if (step.thresholds == nullptr) {
         for (size_t i = 0; i < columns; i += hn::Lanes(d)) {
           QuantizeTile<false>(d, from, i, step, to);
         }

@@ -182,10 +182,11 @@ TEST(JointKernels, FindEigenvectorsAsThePortableOnesDo) {
   std::mt19937 random(6);
   for (const size_t size : {1, 2, 31, 70}) {
     const std::vector<float> diagonal = Normal(size, 1, &random);
-    std::vector<float> beside = Normal(size, 0.3f, &random);
-    beside.back() = 0;
-    const Tridiagonal matrix = {
-        .diagonal = diagonal.data(), .beside = beside.data(), .size = size};
+    std::vector<float> off_diagonal = Normal(size, 0.3f, &random);
+    off_diagonal.back() = 0;
+    const Tridiagonal matrix = {.diagonal = diagonal.data(),
+                                .off_diagonal = off_diagonal.data(),
+                                .size = size};
     const size_t stride = kEigenLanes + 3;
     const auto by = [&](const JointKernels& kernels) {
       std::vector<float> values(kEigenLanes);

@@ -237,15 +237,15 @@ TEST(RowKernels, EverySetSumsTheSame) {
 TEST(RowKernels, QuantizesToTheNearestAndGivesWayAtABorder) {
   const std::vector<float> values = {1.4f, -1.5f, 2.7f, -9e9f};
   const std::vector<float> means(4, 0);
-  std::vector<float> borders(2 * kBorders, 0);
-  borders[kBorders + 2] = 1.6f;
-  const std::vector<int32_t> border(4, kBorders);
+  std::vector<float> thresholds(2 * kThresholdCount, 0);
+  thresholds[kThresholdCount + 2] = 1.6f;
+  const std::vector<int32_t> offsets(4, kThresholdCount);
   std::vector<int32_t> quanta(4);
   QuantizeStep step = {.inverse = 1, .means = means.data()};
   PortableRows().quantize(values.data(), 1, 4, step, quanta.data());
   EXPECT_EQ(quanta, (std::vector<int32_t>{1, -2, 3, -kMostQuantum}));
-  step.borders = borders.data();
-  step.border = border.data();
+  step.thresholds = thresholds.data();
+  step.threshold_offsets = offsets.data();
   PortableRows().quantize(values.data(), 1, 4, step, quanta.data());
   EXPECT_EQ(quanta, (std::vector<int32_t>{1, -1, 3, -kMostQuantum}));
 }
@@ -255,21 +255,21 @@ TEST(RowKernels, EverySetQuantizesAndCodesTheSame) {
     constexpr size_t kRows = 20;
     const auto values = Normal(kRows * width, 8, 5);
     const auto means = Normal(width, 9);
-    const auto borders = Normal(3 * kBorders, 10, 20);
+    const auto thresholds = Normal(3 * kThresholdCount, 10, 20);
     const auto norms = Normal(kRows, 11);
     std::mt19937 engine(12);
-    std::vector<int32_t> border(width), units(width);
-    for (int32_t& at : border)
-      at = static_cast<int32_t>(engine() % 3) * kBorders;
+    std::vector<int32_t> offsets(width), units(width);
+    for (int32_t& at : offsets)
+      at = static_cast<int32_t>(engine() % 3) * kThresholdCount;
     for (int32_t& unit : units)
       unit = static_cast<int32_t>(engine() % 2001) - 1000;
     for (const KernelSet* set : Others()) {
-      for (const bool has_borders : {false, true}) {
+      for (const bool has_thresholds : {false, true}) {
         const QuantizeStep step = {
             .inverse = 1.7f,
             .means = means.data(),
-            .borders = has_borders ? borders.data() : nullptr,
-            .border = border.data()};
+            .thresholds = has_thresholds ? thresholds.data() : nullptr,
+            .threshold_offsets = offsets.data()};
         std::vector<int32_t> expected(values.size()), quanta(values.size());
         PortableRows().quantize(values.data(), kRows, width, step,
                                 expected.data());
@@ -280,7 +280,7 @@ TEST(RowKernels, EverySetQuantizesAndCodesTheSame) {
               .means = units.data(),
               .shift = shift,
               .unit = 0.04f,
-              .norms = has_borders ? norms.data() : nullptr};
+              .norms = has_thresholds ? norms.data() : nullptr};
           std::vector<float> restored(values.size()), other(values.size());
           const MatrixShape shape = {
               .rows = kRows, .columns = width, .stride = width};
