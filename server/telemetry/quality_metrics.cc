@@ -51,6 +51,10 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
   auto& seconds =
       HistogramFamily(registry, "kvcompress_codec_seconds",
                       "Time one call spent in a codec, in seconds, by stage.");
+  auto& verdicts = CounterFamily(
+      registry, "kvcompress_verdicts_total",
+      "Caches compressed or measured: passed when every tensor is within the "
+      "thresholds of its request.");
   for (const Codec* codec : AllCodecs()) {
     const std::string& name = codec->traits().name;
     const prometheus::Labels labels = {{"codec", name}};
@@ -61,6 +65,8 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
         .worst_snr =
             &worst_snr.Add(labels, Boundaries(FindMetric("snr_db").buckets)),
         .metrics = {},
+        .passed = &verdicts.Add({{"codec", name}, {"verdict", "passed"}}),
+        .failed = &verdicts.Add({{"codec", name}, {"verdict", "failed"}}),
         .seconds = {}};
     for (size_t i = 0; i < families.size(); ++i) {
       series.metrics.push_back(
@@ -123,6 +129,7 @@ void QualityMetrics::Compressed(const CompressReport& report) {
     }
   }
   levels_[static_cast<int>(report.verdict.level)]->Increment();
+  (report.tensors_failed == 0 ? series->passed : series->failed)->Increment();
 }
 
 void QualityMetrics::CodecTime(absl::string_view codec, Stage stage,

@@ -46,6 +46,8 @@ class QualityMetrics {
     prometheus::Histogram* worst_snr;
     // As AllMetrics(); null where that has no histogram.
     std::vector<prometheus::Histogram*> metrics;
+    prometheus::Counter* passed;
+    prometheus::Counter* failed;
     std::array<prometheus::Histogram*, kStageCount> seconds;
   };
 

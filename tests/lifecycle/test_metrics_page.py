@@ -120,6 +120,8 @@ def expected(codec_names: list[str]) -> Iterator[Series]:
             yield series(f"kvcompress_{name}_count", codec=codec)
         for stage in ("encode", "decode"):
             yield series("kvcompress_codec_seconds_count", codec=codec, stage=stage)
+        for verdict in ("passed", "failed"):
+            yield series("kvcompress_verdicts_total", codec=codec, verdict=verdict)
 
 
 def test_every_series_is_there_before_traffic(start: Start) -> None:
@@ -183,6 +185,7 @@ def test_bytes_in_flight_come_back_to_zero_and_a_call_is_counted(start: Start) -
     assert found[series("kvcompress_compression_ratio_count", codec="int4")] == 1
     assert found[series("kvcompress_codec_seconds_count", codec="int4", stage="encode")] == 1
     assert found[series("kvcompress_quality_total", level="EXCELLENT")] == 1
+    assert found[series("kvcompress_verdicts_total", codec="int4", verdict="passed")] == 1
     assert found[in_flight] == 0
     assert sum(v for (name, _), v in found.items() if name == "kvcompress_errors_total") == 0
 

@@ -203,6 +203,15 @@ TEST(MetricsTest, QualityIsCountedByCodec) {
                   "kvcompress_codec_seconds_sum{codec=\"int4\",stage="
                   "\"encode\"}"),
             0.25);
+  CompressReport failed = Report("int4:64");
+  failed.tensors_failed = 1;
+  metrics.Compressed(failed);
+  for (const char* verdict : {"passed", "failed"}) {
+    const auto labels = absl::StrCat("codec=\"int4\",verdict=\"", verdict);
+    EXPECT_EQ(Value(metrics,
+                    absl::StrCat("kvcompress_verdicts_total{", labels, "\"}")),
+              1);
+  }
 }
 
 TEST(MetricsTest, ExactCachesHaveNoSnrAndEmptyOnesNothing) {
