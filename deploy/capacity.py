@@ -2,7 +2,8 @@
 """Writes CAPACITY.md: what each codec costs a real server, and what follows from it.
 
 The cost is CPU time of the server's process, from its own metrics, for caches that a client
-sends and takes over a Unix socket: parsing, checksums, metrics and gRPC are all in it.
+sends and takes over a Unix socket: parsing, checksums, metrics and gRPC are all in it. Memory is
+the most that a server of its own has had resident, with the budget of the sidecar.
 """
 
 import contextlib
@@ -51,6 +52,16 @@ LINE_GIGABITS = 100
 MOST_WAITING = 0.01
 TEMPLATE = REPOSITORY / "deploy" / "capacity.template"
 
+SIDECAR = REPOSITORY / "deploy" / "kubernetes" / "components" / "sidecar" / "sidecar.yaml"
+MIB = 1 << 20
+# What the process itself takes of a memory limit; half of the rest is the budget. As
+# server/memory_limit.cc has it.
+PROCESS = 64 * MIB
+# Heads and channels of a layer's keys or values; of DeepSeek-V3 the latent and the rotated key.
+MODELS = {"Llama-3-8B": (8, 128), "Qwen2.5-7B": (4, 128), "DeepSeek-V3": (1, 576)}
+CONTEXTS = (8192, 32768, 131072)
+HOLDERS = ("int4", "ecsq", "klt", "auto")
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -64,12 +75,12 @@ class Cost:
 class Server:
     """A kv-compressd, and what it has used of the CPU."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
         """Starts it on a Unix socket and on loopback."""
         self.socket = f"unix:{folder}/kv.sock"
         self._log = folder / "log"
         command = [str(REPOSITORY / "bin" / "kv-compressd"), "--listen", self.socket]
-        command += ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+        command += ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", *flags]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(command, stderr=log)
         while "SERVING" not in self._log.read_text():
@@ -87,6 +98,11 @@ class Server:
             page = reply.read().decode()
         return float(re.findall(r"(?m)^process_cpu_seconds_total (\S+)", page)[0])
 
+    def peak(self) -> int:
+        """The most that it has had resident, in bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(r"(?m)^VmHWM:\s+(\d+) kB$", status)[0]) * 1024
+
     def cost(self, act: Callable[[], object], gigabytes: float) -> float:
         """CPU seconds for a GB, of an action that moves so many."""
         act()
@@ -99,10 +115,10 @@ class Server:
 
 
 @contextlib.contextmanager
-def server() -> Iterator[Server]:
+def server(*flags: str) -> Iterator[Server]:
     """A server for the measurements."""
     with tempfile.TemporaryDirectory() as folder:
-        running = Server(Path(folder))
+        running = Server(Path(folder), *flags)
         try:
             yield running
         finally:
@@ -118,6 +134,53 @@ def long_cache() -> dict[str, npt.NDArray[np.generic]]:
         name: np.concatenate([tensor.view(ml_dtypes.bfloat16)] * REPEATS, axis=-2)
         for name, tensor in tensors.items()
     }
+
+
+def keys(heads: int, tokens: int, channels: int) -> npt.NDArray[np.generic]:
+    """Noise around what tokens have in common, which klt finds."""
+    random = np.random.default_rng(1)
+    tensor = np.empty((1, heads, tokens, channels), ml_dtypes.bfloat16)
+    common = random.standard_normal((tokens, 16), np.float32)
+    for head in tensor[0]:
+        mixed = common @ random.standard_normal((16, channels), np.float32) / 4
+        mixed += 0.25 * random.standard_normal(mixed.shape, np.float32)
+        head[:] = mixed.astype(ml_dtypes.bfloat16)
+    return tensor
+
+
+def sidecar_limit() -> int:
+    """The memory limit of the sidecar as shipped, in bytes."""
+    found = re.findall(r"(?m)^ +memory: (\d+)Gi$", SIDECAR.read_text())
+    if len(set(found)) != 1:
+        sys.exit("the sidecar's memory limit is not understood")
+    return int(found[0]) << 30
+
+
+def memory(codec: str, tensor: npt.NDArray[np.generic], budget: int) -> str:
+    """What a server with this budget has resident at most, or that it refuses."""
+    with (
+        server("--memory-budget-bytes", str(budget)) as running,
+        kvcompress.Client(running.socket) as client,
+    ):
+        try:
+            client.compress({"layer_0_key": tensor}, codec=codec)
+        except kvcompress.KVCompressError as error:
+            print(error, file=sys.stderr)
+            return "refused"
+        return f"{running.peak() / MIB:.0f} MiB"
+
+
+def memory_table(budget: int) -> list[str]:
+    """A row for each model and length of context."""
+    rows = []
+    for model, (heads, channels) in MODELS.items():
+        for tokens in CONTEXTS:
+            tensor = keys(heads, tokens, channels)
+            cells = [memory(codec, tensor, budget) for codec in HOLDERS]
+            shape = f"[1,{heads},{tokens},{channels}]"
+            rows.append(row(model, f"{tokens >> 10}k", shape, f"{tensor.nbytes / MIB:.0f} MiB", *cells))
+            print(rows[-1], file=sys.stderr)
+    return rows
 
 
 def waiting(cores: int, load: float) -> float:
@@ -178,6 +241,9 @@ def measure() -> tuple[dict[str, Cost], dict[str, float], str]:
 
 def main() -> None:
     """Measures and writes the page."""
+    limit = sidecar_limit()
+    budget = (limit - PROCESS) // 2
+    holding = memory_table(budget)
     costs, ways, version = measure()
     rate = LINE_GIGABITS / 8
     codecs = [
@@ -210,6 +276,10 @@ def main() -> None:
         line=LINE_GIGABITS,
         rate=rate,
         codecs="\n".join(codecs),
+        limit=f"{limit >> 30} GiB",
+        budget=f"{budget // MIB:,} MiB",
+        holders=row("model", "context", "tensor", "its size", *(f"`{name}`" for name in HOLDERS)),
+        memory="\n".join(holding),
         ways="\n".join(row(way, f"{cost:.2f}") for way, cost in ways.items()),
         pools="\n".join(pools),
         wire=1e3 * 8 / LINE_GIGABITS,

@@ -40,7 +40,9 @@ absl::Status TooLarge(uint64_t bytes, uint64_t limit) {
   return MakeError(
       absl::StatusCode::kOutOfRange,
       absl::StrCat("the call needs about ", bytes,
-                   " bytes of memory, more than the server allows for it"),
+                   " bytes of memory, more than the ", limit,
+                   " bytes that the server allows for it by its memory limit, "
+                   "--memory-budget-bytes and --client-budget-percent"),
       {.reason = "EXCEEDS_BUDGET", .limit = limit});
 }
 

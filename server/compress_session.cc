@@ -2,7 +2,12 @@
 
 #include "compress_session.h"
 
+#include <string>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "admission.h"
+#include "memory_limit.h"
 
 namespace kvcompress {
 
@@ -31,8 +36,25 @@ absl::Status CompressSession::TakeTable(const v1::TensorTable& table) {
   source_ = Source::kTable;
   absl::StatusOr<std::vector<TensorSpec>> tensors = TensorsFromProto(table);
   if (!tensors.ok()) return tensors.status();
-  return compressor_->DeclareTensors(*std::move(tensors),
-                                     MetadataFromProto(table), &output_);
+  absl::Status status = compressor_->DeclareTensors(
+      *std::move(tensors), MetadataFromProto(table), &output_);
+  return status.ok() ? CheckFits() : status;
+}
+
+absl::Status CompressSession::CheckFits() const {
+  const uint64_t needed = kStreamBytes + compressor_->working_bytes();
+  const uint64_t most = call_->most_memory();
+  const std::string lighter = compressor_->lighter_codecs();
+  if (needed <= most || lighter.empty()) return absl::OkStatus();
+  return MakeError(
+      absl::StatusCode::kOutOfRange,
+      absl::StrCat(
+          "the call needs about ", needed,
+          " bytes of memory, more than the server allows for it: use a codec "
+          "that takes less (", lighter,
+          "), or raise the server's memory limit to ", MemoryLimitFor(needed),
+          " bytes or its --memory-budget-bytes to ", needed),
+      {.reason = "EXCEEDS_BUDGET", .limit = most});
 }
 
 absl::Status CompressSession::TakeData(Source source, absl::string_view tensor,
@@ -66,11 +88,16 @@ absl::StatusOr<bool> CompressSession::Step() {
       source_ == Source::kTable ? pending_.size() : kCompressSlice;
   const absl::string_view slice = pending_.substr(0, size);
   pending_.remove_prefix(slice.size());
-  const absl::Status status =
+  const bool begun = compressor_->begun();
+  absl::Status status =
       source_ == Source::kTable
           ? compressor_->AppendTensor(tensor_, slice, &output_)
           : compressor_->Append(slice, &output_);
   if (!status.ok()) return status;
+  if (!begun && compressor_->begun()) {
+    status = CheckFits();
+    if (!status.ok()) return status;
+  }
   return true;
 }
 

@@ -18,7 +18,6 @@ add_library(kvcompress_daemon STATIC
     http_get.cc
     lifecycle.cc
     listening_socket.cc
-    memory_limit.cc
     probe.cc
     reachability.cc
     reflection.cc

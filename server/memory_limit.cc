@@ -82,6 +82,8 @@ uint64_t DefaultMemoryBudget(uint64_t memory_limit) {
   return std::max(left / 2, kFewestStreams * kStreamBytes);
 }
 
+uint64_t MemoryLimitFor(uint64_t budget) { return kBaseBytes + 2 * budget; }
+
 uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit) {
   // Half of what streams reserve is for messages in the hands of gRPC, and the
   // other half is not.

@@ -121,7 +121,6 @@ TokenAccumulator::TokenAccumulator(const TensorSpec& spec)
       tokens_(spec.shape[2]),
       head_dim_(spec.shape[3]),
       row_size_(head_dim_ * DTypeSize(spec.dtype)),
-      whole_size_(row_size_ * tokens_ * spec.shape[0] * spec.shape[1]),
       origins_(head_dim_),
       sums_of_block_(head_dim_),
       means_(head_dim_),

@@ -72,10 +72,6 @@ class TokenAccumulator {
   // use.
   void AddDecoded(absl::string_view bytes, Checkpoint* checkpoint = nullptr);
 
-  // The source bytes will all come before any decoded ones: makes room for
-  // them, which then need not move when there are more.
-  void KeepWholeSource() { source_.Reserve(whole_size_); }
-
   // REQUIRES: all of the tensor was added, of both.
   TokenSums Compute();
 
@@ -93,7 +89,6 @@ class TokenAccumulator {
     // Forgets bytes at the front. REQUIRES: Rows gave as many.
     void Drop(size_t size);
     void Keep();
-    void Reserve(size_t size) { kept_.reserve(size); }
 
    private:
     std::string kept_;
@@ -113,7 +108,6 @@ class TokenAccumulator {
   const uint64_t tokens_;
   const size_t head_dim_;
   const size_t row_size_;    // bytes
-  const size_t whole_size_;  // bytes
   Lag source_;
   Lag decoded_;
   uint64_t token_ = 0;  // of the head under way

@@ -12,6 +12,7 @@
 #include "metrics/token_quality.h"
 #include "pipeline/attention.h"
 #include "pipeline/hints.h"
+#include "pipeline/lighter_codecs.h"
 #include "pipeline/tensor_table.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
@@ -140,6 +141,10 @@ class Compressor::Impl {
     return kHeaderMemory * reserved_size_ + tensor_memory_;
   }
 
+  std::string lighter_codecs() const {
+    return LighterCodecs(codec_->codec->traits());
+  }
+
   bool begun() const { return begun_; }
   uint64_t reserved_size() const { return reserved_size_; }
   uint64_t original_size() const { return report_.original_size; }
@@ -175,7 +180,7 @@ class Compressor::Impl {
       const CodecTraits& traits = own.codec->traits();
       KVC_RETURN_IF_ERROR(
           CheckTensor(entry, position_, traits, limits_.max_tensor_bytes));
-      tensor_memory_ = std::max(tensor_memory_, EncoderMemory(entry, traits));
+      tensor_memory_ = std::max(tensor_memory_, EncoderMemory(entry, traits, options_.reconstruct));
       artefact_.tensors.push_back(
           {.spec = std::move(entry.spec), .codec = own});
     }
@@ -235,7 +240,6 @@ class Compressor::Impl {
       tokens_->AddDecoded(absl::string_view(*decoded).substr(decoded_before),
                           hints_.checkpoint);
     }
-    ReturnDecodedBuffer();
     const absl::string_view added =
         absl::string_view(output->artefact).substr(before);
     InSlabs(hints_.checkpoint, added.size(), [&](size_t first, size_t size) {
@@ -245,14 +249,6 @@ class Compressor::Impl {
     Current().payload_size += added.size();
     payload_size_ += added.size();
     return absl::OkStatus();
-  }
-
-  // An encoder of whole tensors decodes into the memory of `buffers_.decoded`
-  // and hands that over, as `scratch_`. It is put back for the next encoder.
-  void ReturnDecodedBuffer() {
-    if (buffers_.decoded.capacity() < scratch_.capacity()) {
-      buffers_.decoded = std::move(scratch_);
-    }
   }
 
   // Sets up the encoder of the tensor at index_, if there is one.
@@ -270,9 +266,9 @@ class Compressor::Impl {
                              tensor.spec, tensor.codec.parameters, hints_));
     digest_ = Digest();
     tokens_.reset();
-    if (TokenAccumulator::Applies(tensor.spec)) {
+    if (TokenAccumulator::Applies(tensor.spec) &&
+        !encoder_->measures_tokens()) {
       tokens_.emplace(tensor.spec);
-      if (!tensor.codec.codec->traits().streaming) tokens_->KeepWholeSource();
     }
     return absl::OkStatus();
   }
@@ -316,12 +312,17 @@ class Compressor::Impl {
   // Of a tensor of numbers: what is none is exact, and bounds are not on it.
   void JudgeTensor(TensorReport* report) {
     pooled_.Merge(encoder_->distortion());
-    const TokenSums sums =
-        tokens_ ? tokens_->Compute()
-                : TokenSums::Unknown(report->spec, report->metrics.max_error);
+    const TokenSums sums = SumsOfTokens(*report);
     AddTokenMetrics(sums, &report->metrics);
     pooled_tokens_.Merge(sums);
     report->verdict = Judge(report->metrics, ThresholdsOf(report->spec.role));
+  }
+
+  TokenSums SumsOfTokens(const TensorReport& report) {
+    if (tokens_) return tokens_->Compute();
+    const TokenSums* const measured = encoder_->token_sums();
+    if (measured != nullptr) return *measured;
+    return TokenSums::Unknown(report.spec, report.metrics.max_error);
   }
 
   const QualityThresholds& ThresholdsOf(TensorRole role) const {
@@ -388,6 +389,9 @@ absl::StatusOr<CompressReport> Compressor::Finish() { return impl_->Finish(); }
 bool Compressor::begun() const { return impl_->begun(); }
 uint64_t Compressor::working_bytes(uint64_t next) const {
   return impl_->working_bytes(next);
+}
+std::string Compressor::lighter_codecs() const {
+  return impl_->lighter_codecs();
 }
 uint64_t Compressor::reserved_header_size() const {
   return impl_->reserved_size();

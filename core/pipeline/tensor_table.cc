@@ -76,8 +76,8 @@ absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec) {
   return ParseCodec("lossless");
 }
 
-uint64_t EncoderMemory(const SafetensorsEntry& entry,
-                       const CodecTraits& traits) {
+uint64_t EncoderMemory(const SafetensorsEntry& entry, const CodecTraits& traits,
+                       bool reconstructs) {
   const uint64_t measuring = TokenAccumulator::Applies(entry.spec)
                                  ? TokenAccumulator::MemoryFor(entry.spec)
                                  : 0;
@@ -86,7 +86,7 @@ uint64_t EncoderMemory(const SafetensorsEntry& entry,
   // Values take what they take, however narrow the elements are.
   const uint64_t counted =
       std::max(size, 2 * (size / DTypeSize(entry.spec.dtype)));
-  return measuring + traits.tensor_memory * counted;
+  return measuring + traits.tensor_memory * counted + (reconstructs ? size : 0);
 }
 
 absl::Status AssignRolesTo(const RolePatterns& patterns,

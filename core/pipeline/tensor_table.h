@@ -39,10 +39,11 @@ absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
 // `lossless` where it does not take the type.
 absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec);
 
-// Bytes that encoding a tensor takes where a codec holds all of it, and those
-// that measuring it token by token takes.
-uint64_t EncoderMemory(const SafetensorsEntry& entry,
-                       const CodecTraits& traits);
+// Bytes that encoding a tensor takes where a codec holds all of it, more where
+// it `reconstructs` it for the caller, and those that measuring it token by
+// token takes.
+uint64_t EncoderMemory(const SafetensorsEntry& entry, const CodecTraits& traits,
+                       bool reconstructs);
 
 // AssignRoles, of the tensors of an artefact.
 absl::Status AssignRolesTo(const RolePatterns& patterns,

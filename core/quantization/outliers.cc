@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/slabs.h"
-
 namespace kvcompress::coding {
 namespace {
 
@@ -27,19 +25,6 @@ bool OutliersAreRare(size_t outliers, size_t elements) {
 
 void ZeroOutliers(absl::Span<float> values) {
   std::replace_if(values.begin(), values.end(), IsOutlier, 0.0f);
-}
-
-void HideOutliers(float largest, absl::Span<float> values,
-                  Checkpoint* checkpoint) {
-  if (largest <= kOutlier) return;
-  size_t outliers = 0;
-  InSlabs(checkpoint, values.size(), [&](size_t first, size_t count) {
-    outliers += CountOutliers(values.subspan(first, count));
-  });
-  if (!OutliersAreRare(outliers, values.size())) return;
-  InSlabs(checkpoint, values.size(), [&](size_t first, size_t count) {
-    ZeroOutliers(values.subspan(first, count));
-  });
 }
 
 }  // namespace kvcompress::coding

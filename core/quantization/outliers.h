@@ -9,7 +9,6 @@
 #include <cstddef>
 
 #include "absl/types/span.h"
-#include "kvcompress/checkpoint.h"
 
 namespace kvcompress::coding {
 
@@ -19,10 +18,6 @@ inline constexpr float kOutlier = 1024;
 size_t CountOutliers(absl::Span<const float> values);
 bool OutliersAreRare(size_t outliers, size_t elements);
 void ZeroOutliers(absl::Span<float> values);
-
-// Makes outliers zero if they are rare. `largest` is the largest magnitude.
-void HideOutliers(float largest, absl::Span<float> values,
-                  Checkpoint* checkpoint);
 
 }  // namespace kvcompress::coding
 

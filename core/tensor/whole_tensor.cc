@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,32 +27,36 @@ class WholeTensorEncoder : public TensorEncoder {
         encode_(std::move(encode)),
         size_(elements * DTypeSize(spec.dtype)),
         checkpoint_(hints.checkpoint),
+        held_(hints.source),
         bytes_(hints.buffers, &EncoderBuffers::source) {
     bytes_->clear();
   }
+
+  bool measures_tokens() const override { return true; }
 
   absl::Status Append(absl::string_view bytes, std::string*,
                       std::string*) override {
     // In parts that are still in the cache when they are checked.
     constexpr size_t kAtOnce = 1 << 16;
     // At once, so that what is there need not move when more comes.
-    if (bytes_->capacity() < size_) bytes_->reserve(size_);
+    if (held_.empty() && bytes_->capacity() < size_) bytes_->reserve(size_);
     for (; !bytes.empty();
          bytes.remove_prefix(std::min(kAtOnce, bytes.size()))) {
       const absl::string_view part = bytes.substr(0, kAtOnce);
-      bytes_->append(part.data(), part.size());
+      if (held_.empty()) bytes_->append(part.data(), part.size());
+      given_ += part.size();
       KVC_RETURN_IF_ERROR(CheckFinite());
     }
     return absl::OkStatus();
   }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
-    if (bytes_->size() != size_) {
+    if (given_ != size_) {
       return MakeError(absl::StatusCode::kInternal, "the tensor is incomplete",
                        {.reason = "INTERNAL", .tensor = spec_.name});
     }
     if (size_ == 0) return absl::OkStatus();
-    EncodedTensor encoded = encode_({.bytes = *bytes_,
+    EncodedTensor encoded = encode_({.bytes = source(),
                                      .largest = largest_,
                                      .wants_decoded = decoded != nullptr});
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
@@ -61,6 +66,7 @@ class WholeTensorEncoder : public TensorEncoder {
     }
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     distortion_ = encoded.distortion;
+    tokens_ = encoded.tokens;
     key_hints_ = std::move(encoded.key_hints);
     return absl::OkStatus();
   }
@@ -69,23 +75,31 @@ class WholeTensorEncoder : public TensorEncoder {
     return distortion_;
   }
 
+  const TokenSums* token_sums() const override {
+    return tokens_ ? &*tokens_ : nullptr;
+  }
+
   KeyHints key_hints() const override { return key_hints_; }
 
  private:
+  absl::string_view source() const {
+    return held_.empty() ? absl::string_view(*bytes_) : held_;
+  }
+
   // Checks the elements that are whole and were not checked before.
   absl::Status CheckFinite() {
     const size_t element_size = DTypeSize(spec_.dtype);
-    const uint64_t whole = bytes_->size() / element_size;
-    const auto* const source = reinterpret_cast<const uint8_t*>(bytes_->data());
+    const uint64_t whole = given_ / element_size;
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(source().data());
     const float largest = LargestMagnitude(
-        spec_.dtype, source + checked_ * element_size, whole - checked_);
+        spec_.dtype, bytes + checked_ * element_size, whole - checked_);
     if (std::isfinite(largest)) {
       largest_ = std::max(largest_, largest);
       checked_ = whole;
       return absl::OkStatus();
     }
     for (float value;; ++checked_) {
-      LoadElements(spec_.dtype, source + checked_ * element_size,
+      LoadElements(spec_.dtype, bytes + checked_ * element_size,
                    absl::MakeSpan(&value, 1));
       if (!std::isfinite(value)) return NotFinite();
     }
@@ -104,10 +118,13 @@ class WholeTensorEncoder : public TensorEncoder {
   const EncodeWhole encode_;
   const uint64_t size_;
   Checkpoint* const checkpoint_;
-  Borrowed<std::string> bytes_;
+  const absl::string_view held_;  // the tensor, where the caller has it
+  Borrowed<std::string> bytes_;   // else
+  uint64_t given_ = 0;            // bytes
   uint64_t checked_ = 0;  // elements
   float largest_ = 0;     // magnitude of those
   DistortionAccumulator distortion_;
+  std::optional<TokenSums> tokens_;
   KeyHints key_hints_;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "kvcompress/codec.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/tensor.h"
+#include "metrics/token_quality.h"
 
 namespace kvcompress {
 
@@ -46,7 +48,8 @@ class Borrowed {
 
 struct EncodedTensor {
   std::string payload;
-  std::string decoded;
+  std::string decoded;              // if it is wanted
+  std::optional<TokenSums> tokens;  // if the tensor has tokens
   DistortionAccumulator distortion;
   KeyHints key_hints;
 };
@@ -61,8 +64,8 @@ using EncodeWhole = std::function<EncodedTensor(const WholeTensor& tensor)>;
 
 // Collects a tensor, refuses values that are not finite as they come, and
 // encodes it at its end; when the checkpoint stops while it does, what `encode`
-// gives may be anything. Of `hints` it takes buffers and checkpoint. REQUIRES:
-// the spec has `elements` elements of a compressible type.
+// gives may be anything. Of `hints` it takes source, buffers and checkpoint.
+// REQUIRES: the spec has `elements` elements of a compressible type.
 std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
                                                      const TensorSpec& spec,
                                                      uint64_t elements,

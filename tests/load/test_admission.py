@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Admission: what fits is served to its end, what does not is refused at once."""
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +11,7 @@ from calls import MIB, OpenStream, cache, details, metric, trailers, wait_until_
 from process_memory import peak
 from server_process import ServerProcess, Start
 
+from kvcompress.v1.compression_service_pb2 import CompressRequest
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from kvcompress.v1.server_info_pb2 import GetServerInfoRequest, ServerLimits
 
@@ -75,7 +77,27 @@ def test_what_never_fits_is_not_asked_back(start: Start) -> None:
         assert error.code() == grpc.StatusCode.OUT_OF_RANGE
         info, delay = details(error)
         assert (info.reason, delay) == ("EXCEEDS_BUDGET", None)
+        # What would help: another codec, by name, or another limit, by flag and number.
+        for part in ("ecsq takes 2 bytes", "lossless", "int4", "memory limit", "-budget-bytes"):
+            assert part in error.details()
         assert OpenStream(channel, "int4", MIB).finish().HasField("trailer")
+
+
+def test_what_does_not_fit_is_told_what_does(start: Start) -> None:
+    """A budget of what the error says takes the call."""
+    needed = 0
+    for budget in (17 * MIB, None):
+        server = start("--memory-budget-bytes", str(budget or needed))
+        with server.channel() as channel:
+            stream = OpenStream(channel, "auto", 8 * MIB)
+            if budget is None:
+                for _ in range(7):
+                    stream.send(CompressRequest(safetensors=bytes(MIB)))
+                assert stream.finish().HasField("trailer")
+                continue
+            message = stream.error().details()
+            assert "ecsq 2" in message
+            needed = int(re.findall(r"--memory-budget-bytes to (\d+)", message)[0])
 
 
 def test_vanished_clients_leave_nothing(start: Start) -> None:

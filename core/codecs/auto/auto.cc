@@ -72,22 +72,34 @@ struct Attempt {
   CodecSpec spec;
   size_t row = 0;
   std::string payload;
-  std::string decoded;
   DistortionAccumulator distortion;
+  std::optional<TokenSums> tokens;  // if the tensor has any
 };
 
-Metrics Measure(const TensorSpec& spec, absl::string_view source,
-                const Attempt& attempt, Checkpoint* checkpoint) {
+Metrics MetricsOf(const TensorSpec& spec, const Attempt& attempt) {
   Metrics metrics = attempt.distortion.Compute();
-  TokenSums sums = TokenSums::Unknown(spec, metrics.max_error);
-  if (TokenAccumulator::Applies(spec)) {
-    TokenAccumulator tokens(spec);
-    tokens.AddSource(source);
-    tokens.AddDecoded(attempt.decoded, checkpoint);
-    sums = tokens.Compute();
-  }
-  AddTokenMetrics(sums, &metrics);
+  AddTokenMetrics(attempt.tokens
+                      ? *attempt.tokens
+                      : TokenSums::Unknown(spec, metrics.max_error),
+                  &metrics);
   return metrics;
+}
+
+// Appends what a payload decodes to.
+absl::Status Decode(const TensorSpec& spec, const CodecSpec& codec,
+                    absl::string_view payload, Checkpoint* checkpoint,
+                    std::string* decoded) {
+  KVC_ASSIGN_OR_RETURN(const std::unique_ptr<TensorDecoder> decoder,
+                       codec.codec->NewDecoder(spec, codec.parameters));
+  std::string part;
+  for (bool more = true; more;) {
+    if (Stops(checkpoint)) return checkpoint->status();
+    part.clear();
+    KVC_ASSIGN_OR_RETURN(more,
+                         decoder->Decode(&payload, kMaxDecodedBlock, &part));
+    decoded->append(part);
+  }
+  return decoder->Finish();
 }
 
 class Encoder : public TensorEncoder {
@@ -103,6 +115,8 @@ class Encoder : public TensorEncoder {
     source_.append(bytes.data(), bytes.size());
     return absl::OkStatus();
   }
+
+  bool measures_tokens() const override { return true; }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
     KVC_RETURN_IF_ERROR(Candidates(hints_.effort).status());
@@ -122,10 +136,12 @@ class Encoder : public TensorEncoder {
                        "no codec meets the thresholds",
                        {.reason = "NO_CODEC_HOLDS", .tensor = spec_.name});
     }
-    AppendInSlabs(hints_.checkpoint, std::move(best_->payload), payload);
     if (decoded != nullptr) {
-      AppendInSlabs(hints_.checkpoint, std::move(best_->decoded), decoded);
+      decoded->reserve(decoded->size() + size_);
+      KVC_RETURN_IF_ERROR(Decode(spec_, best_->spec, best_->payload,
+                                 hints_.checkpoint, decoded));
     }
+    AppendInSlabs(hints_.checkpoint, std::move(best_->payload), payload);
     return StatusOf(hints_.checkpoint);
   }
 
@@ -134,6 +150,10 @@ class Encoder : public TensorEncoder {
   }
 
   const CodecSpec* chosen() const override { return &best_->spec; }
+
+  const TokenSums* token_sums() const override {
+    return best_->tokens ? &*best_->tokens : nullptr;
+  }
 
   KeyHints key_hints() const override { return key_hints_; }
 
@@ -166,10 +186,9 @@ class Encoder : public TensorEncoder {
       return false;
     }
     if (!*attempt) return true;
-    const Metrics metrics =
-        Measure(spec_, source_, **attempt, hints_.checkpoint);
-    KVC_RETURN_IF_ERROR(StatusOf(hints_.checkpoint));
-    if (!Judge(metrics, hints_.thresholds).passed) return false;
+    if (!Judge(MetricsOf(spec_, **attempt), hints_.thresholds).passed) {
+      return false;
+    }
     if (Better((*attempt)->payload.size(), row)) best_ = **std::move(attempt);
     return true;
   }
@@ -178,17 +197,35 @@ class Encoder : public TensorEncoder {
   absl::StatusOr<std::optional<Attempt>> Try(const CodecSpec& candidate,
                                              size_t row) {
     Attempt attempt{.spec = candidate, .row = row};
+    EncodeHints hints = hints_;
+    hints.source = source_;
     KVC_ASSIGN_OR_RETURN(
         const std::unique_ptr<TensorEncoder> encoder,
-        candidate.codec->NewEncoder(spec_, candidate.parameters, hints_));
+        candidate.codec->NewEncoder(spec_, candidate.parameters, hints));
+    std::optional<TokenAccumulator> tokens;
+    if (!encoder->measures_tokens() && TokenAccumulator::Applies(spec_)) {
+      tokens.emplace(spec_);
+    }
+    std::string decoded;  // of a piece, or little more
     for (absl::string_view rest = source_; !rest.empty();
          rest.remove_prefix(std::min(kPiece, rest.size()))) {
       if (Stops(hints_.checkpoint)) return hints_.checkpoint->status();
-      KVC_RETURN_IF_ERROR(encoder->Append(rest.substr(0, kPiece),
-                                          &attempt.payload, &attempt.decoded));
+      const absl::string_view piece = rest.substr(0, kPiece);
+      if (tokens) tokens->AddSource(piece);
+      KVC_RETURN_IF_ERROR(encoder->Append(piece, &attempt.payload,
+                                          tokens ? &decoded : nullptr));
       if (!Better(attempt.payload.size(), row)) return std::nullopt;
+      if (tokens) tokens->AddDecoded(decoded, hints_.checkpoint);
+      decoded.clear();
     }
-    KVC_RETURN_IF_ERROR(encoder->Finish(&attempt.payload, &attempt.decoded));
+    KVC_RETURN_IF_ERROR(
+        encoder->Finish(&attempt.payload, tokens ? &decoded : nullptr));
+    if (tokens) {
+      tokens->AddDecoded(decoded, hints_.checkpoint);
+      attempt.tokens = tokens->Compute();
+    } else if (encoder->token_sums() != nullptr) {
+      attempt.tokens = *encoder->token_sums();
+    }
     attempt.distortion = encoder->distortion();
     KeyHints told = encoder->key_hints();
     if (told.sharpness) key_hints_ = std::move(told);

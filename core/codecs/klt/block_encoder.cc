@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <memory>
 #include <utility>
 
 #include "codecs/klt/block_writer.h"
@@ -59,10 +58,12 @@ BlockEncoder::BlockEncoder(const coding::TensorHeader& header,
       input_(input),
       channels_(geometry.channels()),
       all_channels_(geometry.Channels(block)),
-      sinks_(header.Int8Sinks(block)) {
+      sinks_(header.Int8Sinks(block)),
+      means_(all_channels_),
+      squares_(all_channels_),
+      most_(all_channels_),
+      levels_(geometry.Groups(block)) {
   content_.offsets.assign(offsets.begin(), offsets.end());
-  Normalize();
-  MeasureChannels();
   content_.EncodeSinks(dtype, input.source, block.heads, input.head_stride,
                        sinks_, channels_);
 }
@@ -95,25 +96,29 @@ BlockEncoder BlockEncoder::Sample(const coding::TensorHeader& header,
     if (!IsOutside(t)) sample.square_count_ += all_channels_;
   }
   std::vector<float>& values = sample.sample_values_;
-  values.reserve(geometry_.Elements(block));
+  values.resize(geometry_.Elements(block));
+  const size_t row_size = channels_ * DTypeSize(dtype_);
+  sample.sample_source_.resize(values.size() * DTypeSize(dtype_));
+  const coding::SourceRows::OfBlock rows(input_.rows, block_);
+  float* row = values.data();
+  uint8_t* source = sample.sample_source_.data();
+  std::vector<float> whole(channels_);  // with its norm
   for (size_t h = 0; h < block.heads; ++h) {
     for (const size_t t : tokens) {
-      const float* const row = &input_.values[PositionOf(h * channels_, t)];
-      values.insert(values.end(), row, row + channels_);
+      rows.LoadUnscaled(h, t, t + 1, row);
+      Normalize(h, t, 1, row);
+      float norm = 1;
       if (header_.norms) {
         sample.content_.norms.push_back(content_.norms[h * block_.tokens + t]);
+        norm = coding::NormOf(sample.content_.norms.back());
       }
+      for (size_t c = 0; c < channels_; ++c) whole[c] = row[c] * norm;
+      StoreElements(dtype_, whole, source);
+      row += channels_;
+      source += row_size;
     }
   }
-  std::vector<float> whole = values;
-  for (size_t row = 0; row < sample.content_.norms.size(); ++row) {
-    const float norm = coding::NormOf(sample.content_.norms[row]);
-    for (size_t c = 0; c < channels_; ++c) whole[row * channels_ + c] *= norm;
-  }
-  sample.sample_source_.resize(values.size() * DTypeSize(dtype_));
-  StoreElements(dtype_, whole, sample.sample_source_.data());
-  sample.input_ = {.values = values.data(),
-                   .source = sample.sample_source_.data(),
+  sample.input_ = {.source = sample.sample_source_.data(),
                    .head_stride = block.tokens * channels_};
   return sample;
 }
@@ -122,25 +127,70 @@ bool BlockEncoder::IsOutside(size_t token) const {
   return token < sinks_ || content_.offsets[token] >= kFine;
 }
 
-void BlockEncoder::Normalize() {
-  if (header_.norms) content_.norms.reserve(block_.heads * block_.tokens);
-  std::vector<float> inverses(header_.norms ? block_.tokens : 0);
-  for (size_t h = 0; h < block_.heads; ++h) {
-    float* const head = &input_.values[h * input_.head_stride];
-    for (size_t t = 0; t < inverses.size(); ++t) {
-      const uint16_t code = coding::NormCode({head + t * channels_, channels_});
-      const float norm = coding::NormOf(code);
-      content_.norms.push_back(code);
-      norm_square_sum_ += static_cast<double>(norm) * norm;
-      inverses[t] = code == 0 ? 0 : 1 / norm;
+const float* BlockEncoder::LoadGroup(size_t group,
+                                     EncoderMemory* memory) const {
+  if (is_sample()) return &sample_values_[geometry_.GroupBegin(block_, group)];
+  std::vector<float>& values = *memory->values;
+  const size_t heads = geometry_.GroupSize(block_, group) / channels_;
+  Grow(heads * block_.tokens * channels_, &values);
+  const coding::SourceRows::OfBlock rows(input_.rows, block_);
+  for (size_t i = 0; i < heads; ++i) {
+    const size_t head = group * geometry_.GroupHeads() + i;
+    for (size_t t = 0; t < block_.tokens; t += kTokens) {
+      const size_t count = std::min(kTokens, block_.tokens - t);
+      float* const tile = &values[PositionOf(i * channels_, t)];
+      rows.LoadUnscaled(head, t, t + count, tile);
+      Normalize(head, t, count, tile);
     }
-    kernels::Active().rows.scale(inverses.data(), inverses.size(), channels_,
-                                 head);
+  }
+  return values.data();
+}
+
+void BlockEncoder::Normalize(size_t head, size_t token, size_t count,
+                             float* values) const {
+  if (!header_.norms) return;
+  float inverses[kTokens];
+  for (size_t i = 0; i < count; ++i) {
+    const uint16_t code = content_.norms[head * block_.tokens + token + i];
+    inverses[i] = code == 0 ? 0 : 1 / coding::NormOf(code);
+  }
+  kernels::Active().rows.scale(inverses, count, channels_, values);
+}
+
+void BlockEncoder::FindNorms(size_t count, const float* values) {
+  for (size_t t = 0; t < count; ++t) {
+    const uint16_t code = coding::NormCode({values + t * channels_, channels_});
+    const float norm = coding::NormOf(code);
+    content_.norms.push_back(code);
+    norm_square_sum_ += static_cast<double>(norm) * norm;
+  }
+}
+
+void BlockEncoder::Measure(size_t group, EncoderMemory* memory,
+                           coding::Covariance* covariance) {
+  std::vector<float>& values = *memory->values;
+  const size_t heads = geometry_.GroupSize(block_, group) / channels_;
+  const size_t head_size = block_.tokens * channels_;
+  Grow(heads * head_size, &values);
+  if (header_.norms) content_.norms.reserve(block_.heads * block_.tokens);
+  const coding::SourceRows::OfBlock rows(input_.rows, block_);
+  for (size_t i = 0; i < heads; ++i) {
+    const size_t head = group * geometry_.GroupHeads() + i;
+    float* const of_head = &values[i * head_size];
+    for (size_t t = 0; t < block_.tokens; t += kTokens) {
+      const size_t count = std::min(kTokens, block_.tokens - t);
+      float* const tile = of_head + t * channels_;
+      rows.LoadUnscaled(head, t, t + count, tile);
+      if (header_.norms) FindNorms(count, tile);
+      Normalize(head, t, count, tile);
+    }
     largest_ = std::max<double>(
         largest_,
-        LargestMagnitude(DType::kF32, reinterpret_cast<const uint8_t*>(head),
-                         block_.tokens * channels_));
+        LargestMagnitude(DType::kF32, reinterpret_cast<const uint8_t*>(of_head),
+                         head_size));
+    square_count_ += MeasureHead(head, of_head) * channels_;
   }
+  AddTo(group, values.data(), covariance);
 }
 
 template <typename Visit>
@@ -153,36 +203,32 @@ void BlockEncoder::ForEachRunInside(Visit visit) const {
   }
 }
 
-void BlockEncoder::MeasureChannels() {
-  means_.resize(all_channels_);
-  squares_.resize(all_channels_);
-  most_.resize(all_channels_);
+uint64_t BlockEncoder::MeasureHead(size_t head, const float* values) {
+  const size_t first = head * channels_;
   uint64_t count = 0;
   ForEachRunInside([&](size_t begin, size_t end) {
     count += end - begin;
-    for (size_t h = 0; h < block_.heads; ++h) {
-      const size_t channel = h * channels_;
-      const float most = kernels::Active().rows.sum_columns(
-          &input_.values[PositionOf(channel, begin)],
-          {.rows = end - begin, .columns = channels_, .stride = channels_},
-          &means_[channel], &squares_[channel]);
-      most_[channel] = std::max<double>(most_[channel], most);
-    }
+    const float most = kernels::Active().rows.sum_columns(
+        values + begin * channels_,
+        {.rows = end - begin, .columns = channels_, .stride = channels_},
+        &means_[first], &squares_[first]);
+    most_[first] = std::max<double>(most_[first], most);
   });
-  if (count == 0) return;
-  for (size_t channel = 0; channel < all_channels_; ++channel) {
+  if (count == 0) return 0;
+  for (size_t channel = first; channel < first + channels_; ++channel) {
     double& mean = means_[channel];
     mean /= static_cast<double>(count);
     // Below 0 only by rounding.
     squares_[channel] = std::max(
         0.0, squares_[channel] - static_cast<double>(count) * mean * mean);
     square_sum_ += squares_[channel];
-    most_[channel] = most_[channel / channels_ * channels_] + std::abs(mean);
+    most_[channel] = most_[first] + std::abs(mean);
   }
-  square_count_ = count * all_channels_;
+  return count;
 }
 
-void BlockEncoder::AddTo(size_t group, coding::Covariance* covariance) const {
+void BlockEncoder::AddTo(size_t group, const float* values,
+                         coding::Covariance* covariance) const {
   const size_t first = geometry_.GroupFirst(group);
   const size_t size = geometry_.GroupSize(block_, group);
   std::vector<const float*> rows;
@@ -190,7 +236,7 @@ void BlockEncoder::AddTo(size_t group, coding::Covariance* covariance) const {
   for (size_t t = 0; t < block_.tokens; ++t) {
     if (IsOutside(t)) continue;
     for (size_t i = 0; i < size; i += channels_) {
-      rows.push_back(&input_.values[PositionOf(first + i, t)]);
+      rows.push_back(values + PositionOf(i, t));
     }
   }
   std::vector<float> means(size);
@@ -204,7 +250,8 @@ void BlockEncoder::AddTo(size_t group, coding::Covariance* covariance) const {
   covariance->Add(rows, channels_, means, most, squares);
 }
 
-void BlockEncoder::Transform(size_t group, const coding::Matrix& matrix,
+void BlockEncoder::Transform(size_t group, const float* values,
+                             const coding::Matrix& matrix,
                              const coding::Lines& transposed,
                              EncoderMemory* memory, double* variances) const {
   const kernels::KernelSet& set = kernels::Active();
@@ -228,7 +275,7 @@ void BlockEncoder::Transform(size_t group, const coding::Matrix& matrix,
     float squares[kTokens] = {};
     for (size_t i = 0; i < n; i += channels_) {
       set.joint->quantize_parts(
-          &input_.values[PositionOf(first + i, begin)], count, channels_,
+          values + PositionOf(i, begin), count, channels_,
           &means[i], inverse_step * kParts, padded, &memory->parts[i], squares);
     }
     set.product.multiply(memory->parts.data(), transposed.data(),
@@ -239,7 +286,7 @@ void BlockEncoder::Transform(size_t group, const coding::Matrix& matrix,
                       {.units = units.data(), .means = zeros.data()}, out);
     for (size_t t = 0; t < count; ++t) {
       if (squares[t] < kNarrowSquares) continue;
-      TransformWide(group, begin + t, matrix, means.data(), out + t * n);
+      TransformWide(values, begin + t, matrix, means.data(), out + t * n);
     }
   }
   std::vector<double> sums_of_columns(n);
@@ -250,18 +297,16 @@ void BlockEncoder::Transform(size_t group, const coding::Matrix& matrix,
   });
 }
 
-void BlockEncoder::TransformWide(size_t group, size_t token,
+void BlockEncoder::TransformWide(const float* values, size_t token,
                                  const coding::Matrix& matrix,
                                  const float* means,
                                  float* coefficients) const {
-  const size_t first = geometry_.GroupFirst(group);
   const size_t n = matrix.size();
   const float inverse_step = 1 / header_.step;
   std::vector<double> sums(n);
   std::vector<float> x(n);
   for (size_t i = 0; i < n; ++i) {
-    x[i] =
-        (input_.values[PositionOf(first + i, token)] - means[i]) * inverse_step;
+    x[i] = (values[PositionOf(i, token)] - means[i]) * inverse_step;
   }
   for (size_t c = 0; c < n; ++c) {
     double sum = 0;
@@ -275,10 +320,6 @@ void BlockEncoder::TransformWide(size_t group, size_t token,
 void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                             uint8_t* decoded, DistortionSums* sums,
                             DistortionAccumulator* distortion) {
-  if (content_.levels == nullptr) {
-    content_.levels =
-        std::make_unique_for_overwrite<int32_t[]>(geometry_.Elements(block_));
-  }
   std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
   content_.means = coding::QuantizeMeans(means_, header_.step);
@@ -293,7 +334,9 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     if (Stops(memory->checkpoint)) return;
     const coding::Matrix& matrix = bases.matrices[group];
     // In steps, as levels; and the variance of each component.
-    Transform(group, matrix, bases.transposed[group], memory, variances.data());
+    const float* const values = LoadGroup(group, memory);
+    Transform(group, values, matrix, bases.transposed[group], memory,
+              variances.data());
     const size_t first = geometry_.GroupFirst(group);
     for (size_t i = first; i < first + matrix.size(); ++i) {
       content_.classes[i] =
@@ -306,8 +349,10 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                                  .checkpoint = memory->checkpoint};
     const absl::Span<uint8_t> classes =
         absl::MakeSpan(content_.classes).subspan(first, matrix.size());
-    int32_t* const levels =
-        &content_.levels[geometry_.GroupBegin(block_, group)];
+    const size_t count = block_.tokens * matrix.size();
+    Grow(count, &*memory->levels);
+    int32_t* const levels = memory->levels->data();
+    std::fill_n(levels, sinks_ * matrix.size(), 0);
     if (header_.trellis) {
       RoundByTrellis(input, classes, levels);
     } else {
@@ -315,7 +360,10 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     }
     // Levels that were not reached are not set.
     if (Stops(memory->checkpoint)) return;
-    if (!is_sample()) ChooseClasses(input, header_.trellis, levels, classes);
+    if (!is_sample()) {
+      ChooseClasses(input, header_.trellis, levels, classes);
+      levels_[group].Pack({levels, count});
+    }
     reconstructor.PutGroup(group, matrix, levels);
   }
   reconstructor.PutSinks();
@@ -339,7 +387,12 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,
                          EncoderMemory* memory, std::string* payload) const {
-  return WriteBlock(header_, geometry_, block_, content_,
+  Grow(geometry_.Elements(block_), &*memory->levels);
+  int32_t* const levels = memory->levels->data();
+  for (size_t group = 0; group < levels_.size(); ++group) {
+    levels_[group].Unpack(levels + geometry_.GroupBegin(block_, group));
+  }
+  return WriteBlock(header_, geometry_, block_, content_, levels,
                     same_bases ? absl::Span<const coding::Reflectors>()
                                : absl::MakeConstSpan(bases.reflectors),
                     exceptions_, &*memory->symbols, &*memory->words,

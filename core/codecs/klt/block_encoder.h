@@ -1,6 +1,10 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // Encodes one block of klt, as often as the tensor's encoder tries a step.
+//
+// Of its values this keeps nothing: it makes them from the source, group by
+// group, each time that it looks at them. Levels stay, a byte each, as a block
+// is written only when the last has been quantized.
 
 #ifndef KVCOMPRESS_CODECS_KLT_BLOCK_ENCODER_H_
 #define KVCOMPRESS_CODECS_KLT_BLOCK_ENCODER_H_
@@ -12,8 +16,10 @@
 #include "absl/types/span.h"
 #include "codecs/klt/format.h"
 #include "codecs/klt/geometry.h"
+#include "codecs/klt/packed_levels.h"
 #include "codecs/klt/reconstruct.h"
 #include "coding/format.h"
+#include "coding/identity/source_rows.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/dtype.h"
@@ -26,9 +32,9 @@ namespace kvcompress::klt {
 
 // A block within its tensor: heads of [tokens, channels].
 struct BlockInput {
-  // Without rotation, and zero where the encoder would rather store an
-  // exception. Divided by norms in place.
-  float* values = nullptr;
+  // Makes its values: without rotation, and zero where the encoder would rather
+  // store an exception.
+  coding::SourceRows* rows = nullptr;
   // The source of these, little-endian; for sinks and exceptions.
   const uint8_t* source = nullptr;
   size_t head_stride = 0;  // elements from one head to the next
@@ -52,12 +58,16 @@ struct EncoderMemory {
   explicit EncoderMemory(EncoderBuffers* buffers,
                          Checkpoint* its_checkpoint = nullptr)
       : checkpoint(its_checkpoint),
+        values(buffers, &EncoderBuffers::values),
+        levels(buffers, &EncoderBuffers::quanta),
         symbols(buffers, &EncoderBuffers::symbols),
         words(buffers, &EncoderBuffers::words) {}
 
   Checkpoint* const checkpoint;
 
-  std::vector<float> coefficients;  // of a group
+  Borrowed<std::vector<float>> values;    // of a group
+  Borrowed<std::vector<int32_t>> levels;  // of a group or, to write, of a block
+  std::vector<float> coefficients;        // of a group
   std::vector<int16_t> parts;
   std::vector<int32_t> sums;
   ReconstructorMemory reconstructor;
@@ -68,12 +78,17 @@ struct EncoderMemory {
 // Not thread safe. What it is made from must outlive it.
 class BlockEncoder {
  public:
-  // Finds means and norms: what does not depend on the step. `offsets` has one
-  // for each token of the block. An element that is off by more than
-  // `max_error` is an exception; none where that is 0.
+  // `offsets` has one for each token of the block. An element that is off by
+  // more than `max_error` is an exception; none where that is 0.
   BlockEncoder(const coding::TensorHeader& header, const Geometry& geometry,
                const Block& block, float max_error, DType dtype,
                BlockInput input, absl::Span<const int8_t> offsets);
+
+  // Finds means and norms of a group: what does not depend on the step. Adds
+  // the tokens that the sums below are over to `*covariance`. Groups come once,
+  // in their order, and before anything else is asked for.
+  void Measure(size_t group, EncoderMemory* memory,
+               coding::Covariance* covariance);
 
   // The same of one token in `stride`, to be tried instead of all, and not
   // written; the source is what is left without rotation. `header` has neither
@@ -89,9 +104,6 @@ class BlockEncoder {
   double largest() const { return largest_; }  // of the values themselves
   // Sum over tokens and heads of the squares of their norms.
   double norm_square_sum() const { return norm_square_sum_; }
-
-  // Adds the tokens that these sums are over to that of a group.
-  void AddTo(size_t group, coding::Covariance* covariance) const;
 
   // Quantizes with the step of the header in `bases`, writes the decoded
   // elements to `decoded`, laid out as the source is, and adds what they lost;
@@ -110,9 +122,11 @@ class BlockEncoder {
   BlockEncoder(const BlockEncoder& whole, const coding::TensorHeader& header,
                const Block& block);
 
+  // Where the channels of a head begin among the values of a group that has the
+  // `channel`, which is counted from its first.
   size_t PositionOf(size_t channel, size_t token) const {
-    return channel / channels_ * input_.head_stride + token * channels_ +
-           channel % channels_;
+    return channel / channels_ * block_.tokens * channels_ +
+           token * channels_ + channel % channels_;
   }
   // Whether this is to be tried, and not to be written.
   bool is_sample() const { return !sample_values_.empty(); }
@@ -123,16 +137,25 @@ class BlockEncoder {
   template <typename Visit>
   void ForEachRunInside(Visit visit) const;
 
-  void Normalize();
-  void MeasureChannels();
+  // Gives the values of a group, heads of [tokens, channels], divided by the
+  // norms: of a sample those that it has, else in memory.
+  const float* LoadGroup(size_t group, EncoderMemory* memory) const;
+  // Divides tokens from `token` on of a head by their norms, which are known.
+  void Normalize(size_t head, size_t token, size_t count, float* values) const;
+  void FindNorms(size_t count, const float* values);
+  // Measures the channels of a head, and says how many tokens take part.
+  uint64_t MeasureHead(size_t head, const float* values);
+  void AddTo(size_t group, const float* values,
+             coding::Covariance* covariance) const;
   // Gives the coefficients of a group, [tokens, components], in memory, and
   // adds to the variances of the block's components.
-  void Transform(size_t group, const coding::Matrix& matrix,
-                 const coding::Lines& transposed, EncoderMemory* memory,
-                 double* variances) const;
+  void Transform(size_t group, const float* values,
+                 const coding::Matrix& matrix, const coding::Lines& transposed,
+                 EncoderMemory* memory, double* variances) const;
   // Those of a token whose integers need more bits.
-  void TransformWide(size_t group, size_t token, const coding::Matrix& matrix,
-                     const float* means, float* coefficients) const;
+  void TransformWide(const float* values, size_t token,
+                     const coding::Matrix& matrix, const float* means,
+                     float* coefficients) const;
 
   const coding::TensorHeader& header_;
   const Geometry& geometry_;
@@ -140,7 +163,7 @@ class BlockEncoder {
   const float max_error_;
   const DType dtype_;
   BlockInput input_;
-  std::vector<float> sample_values_;  // what input_ has of a sample
+  std::vector<float> sample_values_;  // [heads, tokens, channels]
   std::vector<uint8_t> sample_source_;
   const size_t channels_;      // of a head
   const size_t all_channels_;  // of all heads
@@ -153,6 +176,7 @@ class BlockEncoder {
   double largest_ = 0;
   double norm_square_sum_ = 0;
   BlockContent content_;
+  std::vector<PackedLevels> levels_;  // of the groups; none of a sample
   std::string exceptions_;
 };
 

@@ -66,7 +66,7 @@ void PutOffsets(const std::vector<int8_t>& offsets, BlockWriter* writer) {
 }
 
 void PutStrip(const TensorHeader& header, const Block& block,
-              const BlockContent& content, Strip* strip,
+              const BlockContent& content, const int32_t* levels, Strip* strip,
               coding::SymbolWriter* writer) {
   const size_t sinks = header.Int8Sinks(block);
   const auto code = kernels::Active().rows.code;
@@ -80,7 +80,7 @@ void PutStrip(const TensorHeader& header, const Block& block,
     }
     const LaneCoding& at = strip->At(offset);
     if (!header.trellis && strip->is_run() && at.low_lanes == 0) {
-      const size_t done = code(&content.levels[strip->Place(0, t)],
+      const size_t done = code(&levels[strip->Place(0, t)],
                                {.rows = end - t,
                                 .columns = strip->size(),
                                 .stride = strip->stride()},
@@ -90,7 +90,7 @@ void PutStrip(const TensorHeader& header, const Block& block,
       if (done > 0) continue;
     }
     for (size_t lane = 0; lane < strip->size(); ++lane) {
-      int32_t quantum = content.levels[strip->Place(lane, t)];
+      int32_t quantum = levels[strip->Place(lane, t)];
       const bool odd = coding::IsOddState(states[lane]);
       if (header.trellis) {
         quantum = coding::QuantumOf(quantum, odd);
@@ -106,12 +106,13 @@ void PutStrip(const TensorHeader& header, const Block& block,
 
 void PutLevels(const TensorHeader& header, const Geometry& geometry,
                const Block& block, const BlockContent& content,
-               Checkpoint* checkpoint, coding::SymbolWriter* writer) {
+               const int32_t* levels, Checkpoint* checkpoint,
+               coding::SymbolWriter* writer) {
   for (size_t first = 0; first < geometry.Channels(block);
        first += coding::kMaxLanes) {
     if (Stops(checkpoint)) return;
     Strip strip(geometry.Layout(block), content.classes, first, kMaxClass);
-    PutStrip(header, block, content, &strip, writer);
+    PutStrip(header, block, content, levels, &strip, writer);
   }
 }
 
@@ -119,6 +120,7 @@ void PutLevels(const TensorHeader& header, const Geometry& geometry,
 
 bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
+                const int32_t* levels,
                 absl::Span<const coding::Reflectors> bases,
                 absl::string_view exceptions, std::vector<uint16_t>* symbols,
                 std::vector<uint16_t>* words, Checkpoint* checkpoint,
@@ -127,7 +129,8 @@ bool WriteBlock(const TensorHeader& header, const Geometry& geometry,
   writer.PutSideData(content);
   PutOffsets(content.offsets, &writer);
   PutReflectors(bases, &writer);
-  PutLevels(header, geometry, block, content, checkpoint, &writer.symbols());
+  PutLevels(header, geometry, block, content, levels, checkpoint,
+            &writer.symbols());
   if (Stops(checkpoint)) return false;
   std::string counts;
   if (bases.empty()) {

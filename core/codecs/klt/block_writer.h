@@ -19,12 +19,15 @@
 
 namespace kvcompress::klt {
 
-// Appends the block to `*payload`. `bases` has one for each group, or is empty
+// Appends the block to `*payload`. `levels` are those of the groups, [tokens,
+// components] each: in steps, with a trellis in half steps; those of sinks are
+// not used. `bases` has one for each group, or is empty
 // where they are those of the block before. What `symbols` and `words` have is
 // lost. False when it is larger than a block may be, or the checkpoint, which
 // may be null, stops.
 bool WriteBlock(const coding::TensorHeader& header, const Geometry& geometry,
                 const Block& block, const BlockContent& content,
+                const int32_t* levels,
                 absl::Span<const coding::Reflectors> bases,
                 absl::string_view exceptions, std::vector<uint16_t>* symbols,
                 std::vector<uint16_t>* words, Checkpoint* checkpoint,

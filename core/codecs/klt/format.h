@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "coding/block_content.h"
@@ -26,9 +25,6 @@ inline constexpr uint8_t kSameBasis = 255;
 
 struct BlockContent : coding::BlockContent {
   std::vector<int8_t> offsets;  // of each token
-  // Group by group, [tokens, components]: in steps, with a trellis in half
-  // steps. Those of sinks are not used. A decoder keeps them elsewhere.
-  std::unique_ptr<int32_t[]> levels;
 };
 
 // The largest class of a component at any offset.

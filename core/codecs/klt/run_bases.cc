@@ -21,26 +21,32 @@ size_t VectorsFor(TensorRole role, uint64_t tokens) {
   return tokens < 1024 ? 64 : 96;
 }
 
-void RunBases::Analyze(absl::Span<const BlockEncoder> encoders,
-                       size_t vectors) {
+void RunBases::Analyze(absl::Span<BlockEncoder> encoders, size_t vectors,
+                       EncoderMemory* memory) {
+  std::vector<coding::Covariance> covariances;  // of the run's groups
   for (size_t i = 0; i < encoders.size(); ++i) {
     const Block& block = encoders[i].block();
     const uint64_t part = i % geometry_.token_parts();
+    const size_t groups = geometry_.Groups(block);
     if (part % kRun == 0) {
-      loadings_.emplace_back();
       run_tokens_.push_back(0);
-      const size_t end = i + std::min(kRun, geometry_.token_parts() - part);
-      for (size_t g = 0; g < geometry_.Groups(block); ++g) {
-        coding::Covariance covariance(geometry_.GroupSize(block, g));
-        for (size_t k = i; k < end; ++k) {
-          if (Stops(checkpoint_)) return;
-          encoders[k].AddTo(g, &covariance);
-        }
-        loadings_.back().push_back(coding::FindLoadings(covariance, vectors));
+      covariances.clear();
+      for (size_t g = 0; g < groups; ++g) {
+        covariances.emplace_back(geometry_.GroupSize(block, g));
       }
     }
+    for (size_t g = 0; g < groups; ++g) {
+      if (Stops(checkpoint_)) return;
+      encoders[i].Measure(g, memory, &covariances[g]);
+    }
     run_tokens_.back() += block.tokens;
-    run_of_.push_back(loadings_.size() - 1);
+    run_of_.push_back(run_tokens_.size() - 1);
+    if ((part + 1) % kRun != 0 && part + 1 != geometry_.token_parts()) continue;
+    loadings_.emplace_back();
+    for (const coding::Covariance& covariance : covariances) {
+      if (Stops(checkpoint_)) return;
+      loadings_.back().push_back(coding::FindLoadings(covariance, vectors));
+    }
   }
 }
 

@@ -36,9 +36,10 @@ class RunBases {
            std::min(kRun, geometry.token_parts());
   }
 
-  // Finds the principal components, at most `vectors` of a group. `encoders`
-  // has all blocks, part by part of the heads.
-  void Analyze(absl::Span<const BlockEncoder> encoders, size_t vectors);
+  // Measures all blocks, part by part of the heads, and finds the principal
+  // components, at most `vectors` of a group.
+  void Analyze(absl::Span<BlockEncoder> encoders, size_t vectors,
+               EncoderMemory* memory);
 
   // Makes bases for steps near this one. REQUIRES: Analyze.
   void MakeFor(double step);

@@ -13,12 +13,12 @@
 #include "codecs/klt/run_bases.h"
 #include "codecs/klt/token_weights.h"
 #include "coding/format.h"
+#include "coding/identity/source_rows.h"
 #include "coding/identity/tensor_encoder.h"
 #include "coding/step_options.h"
-#include "kernels/elements.h"
 #include "kernels/lane_sums.h"
+#include "metrics/token_quality.h"
 #include "quantization/distortion.h"
-#include "quantization/outliers.h"
 #include "quantization/rope.h"
 #include "quantization/steps.h"
 #include "tensor/slabs.h"
@@ -57,18 +57,19 @@ class Encoder {
  public:
   Encoder(const TensorSpec& spec, const Preset& preset,
           const EncodeHints& hints, const WholeTensor& tensor)
-      : dtype_(spec.dtype),
+      : spec_(spec),
+        dtype_(spec.dtype),
         preset_(preset),
         geometry_(spec),
         tensor_(tensor),
         bytes_(reinterpret_cast<const uint8_t*>(tensor.bytes.data())),
+        elements_(tensor.bytes.size() / DTypeSize(spec.dtype)),
         checkpoint_(hints.checkpoint),
-        values_(hints.buffers, &EncoderBuffers::values),
         bases_(geometry_, checkpoint_),
         memory_(hints.buffers, checkpoint_),
+        rows_(header_, geometry_, dtype_, bytes_,
+              &memory_.reconstructor.rotator),
         decoded_(hints.buffers, &EncoderBuffers::decoded) {
-    ResizeInSlabs(checkpoint_, tensor.bytes.size() / DTypeSize(spec.dtype),
-                  &*values_);
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     theta_ = hints.rope_theta;
     attention_ = hints.attention;
@@ -91,11 +92,12 @@ class Encoder {
     if (!geometry_.codable() || (vectors_ == 0 && !analyzes)) {
       return std::nullopt;
     }
-    if (!Load() || tensor_.largest > kMaxMagnitude) return std::nullopt;
+    if (tensor_.largest > kMaxMagnitude) return std::nullopt;
     Analyze();
+    if (Stops(checkpoint_)) return std::nullopt;
     if (vectors_ == 0) return std::nullopt;
     Prepare();
-    bases_.Analyze(encoders_, vectors_);
+    bases_.Analyze(absl::MakeSpan(encoders_), vectors_, &memory_);
     if (Stops(checkpoint_)) return std::nullopt;
     if (!preset_.steps.contract) {
       QuantizeWith(WantedStep());
@@ -114,45 +116,49 @@ class Encoder {
     return header_.norms ? preset_.steps.value_step : preset_.steps.key_step;
   }
 
-  // Makes values of the elements, and for "contract" the sum of their squares.
-  // False when the checkpoint stops.
-  bool Load() {
+  // The sum of the elements' squares.
+  void SumSquares() {
     // As kernels::SumSquares: the products are exact.
     double squares[kernels::kSumLanes] = {};
-    static_assert(kSlab % kernels::kSumLanes == 0);
-    const bool whole =
-        InSlabs(checkpoint_, values_->size(), [&](size_t first, size_t count) {
-          const auto part = absl::MakeSpan(*values_).subspan(first, count);
-          LoadElements(dtype_, bytes_ + first * DTypeSize(dtype_), part);
-          if (!preset_.steps.contract) return;
-          for (size_t i = 0; i < count; ++i) {
-            squares[i % kernels::kSumLanes] += double{part[i]} * part[i];
-          }
-        });
+    static_assert(coding::kTileElements % kernels::kSumLanes == 0);
+    static_assert(kSlab % coding::kTileElements == 0);
+    std::vector<float> values(coding::kTileElements);
+    InSlabs(checkpoint_, elements_, [&](size_t begin, size_t slab) {
+      for (size_t i = 0; i < slab; i += values.size()) {
+        const auto part =
+            absl::MakeSpan(values).first(std::min(values.size(), slab - i));
+        rows_.LoadSource(begin + i, part);
+        for (size_t k = 0; k < part.size(); ++k) {
+          squares[k % kernels::kSumLanes] += double{part[k]} * part[k];
+        }
+      }
+    });
     for (const double sum : squares) square_sum_ += sum;
-    return whole;
   }
 
-  // Removes the rotation, hides outliers, and analyzes keys.
+  // Finds the rotation, hides outliers, and analyzes keys.
   void Analyze() {
-    std::vector<float>& values = *values_;
     if (preset_.steps.contract) {
-      coding::HideOutliers(tensor_.largest, absl::MakeSpan(values),
-                           checkpoint_);
+      SumSquares();
+      rows_.HideOutliers(tensor_.largest, elements_, checkpoint_);
     }
-    if (role_ == TensorRole::kKey) {
-      header_.rotation = coding::RemoveRotation(
-          geometry_.heads(), geometry_.tokens(), geometry_.channels(), theta_,
-          &memory_.reconstructor.rotator, values.data(), checkpoint_);
-      if (!preset_.steps.contract) {
-        from_keys_ = AnalyzeKeys(geometry_, values, checkpoint_);
-      }
-    }
+    if (role_ != TensorRole::kKey) return;
+    header_.rotation = rows_.FindRotation(theta_, checkpoint_);
+    if (preset_.steps.contract || Stops(checkpoint_)) return;
+    const auto load = [this](size_t head, size_t begin, size_t end,
+                             float* values) {
+      const Block tokens = {.first_head = head,
+                            .heads = 1,
+                            .first_token = begin,
+                            .tokens = end - begin};
+      coding::SourceRows::OfBlock(&rows_, tokens)
+          .LoadUnscaled(0, 0, tokens.tokens, values);
+    };
+    from_keys_ = AnalyzeKeys(geometry_, load, checkpoint_);
   }
 
   // Cuts it into blocks.
   void Prepare() {
-    std::vector<float>& values = *values_;
     std::vector<float>& weights = from_keys_.attention;
     if (weights.size() != geometry_.tokens()) weights.clear();
     if (attention_.size() != geometry_.tokens()) {
@@ -169,7 +175,7 @@ class Encoder {
       const Block block = geometry_.block(i);
       const uint64_t first = geometry_.RowBegin(block, 0);
       const BlockInput input = {
-          .values = &values[first],
+          .rows = &rows_,
           .source = bytes_ + first * DTypeSize(dtype_),
           .head_stride = geometry_.tokens() * geometry_.channels()};
       blocks_.push_back(block);
@@ -199,12 +205,12 @@ class Encoder {
       return coarser * size * PresetStep() *
              SharpnessFactor(preset_, from_keys_.sharpness);
     }
-    const double rows = static_cast<double>(values_->size()) /
+    const double rows = static_cast<double>(elements_) /
                         static_cast<double>(geometry_.channels());
     const double norm_square = header_.norms ? norm_squares / rows : 1;
     return norm_square == 0
                ? 0
-               : coarser * coding::ExpectedStep(values_->size(), square_sum_,
+               : coarser * coding::ExpectedStep(elements_, square_sum_,
                                                 norm_square);
   }
 
@@ -214,7 +220,7 @@ class Encoder {
     if (std::abs(header_.step - bases_.step()) > kSameBases * bases_.step()) {
       bases_.MakeFor(header_.step);
     }
-    ResizeInSlabs(checkpoint_, values_->size() * DTypeSize(dtype_), &*decoded_);
+    ResizeInSlabs(checkpoint_, tensor_.bytes.size(), &*decoded_);
     distortion_ = DistortionAccumulator();
     sums_ = DistortionSums();
     for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -236,7 +242,7 @@ class Encoder {
       if (Stops(checkpoint_) ||
           !encoders_[i].Write(bases_.Of(i), bases_.SameAsBefore(i), &memory_,
                               &result.payload) ||
-          result.payload.size() > coding::MaxPayloadSize(values_->size())) {
+          result.payload.size() > coding::MaxPayloadSize(elements_)) {
         return std::nullopt;
       }
       // Room for all blocks if each takes about as much as the
@@ -245,6 +251,12 @@ class Encoder {
       if (i == 0) {
         result.payload.reserve(result.payload.size() * (blocks + blocks / 16));
       }
+    }
+    if (TokenAccumulator::Applies(spec_)) {
+      TokenAccumulator tokens(spec_);
+      tokens.AddSource(tensor_.bytes);
+      tokens.AddDecoded(*decoded_, checkpoint_);
+      result.tokens = tokens.Compute();
     }
     if (tensor_.wants_decoded) result.decoded.swap(*decoded_);
     result.distortion = distortion_;
@@ -258,9 +270,9 @@ class Encoder {
     const double share = 1 - 1 / static_cast<double>(geometry_.tokens());
     const double factor = header_.norms
                               ? square_sum_ / sample.sum_x2
-                              : share * static_cast<double>(values_->size()) /
+                              : share * static_cast<double>(elements_) /
                                     static_cast<double>(sample.count);
-    DistortionSums all = {.count = values_->size()};
+    DistortionSums all = {.count = elements_};
     all.sum_e2 = factor * sample.sum_e2;
     all.sum_x2 = square_sum_;
     all.sum_xy = all.sum_x2 + factor * (sample.sum_xy - sample.sum_x2);
@@ -272,7 +284,7 @@ class Encoder {
   // some of the tokens, in the bases of that step and without rotation.
   double SampleStep(double step) {
     const size_t stride =
-        std::min({values_->size() / kSample, kMaxStride,
+        std::min({elements_ / kSample, kMaxStride,
                   geometry_.tokens() / geometry_.token_parts() / kMinSample});
     if (stride < 2) return step;
     header_.step = coding::RoundToStep(std::max(step, least_step_));
@@ -344,14 +356,14 @@ class Encoder {
     return true;
   }
 
+  const TensorSpec& spec_;
   const DType dtype_;
   const Preset preset_;
   const Geometry geometry_;
   const WholeTensor& tensor_;
   const uint8_t* const bytes_;
+  const size_t elements_;
   Checkpoint* const checkpoint_;
-  // Once prepared, without rotation and outliers.
-  Borrowed<std::vector<float>> values_;
   TensorRole role_ = TensorRole::kNone;
   std::optional<double> theta_;
   std::vector<float> attention_;  // of each token
@@ -363,6 +375,7 @@ class Encoder {
   std::vector<BlockEncoder> encoders_;
   RunBases bases_;
   EncoderMemory memory_;
+  coding::SourceRows rows_;
   double square_sum_ = 0;  // of the source, for "contract"
   double least_step_ = 0;
   Borrowed<std::string> decoded_;

@@ -27,10 +27,13 @@ constexpr double kDull = 2.8;
 constexpr double kMaxShrinking = 1.75;
 // Tokens of a head between two looks at a checkpoint.
 constexpr size_t kLookTokens = 4096;
+// Tokens that are loaded together, and stay in the nearest cache.
+constexpr size_t kTokensAtOnce = 32;
+static_assert(kLookTokens % kTokensAtOnce == 0);
 
 }  // namespace
 
-KeyHints AnalyzeKeys(const Geometry& geometry, absl::Span<const float> values,
+KeyHints AnalyzeKeys(const Geometry& geometry, LoadTokens load,
                      Checkpoint* checkpoint) {
   const size_t tokens = geometry.tokens();
   const size_t channels = geometry.channels();
@@ -41,33 +44,43 @@ KeyHints AnalyzeKeys(const Geometry& geometry, absl::Span<const float> values,
   double squares = 0;
   double fourth_powers = 0;
   std::vector<double> mean(channels);
+  std::vector<float> values(kTokensAtOnce * channels);
+  // visit(token, row) for each token of a head that is no sink.
+  const auto for_each_row = [&](size_t head, auto visit) {
+    for (size_t begin = kSinks; begin < tokens; begin += kTokensAtOnce) {
+      if (begin % kLookTokens == kSinks && Stops(checkpoint)) return;
+      const size_t end = std::min(tokens, begin + kTokensAtOnce);
+      load(head, begin, end, values.data());
+      for (size_t t = begin; t < end; ++t) {
+        visit(t, &values[(t - begin) * channels]);
+      }
+    }
+  };
   for (size_t h = 0; h < geometry.heads(); ++h) {
     if (Stops(checkpoint)) return {};
-    const float* const head = &values[h * tokens * channels];
     std::fill(mean.begin(), mean.end(), 0);
-    for (size_t t = kSinks; t < tokens; ++t) {
-      if (t % kLookTokens == 0 && Stops(checkpoint)) return {};
-      for (size_t c = 0; c < channels; ++c) mean[c] += head[t * channels + c];
-    }
+    for_each_row(h, [&](size_t, const float* row) {
+      for (size_t c = 0; c < channels; ++c) mean[c] += row[c];
+    });
     double length = 0;
     for (double& value : mean) {
       value /= static_cast<double>(tokens - kSinks);
       length += value * value;
     }
     length = std::sqrt(length);
-    for (size_t t = kSinks; t < tokens; ++t) {
-      if (t % kLookTokens == 0 && Stops(checkpoint)) return {};
+    for_each_row(h, [&](size_t t, const float* row) {
       double product = 0;
       for (size_t c = 0; c < channels; ++c) {
-        const double difference = head[t * channels + c] - mean[c];
+        const double difference = row[c] - mean[c];
         const double square = difference * difference;
         squares += square;
         fourth_powers += square * square;
         product -= difference * mean[c];
       }
       if (length > 0) weights[t] += static_cast<float>(product / length);
-    }
+    });
   }
+  if (Stops(checkpoint)) return {};
   const double heads = static_cast<double>(geometry.heads());
   const double count = heads * static_cast<double>(channels) *
                        static_cast<double>(tokens - kSinks);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/preset.h"
@@ -20,7 +21,12 @@
 // All of them give anything when the checkpoint stops.
 namespace kvcompress::klt {
 
-// What keys show: `values`, [heads, tokens, channels], without rotation.
+// Gives the values of tokens [begin, end) of a head, [tokens, channels], without
+// rotation.
+using LoadTokens = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
+                                          float* values)>;
+
+// What keys show, which are loaded twice.
 //
 // Their attention is how much each token is likely to get beyond what its age
 // tells, in octaves from -2 to 2: tokens against the mean get more of it.
@@ -33,7 +39,7 @@ namespace kvcompress::klt {
 // the variance, are keys that stand out for few queries.
 //
 // Nothing of tensors of at most 4 tokens.
-KeyHints AnalyzeKeys(const Geometry& geometry, absl::Span<const float> values,
+KeyHints AnalyzeKeys(const Geometry& geometry, LoadTokens load,
                      Checkpoint* checkpoint = nullptr);
 
 // What steps are multiplied with where the keys of a layer told this, at most

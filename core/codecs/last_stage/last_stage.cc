@@ -72,6 +72,10 @@ class Encoder : public TensorEncoder {
     return inner_->distortion();
   }
 
+  bool measures_tokens() const override { return inner_->measures_tokens(); }
+
+  const TokenSums* token_sums() const override { return inner_->token_sums(); }
+
   KeyHints key_hints() const override { return inner_->key_hints(); }
 
   const CodecSpec* chosen() const override {

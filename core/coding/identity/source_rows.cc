@@ -64,10 +64,8 @@ std::optional<Rotation> SourceRows::FindRotation(std::optional<double> theta,
                         checkpoint);
 }
 
-SourceRows::OfBlock::OfBlock(SourceRows* rows, const Block& block, size_t first)
-    : rows_(*rows),
-      block_(block),
-      first_row_(first / rows->geometry_.channels()) {
+SourceRows::OfBlock::OfBlock(SourceRows* rows, const Block& block)
+    : rows_(*rows), block_(block) {
   if (const auto& rotation = rows->header_.rotation) {
     rotation_table_ =
         rows->rotator_.TableOf(rotation->ratio, rows->geometry_.channels() / 2,
@@ -77,10 +75,20 @@ SourceRows::OfBlock::OfBlock(SourceRows* rows, const Block& block, size_t first)
 
 void SourceRows::OfBlock::operator()(size_t head, size_t begin, size_t end,
                                      float* values) const {
+  LoadUnscaled(head, begin, end, values);
+  if (!rows_.header_.norms) return;
+  const uint64_t first =
+      rows_.geometry_.RowBegin(block_, head * block_.tokens + begin);
+  rows_.Normalize(first / rows_.geometry_.channels(), end - begin,
+                  block_.first_token + begin, values);
+}
+
+void SourceRows::OfBlock::LoadUnscaled(size_t head, size_t begin, size_t end,
+                                       float* values) const {
   const size_t channels = rows_.geometry_.channels();
-  const size_t row = first_row_ + head * block_.tokens + begin;
-  rows_.LoadWithoutOutliers(row * channels,
-                            absl::MakeSpan(values, (end - begin) * channels));
+  rows_.LoadWithoutOutliers(
+      rows_.geometry_.RowBegin(block_, head * block_.tokens + begin),
+      absl::MakeSpan(values, (end - begin) * channels));
   if (const auto& rotation = rows_.header_.rotation) {
     kernels::Active().rows.rotate(rotation_table_ + begin * channels,
                                   {.tokens = end - begin,
@@ -88,9 +96,6 @@ void SourceRows::OfBlock::operator()(size_t head, size_t begin, size_t end,
                                    .interleaved = rotation->interleaved,
                                    .back = true},
                                   values);
-  }
-  if (rows_.header_.norms) {
-    rows_.Normalize(row, end - begin, block_.first_token + begin, values);
   }
 }
 

@@ -2,7 +2,8 @@
 
 // The values of a tensor as they are quantized: without outliers, without
 // rotation and divided by norms. They are made from the source each time that
-// they are looked at, which is faster than to keep them all.
+// they are looked at, which is faster than to keep them all, and takes a tile
+// instead of twice a tensor of 16 bits a value.
 
 #ifndef KVCOMPRESS_CODING_IDENTITY_SOURCE_ROWS_H_
 #define KVCOMPRESS_CODING_IDENTITY_SOURCE_ROWS_H_
@@ -57,16 +58,19 @@ class SourceRows {
   // The rows of one block.
   class OfBlock {
    public:
-    // `first` is the block's first element. `rows` and `block` outlive this.
-    OfBlock(SourceRows* rows, const Block& block, size_t first);
+    // `rows` and `block` outlive this, and nobody else turns anything with the
+    // rotator while it is used.
+    OfBlock(SourceRows* rows, const Block& block);
     // Tokens [begin, end) of a head. The norms of all blocks are found when
     // they are loaded for the first time, which is to happen in their order.
     void operator()(size_t head, size_t begin, size_t end, float* values) const;
+    // The same, not divided by norms: of blocks in any order, cut in any way.
+    void LoadUnscaled(size_t head, size_t begin, size_t end,
+                      float* values) const;
 
    private:
     SourceRows& rows_;
     const Block& block_;
-    const size_t first_row_;
     const float* rotation_table_ = nullptr;
   };
 

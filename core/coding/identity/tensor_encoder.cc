@@ -14,6 +14,7 @@
 #include "coding/identity/source_rows.h"
 #include "kernels/elements.h"
 #include "kernels/lane_sums.h"
+#include "metrics/token_quality.h"
 #include "quantization/distortion.h"
 #include "quantization/int8.h"
 #include "quantization/rope.h"
@@ -40,7 +41,8 @@ class Encoder {
  public:
   Encoder(const TensorSpec& spec, const StepOptions& preset,
           const EncodeHints& hints, const WholeTensor& tensor)
-      : dtype_(spec.dtype),
+      : spec_(spec),
+        dtype_(spec.dtype),
         preset_(preset),
         geometry_(spec, Cut::kConsecutive),
         tensor_(tensor),
@@ -120,7 +122,7 @@ class Encoder {
     rows_.AddNormBounds(checkpoint_);
     ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
       if (rows_.BoundNorms(block, first)) {
-        statistics_[index] = MeasureBlock(block, first);
+        statistics_[index] = MeasureBlock(block);
       }
       return true;
     });
@@ -139,15 +141,15 @@ class Encoder {
     return std::sqrt(squares / static_cast<double>(rows_.full_norms().size()));
   }
 
-  ChannelStatistics MeasureBlock(const Block& block, size_t first) {
+  ChannelStatistics MeasureBlock(const Block& block) {
     return Measure(header_, geometry_, block,
-                   SourceRows::OfBlock(&rows_, block, first), &buffers_);
+                   SourceRows::OfBlock(&rows_, block), &buffers_);
   }
 
   // The step that the preset asks for.
   double WantedStep() {
-    ForEachBlock([&](uint64_t, const Block& block, size_t first) {
-      statistics_.push_back(MeasureBlock(block, first));
+    ForEachBlock([&](uint64_t, const Block& block, size_t) {
+      statistics_.push_back(MeasureBlock(block));
       return true;
     });
     double square_sum = 0;
@@ -199,9 +201,11 @@ class Encoder {
     coded->decoded.clear();
     if (tensor_.wants_decoded) coded->decoded.reserve(tensor_.bytes.size());
     WriteTensorHeader(header_, &coded->payload);
+    std::optional<TokenAccumulator> tokens;
+    if (decodes && TokenAccumulator::Applies(spec_)) tokens.emplace(spec_);
     bool fits = true;
     ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
-      const SourceRows::OfBlock rows(&rows_, block, first);
+      const SourceRows::OfBlock rows(&rows_, block);
       BlockInput input = {.load = rows,
                           .source = source_ + first * element_size};
       if (header_.norms) {
@@ -216,10 +220,21 @@ class Encoder {
                          &coded->payload, decoded, &sums) &&
              coded->payload.size() <= most;
       AddDistortion(sums, all, &coded->distortion);
+      if (fits && tokens) AddTokens(first, decoded, size, &*tokens);
       if (index == 0) ReserveLike(coded->payload.size(), &coded->payload);
       return fits;
     });
+    if (tokens) coded->tokens = tokens->Compute();
     return fits && !Stops(checkpoint_);
+  }
+
+  // Measures what became of the `size` bytes from element `first` on.
+  void AddTokens(size_t first, const uint8_t* decoded, size_t size,
+                 TokenAccumulator* tokens) const {
+    tokens->AddSource(
+        tensor_.bytes.substr(first * DTypeSize(dtype_), size));
+    tokens->AddDecoded({reinterpret_cast<const char*>(decoded), size},
+                       checkpoint_);
   }
 
   // Room for the next decoded bytes: at the end of what was asked for, or
@@ -246,6 +261,8 @@ class Encoder {
     if (tensor_.wants_decoded) integers.decoded.reserve(tensor_.bytes.size());
     std::vector<float> values(kTileElements);
     kernels::LaneSums lanes;
+    std::optional<TokenAccumulator> tokens;
+    if (TokenAccumulator::Applies(spec_)) tokens.emplace(spec_);
     const auto compare =
         kernels::Active().rows.compare[static_cast<int>(dtype_)];
     static_assert(kTileElements % kInt8Group == 0);
@@ -259,14 +276,19 @@ class Encoder {
         uint8_t* const decoded = RoomFor(count * DTypeSize(dtype_), &integers);
         EncodeInt8(dtype_, part, &integers.payload, decoded);
         compare(source_ + first * DTypeSize(dtype_), decoded, 0, count, &lanes);
+        if (tokens) {
+          AddTokens(first, decoded, count * DTypeSize(dtype_), &*tokens);
+        }
       }
     });
+    if (tokens) integers.tokens = tokens->Compute();
     DistortionSums sums;
     AddDistortion(lanes.Total(elements_), &sums, &integers.distortion);
     integers_keep_ = KeepsContract(sums);
     return integers;
   }
 
+  const TensorSpec& spec_;
   const DType dtype_;
   const StepOptions preset_;
   const Geometry geometry_;

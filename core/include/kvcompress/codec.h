@@ -39,6 +39,7 @@
 namespace kvcompress {
 
 class Codec;
+struct TokenSums;  // internal to the library
 
 // A codec with its parameters.
 struct CodecSpec {
@@ -74,12 +75,20 @@ class TensorEncoder {
   virtual absl::Status Append(absl::string_view bytes, std::string* payload,
                               std::string* decoded) = 0;
 
+  // Whether it measures tokens by itself (token_sums): one that holds the
+  // whole tensor does, so that nobody else holds it for that.
+  virtual bool measures_tokens() const { return false; }
+
   // Ends the tensor and appends what is left. REQUIRES: every byte of the
   // tensor was appended.
   virtual absl::Status Finish(std::string* payload, std::string* decoded) = 0;
 
   // Distortion of what was encoded; complete after Finish.
   virtual const DistortionAccumulator& distortion() const = 0;
+
+  // What was measured of the tokens; known after Finish. Null where it does not
+  // measure them, or the tensor has none.
+  virtual const TokenSums* token_sums() const { return nullptr; }
 
   // What keys tell the encoder of their layer's values; known after Finish.
   virtual KeyHints key_hints() const { return {}; }
@@ -157,9 +166,10 @@ struct CodecTraits {
   bool lossless = false;
   bool streaming = false;
   // Memory that an encoder takes for each byte of a tensor, where it is not
-  // streaming: the peak of the process, measured on 32 MiB of BF16. Elements of
-  // one byte count as two.
-  uint64_t tensor_memory = 10;
+  // streaming: the tensor, payloads, and what it keeps of each value. Bounds
+  // the growth of the process, measured on 32 MiB of BF16
+  // (tests/fault/test_encoder_memory.py). Elements of one byte count as two.
+  uint64_t tensor_memory = 2;
   bool fixed_size = false;
   bool role_aware = false;
   bool weighs_tokens = false;
@@ -189,8 +199,10 @@ enum class Effort {
 // `ecsq`. Each takes what it needs and puts it back at its end; what is in them
 // means nothing. Not thread safe.
 struct EncoderBuffers {
+  // Of a tensor.
   std::string source;
   std::string decoded;
+  // Of a block.
   std::vector<float> values;
   std::vector<int32_t> quanta;
   std::vector<uint16_t> symbols;
@@ -212,6 +224,9 @@ struct EncodeHints {
   std::vector<float> attention;
   // From the keys of the layer: what TensorEncoder::key_hints gave for them.
   KeyHints from_keys;
+  // The whole tensor, where the caller has it: the encoder is given its bytes
+  // all the same, but need not copy them. Else empty. Outlives the encoder.
+  absl::string_view source;
   // To work in; null, or outlives the encoder.
   EncoderBuffers* buffers = nullptr;
   // Looked at every few milliseconds by an encoder, which returns its status

@@ -1,0 +1,33 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The levels of a group of a block, from when they are chosen until they are
+// written. A block is written only when all of them have been quantized and a
+// search for the step has ended, so that there are as many levels as values.
+// Nearly all fit a byte; those that do not take four more.
+
+#ifndef KVCOMPRESS_CODECS_KLT_PACKED_LEVELS_H_
+#define KVCOMPRESS_CODECS_KLT_PACKED_LEVELS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace kvcompress::klt {
+
+// Not thread safe.
+class PackedLevels {
+ public:
+  // Keeps these levels, of any size, instead of others.
+  void Pack(absl::Span<const int32_t> levels);
+  // Writes them to `levels`, which has room for all.
+  void Unpack(int32_t* levels) const;
+
+ private:
+  std::vector<int8_t> narrow_;
+  std::vector<int32_t> wide_;  // those that are not, in order
+};
+
+}  // namespace kvcompress::klt
+
+#endif  // KVCOMPRESS_CODECS_KLT_PACKED_LEVELS_H_
