@@ -51,9 +51,10 @@ absl::Status CompressSession::CheckFits() const {
       absl::StrCat(
           "the call needs about ", needed,
           " bytes of memory, more than the server allows for it: use a codec "
-          "that takes less (", lighter,
-          "), or raise the server's memory limit to ", MemoryLimitFor(needed),
-          " bytes or its --memory-budget-bytes to ", needed),
+          "that takes less (",
+          lighter, "), or raise the server's memory limit to ",
+          MemoryLimitFor(needed), " bytes or its --memory-budget-bytes to ",
+          needed),
       {.reason = "EXCEEDS_BUDGET", .limit = most});
 }
 

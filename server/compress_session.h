@@ -73,8 +73,8 @@ class CompressSession {
 
   absl::Status TakeData(Source source, absl::string_view tensor,
                         absl::string_view data);
-  // OUT_OF_RANGE, with what would help, when the codec needs more memory for the
-  // largest tensor than a call can have.
+  // OUT_OF_RANGE, with what would help, when the codec needs more memory for
+  // the largest tensor than a call can have.
   absl::Status CheckFits() const;
 
   const CompressLimits limits_;

@@ -107,7 +107,7 @@ class TokenAccumulator {
   const kernels::MeasureRows measure_;
   const uint64_t tokens_;
   const size_t head_dim_;
-  const size_t row_size_;    // bytes
+  const size_t row_size_;  // bytes
   Lag source_;
   Lag decoded_;
   uint64_t token_ = 0;  // of the head under way

@@ -180,7 +180,8 @@ class Compressor::Impl {
       const CodecTraits& traits = own.codec->traits();
       KVC_RETURN_IF_ERROR(
           CheckTensor(entry, position_, traits, limits_.max_tensor_bytes));
-      tensor_memory_ = std::max(tensor_memory_, EncoderMemory(entry, traits, options_.reconstruct));
+      tensor_memory_ = std::max(
+          tensor_memory_, EncoderMemory(entry, traits, options_.reconstruct));
       artefact_.tensors.push_back(
           {.spec = std::move(entry.spec), .codec = own});
     }

@@ -121,8 +121,8 @@ class WholeTensorEncoder : public TensorEncoder {
   const absl::string_view held_;  // the tensor, where the caller has it
   Borrowed<std::string> bytes_;   // else
   uint64_t given_ = 0;            // bytes
-  uint64_t checked_ = 0;  // elements
-  float largest_ = 0;     // magnitude of those
+  uint64_t checked_ = 0;          // elements
+  float largest_ = 0;             // magnitude of those
   DistortionAccumulator distortion_;
   std::optional<TokenSums> tokens_;
   KeyHints key_hints_;

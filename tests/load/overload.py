@@ -29,7 +29,7 @@ from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
 SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
 CODEC = "ecsq"
-# Streams that fit, and what one reserves: 4 MiB, its header and ten times its largest tensor.
+# Streams that fit, and what one reserves: 4 MiB, its header and twice its largest tensor.
 FIT = 8
 STREAM = 5 * MIB
 PROCESSES = 4

@@ -78,9 +78,8 @@ struct Attempt {
 
 Metrics MetricsOf(const TensorSpec& spec, const Attempt& attempt) {
   Metrics metrics = attempt.distortion.Compute();
-  AddTokenMetrics(attempt.tokens
-                      ? *attempt.tokens
-                      : TokenSums::Unknown(spec, metrics.max_error),
+  AddTokenMetrics(attempt.tokens ? *attempt.tokens
+                                 : TokenSums::Unknown(spec, metrics.max_error),
                   &metrics);
   return metrics;
 }
@@ -249,7 +248,7 @@ class Auto : public Codec {
         "For each tensor the smallest codec whose measured quality holds the "
         "thresholds of the request";
     traits_.TakesNumbers();
-    traits_.tensor_memory = 16;
+    traits_.tensor_memory = 4;
     traits_.role_aware = true;
   }
 

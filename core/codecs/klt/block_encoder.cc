@@ -274,9 +274,9 @@ void BlockEncoder::Transform(size_t group, const float* values,
     const size_t count = std::min(kTokens, block_.tokens - begin);
     float squares[kTokens] = {};
     for (size_t i = 0; i < n; i += channels_) {
-      set.joint->quantize_parts(
-          values + PositionOf(i, begin), count, channels_,
-          &means[i], inverse_step * kParts, padded, &memory->parts[i], squares);
+      set.joint->quantize_parts(values + PositionOf(i, begin), count, channels_,
+                                &means[i], inverse_step * kParts, padded,
+                                &memory->parts[i], squares);
     }
     set.product.multiply(memory->parts.data(), transposed.data(),
                          {.rows = count, .inner = padded, .columns = n},

@@ -125,8 +125,8 @@ class BlockEncoder {
   // Where the channels of a head begin among the values of a group that has the
   // `channel`, which is counted from its first.
   size_t PositionOf(size_t channel, size_t token) const {
-    return channel / channels_ * block_.tokens * channels_ +
-           token * channels_ + channel % channels_;
+    return channel / channels_ * block_.tokens * channels_ + token * channels_ +
+           channel % channels_;
   }
   // Whether this is to be tried, and not to be written.
   bool is_sample() const { return !sample_values_.empty(); }

@@ -28,7 +28,7 @@ class Klt : public Codec {
     traits_.presets = klt::Schema().presets();
     traits_.TakesNumbers();
     traits_.role_aware = true;
-    traits_.tensor_memory = 14;
+    traits_.tensor_memory = 4;
     traits_.weighs_tokens = true;
     traits_.couples_heads = true;
   }

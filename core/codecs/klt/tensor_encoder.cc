@@ -210,8 +210,8 @@ class Encoder {
     const double norm_square = header_.norms ? norm_squares / rows : 1;
     return norm_square == 0
                ? 0
-               : coarser * coding::ExpectedStep(elements_, square_sum_,
-                                                norm_square);
+               : coarser *
+                     coding::ExpectedStep(elements_, square_sum_, norm_square);
   }
 
   // Quantizes all blocks, and measures what that loses.

@@ -21,8 +21,8 @@
 // All of them give anything when the checkpoint stops.
 namespace kvcompress::klt {
 
-// Gives the values of tokens [begin, end) of a head, [tokens, channels], without
-// rotation.
+// Gives the values of tokens [begin, end) of a head, [tokens, channels],
+// without rotation.
 using LoadTokens = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
                                           float* values)>;
 

@@ -231,8 +231,7 @@ class Encoder {
   // Measures what became of the `size` bytes from element `first` on.
   void AddTokens(size_t first, const uint8_t* decoded, size_t size,
                  TokenAccumulator* tokens) const {
-    tokens->AddSource(
-        tensor_.bytes.substr(first * DTypeSize(dtype_), size));
+    tokens->AddSource(tensor_.bytes.substr(first * DTypeSize(dtype_), size));
     tokens->AddDecoded({reinterpret_cast<const char*>(decoded), size},
                        checkpoint_);
   }

@@ -45,12 +45,11 @@ KeyHints Told(double size, size_t tokens = 64) {
           static_cast<float>(sink * (row % 2 == 0 ? size : -size));
     }
   }
-  return klt::AnalyzeKeys(
-      klt::Geometry(spec),
-      [&](size_t head, size_t begin, size_t end, float* out) {
-        std::copy(&values[(head * tokens + begin) * 4],
-                  &values[(head * tokens + end) * 4], out);
-      });
+  return klt::AnalyzeKeys(klt::Geometry(spec), [&](size_t head, size_t begin,
+                                                   size_t end, float* out) {
+    std::copy(&values[(head * tokens + begin) * 4],
+              &values[(head * tokens + end) * 4], out);
+  });
 }
 
 TEST(AnalyzeKeys, SharpnessIsTheFourthPowerWithoutMeansAndSinks) {
