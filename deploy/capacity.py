@@ -178,7 +178,8 @@ def memory_table(budget: int) -> list[str]:
             tensor = keys(heads, tokens, channels)
             cells = [memory(codec, tensor, budget) for codec in HOLDERS]
             shape = f"[1,{heads},{tokens},{channels}]"
-            rows.append(row(model, f"{tokens >> 10}k", shape, f"{tensor.nbytes / MIB:.0f} MiB", *cells))
+            size = f"{tensor.nbytes / MIB:.0f} MiB"
+            rows.append(row(model, f"{tokens >> 10}k", shape, size, *cells))
             print(rows[-1], file=sys.stderr)
     return rows
 

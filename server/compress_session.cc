@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "admission.h"
+#include "kvcompress/lighter_codecs.h"
 #include "memory_limit.h"
 
 namespace kvcompress {
@@ -44,8 +45,12 @@ absl::Status CompressSession::TakeTable(const v1::TensorTable& table) {
 absl::Status CompressSession::CheckFits() const {
   const uint64_t needed = kStreamBytes + compressor_->working_bytes();
   const uint64_t most = call_->most_memory();
-  const std::string lighter = compressor_->lighter_codecs();
-  if (needed <= most || lighter.empty()) return absl::OkStatus();
+  if (needed <= most) return absl::OkStatus();
+  const absl::StatusOr<CodecSpec> codec = ParseCodec(compressor_->codec());
+  if (!codec.ok()) return codec.status();
+  const std::string lighter = LighterCodecs(codec->codec->traits());
+  // What needs so much is the header: another codec would not help.
+  if (lighter.empty()) return absl::OkStatus();
   return MakeError(
       absl::StatusCode::kOutOfRange,
       absl::StrCat(

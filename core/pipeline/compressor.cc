@@ -12,7 +12,6 @@
 #include "metrics/token_quality.h"
 #include "pipeline/attention.h"
 #include "pipeline/hints.h"
-#include "pipeline/lighter_codecs.h"
 #include "pipeline/tensor_table.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
@@ -139,10 +138,6 @@ class Compressor::Impl {
                                       header_reader_.announced_size());
     }
     return kHeaderMemory * reserved_size_ + tensor_memory_;
-  }
-
-  std::string lighter_codecs() const {
-    return LighterCodecs(codec_->codec->traits());
   }
 
   bool begun() const { return begun_; }
@@ -390,9 +385,6 @@ absl::StatusOr<CompressReport> Compressor::Finish() { return impl_->Finish(); }
 bool Compressor::begun() const { return impl_->begun(); }
 uint64_t Compressor::working_bytes(uint64_t next) const {
   return impl_->working_bytes(next);
-}
-std::string Compressor::lighter_codecs() const {
-  return impl_->lighter_codecs();
 }
 uint64_t Compressor::reserved_header_size() const {
   return impl_->reserved_size();

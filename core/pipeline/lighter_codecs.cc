@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-#include "pipeline/lighter_codecs.h"
+#include "kvcompress/lighter_codecs.h"
 
 #include <vector>
 

@@ -205,9 +205,18 @@ def test_autoscaler_knows_the_budget(rendered: dict[str, list[Manifest]]) -> Non
     server = containers(the(manifests, "Deployment"))["kv-compressd"]
     limit = int(server["resources"]["limits"]["memory"].removesuffix("Gi")) * 1024
     metric = the(manifests, "HorizontalPodAutoscaler")["spec"]["metrics"][0]["pods"]
-    assert metric["target"]["averageValue"] == f"{(limit - 64) * 3 // 4 // 2}Mi"
+    assert metric["target"]["averageValue"] == f"{(limit - 64) // 2 // 2}Mi"
     rules = yaml.safe_load((REPOSITORY / "deploy" / "prometheus" / "adapter.yaml").read_text())
     assert rules["rules"][0]["seriesQuery"].startswith(metric["metric"]["name"])
+
+
+def test_budgets_take_128k_tokens(rendered: dict[str, list[Manifest]]) -> None:
+    """Of an 8B model, under `klt` and `auto`: 4 MiB and four times a tensor of 256 MiB."""
+    pool = the(rendered["overlays/production"], "Deployment")
+    beside = the(rendered["examples/vllm"], "Deployment")["spec"]["template"]["spec"]
+    for server in (containers(pool)["kv-compressd"], beside["initContainers"][0]):
+        limit = int(server["resources"]["limits"]["memory"].removesuffix("Gi")) * 1024
+        assert (limit - 64) // 2 >= 4 + 4 * 256
 
 
 def test_sidecar(rendered: dict[str, list[Manifest]]) -> None:

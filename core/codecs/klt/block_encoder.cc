@@ -97,7 +97,6 @@ BlockEncoder BlockEncoder::Sample(const coding::TensorHeader& header,
   }
   std::vector<float>& values = sample.sample_values_;
   values.resize(geometry_.Elements(block));
-  const size_t row_size = channels_ * DTypeSize(dtype_);
   sample.sample_source_.resize(values.size() * DTypeSize(dtype_));
   const coding::SourceRows::OfBlock rows(input_.rows, block_);
   float* row = values.data();
@@ -115,7 +114,7 @@ BlockEncoder BlockEncoder::Sample(const coding::TensorHeader& header,
       for (size_t c = 0; c < channels_; ++c) whole[c] = row[c] * norm;
       StoreElements(dtype_, whole, source);
       row += channels_;
-      source += row_size;
+      source += channels_ * DTypeSize(dtype_);
     }
   }
   sample.input_ = {.source = sample.sample_source_.data(),
@@ -334,9 +333,8 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     if (Stops(memory->checkpoint)) return;
     const coding::Matrix& matrix = bases.matrices[group];
     // In steps, as levels; and the variance of each component.
-    const float* const values = LoadGroup(group, memory);
-    Transform(group, values, matrix, bases.transposed[group], memory,
-              variances.data());
+    Transform(group, LoadGroup(group, memory), matrix, bases.transposed[group],
+              memory, variances.data());
     const size_t first = geometry_.GroupFirst(group);
     for (size_t i = first; i < first + matrix.size(); ++i) {
       content_.classes[i] =

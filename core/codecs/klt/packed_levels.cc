@@ -4,48 +4,77 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 namespace kvcompress::klt {
 namespace {
 
-// In the place of a level that is wide; the others are from -127 to 127.
-constexpr int8_t kWide = -128;
-constexpr int32_t kMost = 127;
 // Levels that are looked at together: compilers make vectors of these loops.
 constexpr size_t kAtOnce = 256;
+// Where more than one level in so many is wide, all get another byte.
+constexpr size_t kRare = 4;
 
-bool IsWide(int32_t level) { return level < -kMost || level > kMost; }
+// Stands in the place of a level that is wide.
+template <typename Narrow>
+constexpr Narrow kWide = std::numeric_limits<Narrow>::min();
 
-}  // namespace
+template <typename Narrow>
+bool IsWide(int32_t level) {
+  constexpr int32_t kMost = std::numeric_limits<Narrow>::max();
+  return level < -kMost || level > kMost;
+}
 
-void PackedLevels::Pack(absl::Span<const int32_t> levels) {
-  narrow_.resize(levels.size());
-  wide_.clear();
+template <typename Narrow>
+void PackAs(absl::Span<const int32_t> levels, std::vector<Narrow>* narrow,
+            std::vector<int32_t>* wide) {
+  narrow->resize(levels.size());
+  wide->clear();
   for (size_t first = 0; first < levels.size(); first += kAtOnce) {
     const int32_t* const from = levels.data() + first;
-    int8_t* const to = narrow_.data() + first;
+    Narrow* const to = narrow->data() + first;
     const size_t count = std::min(kAtOnce, levels.size() - first);
     int32_t largest = 0;
     int32_t least = 0;
     for (size_t i = 0; i < count; ++i) {
       largest = std::max(largest, from[i]);
       least = std::min(least, from[i]);
-      to[i] = static_cast<int8_t>(from[i]);
+      to[i] = static_cast<Narrow>(from[i]);
     }
-    if (!IsWide(largest) && !IsWide(least)) continue;
+    if (!IsWide<Narrow>(largest) && !IsWide<Narrow>(least)) continue;
     for (size_t i = 0; i < count; ++i) {
-      if (!IsWide(from[i])) continue;
-      to[i] = kWide;
-      wide_.push_back(from[i]);
+      if (!IsWide<Narrow>(from[i])) continue;
+      to[i] = kWide<Narrow>;
+      wide->push_back(from[i]);
     }
   }
 }
 
+template <typename Narrow>
+void UnpackFrom(const std::vector<Narrow>& narrow,
+                const std::vector<int32_t>& wide, int32_t* levels) {
+  std::copy(narrow.begin(), narrow.end(), levels);
+  auto next = wide.begin();
+  for (size_t i = 0; next != wide.end(); ++i) {
+    if (narrow[i] == kWide<Narrow>) levels[i] = *next++;
+  }
+}
+
+}  // namespace
+
+void PackedLevels::Pack(absl::Span<const int32_t> levels) {
+  words_ = {};
+  PackAs(levels, &bytes_, &wide_);
+  if (wide_.size() <= levels.size() / kRare) return;
+  bytes_ = {};
+  wide_ = {};
+  PackAs(levels, &words_, &wide_);
+}
+
 void PackedLevels::Unpack(int32_t* levels) const {
-  std::copy(narrow_.begin(), narrow_.end(), levels);
-  auto wide = wide_.begin();
-  for (size_t i = 0; wide != wide_.end(); ++i) {
-    if (narrow_[i] == kWide) levels[i] = *wide++;
+  if (words_.empty()) {
+    UnpackFrom(bytes_, wide_, levels);
+  } else {
+    UnpackFrom(words_, wide_, levels);
   }
 }
 

@@ -3,7 +3,8 @@
 // The levels of a group of a block, from when they are chosen until they are
 // written. A block is written only when all of them have been quantized and a
 // search for the step has ended, so that there are as many levels as values.
-// Nearly all fit a byte; those that do not take four more.
+// Nearly all fit a byte; those that do not take four more, and where they are
+// many each level has two bytes instead.
 
 #ifndef KVCOMPRESS_CODECS_KLT_PACKED_LEVELS_H_
 #define KVCOMPRESS_CODECS_KLT_PACKED_LEVELS_H_
@@ -24,8 +25,10 @@ class PackedLevels {
   void Unpack(int32_t* levels) const;
 
  private:
-  std::vector<int8_t> narrow_;
-  std::vector<int32_t> wide_;  // those that are not, in order
+  // All of them, in one of these two; those that it has no room for are wide.
+  std::vector<int8_t> bytes_;
+  std::vector<int16_t> words_;
+  std::vector<int32_t> wide_;  // in order
 };
 
 }  // namespace kvcompress::klt

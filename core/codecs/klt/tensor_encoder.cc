@@ -16,7 +16,6 @@
 #include "coding/identity/source_rows.h"
 #include "coding/identity/tensor_encoder.h"
 #include "coding/step_options.h"
-#include "kernels/lane_sums.h"
 #include "metrics/token_quality.h"
 #include "quantization/distortion.h"
 #include "quantization/rope.h"
@@ -116,30 +115,10 @@ class Encoder {
     return header_.norms ? preset_.steps.value_step : preset_.steps.key_step;
   }
 
-  // The sum of the elements' squares.
-  void SumSquares() {
-    // As kernels::SumSquares: the products are exact.
-    double squares[kernels::kSumLanes] = {};
-    static_assert(coding::kTileElements % kernels::kSumLanes == 0);
-    static_assert(kSlab % coding::kTileElements == 0);
-    std::vector<float> values(coding::kTileElements);
-    InSlabs(checkpoint_, elements_, [&](size_t begin, size_t slab) {
-      for (size_t i = 0; i < slab; i += values.size()) {
-        const auto part =
-            absl::MakeSpan(values).first(std::min(values.size(), slab - i));
-        rows_.LoadSource(begin + i, part);
-        for (size_t k = 0; k < part.size(); ++k) {
-          squares[k % kernels::kSumLanes] += double{part[k]} * part[k];
-        }
-      }
-    });
-    for (const double sum : squares) square_sum_ += sum;
-  }
-
   // Finds the rotation, hides outliers, and analyzes keys.
   void Analyze() {
     if (preset_.steps.contract) {
-      SumSquares();
+      square_sum_ = rows_.SumSquares(elements_, checkpoint_);
       rows_.HideOutliers(tensor_.largest, elements_, checkpoint_);
     }
     if (role_ != TensorRole::kKey) return;

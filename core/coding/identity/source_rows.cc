@@ -8,6 +8,7 @@
 
 #include "kernels/elements.h"
 #include "kernels/kernels.h"
+#include "kernels/lane_sums.h"
 #include "quantization/norms.h"
 #include "quantization/outliers.h"
 #include "tensor/slabs.h"
@@ -25,6 +26,27 @@ uint16_t MaxNorm(float step, int shift) {
 
 void SourceRows::LoadSource(size_t first, absl::Span<float> values) const {
   LoadElements(dtype_, source_ + first * DTypeSize(dtype_), values);
+}
+
+double SourceRows::SumSquares(size_t elements, Checkpoint* checkpoint) const {
+  // The products are exact.
+  double squares[kernels::kSumLanes] = {};
+  static_assert(kTileElements % kernels::kSumLanes == 0);
+  static_assert(kSlab % kTileElements == 0);
+  std::vector<float> values(kTileElements);
+  InSlabs(checkpoint, elements, [&](size_t begin, size_t slab) {
+    for (size_t i = 0; i < slab; i += kTileElements) {
+      const auto part =
+          absl::MakeSpan(values).first(std::min(kTileElements, slab - i));
+      LoadSource(begin + i, part);
+      for (size_t k = 0; k < part.size(); ++k) {
+        squares[k % kernels::kSumLanes] += double{part[k]} * part[k];
+      }
+    }
+  });
+  double sum = 0;
+  for (const double lane : squares) sum += lane;
+  return sum;
 }
 
 void SourceRows::HideOutliers(float largest, size_t elements,

@@ -47,6 +47,10 @@ class SourceRows {
   // Elements as they are, from `first` on.
   void LoadSource(size_t first, absl::Span<float> values) const;
 
+  // The sum of the squares of the first `elements`, in lanes as
+  // kernels::SumSquares.
+  double SumSquares(size_t elements, Checkpoint* checkpoint) const;
+
   // From now on, makes outliers zero, if they are rare. `largest` is the
   // largest magnitude of the `elements`.
   void HideOutliers(float largest, size_t elements, Checkpoint* checkpoint);

@@ -155,10 +155,6 @@ class Compressor {
   // the codec holds a whole one, in bytes; besides what is passed in and out.
   uint64_t working_bytes(uint64_t next = 0) const;
 
-  // For people who have less: which codecs need less of it. Empty where the
-  // codec holds no tensor. REQUIRES: begun().
-  std::string lighter_codecs() const;
-
   // The header of the artefact, reserved_header_size() bytes, after Finish.
   const std::string& header() const;
 

@@ -136,6 +136,29 @@ TEST(Auto, TheChoiceDoesNotDependOnChunks) {
   EXPECT_EQ(*testing::DecompressFile(whole->artefact), whole->reconstructed);
 }
 
+TEST(Auto, ReconstructsAndMeasuresWhatTheChosenCodecDoes) {
+  const std::string empty = MakeFile(
+      {Tensor("layer_0_key", DType::kBF16),
+       {{.name = "layer_1_key", .dtype = DType::kF32, .shape = {1, 2, 0, 64}},
+        ""}});
+  for (const std::string& file : {File(), empty}) {
+    const auto out =
+        CompressFile(file, {.codec = "auto", .reconstruct = true}, 1000);
+    ASSERT_TRUE(out.ok()) << out.status();
+    EXPECT_EQ(out->reconstructed, *testing::DecompressFile(out->artefact));
+    for (const TensorReport& tensor : out->report.tensors) {
+      const auto alone = CompressFile(file, {.codec = tensor.codec});
+      ASSERT_TRUE(alone.ok()) << alone.status();
+      for (const TensorReport& same : alone->report.tensors) {
+        if (same.spec.name != tensor.spec.name) continue;
+        EXPECT_EQ(same.digest, tensor.digest);
+        EXPECT_EQ(same.metrics.centred_snr_db, tensor.metrics.centred_snr_db);
+        EXPECT_EQ(same.metrics.token_snr_db_p1, tensor.metrics.token_snr_db_p1);
+      }
+    }
+  }
+}
+
 TEST(Auto, TiesGoToTheCodecThatIsListedFirst) {
   const std::string file =
       MakeFile({{{.name = "few", .dtype = DType::kF32, .shape = {1, 1, 1, 64}},

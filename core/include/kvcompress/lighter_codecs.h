@@ -1,10 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What to do where a codec needs more memory than there is. Internal to the
-// library.
+// What to do where a codec needs more memory than there is.
 
-#ifndef KVCOMPRESS_PIPELINE_LIGHTER_CODECS_H_
-#define KVCOMPRESS_PIPELINE_LIGHTER_CODECS_H_
+#ifndef KVCOMPRESS_LIGHTER_CODECS_H_
+#define KVCOMPRESS_LIGHTER_CODECS_H_
 
 #include <string>
 
@@ -18,4 +17,4 @@ std::string LighterCodecs(const CodecTraits& traits);
 
 }  // namespace kvcompress
 
-#endif  // KVCOMPRESS_PIPELINE_LIGHTER_CODECS_H_
+#endif  // KVCOMPRESS_LIGHTER_CODECS_H_
