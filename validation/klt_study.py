@@ -26,7 +26,7 @@ from measure.rows import Row, ServiceRow
 from measure.study import Study
 from measure.variants import ASKED, Variant, real_attention
 
-STEPS = "2.1,2.5"
+STEPS = "2,2.5"
 FIRST = 100
 
 
@@ -40,10 +40,10 @@ def variants(client: kvcompress.Client, study: Study) -> Iterator[Row]:
 
     yield ServiceRow(client, report.REFERENCE, version, {"codec": "int4"})
     yield klt("klt ultra", "ultra")
-    yield klt("its steps, all tokens alike", f"{STEPS},96,0,0.75")
+    yield klt("its steps, all tokens alike", f"{STEPS},96,0,0.35")
     yield klt("its steps, all layers alike", f"{STEPS},96,0.3")
     yield klt("all layers alike, at about its size", "1.5,2.35,96,0.45")
-    yield klt("its steps, 32 directions", f"{STEPS},32,0.3,0.75")
+    yield klt("its steps, 32 directions", f"{STEPS},32,0.3,0.35")
     yield Variant(client, "its steps, no directions (ecsq)", version, {"codec": f"ecsq:{STEPS}"})
     yield klt("ultra, told that there is no rotation", "ultra", options={"rope_theta": 0.0})
     yield klt("ultra, told a wrong base, 500000", "ultra", options={"rope_theta": 500000.0})

@@ -73,15 +73,12 @@ void AttentionHints::Tell(const TensorSpec& spec, const LayerAttention& given,
   if (found != given.end()) hints->attention = found->second;
   if (spec.role != TensorRole::kValue) return;
   if (spec.layer == layer_) hints->from_keys.attention = from_keys_;
-  const auto told = sharpness_.find(*spec.layer);
-  if (told != sharpness_.end()) hints->from_keys.sharpness = told->second;
 }
 
 void AttentionHints::Learn(const TensorSpec& spec, KeyHints told) {
   if (spec.role != TensorRole::kKey) return;
   layer_ = spec.layer;
   from_keys_ = std::move(told.attention);
-  if (layer_ && told.sharpness) sharpness_[*layer_] = *told.sharpness;
 }
 
 }  // namespace kvcompress

@@ -30,8 +30,8 @@ absl::Status CheckAttention(const LayerAttention& attention,
                             const CodecTraits& traits,
                             const std::vector<ArtefactTensor>& tensors);
 
-// Carries what keys told to the values of their layer: of each token if these
-// come next, of the layer whenever they come. Not thread safe.
+// Carries what keys told of each token to the values of their layer if these
+// come next. Not thread safe.
 class AttentionHints {
  public:
   // Sets in `hints` what is known of the tokens of a tensor.
@@ -43,7 +43,6 @@ class AttentionHints {
  private:
   std::optional<uint32_t> layer_;  // of the last keys
   std::vector<float> from_keys_;
-  std::map<uint32_t, double> sharpness_;
 };
 
 }  // namespace kvcompress

@@ -95,7 +95,7 @@ NOT_RUN = {
         "needs a bucket and a cluster", "../integrations/test_batch.py::test_line_of_the_readme"
     ),
     r"pip install --no-deps -r validation/requirements\.txt": Reason(
-        "downloads 2.3 GB; deploy/python-env installs the same", "../model/test_real_model.py::run"
+        "downloads 2.6 GB; deploy/python-env installs the same", "../model/test_real_model.py::run"
     ),
     r"kubectl (describe certificate|rollout status)": Reason(
         "needs a cluster with controllers", "test_api_server.py::test_apply"

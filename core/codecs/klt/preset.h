@@ -21,12 +21,13 @@ struct Preset {
   std::optional<size_t> vectors;
   // How strongly steps follow the weight of a token; 0 for equal steps.
   double weighting = 0;
-  // How strongly steps follow the sharpness of a layer's attention; 0 for not.
+  // How strongly steps of keys follow the sharpness of their layer's attention;
+  // 0 for not.
   double sharpening = 0;
 };
 
 // "contract", "high", "max", "ultra", or two steps and what may follow them:
-// "0.6,0.7", "0.6,0.7,32", "1.5,2.35,96,0.45", "1.5,2.35,96,0.45,0.75".
+// "0.6,0.7", "0.6,0.7,32", "1.5,2.35,96,0.45", "1.5,2.35,96,0.45,0.35".
 const OptionSchema<Preset>& Schema();
 
 }  // namespace kvcompress::klt

@@ -72,7 +72,7 @@ class Encoder {
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     theta_ = hints.rope_theta;
     attention_ = hints.attention;
-    from_keys_ = hints.from_keys;
+    from_keys_.attention = hints.from_keys.attention;
     header_.mode = coding::kModeKlt;
     header_.int8_sinks = true;
     header_.norms = role_ == TensorRole::kValue;
@@ -106,8 +106,7 @@ class Encoder {
     return Write();
   }
 
-  // What the keys of the layer showed: these or, for values, those that were
-  // given. After Encode.
+  // What the keys showed, if these are keys. After Encode.
   KeyHints TakeHints() { return std::move(from_keys_); }
 
  private:

@@ -22,9 +22,9 @@ constexpr double kNewest = 8;
 constexpr double kMinOctaves = -2;
 constexpr double kMaxOctaves = 0.75;
 // Sharpness from which on steps shrink, and the most octaves that they do;
-// measured on SmolLM2-135M, where half of the layers have less.
-constexpr double kDull = 2.8;
-constexpr double kMaxShrinking = 1.75;
+// measured on SmolLM2-135M and Gemma 3 270M.
+constexpr double kDull = 1.5;
+constexpr double kMaxShrinking = 4;
 // Tokens of a head between two looks at a checkpoint.
 constexpr size_t kLookTokens = 4096;
 // Tokens that are loaded together, and stay in the nearest cache.

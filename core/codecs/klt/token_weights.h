@@ -32,18 +32,18 @@ using LoadTokens = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
 // tells, in octaves from -2 to 2: tokens against the mean get more of it.
 //
 // Their sharpness is log2 of the mean fourth power of what the means over
-// tokens leave. An error in keys or values harms most where attention picks few
-// tokens, and it does where logits spread far: as training keeps the matrices
-// of queries and keys in balance, queries are large where keys are, and logits
-// grow with the square of both. Heavy tails, which the fourth power sees beyond
-// the variance, are keys that stand out for few queries.
+// tokens leave. An error in keys harms most where attention picks few tokens,
+// and it does where logits spread far: as training keeps the matrices of
+// queries and keys in balance, queries are large where keys are, and logits
+// grow with the square of both. Channels that are larger than the others, which
+// the fourth power sees beyond the variance, count for more.
 //
 // Nothing of tensors of at most 4 tokens.
 KeyHints AnalyzeKeys(const Geometry& geometry, LoadTokens load,
                      Checkpoint* checkpoint = nullptr);
 
-// What steps are multiplied with where the keys of a layer told this, at most
-// 1: they follow the sharpness as strongly as the preset says.
+// What the steps of keys that told this are multiplied with, at most 1: they
+// follow the sharpness as strongly as the preset says.
 double SharpnessFactor(const Preset& preset, std::optional<double> sharpness);
 
 // The attention that tokens are likely to get, in octaves: what their age

@@ -67,9 +67,9 @@ TEST(SharpnessFactor, ShrinksStepsOfSharpLayersWithinBounds) {
   const klt::Preset preset = PresetOf("1.8,2.8,96,0.3,0.75");
   EXPECT_EQ(klt::SharpnessFactor(preset, std::nullopt), 1);
   EXPECT_EQ(klt::SharpnessFactor(preset, -50), 1);
-  EXPECT_EQ(klt::SharpnessFactor(preset, 2.8), 1);
-  EXPECT_NEAR(klt::SharpnessFactor(preset, 4.8), std::exp2(-1.5), 1e-12);
-  EXPECT_EQ(klt::SharpnessFactor(preset, 50), std::exp2(-1.75));
+  EXPECT_EQ(klt::SharpnessFactor(preset, 1.5), 1);
+  EXPECT_NEAR(klt::SharpnessFactor(preset, 3.5), std::exp2(-1.5), 1e-12);
+  EXPECT_EQ(klt::SharpnessFactor(preset, 50), std::exp2(-4));
   EXPECT_EQ(klt::SharpnessFactor(PresetOf("1.8,2.8,96,0.3"), 50), 1);
 }
 

@@ -30,7 +30,6 @@ TEST(AttentionHints, ValuesAreToldWhatTheirKeysTold) {
   hints.Learn(Spec(TensorRole::kKey, 7), {{1, 2, 3}, 4.5});
   const KeyHints told = Told(hints, TensorRole::kValue, 7);
   EXPECT_EQ(told.attention, (std::vector<float>{1, 2, 3}));
-  EXPECT_EQ(told.sharpness, 4.5);
 }
 
 TEST(AttentionHints, NobodyElseIs) {
@@ -46,14 +45,13 @@ TEST(AttentionHints, NobodyElseIs) {
   }
 }
 
-TEST(AttentionHints, ALayersSharpnessIsKeptUntilItsValuesCome) {
+TEST(AttentionHints, OnlyTheLastKeysTell) {
   AttentionHints hints;
   hints.Learn(Spec(TensorRole::kKey, 0), {{1, 2, 3}, 1.0});
   hints.Learn(Spec(TensorRole::kKey, 1), {{4, 5, 6}, 2.0});
-  const KeyHints first = Told(hints, TensorRole::kValue, 0);
-  EXPECT_TRUE(first.attention.empty());
-  EXPECT_EQ(first.sharpness, 1.0);
-  EXPECT_EQ(Told(hints, TensorRole::kValue, 1).sharpness, 2.0);
+  EXPECT_TRUE(Told(hints, TensorRole::kValue, 0).attention.empty());
+  EXPECT_EQ(Told(hints, TensorRole::kValue, 1).attention,
+            (std::vector<float>{4, 5, 6}));
 }
 
 }  // namespace
