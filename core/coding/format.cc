@@ -18,9 +18,14 @@ constexpr uint8_t kIsInterleaved = 4;
 // The flag that differs by mode.
 constexpr uint8_t kHasInt8Sinks = 8;
 constexpr uint8_t kHasTrellis = 8;
-constexpr uint8_t kAllFlags = 15;
+// The rotation has fields beyond the ratio.
+constexpr uint8_t kHasRotatedPart = 16;
+constexpr uint8_t kAllFlags = 31;
 
+constexpr size_t kRunsOffset = 7;  // of their number
 constexpr size_t kRotationSize = 8;
+constexpr size_t kRotatedPartSize = 8;
+constexpr size_t kRunSize = 6;
 
 template <typename T>
 void Put(T value, std::string* out) {
@@ -66,6 +71,43 @@ class Fields {
   absl::Status status_;
 };
 
+void PutRotatedPart(const Rotation& rotation, std::string* out) {
+  Put(rotation.first, out);
+  Put(rotation.pairs, out);
+  Put(rotation.shift, out);
+  out->append(3, '\0');
+  for (const Rotation::Run& run : rotation.runs) {
+    Put(run.length, out);
+    Put(run.multiplier, out);
+  }
+}
+
+void ReadRotatedPart(absl::Span<const uint8_t> bytes, uint64_t channels,
+                     Fields* fields, Rotation* rotation) {
+  size_t at = kTensorHeaderSize + kRotationSize;
+  fields->Get(at, &rotation->first);
+  fields->Get(at + 2, &rotation->pairs);
+  fields->Require(rotation->pairs > 0, "the number of pairs", at + 2,
+                  "above 0");
+  fields->Require(rotation->first + uint64_t{2} * rotation->pairs <= channels,
+                  "the end of the rotated part", at,
+                  "within the channels of a head");
+  fields->GetBelow(kMaxRotationShift + 1, "the shift of the rotated part",
+                   at + 4, &rotation->shift);
+  fields->RequireZeros(at + 5, at + 8);
+  at += kRotatedPartSize;
+  uint64_t length = 0;
+  for (size_t run = 0; run < bytes[kRunsOffset]; ++run, at += kRunSize) {
+    Rotation::Run& each = rotation->runs.emplace_back();
+    fields->Get(at, &each.length);
+    fields->Get(at + 2, &each.multiplier);
+    fields->Require(each.length > 0, "the length of a run", at, "above 0");
+    length += each.length;
+    fields->Require(length <= rotation->pairs, "the end of a run", at,
+                    "within the rotated pairs");
+  }
+}
+
 }  // namespace
 
 void WriteTensorHeader(const TensorHeader& header, std::string* out) {
@@ -79,6 +121,7 @@ void WriteTensorHeader(const TensorHeader& header, std::string* out) {
   if (header.rotation) {
     flags |= kHasRotation;
     if (header.rotation->interleaved) flags |= kIsInterleaved;
+    if (!header.rotation->IsPlain()) flags |= kHasRotatedPart;
   }
   Put(header.mode, out);
   Put(flags, out);
@@ -86,13 +129,20 @@ void WriteTensorHeader(const TensorHeader& header, std::string* out) {
   Put(header.sink_shift, out);
   Put(header.recent, out);
   Put(header.recent_shift, out);
-  Put(uint8_t{0}, out);
+  Put(static_cast<uint8_t>(header.rotation ? header.rotation->runs.size() : 0),
+      out);
   Put(header.step, out);
-  if (header.rotation) Put(header.rotation->ratio, out);
+  if (!header.rotation) return;
+  Put(header.rotation->ratio, out);
+  if (flags & kHasRotatedPart) PutRotatedPart(*header.rotation, out);
 }
 
 size_t TensorHeaderSize(absl::Span<const uint8_t> bytes) {
-  return kTensorHeaderSize + (bytes[1] & kHasRotation ? kRotationSize : 0);
+  const uint8_t flags = bytes[1];
+  if (!(flags & kHasRotation)) return kTensorHeaderSize;
+  if (!(flags & kHasRotatedPart)) return kTensorHeaderSize + kRotationSize;
+  return kTensorHeaderSize + kRotationSize + kRotatedPartSize +
+         kRunSize * bytes[kRunsOffset];
 }
 
 absl::StatusOr<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
@@ -104,6 +154,7 @@ absl::StatusOr<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
   const uint8_t flags = bytes[1];
   const bool rotated = flags & kHasRotation;
   const bool interleaved = flags & kIsInterleaved;
+  const bool part = flags & kHasRotatedPart;
   header.norms = flags & kHasNorms;
   header.int8_sinks = klt || (flags & kHasInt8Sinks);
   header.trellis = klt && (flags & kHasTrellis);
@@ -112,22 +163,27 @@ absl::StatusOr<TensorHeader> ReadTensorHeader(absl::Span<const uint8_t> bytes,
   fields.Require(flags <= kAllFlags, "the flags", 1, "a set of known flags");
   fields.Require(rotated || !interleaved, "the flags", 1,
                  "consistent: interleaved without a rotation");
+  fields.Require(rotated || !part, "the flags", 1,
+                 "consistent: a rotated part without a rotation");
   fields.Require(!(rotated && header.norms), "the flags", 1,
                  "consistent: norms with a rotation");
-  fields.Require(!rotated || geometry.channels() % 2 == 0, "the flags", 1,
-                 "consistent: a rotation of an odd number of channels");
+  fields.Require(!rotated || part || geometry.channels() % 2 == 0, "the flags",
+                 1, "consistent: a rotation of an odd number of channels");
   fields.Get(2, &header.sinks);
   fields.GetBelow(kMaxShift + 1, "the shift of sinks", 3, &header.sink_shift);
   fields.Get(4, &header.recent);
   fields.GetBelow(kMaxShift + 1, "the shift of recent tokens", 6,
                   &header.recent_shift);
-  fields.RequireZeros(klt ? 3 : 7, 8);
+  fields.RequireZeros(klt ? 3 : 7, part ? 7 : 8);
   fields.Get(8, &header.step);
   fields.Require(IsStep(header.step), "the step", 8,
                  "from 2^-100 to 2^100 with 11 significant bits");
   if (rotated) {
     header.rotation.emplace().interleaved = interleaved;
     fields.Get(kTensorHeaderSize, &header.rotation->ratio);
+    if (part) {
+      ReadRotatedPart(bytes, geometry.channels(), &fields, &*header.rotation);
+    }
   }
   if (!fields.status().ok()) return fields.status();
   return header;

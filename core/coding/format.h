@@ -57,6 +57,10 @@ struct TensorHeader {
 };
 
 inline constexpr size_t kTensorHeaderSize = 12;
+// With a rotation of a part of the channels, or of frequencies of its own, and
+// kMaxRuns of them.
+inline constexpr size_t kMaxTensorHeaderSize =
+    kTensorHeaderSize + 16 + 6 * kMaxRuns;
 
 void WriteTensorHeader(const TensorHeader& header, std::string* out);
 // Bytes of the header that begins with `bytes`, at least kTensorHeaderSize.

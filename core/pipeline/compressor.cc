@@ -39,11 +39,7 @@ class Compressor::Impl {
         header_reader_(limits_.max_header_bytes) {}
 
   absl::Status ValidateOptions() const {
-    if (options_.rope_theta && !IsRopeTheta(*options_.rope_theta)) {
-      return Invalid(
-          "rope_theta must be 0 or a number from 1 to 1e12",
-          {.reason = "INVALID_OPTIONS", .field = "options.rope_theta"});
-    }
+    KVC_RETURN_IF_ERROR(ValidateRope(options_));
     KVC_RETURN_IF_ERROR(ValidateAttention(options_.attention));
     KVC_RETURN_IF_ERROR(ValidateThresholds(options_.thresholds));
     KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kKey)));
@@ -257,6 +253,7 @@ class Compressor::Impl {
     report_.elements += elements;
     hints_.thresholds = ThresholdsOf(tensor.spec.role);
     attention_.Tell(tensor.spec, options_.attention, &hints_);
+    KVC_RETURN_IF_ERROR(CheckRope(*tensor.codec.codec, tensor.spec, hints_));
     KVC_ASSIGN_OR_RETURN(encoder_,
                          tensor.codec.codec->NewEncoder(
                              tensor.spec, tensor.codec.parameters, hints_));
@@ -277,17 +274,19 @@ class Compressor::Impl {
       }));
       ArtefactTensor& tensor = Current();
       if (encoder_->chosen() != nullptr) tensor.codec = *encoder_->chosen();
-      attention_.Learn(tensor.spec, encoder_->key_hints());
+      KeyHints told = encoder_->key_hints();
       tensor.digest = digest_.Hex();
-      AddReport(tensor);
+      AddReport(tensor, told);
+      attention_.Learn(tensor.spec, std::move(told));
       ++index_;
       KVC_RETURN_IF_ERROR(StartTensor());
     }
     return absl::OkStatus();
   }
 
-  void AddReport(const ArtefactTensor& tensor) {
+  void AddReport(const ArtefactTensor& tensor, const KeyHints& told) {
     TensorReport report;
+    report.rope = told.rope;
     report.spec = tensor.spec;
     report.codec = tensor.codec.ToString();
     report.original_size = tensor_size_;

@@ -10,19 +10,25 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/compressor.h"
 
 namespace kvcompress {
 
-// Whether this can be the base of a rotary position embedding, or 0 for none.
-bool IsRopeTheta(double theta);
+// Checks what options say of rotary position embeddings. INVALID_ARGUMENT.
+absl::Status ValidateRope(const CompressOptions& options);
 
 // Options go before metadata; metadata that makes no sense says nothing. The
 // thresholds are not filled in.
 EncodeHints HintsFrom(
     const CompressOptions& options,
     const std::vector<std::pair<std::string, std::string>>& metadata);
+
+// Whether a tensor can have the rotary embedding that was declared, where it
+// has keys and the codec cares. INVALID_ARGUMENT.
+absl::Status CheckRope(const Codec& codec, const TensorSpec& spec,
+                       const EncodeHints& hints);
 
 }  // namespace kvcompress
 

@@ -43,38 +43,78 @@ uint64_t RatioOf(double theta, size_t pairs) {
   return ratio;
 }
 
-std::vector<uint64_t> Increments(uint64_t ratio, size_t pairs) {
+std::vector<uint64_t> Increments(const Rotation& rotation, size_t pairs) {
   std::vector<uint64_t> increments(pairs);
   uint64_t increment = kFirstIncrement;
   for (uint64_t& each : increments) {
     each = increment;
-    increment = MultiplyHigh(increment, ratio);
+    increment = MultiplyHigh(increment, rotation.ratio);
+  }
+  size_t pair = 0;
+  for (const Rotation::Run& run : rotation.runs) {
+    const uint64_t factor = uint64_t{run.multiplier} << 32;
+    for (size_t i = 0; i < run.length && pair < pairs; ++i, ++pair) {
+      // The increment is below 2^62, and the factor over 2^63 below 2.
+      increments[pair] = MultiplyHigh(2 * increments[pair], factor);
+    }
   }
   return increments;
 }
 
-void Rotator::Rotate(const Rotation& rotation, bool back, size_t pairs,
-                     uint64_t first, size_t tokens, float* values) {
-  kernels::Active().rows.rotate(TableOf(rotation.ratio, pairs, first, tokens),
-                                {.tokens = tokens,
-                                 .pairs = pairs,
-                                 .interleaved = rotation.interleaved,
-                                 .back = back},
-                                values);
+void Rotate(const Rotation& rotation, const float* table, bool back,
+            size_t channels, size_t tokens, float* values) {
+  constexpr size_t kAtOnce = 32;  // tokens
+  const size_t pairs = rotation.Pairs(channels);
+  const auto turn = [&](const float* turns, size_t count, float* rows) {
+    kernels::Active().rows.rotate(turns,
+                                  {.tokens = count,
+                                   .pairs = pairs,
+                                   .interleaved = rotation.interleaved,
+                                   .back = back},
+                                  rows);
+  };
+  if (2 * pairs == channels && rotation.shift == 0) {
+    turn(table, tokens, values);
+    return;
+  }
+  const float finer = static_cast<float>(1 << rotation.shift);
+  const float scale = back ? finer : 1 / finer;
+  const size_t size = 2 * pairs;
+  std::vector<float> part(kAtOnce * size);
+  for (size_t begin = 0; begin < tokens; begin += kAtOnce) {
+    const size_t count = std::min(kAtOnce, tokens - begin);
+    float* const rows = values + begin * channels + rotation.first;
+    for (size_t t = 0; t < count; ++t) {
+      for (size_t i = 0; i < size; ++i) {
+        part[t * size + i] = rows[t * channels + i] * scale;
+      }
+    }
+    turn(table + begin * size, count, part.data());
+    for (size_t t = 0; t < count; ++t) {
+      std::copy_n(&part[t * size], size, rows + t * channels);
+    }
+  }
 }
 
-const float* Rotator::TableOf(uint64_t ratio, size_t pairs, uint64_t first,
-                              size_t tokens) {
-  if (ratio_ != ratio || pairs_ != pairs) {
-    ratio_ = ratio;
-    pairs_ = pairs;
+void Rotator::Rotate(const Rotation& rotation, bool back, size_t channels,
+                     uint64_t first, size_t tokens, float* values) {
+  coding::Rotate(rotation, TableOf(rotation, channels, first, tokens), back,
+                 channels, tokens, values);
+}
+
+const float* Rotator::TableOf(const Rotation& rotation, size_t channels,
+                              uint64_t first, size_t tokens) {
+  const size_t pairs = rotation.Pairs(channels);
+  if (increments_.size() != pairs || rotation_ != rotation) {
+    rotation_ = rotation;
+    increments_ = Increments(rotation, pairs);
     kept_.clear();
     last_.clear();
   }
   const size_t token = 2 * pairs;
   const auto fill = [&](uint64_t begin, uint64_t end, float* table) {
-    kernels::Active().rows.fill_rotation(Increments(ratio, pairs).data(), pairs,
-                                         begin, end - begin, table);
+    kernels::Active().rows.fill_rotation(increments_.data(), pairs, begin,
+                                         end - begin, table);
   };
   const uint64_t end = first + tokens;
   constexpr size_t kMost = kMaxKept / sizeof(float);
@@ -114,15 +154,15 @@ struct Sample {
   }
 };
 
-// Energy of the means over the tokens of the sample when `ratio` is undone; of
-// the means as they are, where there is no ratio.
-double MeanEnergy(const Sample& sample, std::optional<Rotation> rotation) {
+// Energy of the means over the tokens of the sample when the rotation, of all
+// its channels, is undone; of the means as they are, where there is none.
+double MeanEnergy(const Sample& sample, const Rotation* rotation) {
   const size_t pairs = sample.channels / 2;
   std::vector<float> turn(sample.channels);
   std::fill_n(turn.begin(), pairs, 1.0f);
-  if (rotation) {
-    kernels::Active().rows.fill_rotation(
-        Increments(rotation->ratio, pairs).data(), pairs, 1, 1, turn.data());
+  if (rotation != nullptr) {
+    kernels::Active().rows.fill_rotation(Increments(*rotation, pairs).data(),
+                                         pairs, 1, 1, turn.data());
   }
   std::vector<float> sums(sample.channels);
   double result = 0;
@@ -131,7 +171,7 @@ double MeanEnergy(const Sample& sample, std::optional<Rotation> rotation) {
         turn.data(),
         {.tokens = sample.tokens,
          .pairs = pairs,
-         .interleaved = rotation && rotation->interleaved},
+         .interleaved = rotation != nullptr && rotation->interleaved},
         sample.Head(h), sums.data());
     for (const double sum : sums) result += sum * sum;
   }
@@ -147,14 +187,37 @@ double Energy(const Sample& sample) {
   return result;
 }
 
+// The channels of a sample that are rotated.
+class Rotated {
+ public:
+  Rotated(const Sample& sample, const Rotation& rotation) : sample_(sample) {
+    const size_t size = 2 * rotation.Pairs(sample.channels);
+    if (size == sample.channels) return;
+    values_.reserve(sample.heads * sample.tokens * size);
+    for (size_t h = 0; h < sample.heads; ++h) {
+      for (size_t t = 0; t < sample.tokens; ++t) {
+        const float* const row =
+            sample.Head(h) + t * sample.channels + rotation.first;
+        values_.insert(values_.end(), row, row + size);
+      }
+    }
+    sample_.values = values_.data();
+    sample_.first = 0;
+    sample_.all_tokens = sample.tokens;
+    sample_.channels = size;
+  }
+  const Sample& sample() const { return sample_; }
+
+ private:
+  Sample sample_;
+  std::vector<float> values_;
+};
+
 }  // namespace
 
-std::optional<Rotation> DetectRotation(const float* values, size_t heads,
-                                       size_t tokens, size_t channels,
-                                       std::optional<double> theta,
-                                       Checkpoint* checkpoint) {
-  constexpr double kCommon[] = {1e4, 5e5, 1e6, 1e5,   5e6,  8e6,
-                                1e7, 2e6, 5e4, 1.5e5, 2.5e5};
+std::optional<FoundRotation> DetectRotation(
+    const float* values, size_t heads, size_t tokens, size_t channels,
+    const RotationCandidates& candidates, Checkpoint* checkpoint) {
   // The first token is often unlike the rest.
   constexpr size_t kSkipped = 1;
   // A look at fewer tokens of one head leaves so many candidates.
@@ -162,20 +225,9 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
   constexpr size_t kLeft = 6;
   // Share of the energy that a rotation must move into the mean.
   constexpr double kClearly = 0.02;
-  if (channels % 2 != 0 || tokens < 4 + kSkipped || theta == 0) {
-    return std::nullopt;
-  }
-  std::vector<Rotation> candidates;
-  const auto consider = [&](double base) {
-    const uint64_t ratio = RatioOf(base, channels / 2);
-    candidates.push_back({.ratio = ratio, .interleaved = false});
-    candidates.push_back({.ratio = ratio, .interleaved = true});
-  };
-  if (theta) {
-    consider(*theta);
-  } else {
-    for (const double base : kCommon) consider(base);
-  }
+  if (tokens < 4 + kSkipped || candidates.list.empty()) return std::nullopt;
+  std::vector<const RotationCandidates::Candidate*> left;
+  for (const auto& candidate : candidates.list) left.push_back(&candidate);
 
   Sample sample = {.values = values,
                    .heads = 1,
@@ -183,54 +235,47 @@ std::optional<Rotation> DetectRotation(const float* values, size_t heads,
                    .tokens = std::min(tokens - kSkipped, kGlanceTokens),
                    .all_tokens = tokens,
                    .channels = channels};
-  if (candidates.size() > kLeft) {
-    std::vector<std::pair<double, Rotation>> glances;
-    glances.reserve(candidates.size());
-    for (const Rotation& candidate : candidates) {
+  if (left.size() > kLeft) {
+    std::vector<std::pair<double, const RotationCandidates::Candidate*>>
+        glances;
+    glances.reserve(left.size());
+    for (const auto* const candidate : left) {
       if (Stops(checkpoint)) return std::nullopt;
-      glances.emplace_back(MeanEnergy(sample, candidate), candidate);
+      const Rotated part(sample, candidate->rotation);
+      glances.emplace_back(MeanEnergy(part.sample(), &candidate->rotation),
+                           candidate);
     }
     std::stable_sort(
         glances.begin(), glances.end(),
         [](const auto& a, const auto& b) { return a.first > b.first; });
-    candidates.clear();
-    for (size_t i = 0; i < kLeft; ++i) candidates.push_back(glances[i].second);
+    left.clear();
+    for (size_t i = 0; i < kLeft; ++i) left.push_back(glances[i].second);
   }
 
   sample.heads = std::min(heads, kRotationHeads);
   sample.tokens = std::min(tokens, kRotationTokens) - kSkipped;
-  std::optional<Rotation> best;
-  double best_energy =
-      MeanEnergy(sample, std::nullopt) + kClearly * Energy(sample);
-  for (const Rotation& candidate : candidates) {
+  const RotationCandidates::Candidate* best = nullptr;
+  double best_energy = 0;
+  double least = 0;  // that is clearly more than without a rotation
+  size_t least_channels = 0;
+  for (const auto* const candidate : left) {
     if (Stops(checkpoint)) return std::nullopt;
-    const double found = MeanEnergy(sample, candidate);
-    if (found > best_energy) {
+    const Rotated part(sample, candidate->rotation);
+    if (part.sample().channels != least_channels) {
+      least_channels = part.sample().channels;
+      least =
+          MeanEnergy(part.sample(), nullptr) + kClearly * Energy(part.sample());
+    }
+    const double found = MeanEnergy(part.sample(), &candidate->rotation);
+    if (found > least && (best == nullptr || found > best_energy)) {
       best_energy = found;
       best = candidate;
     }
   }
-  return best;
-}
-
-std::optional<Rotation> RemoveRotation(size_t heads, size_t tokens,
-                                       size_t channels,
-                                       std::optional<double> theta,
-                                       Rotator* rotator, float* values,
-                                       Checkpoint* checkpoint) {
-  constexpr size_t kAtOnce = 1024;  // tokens; bounds a table
-  const std::optional<Rotation> rotation =
-      DetectRotation(values, heads, tokens, channels, theta, checkpoint);
-  if (!rotation) return rotation;
-  for (size_t first = 0; first < tokens; first += kAtOnce) {
-    const size_t count = std::min(kAtOnce, tokens - first);
-    for (size_t h = 0; h < heads; ++h) {
-      if (Stops(checkpoint)) return rotation;
-      rotator->Rotate(*rotation, true, channels / 2, first, count,
-                      &values[(h * tokens + first) * channels]);
-    }
-  }
-  return rotation;
+  if (best == nullptr) return std::nullopt;
+  return FoundRotation{.rotation = best->rotation,
+                       .finding = {.embedding = best->embedding,
+                                   .declared = candidates.declared}};
 }
 
 }  // namespace kvcompress::coding

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kvcompress/checkpoint.h"
+#include "kvcompress/rope.h"
 
 namespace kvcompress::coding {
 
@@ -21,32 +22,62 @@ namespace kvcompress::coding {
 inline constexpr uint64_t kFirstIncrement = 0x28be60db9391054a;
 
 struct Rotation {
+  // Pairs in a row whose increments are multiplied by multiplier / 2^31.
+  struct Run {
+    uint16_t length = 0;
+    uint32_t multiplier = 0;
+    bool operator==(const Run&) const = default;
+  };
+
   // Each pair turns at this multiple, over 2^64, of the one before it.
   uint64_t ratio = 0;
-  // Pairs are (2i, 2i+1); else (i, i + half the channels).
+  // Pairs are (2i, 2i+1); else (i, i + half the rotated channels).
   bool interleaved = false;
+
+  // What follows is another form of payload where it is not as here.
+  uint16_t first = 0;     // channel of a head that is rotated
+  uint16_t pairs = 0;     // so many pairs are rotated; 0: all channels are
+  uint8_t shift = 0;      // rotated channels are coded 2^shift times finer
+  std::vector<Run> runs;  // of the first pairs; others are not multiplied
+
+  bool operator==(const Rotation&) const = default;
+  bool IsPlain() const {
+    return first == 0 && pairs == 0 && shift == 0 && runs.empty();
+  }
+  // That are rotated, of a head of so many channels.
+  size_t Pairs(size_t channels) const {
+    return pairs == 0 ? channels / 2 : pairs;
+  }
 };
+
+inline constexpr int kMultiplierBits = 31;
+inline constexpr size_t kMaxRuns = 255;
+inline constexpr int kMaxRotationShift = 8;
 
 // The ratio of `theta`, at least 1, for `pairs` channel pairs:
 // theta^(-1/pairs).
 uint64_t RatioOf(double theta, size_t pairs);
 
 // Turns per token, times 2^64, of each pair.
-std::vector<uint64_t> Increments(uint64_t ratio, size_t pairs);
+std::vector<uint64_t> Increments(const Rotation& rotation, size_t pairs);
+
+// Turns rows [tokens, channels] back or, as a model does, forth. `table` has
+// those of kernels::RowKernels::rotate.
+void Rotate(const Rotation& rotation, const float* table, bool back,
+            size_t channels, size_t tokens, float* values);
 
 // Turns the tokens of a tensor, and keeps the sines and cosines it has found
 // for those of its heads that follow. Not thread safe.
 class Rotator {
  public:
-  // `values` is [tokens, 2 * pairs], from the token `first` on. Turns them back
-  // or, as a model does, forth.
-  void Rotate(const Rotation& rotation, bool back, size_t pairs, uint64_t first,
-              size_t tokens, float* values);
+  // `values` is [tokens, channels], from the token `first` on.
+  void Rotate(const Rotation& rotation, bool back, size_t channels,
+              uint64_t first, size_t tokens, float* values);
 
   // The table of kernels::RowKernels::rotate for so many tokens from `first`
   // on. Valid until the next call.
-  const float* TableOf(uint64_t ratio, size_t pairs, uint64_t first,
-                       size_t tokens);
+  const float* TableOf(const Rotation& rotation, size_t channels,
+                       uint64_t first, size_t tokens);
 
   // The most bytes that it keeps for heads of `tokens` tokens of `channels`
   // channels, of which at most `at_once` are asked for together.
@@ -64,8 +95,8 @@ class Rotator {
   // What is given for so much, so that it need not grow each time.
   static constexpr size_t Grown(size_t size) { return size + size / 4; }
 
-  uint64_t ratio_ = 0;
-  size_t pairs_ = 0;
+  Rotation rotation_;
+  std::vector<uint64_t> increments_;
   std::vector<float> kept_;  // those that were asked for, and all before
   std::vector<float> last_;  // where there is no room to keep it
   uint64_t last_first_ = 0;
@@ -76,23 +107,28 @@ class Rotator {
 inline constexpr uint64_t kRotationHeads = 4;
 inline constexpr uint64_t kRotationTokens = 129;
 
+// The rotations that keys may have.
+struct RotationCandidates {
+  struct Candidate {
+    Rotation rotation;
+    RopeEmbedding embedding;
+  };
+  std::vector<Candidate> list;
+  bool declared = false;
+};
+
+struct FoundRotation {
+  Rotation rotation;
+  RopeFinding finding;
+};
+
 // The rotation that most likely made the keys `values` [heads, tokens,
 // channels], of which a sample is looked at: the candidate that leaves the
-// largest mean over tokens. Nothing when none beats no rotation clearly, or
-// channels are odd. `theta` is the only candidate when it is set; 0 is none.
+// largest mean over tokens. Nothing when none beats no rotation clearly.
 // Anything when the checkpoint stops.
-std::optional<Rotation> DetectRotation(const float* values, size_t heads,
-                                       size_t tokens, size_t channels,
-                                       std::optional<double> theta,
-                                       Checkpoint* checkpoint = nullptr);
-
-// Detects the rotation of keys [heads, tokens, channels] and undoes it in
-// place; of some of them when the checkpoint stops.
-std::optional<Rotation> RemoveRotation(size_t heads, size_t tokens,
-                                       size_t channels,
-                                       std::optional<double> theta,
-                                       Rotator* rotator, float* values,
-                                       Checkpoint* checkpoint = nullptr);
+std::optional<FoundRotation> DetectRotation(
+    const float* values, size_t heads, size_t tokens, size_t channels,
+    const RotationCandidates& candidates, Checkpoint* checkpoint = nullptr);
 
 }  // namespace kvcompress::coding
 

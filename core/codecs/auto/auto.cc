@@ -227,7 +227,12 @@ class Encoder : public TensorEncoder {
     }
     attempt.distortion = encoder->distortion();
     KeyHints told = encoder->key_hints();
-    if (told.sharpness) key_hints_ = std::move(told);
+    if (told.rope) key_hints_.rope = told.rope;
+    if (told.sharpness) {
+      std::optional<RopeFinding> rope = std::move(key_hints_.rope);
+      key_hints_ = std::move(told);
+      key_hints_.rope = std::move(rope);
+    }
     return attempt;
   }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/kernels.h"
 #include "quantization/norms.h"
 
 namespace kvcompress::coding {
@@ -31,7 +30,7 @@ Reconstructor::Reconstructor(const TensorHeader& header,
   std::transform(content.norms.begin(), content.norms.end(), norms_.begin(),
                  NormOf);
   if (header.rotation) {
-    rotation_table_ = rotator->TableOf(header.rotation->ratio, channels_ / 2,
+    rotation_table_ = rotator->TableOf(*header.rotation, channels_,
                                        block.first_token, block.tokens);
   }
 }
@@ -51,12 +50,9 @@ void Reconstructor::Restore(size_t head, size_t begin, size_t end,
         row(t));
   });
   if (header_.rotation) {
-    kernels::Active().rows.rotate(
-        rotation_table_ + begin * channels_,
-        {.tokens = end - begin,
-         .pairs = channels_ / 2,
-         .interleaved = header_.rotation->interleaved},
-        values);
+    Rotate(*header_.rotation,
+           rotation_table_ + begin * 2 * header_.rotation->Pairs(channels_),
+           false, channels_, end - begin, values);
   }
   for (size_t t = begin; t < sinks; ++t) {
     content_.DecodeSink(head * sinks_ + t, channels_, row(t));

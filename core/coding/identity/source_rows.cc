@@ -71,8 +71,9 @@ void SourceRows::LoadWithoutOutliers(size_t first,
   if (hides_outliers_) ZeroOutliers(values);
 }
 
-std::optional<Rotation> SourceRows::FindRotation(std::optional<double> theta,
-                                                 Checkpoint* checkpoint) const {
+std::optional<FoundRotation> SourceRows::FindRotation(
+    const RotationCandidates& candidates, Checkpoint* checkpoint) const {
+  if (candidates.list.empty()) return std::nullopt;
   const size_t channels = geometry_.channels();
   const size_t heads = std::min(geometry_.heads(), kRotationHeads);
   const size_t tokens = std::min(geometry_.tokens(), kRotationTokens);
@@ -82,16 +83,15 @@ std::optional<Rotation> SourceRows::FindRotation(std::optional<double> theta,
     LoadWithoutOutliers(h * geometry_.tokens() * channels,
                         absl::MakeSpan(sample).subspan(h * size, size));
   }
-  return DetectRotation(sample.data(), heads, tokens, channels, theta,
+  return DetectRotation(sample.data(), heads, tokens, channels, candidates,
                         checkpoint);
 }
 
 SourceRows::OfBlock::OfBlock(SourceRows* rows, const Block& block)
     : rows_(*rows), block_(block) {
   if (const auto& rotation = rows->header_.rotation) {
-    rotation_table_ =
-        rows->rotator_.TableOf(rotation->ratio, rows->geometry_.channels() / 2,
-                               block.first_token, block.tokens);
+    rotation_table_ = rows->rotator_.TableOf(
+        *rotation, rows->geometry_.channels(), block.first_token, block.tokens);
   }
 }
 
@@ -112,12 +112,8 @@ void SourceRows::OfBlock::LoadUnscaled(size_t head, size_t begin, size_t end,
       rows_.geometry_.RowBegin(block_, head * block_.tokens + begin),
       absl::MakeSpan(values, (end - begin) * channels));
   if (const auto& rotation = rows_.header_.rotation) {
-    kernels::Active().rows.rotate(rotation_table_ + begin * channels,
-                                  {.tokens = end - begin,
-                                   .pairs = channels / 2,
-                                   .interleaved = rotation->interleaved,
-                                   .back = true},
-                                  values);
+    Rotate(*rotation, rotation_table_ + begin * 2 * rotation->Pairs(channels),
+           true, channels, end - begin, values);
   }
 }
 

@@ -56,8 +56,8 @@ class SourceRows {
   void HideOutliers(float largest, size_t elements, Checkpoint* checkpoint);
 
   // What the rotation of the keys most likely is: see DetectRotation.
-  std::optional<Rotation> FindRotation(std::optional<double> theta,
-                                       Checkpoint* checkpoint) const;
+  std::optional<FoundRotation> FindRotation(
+      const RotationCandidates& candidates, Checkpoint* checkpoint) const;
 
   // The rows of one block.
   class OfBlock {

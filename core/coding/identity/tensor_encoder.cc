@@ -18,6 +18,7 @@
 #include "quantization/distortion.h"
 #include "quantization/int8.h"
 #include "quantization/rope.h"
+#include "quantization/rope_candidates.h"
 #include "quantization/steps.h"
 #include "tensor/slabs.h"
 
@@ -64,13 +65,13 @@ class Encoder {
     }
     choices_.rate_aware = !preset.contract;
     if (preset.contract) choices_.max_error = kMaxError;
-    rotate_ = role == TensorRole::kKey;
-    theta_ = hints.rope_theta;
+    rotations_ = CandidatesFor(spec, role, hints, geometry_.channels());
   }
 
   EncodedTensor Encode() {
     std::optional<EncodedTensor> coded;
     if (Analyze()) coded = SearchStep();
+    if (coded) coded->key_hints.rope = std::move(rope_);
     if (coded && coded_keeps_) return *std::move(coded);
     EncodedTensor integers = EncodeIntegers();
     const bool better = coded && !(preset_.contract && integers_keep_);
@@ -95,7 +96,10 @@ class Encoder {
     if (preset_.contract) {
       rows_.HideOutliers(tensor_.largest, elements_, checkpoint_);
     }
-    if (rotate_) header_.rotation = rows_.FindRotation(theta_, checkpoint_);
+    if (auto found = rows_.FindRotation(rotations_, checkpoint_)) {
+      header_.rotation = std::move(found->rotation);
+      rope_ = std::move(found->finding);
+    }
     return !Stops(checkpoint_);
   }
 
@@ -302,8 +306,8 @@ class Encoder {
   SourceRows rows_;
   std::vector<ChannelStatistics> statistics_;  // of the blocks
   BlockChoices choices_;
-  bool rotate_ = false;
-  std::optional<double> theta_;
+  RotationCandidates rotations_;
+  std::optional<RopeFinding> rope_;
   double least_step_ = 0;
   bool coded_keeps_ = false;
   bool integers_keep_ = false;

@@ -34,6 +34,7 @@
 #include "kvcompress/codec_options.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/quality.h"
+#include "kvcompress/rope.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress {
@@ -61,6 +62,8 @@ struct KeyHints {
   // How sharply the layer's attention picks tokens, in octaves: the sharper,
   // the more of an error comes through.
   std::optional<double> sharpness;
+  // The rotation that was removed from the tensor; also of one that is no key.
+  std::optional<RopeFinding> rope;
 };
 
 // Encodes one tensor. Not thread safe.
@@ -217,6 +220,8 @@ struct EncodeHints {
   // Base of the rotary position embedding that keys carry, such as 10000;
   // 0 says that they carry none. Codecs that care find out when it is not set.
   std::optional<double> rope_theta;
+  // All that is known of that embedding; goes before `rope_theta`.
+  std::shared_ptr<const RopeParameters> rope;
   Effort effort = Effort::kBalanced;
   // For each token how much attention it is likely to get, in octaves above any
   // level common to all; empty when nothing is known. For codecs that spend

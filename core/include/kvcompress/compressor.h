@@ -35,6 +35,7 @@
 #include "kvcompress/metrics.h"
 #include "kvcompress/quality.h"
 #include "kvcompress/roles.h"
+#include "kvcompress/rope.h"
 #include "kvcompress/safetensors.h"
 #include "kvcompress/tensor.h"
 #include "kvcompress/warning.h"
@@ -56,6 +57,8 @@ struct CompressOptions {
   // Base of the rotary position embedding, for codecs that undo it; 0 for none.
   // Taken from the metadata key "rope_theta" of the input when not set.
   std::optional<double> rope_theta;
+  // All that is known of that embedding; not together with `rope_theta`.
+  std::optional<RopeParameters> rope;
   Effort effort = Effort::kBalanced;
   // EncodeHints::attention of the tensors of a layer.
   std::map<uint32_t, std::vector<float>> attention;
@@ -89,6 +92,8 @@ struct TensorReport {
   Metrics metrics;
   QualityVerdict verdict;
   std::string digest;
+  // The rotary position embedding that was removed before coding.
+  std::optional<RopeFinding> rope;
 };
 
 // The whole cache; see kvcompress.v1.CompressionReport.

@@ -16,6 +16,7 @@ from ._ecsq_block import (
     BlockReader,
     Fields,
     read_codes,
+    read_rotation,
     read_scales,
     require,
     rounded,
@@ -106,18 +107,13 @@ def _coded(payload: bytes, entry: Entry) -> bytes:
     tokens, channels = shape[-2:] if len(shape) > 1 else (math.prod(shape), 1)
     require(channels <= 4096, entry, "too many channels")
     require(len(payload) >= _HEADER.size, entry, "the payload is incomplete")
-    mode, flags, sinks, sink_shift, recent, recent_shift, zero, step = _HEADER.unpack_from(payload)
-    position, ratio = _HEADER.size, 0
-    if flags & 2:
-        require(len(payload) >= position + 8, entry, "the payload is incomplete")
-        (ratio,) = struct.unpack_from("<Q", payload, position)
-        position += 8
-    good = mode == 1 and flags < 16 and zero == 0 and flags & 6 != 4 and flags & 3 != 3
-    good = good and not (flags & 2 and channels % 2)
+    mode, flags, sinks, sink_shift, recent, recent_shift, _, step = _HEADER.unpack_from(payload)
+    rotation, position = read_rotation(payload, _HEADER.size, channels, entry)
+    good = mode == 1 and flags & 3 != 3
     good = good and max(sink_shift, recent_shift) <= 4 and 2.0**-100 <= step <= 2.0**100
     good = good and int(np.float32(step).view(np.uint32)) & 0x1FFF == 0
     require(good, entry, "the header of the payload breaks a rule")
-    fields = Fields(flags, sinks, sink_shift, recent, recent_shift, np.float32(step), ratio)
+    fields = Fields(flags, sinks, sink_shift, recent, recent_shift, np.float32(step), rotation)
     parts = []
     for block in _blocks(heads, tokens, channels):
         require(len(payload) >= position + BLOCK_HEADER.size, entry, "the payload is incomplete")

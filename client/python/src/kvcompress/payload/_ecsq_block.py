@@ -21,6 +21,58 @@ Floats = npt.NDArray[np.float32]
 _Ints = npt.NDArray[np.int64]
 
 
+class Rotation(NamedTuple):
+    """Which channels of a head are rotated, and how."""
+
+    interleaved: bool
+    first: int
+    pairs: int
+    shift: int
+    increments: list[int]
+
+    def apply(self, values: Floats, tokens: _Ints) -> None:
+        """Rotates [heads, tokens, channels] in place."""
+        cosine, sine = _rotation(self.increments, tokens)
+        part = values[..., self.first : self.first + 2 * self.pairs]
+        part *= np.float32(2.0**-self.shift)
+        one = slice(0, None, 2) if self.interleaved else slice(0, self.pairs)
+        other = slice(1, None, 2) if self.interleaved else slice(self.pairs, None)
+        a, b = part[..., one].copy(), part[..., other].copy()
+        part[..., one] = a * cosine - b * sine
+        part[..., other] = b * cosine + a * sine
+
+
+def read_rotation(
+    payload: bytes, position: int, channels: int, entry: Entry
+) -> tuple[Rotation | None, int]:
+    """Reads what flags 2, 4 and 16 of a tensor's header say, and where its blocks begin."""
+    flags, runs = payload[1], payload[7]
+    require(flags < 32 and (flags & 2 == 2 or flags & 20 == 0), entry, "flags break a rule")
+    require(runs == 0 or flags & 16 != 0, entry, "there are runs without a rotated part")
+    if not flags & 2:
+        return None, position
+    size = 8 + (8 + 6 * runs if flags & 16 else 0)
+    require(len(payload) >= position + size, entry, "the payload is incomplete")
+    (ratio,) = struct.unpack_from("<Q", payload, position)
+    first, pairs, shift, multipliers = 0, channels // 2, 0, []
+    if flags & 16:
+        first, pairs, shift, zeros = struct.unpack_from("<HHB3s", payload, position + 8)
+        good = pairs > 0 and first + 2 * pairs <= channels and shift <= 8 and not any(zeros)
+        for run in range(runs):
+            length, multiplier = struct.unpack_from("<HI", payload, position + 16 + 6 * run)
+            multipliers += [multiplier] * length
+            good = good and length > 0
+        require(good and len(multipliers) <= pairs, entry, "the rotated part breaks a rule")
+    else:
+        require(channels % 2 == 0, entry, "a rotation of an odd number of channels")
+    increments = [0x28BE60DB9391054A]
+    for _ in range(pairs - 1):
+        increments.append(increments[-1] * ratio >> 64)
+    for pair, multiplier in enumerate(multipliers):
+        increments[pair] = increments[pair] * multiplier >> 31
+    return Rotation(bool(flags & 4), first, pairs, shift, increments), position + size
+
+
 class Fields(NamedTuple):
     """The header of a coded payload."""
 
@@ -30,7 +82,7 @@ class Fields(NamedTuple):
     recent: int
     recent_shift: int
     step: np.float32
-    ratio: int
+    rotation: Rotation | None
 
     def shift(self, token: int, tokens: int) -> int:
         """How often the step is halved for a token of so many."""
@@ -170,15 +222,8 @@ class BlockReader:
         if norms is not None:
             scale = (norms.astype(np.uint32) << 20).view(np.float32)
             values *= scale.reshape(block.heads, block.tokens, 1)
-        if fields.flags & 2:
-            cosine, sine = _rotation(fields.ratio, block.channels // 2, tokens)
-            half = block.channels // 2
-            interleaved = bool(fields.flags & 4)
-            one = slice(0, None, 2) if interleaved else slice(0, half)
-            other = slice(1, None, 2) if interleaved else slice(half, None)
-            a, b = values[..., one].copy(), values[..., other].copy()
-            values[..., one] = a * cosine - b * sine
-            values[..., other] = b * cosine + a * sine
+        if fields.rotation is not None:
+            fields.rotation.apply(values, tokens)
         if self.sinks:
             scales = read_scales(self.scales, self.entry).reshape(block.heads, self.sinks, 1)
             codes = read_codes(self.codes, self.entry)
@@ -295,11 +340,8 @@ class BlockReader:
         return bytes(elements)
 
 
-def _rotation(ratio: int, pairs: int, tokens: _Ints) -> tuple[Floats, Floats]:
+def _rotation(increments: list[int], tokens: _Ints) -> tuple[Floats, Floats]:
     """Cosines and sines, as [tokens, pairs]."""
-    increments = [0x28BE60DB9391054A]
-    for _ in range(pairs - 1):
-        increments.append(increments[-1] * ratio >> 64)
     phases = tokens.astype(np.uint64)[:, None] * np.array(increments, np.uint64)
     turns = (phases >> np.uint64(32)).astype(np.int64)
     quadrant = ((turns + 2**29) % 2**32) >> 30

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from ._codec import Array, Entry
 from ._dtypes import bits_dtype
 from ._ecsq import Ecsq, cut, typed
-from ._ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, require
+from ._ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, read_rotation, require
 from ._ecsq_tables import TABLES
 
-_HEADER = struct.Struct("<BBB5sf")
+_HEADER = struct.Struct("<BBB4sBf")
 _BLOCK_HEADER = 28
 # What may follow the two steps: components, the weight of attention, and how steps follow a layer.
 _OPTIONS = {
@@ -74,20 +74,15 @@ def _blocks(heads: int, tokens: int, channels: int) -> Iterator[tuple[int, Block
 def _joint(payload: bytes, entry: Entry) -> bytes:
     """Decodes mode 2."""
     shape = entry.shape
-    require(len(shape) >= 2 and shape[-1] <= 256, entry, "mode 2 is not for this shape")
+    require(len(shape) >= 2 and shape[-1] <= 1024, entry, "mode 2 is not for this shape")
     heads, (tokens, channels) = math.prod(shape[:-2]), shape[-2:]
     require(len(payload) >= _HEADER.size, entry, "the payload is incomplete")
-    _, flags, sinks, zeros, step = _HEADER.unpack_from(payload)
-    position, ratio = _HEADER.size, 0
-    if flags & 2:
-        require(len(payload) >= position + 8, entry, "the payload is incomplete")
-        (ratio,) = struct.unpack_from("<Q", payload, position)
-        position += 8
-    good = flags < 16 and not any(zeros) and flags & 6 != 4 and flags & 3 != 3
-    good = good and not (flags & 2 and channels % 2) and 2.0**-100 <= step <= 2.0**100
+    _, flags, sinks, zeros, _, step = _HEADER.unpack_from(payload)
+    rotation, position = read_rotation(payload, _HEADER.size, channels, entry)
+    good = not any(zeros) and flags & 3 != 3 and 2.0**-100 <= step <= 2.0**100
     good = good and int(np.float32(step).view(np.uint32)) & 0x1FFF == 0
     require(good, entry, "the header of the payload breaks a rule")
-    fields = Fields(flags & 7 | 8, sinks, 0, 0, 0, np.float32(step), ratio)
+    fields = Fields(flags & 7 | 8, sinks, 0, 0, 0, np.float32(step), rotation)
     bases: list[_Ints] = []
     bits = bits_dtype(entry.dtype)
     elements = np.zeros((heads, tokens, channels), bits)
@@ -114,7 +109,7 @@ class _Reader(BlockReader):
 
     def _read_header(self, data: bytes) -> int:
         """Reads what is not in an ecsq block's header."""
-        heads = 256 // self.block.channels
+        heads = max(1, 256 // self.block.channels)
         self.groups = [
             min(heads, self.block.heads - first) * self.block.channels
             for first in range(0, self.block.heads, heads)
