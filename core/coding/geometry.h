@@ -15,8 +15,9 @@
 
 namespace kvcompress::coding {
 
-inline constexpr uint64_t kMaxChannels = 4096;   // of a block
-inline constexpr uint64_t kMaxDimensions = 256;  // of a transform across heads
+inline constexpr uint64_t kMaxChannels = 4096;        // of a block
+inline constexpr uint64_t kMaxDimensions = 1024;      // of a transform
+inline constexpr uint64_t kMaxJointDimensions = 256;  // of one across heads
 
 // About so many elements are worked on at once: few enough for the nearest
 // cache to have them in all their forms. A token that is longer is a tile of

@@ -24,7 +24,9 @@ class Geometry : public coding::Geometry {
 
   // The following need codable(). Heads that share a basis; the last group of a
   // block may have fewer.
-  size_t GroupHeads() const { return coding::kMaxDimensions / channels(); }
+  size_t GroupHeads() const {
+    return std::max<size_t>(coding::kMaxJointDimensions / channels(), 1);
+  }
   size_t Groups(const Block& block) const {
     return (block.heads + GroupHeads() - 1) / GroupHeads();
   }

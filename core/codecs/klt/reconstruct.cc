@@ -21,6 +21,29 @@ constexpr size_t kTokens = 32;
 // when the magnitudes of the levels sum to less than this.
 constexpr int32_t kNarrowTotal = 1 << 15;
 
+// kernels::NarrowLevels for rows of any length. Totals that are kNarrowTotal or
+// more may be anything from there on.
+void Narrow(const int32_t* levels, size_t rows, size_t columns, size_t padded,
+            int16_t* narrow, int32_t* totals) {
+  constexpr size_t kMost = coding::kMaxJointDimensions;
+  const auto narrow_rows = kernels::Active().joint->narrow;
+  if (columns <= kMost) {
+    narrow_rows(levels, rows, columns, padded, narrow, totals);
+    return;
+  }
+  for (size_t row = 0; row < rows; ++row) {
+    int64_t total = 0;
+    for (size_t begin = 0; begin < columns; begin += kMost) {
+      const size_t count = std::min(kMost, columns - begin);
+      int32_t part;
+      narrow_rows(levels + row * columns + begin, 1, count, padded,
+                  narrow + row * padded + begin, &part);
+      total += part;
+    }
+    totals[row] = static_cast<int32_t>(std::min<int64_t>(total, kNarrowTotal));
+  }
+}
+
 }  // namespace
 
 Reconstructor::Reconstructor(const coding::TensorHeader& header,
@@ -39,7 +62,7 @@ Reconstructor::Reconstructor(const coding::TensorHeader& header,
       row_size_(channels_ * DTypeSize(dtype)),
       head_size_(head_stride * DTypeSize(dtype)),
       sinks_(header.Int8Sinks(block)),
-      sums_(kTokens * coding::kMaxDimensions),
+      sums_(kTokens * geometry.GroupSize(block, 0)),
       values_(kTokens * channels_) {
   const float mean_unit = header.step * 0.125f;
   for (const int8_t offset : content.offsets) {
@@ -65,8 +88,8 @@ void Reconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
   int32_t totals[kTokens];
   for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {
     const size_t count = std::min(kTokens, block_.tokens - begin);
-    set.joint->narrow(levels + begin * n, count, n, matrix.PaddedSize(),
-                      narrow_.data(), totals);
+    Narrow(levels + begin * n, count, n, matrix.PaddedSize(), narrow_.data(),
+           totals);
     set.product.multiply(
         narrow_.data(), memory_.right.data(),
         {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
@@ -86,7 +109,7 @@ void Reconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
                 begin + t, &values_[t * channels_]);
       }
       if (header_.rotation) {
-        memory_.rotator.Rotate(*header_.rotation, false, channels_ / 2,
+        memory_.rotator.Rotate(*header_.rotation, false, channels_,
                                block_.first_token + begin, count,
                                values_.data());
       }

@@ -36,6 +36,15 @@ class RunBases {
            std::min(kRun, geometry.token_parts());
   }
 
+  // That bases are found from; 0 where they are too few for the basis of a head
+  // of many channels, or there are no blocks.
+  static uint64_t TokensOf(const Geometry& geometry) {
+    if (!geometry.codable()) return 0;
+    const uint64_t tokens = RunTokens(geometry);
+    const bool many = geometry.channels() > coding::kMaxJointDimensions;
+    return many && 2 * tokens < geometry.channels() ? 0 : tokens;
+  }
+
   // Measures all blocks, part by part of the heads, and finds the principal
   // components, at most `vectors` of a group.
   void Analyze(absl::Span<BlockEncoder> encoders, size_t vectors,

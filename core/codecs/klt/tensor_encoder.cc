@@ -1,5 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
+// More than 400 lines: analysis, search and writing share the state of a
+// tensor.
+
 #include "codecs/klt/tensor_encoder.h"
 
 #include <algorithm>
@@ -19,6 +22,7 @@
 #include "metrics/token_quality.h"
 #include "quantization/distortion.h"
 #include "quantization/rope.h"
+#include "quantization/rope_candidates.h"
 #include "quantization/steps.h"
 #include "tensor/slabs.h"
 
@@ -70,7 +74,8 @@ class Encoder {
               &memory_.reconstructor.rotator),
         decoded_(hints.buffers, &EncoderBuffers::decoded) {
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
-    theta_ = hints.rope_theta;
+    rotations_ =
+        coding::CandidatesFor(spec, role_, hints, geometry_.channels());
     attention_ = hints.attention;
     from_keys_.attention = hints.from_keys.attention;
     header_.mode = coding::kModeKlt;
@@ -80,8 +85,8 @@ class Encoder {
     header_.trellis =
         hints.effort == Effort::kBest &&
         (preset.steps.contract || PresetStep() <= kMaxTrellisStep);
-    vectors_ = preset.vectors.value_or(VectorsFor(
-        role_, geometry_.codable() ? RunBases::RunTokens(geometry_) : 0));
+    vectors_ = preset.vectors.value_or(
+        VectorsFor(role_, RunBases::TokensOf(geometry_)));
     if (preset.steps.contract) max_error_ = kMaxError;
   }
 
@@ -120,9 +125,13 @@ class Encoder {
       square_sum_ = rows_.SumSquares(elements_, checkpoint_);
       rows_.HideOutliers(tensor_.largest, elements_, checkpoint_);
     }
-    if (role_ != TensorRole::kKey) return;
-    header_.rotation = rows_.FindRotation(theta_, checkpoint_);
-    if (preset_.steps.contract || Stops(checkpoint_)) return;
+    if (auto found = rows_.FindRotation(rotations_, checkpoint_)) {
+      header_.rotation = std::move(found->rotation);
+      rope_ = std::move(found->finding);
+    }
+    if (role_ != TensorRole::kKey || preset_.steps.contract ||
+        Stops(checkpoint_))
+      return;
     const auto load = [this](size_t head, size_t begin, size_t end,
                              float* values) {
       const Block tokens = {.first_head = head,
@@ -238,6 +247,7 @@ class Encoder {
     }
     if (tensor_.wants_decoded) result.decoded.swap(*decoded_);
     result.distortion = distortion_;
+    result.key_hints.rope = rope_;
     return result;
   }
 
@@ -343,7 +353,8 @@ class Encoder {
   const size_t elements_;
   Checkpoint* const checkpoint_;
   TensorRole role_ = TensorRole::kNone;
-  std::optional<double> theta_;
+  coding::RotationCandidates rotations_;
+  std::optional<RopeFinding> rope_;
   std::vector<float> attention_;  // of each token
   KeyHints from_keys_;
   coding::TensorHeader header_;
@@ -384,7 +395,10 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
       joint = std::move(alone);
     }
   }
-  if (spec.role == TensorRole::kKey) joint->key_hints = std::move(told);
+  if (spec.role == TensorRole::kKey) {
+    told.rope = std::move(joint->key_hints.rope);
+    joint->key_hints = std::move(told);
+  }
   return *std::move(joint);
 }
 

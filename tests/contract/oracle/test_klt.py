@@ -40,6 +40,25 @@ def joint(shape: tuple[int, ...], seed: int, *, norms: bool = False) -> Values:
     return np.ascontiguousarray(values, np.float32)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 600, 512), (1, 1, 300, 576), (520, 1024), (2, 400, 257)])
+def test_long_heads(client: Client, shape: tuple[int, ...]) -> None:
+    """A basis of up to 1,024 channels of one head, as latents have: smaller at the same error."""
+    rng = np.random.default_rng(7)
+    latent = rng.standard_normal((*shape[:-1], 24)) @ rng.standard_normal((24, shape[-1]))
+    latent += 0.3 * rng.standard_normal(latent.shape)
+    file = {"latent": latent.astype(np.float16)}
+    alone = client.measure(file, codec="ecsq:0.4,0.4").metrics
+    got = client.compress(file, codec="klt:0.4,0.4", reconstruct=True)
+    size = client.measure(file, codec="ecsq:0.4,0.4").compressed_size_bytes
+    assert got.artefact is not None
+    (entry,) = payload.read_header(got.artefact).tensors
+    assert got.artefact[entry.begin] == 2
+    assert got.report.compressed_size_bytes < size / 1.1
+    assert got.report.metrics.rmse < 1.05 * alone.rmse
+    (restored,) = read(got.reconstructed or b"")[0]
+    assert payload.read(got.artefact)["latent"].tobytes() == restored.data
+
+
 def cache(dtype: str) -> bytes:
     """Tensors of many shapes that the codec is for, one block and several."""
     tensors = []
