@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "convert_rope.h"
 #include "kvcompress/error.h"
 #include "kvcompress/metric_table.h"
 
@@ -168,6 +169,7 @@ v1::TensorReport ToProto(const TensorReport& report) {
   *proto.mutable_metrics() = ToProto(report.metrics);
   *proto.mutable_verdict() = ToProto(report.verdict);
   proto.set_digest(report.digest);
+  if (report.rope) *proto.mutable_rope() = ToProto(*report.rope);
   return proto;
 }
 
@@ -206,6 +208,7 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
   options.roles.values.assign(proto.value_patterns().begin(),
                               proto.value_patterns().end());
   if (proto.has_rope_theta()) options.rope_theta = proto.rope_theta();
+  if (proto.has_rope()) options.rope = FromProto(proto.rope());
   options.labels.insert(proto.labels().begin(), proto.labels().end());
   options.reconstruct = proto.reconstruct();
   return options;

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/model_config.h"
 #include "client/cli/raw_flags.h"
 #include "client/cli/thresholds.h"
 
@@ -77,6 +78,8 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (raw.key_thresholds) return need("-key-thresholds", kModes);
     if (raw.value_thresholds) return need("-value-thresholds", kModes);
     if (raw.rope_theta) return need("-rope-theta", kModes);
+    if (raw.rope) return need("-rope", kModes);
+    if (raw.model_config) return need("-model-config", kModes);
     if (raw.effort) return need("-effort", kModes);
     if (!raw.last_stage.empty()) return need("-last-stage", kModes);
   }
@@ -100,6 +103,26 @@ absl::Status SetNumbers(const RawFlags& raw, Flags* flags) {
     }
     flags->rope_theta = base;
   }
+  return absl::OkStatus();
+}
+
+absl::Status SetRope(const RawFlags& raw, Flags* flags) {
+  if (raw.rope_theta.has_value() + raw.rope.has_value() +
+          raw.model_config.has_value() >
+      1) {
+    return absl::InvalidArgumentError(
+        "-rope-theta, -rope and -model-config say the same: give one of them");
+  }
+  if (!raw.rope && !raw.model_config) return absl::OkStatus();
+  absl::StatusOr<v1::RopeParameters> rope =
+      raw.rope ? ParseModelConfig(*raw.rope)
+               : ReadModelConfig(*raw.model_config);
+  if (!rope.ok()) {
+    return InvalidValue(raw.rope ? *raw.rope : *raw.model_config,
+                        raw.rope ? "rope" : "model-config",
+                        rope.status().message());
+  }
+  flags->rope = *std::move(rope);
   return absl::OkStatus();
 }
 
@@ -281,6 +304,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   absl::Status status = SetFiles(*raw, &flags);
   status.Update(CheckMode(*raw, flags.mode));
   status.Update(SetNumbers(*raw, &flags));
+  status.Update(SetRope(*raw, &flags));
   status.Update(SetBounds(*raw, &flags));
   status.Update(SetCodec(*raw, &flags));
   status.Update(SetEffort(*raw, &flags));

@@ -52,6 +52,7 @@ struct Flags {
   // Shell patterns of names.
   std::vector<std::string> key_patterns, value_patterns;
   std::optional<double> rope_theta;
+  std::optional<v1::RopeParameters> rope;  // not together
   v1::Effort effort = v1::EFFORT_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they
   // differ.

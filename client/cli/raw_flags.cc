@@ -127,6 +127,11 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--rope-theta", &raw->rope_theta, "BASE",
         "Base of the rotary embedding of the keys; 0: none (default: from the "
         "metadata, or found out)");
+  value("--model-config", &raw->model_config, "FILE",
+        "config.json of the model, from which the rotary embedding of the keys "
+        "is taken");
+  value("--rope", &raw->rope, "JSON",
+        "The fields of a config.json that say what the rotary embedding is");
   value("--min-snr-db", &raw->min_snr_db, "DB",
         "Publish only if the SNR of every tensor is above this");
   value("--thresholds", &raw->thresholds, "NAME=X,...",

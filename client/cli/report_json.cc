@@ -83,6 +83,33 @@ Json WarningsJson(const v1::CompressionReport& report) {
   return list;
 }
 
+Json ScalingJson(const v1::RopeScaling& scaling) {
+  switch (scaling.scaling_case()) {
+    case v1::RopeScaling::kLinear:
+      return "linear";
+    case v1::RopeScaling::kLlama3:
+      return "llama3";
+    case v1::RopeScaling::kYarn:
+      return "yarn";
+    default:
+      return nullptr;
+  }
+}
+
+// The rotation that was removed; null for none.
+Json RopeJson(const v1::TensorReport& tensor) {
+  if (!tensor.has_rope()) return nullptr;
+  const v1::RopeEmbedding& embedding = tensor.rope().embedding();
+  return {
+      {"theta", embedding.theta()},
+      {"pairs", embedding.pairs() == v1::ROPE_PAIRS_INTERLEAVED ? "interleaved"
+                                                                : "halves"},
+      {"first_channel", embedding.first_channel()},
+      {"rotary_channels", embedding.rotary_channels()},
+      {"scaling", ScalingJson(embedding.scaling())},
+      {"declared", tensor.rope().declared()}};
+}
+
 Json WorstTensorJson(const v1::CompressionReport& report) {
   if (!report.has_worst_tensor()) return nullptr;
   const v1::TensorReport& tensor = report.worst_tensor();
@@ -118,7 +145,8 @@ Json TensorJson(const v1::TensorReport& tensor) {
       {"quality_level", LevelJson(tensor.verdict().level())},
       {"passed", tensor.verdict().passed()},
       {"violations", ViolationsJson(tensor.verdict())},
-      {"digest", tensor.digest()}};
+      {"digest", tensor.digest()},
+      {"rope", RopeJson(tensor)}};
   AddOtherMetrics(metrics, &json);
   return json;
 }

@@ -11,6 +11,7 @@ v1::CompressOptions ToCompressOptions(const Flags& flags) {
   options.set_codec(flags.codec);
   options.set_effort(flags.effort);
   if (flags.rope_theta) options.set_rope_theta(*flags.rope_theta);
+  if (flags.rope) *options.mutable_rope() = *flags.rope;
   if (flags.thresholds) *options.mutable_thresholds() = *flags.thresholds;
   if (flags.key_thresholds) {
     *options.mutable_key_thresholds() = *flags.key_thresholds;

@@ -3,6 +3,7 @@
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def tensor_json(report: TensorReport) -> dict[str, Any]:
         "quality_level": report.verdict.level.value,
         "passed": report.verdict.passed,
         "violations": list(report.verdict.violations),
+        "rope": None if report.rope is None else asdict(report.rope),
     }
 
 

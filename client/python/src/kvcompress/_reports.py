@@ -14,7 +14,7 @@ from kvcompress import _html, _summary
 from kvcompress._arrays import FILE_TYPES, Array
 from kvcompress._export import Exportable, frame
 from kvcompress._torch_tensors import load_torch
-from kvcompress.v1 import compression_service_pb2, quality_pb2, tensor_pb2
+from kvcompress.v1 import compression_service_pb2, quality_pb2, rope_pb2, tensor_pb2
 from kvcompress.v1.quality_types import Metrics
 
 if TYPE_CHECKING:
@@ -58,6 +58,41 @@ class Verdict:
 _ROLES = {tensor_pb2.TENSOR_ROLE_KEY: "key", tensor_pb2.TENSOR_ROLE_VALUE: "value"}
 
 
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """A rotary position embedding that was removed from a tensor.
+
+    Attributes:
+        theta: Its base.
+        pairs: `halves` or `interleaved`.
+        first_channel: Channels of a head before the rotated ones.
+        rotary_channels: Rotated channels of a head; 0 for all.
+        scaling: `linear`, `llama3`, `yarn`, or None.
+        declared: Whether the caller declared it; else it was found out from the values.
+    """
+
+    theta: float
+    pairs: str
+    first_channel: int
+    rotary_channels: int
+    scaling: str | None
+    declared: bool
+
+    @classmethod
+    def from_proto(cls, message: rope_pb2.RopeFinding) -> "Rope":
+        """Takes the values of a message of the API."""
+        embedding = message.embedding
+        interleaved = embedding.pairs == rope_pb2.ROPE_PAIRS_INTERLEAVED
+        return cls(
+            theta=embedding.theta,
+            pairs="interleaved" if interleaved else "halves",
+            first_channel=embedding.first_channel,
+            rotary_channels=embedding.rotary_channels,
+            scaling=embedding.scaling.WhichOneof("scaling"),
+            declared=message.declared,
+        )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class TensorReport(Exportable):
     """What compression did to one tensor.
@@ -75,6 +110,7 @@ class TensorReport(Exportable):
         metrics: Distortion.
         verdict: Judgement under the thresholds of the request.
         digest: XXH3-128 of the payload, 32 hexadecimal digits.
+        rope: The rotary embedding that was removed before coding; None where none was.
     """
 
     name: str
@@ -89,6 +125,7 @@ class TensorReport(Exportable):
     metrics: Metrics
     verdict: Verdict
     digest: str
+    rope: Rope | None = None
 
     @classmethod
     def from_proto(cls, message: quality_pb2.TensorReport) -> "TensorReport":
@@ -106,6 +143,7 @@ class TensorReport(Exportable):
             metrics=Metrics.from_proto(message.metrics),
             verdict=Verdict.from_proto(message.verdict),
             digest=message.digest,
+            rope=Rope.from_proto(message.rope) if message.HasField("rope") else None,
         )
 
     def __repr__(self) -> str:

@@ -4,6 +4,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypedDict, Unpack, get_args
 
+from kvcompress._model_config import ModelConfig, rope_parameters
 from kvcompress._thresholds import (
     ThresholdsChoice,
     as_thresholds,
@@ -52,6 +53,9 @@ class CompressArguments(ThresholdArguments, total=False):
         rope_theta: Base of the rotary position embedding that the keys carry, such as 10000;
             0 when they carry none. Default: the metadata key `rope_theta` of the input, else
             found out. For codecs that undo the rotation.
+        model_config: The path of the model's config.json (Hugging Face), or what is in it as a
+            mapping. The rotary embedding of the keys is taken from it: base, pairs, rotated
+            part, scaling, layer by layer. Not together with `rope_theta`.
         effort: How long the encoder may try to make less of it at the same quality: `fast`,
             `balanced` or `best`. Default `balanced`.
         attention: For layers, by index: for each token log2 of the attention that it is likely
@@ -67,6 +71,7 @@ class CompressArguments(ThresholdArguments, total=False):
     value_thresholds: ThresholdsChoice | None
     roles: Mapping[str, Role] | None
     rope_theta: float | None
+    model_config: ModelConfig | None
     effort: Effort
     attention: Mapping[int, Iterable[float]] | None
     labels: Mapping[str, str] | None
@@ -146,6 +151,7 @@ def compress_options(
     value_thresholds: ThresholdsChoice | None = None,
     roles: Mapping[str, Role] | None = None,
     rope_theta: float | None = None,
+    model_config: ModelConfig | None = None,
     effort: Effort = "balanced",
     attention: Mapping[int, Iterable[float]] | None = None,
     labels: Mapping[str, str] | None = None,
@@ -181,6 +187,7 @@ def compress_options(
         key_patterns=[pattern for pattern, role in (roles or {}).items() if role == "key"],
         value_patterns=[pattern for pattern, role in (roles or {}).items() if role == "value"],
         rope_theta=rope_theta,
+        rope=None if model_config is None else rope_parameters(model_config),
         effort=EFFORTS[effort],
         attention=[
             service_pb2.LayerAttention(layer=layer, octaves=octaves)

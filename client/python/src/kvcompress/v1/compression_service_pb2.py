@@ -24,11 +24,12 @@ _sym_db = _symbol_database.Default()
 
 
 from kvcompress.v1 import quality_pb2 as kvcompress_dot_v1_dot_quality__pb2
+from kvcompress.v1 import rope_pb2 as kvcompress_dot_v1_dot_rope__pb2
 from kvcompress.v1 import server_info_pb2 as kvcompress_dot_v1_dot_server__info__pb2
 from kvcompress.v1 import tensor_pb2 as kvcompress_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'kvcompress/v1/compression_service.proto\x12\rkvcompress.v1\x1a\x1bkvcompress/v1/quality.proto\x1a\x1fkvcompress/v1/server_info.proto\x1a\x1akvcompress/v1/tensor.proto\"\xd5\x04\n\x0f\x43ompressOptions\x12\r\n\x05\x63odec\x18\x01 \x01(\t\x12\x34\n\nthresholds\x18\x04 \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12\x16\n\x0ereport_tensors\x18\x05 \x01(\x08\x12\x13\n\x0breconstruct\x18\x06 \x01(\x08\x12:\n\x06labels\x18\x07 \x03(\x0b\x32*.kvcompress.v1.CompressOptions.LabelsEntry\x12\x38\n\x0ekey_thresholds\x18\x08 \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12:\n\x10value_thresholds\x18\t \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12\x17\n\nrope_theta\x18\n \x01(\x01H\x00\x88\x01\x01\x12%\n\x06\x65\x66\x66ort\x18\r \x01(\x0e\x32\x15.kvcompress.v1.Effort\x12\x30\n\tattention\x18\x0e \x03(\x0b\x32\x1d.kvcompress.v1.LayerAttention\x12\x14\n\x0ckey_patterns\x18\x0f \x03(\t\x12\x16\n\x0evalue_patterns\x18\x10 \x03(\t\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_rope_thetaJ\x04\x08\x02\x10\x03J\x04\x08\x03\x10\x04J\x04\x08\x0b\x10\x0cJ\x04\x08\x0c\x10\rR\ngroup_sizeR\x06presetR\x08sparsityR\nlast_stage\"0\n\x0eLayerAttention\x12\r\n\x05layer\x18\x01 \x01(\r\x12\x0f\n\x07octaves\x18\x02 \x03(\x02\"\xc8\x01\n\x0f\x43ompressRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptionsH\x00\x12\x15\n\x0bsafetensors\x18\x02 \x01(\x0cH\x00\x12-\n\x07tensors\x18\x03 \x01(\x0b\x32\x1a.kvcompress.v1.TensorTableH\x00\x12\x31\n\x0btensor_data\x18\x04 \x01(\x0b\x32\x1a.kvcompress.v1.TensorChunkH\x00\x42\t\n\x07message\"p\n\rCompressBegin\x12\x1d\n\x15reserved_header_bytes\x18\x01 \x01(\x04\x12\r\n\x05\x63odec\x18\x02 \x01(\t\x12\x14\n\x0ctensor_count\x18\x03 \x01(\x04\x12\x1b\n\x13original_size_bytes\x18\x04 \x01(\x04\"\xe2\x01\n\x10\x43ompressResponse\x12-\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1c.kvcompress.v1.CompressBeginH\x00\x12,\n\x08\x61rtefact\x18\x02 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x31\n\rreconstructed\x18\x03 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x33\n\x07trailer\x18\x04 \x01(\x0b\x32 .kvcompress.v1.CompressionReportH\x00\x42\t\n\x07message\"\x8b\x02\n\x11\x44\x65\x63ompressOptions\x12M\n\x0f\x65xpected_labels\x18\x01 \x03(\x0b\x32\x34.kvcompress.v1.DecompressOptions.ExpectedLabelsEntry\x12\x1f\n\x17\x65xpected_payload_digest\x18\x02 \x01(\t\x12\x0f\n\x07tensors\x18\x03 \x03(\t\x12)\n\x06tokens\x18\x04 \x01(\x0b\x32\x19.kvcompress.v1.TokenRange\x12\x13\n\x0bverify_only\x18\x05 \x01(\x08\x1a\x35\n\x13\x45xpectedLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\nTokenRange\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"g\n\x11\x44\x65\x63ompressRequest\x12\x33\n\x07options\x18\x01 \x01(\x0b\x32 .kvcompress.v1.DecompressOptionsH\x00\x12\x12\n\x08\x61rtefact\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"\x87\x01\n\x12\x44\x65\x63ompressResponse\x12/\n\x0bsafetensors\x18\x01 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x35\n\x07trailer\x18\x02 \x01(\x0b\x32\".kvcompress.v1.DecompressionReportH\x00\x42\t\n\x07message\"\xf2\x02\n\x13\x44\x65\x63ompressionReport\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x1d\n\x15\x63ompressed_size_bytes\x18\x02 \x01(\x04\x12\x1b\n\x13original_size_bytes\x18\x03 \x01(\x04\x12\x19\n\x11output_size_bytes\x18\x04 \x01(\x04\x12\x19\n\x11\x63ompression_ratio\x18\x05 \x01(\x01\x12\x14\n\x0ctensor_count\x18\x06 \x01(\x04\x12\x18\n\x10tensors_selected\x18\x07 \x01(\x04\x12>\n\x06labels\x18\x08 \x03(\x0b\x32..kvcompress.v1.DecompressionReport.LabelsEntry\x12\x16\n\x0epayload_digest\x18\t \x01(\t\x12\x1a\n\x12processing_seconds\x18\n \x01(\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc7\x01\n\x0eMeasureRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptionsH\x00\x12\x15\n\x0bsafetensors\x18\x02 \x01(\x0cH\x00\x12-\n\x07tensors\x18\x03 \x01(\x0b\x32\x1a.kvcompress.v1.TensorTableH\x00\x12\x31\n\x0btensor_data\x18\x04 \x01(\x0b\x32\x1a.kvcompress.v1.TensorChunkH\x00\x42\t\n\x07message\"C\n\x0fMeasureResponse\x12\x30\n\x06report\x18\x01 \x01(\x0b\x32 .kvcompress.v1.CompressionReport\"\x82\x01\n\x13\x43ompressFileRequest\x12/\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptions\x12\x12\n\ninput_path\x18\x02 \x01(\t\x12\x13\n\x0boutput_path\x18\x03 \x01(\t\x12\x11\n\toverwrite\x18\x04 \x01(\x08\"7\n\x0c\x46ileProgress\x12\x12\n\nbytes_read\x18\x01 \x01(\x04\x12\x13\n\x0b\x62ytes_total\x18\x02 \x01(\x04\"\x87\x01\n\x14\x43ompressFileResponse\x12/\n\x08progress\x18\x01 \x01(\x0b\x32\x1b.kvcompress.v1.FileProgressH\x00\x12\x33\n\x07trailer\x18\x02 \x01(\x0b\x32 .kvcompress.v1.CompressionReportH\x00\x42\t\n\x07message\"\x86\x01\n\x15\x44\x65\x63ompressFileRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32 .kvcompress.v1.DecompressOptions\x12\x12\n\ninput_path\x18\x02 \x01(\t\x12\x13\n\x0boutput_path\x18\x03 \x01(\t\x12\x11\n\toverwrite\x18\x04 \x01(\x08\"\x8b\x01\n\x16\x44\x65\x63ompressFileResponse\x12/\n\x08progress\x18\x01 \x01(\x0b\x32\x1b.kvcompress.v1.FileProgressH\x00\x12\x35\n\x07trailer\x18\x02 \x01(\x0b\x32\".kvcompress.v1.DecompressionReportH\x00\x42\t\n\x07message\" \n\x0fSelfTestRequest\x12\r\n\x05\x63odec\x18\x01 \x01(\t\"r\n\x0eSelfTestResult\x12\r\n\x05\x63odec\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x30\n\x06report\x18\x04 \x01(\x0b\x32 .kvcompress.v1.CompressionReport\"R\n\x10SelfTestResponse\x12\x0e\n\x06passed\x18\x01 \x01(\x08\x12.\n\x07results\x18\x02 \x03(\x0b\x32\x1d.kvcompress.v1.SelfTestResult*W\n\x06\x45\x66\x66ort\x12\x16\n\x12\x45\x46\x46ORT_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x45\x46\x46ORT_FAST\x10\x01\x12\x13\n\x0f\x45\x46\x46ORT_BALANCED\x10\x02\x12\x0f\n\x0b\x45\x46\x46ORT_BEST\x10\x03\x32\xed\x04\n\x12\x43ompressionService\x12O\n\x08\x43ompress\x12\x1e.kvcompress.v1.CompressRequest\x1a\x1f.kvcompress.v1.CompressResponse(\x01\x30\x01\x12U\n\nDecompress\x12 .kvcompress.v1.DecompressRequest\x1a!.kvcompress.v1.DecompressResponse(\x01\x30\x01\x12J\n\x07Measure\x12\x1d.kvcompress.v1.MeasureRequest\x1a\x1e.kvcompress.v1.MeasureResponse(\x01\x12Y\n\x0c\x43ompressFile\x12\".kvcompress.v1.CompressFileRequest\x1a#.kvcompress.v1.CompressFileResponse0\x01\x12_\n\x0e\x44\x65\x63ompressFile\x12$.kvcompress.v1.DecompressFileRequest\x1a%.kvcompress.v1.DecompressFileResponse0\x01\x12Z\n\rGetServerInfo\x12#.kvcompress.v1.GetServerInfoRequest\x1a$.kvcompress.v1.GetServerInfoResponse\x12K\n\x08SelfTest\x12\x1e.kvcompress.v1.SelfTestRequest\x1a\x1f.kvcompress.v1.SelfTestResponseB\x03\xf8\x01\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'kvcompress/v1/compression_service.proto\x12\rkvcompress.v1\x1a\x1bkvcompress/v1/quality.proto\x1a\x18kvcompress/v1/rope.proto\x1a\x1fkvcompress/v1/server_info.proto\x1a\x1akvcompress/v1/tensor.proto\"\x82\x05\n\x0f\x43ompressOptions\x12\r\n\x05\x63odec\x18\x01 \x01(\t\x12\x34\n\nthresholds\x18\x04 \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12\x16\n\x0ereport_tensors\x18\x05 \x01(\x08\x12\x13\n\x0breconstruct\x18\x06 \x01(\x08\x12:\n\x06labels\x18\x07 \x03(\x0b\x32*.kvcompress.v1.CompressOptions.LabelsEntry\x12\x38\n\x0ekey_thresholds\x18\x08 \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12:\n\x10value_thresholds\x18\t \x01(\x0b\x32 .kvcompress.v1.QualityThresholds\x12\x17\n\nrope_theta\x18\n \x01(\x01H\x00\x88\x01\x01\x12%\n\x06\x65\x66\x66ort\x18\r \x01(\x0e\x32\x15.kvcompress.v1.Effort\x12\x30\n\tattention\x18\x0e \x03(\x0b\x32\x1d.kvcompress.v1.LayerAttention\x12\x14\n\x0ckey_patterns\x18\x0f \x03(\t\x12\x16\n\x0evalue_patterns\x18\x10 \x03(\t\x12+\n\x04rope\x18\x11 \x01(\x0b\x32\x1d.kvcompress.v1.RopeParameters\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_rope_thetaJ\x04\x08\x02\x10\x03J\x04\x08\x03\x10\x04J\x04\x08\x0b\x10\x0cJ\x04\x08\x0c\x10\rR\ngroup_sizeR\x06presetR\x08sparsityR\nlast_stage\"0\n\x0eLayerAttention\x12\r\n\x05layer\x18\x01 \x01(\r\x12\x0f\n\x07octaves\x18\x02 \x03(\x02\"\xc8\x01\n\x0f\x43ompressRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptionsH\x00\x12\x15\n\x0bsafetensors\x18\x02 \x01(\x0cH\x00\x12-\n\x07tensors\x18\x03 \x01(\x0b\x32\x1a.kvcompress.v1.TensorTableH\x00\x12\x31\n\x0btensor_data\x18\x04 \x01(\x0b\x32\x1a.kvcompress.v1.TensorChunkH\x00\x42\t\n\x07message\"p\n\rCompressBegin\x12\x1d\n\x15reserved_header_bytes\x18\x01 \x01(\x04\x12\r\n\x05\x63odec\x18\x02 \x01(\t\x12\x14\n\x0ctensor_count\x18\x03 \x01(\x04\x12\x1b\n\x13original_size_bytes\x18\x04 \x01(\x04\"\xe2\x01\n\x10\x43ompressResponse\x12-\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1c.kvcompress.v1.CompressBeginH\x00\x12,\n\x08\x61rtefact\x18\x02 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x31\n\rreconstructed\x18\x03 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x33\n\x07trailer\x18\x04 \x01(\x0b\x32 .kvcompress.v1.CompressionReportH\x00\x42\t\n\x07message\"\x8b\x02\n\x11\x44\x65\x63ompressOptions\x12M\n\x0f\x65xpected_labels\x18\x01 \x03(\x0b\x32\x34.kvcompress.v1.DecompressOptions.ExpectedLabelsEntry\x12\x1f\n\x17\x65xpected_payload_digest\x18\x02 \x01(\t\x12\x0f\n\x07tensors\x18\x03 \x03(\t\x12)\n\x06tokens\x18\x04 \x01(\x0b\x32\x19.kvcompress.v1.TokenRange\x12\x13\n\x0bverify_only\x18\x05 \x01(\x08\x1a\x35\n\x13\x45xpectedLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"(\n\nTokenRange\x12\r\n\x05\x62\x65gin\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"g\n\x11\x44\x65\x63ompressRequest\x12\x33\n\x07options\x18\x01 \x01(\x0b\x32 .kvcompress.v1.DecompressOptionsH\x00\x12\x12\n\x08\x61rtefact\x18\x02 \x01(\x0cH\x00\x42\t\n\x07message\"\x87\x01\n\x12\x44\x65\x63ompressResponse\x12/\n\x0bsafetensors\x18\x01 \x01(\x0b\x32\x18.kvcompress.v1.FileChunkH\x00\x12\x35\n\x07trailer\x18\x02 \x01(\x0b\x32\".kvcompress.v1.DecompressionReportH\x00\x42\t\n\x07message\"\xf2\x02\n\x13\x44\x65\x63ompressionReport\x12\x16\n\x0e\x66ormat_version\x18\x01 \x01(\r\x12\x1d\n\x15\x63ompressed_size_bytes\x18\x02 \x01(\x04\x12\x1b\n\x13original_size_bytes\x18\x03 \x01(\x04\x12\x19\n\x11output_size_bytes\x18\x04 \x01(\x04\x12\x19\n\x11\x63ompression_ratio\x18\x05 \x01(\x01\x12\x14\n\x0ctensor_count\x18\x06 \x01(\x04\x12\x18\n\x10tensors_selected\x18\x07 \x01(\x04\x12>\n\x06labels\x18\x08 \x03(\x0b\x32..kvcompress.v1.DecompressionReport.LabelsEntry\x12\x16\n\x0epayload_digest\x18\t \x01(\t\x12\x1a\n\x12processing_seconds\x18\n \x01(\x01\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xc7\x01\n\x0eMeasureRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptionsH\x00\x12\x15\n\x0bsafetensors\x18\x02 \x01(\x0cH\x00\x12-\n\x07tensors\x18\x03 \x01(\x0b\x32\x1a.kvcompress.v1.TensorTableH\x00\x12\x31\n\x0btensor_data\x18\x04 \x01(\x0b\x32\x1a.kvcompress.v1.TensorChunkH\x00\x42\t\n\x07message\"C\n\x0fMeasureResponse\x12\x30\n\x06report\x18\x01 \x01(\x0b\x32 .kvcompress.v1.CompressionReport\"\x82\x01\n\x13\x43ompressFileRequest\x12/\n\x07options\x18\x01 \x01(\x0b\x32\x1e.kvcompress.v1.CompressOptions\x12\x12\n\ninput_path\x18\x02 \x01(\t\x12\x13\n\x0boutput_path\x18\x03 \x01(\t\x12\x11\n\toverwrite\x18\x04 \x01(\x08\"7\n\x0c\x46ileProgress\x12\x12\n\nbytes_read\x18\x01 \x01(\x04\x12\x13\n\x0b\x62ytes_total\x18\x02 \x01(\x04\"\x87\x01\n\x14\x43ompressFileResponse\x12/\n\x08progress\x18\x01 \x01(\x0b\x32\x1b.kvcompress.v1.FileProgressH\x00\x12\x33\n\x07trailer\x18\x02 \x01(\x0b\x32 .kvcompress.v1.CompressionReportH\x00\x42\t\n\x07message\"\x86\x01\n\x15\x44\x65\x63ompressFileRequest\x12\x31\n\x07options\x18\x01 \x01(\x0b\x32 .kvcompress.v1.DecompressOptions\x12\x12\n\ninput_path\x18\x02 \x01(\t\x12\x13\n\x0boutput_path\x18\x03 \x01(\t\x12\x11\n\toverwrite\x18\x04 \x01(\x08\"\x8b\x01\n\x16\x44\x65\x63ompressFileResponse\x12/\n\x08progress\x18\x01 \x01(\x0b\x32\x1b.kvcompress.v1.FileProgressH\x00\x12\x35\n\x07trailer\x18\x02 \x01(\x0b\x32\".kvcompress.v1.DecompressionReportH\x00\x42\t\n\x07message\" \n\x0fSelfTestRequest\x12\r\n\x05\x63odec\x18\x01 \x01(\t\"r\n\x0eSelfTestResult\x12\r\n\x05\x63odec\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x30\n\x06report\x18\x04 \x01(\x0b\x32 .kvcompress.v1.CompressionReport\"R\n\x10SelfTestResponse\x12\x0e\n\x06passed\x18\x01 \x01(\x08\x12.\n\x07results\x18\x02 \x03(\x0b\x32\x1d.kvcompress.v1.SelfTestResult*W\n\x06\x45\x66\x66ort\x12\x16\n\x12\x45\x46\x46ORT_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x45\x46\x46ORT_FAST\x10\x01\x12\x13\n\x0f\x45\x46\x46ORT_BALANCED\x10\x02\x12\x0f\n\x0b\x45\x46\x46ORT_BEST\x10\x03\x32\xed\x04\n\x12\x43ompressionService\x12O\n\x08\x43ompress\x12\x1e.kvcompress.v1.CompressRequest\x1a\x1f.kvcompress.v1.CompressResponse(\x01\x30\x01\x12U\n\nDecompress\x12 .kvcompress.v1.DecompressRequest\x1a!.kvcompress.v1.DecompressResponse(\x01\x30\x01\x12J\n\x07Measure\x12\x1d.kvcompress.v1.MeasureRequest\x1a\x1e.kvcompress.v1.MeasureResponse(\x01\x12Y\n\x0c\x43ompressFile\x12\".kvcompress.v1.CompressFileRequest\x1a#.kvcompress.v1.CompressFileResponse0\x01\x12_\n\x0e\x44\x65\x63ompressFile\x12$.kvcompress.v1.DecompressFileRequest\x1a%.kvcompress.v1.DecompressFileResponse0\x01\x12Z\n\rGetServerInfo\x12#.kvcompress.v1.GetServerInfoRequest\x1a$.kvcompress.v1.GetServerInfoResponse\x12K\n\x08SelfTest\x12\x1e.kvcompress.v1.SelfTestRequest\x1a\x1f.kvcompress.v1.SelfTestResponseB\x03\xf8\x01\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,54 +43,54 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_options = b'8\001'
   _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._loaded_options = None
   _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_EFFORT']._serialized_start=3384
-  _globals['_EFFORT']._serialized_end=3471
-  _globals['_COMPRESSOPTIONS']._serialized_start=149
-  _globals['_COMPRESSOPTIONS']._serialized_end=746
-  _globals['_COMPRESSOPTIONS_LABELSENTRY']._serialized_start=620
-  _globals['_COMPRESSOPTIONS_LABELSENTRY']._serialized_end=665
-  _globals['_LAYERATTENTION']._serialized_start=748
-  _globals['_LAYERATTENTION']._serialized_end=796
-  _globals['_COMPRESSREQUEST']._serialized_start=799
-  _globals['_COMPRESSREQUEST']._serialized_end=999
-  _globals['_COMPRESSBEGIN']._serialized_start=1001
-  _globals['_COMPRESSBEGIN']._serialized_end=1113
-  _globals['_COMPRESSRESPONSE']._serialized_start=1116
-  _globals['_COMPRESSRESPONSE']._serialized_end=1342
-  _globals['_DECOMPRESSOPTIONS']._serialized_start=1345
-  _globals['_DECOMPRESSOPTIONS']._serialized_end=1612
-  _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_start=1559
-  _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_end=1612
-  _globals['_TOKENRANGE']._serialized_start=1614
-  _globals['_TOKENRANGE']._serialized_end=1654
-  _globals['_DECOMPRESSREQUEST']._serialized_start=1656
-  _globals['_DECOMPRESSREQUEST']._serialized_end=1759
-  _globals['_DECOMPRESSRESPONSE']._serialized_start=1762
-  _globals['_DECOMPRESSRESPONSE']._serialized_end=1897
-  _globals['_DECOMPRESSIONREPORT']._serialized_start=1900
-  _globals['_DECOMPRESSIONREPORT']._serialized_end=2270
-  _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_start=620
-  _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_end=665
-  _globals['_MEASUREREQUEST']._serialized_start=2273
-  _globals['_MEASUREREQUEST']._serialized_end=2472
-  _globals['_MEASURERESPONSE']._serialized_start=2474
-  _globals['_MEASURERESPONSE']._serialized_end=2541
-  _globals['_COMPRESSFILEREQUEST']._serialized_start=2544
-  _globals['_COMPRESSFILEREQUEST']._serialized_end=2674
-  _globals['_FILEPROGRESS']._serialized_start=2676
-  _globals['_FILEPROGRESS']._serialized_end=2731
-  _globals['_COMPRESSFILERESPONSE']._serialized_start=2734
-  _globals['_COMPRESSFILERESPONSE']._serialized_end=2869
-  _globals['_DECOMPRESSFILEREQUEST']._serialized_start=2872
-  _globals['_DECOMPRESSFILEREQUEST']._serialized_end=3006
-  _globals['_DECOMPRESSFILERESPONSE']._serialized_start=3009
-  _globals['_DECOMPRESSFILERESPONSE']._serialized_end=3148
-  _globals['_SELFTESTREQUEST']._serialized_start=3150
-  _globals['_SELFTESTREQUEST']._serialized_end=3182
-  _globals['_SELFTESTRESULT']._serialized_start=3184
-  _globals['_SELFTESTRESULT']._serialized_end=3298
-  _globals['_SELFTESTRESPONSE']._serialized_start=3300
-  _globals['_SELFTESTRESPONSE']._serialized_end=3382
-  _globals['_COMPRESSIONSERVICE']._serialized_start=3474
-  _globals['_COMPRESSIONSERVICE']._serialized_end=4095
+  _globals['_EFFORT']._serialized_start=3455
+  _globals['_EFFORT']._serialized_end=3542
+  _globals['_COMPRESSOPTIONS']._serialized_start=175
+  _globals['_COMPRESSOPTIONS']._serialized_end=817
+  _globals['_COMPRESSOPTIONS_LABELSENTRY']._serialized_start=691
+  _globals['_COMPRESSOPTIONS_LABELSENTRY']._serialized_end=736
+  _globals['_LAYERATTENTION']._serialized_start=819
+  _globals['_LAYERATTENTION']._serialized_end=867
+  _globals['_COMPRESSREQUEST']._serialized_start=870
+  _globals['_COMPRESSREQUEST']._serialized_end=1070
+  _globals['_COMPRESSBEGIN']._serialized_start=1072
+  _globals['_COMPRESSBEGIN']._serialized_end=1184
+  _globals['_COMPRESSRESPONSE']._serialized_start=1187
+  _globals['_COMPRESSRESPONSE']._serialized_end=1413
+  _globals['_DECOMPRESSOPTIONS']._serialized_start=1416
+  _globals['_DECOMPRESSOPTIONS']._serialized_end=1683
+  _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_start=1630
+  _globals['_DECOMPRESSOPTIONS_EXPECTEDLABELSENTRY']._serialized_end=1683
+  _globals['_TOKENRANGE']._serialized_start=1685
+  _globals['_TOKENRANGE']._serialized_end=1725
+  _globals['_DECOMPRESSREQUEST']._serialized_start=1727
+  _globals['_DECOMPRESSREQUEST']._serialized_end=1830
+  _globals['_DECOMPRESSRESPONSE']._serialized_start=1833
+  _globals['_DECOMPRESSRESPONSE']._serialized_end=1968
+  _globals['_DECOMPRESSIONREPORT']._serialized_start=1971
+  _globals['_DECOMPRESSIONREPORT']._serialized_end=2341
+  _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_start=691
+  _globals['_DECOMPRESSIONREPORT_LABELSENTRY']._serialized_end=736
+  _globals['_MEASUREREQUEST']._serialized_start=2344
+  _globals['_MEASUREREQUEST']._serialized_end=2543
+  _globals['_MEASURERESPONSE']._serialized_start=2545
+  _globals['_MEASURERESPONSE']._serialized_end=2612
+  _globals['_COMPRESSFILEREQUEST']._serialized_start=2615
+  _globals['_COMPRESSFILEREQUEST']._serialized_end=2745
+  _globals['_FILEPROGRESS']._serialized_start=2747
+  _globals['_FILEPROGRESS']._serialized_end=2802
+  _globals['_COMPRESSFILERESPONSE']._serialized_start=2805
+  _globals['_COMPRESSFILERESPONSE']._serialized_end=2940
+  _globals['_DECOMPRESSFILEREQUEST']._serialized_start=2943
+  _globals['_DECOMPRESSFILEREQUEST']._serialized_end=3077
+  _globals['_DECOMPRESSFILERESPONSE']._serialized_start=3080
+  _globals['_DECOMPRESSFILERESPONSE']._serialized_end=3219
+  _globals['_SELFTESTREQUEST']._serialized_start=3221
+  _globals['_SELFTESTREQUEST']._serialized_end=3253
+  _globals['_SELFTESTRESULT']._serialized_start=3255
+  _globals['_SELFTESTRESULT']._serialized_end=3369
+  _globals['_SELFTESTRESPONSE']._serialized_start=3371
+  _globals['_SELFTESTRESPONSE']._serialized_end=3453
+  _globals['_COMPRESSIONSERVICE']._serialized_start=3545
+  _globals['_COMPRESSIONSERVICE']._serialized_end=4166
 # @@protoc_insertion_point(module_scope)

@@ -34,6 +34,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from kvcompress.v1 import quality_pb2 as _quality_pb2
+from kvcompress.v1 import rope_pb2 as _rope_pb2
 from kvcompress.v1 import tensor_pb2 as _tensor_pb2
 import builtins as _builtins
 import sys
@@ -116,6 +117,7 @@ class CompressOptions(_message.Message):
     ATTENTION_FIELD_NUMBER: _builtins.int
     KEY_PATTERNS_FIELD_NUMBER: _builtins.int
     VALUE_PATTERNS_FIELD_NUMBER: _builtins.int
+    ROPE_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]; `int4` when empty.
     PARAMETERS are a preset, or values of the codec's options, separated by
@@ -186,6 +188,13 @@ class CompressOptions(_message.Message):
     def value_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tensors whose names match one of these hold values; as for keys."""
 
+    @_builtins.property
+    def rope(self) -> _rope_pb2.RopeParameters:
+        """All that is known of the rotary position embedding of the keys, such as a
+        model's configuration tells; not together with `rope_theta`. Codecs that
+        undo the rotation try no other, and none where it does not show.
+        """
+
     def __init__(
         self,
         *,
@@ -201,10 +210,11 @@ class CompressOptions(_message.Message):
         attention: _abc.Iterable[Global___LayerAttention] | None = ...,
         key_patterns: _abc.Iterable[_builtins.str] | None = ...,
         value_patterns: _abc.Iterable[_builtins.str] | None = ...,
+        rope: _rope_pb2.RopeParameters | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "key_thresholds", b"key_thresholds", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "key_thresholds", b"key_thresholds", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
     _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015

@@ -12,6 +12,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from kvcompress.v1 import rope_pb2 as _rope_pb2
 from kvcompress.v1 import tensor_pb2 as _tensor_pb2
 import builtins as _builtins
 import sys
@@ -283,6 +284,7 @@ class TensorReport(_message.Message):
     METRICS_FIELD_NUMBER: _builtins.int
     VERDICT_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    ROPE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name in the source."""
     dtype: _tensor_pb2.DataType.ValueType
@@ -319,6 +321,10 @@ class TensorReport(_message.Message):
         kept bit for bit.
         """
 
+    @_builtins.property
+    def rope(self) -> _rope_pb2.RopeFinding:
+        """The rotary embedding that was removed before coding; not set where none was."""
+
     def __init__(
         self,
         *,
@@ -334,10 +340,11 @@ class TensorReport(_message.Message):
         metrics: Global___QualityMetrics | None = ...,
         verdict: Global___QualityVerdict | None = ...,
         digest: _builtins.str = ...,
+        rope: _rope_pb2.RopeFinding | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "layer", b"layer", "metrics", b"metrics", "verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "layer", b"layer", "metrics", b"metrics", "rope", b"rope", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "digest", b"digest", "dtype", b"dtype", "layer", b"layer", "metrics", b"metrics", "name", b"name", "original_size_bytes", b"original_size_bytes", "role", b"role", "shape", b"shape", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "digest", b"digest", "dtype", b"dtype", "layer", b"layer", "metrics", b"metrics", "name", b"name", "original_size_bytes", b"original_size_bytes", "role", b"role", "rope", b"rope", "shape", b"shape", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__layer: _TypeAlias = _typing.Literal["layer"]  # noqa: Y015
     _WhichOneofArgType__layer: _TypeAlias = _typing.Literal["_layer", b"_layer"]  # noqa: Y015

@@ -1,0 +1,296 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "client/cli/model_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+namespace kvcompress::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// Models whose pairs are neighbouring channels; transformers says it in code.
+constexpr absl::string_view kInterleaved[] = {
+    "gptj", "codegen",  "cohere",      "cohere2", "glm",
+    "glm4", "ernie4_5", "llama4_text", "helium"};
+// Models without a rotary embedding.
+constexpr absl::string_view kWithout[] = {"gpt2",  "gpt_neo", "opt",
+                                          "bloom", "mpt",     "gpt_bigcode"};
+// Fields of which one says that there is a rotary embedding.
+constexpr const char* kFields[] = {
+    "rope_theta", "rope_parameters", "rope_scaling",         "rotary_dim",
+    "rotary_pct", "rotary_emb_base", "partial_rotary_factor"};
+constexpr double kDefaultTheta = 10000;
+
+absl::Status Invalid(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("model config: ", what));
+}
+
+// What `json` has as an object under `key`; null for anything else.
+const Json& ObjectAt(const Json& json, const char* key) {
+  static const auto* const none = new Json(Json::object());
+  const auto found = json.find(key);
+  return found != json.end() && found->is_object() ? *found : *none;
+}
+
+std::optional<double> NumberAt(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// A count as the messages have it; what makes no sense is refused later.
+uint32_t Count(double number) {
+  return static_cast<uint32_t>(std::clamp(number, 0.0, 65536.0));
+}
+
+std::string TextAt(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>()
+                                                   : "";
+}
+
+// The first that has a number under one of the keys.
+std::optional<double> FirstNumber(
+    const std::vector<std::pair<const Json*, const char*>>& places) {
+  for (const auto& [json, key] : places) {
+    if (const auto number = NumberAt(*json, key)) return number;
+  }
+  return std::nullopt;
+}
+
+// Reads the configuration of a language model.
+class Reader {
+ public:
+  explicit Reader(const Json& config)
+      : config_(config), type_(TextAt(config, "model_type")) {}
+
+  absl::StatusOr<v1::RopeParameters> Read() {
+    v1::RopeParameters rope;
+    if (std::count(std::begin(kWithout), std::end(kWithout), type_) > 0) {
+      return rope;
+    }
+    if (type_.empty() &&
+        std::none_of(std::begin(kFields), std::end(kFields),
+                     [&](const char* key) { return config_.contains(key); })) {
+      return Invalid("it says nothing of a rotary embedding");
+    }
+    absl::Status status = HasKinds() ? ReadKinds(&rope)
+                          : NumberAt(config_, "rope_local_base_freq")
+                              ? ReadLocalAndGlobal(&rope)
+                              : Add(ObjectAt(config_, Parameters()), &rope);
+    if (!status.ok()) return status;
+    TakeAwayLayers(&rope);
+    return rope;
+  }
+
+ private:
+  const char* Parameters() const {
+    return ObjectAt(config_, "rope_parameters").empty() ? "rope_scaling"
+                                                        : "rope_parameters";
+  }
+
+  // Whether there are parameters for each kind of layer.
+  bool HasKinds() const {
+    const Json& all = ObjectAt(config_, "rope_parameters");
+    return !all.empty() &&
+           std::all_of(all.begin(), all.end(),
+                       [](const Json& each) { return each.is_object(); });
+  }
+
+  absl::Status ReadKinds(v1::RopeParameters* rope) {
+    std::map<std::string, uint32_t> numbers;
+    for (const auto& [kind, parameters] :
+         ObjectAt(config_, "rope_parameters").items()) {
+      const absl::Status status = Add(parameters, rope);
+      if (!status.ok()) return status;
+      numbers[kind] = static_cast<uint32_t>(rope->embeddings_size());
+    }
+    for (const std::string& kind : Kinds()) {
+      const auto found = numbers.find(kind);
+      rope->add_layers(found == numbers.end() ? 0 : found->second);
+    }
+    return absl::OkStatus();
+  }
+
+  // Layers with a window have a base of their own, and no scaling (Gemma 3).
+  absl::Status ReadLocalAndGlobal(v1::RopeParameters* rope) {
+    const absl::Status status = Add(ObjectAt(config_, Parameters()), rope);
+    if (!status.ok()) return status;
+    *rope->add_embeddings() = rope->embeddings(0);
+    rope->mutable_embeddings(1)->set_theta(
+        *NumberAt(config_, "rope_local_base_freq"));
+    rope->mutable_embeddings(1)->clear_scaling();
+    for (const std::string& kind : Kinds()) {
+      rope->add_layers(kind == "sliding_attention" ? 2 : 1);
+    }
+    return absl::OkStatus();
+  }
+
+  // Of each layer, where it is known.
+  std::vector<std::string> Kinds() const {
+    const auto types = config_.find("layer_types");
+    std::vector<std::string> kinds;
+    if (types != config_.end() && types->is_array()) {
+      for (const Json& each : *types) {
+        kinds.push_back(each.is_string() ? each.get<std::string>() : "");
+      }
+      return kinds;
+    }
+    const uint32_t pattern =
+        Count(NumberAt(config_, "sliding_window_pattern").value_or(6));
+    for (uint32_t layer = 1; layer <= Layers(); ++layer) {
+      kinds.push_back(pattern != 0 && layer % pattern == 0
+                          ? "full_attention"
+                          : "sliding_attention");
+    }
+    return kinds;
+  }
+
+  uint32_t Layers() const {
+    return Count(NumberAt(config_, "num_hidden_layers").value_or(0));
+  }
+
+  // Layers without an embedding.
+  void TakeAwayLayers(v1::RopeParameters* rope) const {
+    const auto with = config_.find("no_rope_layers");
+    if (with == config_.end() || !with->is_array()) return;
+    if (rope->layers().empty()) {
+      for (size_t i = 0; i < with->size(); ++i) rope->add_layers(1);
+    }
+    for (int i = 0; i < rope->layers_size(); ++i) {
+      const size_t layer = static_cast<size_t>(i);
+      if (layer < with->size() && (*with)[layer] == 0) rope->set_layers(i, 0);
+    }
+  }
+
+  absl::Status Add(const Json& parameters, v1::RopeParameters* rope) const {
+    v1::RopeEmbedding& embedding = *rope->add_embeddings();
+    embedding.set_theta(FirstNumber({{&parameters, "rope_theta"},
+                                     {&config_, "rope_theta"},
+                                     {&config_, "rotary_emb_base"}})
+                            .value_or(kDefaultTheta));
+    if (std::count(std::begin(kInterleaved), std::end(kInterleaved), type_)) {
+      embedding.set_pairs(v1::ROPE_PAIRS_INTERLEAVED);
+    }
+    const auto latent = NumberAt(config_, "kv_lora_rank");
+    const auto rotary = NumberAt(config_, "qk_rope_head_dim");
+    if (latent && rotary) {
+      embedding.set_first_channel(Count(*latent));
+      embedding.set_rotary_channels(Count(*rotary));
+    } else {
+      embedding.set_rotary_channels(RotaryChannels(parameters));
+    }
+    return AddScaling(parameters, &embedding);
+  }
+
+  // 0: all.
+  uint32_t RotaryChannels(const Json& parameters) const {
+    if (const auto channels = NumberAt(config_, "rotary_dim")) {
+      return Count(*channels);
+    }
+    const auto factor = FirstNumber({{&parameters, "partial_rotary_factor"},
+                                     {&config_, "partial_rotary_factor"},
+                                     {&config_, "rotary_pct"}});
+    if (!factor || !(*factor > 0 && *factor < 1)) return 0;
+    auto head = NumberAt(config_, "head_dim");
+    if (!head) {
+      const auto hidden = NumberAt(config_, "hidden_size");
+      const auto heads = NumberAt(config_, "num_attention_heads");
+      if (hidden && heads && *heads >= 1) {
+        head = std::floor(*hidden / *heads);
+      }
+    }
+    return Count(head.value_or(0) * *factor);
+  }
+
+  absl::Status AddScaling(const Json& parameters,
+                          v1::RopeEmbedding* embedding) const {
+    std::string type = TextAt(parameters, "rope_type");
+    if (type.empty()) type = TextAt(parameters, "type");
+    // Those of text are the same for all axes.
+    if (type.empty() || type == "default" || type == "mrope") {
+      return absl::OkStatus();
+    }
+    const auto factor = NumberAt(parameters, "factor");
+    if (type != "linear" && type != "llama3" && type != "yarn") {
+      return Invalid(absl::StrCat(
+          "rope_type ", type,
+          " has frequencies that depend on the length of the prompt, or is "
+          "not known: give -rope with the fields that hold, or none of them"));
+    }
+    if (!factor)
+      return Invalid(absl::StrCat("rope_type ", type, " without a factor"));
+    v1::RopeScaling& scaling = *embedding->mutable_scaling();
+    if (type == "linear") {
+      scaling.mutable_linear()->set_factor(*factor);
+      return absl::OkStatus();
+    }
+    const double positions =
+        FirstNumber({{&parameters, "original_max_position_embeddings"},
+                     {&config_, "original_max_position_embeddings"},
+                     {&config_, "max_position_embeddings"}})
+            .value_or(0);
+    if (type == "llama3") {
+      v1::RopeScaling::Llama3& llama3 = *scaling.mutable_llama3();
+      llama3.set_factor(*factor);
+      llama3.set_original_positions(positions);
+      if (const auto low = NumberAt(parameters, "low_freq_factor")) {
+        llama3.set_low_frequency_factor(*low);
+      }
+      if (const auto high = NumberAt(parameters, "high_freq_factor")) {
+        llama3.set_high_frequency_factor(*high);
+      }
+      return absl::OkStatus();
+    }
+    v1::RopeScaling::Yarn& yarn = *scaling.mutable_yarn();
+    yarn.set_factor(*factor);
+    yarn.set_original_positions(positions);
+    if (const auto fast = NumberAt(parameters, "beta_fast")) {
+      yarn.set_beta_fast(*fast);
+    }
+    if (const auto slow = NumberAt(parameters, "beta_slow")) {
+      yarn.set_beta_slow(*slow);
+    }
+    const auto truncate = parameters.find("truncate");
+    if (truncate != parameters.end() && truncate->is_boolean()) {
+      yarn.set_truncate(truncate->get<bool>());
+    }
+    return absl::OkStatus();
+  }
+
+  const Json& config_;
+  const std::string type_;
+};
+
+}  // namespace
+
+absl::StatusOr<v1::RopeParameters> ParseModelConfig(absl::string_view text) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object()) return Invalid("it is no JSON object");
+  // Models of several kinds of input have that of the text inside.
+  const Json& inner = ObjectAt(json, "text_config");
+  return Reader(inner.empty() ? json : inner).Read();
+}
+
+absl::StatusOr<v1::RopeParameters> ReadModelConfig(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model config: cannot open ", path));
+  }
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return ParseModelConfig(text);
+}
+
+}  // namespace kvcompress::cli
