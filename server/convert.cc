@@ -170,6 +170,7 @@ v1::TensorReport ToProto(const TensorReport& report) {
   *proto.mutable_verdict() = ToProto(report.verdict);
   proto.set_digest(report.digest);
   if (report.rope) *proto.mutable_rope() = ToProto(*report.rope);
+  proto.set_layout(report.spec.layout);
   return proto;
 }
 
@@ -211,6 +212,7 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
   if (proto.has_rope()) options.rope = FromProto(proto.rope());
   options.labels.insert(proto.labels().begin(), proto.labels().end());
   options.reconstruct = proto.reconstruct();
+  options.layout = proto.layout();
   return options;
 }
 
@@ -243,6 +245,7 @@ absl::StatusOr<std::vector<TensorSpec>> TensorsFromProto(
     spec.shape.assign(tensor.shape().begin(), tensor.shape().end());
     spec.role = FromProto(tensor.role());
     if (tensor.has_layer()) spec.layer = tensor.layer();
+    spec.layout = tensor.layout();
     tensors.push_back(std::move(spec));
   }
   return tensors;

@@ -81,6 +81,7 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (raw.rope) return need("-rope", kModes);
     if (raw.model_config) return need("-model-config", kModes);
     if (raw.effort) return need("-effort", kModes);
+    if (raw.layout) return need("-layout", kModes);
     if (!raw.last_stage.empty()) return need("-last-stage", kModes);
   }
   if (mode == Mode::kDecompress || mode == Mode::kVerify) {
@@ -103,6 +104,7 @@ absl::Status SetNumbers(const RawFlags& raw, Flags* flags) {
     }
     flags->rope_theta = base;
   }
+  if (raw.layout) flags->layout = *raw.layout;
   return absl::OkStatus();
 }
 

@@ -53,6 +53,7 @@ struct Flags {
   std::vector<std::string> key_patterns, value_patterns;
   std::optional<double> rope_theta;
   std::optional<v1::RopeParameters> rope;  // not together
+  std::string layout;  // empty: what the input's metadata says
   v1::Effort effort = v1::EFFORT_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they
   // differ.

@@ -103,18 +103,20 @@ absl::StatusOr<Json> ArtefactJson(const ArtefactHeader& header,
     all_elements += *elements;
     original_size += size;
     roles.Add(spec.role);
-    tensors.push_back(
-        {{"name", spec.name},
-         {"codec", tensor.codec.ToString()},
-         {"dtype", std::string(DTypeName(spec.dtype))},
-         {"shape", spec.shape},
-         {"role", RoleJson(spec.role)},
-         {"layer", LayerJson(spec)},
-         {"original_size_bytes", size},
-         {"payload_size_bytes", tensor.payload_size},
-         {"bits_per_value",
-          Ratio(8.0 * static_cast<double>(tensor.payload_size), *elements)},
-         {"digest", tensor.digest}});
+    Json entry = {
+        {"name", spec.name},
+        {"codec", tensor.codec.ToString()},
+        {"dtype", std::string(DTypeName(spec.dtype))},
+        {"shape", spec.shape},
+        {"role", RoleJson(spec.role)},
+        {"layer", LayerJson(spec)},
+        {"original_size_bytes", size},
+        {"payload_size_bytes", tensor.payload_size},
+        {"bits_per_value",
+         Ratio(8.0 * static_cast<double>(tensor.payload_size), *elements)},
+        {"digest", tensor.digest}};
+    if (!spec.layout.empty()) entry["layout"] = spec.layout;
+    tensors.push_back(std::move(entry));
   }
   const auto compressed_size = static_cast<double>(file.file_size);
   return Json{{"format_version", header.format_version},

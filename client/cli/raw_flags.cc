@@ -132,6 +132,9 @@ void Define(CLI::App* app, RawFlags* raw) {
         "is taken");
   value("--rope", &raw->rope, "JSON",
         "The fields of a config.json that say what the rotary embedding is");
+  value("--layout", &raw->layout, "LAYOUT",
+        "What the dimensions of tensors are: bthd, thd, td:heads=N, paged, "
+        "2pshd, mla, ... (default: from the metadata, or bhtd; see FORMAT.md)");
   value("--min-snr-db", &raw->min_snr_db, "DB",
         "Publish only if the SNR of every tensor is above this");
   value("--thresholds", &raw->thresholds, "NAME=X,...",

@@ -147,6 +147,7 @@ Json TensorJson(const v1::TensorReport& tensor) {
       {"violations", ViolationsJson(tensor.verdict())},
       {"digest", tensor.digest()},
       {"rope", RopeJson(tensor)}};
+  if (!tensor.layout().empty()) json["layout"] = tensor.layout();
   AddOtherMetrics(metrics, &json);
   return json;
 }

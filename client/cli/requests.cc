@@ -23,6 +23,7 @@ v1::CompressOptions ToCompressOptions(const Flags& flags) {
                                          flags.key_patterns.end());
   options.mutable_value_patterns()->Assign(flags.value_patterns.begin(),
                                            flags.value_patterns.end());
+  options.set_layout(flags.layout);
   options.set_report_tensors(flags.verbose || HasGate(options));
   options.mutable_labels()->insert(flags.labels.begin(), flags.labels.end());
   return options;

@@ -98,13 +98,9 @@ absl::Status ReadMetadata(const SafetensorsHeader& file,
     if (absl::ConsumePrefix(&label, kLabelPrefix)) {
       header->labels.emplace(label, value);
     } else if (key == kTensorsKey) {
-      absl::StatusOr<std::vector<ArtefactTensor>> tensors =
-          ParseManifest(value, file.tensors);
-      if (tensors.status().code() == absl::StatusCode::kUnimplemented) {
-        return tensors.status();
-      }
-      if (!tensors.ok()) return Damaged(tensors.status());
-      header->tensors = *std::move(tensors);
+      const absl::Status status = ParseManifest(value, file.tensors, header);
+      if (status.code() == absl::StatusCode::kUnimplemented) return status;
+      if (!status.ok()) return Damaged(status);
     } else if (!IsReservedMetadataKey(key)) {
       header->metadata.emplace_back(key, value);
     }
@@ -115,13 +111,11 @@ absl::Status ReadMetadata(const SafetensorsHeader& file,
   return absl::OkStatus();
 }
 
-// Joins the manifest with the sizes of the safetensors header.
-absl::Status JoinSizes(const SafetensorsHeader& file, ArtefactHeader* header) {
+// Whether the sizes of payloads are those of their codecs, and what they decode
+// to can be counted.
+absl::Status CheckSizes(const ArtefactHeader& header) {
   uint64_t decoded_size = 0;
-  for (size_t i = 0; i < header->tensors.size(); ++i) {
-    const SafetensorsEntry& entry = file.tensors[i];
-    ArtefactTensor& tensor = header->tensors[i];
-    tensor.payload_size = entry.end - entry.begin;
+  for (const ArtefactTensor& tensor : header.tensors) {
     const CodecSpec& codec = tensor.codec;
     const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
     if (!elements.ok()) return Damaged(elements.status());
@@ -167,7 +161,7 @@ absl::StatusOr<ArtefactHeader> ParseArtefactHeader(absl::string_view raw) {
   ArtefactHeader header;
   KVC_ASSIGN_OR_RETURN(header.format_version, ReadVersion(*file));
   KVC_RETURN_IF_ERROR(ReadMetadata(*file, &header));
-  KVC_RETURN_IF_ERROR(JoinSizes(*file, &header));
+  KVC_RETURN_IF_ERROR(CheckSizes(header));
   KVC_RETURN_IF_ERROR(CheckForm(raw, header));
   return header;
 }

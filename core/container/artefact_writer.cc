@@ -24,21 +24,27 @@ SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
   add(kChecksumKey, absl::StrCat(kDigestName, kNoDigest));
   add(kFormatKey, absl::StrCat(kFormatVersion));
   add(kLayoutKey, kLayout);
-  add(kTensorsKey, SerializeManifest(header.tensors));
+  add(kTensorsKey, SerializeManifest(header));
   for (const auto& [key, value] : header.labels) {
     add(absl::StrCat(kLabelPrefix, key), value);
   }
   for (const auto& [key, value] : header.metadata) add(key, value);
-  for (const ArtefactTensor& tensor : header.tensors) {
+  ForEachSource(header, [&](const TensorSpec& spec, size_t first, size_t count,
+                            const Layout*) {
+    uint64_t size = 0;
+    for (size_t i = first; i < first + count; ++i) {
+      size += header.tensors[i].payload_size;
+    }
     SafetensorsEntry entry;
-    entry.spec.name = tensor.spec.name;
+    entry.spec.name = spec.name;
     entry.spec.dtype = DType::kU8;
-    entry.spec.shape = {tensor.payload_size};
+    entry.spec.shape = {size};
     entry.begin = out.data_size;
-    entry.end = out.data_size + tensor.payload_size;
+    entry.end = out.data_size + size;
     out.data_size = entry.end;
     out.tensors.push_back(std::move(entry));
-  }
+    return absl::OkStatus();
+  }).IgnoreError();
   return out;
 }
 

@@ -11,6 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
+#include "kvcompress/layout.h"
+#include "status/macros.h"
 
 namespace kvcompress {
 namespace {
@@ -36,12 +38,6 @@ std::optional<uint64_t> ParseDecimal(absl::string_view text, uint64_t most) {
     value = value * 10 + digit;
   }
   return value;
-}
-
-absl::Status BadEntry(const std::string& tensor, absl::string_view what) {
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   absl::StrCat("the manifest's entry has a bad ", what),
-                   {.reason = "INVALID_MANIFEST", .tensor = tensor});
 }
 
 bool ParseShape(absl::string_view text, std::vector<uint64_t>* shape) {
@@ -81,23 +77,164 @@ bool IsDigest(absl::string_view text) {
          text.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
 }
 
-}  // namespace
+// How the entry of a tensor in a layout begins.
+constexpr char kLayoutMark = '@';
+// Fields of an entry, and those that come before the views of a layout and for
+// each view.
+constexpr size_t kPlainFields = 5;
+constexpr size_t kLayoutFields = 3;
+constexpr size_t kViewFields = 4;
 
-std::string SerializeManifest(const std::vector<ArtefactTensor>& tensors) {
-  return absl::StrJoin(
-      tensors, ";", [](std::string* out, const ArtefactTensor& tensor) {
-        absl::StrAppend(out, tensor.codec.ManifestField(), " ",
-                        DTypeName(tensor.spec.dtype), " ",
-                        tensor.spec.shape.empty()
-                            ? std::string(kScalar)
-                            : absl::StrJoin(tensor.spec.shape, "x"),
-                        " ", RoleField(tensor.spec), " ",
-                        tensor.digest.empty() ? kNoDigest : tensor.digest);
-      });
+std::string ShapeField(const TensorSpec& spec) {
+  return spec.shape.empty() ? std::string(kScalar)
+                            : absl::StrJoin(spec.shape, "x");
 }
 
-absl::StatusOr<std::vector<ArtefactTensor>> ParseManifest(
-    absl::string_view text, absl::Span<const SafetensorsEntry> entries) {
+absl::string_view DigestField(const ArtefactTensor& tensor) {
+  return tensor.digest.empty() ? kNoDigest : tensor.digest;
+}
+
+// Reads entries. Not thread safe.
+class Parser {
+ public:
+  explicit Parser(ArtefactHeader* header) : header_(header) {}
+
+  absl::Status Read(absl::string_view text, const SafetensorsEntry& entry) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(text, ' ');
+    name_ = entry.spec.name;
+    if (!fields[0].empty() && fields[0][0] == kLayoutMark) {
+      return ReadLayout(fields, entry.end - entry.begin);
+    }
+    if (fields.size() != kPlainFields) return Bad("number of fields");
+    ArtefactTensor tensor;
+    tensor.spec.name = name_;
+    tensor.payload_size = entry.end - entry.begin;
+    KVC_RETURN_IF_ERROR(ReadCodec(fields[0]));
+    KVC_RETURN_IF_ERROR(ReadTypeAndShape(fields[1], fields[2], &tensor.spec));
+    return Add(fields[3], fields[4], std::move(tensor));
+  }
+
+ private:
+  absl::Status Bad(absl::string_view what) const {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("the manifest's entry has a bad ", what),
+                     {.reason = "INVALID_MANIFEST", .tensor = name_});
+  }
+
+  absl::Status ReadTypeAndShape(absl::string_view dtype,
+                                absl::string_view shape,
+                                TensorSpec* spec) const {
+    const std::optional<DType> known = DTypeFromName(dtype);
+    if (!known) return Bad("dtype");
+    spec->dtype = *known;
+    return ParseShape(shape, &spec->shape) ? absl::OkStatus() : Bad("shape");
+  }
+
+  absl::Status ReadCodec(absl::string_view field) {
+    if (codec_.codec != nullptr && codec_field_ == field) {
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<CodecSpec> parsed = ParseManifestField(field);
+    if (!parsed.ok()) {
+      return MakeError(absl::StatusCode::kUnimplemented,
+                       parsed.status().message(),
+                       {.reason = "UNKNOWN_CODEC", .tensor = name_});
+    }
+    codec_ = *parsed;
+    codec_field_ = field;
+    return absl::OkStatus();
+  }
+
+  // With the codec that was read last.
+  absl::Status Add(absl::string_view role, absl::string_view digest,
+                   ArtefactTensor tensor) {
+    if (!codec_.codec->traits().Takes(tensor.spec.dtype)) return Bad("dtype");
+    if (!ParseRole(role, &tensor.spec)) return Bad("role");
+    if (!IsDigest(digest)) return Bad("digest");
+    tensor.codec = codec_;
+    tensor.digest = std::string(digest);
+    header_->tensors.push_back(std::move(tensor));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadLayout(absl::Span<const absl::string_view> fields,
+                          uint64_t size) {
+    if (fields.size() < kLayoutFields) return Bad("number of fields");
+    const absl::string_view text = fields[0].substr(1);
+    if (IsPlainLayout(text)) return Bad("layout");
+    if (absl::Status status = ValidateLayout(text); !status.ok()) {
+      return MakeError(absl::StatusCode::kUnimplemented, status.message(),
+                       {.reason = "UNKNOWN_LAYOUT", .tensor = name_});
+    }
+    TensorSpec source;
+    source.name = name_;
+    KVC_RETURN_IF_ERROR(ReadTypeAndShape(fields[1], fields[2], &source));
+    KVC_ASSIGN_OR_RETURN(Layout layout, Layout::Of(text, source));
+    views_ += layout.views() - 1;
+    if (views_ > kMaxViews) return Bad("number of views");
+    if (fields.size() != kLayoutFields + kViewFields * layout.views()) {
+      return Bad("number of fields");
+    }
+    const size_t first = header_->tensors.size();
+    for (size_t i = 0; i < layout.views(); ++i) {
+      const absl::Span<const absl::string_view> view =
+          fields.subspan(kLayoutFields + kViewFields * i, kViewFields);
+      ArtefactTensor tensor;
+      tensor.spec = layout.View(i);
+      tensor.spec.role = TensorRole::kNone;
+      tensor.spec.layer.reset();
+      const std::optional<uint64_t> payload =
+          ParseDecimal(view[2], std::numeric_limits<int64_t>::max());
+      if (!payload || *payload > size) return Bad("size");
+      size -= *payload;
+      tensor.payload_size = *payload;
+      KVC_RETURN_IF_ERROR(ReadCodec(view[0]));
+      KVC_RETURN_IF_ERROR(Add(view[1], view[3], std::move(tensor)));
+    }
+    if (size != 0) return Bad("size");
+    header_->laid_out.push_back({std::move(layout), first});
+    return absl::OkStatus();
+  }
+
+  ArtefactHeader* const header_;
+  std::string name_;
+  uint64_t views_ = 0;  // that come on top of tensors
+  // Of the tensor before, which is likely to have the same.
+  absl::string_view codec_field_;
+  CodecSpec codec_;
+};
+
+}  // namespace
+
+std::string SerializeManifest(const ArtefactHeader& header) {
+  std::string out;
+  ForEachSource(header, [&](const TensorSpec& spec, size_t first, size_t count,
+                            const Layout* layout) {
+    if (first > 0) out += ';';
+    if (layout != nullptr) {
+      absl::StrAppend(&out, absl::string_view(&kLayoutMark, 1), layout->text(),
+                      " ", DTypeName(spec.dtype), " ", ShapeField(spec));
+    }
+    for (size_t i = first; i < first + count; ++i) {
+      const ArtefactTensor& tensor = header.tensors[i];
+      if (layout != nullptr) {
+        absl::StrAppend(&out, " ", tensor.codec.ManifestField(), " ",
+                        RoleField(tensor.spec), " ", tensor.payload_size, " ",
+                        DigestField(tensor));
+      } else {
+        absl::StrAppend(&out, tensor.codec.ManifestField(), " ",
+                        DTypeName(spec.dtype), " ", ShapeField(spec), " ",
+                        RoleField(spec), " ", DigestField(tensor));
+      }
+    }
+    return absl::OkStatus();
+  }).IgnoreError();
+  return out;
+}
+
+absl::Status ParseManifest(absl::string_view text,
+                           absl::Span<const SafetensorsEntry> entries,
+                           ArtefactHeader* header) {
   std::vector<absl::string_view> texts;
   if (!text.empty()) texts = absl::StrSplit(text, ';');
   if (texts.size() != entries.size()) {
@@ -106,41 +243,11 @@ absl::StatusOr<std::vector<ArtefactTensor>> ParseManifest(
                                   " tensors, the header ", entries.size()),
                      {.reason = "INVALID_MANIFEST"});
   }
-  std::vector<ArtefactTensor> tensors;
-  // Of the tensor before, which is likely to have the same.
-  absl::string_view codec_field;
-  CodecSpec codec;
+  Parser parser(header);
   for (size_t i = 0; i < texts.size(); ++i) {
-    const std::string& name = entries[i].spec.name;
-    const std::vector<absl::string_view> fields = absl::StrSplit(texts[i], ' ');
-    if (fields.size() != 5) return BadEntry(name, "number of fields");
-    ArtefactTensor tensor;
-    tensor.spec.name = name;
-    if (i == 0 || codec_field != fields[0]) {
-      const absl::StatusOr<CodecSpec> parsed = ParseManifestField(fields[0]);
-      if (!parsed.ok()) {
-        return MakeError(absl::StatusCode::kUnimplemented,
-                         parsed.status().message(),
-                         {.reason = "UNKNOWN_CODEC", .tensor = name});
-      }
-      codec = *parsed;
-      codec_field = fields[0];
-    }
-    tensor.codec = codec;
-    const std::optional<DType> dtype = DTypeFromName(fields[1]);
-    if (!dtype || !tensor.codec.codec->traits().Takes(*dtype)) {
-      return BadEntry(name, "dtype");
-    }
-    tensor.spec.dtype = *dtype;
-    if (!ParseShape(fields[2], &tensor.spec.shape)) {
-      return BadEntry(name, "shape");
-    }
-    if (!ParseRole(fields[3], &tensor.spec)) return BadEntry(name, "role");
-    if (!IsDigest(fields[4])) return BadEntry(name, "digest");
-    tensor.digest = std::string(fields[4]);
-    tensors.push_back(std::move(tensor));
+    KVC_RETURN_IF_ERROR(parser.Read(texts[i], entries[i]));
   }
-  return tensors;
+  return absl::OkStatus();
 }
 
 }  // namespace kvcompress

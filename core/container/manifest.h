@@ -7,9 +7,8 @@
 #define KVCOMPRESS_CONTAINER_MANIFEST_H_
 
 #include <string>
-#include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kvcompress/artefact.h"
@@ -22,13 +21,14 @@ inline constexpr absl::string_view kNoDigest =
     "00000000000000000000000000000000";
 
 // Tensors without a digest get kNoDigest.
-std::string SerializeManifest(const std::vector<ArtefactTensor>& tensors);
+std::string SerializeManifest(const ArtefactHeader& header);
 
-// Reads what SerializeManifest writes, for the tensors of a header in their
-// order, of which it takes the names. Payload sizes are not filled in.
+// Reads what SerializeManifest writes into `tensors` and `laid_out`, for the
+// tensors of a file's header in their order, of which it takes names and sizes.
 // INVALID_ARGUMENT; UNIMPLEMENTED for a codec this build does not know.
-absl::StatusOr<std::vector<ArtefactTensor>> ParseManifest(
-    absl::string_view text, absl::Span<const SafetensorsEntry> entries);
+absl::Status ParseManifest(absl::string_view text,
+                           absl::Span<const SafetensorsEntry> entries,
+                           ArtefactHeader* header);
 
 }  // namespace kvcompress
 

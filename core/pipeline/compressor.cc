@@ -1,4 +1,5 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+// More than 400 lines: the steps of one stream share all of its state.
 
 #include "kvcompress/compressor.h"
 
@@ -9,10 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
+#include "kvcompress/layout.h"
+#include "layout/suspicion.h"
 #include "metrics/token_quality.h"
 #include "pipeline/attention.h"
 #include "pipeline/hints.h"
+#include "pipeline/report_builder.h"
 #include "pipeline/tensor_table.h"
+#include "pipeline/views.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
 #include "tensor/slabs.h"
@@ -40,10 +45,13 @@ class Compressor::Impl {
 
   absl::Status ValidateOptions() const {
     KVC_RETURN_IF_ERROR(ValidateRope(options_));
+    KVC_RETURN_IF_ERROR(ValidateLayout(options_.layout));
     KVC_RETURN_IF_ERROR(ValidateAttention(options_.attention));
     KVC_RETURN_IF_ERROR(ValidateThresholds(options_.thresholds));
-    KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kKey)));
-    KVC_RETURN_IF_ERROR(ValidateThresholds(ThresholdsOf(TensorRole::kValue)));
+    KVC_RETURN_IF_ERROR(
+        ValidateThresholds(builder_.ThresholdsOf(TensorRole::kKey)));
+    KVC_RETURN_IF_ERROR(
+        ValidateThresholds(builder_.ThresholdsOf(TensorRole::kValue)));
     KVC_RETURN_IF_ERROR(ValidateRolePatterns(options_.roles));
     KVC_RETURN_IF_ERROR(ValidateLabels(options_.labels));
     return codec_.status();
@@ -85,18 +93,17 @@ class Compressor::Impl {
   absl::Status AppendTensor(absl::string_view tensor, absl::string_view bytes,
                             CompressOutput* output) {
     const bool more = index_ < artefact_.tensors.size();
-    if (!tensor.empty() && (!more || tensor != Current().spec.name)) {
+    if (!tensor.empty() && (!more || tensor != SourceName())) {
       return Invalid(
           absl::StrCat("data of this tensor came when ",
-                       more ? QuoteName(Current().spec.name) : "no data",
-                       " was due"),
+                       more ? QuoteName(SourceName()) : "no data", " was due"),
           {.reason = "WRONG_TENSOR", .tensor = std::string(tensor)});
     }
     if (more && bytes.size() > remaining_) {
       return Invalid(absl::StrCat("a chunk of ", bytes.size(),
                                   " bytes runs over the end of the tensor"),
                      {.reason = "CHUNK_TOO_LARGE",
-                      .tensor = Current().spec.name,
+                      .tensor = SourceName(),
                       .offset = position_,
                       .limit = remaining_});
     }
@@ -106,26 +113,15 @@ class Compressor::Impl {
   absl::StatusOr<CompressReport> Finish() {
     if (!begun_) return header_reader_.TruncatedError();
     if (index_ < artefact_.tensors.size()) {
-      return Invalid(absl::StrCat("the input ends ", remaining_,
-                                  " bytes before the end of the tensor"),
-                     {.reason = "TRUNCATED",
-                      .tensor = Current().spec.name,
-                      .offset = position_});
+      return Invalid(
+          absl::StrCat("the input ends ", remaining_,
+                       " bytes before the end of the tensor"),
+          {.reason = "TRUNCATED", .tensor = SourceName(), .offset = position_});
     }
     KVC_ASSIGN_OR_RETURN(header_,
                          SerializeArtefactHeader(reserved_size_, &artefact_));
-    report_.compressed_size = reserved_size_ + payload_size_;
-    report_.metrics = pooled_.Compute();
-    AddTokenMetrics(pooled_tokens_, &report_.metrics);
-    report_.verdict = Judge(report_.metrics, options_.thresholds);
-    if (report_.elements > 0) {
-      const double elements = static_cast<double>(report_.elements);
-      const double bytes = static_cast<double>(report_.compressed_size);
-      report_.compression_ratio = 2 * elements / bytes;
-      report_.bits_per_value = 8 * bytes / elements;
-    }
-    report_.payload_digest = artefact_.checksum;
-    return std::move(report_);
+    suspicions_.Report(&builder_.report().warnings);
+    return builder_.Finish(reserved_size_ + payload_size_, artefact_.checksum);
   }
 
   uint64_t working_bytes(uint64_t next) const {
@@ -138,9 +134,9 @@ class Compressor::Impl {
 
   bool begun() const { return begun_; }
   uint64_t reserved_size() const { return reserved_size_; }
-  uint64_t original_size() const { return report_.original_size; }
+  uint64_t original_size() const { return builder_.report().original_size; }
   uint64_t tensor_count() const { return artefact_.tensors.size(); }
-  const std::string& codec() const { return report_.codec; }
+  const std::string& codec() const { return builder_.report().codec; }
   const std::string& header() const { return header_; }
 
  private:
@@ -165,18 +161,18 @@ class Compressor::Impl {
     if (options_.reconstruct) {
       output->reconstructed = SerializeSafetensorsHeader(header);
     }
+    KVC_ASSIGN_OR_RETURN(const std::string layout,
+                         DefaultLayout(options_, header.metadata));
+    KVC_RETURN_IF_ERROR(AssignRolesTo(options_.roles, &header.tensors));
+    uint64_t views = 0;
     for (SafetensorsEntry& entry : header.tensors) {
       KVC_ASSIGN_OR_RETURN(const CodecSpec own,
                            CodecFor(entry.spec.dtype, codec));
-      const CodecTraits& traits = own.codec->traits();
-      KVC_RETURN_IF_ERROR(
-          CheckTensor(entry, position_, traits, limits_.max_tensor_bytes));
-      tensor_memory_ = std::max(
-          tensor_memory_, EncoderMemory(entry, traits, options_.reconstruct));
-      artefact_.tensors.push_back(
-          {.spec = std::move(entry.spec), .codec = own});
+      KVC_ASSIGN_OR_RETURN(const uint64_t memory,
+                           AddTensor(std::move(entry), layout, own, position_,
+                                     options_, limits_, &views, &artefact_));
+      tensor_memory_ = std::max(tensor_memory_, memory);
     }
-    KVC_RETURN_IF_ERROR(AssignRolesTo(options_.roles, &artefact_.tensors));
     KVC_RETURN_IF_ERROR(CheckThresholdsMatch(options_, artefact_.tensors));
     KVC_RETURN_IF_ERROR(CheckAttention(
         options_.attention, codec.codec->traits(), artefact_.tensors));
@@ -187,9 +183,10 @@ class Compressor::Impl {
     }
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
-    report_.codec = codec.ToString();
-    report_.original_size = header.data_size;
-    ReportRoles(codec.codec->traits(), artefact_.tensors, &report_);
+    builder_.report().codec = codec.ToString();
+    builder_.report().original_size = header.data_size;
+    ReportRoles(codec.codec->traits(), artefact_.tensors, &builder_.report());
+    suspicions_.Begin(artefact_.tensors.size());
     KVC_ASSIGN_OR_RETURN(reserved_size_, ReservedHeaderSize(artefact_));
     begun_ = true;
     KVC_RETURN_IF_ERROR(StartTensor());
@@ -206,16 +203,68 @@ class Compressor::Impl {
       if (Stops(hints_.checkpoint)) return hints_.checkpoint->status();
       const absl::string_view part =
           bytes.substr(0, std::min(remaining_, kAtOnce));
-      if (tokens_) tokens_->AddSource(part);
       bytes.remove_prefix(part.size());
       remaining_ -= part.size();
       position_ += part.size();
-      KVC_RETURN_IF_ERROR(Encode(output, [&](std::string* decoded) {
-        return encoder_->Append(part, &output->artefact, decoded);
-      }));
+      KVC_RETURN_IF_ERROR(layout_ == nullptr ? EncodePart(part, output)
+                                             : CollectSlab(part, output));
       KVC_RETURN_IF_ERROR(FinishCompleteTensors(output));
     }
     return absl::OkStatus();
+  }
+
+  // Takes the next bytes of the tensor or view under way.
+  absl::Status EncodePart(absl::string_view part, CompressOutput* output) {
+    if (tokens_) tokens_->AddSource(part);
+    suspicions_.Add(part);
+    return Encode(output, [&](std::string* decoded) {
+      return encoder_->Append(part, &output->artefact, decoded);
+    });
+  }
+
+  // Takes the next bytes of a tensor in a layout, and encodes what slabs these
+  // complete; FinishCompleteTensors does so for the last.
+  absl::Status CollectSlab(absl::string_view part, CompressOutput* output) {
+    while (!part.empty()) {
+      const size_t size = layout_->slab_bytes();
+      if (slab_.capacity() < size) slab_.reserve(size);
+      const absl::string_view fitting = part.substr(0, size - slab_.size());
+      slab_.append(fitting.data(), fitting.size());
+      part.remove_prefix(fitting.size());
+      if (slab_.size() < size || (part.empty() && remaining_ == 0)) continue;
+      KVC_RETURN_IF_ERROR(EncodeSlab(output));
+    }
+    return absl::OkStatus();
+  }
+
+  // Encodes the views of the slab that is held, one after the other. What they
+  // are restored to takes the place of what they were.
+  absl::Status EncodeSlab(CompressOutput* output) {
+    for (uint64_t i = 0; i < layout_->views_per_slab(); ++i) {
+      const uint64_t view = index_ - first_view_;
+      KVC_RETURN_IF_ERROR(StartEncoder());
+      ViewWriter restored(*layout_, view, slab_.data());
+      if (options_.reconstruct) restored_view_ = &restored;
+      const uint64_t element_size = DTypeSize(Current().spec.dtype);
+      const uint64_t elements = tensor_size_ / element_size;
+      const uint64_t tile = layout_->TileElements();
+      for (uint64_t first = 0; first < elements; first += tile) {
+        if (Stops(hints_.checkpoint)) return hints_.checkpoint->status();
+        const uint64_t count = std::min(tile, elements - first);
+        tile_.resize(count * element_size);
+        layout_->Gather(view, first, count, slab_.data(), tile_.data());
+        KVC_RETURN_IF_ERROR(EncodePart(tile_, output));
+      }
+      KVC_RETURN_IF_ERROR(FinishEncoder(output));
+      restored_view_ = nullptr;
+    }
+    if (options_.reconstruct) {
+      InSlabs(hints_.checkpoint, slab_.size(), [&](size_t first, size_t size) {
+        output->reconstructed.append(slab_, first, size);
+      });
+    }
+    slab_.clear();
+    return StatusOf(hints_.checkpoint);
   }
 
   // Runs a step of the encoder and accounts for the payload it gave.
@@ -223,8 +272,8 @@ class Compressor::Impl {
   absl::Status Encode(CompressOutput* output, Step step) {
     const size_t before = output->artefact.size();
     scratch_.clear();
-    std::string* const decoded =
-        options_.reconstruct ? &output->reconstructed : &scratch_;
+    const bool direct = options_.reconstruct && restored_view_ == nullptr;
+    std::string* const decoded = direct ? &output->reconstructed : &scratch_;
     const size_t decoded_before = decoded->size();
     KVC_RETURN_IF_ERROR(
         step(tokens_ || options_.reconstruct ? decoded : nullptr));
@@ -232,6 +281,7 @@ class Compressor::Impl {
       tokens_->AddDecoded(absl::string_view(*decoded).substr(decoded_before),
                           hints_.checkpoint);
     }
+    if (restored_view_ != nullptr) restored_view_->Append(scratch_);
     const absl::string_view added =
         absl::string_view(output->artefact).substr(before);
     InSlabs(hints_.checkpoint, added.size(), [&](size_t first, size_t size) {
@@ -243,21 +293,37 @@ class Compressor::Impl {
     return absl::OkStatus();
   }
 
-  // Sets up the encoder of the tensor at index_, if there is one.
+  // Makes ready for the tensor of the input that index_ stands at, if there is
+  // one.
   absl::Status StartTensor() {
+    layout_ = nullptr;
     if (index_ == artefact_.tensors.size()) return absl::OkStatus();
+    if (next_laid_out_ < artefact_.laid_out.size() &&
+        artefact_.laid_out[next_laid_out_].first == index_) {
+      layout_ = &artefact_.laid_out[next_laid_out_++].layout;
+      first_view_ = index_;
+      remaining_ = layout_->source_bytes();
+      return absl::OkStatus();
+    }
+    KVC_RETURN_IF_ERROR(StartEncoder());
+    remaining_ = tensor_size_;
+    return absl::OkStatus();
+  }
+
+  // Sets up the encoder of the tensor or view at index_.
+  absl::Status StartEncoder() {
     const ArtefactTensor& tensor = Current();
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
-    remaining_ = elements * DTypeSize(tensor.spec.dtype);
-    tensor_size_ = remaining_;
-    report_.elements += elements;
-    hints_.thresholds = ThresholdsOf(tensor.spec.role);
+    tensor_size_ = elements * DTypeSize(tensor.spec.dtype);
+    builder_.report().elements += elements;
+    hints_.thresholds = builder_.ThresholdsOf(tensor.spec.role);
     attention_.Tell(tensor.spec, options_.attention, &hints_);
     KVC_RETURN_IF_ERROR(CheckRope(*tensor.codec.codec, tensor.spec, hints_));
     KVC_ASSIGN_OR_RETURN(encoder_,
                          tensor.codec.codec->NewEncoder(
                              tensor.spec, tensor.codec.parameters, hints_));
     digest_ = Digest();
+    suspicions_.StartTensor(tensor.spec);
     tokens_.reset();
     if (TokenAccumulator::Applies(tensor.spec) &&
         !encoder_->measures_tokens()) {
@@ -269,65 +335,40 @@ class Compressor::Impl {
   // Ends the current tensor if all of it has come, and the empty ones after it.
   absl::Status FinishCompleteTensors(CompressOutput* output) {
     while (index_ < artefact_.tensors.size() && remaining_ == 0) {
-      KVC_RETURN_IF_ERROR(Encode(output, [&](std::string* decoded) {
-        return encoder_->Finish(&output->artefact, decoded);
-      }));
-      ArtefactTensor& tensor = Current();
-      if (encoder_->chosen() != nullptr) tensor.codec = *encoder_->chosen();
-      KeyHints told = encoder_->key_hints();
-      tensor.digest = digest_.Hex();
-      AddReport(tensor, told);
-      attention_.Learn(tensor.spec, std::move(told));
-      ++index_;
+      if (layout_ == nullptr) {
+        KVC_RETURN_IF_ERROR(FinishEncoder(output));
+      } else {
+        // Of a tensor without elements every slab is still to come.
+        const size_t end = first_view_ + layout_->views();
+        while (index_ < end) KVC_RETURN_IF_ERROR(EncodeSlab(output));
+      }
       KVC_RETURN_IF_ERROR(StartTensor());
     }
     return absl::OkStatus();
   }
 
-  void AddReport(const ArtefactTensor& tensor, const KeyHints& told) {
-    TensorReport report;
-    report.rope = told.rope;
-    report.spec = tensor.spec;
-    report.codec = tensor.codec.ToString();
-    report.original_size = tensor_size_;
-    report.compressed_size = tensor.payload_size;
-    report.metrics = encoder_->distortion().Compute();
-    if (IsNumber(tensor.spec.dtype)) JudgeTensor(&report);
-    report.digest = tensor.digest;
-    if (!report.verdict.passed) ++report_.tensors_failed;
-    if (report.metrics.snr_db &&
-        (report_.worst_tensor < 0 ||
-         *report.metrics.snr_db <
-             *report_.tensors[report_.worst_tensor].metrics.snr_db)) {
-      report_.worst_tensor = static_cast<int64_t>(report_.tensors.size());
-    }
-    report_.tensors.push_back(std::move(report));
-  }
-
-  // Of a tensor of numbers: what is none is exact, and bounds are not on it.
-  void JudgeTensor(TensorReport* report) {
-    pooled_.Merge(encoder_->distortion());
-    const TokenSums sums = SumsOfTokens(*report);
-    AddTokenMetrics(sums, &report->metrics);
-    pooled_tokens_.Merge(sums);
-    report->verdict = Judge(report->metrics, ThresholdsOf(report->spec.role));
-  }
-
-  TokenSums SumsOfTokens(const TensorReport& report) {
-    if (tokens_) return tokens_->Compute();
-    const TokenSums* const measured = encoder_->token_sums();
-    if (measured != nullptr) return *measured;
-    return TokenSums::Unknown(report.spec, report.metrics.max_error);
-  }
-
-  const QualityThresholds& ThresholdsOf(TensorRole role) const {
-    const std::optional<QualityThresholds>& own =
-        role == TensorRole::kKey ? options_.key_thresholds
-                                 : options_.value_thresholds;
-    return own && role != TensorRole::kNone ? *own : options_.thresholds;
+  // Ends the tensor or view at index_.
+  absl::Status FinishEncoder(CompressOutput* output) {
+    KVC_RETURN_IF_ERROR(Encode(output, [&](std::string* decoded) {
+      return encoder_->Finish(&output->artefact, decoded);
+    }));
+    ArtefactTensor& tensor = Current();
+    if (encoder_->chosen() != nullptr) tensor.codec = *encoder_->chosen();
+    KeyHints told = encoder_->key_hints();
+    tensor.digest = digest_.Hex();
+    suspicions_.FinishTensor();
+    builder_.Add(tensor, tensor_size_, *encoder_, told, &tokens_);
+    attention_.Learn(tensor.spec, std::move(told));
+    ++index_;
+    return absl::OkStatus();
   }
 
   ArtefactTensor& Current() { return artefact_.tensors[index_]; }
+
+  // Of the tensor of the input whose data are due.
+  const std::string& SourceName() {
+    return layout_ == nullptr ? Current().spec.name : layout_->source().name;
+  }
 
   const CompressOptions options_;
   const CompressLimits limits_;
@@ -342,15 +383,22 @@ class Compressor::Impl {
   EncodeHints hints_;
   AttentionHints attention_;
   ArtefactHeader artefact_;
-  CompressReport report_;
-  DistortionAccumulator pooled_;
-  TokenSums pooled_tokens_;
+  ReportBuilder builder_{options_};
+  LayoutSuspicions suspicions_;
   std::string header_;
 
-  // The tensor that is being encoded.
+  // The tensor of the input that is being encoded.
+  uint64_t remaining_ = 0;          // bytes of it still to come
+  const Layout* layout_ = nullptr;  // null when it is coded as it is
+  size_t next_laid_out_ = 0;
+  size_t first_view_ = 0;
+  std::string slab_;
+  std::string tile_;  // of a view
+
+  // That tensor itself, or one of its views.
   size_t index_ = 0;
-  uint64_t remaining_ = 0;  // bytes of it still to come
-  uint64_t tensor_size_ = 0;
+  uint64_t tensor_size_ = 0;  // bytes
+  ViewWriter* restored_view_ = nullptr;
   EncoderBuffers buffers_;  // outlives the encoder
   std::unique_ptr<TensorEncoder> encoder_;
   std::optional<TokenAccumulator> tokens_;

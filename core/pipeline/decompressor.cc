@@ -3,11 +3,17 @@
 #include "kvcompress/decompressor.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
+#include "kvcompress/layout.h"
+#include "pipeline/identity.h"
 #include "pipeline/selection.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
@@ -53,7 +59,7 @@ class Decompressor::Impl {
       position_ = header_reader_.raw().size();
       header_size_ = position_;
       header_reader_ = SafetensorsHeaderReader(0);
-      KVC_RETURN_IF_ERROR(CheckIdentity());
+      KVC_RETURN_IF_ERROR(CheckIdentity(options_, header_));
       KVC_RETURN_IF_ERROR(Begin());
       return true;
     }
@@ -65,7 +71,7 @@ class Decompressor::Impl {
         return DataLoss("bytes follow the end of the artefact",
                         {.reason = "TRAILING_BYTES", .offset = position_});
       }
-      const bool aside = !selected_[index_] || filter_;
+      const bool aside = !selected_[index_] || filter_ || layout_ != nullptr;
       KVC_ASSIGN_OR_RETURN(const bool more,
                            aside ? DecodeAside(bytes, most, &work)
                                  : DecodePayload(bytes, most, restored));
@@ -81,7 +87,8 @@ class Decompressor::Impl {
 
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
-    return kHeaderMemory * header_size_ + decoder_memory_ + 2 * scratch_size_;
+    return kHeaderMemory * header_size_ + decoder_memory_ + 2 * scratch_size_ +
+           slab_size_;
   }
 
   absl::StatusOr<DecompressReport> Finish() {
@@ -95,7 +102,6 @@ class Decompressor::Impl {
     }
     report_.compressed_size = position_;
     report_.format_version = header_.format_version;
-    report_.tensor_count = header_.tensors.size();
     if (report_.elements > 0) {
       report_.compression_ratio = 2 * static_cast<double>(report_.elements) /
                                   static_cast<double>(position_);
@@ -106,74 +112,35 @@ class Decompressor::Impl {
   }
 
  private:
-  absl::Status CheckIdentity() const {
-    const absl::string_view digest = options_.expected_payload_digest;
-    if (!digest.empty() && digest != header_.checksum) {
-      return DataLoss(
-          "the artefact is not the one expected: its payload_digest differs",
-          {.reason = "IDENTITY_MISMATCH",
-           .field = "options.expected_payload_digest"});
-    }
-    for (const auto& [key, value] : options_.expected_labels) {
-      const auto found = header_.labels.find(key);
-      if (found == header_.labels.end() || found->second != value) {
-        return DataLoss(
-            absl::StrCat(
-                "the artefact is not the one expected: label ", QuoteName(key),
-                found == header_.labels.end() ? " is missing" : " differs"),
-            {.reason = "IDENTITY_MISMATCH",
-             .field = "options.expected_labels"});
-      }
-    }
-    return absl::OkStatus();
-  }
-
   // Decides what is given back, and makes the header of it ready.
   absl::Status Begin() {
     begun_ = true;
     SafetensorsHeader out;
     out.metadata = header_.metadata;
-    KVC_ASSIGN_OR_RETURN(selected_,
-                         SelectTensors(options_.tensors, header_.tensors));
-    if (options_.verify_only) selected_.assign(selected_.size(), false);
-    for (size_t i = 0; i < header_.tensors.size(); ++i) {
-      const ArtefactTensor& tensor = header_.tensors[i];
-      KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
-      report_.elements += elements;
-      const uint64_t size = elements * DTypeSize(tensor.spec.dtype);
-      if (tensor.codec.codec->decoder_holds_tensor() &&
-          size > max_tensor_bytes_) {
-        return MakeError(
-            absl::StatusCode::kOutOfRange,
-            absl::StrCat(tensor.codec.codec->traits().name,
-                         " holds a whole tensor, and this one has ", size,
-                         " bytes"),
-            {.reason = "TENSOR_TOO_LARGE",
-             .tensor = tensor.spec.name,
-             .limit = max_tensor_bytes_});
-      }
-      KVC_ASSIGN_OR_RETURN(const DecoderBounds bounds,
-                           tensor.codec.codec->BoundsOfDecoder(
-                               tensor.spec, tensor.codec.parameters));
-      decoder_memory_ = std::max(decoder_memory_, bounds.memory);
-      if (!selected_[i] || options_.tokens) {
-        scratch_size_ =
-            std::max<uint64_t>({scratch_size_, kScratch, bounds.block});
-      }
-      report_.original_size += size;
-      report_.decoded_bytes[tensor.codec.codec->base().traits().name] += size;
-      if (!selected_[i]) continue;
-      SafetensorsEntry entry;
-      entry.spec = tensor.spec;
-      if (options_.tokens) {
-        KVC_RETURN_IF_ERROR(NarrowToTokens(*options_.tokens, &entry.spec));
-      }
-      KVC_ASSIGN_OR_RETURN(const uint64_t kept, ElementCount(entry.spec));
-      entry.begin = out.data_size;
-      entry.end = entry.begin + kept * DTypeSize(entry.spec.dtype);
-      out.data_size = entry.end;
-      out.tensors.push_back(std::move(entry));
-    }
+    KVC_RETURN_IF_ERROR(Select());
+    KVC_RETURN_IF_ERROR(ForEachSource(
+        header_,
+        [&](const TensorSpec& spec, size_t first, size_t count,
+            const Layout* layout) -> absl::Status {
+          ++report_.tensor_count;
+          for (size_t i = first; i < first + count; ++i) {
+            KVC_RETURN_IF_ERROR(Plan(header_.tensors[i], selected_[i]));
+          }
+          if (!selected_[first]) return absl::OkStatus();
+          SafetensorsEntry entry;
+          entry.spec = spec;
+          if (layout != nullptr) {
+            KVC_ASSIGN_OR_RETURN(entry.spec, PlanLayout(*layout));
+          } else if (options_.tokens) {
+            KVC_RETURN_IF_ERROR(NarrowToTokens(*options_.tokens, &entry.spec));
+          }
+          KVC_ASSIGN_OR_RETURN(const uint64_t kept, ElementCount(entry.spec));
+          entry.begin = out.data_size;
+          entry.end = entry.begin + kept * DTypeSize(entry.spec.dtype);
+          out.data_size = entry.end;
+          out.tensors.push_back(std::move(entry));
+          return absl::OkStatus();
+        }));
     report_.tensors_selected = out.tensors.size();
     if (!options_.verify_only) {
       ready_ = SerializeSafetensorsHeader(out);
@@ -182,15 +149,86 @@ class Decompressor::Impl {
     return StartTensor();
   }
 
+  // Selects tensors by name, each with all of its views.
+  absl::Status Select() {
+    std::vector<absl::string_view> names;
+    ForEachSource(header_, [&](const TensorSpec& spec, size_t, size_t,
+                               const Layout*) {
+      names.push_back(spec.name);
+      return absl::OkStatus();
+    }).IgnoreError();
+    KVC_ASSIGN_OR_RETURN(const std::vector<bool> selected,
+                         SelectTensors(options_.tensors, names));
+    size_t index = 0;
+    return ForEachSource(
+        header_, [&](const TensorSpec&, size_t, size_t count, const Layout*) {
+          selected_.resize(selected_.size() + count,
+                           selected[index++] && !options_.verify_only);
+          return absl::OkStatus();
+        });
+  }
+
+  // Takes into account what decoding a tensor or view needs.
+  absl::Status Plan(const ArtefactTensor& tensor, bool selected) {
+    const Codec& codec = *tensor.codec.codec;
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
+    report_.elements += elements;
+    const uint64_t size = elements * DTypeSize(tensor.spec.dtype);
+    if (codec.decoder_holds_tensor()) {
+      KVC_RETURN_IF_ERROR(CheckSize(codec.traits().name,
+                                    " holds a whole tensor, and this one", size,
+                                    tensor.spec.name));
+    }
+    KVC_ASSIGN_OR_RETURN(
+        const DecoderBounds bounds,
+        codec.BoundsOfDecoder(tensor.spec, tensor.codec.parameters));
+    decoder_memory_ = std::max(decoder_memory_, bounds.memory);
+    if (!selected || options_.tokens || !header_.laid_out.empty()) {
+      scratch_size_ =
+          std::max<uint64_t>({scratch_size_, kScratch, bounds.block});
+    }
+    report_.original_size += size;
+    report_.decoded_bytes[codec.base().traits().name] += size;
+    return absl::OkStatus();
+  }
+
+  // The same for the slabs of a layout that is given back; gives the tensor as
+  // it will be.
+  absl::StatusOr<TensorSpec> PlanLayout(const Layout& layout) {
+    absl::StatusOr<Layout> narrowed =
+        options_.tokens ? layout.Narrowed(*options_.tokens) : layout;
+    KVC_RETURN_IF_ERROR(narrowed.status());
+    const uint64_t size = narrowed->slab_bytes();
+    KVC_RETURN_IF_ERROR(CheckSize(absl::StrCat("layout ", layout.text()),
+                                  " is restored by parts, and one", size,
+                                  layout.source().name));
+    slab_size_ = std::max(slab_size_, size);
+    return narrowed->source();
+  }
+
+  absl::Status CheckSize(absl::string_view who, absl::string_view what,
+                         uint64_t size, const std::string& tensor) const {
+    if (size <= max_tensor_bytes_) return absl::OkStatus();
+    return MakeError(absl::StatusCode::kOutOfRange,
+                     absl::StrCat(who, what, " has ", size, " bytes"),
+                     {.reason = "TENSOR_TOO_LARGE",
+                      .tensor = tensor,
+                      .limit = max_tensor_bytes_});
+  }
+
   // Gives what is ready, as far as there is room. False when some is left.
   bool Give(size_t most, std::string* restored) {
-    if (ready_.empty()) return true;
+    const absl::string_view ready =
+        ready_slab_ == 0 ? absl::string_view(ready_)
+                         : absl::string_view(slab_.get(), ready_slab_);
+    if (ready.empty()) return true;
     const size_t room = most > restored->size() ? most - restored->size() : 0;
-    const size_t size = std::min(room, ready_.size() - given_);
-    restored->append(ready_, given_, size);
-    given_ += size;
-    if (given_ < ready_.size()) return false;
+    const absl::string_view given = ready.substr(given_, room);
+    restored->append(given.data(), given.size());
+    given_ += given.size();
+    if (given_ < ready.size()) return false;
     given_ = 0;
+    ready_slab_ = 0;
     // A header is large, and comes once.
     ready_.size() > scratch_size_ ? std::string().swap(ready_) : ready_.clear();
     return true;
@@ -217,11 +255,28 @@ class Decompressor::Impl {
                                    uint64_t* work) {
     most = std::min(most, kScratch);
     scratch_.clear();
+    if (layout_ != nullptr && selected_[index_] && !restored_view_) {
+      if (slab_ == nullptr) {
+        // Zeros that the system need not write before they are touched.
+        slab_.reset(static_cast<char*>(std::calloc(slab_size_ + 1, 1)));
+        if (slab_ == nullptr) throw std::bad_alloc();
+      }
+      restored_view_.emplace(*layout_, index_ - first_view_, slab_.get());
+    }
     KVC_ASSIGN_OR_RETURN(const bool more,
                          DecodePayload(bytes, most, &scratch_));
     // A decoder that stopped may have kept what it decoded.
     *work += more ? std::max(most, scratch_.size()) : scratch_.size();
-    if (selected_[index_]) filter_->Append(scratch_, &ready_);
+    if (!selected_[index_]) return more;
+    if (!restored_view_) {
+      filter_->Append(scratch_, &ready_);
+    } else if (filter_) {
+      kept_.clear();
+      filter_->Append(scratch_, &kept_);
+      restored_view_->Append(kept_);
+    } else {
+      restored_view_->Append(scratch_);
+    }
     return more;
   }
 
@@ -230,6 +285,7 @@ class Decompressor::Impl {
     const ArtefactTensor& tensor = Current();
     remaining_ = tensor.payload_size;
     digest_ = Digest();
+    KVC_RETURN_IF_ERROR(StartView());
     filter_.reset();
     if (options_.tokens && selected_[index_]) {
       filter_.emplace(tensor.spec, *options_.tokens);
@@ -247,6 +303,32 @@ class Decompressor::Impl {
     return absl::OkStatus();
   }
 
+  // Where the current tensor is the first of views: takes their layout.
+  absl::Status StartView() {
+    restored_view_.reset();
+    if (layout_ == nullptr && next_laid_out_ < header_.laid_out.size() &&
+        header_.laid_out[next_laid_out_].first == index_) {
+      const LaidOutTensor& next = header_.laid_out[next_laid_out_++];
+      layout_ = &next.layout;
+      if (selected_[index_] && options_.tokens) {
+        KVC_ASSIGN_OR_RETURN(Layout narrowed,
+                             next.layout.Narrowed(*options_.tokens));
+        layout_ = &narrowed_.emplace(std::move(narrowed));
+      }
+      first_view_ = index_;
+    }
+    return absl::OkStatus();
+  }
+
+  // The current view is complete, and perhaps its slab or its tensor.
+  void FinishView() {
+    const uint64_t done = index_ - first_view_ + 1;
+    if (restored_view_ && done % layout_->views_per_slab() == 0) {
+      ready_slab_ = layout_->slab_bytes();
+    }
+    if (done == layout_->views()) layout_ = nullptr;
+  }
+
   // Ends the current tensor, whose payload is decoded.
   absl::Status FinishTensor() {
     if (digest_.Hex() != Current().digest) {
@@ -256,6 +338,7 @@ class Decompressor::Impl {
                        .offset = position_ - Current().payload_size});
     }
     KVC_RETURN_IF_ERROR(decoder_->Finish());
+    if (layout_ != nullptr) FinishView();
     ++index_;
     return StartTensor();
   }
@@ -270,6 +353,7 @@ class Decompressor::Impl {
   uint64_t header_size_ = 0;
   uint64_t decoder_memory_ = 0;  // bytes, of the decoder that takes most
   uint64_t scratch_size_ = 0;    // most bytes of scratch_
+  uint64_t slab_size_ = 0;       // most bytes of slab_
   ArtefactHeader header_;
   std::vector<bool> selected_;
   DecompressReport report_;
@@ -277,7 +361,21 @@ class Decompressor::Impl {
   size_t given_ = 0;   // bytes of it that were
   std::string scratch_;
 
-  // The tensor that is being decoded.
+  // The tensor in a layout that is being decoded, as it is given back; null
+  // when it is none.
+  const Layout* layout_ = nullptr;
+  std::optional<Layout> narrowed_;
+  size_t next_laid_out_ = 0;
+  size_t first_view_ = 0;
+  struct Free {
+    void operator()(char* bytes) const { std::free(bytes); }
+  };
+  std::unique_ptr<char[], Free> slab_;  // of slab_size_ bytes
+  uint64_t ready_slab_ = 0;  // bytes of it, where these are what is ready
+  std::optional<ViewWriter> restored_view_;
+  std::string kept_;  // of a view, where a range of tokens is given back
+
+  // The tensor, or view, that is being decoded.
   size_t index_ = 0;
   uint64_t remaining_ = 0;  // bytes of its payload still to come
   std::unique_ptr<TensorDecoder> decoder_;

@@ -24,13 +24,11 @@ uint64_t BytesPerToken(const TensorSpec& spec) {
 
 absl::StatusOr<std::vector<bool>> SelectTensors(
     const std::vector<std::string>& patterns,
-    absl::Span<const ArtefactTensor> tensors) {
+    absl::Span<const absl::string_view> names) {
   KVC_RETURN_IF_ERROR(CheckPatterns(patterns, kField));
-  if (patterns.empty() || tensors.empty()) {
-    return std::vector<bool>(tensors.size(), true);
+  if (patterns.empty() || names.empty()) {
+    return std::vector<bool>(names.size(), true);
   }
-  std::vector<absl::string_view> names;
-  for (const ArtefactTensor& each : tensors) names.push_back(each.spec.name);
   KVC_ASSIGN_OR_RETURN(PatternMatches matches,
                        MatchPatterns(patterns, names, kField));
   if (matches.unmatched) {

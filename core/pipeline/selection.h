@@ -21,13 +21,13 @@
 
 namespace kvcompress {
 
-// For each tensor whether its name matches one of the shell patterns, or there
-// is none. INVALID_ARGUMENT for more than kMaxPatterns, kMaxPatternBytes or
-// kMaxPatternWork, and for one that matches no tensor, where there are tensors:
-// it is taken for a mistake.
+// For each name of a tensor whether it matches one of the shell patterns, or
+// there is none. INVALID_ARGUMENT for more than kMaxPatterns, kMaxPatternBytes
+// or kMaxPatternWork, and for one that matches no tensor, where there are
+// tensors: it is taken for a mistake.
 absl::StatusOr<std::vector<bool>> SelectTensors(
     const std::vector<std::string>& patterns,
-    absl::Span<const ArtefactTensor> tensors);
+    absl::Span<const absl::string_view> names);
 
 using TokenRange = std::pair<uint64_t, uint64_t>;  // half-open
 

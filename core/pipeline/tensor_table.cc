@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
+#include "layout/suspicion.h"
 #include "metrics/token_quality.h"
 #include "status/macros.h"
 
@@ -78,9 +79,12 @@ absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec) {
 
 uint64_t EncoderMemory(const SafetensorsEntry& entry, const CodecTraits& traits,
                        bool reconstructs) {
-  const uint64_t measuring = TokenAccumulator::Applies(entry.spec)
-                                 ? TokenAccumulator::MemoryFor(entry.spec)
-                                 : 0;
+  uint64_t measuring = TokenAccumulator::Applies(entry.spec)
+                           ? TokenAccumulator::MemoryFor(entry.spec)
+                           : 0;
+  if (LayoutSample::Applies(entry.spec)) {
+    measuring += LayoutSample::MemoryFor(entry.spec);
+  }
   if (traits.streaming) return measuring;
   const uint64_t size = entry.end - entry.begin;
   // Values take what they take, however narrow the elements are.
@@ -90,10 +94,10 @@ uint64_t EncoderMemory(const SafetensorsEntry& entry, const CodecTraits& traits,
 }
 
 absl::Status AssignRolesTo(const RolePatterns& patterns,
-                           std::vector<ArtefactTensor>* tensors) {
+                           std::vector<SafetensorsEntry>* tensors) {
   std::vector<TensorSpec*> specs;
   specs.reserve(tensors->size());
-  for (ArtefactTensor& tensor : *tensors) specs.push_back(&tensor.spec);
+  for (SafetensorsEntry& tensor : *tensors) specs.push_back(&tensor.spec);
   return AssignRoles(patterns, specs);
 }
 

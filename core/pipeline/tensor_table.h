@@ -45,9 +45,9 @@ absl::StatusOr<CodecSpec> CodecFor(DType dtype, const CodecSpec& codec);
 uint64_t EncoderMemory(const SafetensorsEntry& entry, const CodecTraits& traits,
                        bool reconstructs);
 
-// AssignRoles, of the tensors of an artefact.
+// AssignRoles, of the tensors of a file.
 absl::Status AssignRolesTo(const RolePatterns& patterns,
-                           std::vector<ArtefactTensor>* tensors);
+                           std::vector<SafetensorsEntry>* tensors);
 
 // Counts roles, and warns where a codec that knows roles has tensors of numbers
 // and none of them has one.

@@ -47,7 +47,8 @@ struct Outcome {
 Outcome Restore(const DecompressOptions& options, absl::string_view file,
                 uint8_t seed) {
   Outcome outcome;
-  Decompressor decompressor(options, {.max_header_bytes = 1 << 20});
+  Decompressor decompressor(
+      options, {.max_header_bytes = 1 << 20, .max_tensor_bytes = kMostOutput});
   InChunks(file, seed, [&](absl::string_view chunk) {
     outcome.status = RestoreChunk(chunk, seed, &decompressor, &outcome.restored,
                                   kMostOutput);

@@ -4,6 +4,7 @@
 // gives an artefact that does not depend on how it was cut, decodes, and, when
 // the codec is lossless, to the very same bytes.
 
+#include <iterator>
 #include <string>
 
 #include "input.h"
@@ -79,6 +80,12 @@ CompressOptions DrawOptions(Input* input) {
   options.codec = CodecString(codec->traits().name, parameters,
                               stage == 0 ? "" : ByteCompressors()[stage - 1]);
   options.reconstruct = true;
+  // Most fit few shapes.
+  constexpr const char* kLayouts[] = {
+      "",         "bthd",    "thd",       "hdt",   "td:h=1",
+      "2ltd:h=2", "ltf:d=1", "(th)d:t=2", "paged", "ph(2s)d",
+      "2pshd",    "phs(2d)", "mla:r=1",   "lbthd", "gtdh"};
+  options.layout = kLayouts[input->UpTo(std::size(kLayouts) - 1)];
   return options;
 }
 

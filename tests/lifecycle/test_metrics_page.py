@@ -112,7 +112,8 @@ def expected(codec_names: list[str]) -> Iterator[Series]:
         yield series("kvcompress_quality_total", level=level)
     for reason in REASONS:
         yield series("kvcompress_integrity_failures_total", reason=reason)
-    yield series("kvcompress_warnings_total", code="NO_ROLES")
+    for code in ("NO_ROLES", "LAYOUT_SUSPECT"):
+        yield series("kvcompress_warnings_total", code=code)
     for reason in CLOSED:
         yield series("kvcompress_http_connections_closed_total", reason=reason)
     for codec in codec_names:

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvcompress/codec.h"
+#include "kvcompress/layout.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress {
@@ -29,11 +30,18 @@ inline constexpr size_t kMaxLabelValueBytes = 1024;
 // INVALID_ARGUMENT when a label breaks the rules of FORMAT.md.
 absl::Status ValidateLabels(const Labels& labels);
 
+// What one payload stores: a tensor of the source, or a view of one.
 struct ArtefactTensor {
-  TensorSpec spec;  // of the source
+  TensorSpec spec;
   CodecSpec codec;
   uint64_t payload_size = 0;  // bytes
   std::string digest;         // 32 hexadecimal digits
+};
+
+// A tensor of the source in a layout of its own.
+struct LaidOutTensor {
+  Layout layout;
+  size_t first = 0;  // of its views, in ArtefactHeader::tensors
 };
 
 struct ArtefactHeader {
@@ -43,9 +51,33 @@ struct ArtefactHeader {
   std::vector<std::pair<std::string, std::string>> metadata;
   // In the order of the payloads.
   std::vector<ArtefactTensor> tensors;
+  // Those of which `tensors` has views instead, in their order.
+  std::vector<LaidOutTensor> laid_out;
   // "xxh3-128:" and 32 hexadecimal digits: identifies the artefact.
   std::string checksum;
 };
+
+// Calls visit(spec, first, count, layout) for each tensor of the source, in
+// order: its spec, which of header.tensors store it, and its layout, null when
+// it is one of these itself. Stops at the first error, and returns it.
+template <typename Visit>
+absl::Status ForEachSource(const ArtefactHeader& header, Visit visit) {
+  size_t laid_out = 0;
+  for (size_t i = 0; i < header.tensors.size();) {
+    const Layout* layout = nullptr;
+    if (laid_out < header.laid_out.size() &&
+        header.laid_out[laid_out].first == i) {
+      layout = &header.laid_out[laid_out++].layout;
+    }
+    const TensorSpec& spec =
+        layout == nullptr ? header.tensors[i].spec : layout->source();
+    const size_t count = layout == nullptr ? 1 : layout->views();
+    absl::Status status = visit(spec, i, count, layout);
+    if (!status.ok()) return status;
+    i += count;
+  }
+  return absl::OkStatus();
+}
 
 // Bytes that the header takes in the file, the length field included: the same
 // whatever the digests, as long as no payload is larger than its codec's bound.

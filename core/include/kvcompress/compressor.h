@@ -60,6 +60,10 @@ struct CompressOptions {
   // All that is known of that embedding; not together with `rope_theta`.
   std::optional<RopeParameters> rope;
   Effort effort = Effort::kBalanced;
+  // Layout of the tensors of numbers that do not declare their own; see
+  // core/FORMAT.md, "Layouts". Taken from the metadata key "layout" of the
+  // input when empty.
+  std::string layout;
   // EncodeHints::attention of the tensors of a layer.
   std::map<uint32_t, std::vector<float>> attention;
 };
@@ -83,7 +87,8 @@ struct CompressOutput {
   std::string reconstructed;
 };
 
-// One tensor; see kvcompress.v1.TensorReport.
+// One tensor, or one view of a tensor in a layout; see
+// kvcompress.v1.TensorReport.
 struct TensorReport {
   TensorSpec spec;
   std::string codec;
@@ -129,7 +134,7 @@ class Compressor {
 
   // Takes the next bytes of a safetensors file, cut anywhere. Output grows by
   // at most the decoded and encoded size of `bytes` and one block or, for
-  // codecs that are not streaming, one tensor.
+  // codecs that are not streaming and tensors in a layout, one tensor.
   // INVALID_ARGUMENT for a broken rule, FAILED_PRECONDITION for an input that
   // is already compressed, OUT_OF_RANGE past a limit.
   absl::Status Append(absl::string_view bytes, CompressOutput* output);
@@ -151,13 +156,15 @@ class Compressor {
   bool begun() const;
   uint64_t reserved_header_size() const;  // bytes
   uint64_t original_size() const;         // bytes of tensor data
+  // Of tensors and, for tensors in a layout, of views.
   uint64_t tensor_count() const;
   // "int4:64".
   const std::string& codec() const;
 
   // About how much memory this needs for the input's header, when `next` more
   // bytes of a file are taken, and, once begun, for the largest tensor where
-  // the codec holds a whole one, in bytes; besides what is passed in and out.
+  // the codec or its layout holds a whole one, in bytes; besides what is passed
+  // in and out.
   uint64_t working_bytes(uint64_t next = 0) const;
 
   // The header of the artefact, reserved_header_size() bytes, after Finish.

@@ -41,7 +41,8 @@ struct DecompressOptions {
   // Shell patterns, see kvcompress/patterns.h, each of which matches a tensor;
   // a tensor is given back when one of them matches, or when there is none.
   std::vector<std::string> tensors;
-  // Half-open range of tokens to give back of [batch, heads, tokens, head_dim].
+  // Half-open range of tokens to give back of [batch, heads, tokens, head_dim],
+  // and of tensors in a layout with a dimension of tokens.
   std::optional<std::pair<uint64_t, uint64_t>> tokens;
   // Whether to check only and give nothing back.
   bool verify_only = false;
@@ -50,7 +51,8 @@ struct DecompressOptions {
 struct DecompressLimits {
   // Longest header taken, in bytes; at most kMaxSafetensorsHeader.
   uint64_t max_header_bytes = kMaxSafetensorsHeader;
-  // Largest tensor of a codec whose decoder holds it whole, in bytes.
+  // Largest tensor of a codec whose decoder holds it whole, and the most that
+  // is held of a tensor in a layout, in bytes.
   uint64_t max_tensor_bytes = UINT64_MAX;
 };
 
@@ -97,8 +99,9 @@ class Decompressor {
 
   // The most that this holds between two steps, besides what is passed in and
   // out, in bytes: the header, parsed; and, once that is read, what the
-  // decoder of any of its tensors holds (DecoderBounds), and what is decoded
-  // to be left out.
+  // decoder of any of its tensors holds (DecoderBounds), what is decoded to be
+  // left out, and the largest part of a tensor in a layout that has whole
+  // views.
   uint64_t working_bytes() const;
 
   // Ends the input. DATA_LOSS when it is cut short. REQUIRES: the last call of

@@ -29,6 +29,9 @@ struct TensorSpec {
   TensorRole role = TensorRole::kNone;
   // From 0; unknown when not set.
   std::optional<uint32_t> layer;
+  // Of a tensor of the input: its layout (kvcompress/layout.h), where the
+  // caller declared one; of a view: that of the tensor it is a view of.
+  std::string layout;
 };
 
 // Most dimensions a tensor may have.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import xxhash
 
-from oracle import kivi, lossless, sparse
+from oracle import kivi, layouts, lossless, sparse
 from oracle.source import F32, F64, NUMBERS, Tensor, exact, read, round_to, write
 
 BLOCK = 4096
@@ -94,7 +94,8 @@ def encode(
     """Compresses a safetensors file.
 
     Args:
-        file: The file.
+        file: The file. With the metadata key `layout`, its tensors are in that one of LAYOUTS,
+            and the codec has groups.
         group: Elements that share a scale; None for a codec without groups.
         labels: Labels to bind.
         roles: The manifest's role field, by tensor name, where it is not that of the name.
@@ -108,18 +109,14 @@ def encode(
     sources, metadata = read(file)
     tensors, largest = [], []
     for source in sources:
-        role = (roles or {}).get(source.name, role_of(source.name))
-        field = codec_field(codec, group, sparsity)
-        if group is None or source.dtype not in NUMBERS:
-            payload, decoded, field = lossless.encode_tensor(source), source.data, "lossless"
-            largest.append(lossless.largest(source))
+        if "layout" in metadata and group is not None and source.dtype in NUMBERS:
+            encoded = _encode_views(source, metadata["layout"], group, codec, sparsity)
+            bound = len(encoded.payload)
         else:
-            payload, decoded = encode_tensor(source, group, codec, role, sparsity)
-            largest.append(len(payload))
-        shape = "x".join(map(str, source.shape)) or "-"
-        digest = xxhash.xxh3_128_hexdigest(payload)
-        entry = f"{field} {source.dtype} {shape} {role} {digest}"
-        tensors.append(EncodedTensor(source, payload, decoded, entry))
+            role = (roles or {}).get(source.name, role_of(source.name))
+            encoded, bound = _encode_whole(source, group, codec, role, sparsity)
+        tensors.append(encoded)
+        largest.append(bound)
     data = assemble(
         [(each.source.name, each.payload) for each in tensors],
         {
@@ -141,6 +138,40 @@ def encode(
     )
     header_size = len(data) - sum(len(each.payload) for each in tensors)
     return Artefact(data, restored, tuple(tensors), header_size)
+
+
+def _encode_whole(
+    source: Tensor, group: int | None, codec: str, role: str, sparsity: str
+) -> tuple[EncodedTensor, int]:
+    """Encodes a tensor as it is; gives the size bound of its payload beside it."""
+    field = codec_field(codec, group, sparsity)
+    if group is None or source.dtype not in NUMBERS:
+        payload, decoded, field = lossless.encode_tensor(source), source.data, "lossless"
+        bound = lossless.largest(source)
+    else:
+        payload, decoded = encode_tensor(source, group, codec, role, sparsity)
+        bound = len(payload)
+    shape = "x".join(map(str, source.shape)) or "-"
+    digest = xxhash.xxh3_128_hexdigest(payload)
+    entry = f"{field} {source.dtype} {shape} {role} {digest}"
+    return EncodedTensor(source, payload, decoded, entry), bound
+
+
+def _encode_views(
+    source: Tensor, layout: str, group: int, codec: str, sparsity: str
+) -> EncodedTensor:
+    """Encodes the views of a tensor in a layout."""
+    views, where = layouts.split(source, layout)
+    shape = "x".join(map(str, source.shape))
+    entry = f"@{layouts.LAYOUTS[layout].text} {source.dtype} {shape}"
+    field, payloads, parts = codec_field(codec, group, sparsity), [], []
+    for role, view in views:
+        payload, decoded = encode_tensor(view, group, codec, role, sparsity)
+        payloads.append(payload)
+        parts.append(decoded)
+        entry += f" {field} {role} {len(payload)} {xxhash.xxh3_128_hexdigest(payload)}"
+    decoded = layouts.join(source, parts, where)
+    return EncodedTensor(source, b"".join(payloads), decoded, entry)
 
 
 def assemble(

@@ -4,11 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "container/keys.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
+#include "kvcompress/layout.h"
 #include "kvcompress/safetensors.h"
 #include "support/safetensors_file.h"
 
@@ -105,6 +109,68 @@ TEST(ArtefactHeader, RulesHoldBehindACorrectChecksumToo) {
             absl::StatusCode::kUnimplemented);
   EXPECT_EQ(change("int4:64 BF", "int9:64 BF").code(),
             absl::StatusCode::kUnimplemented);
+}
+
+// Keys and values of a tensor, of 68 bytes each.
+ArtefactHeader LaidOutHeader() {
+  ArtefactHeader header;
+  Layout layout = *Layout::Of(
+      "2t(hd):h=2",
+      {.name = "cache", .dtype = DType::kBF16, .shape = {2, 2, 64}});
+  for (uint64_t i = 0; i < layout.views(); ++i) {
+    ArtefactTensor view;
+    view.spec = layout.View(i);
+    view.codec = *ParseCodec("int4:64");
+    view.payload_size = 68;
+    view.digest = std::string(kDigestDigits, 'a');
+    header.tensors.push_back(view);
+  }
+  header.laid_out.push_back({std::move(layout), 0});
+  return header;
+}
+
+TEST(ArtefactHeader, LayoutsComeBack) {
+  const ArtefactHeader header = LaidOutHeader();
+  const auto parsed = ParseArtefactHeader(Serialize(header));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  ASSERT_EQ(parsed->laid_out.size(), 1);
+  EXPECT_EQ(parsed->laid_out[0].layout.text(), "2t(hd):h=2");
+  EXPECT_EQ(parsed->laid_out[0].layout.source().name, "cache");
+  ASSERT_EQ(parsed->tensors.size(), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const TensorSpec& view = parsed->tensors[i].spec;
+    EXPECT_EQ(view.name, header.tensors[i].spec.name);
+    EXPECT_EQ(view.role, header.tensors[i].spec.role);
+    EXPECT_EQ(view.shape, header.tensors[i].spec.shape);
+    EXPECT_EQ(parsed->tensors[i].payload_size, 68);
+  }
+}
+
+TEST(ArtefactHeader, RulesOfLayoutsHoldBehindACorrectChecksumToo) {
+  const std::string raw = Serialize(LaidOutHeader());
+  const auto change = [&](absl::string_view from, absl::string_view to) {
+    const std::string changed =
+        Resealed(absl::StrReplaceAll(raw, {{from, to}}));
+    EXPECT_NE(changed, raw) << from;
+    return ParseArtefactHeader(changed).status().code();
+  };
+  EXPECT_EQ(change("@2t(hd)", "@2q(hd)"), absl::StatusCode::kUnimplemented);
+  for (const auto& [from, to] :
+       std::vector<std::pair<const char*, const char*>>{
+           {":h=2 BF", ":h=3 BF"},
+           {":h=2 BF", ":d=2 BF"},
+           {"(hd):h", "(dh):h"},
+           {"@2t(hd):h=2", "@2htd      "},
+           {"@2t(hd):h=2", "@bhtd      "},
+           {"2x2x64", "3x2x64"},
+           {" k 68 ", " k 67 "},
+           {" k 68 ", " k 99 "},
+           {" v 68 ", " v 08 "},
+           {" v 68 ", " v 99 "},
+           {" k 68 ", " q 68 "},
+           {"BF16 2x2", "I32  2x2"}}) {
+    EXPECT_EQ(change(from, to), absl::StatusCode::kDataLoss) << from << to;
+  }
 }
 
 TEST(ArtefactHeader, TellsAPlainFileFromADamagedOne) {

@@ -95,12 +95,13 @@ class Rope:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TensorReport(Exportable):
-    """What compression did to one tensor.
+    """What compression did to one tensor, or to one view of a tensor in a layout.
 
     Attributes:
-        name: Name in the source.
+        name: Name in the source; of one of several views with what sets it apart, as in
+            `cache[layer=3,role=key]`.
         dtype: As safetensors names it, such as `BF16`; empty for a type this client does not know.
-        shape: Dimensions of the source.
+        shape: Dimensions of the source; of a view [batch, heads, tokens, head_dim].
         role: `key`, `value`, or None.
         layer: Index of the layer, or None.
         codec: Codec and parameters, such as `int4:64`.
@@ -111,6 +112,7 @@ class TensorReport(Exportable):
         verdict: Judgement under the thresholds of the request.
         digest: XXH3-128 of the payload, 32 hexadecimal digits.
         rope: The rotary embedding that was removed before coding; None where none was.
+        layout: Of a view, the layout of the tensor, such as `t(hd):h=3`; else empty.
     """
 
     name: str
@@ -126,6 +128,7 @@ class TensorReport(Exportable):
     verdict: Verdict
     digest: str
     rope: Rope | None = None
+    layout: str = ""
 
     @classmethod
     def from_proto(cls, message: quality_pb2.TensorReport) -> "TensorReport":
@@ -144,6 +147,7 @@ class TensorReport(Exportable):
             verdict=Verdict.from_proto(message.verdict),
             digest=message.digest,
             rope=Rope.from_proto(message.rope) if message.HasField("rope") else None,
+            layout=message.layout,
         )
 
     def __repr__(self) -> str:

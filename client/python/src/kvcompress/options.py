@@ -56,6 +56,10 @@ class CompressArguments(ThresholdArguments, total=False):
         model_config: The path of the model's config.json (Hugging Face), or what is in it as a
             mapping. The rotary embedding of the keys is taken from it: base, pairs, rotated
             part, scaling, layer by layer. Not together with `rope_theta`.
+        layout: What the dimensions of the tensors are, where they are not
+            [batch, heads, tokens, head_dim]: a name, such as `thd`, `td:heads=8` or `paged`, or a
+            notation, such as `2pshd` (core/FORMAT.md, "Layouts"). Default: the metadata key
+            `layout` of the input, else `bhtd`.
         effort: How long the encoder may try to make less of it at the same quality: `fast`,
             `balanced` or `best`. Default `balanced`.
         attention: For layers, by index: for each token log2 of the attention that it is likely
@@ -72,6 +76,7 @@ class CompressArguments(ThresholdArguments, total=False):
     roles: Mapping[str, Role] | None
     rope_theta: float | None
     model_config: ModelConfig | None
+    layout: str
     effort: Effort
     attention: Mapping[int, Iterable[float]] | None
     labels: Mapping[str, str] | None
@@ -152,6 +157,7 @@ def compress_options(
     roles: Mapping[str, Role] | None = None,
     rope_theta: float | None = None,
     model_config: ModelConfig | None = None,
+    layout: str = "",
     effort: Effort = "balanced",
     attention: Mapping[int, Iterable[float]] | None = None,
     labels: Mapping[str, str] | None = None,
@@ -188,6 +194,7 @@ def compress_options(
         value_patterns=[pattern for pattern, role in (roles or {}).items() if role == "value"],
         rope_theta=rope_theta,
         rope=None if model_config is None else rope_parameters(model_config),
+        layout=layout,
         effort=EFFORTS[effort],
         attention=[
             service_pb2.LayerAttention(layer=layer, octaves=octaves)

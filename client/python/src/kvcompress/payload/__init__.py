@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import xxhash
 
 from ._codec import Array, Codec, Entry, PayloadError
@@ -24,6 +25,7 @@ from ._grouped import Grouped
 from ._kivi import Kivi
 from ._klt import Klt
 from ._last_stage import STAGES, LastStage
+from ._layouts import MAX_VIEWS, Layout, LayoutError
 from ._lossless import Lossless
 from ._sparse import Sparse
 
@@ -40,10 +42,10 @@ __all__ = [
 _BEGINNING = re.compile(rb'\{"__metadata__":\{"kvcompress\.checksum":"xxh3-128:([0-9a-f]{32})",')
 _LABEL = re.compile(r"kvcompress\.label\.[a-z0-9_.-]{1,64}")
 _DECIMAL = r"(?:0|[1-9][0-9]*)"
-_ENTRY = re.compile(
-    rf"([^ ]+) ({'|'.join(SIZES)}) (-|{_DECIMAL}(?:x{_DECIMAL})*) "
-    rf"([kv-])({_DECIMAL}?) ([0-9a-f]{{32}})"
-)
+_TYPE = rf"({'|'.join(SIZES)}) (-|{_DECIMAL}(?:x{_DECIMAL})*)"
+_ENTRY = re.compile(rf"([^ ]+) {_TYPE} ([kv-])({_DECIMAL}?) ([0-9a-f]{{32}})")
+_LAYOUT = re.compile(rf"@([^ ]+) {_TYPE}(( [^ ]+ [kv-]{_DECIMAL}? {_DECIMAL} [0-9a-f]{{32}})+)")
+_VIEW = re.compile(rf" ([^ ]+) ([kv-])({_DECIMAL}?) ({_DECIMAL}) ([0-9a-f]{{32}})")
 
 CODECS: dict[str, Codec] = {
     "ecsq": Ecsq(),
@@ -71,7 +73,7 @@ class Header:
         checksum: `xxh3-128:` and 32 hexadecimal digits: the artefact's identity.
         labels: Labels bound by the caller.
         metadata: The source's own metadata, in its order.
-        tensors: The tensors, in the order of the payloads.
+        tensors: The tensors, or the views of those in a layout, in the order of the payloads.
     """
 
     checksum: str
@@ -105,7 +107,13 @@ def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
             raise PayloadError("the payload does not match its digest", tensor=entry.name)
         values = CODECS[entry.codec.partition(":")[0]].decode(payload, entry)
         try:
-            tensors[entry.name] = values.reshape(entry.shape)
+            if entry.view is None:
+                tensors[entry.name] = values.reshape(entry.shape)
+                continue
+            layout, index = entry.view
+            if index == 0:
+                tensors[layout.name] = np.empty(layout.shape, values.dtype)
+            layout.place(tensors[layout.name], index, values)
         except ValueError as error:
             raise PayloadError(str(error), "UNIMPLEMENTED", entry.name) from None
     return tensors
@@ -181,13 +189,17 @@ def read_header(data: bytes | mmap.mmap) -> Header:
     entries: list[Entry] = []
     position = end
     for text, (name, dtype, shape, begin, stop) in zip(manifest, tensors, strict=True):
-        entry = _entry(text, name, end + begin, end + stop)
-        if (dtype, shape, entry.begin) != ("U8", [stop - begin], position):
+        if (dtype, shape, end + begin) != ("U8", [stop - begin], position):
             raise PayloadError("not U8 of one dimension, or out of place", tensor=name)
-        entries.append(entry)
-        position = entry.end
+        position = end + stop
+        if text.startswith("@"):
+            entries += _views(text, name, end + begin, position)
+        else:
+            entries.append(_entry(text, name, end + begin, position))
     if position != len(data):
         raise PayloadError("the payloads and the file do not end together")
+    if len(entries) - len(tensors) > MAX_VIEWS:
+        raise PayloadError("the layouts have too many views")
     return Header(
         f"xxh3-128:{digits}",
         {key.removeprefix("kvcompress.label."): metadata[key] for key in labels},
@@ -219,12 +231,42 @@ def _entry(text: str, name: str, begin: int, end: int) -> Entry:
         raise PayloadError(f"unknown codec {fields[1]!r}", "UNIMPLEMENTED", name)
     if not _takes(fields[1], fields[2]):
         raise PayloadError(f"{fields[1]} does not take {fields[2]}", tensor=name)
-    shape = () if fields[3] == "-" else tuple(map(int, fields[3].split("x")))
+    shape = _shape(fields[3])
     largest = payload_size(fields[1], shape, fields[2], fields[4])
     if end - begin > largest or (codec.fixed and end - begin != largest):
         raise PayloadError("the payload has another size than its shape asks for", tensor=name)
     layer = int(fields[5]) if fields[5] else None
     return Entry(name, fields[1], fields[2], shape, fields[4], layer, fields[6], begin, end)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """Reads the shape of an entry."""
+    return () if text == "-" else tuple(map(int, text.split("x")))
+
+
+def _views(text: str, name: str, begin: int, end: int) -> list[Entry]:
+    """Reads the entry of a tensor in a layout: an entry for each view."""
+    fields = _LAYOUT.fullmatch(text)
+    if fields is None:
+        raise PayloadError("the manifest's entry breaks a rule", tensor=name)
+    try:
+        layout = Layout(name, fields[1], _shape(fields[3]))
+    except LayoutError as error:
+        code = "DATA_LOSS" if error.known else "UNIMPLEMENTED"
+        raise PayloadError(str(error), code, name) from None
+    views = _VIEW.findall(fields[4])
+    if len(views) != len(layout.views):
+        raise PayloadError("the layout has another number of views", tensor=name)
+    entries = []
+    for index, (codec, role, layer, size, digest) in enumerate(views):
+        shape = "x".join(map(str, layout.views[index].shape))
+        line = f"{codec} {fields[2]} {shape} {role}{layer} {digest}"
+        entry = _entry(line, layout.views[index].name, begin, begin + int(size))
+        entries.append(entry._replace(view=(layout, index)))
+        begin = entry.end
+    if begin != end:
+        raise PayloadError("the views and the payload do not end together", tensor=name)
+    return entries
 
 
 def _parse(raw: bytes) -> tuple[dict[str, str], list[_Row]]:

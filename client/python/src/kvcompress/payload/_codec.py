@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._dtypes import from_bits, round_to_bits
+from ._layouts import Layout
 
 Array = npt.NDArray[Any]
 
@@ -33,7 +34,11 @@ class PayloadError(ValueError):
 
 
 class Entry(NamedTuple):
-    """One tensor of an artefact; `begin` and `end` are byte positions in the file."""
+    """One tensor of an artefact, or one view of a tensor in a layout.
+
+    `begin` and `end` are byte positions in the file. `view` is None for a tensor, else the
+    layout and the view's index in it; `name` and `shape` are then those of the view.
+    """
 
     name: str
     codec: str
@@ -44,6 +49,7 @@ class Entry(NamedTuple):
     digest: str
     begin: int
     end: int
+    view: "tuple[Layout, int] | None" = None
 
     @property
     def parameters(self) -> str:

@@ -118,6 +118,7 @@ class CompressOptions(_message.Message):
     KEY_PATTERNS_FIELD_NUMBER: _builtins.int
     VALUE_PATTERNS_FIELD_NUMBER: _builtins.int
     ROPE_FIELD_NUMBER: _builtins.int
+    LAYOUT_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]; `int4` when empty.
     PARAMETERS are a preset, or values of the codec's options, separated by
@@ -140,6 +141,16 @@ class CompressOptions(_message.Message):
     effort: Global___Effort.ValueType
     """How much time the encoder may take to make less of the cache at the same
     quality. For `klt` and `auto`; the others know one way.
+    """
+    layout: _builtins.str
+    """The layout of the tensors: what their dimensions are, where they are not
+    [batch, heads, tokens, head_dim]. A name, such as `thd`, `td:heads=8` or
+    `paged`, or a notation, such as `2pshd` (core/FORMAT.md, "Layouts"). It goes
+    for every tensor of floating-point numbers that does not declare its own
+    (TensorSpec.layout). Taken from the metadata key `layout` of the input when
+    empty, else `bhtd`. A tensor in another layout is coded as views, one for
+    each layer and role, and comes back as it was. INVALID_ARGUMENT,
+    LAYOUT_MISMATCH, where a tensor has another shape.
     """
     @_builtins.property
     def thresholds(self) -> _quality_pb2.QualityThresholds:
@@ -211,10 +222,11 @@ class CompressOptions(_message.Message):
         key_patterns: _abc.Iterable[_builtins.str] | None = ...,
         value_patterns: _abc.Iterable[_builtins.str] | None = ...,
         rope: _rope_pb2.RopeParameters | None = ...,
+        layout: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "key_thresholds", b"key_thresholds", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "layout", b"layout", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
     _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015
@@ -311,7 +323,7 @@ class CompressBegin(_message.Message):
     codec: _builtins.str
     """The codec string in its canonical form, such as `int4:64`."""
     tensor_count: _builtins.int
-    """Number of tensors."""
+    """Number of tensors; of one in a layout, its views."""
     original_size_bytes: _builtins.int
     """Bytes of tensor data in the input."""
     def __init__(
@@ -428,8 +440,9 @@ class DecompressOptions(_message.Message):
     @_builtins.property
     def tokens(self) -> Global___TokenRange:
         """Only these tokens are given back, of tensors [batch, heads, tokens,
-        head_dim]; a selected tensor of another rank is refused. Blocks without one
-        of them are not decoded.
+        head_dim] and of those in a layout with a dimension of tokens; a selected
+        tensor of another rank, or with pages, is refused. Blocks without one of
+        them are not decoded.
         """
 
     def __init__(

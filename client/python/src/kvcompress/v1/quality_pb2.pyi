@@ -268,7 +268,7 @@ Global___QualityVerdict: _TypeAlias = QualityVerdict  # noqa: Y015
 
 @_typing.final
 class TensorReport(_message.Message):
-    """What compression did to one tensor."""
+    """What compression did to one tensor, or to one view of a tensor in a layout."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -285,8 +285,11 @@ class TensorReport(_message.Message):
     VERDICT_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     ROPE_FIELD_NUMBER: _builtins.int
+    LAYOUT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name in the source."""
+    """Name in the source; of one of several views with what sets it apart, as in
+    `cache[layer=3,role=key]`.
+    """
     dtype: _tensor_pb2.DataType.ValueType
     """Element type of the source."""
     role: _tensor_pb2.TensorRole.ValueType
@@ -305,9 +308,13 @@ class TensorReport(_message.Message):
     """Payload bits per element; 0 for an empty tensor."""
     digest: _builtins.str
     """XXH3-128 of the payload, 32 lower-case hexadecimal digits."""
+    layout: _builtins.str
+    """Of a view: the layout of the tensor, as the artefact records it, such as
+    `t(hd):h=3`. Else empty.
+    """
     @_builtins.property
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Dimensions of the source."""
+        """Dimensions of the source; of a view [batch, heads, tokens, head_dim]."""
 
     @_builtins.property
     def metrics(self) -> Global___QualityMetrics:
@@ -341,10 +348,11 @@ class TensorReport(_message.Message):
         verdict: Global___QualityVerdict | None = ...,
         digest: _builtins.str = ...,
         rope: _rope_pb2.RopeFinding | None = ...,
+        layout: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "layer", b"layer", "metrics", b"metrics", "rope", b"rope", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "digest", b"digest", "dtype", b"dtype", "layer", b"layer", "metrics", b"metrics", "name", b"name", "original_size_bytes", b"original_size_bytes", "role", b"role", "rope", b"rope", "shape", b"shape", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "digest", b"digest", "dtype", b"dtype", "layer", b"layer", "layout", b"layout", "metrics", b"metrics", "name", b"name", "original_size_bytes", b"original_size_bytes", "role", b"role", "rope", b"rope", "shape", b"shape", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__layer: _TypeAlias = _typing.Literal["layer"]  # noqa: Y015
     _WhichOneofArgType__layer: _TypeAlias = _typing.Literal["_layer", b"_layer"]  # noqa: Y015
@@ -395,7 +403,9 @@ class Warning(_message.Message):
     TENSOR_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """What it is, stable, in capitals. NO_ROLES: the codec treats keys and values
-    differently, and no tensor is recognised as either.
+    differently, and no tensor is recognised as either. LAYOUT_SUSPECT: of the
+    tensors that were looked at, some do not look like [batch, heads, tokens,
+    head_dim]; the message names the layout that they are likely to have.
     """
     message: _builtins.str
     """One sentence for people, with the remedy."""
@@ -452,7 +462,7 @@ class CompressionReport(_message.Message):
     bits_per_value: _builtins.float
     """8 x compressed_size_bytes / elements."""
     tensor_count: _builtins.int
-    """Number of tensors."""
+    """Number of tensors; of one in a layout, its views."""
     tensors_failed: _builtins.int
     """Number of tensors whose own verdict is not `passed`."""
     payload_digest: _builtins.str

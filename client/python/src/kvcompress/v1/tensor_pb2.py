@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1akvcompress/v1/tensor.proto\x12\rkvcompress.v1\"\x98\x01\n\nTensorSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x05\x64type\x18\x02 \x01(\x0e\x32\x17.kvcompress.v1.DataType\x12\r\n\x05shape\x18\x03 \x03(\x04\x12\'\n\x04role\x18\x04 \x01(\x0e\x32\x19.kvcompress.v1.TensorRole\x12\x12\n\x05layer\x18\x05 \x01(\rH\x00\x88\x01\x01\x42\x08\n\x06_layer\"\xa6\x01\n\x0bTensorTable\x12*\n\x07tensors\x18\x01 \x03(\x0b\x32\x19.kvcompress.v1.TensorSpec\x12:\n\x08metadata\x18\x02 \x03(\x0b\x32(.kvcompress.v1.TensorTable.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\")\n\x0bTensorChunk\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\")\n\tFileChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c*\xaa\x03\n\x08\x44\x61taType\x12\x19\n\x15\x44\x41TA_TYPE_UNSPECIFIED\x10\x00\x12\x11\n\rDATA_TYPE_F32\x10\x01\x12\x11\n\rDATA_TYPE_F16\x10\x02\x12\x12\n\x0e\x44\x41TA_TYPE_BF16\x10\x03\x12\x15\n\x11\x44\x41TA_TYPE_F8_E4M3\x10\x04\x12\x15\n\x11\x44\x41TA_TYPE_F8_E5M2\x10\x05\x12\x11\n\rDATA_TYPE_F64\x10\x06\x12\x12\n\x0e\x44\x41TA_TYPE_BOOL\x10\x07\x12\x10\n\x0c\x44\x41TA_TYPE_U8\x10\x08\x12\x10\n\x0c\x44\x41TA_TYPE_I8\x10\t\x12\x11\n\rDATA_TYPE_I16\x10\n\x12\x11\n\rDATA_TYPE_U16\x10\x0b\x12\x11\n\rDATA_TYPE_I32\x10\x0c\x12\x11\n\rDATA_TYPE_U32\x10\r\x12\x11\n\rDATA_TYPE_I64\x10\x0e\x12\x11\n\rDATA_TYPE_U64\x10\x0f\x12\x15\n\x11\x44\x41TA_TYPE_F8_E8M0\x10\x10\x12\x19\n\x15\x44\x41TA_TYPE_F8_E4M3FNUZ\x10\x11\x12\x19\n\x15\x44\x41TA_TYPE_F8_E5M2FNUZ\x10\x12\x12\x11\n\rDATA_TYPE_C64\x10\x13*U\n\nTensorRole\x12\x1b\n\x17TENSOR_ROLE_UNSPECIFIED\x10\x00\x12\x13\n\x0fTENSOR_ROLE_KEY\x10\x01\x12\x15\n\x11TENSOR_ROLE_VALUE\x10\x02\x42\x03\xf8\x01\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1akvcompress/v1/tensor.proto\x12\rkvcompress.v1\"\xa8\x01\n\nTensorSpec\x12\x0c\n\x04name\x18\x01 \x01(\t\x12&\n\x05\x64type\x18\x02 \x01(\x0e\x32\x17.kvcompress.v1.DataType\x12\r\n\x05shape\x18\x03 \x03(\x04\x12\'\n\x04role\x18\x04 \x01(\x0e\x32\x19.kvcompress.v1.TensorRole\x12\x12\n\x05layer\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06layout\x18\x06 \x01(\tB\x08\n\x06_layer\"\xa6\x01\n\x0bTensorTable\x12*\n\x07tensors\x18\x01 \x03(\x0b\x32\x19.kvcompress.v1.TensorSpec\x12:\n\x08metadata\x18\x02 \x03(\x0b\x32(.kvcompress.v1.TensorTable.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\")\n\x0bTensorChunk\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\")\n\tFileChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c*\xaa\x03\n\x08\x44\x61taType\x12\x19\n\x15\x44\x41TA_TYPE_UNSPECIFIED\x10\x00\x12\x11\n\rDATA_TYPE_F32\x10\x01\x12\x11\n\rDATA_TYPE_F16\x10\x02\x12\x12\n\x0e\x44\x41TA_TYPE_BF16\x10\x03\x12\x15\n\x11\x44\x41TA_TYPE_F8_E4M3\x10\x04\x12\x15\n\x11\x44\x41TA_TYPE_F8_E5M2\x10\x05\x12\x11\n\rDATA_TYPE_F64\x10\x06\x12\x12\n\x0e\x44\x41TA_TYPE_BOOL\x10\x07\x12\x10\n\x0c\x44\x41TA_TYPE_U8\x10\x08\x12\x10\n\x0c\x44\x41TA_TYPE_I8\x10\t\x12\x11\n\rDATA_TYPE_I16\x10\n\x12\x11\n\rDATA_TYPE_U16\x10\x0b\x12\x11\n\rDATA_TYPE_I32\x10\x0c\x12\x11\n\rDATA_TYPE_U32\x10\r\x12\x11\n\rDATA_TYPE_I64\x10\x0e\x12\x11\n\rDATA_TYPE_U64\x10\x0f\x12\x15\n\x11\x44\x41TA_TYPE_F8_E8M0\x10\x10\x12\x19\n\x15\x44\x41TA_TYPE_F8_E4M3FNUZ\x10\x11\x12\x19\n\x15\x44\x41TA_TYPE_F8_E5M2FNUZ\x10\x12\x12\x11\n\rDATA_TYPE_C64\x10\x13*U\n\nTensorRole\x12\x1b\n\x17TENSOR_ROLE_UNSPECIFIED\x10\x00\x12\x13\n\x0fTENSOR_ROLE_KEY\x10\x01\x12\x15\n\x11TENSOR_ROLE_VALUE\x10\x02\x42\x03\xf8\x01\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,18 +35,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\370\001\001'
   _globals['_TENSORTABLE_METADATAENTRY']._loaded_options = None
   _globals['_TENSORTABLE_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_DATATYPE']._serialized_start=456
-  _globals['_DATATYPE']._serialized_end=882
-  _globals['_TENSORROLE']._serialized_start=884
-  _globals['_TENSORROLE']._serialized_end=969
+  _globals['_DATATYPE']._serialized_start=472
+  _globals['_DATATYPE']._serialized_end=898
+  _globals['_TENSORROLE']._serialized_start=900
+  _globals['_TENSORROLE']._serialized_end=985
   _globals['_TENSORSPEC']._serialized_start=46
-  _globals['_TENSORSPEC']._serialized_end=198
-  _globals['_TENSORTABLE']._serialized_start=201
-  _globals['_TENSORTABLE']._serialized_end=367
-  _globals['_TENSORTABLE_METADATAENTRY']._serialized_start=320
-  _globals['_TENSORTABLE_METADATAENTRY']._serialized_end=367
-  _globals['_TENSORCHUNK']._serialized_start=369
-  _globals['_TENSORCHUNK']._serialized_end=410
-  _globals['_FILECHUNK']._serialized_start=412
-  _globals['_FILECHUNK']._serialized_end=453
+  _globals['_TENSORSPEC']._serialized_end=214
+  _globals['_TENSORTABLE']._serialized_start=217
+  _globals['_TENSORTABLE']._serialized_end=383
+  _globals['_TENSORTABLE_METADATAENTRY']._serialized_start=336
+  _globals['_TENSORTABLE_METADATAENTRY']._serialized_end=383
+  _globals['_TENSORCHUNK']._serialized_start=385
+  _globals['_TENSORCHUNK']._serialized_end=426
+  _globals['_FILECHUNK']._serialized_start=428
+  _globals['_FILECHUNK']._serialized_end=469
 # @@protoc_insertion_point(module_scope)

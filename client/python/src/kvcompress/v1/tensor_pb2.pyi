@@ -176,6 +176,7 @@ class TensorSpec(_message.Message):
     SHAPE_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     LAYER_FIELD_NUMBER: _builtins.int
+    LAYOUT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name, unique in the request. `__metadata__` is reserved by the safetensors
     format.
@@ -185,11 +186,18 @@ class TensorSpec(_message.Message):
     role: Global___TensorRole.ValueType
     """Role in attention."""
     layer: _builtins.int
-    """Index of the layer, from 0. Taken from the name when not set."""
+    """Index of the layer, from 0. Taken from the name when not set. With a layout
+    that has layers: of the first.
+    """
+    layout: _builtins.str
+    """Layout, as in CompressOptions, where it is not the one given there; `flat`
+    for a tensor that is no cache.
+    """
     @_builtins.property
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Dimensions, outermost first; empty for a scalar. Rows are contiguous (C
-        order). A four-dimensional tensor is [batch, heads, tokens, head_dim].
+        order). Without a layout, four dimensions are [batch, heads, tokens,
+        head_dim].
         """
 
     def __init__(
@@ -200,10 +208,11 @@ class TensorSpec(_message.Message):
         shape: _abc.Iterable[_builtins.int] | None = ...,
         role: Global___TensorRole.ValueType = ...,
         layer: _builtins.int | None = ...,
+        layout: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "layer", b"layer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "dtype", b"dtype", "layer", b"layer", "name", b"name", "role", b"role", "shape", b"shape"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "dtype", b"dtype", "layer", b"layer", "layout", b"layout", "name", b"name", "role", b"role", "shape", b"shape"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__layer: _TypeAlias = _typing.Literal["layer"]  # noqa: Y015
     _WhichOneofArgType__layer: _TypeAlias = _typing.Literal["_layer", b"_layer"]  # noqa: Y015

@@ -1,0 +1,78 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "pipeline/report_builder.h"
+
+#include <utility>
+
+namespace kvcompress {
+namespace {
+
+TokenSums SumsOfTokens(const TensorEncoder& encoder,
+                       std::optional<TokenAccumulator>* tokens,
+                       const TensorReport& report) {
+  if (*tokens) return (*tokens)->Compute();
+  const TokenSums* const measured = encoder.token_sums();
+  if (measured != nullptr) return *measured;
+  return TokenSums::Unknown(report.spec, report.metrics.max_error);
+}
+
+}  // namespace
+
+const QualityThresholds& ReportBuilder::ThresholdsOf(TensorRole role) const {
+  const std::optional<QualityThresholds>& own = role == TensorRole::kKey
+                                                    ? options_.key_thresholds
+                                                    : options_.value_thresholds;
+  return own && role != TensorRole::kNone ? *own : options_.thresholds;
+}
+
+void ReportBuilder::Add(const ArtefactTensor& tensor, uint64_t size,
+                        const TensorEncoder& encoder, const KeyHints& told,
+                        std::optional<TokenAccumulator>* tokens) {
+  TensorReport report;
+  report.rope = told.rope;
+  report.spec = tensor.spec;
+  report.codec = tensor.codec.ToString();
+  report.original_size = size;
+  report.compressed_size = tensor.payload_size;
+  report.metrics = encoder.distortion().Compute();
+  if (IsNumber(tensor.spec.dtype)) Judge(encoder, tokens, &report);
+  report.digest = tensor.digest;
+  if (!report.verdict.passed) ++report_.tensors_failed;
+  if (report.metrics.snr_db &&
+      (report_.worst_tensor < 0 ||
+       *report.metrics.snr_db <
+           *report_.tensors[report_.worst_tensor].metrics.snr_db)) {
+    report_.worst_tensor = static_cast<int64_t>(report_.tensors.size());
+  }
+  report_.tensors.push_back(std::move(report));
+}
+
+// Of a tensor of numbers: what is none is exact, and bounds are not on it.
+void ReportBuilder::Judge(const TensorEncoder& encoder,
+                          std::optional<TokenAccumulator>* tokens,
+                          TensorReport* report) {
+  pooled_.Merge(encoder.distortion());
+  const TokenSums sums = SumsOfTokens(encoder, tokens, *report);
+  AddTokenMetrics(sums, &report->metrics);
+  pooled_tokens_.Merge(sums);
+  report->verdict =
+      kvcompress::Judge(report->metrics, ThresholdsOf(report->spec.role));
+}
+
+CompressReport ReportBuilder::Finish(uint64_t compressed_size,
+                                     std::string payload_digest) {
+  report_.compressed_size = compressed_size;
+  report_.metrics = pooled_.Compute();
+  AddTokenMetrics(pooled_tokens_, &report_.metrics);
+  report_.verdict = kvcompress::Judge(report_.metrics, options_.thresholds);
+  if (report_.elements > 0) {
+    const double elements = static_cast<double>(report_.elements);
+    const double bytes = static_cast<double>(compressed_size);
+    report_.compression_ratio = 2 * elements / bytes;
+    report_.bits_per_value = 8 * bytes / elements;
+  }
+  report_.payload_digest = std::move(payload_digest);
+  return std::move(report_);
+}
+
+}  // namespace kvcompress

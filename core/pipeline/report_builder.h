@@ -1,0 +1,56 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Makes the report on a cache from what was measured of its tensors. Internal
+// to the library.
+
+#ifndef KVCOMPRESS_PIPELINE_REPORT_BUILDER_H_
+#define KVCOMPRESS_PIPELINE_REPORT_BUILDER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kvcompress/artefact.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/compressor.h"
+#include "kvcompress/metrics.h"
+#include "kvcompress/quality.h"
+#include "metrics/token_quality.h"
+
+namespace kvcompress {
+
+// Not thread safe.
+class ReportBuilder {
+ public:
+  // `options` outlives this.
+  explicit ReportBuilder(const CompressOptions& options) : options_(options) {}
+
+  // Those for keys, for values, or for all.
+  const QualityThresholds& ThresholdsOf(TensorRole role) const;
+
+  // To be filled in by callers with what is known of the whole cache.
+  CompressReport& report() { return report_; }
+  const CompressReport& report() const { return report_; }
+
+  // Takes a tensor or view that was encoded, of `size` bytes, with what its
+  // encoder told of it; `tokens` saw it, where it has tokens.
+  void Add(const ArtefactTensor& tensor, uint64_t size,
+           const TensorEncoder& encoder, const KeyHints& told,
+           std::optional<TokenAccumulator>* tokens);
+
+  // The report on an artefact of so many bytes. To be called once.
+  CompressReport Finish(uint64_t compressed_size, std::string payload_digest);
+
+ private:
+  void Judge(const TensorEncoder& encoder,
+             std::optional<TokenAccumulator>* tokens, TensorReport* report);
+
+  const CompressOptions& options_;
+  CompressReport report_;
+  DistortionAccumulator pooled_;
+  TokenSums pooled_tokens_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_PIPELINE_REPORT_BUILDER_H_
