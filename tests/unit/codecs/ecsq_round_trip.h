@@ -98,7 +98,7 @@ inline std::vector<float> RotatedKeys(const TensorSpec& spec, double theta,
       .interleaved = interleaved};
   coding::Rotator rotator;
   for (size_t first = 0; first < values.size(); first += tokens * channels) {
-    rotator.Rotate(rotation, false, channels / 2, 0, tokens, &values[first]);
+    rotator.Rotate(rotation, false, channels, 0, tokens, &values[first]);
   }
   return values;
 }

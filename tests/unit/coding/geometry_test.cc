@@ -46,8 +46,8 @@ TEST(Geometry, BlocksHaveEachElementOnce) {
 TEST(Geometry, HeadsMayBeTooLarge) {
   EXPECT_TRUE(Geometry(OfShape({8, 4096}), Cut::kConsecutive).codable());
   EXPECT_FALSE(Geometry(OfShape({8, 4097}), Cut::kConsecutive).codable());
-  EXPECT_TRUE(Geometry(OfShape({8, 256}), Cut::kAcrossHeads).codable());
-  EXPECT_FALSE(Geometry(OfShape({8, 257}), Cut::kAcrossHeads).codable());
+  EXPECT_TRUE(Geometry(OfShape({8, 1024}), Cut::kAcrossHeads).codable());
+  EXPECT_FALSE(Geometry(OfShape({8, 1025}), Cut::kAcrossHeads).codable());
 }
 
 TEST(Geometry, WithoutElementsThereAreNoBlocks) {
