@@ -33,12 +33,10 @@ if TYPE_CHECKING:
         CompressionResult,
         DecompressionReport,
         DecompressionResult,
-        QualityLevel,
         ReportWarning,
         RoleCounts,
-        TensorReport,
-        Verdict,
     )
+    from kvcompress._tensor_report import QualityLevel, Rope, TensorReport, Verdict
     from kvcompress._torch_tensors import load_torch
     from kvcompress._warnings import CompressionWarning
     from kvcompress.errors import (
@@ -92,6 +90,7 @@ __all__ = [
     "ReportWarning",
     "ResourceExhaustedError",
     "RoleCounts",
+    "Rope",
     "SelfTestReport",
     "SelfTestResult",
     "ServerInfo",
@@ -123,16 +122,17 @@ _MODULES = {
     "DecompressionResult": "_reports",
     "Metrics": "v1.quality_types",
     "MissedBound": "_gate",
-    "QualityLevel": "_reports",
+    "QualityLevel": "_tensor_report",
     "ReportWarning": "_reports",
     "RoleCounts": "_reports",
+    "Rope": "_tensor_report",
     "SelfTestReport": "_info",
     "SelfTestResult": "_info",
     "ServerInfo": "_info",
     "ServerLimits": "_info",
-    "TensorReport": "_reports",
+    "TensorReport": "_tensor_report",
     "Thresholds": "v1.quality_types",
-    "Verdict": "_reports",
+    "Verdict": "_tensor_report",
     "load_arrays": "_arrays",
     "load_torch": "_torch_tensors",
 }

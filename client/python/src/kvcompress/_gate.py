@@ -5,7 +5,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kvcompress._reports import CompressionReport, TensorReport
+from kvcompress._reports import CompressionReport
+from kvcompress._tensor_report import TensorReport
 from kvcompress.errors import QualityError
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from kvcompress._summary import size_text, snr_text, verdict_text
 
 if TYPE_CHECKING:
-    from kvcompress._reports import CompressionReport, DecompressionReport, TensorReport
+    from kvcompress._reports import CompressionReport, DecompressionReport
+    from kvcompress._tensor_report import TensorReport
 
 _WIDTH, _HEIGHT = 640, 190
 _LEFT, _TOP, _RIGHT, _BOTTOM = 40, 24, 8, 24

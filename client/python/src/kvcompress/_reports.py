@@ -4,155 +4,22 @@
 Fields have the names, meanings and units of the messages of kvcompress.v1.
 """
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvcompress import _html, _summary
-from kvcompress._arrays import FILE_TYPES, Array
+from kvcompress._arrays import Array
 from kvcompress._export import Exportable, frame
+from kvcompress._tensor_report import TensorReport, Verdict
 from kvcompress._torch_tensors import load_torch
-from kvcompress.v1 import compression_service_pb2, quality_pb2, rope_pb2, tensor_pb2
+from kvcompress.v1 import compression_service_pb2, quality_pb2
 from kvcompress.v1.quality_types import Metrics
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-not-found,import-untyped,unused-ignore]
     import torch  # type: ignore[import-not-found,unused-ignore]
-
-
-class QualityLevel(enum.Enum):
-    """The levels of quality, best first; see kvcompress.v1.QualityLevel for their bounds."""
-
-    EXCELLENT = "EXCELLENT"
-    GOOD = "GOOD"
-    ACCEPTABLE = "ACCEPTABLE"
-    POOR = "POOR"
-    UNSPECIFIED = "UNSPECIFIED"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The judgement on one tensor or on all tensors pooled.
-
-    Attributes:
-        passed: Whether every threshold holds.
-        level: The level reached.
-        violations: One sentence for each threshold that does not hold.
-    """
-
-    passed: bool
-    level: QualityLevel
-    violations: tuple[str, ...]
-
-    @classmethod
-    def from_proto(cls, message: quality_pb2.QualityVerdict) -> "Verdict":
-        """Takes the values of a message of the API; a level not known is UNSPECIFIED."""
-        known = message.level in quality_pb2.QualityLevel.values()
-        name = quality_pb2.QualityLevel.Name(message.level) if known else "UNSPECIFIED"
-        level = QualityLevel(name.removeprefix("QUALITY_LEVEL_"))
-        return cls(message.passed, level, tuple(message.violations))
-
-
-_ROLES = {tensor_pb2.TENSOR_ROLE_KEY: "key", tensor_pb2.TENSOR_ROLE_VALUE: "value"}
-
-
-@dataclass(frozen=True, slots=True)
-class Rope:
-    """A rotary position embedding that was removed from a tensor.
-
-    Attributes:
-        theta: Its base.
-        pairs: `halves` or `interleaved`.
-        first_channel: Channels of a head before the rotated ones.
-        rotary_channels: Rotated channels of a head; 0 for all.
-        scaling: `linear`, `llama3`, `yarn`, or None.
-        declared: Whether the caller declared it; else it was found out from the values.
-    """
-
-    theta: float
-    pairs: str
-    first_channel: int
-    rotary_channels: int
-    scaling: str | None
-    declared: bool
-
-    @classmethod
-    def from_proto(cls, message: rope_pb2.RopeFinding) -> "Rope":
-        """Takes the values of a message of the API."""
-        embedding = message.embedding
-        interleaved = embedding.pairs == rope_pb2.ROPE_PAIRS_INTERLEAVED
-        return cls(
-            theta=embedding.theta,
-            pairs="interleaved" if interleaved else "halves",
-            first_channel=embedding.first_channel,
-            rotary_channels=embedding.rotary_channels,
-            scaling=embedding.scaling.WhichOneof("scaling"),
-            declared=message.declared,
-        )
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class TensorReport(Exportable):
-    """What compression did to one tensor, or to one view of a tensor in a layout.
-
-    Attributes:
-        name: Name in the source; of one of several views with what sets it apart, as in
-            `cache[layer=3,role=key]`.
-        dtype: As safetensors names it, such as `BF16`; empty for a type this client does not know.
-        shape: Dimensions of the source; of a view [batch, heads, tokens, head_dim].
-        role: `key`, `value`, or None.
-        layer: Index of the layer, or None.
-        codec: Codec and parameters, such as `int4:64`.
-        original_size_bytes: Bytes of source data.
-        compressed_size_bytes: Bytes of payload, without the header.
-        bits_per_value: Payload bits per element; 0 for an empty tensor.
-        metrics: Distortion.
-        verdict: Judgement under the thresholds of the request.
-        digest: XXH3-128 of the payload, 32 hexadecimal digits.
-        rope: The rotary embedding that was removed before coding; None where none was.
-        layout: Of a view, the layout of the tensor, such as `t(hd):h=3`; else empty.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    role: str | None
-    layer: int | None
-    codec: str
-    original_size_bytes: int
-    compressed_size_bytes: int
-    bits_per_value: float
-    metrics: Metrics
-    verdict: Verdict
-    digest: str
-    rope: Rope | None = None
-    layout: str = ""
-
-    @classmethod
-    def from_proto(cls, message: quality_pb2.TensorReport) -> "TensorReport":
-        """Takes the values of a message of the API."""
-        return cls(
-            name=message.name,
-            dtype=FILE_TYPES.get(message.dtype, ""),
-            shape=tuple(message.shape),
-            role=_ROLES.get(message.role),
-            layer=message.layer if message.HasField("layer") else None,
-            codec=message.codec,
-            original_size_bytes=message.original_size_bytes,
-            compressed_size_bytes=message.compressed_size_bytes,
-            bits_per_value=message.bits_per_value,
-            metrics=Metrics.from_proto(message.metrics),
-            verdict=Verdict.from_proto(message.verdict),
-            digest=message.digest,
-            rope=Rope.from_proto(message.rope) if message.HasField("rope") else None,
-            layout=message.layout,
-        )
-
-    def __repr__(self) -> str:
-        """Gives one line."""
-        return f"TensorReport({_summary.tensor(self)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kvcompress._reports import (
-        CompressionReport,
-        DecompressionReport,
-        TensorReport,
-    )
+    from kvcompress._reports import CompressionReport, DecompressionReport
+    from kvcompress._tensor_report import TensorReport
     from kvcompress.v1.quality_types import Metrics
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
