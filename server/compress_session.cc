@@ -24,6 +24,7 @@ absl::Status CompressSession::TakeOptions(const v1::CompressOptions& options) {
   report_tensors_ = options.report_tensors();
   absl::StatusOr<CompressOptions> converted = FromProto(options);
   if (!converted.ok()) return converted.status();
+  converted->profile = profile_;
   compressor_ = std::make_unique<Compressor>(*std::move(converted), limits_);
   return compressor_->ValidateOptions();
 }

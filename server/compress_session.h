@@ -31,6 +31,7 @@ class CompressSession {
       : limits_{.max_header_bytes = options.max_header_bytes,
                 .max_tensor_bytes = options.max_tensor_bytes,
                 .still_wanted = [call] { return call->CheckWanted(); }},
+        profile_(options.profile),
         call_(call) {}
 
   // The options, first and once.
@@ -78,6 +79,7 @@ class CompressSession {
   absl::Status CheckFits() const;
 
   const CompressLimits limits_;
+  const std::shared_ptr<const Profile> profile_;
   Call* const call_;
   bool report_tensors_ = false;
   std::unique_ptr<Compressor> compressor_;

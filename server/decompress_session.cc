@@ -2,6 +2,8 @@
 
 #include "decompress_session.h"
 
+#include <utility>
+
 #include "convert.h"
 #include "kvcompress/error.h"
 
@@ -16,7 +18,9 @@ absl::Status DecompressSession::TakeOptions(
     const v1::DecompressOptions& options) {
   if (begun())
     return OutOfOrder("options must be sent once, as the first message");
-  decompressor_ = std::make_unique<Decompressor>(FromProto(options), limits_);
+  DecompressOptions converted = FromProto(options);
+  if (profile_ != nullptr) converted.profiles.push_back(profile_);
+  decompressor_ = std::make_unique<Decompressor>(std::move(converted), limits_);
   return absl::OkStatus();
 }
 

@@ -30,6 +30,7 @@ class DecompressSession {
   DecompressSession(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes,
                 .max_tensor_bytes = options.max_tensor_bytes},
+        profile_(options.profile),
         call_(call) {}
 
   // Once, before anything else.
@@ -58,6 +59,7 @@ class DecompressSession {
   void ReportTime(const DecompressReport& report);
 
   const DecompressLimits limits_;
+  const std::shared_ptr<const Profile> profile_;
   Call* const call_;
   std::unique_ptr<Decompressor> decompressor_;
   double decode_seconds_ = 0;

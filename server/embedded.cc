@@ -23,9 +23,10 @@ namespace {
 
 class SocketPairServer final : public EmbeddedServer {
  public:
-  absl::Status Start() {
+  absl::Status Start(std::shared_ptr<const Profile> profile) {
     // Whoever calls is this process: it may name every file that it may open.
     ServiceOptions options;
+    options.profile = std::move(profile);
     if (auto root = SharedDirectory::Open("/"); root.ok()) {
       options.shared_directory = *std::move(root);
     }
@@ -73,9 +74,11 @@ class SocketPairServer final : public EmbeddedServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EmbeddedServer>> EmbeddedServer::Start() {
+absl::StatusOr<std::unique_ptr<EmbeddedServer>> EmbeddedServer::Start(
+    std::shared_ptr<const Profile> profile) {
   auto server = std::make_unique<SocketPairServer>();
-  if (absl::Status status = server->Start(); !status.ok()) return status;
+  absl::Status status = server->Start(std::move(profile));
+  if (!status.ok()) return status;
   return server;
 }
 

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "kvcompress/profile.h"
 
 namespace grpc {
 class Channel;
@@ -24,8 +25,10 @@ namespace kvcompress {
 
 class EmbeddedServer {
  public:
-  // INTERNAL when the server cannot be started.
-  static absl::StatusOr<std::unique_ptr<EmbeddedServer>> Start();
+  // With a profile, klt compresses with it. INTERNAL when the server cannot be
+  // started.
+  static absl::StatusOr<std::unique_ptr<EmbeddedServer>> Start(
+      std::shared_ptr<const Profile> profile = nullptr);
 
   virtual ~EmbeddedServer() = default;
 

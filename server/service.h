@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "access.h"
 #include "descriptors.h"
+#include "kvcompress/profile.h"
 #include "kvcompress/safetensors.h"
 #include "observer.h"
 #include "shared_directory.h"
@@ -36,6 +37,8 @@ struct ServiceOptions {
   int client_budget_percent = 100;
   // Where clients name files; null for none.
   std::shared_ptr<const SharedDirectory> shared_directory;
+  // What klt compresses with, and what artefacts may need; null for none.
+  std::shared_ptr<const Profile> profile;
   // Who may call what; empty: everybody everything.
   AccessRules access;
   // How long a call may wait for its client, and how long it may last.

@@ -18,6 +18,7 @@
 #include "client/cli/report_json.h"
 #include "client/cli/requests.h"
 #include "client/cli/service_connection.h"
+#include "client/cli/train.h"
 #include "client/cpp/errno_error.h"
 #include "kvcompress/error.h"
 
@@ -180,6 +181,14 @@ absl::StatusOr<int> Info(const Flags& flags) {
 
 absl::StatusOr<int> RunCommand(const Flags& flags) {
   if (flags.mode == Mode::kInfo) return Info(flags);
+  if (flags.mode == Mode::kTrain) {
+    const absl::StatusOr<Json> json = Train(flags);
+    if (!json.ok()) return json.status();
+    if (absl::Status status = PrintJson(*json, stdout); !status.ok()) {
+      return status;
+    }
+    return kExitOk;
+  }
   absl::StatusOr<Session> session = OpenSession(flags);
   if (!session.ok()) return session.status();
   if (flags.verbose) {

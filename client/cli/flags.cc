@@ -18,6 +18,7 @@
 #include "client/cli/model_config.h"
 #include "client/cli/raw_flags.h"
 #include "client/cli/thresholds.h"
+#include "kvcompress/profile.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -29,12 +30,78 @@ absl::Status InvalidValue(absl::string_view value, absl::string_view flag,
       "invalid value \"", value, "\" for flag -", flag, ": ", why));
 }
 
+absl::Status SetCount(const std::optional<std::string>& text,
+                      absl::string_view flag, size_t least, size_t most,
+                      size_t* count) {
+  if (!text) return absl::OkStatus();
+  uint64_t value = 0;
+  if (!absl::SimpleAtoi(*text, &value)) return InvalidValue(*text, flag);
+  if (value < least || value > most) {
+    return InvalidValue(*text, flag,
+                        absl::StrCat("must be from ", least, " to ", most));
+  }
+  *count = value;
+  return absl::OkStatus();
+}
+
+// Of a profile that is used, or trained.
+absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
+  const bool trains = flags->mode == Mode::kTrain;
+  if (!trains &&
+      (raw.model_label || raw.profile_layers || raw.profile_directions)) {
+    return absl::InvalidArgumentError(
+        "-model-label, -profile-layers and -profile-directions need "
+        "-train-profile");
+  }
+  if (!raw.profile.empty() && (trains || flags->mode == Mode::kInfo)) {
+    return absl::InvalidArgumentError(
+        "-profile needs compression, -metrics-only or decoding");
+  }
+  if (!raw.profile.empty() && !raw.server.empty()) {
+    return absl::InvalidArgumentError(
+        "-profile and -server cannot be combined: a server takes no profiles");
+  }
+  flags->profile = raw.profile;
+  if (!trains) return absl::OkStatus();
+  if (raw.files.empty()) {
+    return absl::InvalidArgumentError(
+        "-train-profile needs caches behind the flags");
+  }
+  if (!raw.model_label || raw.model_label->empty() ||
+      raw.model_label->size() > kMaxProfileLabel) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("-train-profile needs -model-label of 1 to ",
+                     kMaxProfileLabel, " bytes"));
+  }
+  flags->files = raw.files;
+  flags->model_label = *raw.model_label;
+  absl::Status status = SetCount(raw.profile_layers, "profile-layers", 0,
+                                 kMaxGroupTensors / 2, &flags->profile_layers);
+  status.Update(SetCount(raw.profile_directions, "profile-directions", 1,
+                         kMaxGroupDirections, &flags->profile_directions));
+  return status;
+}
+
 absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
   const int modes = raw.decompress + raw.metrics_only + raw.info.has_value() +
-                    raw.verify.has_value();
+                    raw.verify.has_value() + raw.train_profile.has_value();
   if (modes > 1) {
     return absl::InvalidArgumentError(
-        "-decompress, -metrics-only, -info and -verify cannot be combined");
+        "-decompress, -metrics-only, -info, -verify and -train-profile cannot "
+        "be combined");
+  }
+  if (raw.train_profile) {
+    flags->mode = Mode::kTrain;
+    if (!raw.input.empty() || !raw.output.empty()) {
+      return absl::InvalidArgumentError(
+          "-train-profile names its file itself, and takes caches behind the "
+          "flags, without -input and -output");
+    }
+    if (raw.train_profile->empty()) {
+      return absl::InvalidArgumentError("-train-profile needs a file");
+    }
+    flags->output = *raw.train_profile;
+    return absl::OkStatus();
   }
   flags->input = raw.input;
   flags->output = raw.output;
@@ -77,7 +144,9 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (raw.thresholds) return need("-thresholds", kModes);
     if (raw.key_thresholds) return need("-key-thresholds", kModes);
     if (raw.value_thresholds) return need("-value-thresholds", kModes);
-    if (raw.rope_theta) return need("-rope-theta", kModes);
+    if (raw.rope_theta && mode != Mode::kTrain) {
+      return need("-rope-theta", kModes);
+    }
     if (raw.rope) return need("-rope", kModes);
     if (raw.model_config) return need("-model-config", kModes);
     if (raw.effort) return need("-effort", kModes);
@@ -89,7 +158,7 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (!raw.keys.empty()) return need("-keys", kModes);
     if (!raw.values.empty()) return need("-values", kModes);
   }
-  if (mode == Mode::kInfo && !raw.labels.empty()) {
+  if ((mode == Mode::kInfo || mode == Mode::kTrain) && !raw.labels.empty()) {
     return need("-label", "compression or decoding");
   }
   return absl::OkStatus();
@@ -295,6 +364,10 @@ absl::Status SetSelection(const RawFlags& raw, Flags* flags) {
 absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   const absl::StatusOr<RawFlags> raw = ParseRawFlags(arguments);
   if (!raw.ok()) return raw.status();
+  if (!raw->train_profile && !raw->files.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument: ", raw->files[0]));
+  }
   Flags flags;
   if (raw->help || raw->version) {
     flags.mode = raw->help ? Mode::kHelp : Mode::kVersion;
@@ -305,6 +378,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   flags.shared_directory = raw->shared_directory;
   absl::Status status = SetFiles(*raw, &flags);
   status.Update(CheckMode(*raw, flags.mode));
+  status.Update(SetProfile(*raw, &flags));
   status.Update(SetNumbers(*raw, &flags));
   status.Update(SetRope(*raw, &flags));
   status.Update(SetBounds(*raw, &flags));

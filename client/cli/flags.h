@@ -27,6 +27,7 @@ enum class Mode {
   kDecompress,
   kInfo,
   kVerify,
+  kTrain,
   kHelp,
   kVersion
 };
@@ -63,6 +64,12 @@ struct Flags {
   std::vector<std::string> tensors;                     // shell patterns
   std::optional<std::pair<uint64_t, uint64_t>> tokens;  // half-open
   std::map<std::string, std::string> labels;
+  std::string profile;  // a file; empty for none
+  // Of kTrain, which writes `output`.
+  std::vector<std::string> files;
+  std::string model_label;
+  size_t profile_layers = 10;
+  size_t profile_directions = 1024;
 };
 
 // Reads the arguments, the program's name left out, and the environment.

@@ -12,13 +12,15 @@ namespace kvcompress::cli {
 
 absl::StatusOr<std::vector<std::string>> FromGoSyntax(
     const std::vector<std::string>& arguments,
-    const std::map<std::string, FlagSyntax>& flags) {
+    const std::map<std::string, FlagSyntax>& flags,
+    std::vector<std::string>* rest) {
   std::vector<std::string> result;
   for (size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view text = arguments[i];
     if (text.size() < 2 || text[0] != '-' || text == "--") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unexpected argument: ", text));
+      rest->assign(arguments.begin() + static_cast<ptrdiff_t>(i),
+                   arguments.end());
+      break;
     }
     text.remove_prefix(absl::StartsWith(text, "--") ? 2 : 1);
     const size_t equals = text.find('=');

@@ -22,12 +22,13 @@ struct FlagSyntax {
   std::vector<std::string> choices;
 };
 
-// Rewrites every flag as two arguments, "--name" and its value. The errors are
-// those of Go: "flag provided but not defined: -x", "flag needs an argument:
-// -x".
+// Rewrites every flag as two arguments, "--name" and its value. The first
+// argument that is none, and all after it, go to `*rest`. The errors are those
+// of Go: "flag provided but not defined: -x", "flag needs an argument: -x".
 absl::StatusOr<std::vector<std::string>> FromGoSyntax(
     const std::vector<std::string>& arguments,
-    const std::map<std::string, FlagSyntax>& flags);
+    const std::map<std::string, FlagSyntax>& flags,
+    std::vector<std::string>* rest);
 
 }  // namespace kvcompress::cli
 

@@ -118,6 +118,11 @@ absl::StatusOr<Json> ArtefactJson(const ArtefactHeader& header,
     if (!spec.layout.empty()) entry["layout"] = spec.layout;
     tensors.push_back(std::move(entry));
   }
+  Json profile;
+  if (header.profile) {
+    profile = {{"digest", header.profile->digest},
+               {"label", header.profile->label}};
+  }
   const auto compressed_size = static_cast<double>(file.file_size);
   return Json{{"format_version", header.format_version},
               {"payload_digest", header.checksum},
@@ -131,6 +136,7 @@ absl::StatusOr<Json> ArtefactJson(const ArtefactHeader& header,
               {"metadata", MetadataJson(header.metadata)},
               {"tensor_count", header.tensors.size()},
               {"tensors", std::move(tensors)},
+              {"profile", std::move(profile)},
               {"format", "kvcompress"},
               {"roles", RolesJson(roles)}};
 }

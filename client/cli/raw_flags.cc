@@ -30,7 +30,12 @@ constexpr char kFooter[] =
     "  kv-compress -input cache.safetensors -output cache.kvc.safetensors\n"
     "  kv-compress -input cache.safetensors -metrics-only -verbose\n"
     "  kv-compress -input cache.safetensors -metrics-only -codec klt:ultra\n"
-    "  kv-compress -decompress -input cache.kvc.safetensors -output -\n\n"
+    "  kv-compress -decompress -input cache.kvc.safetensors -output -\n"
+    "  kv-compress -train-profile model.profile -model-label NAME "
+    "*.safetensors\n"
+    "  kv-compress -profile model.profile -codec klt:ultra -input "
+    "cache.safetensors \\\n"
+    "      -output cache.kvc.safetensors\n\n"
     "Exit status: 0 success, 1 error, 2 when a bound that was asked for does\n"
     "not hold: -min-snr-db, -thresholds, -key-thresholds, -value-thresholds.";
 
@@ -161,6 +166,19 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--tokens", &raw->tokens, "A:B", "Decompress only tokens A to B-1");
   list("--label", &raw->labels, "KEY=VALUE",
        "Bind a label, or expect it when decoding (repeatable)");
+  value("--profile", &raw->profile, "FILE",
+        "Profile of the model: klt compresses with it, and artefacts made with "
+        "it need it; without -server")
+      ->envname("KVCOMPRESS_PROFILE");
+  value("--train-profile", &raw->train_profile, "PROFILE",
+        "Train a profile from the caches that are named behind all flags, "
+        "which begin at position 0");
+  value("--model-label", &raw->model_label, "TEXT",
+        "What the model is called, for -train-profile");
+  value("--profile-layers", &raw->profile_layers, "N",
+        "Layers that are transformed together, 0 for all (default 10)");
+  value("--profile-directions", &raw->profile_directions, "N",
+        "Directions that are kept of each group, 1 to 8192 (default 1024)");
   flag("--help", &raw->help, "Print this text");
   flag("--version", &raw->version, "Print the versions");
 }
@@ -185,7 +203,7 @@ absl::StatusOr<RawFlags> ParseRawFlags(
   CLI::App app;
   Define(&app, &raw);
   absl::StatusOr<std::vector<std::string>> normal =
-      FromGoSyntax(arguments, Syntax(app));
+      FromGoSyntax(arguments, Syntax(app), &raw.files);
   if (!normal.ok()) return normal.status();
   std::reverse(normal->begin(), normal->end());  // as CLI11 takes them
   try {

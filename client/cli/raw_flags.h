@@ -23,6 +23,10 @@ struct RawFlags {
   std::optional<std::string> rope_theta, rope, model_config, effort, layout;
   std::optional<std::string> info, verify;
   std::vector<std::string> keys, values, tensors, labels;
+  std::string profile;
+  std::optional<std::string> train_profile, model_label, profile_layers,
+      profile_directions;
+  std::vector<std::string> files;  // behind all flags
   bool decompress = false, metrics_only = false, verbose = false;
   bool help = false, version = false;
 };

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "client/cli/train.h"
 #include "client/cpp/status.h"
 #include "kvcompress/error.h"
 #include "kvcompress/file_source.h"
@@ -60,8 +61,15 @@ absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags) {
                       .shared_directory = flags.shared_directory});
     return connection;
   }
+  std::shared_ptr<const Profile> profile;
+  if (!flags.profile.empty()) {
+    absl::StatusOr<std::shared_ptr<const Profile>> read =
+        ReadProfile(flags.profile);
+    if (!read.ok()) return read.status();
+    profile = *std::move(read);
+  }
   absl::StatusOr<std::unique_ptr<EmbeddedServer>> server =
-      EmbeddedServer::Start();
+      EmbeddedServer::Start(std::move(profile));
   if (!server.ok()) return server.status();
   connection.embedded_ = *std::move(server);
   connection.client_ = std::make_unique<Client>(

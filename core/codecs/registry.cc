@@ -24,6 +24,7 @@
 #include "codecs/sparse/sparse.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/error.h"
+#include "profile/codec.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -158,7 +159,10 @@ absl::StatusOr<CodecSpec> ParseCodec(absl::string_view text) {
 absl::StatusOr<CodecSpec> ParseManifestField(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits(':', 1));
-  const Codec* codec = Find(parts.first);
+  // Nobody asks for klt-profile by its name: it takes a profile, and klt.
+  const Codec* codec = parts.first == KltProfileCodec().traits().name
+                           ? &KltProfileCodec()
+                           : Find(parts.first);
   if (codec == nullptr || text.size() > kMaxCodecString) {
     return UnknownCodec(parts.first);
   }

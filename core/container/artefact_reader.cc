@@ -1,5 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -7,12 +8,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "container/keys.h"
 #include "container/manifest.h"
 #include "digest/digest.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/error.h"
+#include "kvcompress/profile.h"
 #include "kvcompress/safetensors.h"
 #include "kvcompress/version.h"
 #include "status/macros.h"
@@ -89,13 +92,26 @@ absl::StatusOr<int> ReadVersion(const SafetensorsHeader& file) {
   return ParseVersion(file.metadata[1].second);
 }
 
+absl::StatusOr<ProfileId> ParseProfileId(absl::string_view text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits(' ', 1));
+  if (!IsProfileDigest(parts.first) || parts.second.empty() ||
+      parts.second.size() > kMaxProfileLabel) {
+    return Damaged("the profile it names");
+  }
+  return ProfileId{.digest = std::string(parts.first),
+                   .label = std::string(parts.second)};
+}
+
 // Takes the metadata and the manifest apart.
 absl::Status ReadMetadata(const SafetensorsHeader& file,
                           ArtefactHeader* header) {
   header->checksum = file.metadata[0].second;
   for (const auto& [key, value] : file.metadata) {
     absl::string_view label = key;
-    if (absl::ConsumePrefix(&label, kLabelPrefix)) {
+    if (key == kProfileKey) {
+      KVC_ASSIGN_OR_RETURN(header->profile, ParseProfileId(value));
+    } else if (absl::ConsumePrefix(&label, kLabelPrefix)) {
       header->labels.emplace(label, value);
     } else if (key == kTensorsKey) {
       const absl::Status status = ParseManifest(value, file.tensors, header);
@@ -115,6 +131,9 @@ absl::Status ReadMetadata(const SafetensorsHeader& file,
 // to can be counted.
 absl::Status CheckSizes(const ArtefactHeader& header) {
   uint64_t decoded_size = 0;
+  // Of tensors that share payloads.
+  uint64_t shared_size = 0;
+  uint64_t most_shared = 0;
   for (const ArtefactTensor& tensor : header.tensors) {
     const CodecSpec& codec = tensor.codec;
     const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
@@ -128,10 +147,21 @@ absl::Status CheckSizes(const ArtefactHeader& header) {
     const absl::StatusOr<uint64_t> most =
         codec.codec->MaxEncodedSize(tensor.spec, codec.parameters);
     if (!most.ok()) return Damaged(most.status());
+    if (codec.codec->coded_in_groups()) {
+      shared_size += tensor.payload_size;
+      most_shared = std::min(kMost, most_shared + std::min(kMost, *most));
+      continue;
+    }
     if (tensor.payload_size > *most ||
         (codec.codec->traits().fixed_size && tensor.payload_size != *most)) {
       return Damaged("the payload's size is not the codec's", tensor.spec.name);
     }
+  }
+  if (shared_size > most_shared) {
+    return Damaged("the payloads of groups are too large");
+  }
+  if (header.profile.has_value() != (most_shared > 0)) {
+    return Damaged("it names a profile without tensors that need one, or not");
   }
   return absl::OkStatus();
 }

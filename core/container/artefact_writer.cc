@@ -25,6 +25,10 @@ SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
   add(kFormatKey, absl::StrCat(kFormatVersion));
   add(kLayoutKey, kLayout);
   add(kTensorsKey, SerializeManifest(header));
+  if (header.profile) {
+    add(kProfileKey,
+        absl::StrCat(header.profile->digest, " ", header.profile->label));
+  }
   for (const auto& [key, value] : header.labels) {
     add(absl::StrCat(kLabelPrefix, key), value);
   }
@@ -52,8 +56,12 @@ SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
 
 absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header) {
   ArtefactHeader largest = header;
+  // Digits that the payload of a group may have beyond those of a tensor's
+  // bound: a group has at most kMaxGroupTensors.
+  constexpr uint64_t kGroupDigits = 4;
   uint64_t longer_fields = 0;
   for (ArtefactTensor& tensor : largest.tensors) {
+    if (tensor.codec.codec->coded_in_groups()) longer_fields += kGroupDigits;
     longer_fields += tensor.codec.codec->MaxFieldSize(tensor.codec.parameters) -
                      tensor.codec.ManifestField().size();
     KVC_ASSIGN_OR_RETURN(tensor.payload_size,

@@ -15,6 +15,7 @@ inline constexpr absl::string_view kChecksumKey = "kvcompress.checksum";
 inline constexpr absl::string_view kFormatKey = "kvcompress.format";
 inline constexpr absl::string_view kLayoutKey = "kvcompress.layout";
 inline constexpr absl::string_view kTensorsKey = "kvcompress.tensors";
+inline constexpr absl::string_view kProfileKey = "kvcompress.profile";
 inline constexpr absl::string_view kLabelPrefix = "kvcompress.label.";
 
 inline constexpr absl::string_view kLayout = "bhtd";

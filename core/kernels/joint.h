@@ -1,8 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Arithmetic that klt alone needs: tokens of a group of heads to 16-bit
-// integers and back, and what takes the time when the principal axes of a
-// symmetric matrix are found. IEEE 754 binary32, nearest even, no
+// Arithmetic that klt and klt-profile alone need: tokens of a group of heads to
+// 16-bit integers and back, and what takes the time when the principal axes of
+// a symmetric matrix are found. IEEE 754 binary32, nearest even, no
 // contraction, and sums in a fixed order: every set gives the portable one's
 // bits.
 
@@ -106,6 +106,18 @@ using FindEigenvectors = void (*)(const Tridiagonal& matrix,
                                   FactorsOfRow* memory, size_t stride,
                                   float* vectors);
 
+// Rows of 16-bit integers, [.., columns], of which row index[k] is taken
+// factors[k] times.
+struct ScaledRows {
+  const int16_t* rows;
+  size_t columns;
+  const uint16_t* index;
+  const int32_t* factors;  // that fit 16 bits
+  size_t count;
+};
+// Writes their sum, [columns], modulo 2^32.
+using SumScaledRows = void (*)(const ScaledRows& scaled, int32_t* sums);
+
 // The unit vector of integers of at most 2^15 - 1 in magnitude, 15 bits after
 // the point: (|integer| * factor + half) * inverse, rounded down after 2^-33
 // more, at most 32767, with the integer's sign. In binary64.
@@ -125,11 +137,16 @@ struct JointKernels {
   UpdateSymmetric update_symmetric;
   ReflectRows reflect_rows;
   ScaleToUnit scale_to_unit;
+  SumScaledRows sum_scaled_rows;
   FindEigenvalues find_eigenvalues;
   FindEigenvectors find_eigenvectors;
 };
 
 const JointKernels& PortableJoint();
+
+// The sums of columns `first` and later; for the other sets.
+void SumColumnsOfScaledRows(const ScaledRows& scaled, size_t first,
+                            int32_t* sums);
 
 }  // namespace kvcompress::kernels
 

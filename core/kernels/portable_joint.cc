@@ -92,7 +92,24 @@ void Reflect(const float* v, float factor, RowsShape shape, float* matrix) {
   }
 }
 
+void SumRows(const ScaledRows& scaled, int32_t* sums) {
+  SumColumnsOfScaledRows(scaled, 0, sums);
+}
+
 }  // namespace
+
+void SumColumnsOfScaledRows(const ScaledRows& scaled, size_t first,
+                            int32_t* sums) {
+  std::fill(sums + first, sums + scaled.columns, 0);
+  for (size_t k = 0; k < scaled.count; ++k) {
+    const int16_t* const row = scaled.rows + scaled.index[k] * scaled.columns;
+    const auto factor = static_cast<int16_t>(scaled.factors[k]);
+    for (size_t i = first; i < scaled.columns; ++i) {
+      sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) +
+                                     static_cast<uint32_t>(factor * row[i]));
+    }
+  }
+}
 
 const JointKernels& PortableJoint() {
   static constexpr JointKernels kKernels = {
@@ -103,6 +120,7 @@ const JointKernels& PortableJoint() {
       .update_symmetric = Update,
       .reflect_rows = Reflect,
       .scale_to_unit = ScaleIntegersToUnit,
+      .sum_scaled_rows = SumRows,
       .find_eigenvalues = BisectEigenvalues,
       .find_eigenvectors = IterateEigenvectors};
   return kKernels;

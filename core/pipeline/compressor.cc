@@ -1,5 +1,5 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-// More than 400 lines: the steps of one stream share all of its state.
+// More than 400 lines: one pass over a cache, from its bytes to its report.
 
 #include "kvcompress/compressor.h"
 
@@ -14,6 +14,7 @@
 #include "layout/suspicion.h"
 #include "metrics/token_quality.h"
 #include "pipeline/attention.h"
+#include "pipeline/groups.h"
 #include "pipeline/hints.h"
 #include "pipeline/report_builder.h"
 #include "pipeline/tensor_table.h"
@@ -129,7 +130,8 @@ class Compressor::Impl {
       return kHeaderMemory * std::min(header_reader_.raw().size() + next,
                                       header_reader_.announced_size());
     }
-    return kHeaderMemory * reserved_size_ + tensor_memory_;
+    return kHeaderMemory * reserved_size_ + tensor_memory_ +
+           groups_.memory(options_.reconstruct);
   }
 
   bool begun() const { return begun_; }
@@ -181,6 +183,11 @@ class Compressor::Impl {
     if (limits_.still_wanted) {
       hints_.checkpoint = &checkpoint_.emplace(limits_.still_wanted);
     }
+    KVC_ASSIGN_OR_RETURN(const uint64_t first_position,
+                         FirstPosition(header.metadata));
+    KVC_ASSIGN_OR_RETURN(
+        groups_,
+        GroupCompression::Plan(options_, codec, first_position, &artefact_));
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
     builder_.report().codec = codec.ToString();
@@ -273,7 +280,8 @@ class Compressor::Impl {
     const size_t before = output->artefact.size();
     scratch_.clear();
     const bool direct = options_.reconstruct && restored_view_ == nullptr;
-    std::string* const decoded = direct ? &output->reconstructed : &scratch_;
+    std::string* const decoded =
+        direct ? ordered_.For(index_, &output->reconstructed) : &scratch_;
     const size_t decoded_before = decoded->size();
     KVC_RETURN_IF_ERROR(
         step(tokens_ || options_.reconstruct ? decoded : nullptr));
@@ -319,13 +327,15 @@ class Compressor::Impl {
     hints_.thresholds = builder_.ThresholdsOf(tensor.spec.role);
     attention_.Tell(tensor.spec, options_.attention, &hints_);
     KVC_RETURN_IF_ERROR(CheckRope(*tensor.codec.codec, tensor.spec, hints_));
-    KVC_ASSIGN_OR_RETURN(encoder_,
-                         tensor.codec.codec->NewEncoder(
-                             tensor.spec, tensor.codec.parameters, hints_));
+    const bool grouped = groups_.Has(index_);
+    KVC_ASSIGN_OR_RETURN(
+        encoder_, grouped ? groups_.NewEncoder(index_, tensor.spec, hints_)
+                          : tensor.codec.codec->NewEncoder(
+                                tensor.spec, tensor.codec.parameters, hints_));
     digest_ = Digest();
     suspicions_.StartTensor(tensor.spec);
     tokens_.reset();
-    if (TokenAccumulator::Applies(tensor.spec) &&
+    if (!grouped && TokenAccumulator::Applies(tensor.spec) &&
         !encoder_->measures_tokens()) {
       tokens_.emplace(tensor.spec);
     }
@@ -357,10 +367,42 @@ class Compressor::Impl {
     KeyHints told = encoder_->key_hints();
     tensor.digest = digest_.Hex();
     suspicions_.FinishTensor();
-    builder_.Add(tensor, tensor_size_, *encoder_, told, &tokens_);
+    builder_.Add(tensor, tensor_size_, told);
     attention_.Learn(tensor.spec, std::move(told));
+    if (groups_.Has(index_)) {
+      KVC_RETURN_IF_ERROR(EndGroup(output));
+    } else {
+      builder_.Settle(index_, encoder_->distortion(), SumsOfTokens());
+      if (options_.reconstruct) ordered_.End(index_, &output->reconstructed);
+    }
     ++index_;
     return absl::OkStatus();
+  }
+
+  // Measures the group that ends with the current tensor, if one does.
+  absl::Status EndGroup(CompressOutput* output) {
+    std::vector<GroupCompression::Outcome> outcomes;
+    const auto take = [&](size_t tensor, absl::string_view bytes) {
+      ordered_.For(tensor, &output->reconstructed)
+          ->append(bytes.data(), bytes.size());
+      ordered_.End(tensor, &output->reconstructed);
+    };
+    KVC_RETURN_IF_ERROR(groups_.TakeOutcomes(
+        index_, hints_.checkpoint,
+        options_.reconstruct ? take
+                             : std::function<void(size_t, absl::string_view)>(),
+        &outcomes));
+    for (const GroupCompression::Outcome& outcome : outcomes) {
+      builder_.Settle(outcome.tensor, outcome.distortion, outcome.tokens);
+    }
+    return absl::OkStatus();
+  }
+
+  // Of the tokens of the current tensor, where they were measured.
+  std::optional<TokenSums> SumsOfTokens() {
+    if (tokens_) return tokens_->Compute();
+    const TokenSums* const measured = encoder_->token_sums();
+    return measured == nullptr ? std::nullopt : std::optional(*measured);
   }
 
   ArtefactTensor& Current() { return artefact_.tensors[index_]; }
@@ -382,6 +424,8 @@ class Compressor::Impl {
   uint64_t payload_size_ = 0;
   EncodeHints hints_;
   AttentionHints attention_;
+  GroupCompression groups_;  // outlives the encoder
+  OrderedOutput ordered_;    // where it reconstructs
   ArtefactHeader artefact_;
   ReportBuilder builder_{options_};
   LayoutSuspicions suspicions_;

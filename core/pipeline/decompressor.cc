@@ -13,6 +13,7 @@
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/layout.h"
+#include "pipeline/groups.h"
 #include "pipeline/identity.h"
 #include "pipeline/selection.h"
 #include "pipeline/working_memory.h"
@@ -71,15 +72,20 @@ class Decompressor::Impl {
         return DataLoss("bytes follow the end of the artefact",
                         {.reason = "TRAILING_BYTES", .offset = position_});
       }
+      if (decoder_ == nullptr) {
+        KVC_ASSIGN_OR_RETURN(const bool ready, HoldGroup(bytes));
+        if (!ready) return false;
+      }
+      absl::string_view* const source = index_ < held_.size() ? &due_ : bytes;
       const bool aside = !selected_[index_] || filter_ || layout_ != nullptr;
       KVC_ASSIGN_OR_RETURN(const bool more,
-                           aside ? DecodeAside(bytes, most, &work)
-                                 : DecodePayload(bytes, most, restored));
+                           aside ? DecodeAside(source, most, &work)
+                                 : DecodePayload(source, most, restored));
       if (more) {
         if (!aside) return true;
       } else if (remaining_ == 0) {
         KVC_RETURN_IF_ERROR(FinishTensor());
-      } else if (bytes->empty() && ready_.empty()) {
+      } else if (source->empty() && ready_.empty()) {
         return false;
       }
     }
@@ -87,8 +93,8 @@ class Decompressor::Impl {
 
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
-    return kHeaderMemory * header_size_ + decoder_memory_ + 2 * scratch_size_ +
-           slab_size_;
+    return kHeaderMemory * header_size_ + decoder_memory_ + groups_.memory() +
+           2 * scratch_size_ + slab_size_;
   }
 
   absl::StatusOr<DecompressReport> Finish() {
@@ -118,13 +124,15 @@ class Decompressor::Impl {
     SafetensorsHeader out;
     out.metadata = header_.metadata;
     KVC_RETURN_IF_ERROR(Select());
+    KVC_ASSIGN_OR_RETURN(groups_,
+                         GroupDecompression::Plan(options_.profiles, header_));
     KVC_RETURN_IF_ERROR(ForEachSource(
         header_,
         [&](const TensorSpec& spec, size_t first, size_t count,
             const Layout* layout) -> absl::Status {
           ++report_.tensor_count;
           for (size_t i = first; i < first + count; ++i) {
-            KVC_RETURN_IF_ERROR(Plan(header_.tensors[i], selected_[i]));
+            KVC_RETURN_IF_ERROR(Plan(i));
           }
           if (!selected_[first]) return absl::OkStatus();
           SafetensorsEntry entry;
@@ -169,7 +177,8 @@ class Decompressor::Impl {
   }
 
   // Takes into account what decoding a tensor or view needs.
-  absl::Status Plan(const ArtefactTensor& tensor, bool selected) {
+  absl::Status Plan(size_t index) {
+    const ArtefactTensor& tensor = header_.tensors[index];
     const Codec& codec = *tensor.codec.codec;
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
     report_.elements += elements;
@@ -179,11 +188,13 @@ class Decompressor::Impl {
                                     " holds a whole tensor, and this one", size,
                                     tensor.spec.name));
     }
-    KVC_ASSIGN_OR_RETURN(
-        const DecoderBounds bounds,
-        codec.BoundsOfDecoder(tensor.spec, tensor.codec.parameters));
+    DecoderBounds bounds;
+    if (!groups_.Has(index)) {
+      KVC_ASSIGN_OR_RETURN(
+          bounds, codec.BoundsOfDecoder(tensor.spec, tensor.codec.parameters));
+    }
     decoder_memory_ = std::max(decoder_memory_, bounds.memory);
-    if (!selected || options_.tokens || !header_.laid_out.empty()) {
+    if (!selected_[index] || options_.tokens || !header_.laid_out.empty()) {
       scratch_size_ =
           std::max<uint64_t>({scratch_size_, kScratch, bounds.block});
     }
@@ -290,8 +301,47 @@ class Decompressor::Impl {
     if (options_.tokens && selected_[index_]) {
       filter_.emplace(tensor.spec, *options_.tokens);
     }
+    if (index_ < held_.size()) due_ = held_[index_];
+    if (groups_.Has(index_)) {
+      decoder_.reset();  // until the payload of its group has come
+      return absl::OkStatus();
+    }
     KVC_ASSIGN_OR_RETURN(decoder_, tensor.codec.codec->NewDecoder(
                                        tensor.spec, tensor.codec.parameters));
+    NeedWhatIsSelected();
+    return absl::OkStatus();
+  }
+
+  // Keeps payloads until that of the current tensor's group has come, and sets
+  // up the decoder. False when it needs more bytes.
+  absl::StatusOr<bool> HoldGroup(absl::string_view* bytes) {
+    const size_t last = groups_.NeededUpTo(index_);
+    for (size_t i = std::max(index_, held_.size()); i <= last + 1; ++i) {
+      // The one before may not have come whole.
+      if (i > index_) {
+        std::string& kept = held_[i - 1];
+        const uint64_t missing =
+            header_.tensors[i - 1].payload_size - kept.size();
+        const absl::string_view part = bytes->substr(0, missing);
+        kept.append(part.data(), part.size());
+        bytes->remove_prefix(part.size());
+        if (part.size() < missing) return false;
+      }
+      if (i <= last) held_.resize(i + 1);
+    }
+    due_ = held_[index_];
+    if (absl::Status status = groups_.Prepare(index_, held_[last]);
+        !status.ok()) {
+      return DataLoss(status.message(),
+                      {.reason = "PAYLOAD_DAMAGED",
+                       .tensor = header_.tensors[last].spec.name});
+    }
+    decoder_ = groups_.NewDecoder(index_);
+    NeedWhatIsSelected();
+    return true;
+  }
+
+  void NeedWhatIsSelected() {
     // The digest covers what is not decoded.
     if (filter_) {
       decoder_->set_needed([this](uint64_t begin, uint64_t end) {
@@ -300,7 +350,6 @@ class Decompressor::Impl {
     } else if (!selected_[index_] && !options_.verify_only) {
       decoder_->set_needed([](uint64_t, uint64_t) { return false; });
     }
-    return absl::OkStatus();
   }
 
   // Where the current tensor is the first of views: takes their layout.
@@ -339,6 +388,9 @@ class Decompressor::Impl {
     }
     KVC_RETURN_IF_ERROR(decoder_->Finish());
     if (layout_ != nullptr) FinishView();
+    decoder_.reset();
+    groups_.End(index_);
+    if (index_ < held_.size()) std::string().swap(held_[index_]);
     ++index_;
     return StartTensor();
   }
@@ -381,6 +433,12 @@ class Decompressor::Impl {
   std::unique_ptr<TensorDecoder> decoder_;
   std::optional<TokenFilter> filter_;
   Digest digest_;
+
+  GroupDecompression groups_;
+  // Payloads that came before they were due, those of the first tensors; what
+  // was decoded is empty.
+  std::vector<std::string> held_;
+  absl::string_view due_;  // what is left of the current tensor's
 };
 
 Decompressor::Decompressor(DecompressOptions options, DecompressLimits limits)

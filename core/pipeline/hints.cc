@@ -73,4 +73,19 @@ absl::Status CheckRope(const Codec& codec, const TensorSpec& spec,
        .field = "options.rope"});
 }
 
+absl::StatusOr<uint64_t> FirstPosition(
+    const std::vector<std::pair<std::string, std::string>>& metadata) {
+  for (const auto& [key, value] : metadata) {
+    if (key != "first_token") continue;
+    uint32_t position = 0;
+    if (absl::SimpleAtoi(value, &position)) return position;
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("the metadata's first_token is ", QuoteName(value),
+                     ", which is no number below 2^32"),
+        {.reason = "INVALID_OPTIONS"});
+  }
+  return 0;
+}
+
 }  // namespace kvcompress

@@ -6,11 +6,13 @@
 #ifndef KVCOMPRESS_PIPELINE_HINTS_H_
 #define KVCOMPRESS_PIPELINE_HINTS_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/compressor.h"
 
@@ -29,6 +31,11 @@ EncodeHints HintsFrom(
 // has keys and the codec cares. INVALID_ARGUMENT.
 absl::Status CheckRope(const Codec& codec, const TensorSpec& spec,
                        const EncodeHints& hints);
+
+// The position of the first token as metadata declare it under "first_token",
+// else 0. INVALID_ARGUMENT for a value that is no number below 2^32.
+absl::StatusOr<uint64_t> FirstPosition(
+    const std::vector<std::pair<std::string, std::string>>& metadata);
 
 }  // namespace kvcompress
 

@@ -5,18 +5,6 @@
 #include <utility>
 
 namespace kvcompress {
-namespace {
-
-TokenSums SumsOfTokens(const TensorEncoder& encoder,
-                       std::optional<TokenAccumulator>* tokens,
-                       const TensorReport& report) {
-  if (*tokens) return (*tokens)->Compute();
-  const TokenSums* const measured = encoder.token_sums();
-  if (measured != nullptr) return *measured;
-  return TokenSums::Unknown(report.spec, report.metrics.max_error);
-}
-
-}  // namespace
 
 const QualityThresholds& ReportBuilder::ThresholdsOf(TensorRole role) const {
   const std::optional<QualityThresholds>& own = role == TensorRole::kKey
@@ -26,33 +14,40 @@ const QualityThresholds& ReportBuilder::ThresholdsOf(TensorRole role) const {
 }
 
 void ReportBuilder::Add(const ArtefactTensor& tensor, uint64_t size,
-                        const TensorEncoder& encoder, const KeyHints& told,
-                        std::optional<TokenAccumulator>* tokens) {
+                        const KeyHints& told) {
   TensorReport report;
   report.rope = told.rope;
   report.spec = tensor.spec;
   report.codec = tensor.codec.ToString();
   report.original_size = size;
   report.compressed_size = tensor.payload_size;
-  report.metrics = encoder.distortion().Compute();
-  if (IsNumber(tensor.spec.dtype)) Judge(encoder, tokens, &report);
   report.digest = tensor.digest;
+  report_.tensors.push_back(std::move(report));
+}
+
+void ReportBuilder::Settle(size_t index,
+                           const DistortionAccumulator& distortion,
+                           const std::optional<TokenSums>& tokens) {
+  TensorReport& report = report_.tensors[index];
+  report.metrics = distortion.Compute();
+  if (IsNumber(report.spec.dtype)) Judge(distortion, tokens, &report);
   if (!report.verdict.passed) ++report_.tensors_failed;
   if (report.metrics.snr_db &&
       (report_.worst_tensor < 0 ||
        *report.metrics.snr_db <
            *report_.tensors[report_.worst_tensor].metrics.snr_db)) {
-    report_.worst_tensor = static_cast<int64_t>(report_.tensors.size());
+    report_.worst_tensor = static_cast<int64_t>(index);
   }
-  report_.tensors.push_back(std::move(report));
 }
 
 // Of a tensor of numbers: what is none is exact, and bounds are not on it.
-void ReportBuilder::Judge(const TensorEncoder& encoder,
-                          std::optional<TokenAccumulator>* tokens,
+void ReportBuilder::Judge(const DistortionAccumulator& distortion,
+                          const std::optional<TokenSums>& tokens,
                           TensorReport* report) {
-  pooled_.Merge(encoder.distortion());
-  const TokenSums sums = SumsOfTokens(encoder, tokens, *report);
+  pooled_.Merge(distortion);
+  const TokenSums sums =
+      tokens ? *tokens
+             : TokenSums::Unknown(report->spec, report->metrics.max_error);
   AddTokenMetrics(sums, &report->metrics);
   pooled_tokens_.Merge(sums);
   report->verdict =

@@ -6,6 +6,7 @@
 #ifndef KVCOMPRESS_PIPELINE_REPORT_BUILDER_H_
 #define KVCOMPRESS_PIPELINE_REPORT_BUILDER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,17 +34,20 @@ class ReportBuilder {
   const CompressReport& report() const { return report_; }
 
   // Takes a tensor or view that was encoded, of `size` bytes, with what its
-  // encoder told of it; `tokens` saw it, where it has tokens.
-  void Add(const ArtefactTensor& tensor, uint64_t size,
-           const TensorEncoder& encoder, const KeyHints& told,
-           std::optional<TokenAccumulator>* tokens);
+  // encoder told of it.
+  void Add(const ArtefactTensor& tensor, uint64_t size, const KeyHints& told);
+
+  // Completes the report on the tensor or view that was the `index`-th to be
+  // added by what it lost; `tokens` where they were measured.
+  void Settle(size_t index, const DistortionAccumulator& distortion,
+              const std::optional<TokenSums>& tokens);
 
   // The report on an artefact of so many bytes. To be called once.
   CompressReport Finish(uint64_t compressed_size, std::string payload_digest);
 
  private:
-  void Judge(const TensorEncoder& encoder,
-             std::optional<TokenAccumulator>* tokens, TensorReport* report);
+  void Judge(const DistortionAccumulator& distortion,
+             const std::optional<TokenSums>& tokens, TensorReport* report);
 
   const CompressOptions& options_;
   CompressReport report_;

@@ -62,7 +62,7 @@ set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libkvcompress-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-    "libabsl-dev, libgrpc++-dev, libhwy-dev, liblz4-dev, libprotobuf-dev, libxxhash-dev, libzstd-dev, pkg-config, protobuf-compiler-grpc")
+    "libabsl-dev, libgrpc++-dev, libhwy-dev, liblz4-dev, libprotobuf-dev, libssl-dev, libxxhash-dev, libzstd-dev, pkg-config, protobuf-compiler-grpc")
 set(CPACK_COMPONENT_SERVER_DESCRIPTION
     "server and command line that compress KV caches
  Compresses the KV caches of LLM inference over gRPC, with measured quality.")

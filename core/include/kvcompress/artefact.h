@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/layout.h"
+#include "kvcompress/profile.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress {
@@ -47,6 +49,9 @@ struct LaidOutTensor {
 struct ArtefactHeader {
   int format_version = 0;
   Labels labels;
+  // The profile that decoding needs; set exactly where a codec is
+  // coded_in_groups().
+  std::optional<ProfileId> profile;
   // The source's own metadata, in its order.
   std::vector<std::pair<std::string, std::string>> metadata;
   // In the order of the payloads.

@@ -286,6 +286,11 @@ class Codec {
   // Whether payloads are recorded under this codec's name.
   virtual bool stored() const { return true; }
 
+  // Whether several tensors share a payload (core/FORMAT.md, "klt-profile").
+  // Then MaxEncodedSize is what a tensor adds to the bound of the payload, and
+  // the pipeline encodes and decodes: the last three functions give an error.
+  virtual bool coded_in_groups() const { return false; }
+
   // The largest payload of a tensor of this spec, in bytes; the exact size when
   // traits().fixed_size.
   virtual absl::StatusOr<uint64_t> MaxEncodedSize(

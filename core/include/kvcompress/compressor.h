@@ -33,6 +33,7 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/metrics.h"
+#include "kvcompress/profile.h"
 #include "kvcompress/quality.h"
 #include "kvcompress/roles.h"
 #include "kvcompress/rope.h"
@@ -66,6 +67,11 @@ struct CompressOptions {
   std::string layout;
   // EncodeHints::attention of the tensors of a layer.
   std::map<uint32_t, std::vector<float>> attention;
+  // With the codec klt and a preset of this profile: groups of it that the
+  // cache has whole are coded with it, all other tensors with klt alone. The
+  // cache begins at the position that the metadata key "first_token" of the
+  // input says, else at 0. Null for none.
+  std::shared_ptr<const Profile> profile;
 };
 
 struct CompressLimits {

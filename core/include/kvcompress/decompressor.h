@@ -29,6 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/patterns.h"
+#include "kvcompress/profile.h"
 #include "kvcompress/safetensors.h"
 
 namespace kvcompress {
@@ -46,6 +47,8 @@ struct DecompressOptions {
   std::optional<std::pair<uint64_t, uint64_t>> tokens;
   // Whether to check only and give nothing back.
   bool verify_only = false;
+  // Those that artefacts may need.
+  std::vector<std::shared_ptr<const Profile>> profiles;
 };
 
 struct DecompressLimits {

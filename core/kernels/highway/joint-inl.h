@@ -228,6 +228,70 @@ inline void ReflectFloatRows(const float* v, float factor, RowsShape shape,
   }
 }
 
+// kVectors vectors of columns of 16 bits from `column` on: their sums stay in
+// registers.
+template <size_t kVectors>
+HWY_INLINE void SumScaledTile(const ScaledRows& scaled, size_t column,
+                              int32_t* sums) {
+  const hn::ScalableTag<int16_t> d16;
+  const hn::RepartitionToWide<decltype(d16)> d32;
+  constexpr size_t kBlock = 4;  // sums of a block of 128 bits
+  const size_t lanes = hn::Lanes(d16);
+  using Sum = decltype(hn::Zero(d32));
+  // Of the lower and the upper halves of blocks, in two steps each.
+  Sum low[kVectors], more_low[kVectors], high[kVectors], more_high[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) {
+    low[v] = more_low[v] = high[v] = more_high[v] = hn::Zero(d32);
+  }
+  for (size_t k = 0; k < scaled.count; k += 2) {
+    const bool two = k + 1 < scaled.count;
+    const int16_t pair[2] = {
+        static_cast<int16_t>(scaled.factors[k]),
+        static_cast<int16_t>(two ? scaled.factors[k + 1] : 0)};
+    int32_t both;
+    std::memcpy(&both, pair, sizeof(both));
+    const auto factors = hn::BitCast(d16, hn::Set(d32, both));
+    const int16_t* const one =
+        scaled.rows + scaled.index[k] * scaled.columns + column;
+    const int16_t* const other =
+        two ? scaled.rows + scaled.index[k + 1] * scaled.columns + column : one;
+    for (size_t v = 0; v < kVectors; ++v) {
+      const auto a = hn::LoadU(d16, one + v * lanes);
+      const auto b = hn::LoadU(d16, other + v * lanes);
+      low[v] = hn::ReorderWidenMulAccumulate(
+          d32, hn::InterleaveLower(d16, a, b), factors, low[v], more_low[v]);
+      high[v] = hn::ReorderWidenMulAccumulate(
+          d32, hn::InterleaveUpper(d16, a, b), factors, high[v], more_high[v]);
+    }
+  }
+  for (size_t v = 0; v < kVectors; ++v) {
+    HWY_ALIGN int32_t lower[hn::MaxLanes(d32)];
+    HWY_ALIGN int32_t upper[hn::MaxLanes(d32)];
+    hn::Store(hn::RearrangeToOddPlusEven(low[v], more_low[v]), d32, lower);
+    hn::Store(hn::RearrangeToOddPlusEven(high[v], more_high[v]), d32, upper);
+    int32_t* const out = sums + column + v * lanes;
+    for (size_t i = 0; i < lanes / 2; ++i) {
+      const size_t block = i / kBlock * 2 * kBlock + i % kBlock;
+      out[block] = lower[i];
+      out[block + kBlock] = upper[i];
+    }
+  }
+}
+
+inline void SumScaled(const ScaledRows& scaled, int32_t* sums) {
+  constexpr size_t kVectors = 2;
+  const size_t lanes = hn::Lanes(hn::ScalableTag<int16_t>());
+  size_t column = 0;
+  for (; column + kVectors * lanes <= scaled.columns;
+       column += kVectors * lanes) {
+    SumScaledTile<kVectors>(scaled, column, sums);
+  }
+  for (; column + lanes <= scaled.columns; column += lanes) {
+    SumScaledTile<1>(scaled, column, sums);
+  }
+  if (column < scaled.columns) SumColumnsOfScaledRows(scaled, column, sums);
+}
+
 inline void ScaleToUnitVector(const int32_t* integers, size_t count,
                               const UnitScale& scale, int16_t* unit) {
   ScaleIntegersToUnit(integers, count, scale, unit);

@@ -124,6 +124,7 @@ const KernelSet* Set() {
       .update_symmetric = UpdateSymmetricRows,
       .reflect_rows = ReflectFloatRows,
       .scale_to_unit = ScaleToUnitVector,
+      .sum_scaled_rows = SumScaled,
       .find_eigenvalues = FindEigenvaluesOf,
       .find_eigenvectors = FindEigenvectorsOf};
   static constexpr KernelSet kOwn = {

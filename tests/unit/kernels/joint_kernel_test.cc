@@ -207,5 +207,37 @@ TEST(JointKernels, FindEigenvectorsAsThePortableOnesDo) {
   }
 }
 
+TEST(JointKernels, SumScaledRowsAsThePortableOneDoes) {
+  std::mt19937 random(9);
+  constexpr size_t kRows = 40;
+  for (const size_t columns : {1, 8, 16, 31, 64, 80, 128, 200}) {
+    std::vector<int16_t> rows(kRows * columns);
+    for (int16_t& value : rows) {
+      value =
+          static_cast<int16_t>(static_cast<int32_t>(random() % 65535) - 32767);
+    }
+    for (const size_t count : {0, 1, 2, 7, 20}) {
+      std::vector<uint16_t> index;
+      std::vector<int32_t> factors;
+      for (size_t k = 0; k < count; ++k) {
+        index.push_back(static_cast<uint16_t>(2 * k + random() % 2));
+        factors.push_back(static_cast<int32_t>(random() % 3000) - 1500);
+      }
+      const ScaledRows scaled = {.rows = rows.data(),
+                                 .columns = columns,
+                                 .index = index.data(),
+                                 .factors = factors.data(),
+                                 .count = count};
+      std::vector<int32_t> wanted(columns, 9);
+      PortableJoint().sum_scaled_rows(scaled, wanted.data());
+      for (const KernelSet* set : Available()) {
+        std::vector<int32_t> sums(columns, 9);
+        set->joint->sum_scaled_rows(scaled, sums.data());
+        EXPECT_EQ(sums, wanted) << set->name << " " << columns;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvcompress::kernels

@@ -1,0 +1,57 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Trains a profile from caches of one model (kvcompress/profile.h).
+
+#ifndef KVCOMPRESS_PROFILE_TRAINING_H_
+#define KVCOMPRESS_PROFILE_TRAINING_H_
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kvcompress/tensor.h"
+
+namespace kvcompress {
+
+// A cache whose first token is at position 0. It is read several times, a
+// tensor at a time.
+class TrainingCache {
+ public:
+  virtual ~TrainingCache() = default;
+
+  // What errors call it.
+  virtual const std::string& name() const = 0;
+  // With roles and layers.
+  virtual const std::vector<TensorSpec>& tensors() const = 0;
+  // All bytes of a tensor, by its index.
+  virtual absl::StatusOr<std::string> Read(size_t tensor) = 0;
+};
+
+struct TrainingOptions {
+  std::string label;  // of the model
+  // Layers whose keys and values are transformed together; 0 for all. Memory
+  // and time go with the square and the cube of their channels.
+  size_t layers_per_group = 10;
+  size_t directions = 1024;  // the most of a group
+  // Base of the rotary position embedding of the keys, 0 for none; found in
+  // the data where it is not set.
+  std::optional<double> rope_theta;
+  // Called with the steps done and the steps there are; an error ends the
+  // training. May be null.
+  std::function<absl::Status(size_t done, size_t all)> progress;
+};
+
+// The bytes of the profile: the same for the same caches in the same order.
+// INVALID_ARGUMENT when there is no cache, a cache has other tensors than the
+// first, or values that are not finite.
+absl::StatusOr<std::string> TrainProfile(
+    const TrainingOptions& options, absl::Span<TrainingCache* const> caches);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_PROFILE_TRAINING_H_

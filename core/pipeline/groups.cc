@@ -1,0 +1,385 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "pipeline/groups.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "codecs/klt/klt.h"
+#include "codecs/klt/preset.h"
+#include "codecs/klt/token_weights.h"
+#include "kernels/elements.h"
+#include "kvcompress/error.h"
+#include "profile/codec.h"
+#include "profile/group_encoder.h"
+#include "status/macros.h"
+#include "tensor/whole_tensor.h"
+
+namespace kvcompress {
+namespace {
+
+// How strongly steps follow the age of tokens.
+constexpr double kWeighting = 0.3;
+// Elements that are restored at once, in bytes, if a token is not larger.
+constexpr uint64_t kPiece = 64 << 10;
+
+absl::Status InvalidProfileOption(absl::string_view what,
+                                  absl::string_view reason) {
+  return MakeError(absl::StatusCode::kInvalidArgument, what,
+                   {.reason = std::string(reason), .field = "options.profile"});
+}
+
+// The groups of a profile all of whose tensors there are, and the first of
+// each, among the tensors that `may_take` allows. In the order of the profile.
+std::vector<TensorGroup> FindGroups(
+    const ProfileContent& content, absl::Span<const ArtefactTensor> tensors,
+    const std::function<bool(const ArtefactTensor&)>& may_take) {
+  std::map<std::pair<TensorRole, uint32_t>, size_t> places;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorSpec& spec = tensors[i].spec;
+    if (!may_take(tensors[i]) || !spec.layer) continue;
+    places.emplace(std::pair(spec.role, *spec.layer), i);
+  }
+  std::vector<TensorGroup> groups;
+  for (size_t g = 0; g < content.groups.size(); ++g) {
+    TensorGroup group{.index = g};
+    bool fits = true;
+    for (const ProfileTensor& member : content.groups[g].tensors) {
+      const auto place = places.find(std::pair(member.role, member.layer));
+      profile::GroupShape shape;
+      fits = place != places.end() &&
+             profile::Fits(member, tensors[place->second].spec, &shape) &&
+             (group.members.empty() || (shape.batches == group.shape.batches &&
+                                        shape.tokens == group.shape.tokens));
+      if (!fits) break;
+      group.shape.batches = shape.batches;
+      group.shape.tokens = shape.tokens;
+      group.shape.dtypes.push_back(tensors[place->second].spec.dtype);
+      group.members.push_back(place->second);
+    }
+    if (!fits) continue;
+    const auto [first, last] =
+        std::minmax_element(group.members.begin(), group.members.end());
+    group.first = *first;
+    group.last = *last;
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+uint64_t SizeOf(const TensorSpec& spec) {
+  uint64_t size = DTypeSize(spec.dtype);
+  for (const uint64_t dimension : spec.shape) size *= dimension;
+  return size;
+}
+
+size_t TokensAtOnce(const profile::MemberRestorer& member) {
+  const uint64_t token = member.channels() * DTypeSize(member.dtype());
+  return std::max<uint64_t>(1, kPiece / token);
+}
+
+// Gives the elements of a member piece by piece.
+class MemberDecoder : public TensorDecoder {
+ public:
+  MemberDecoder(std::shared_ptr<const profile::GroupQuanta> quanta,
+                size_t member)
+      : heads_(quanta->shape().batches * quanta->group().tensors[member].heads),
+        tokens_(quanta->shape().tokens),
+        restorer_(std::move(quanta), member),
+        token_size_(restorer_.channels() * DTypeSize(restorer_.dtype())),
+        at_once_(TokensAtOnce(restorer_)) {}
+
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
+                              std::string* decoded) override {
+    payload->remove_prefix(payload->size());
+    while (head_ < heads_) {
+      const size_t count = std::min<uint64_t>(at_once_, tokens_ - token_);
+      const size_t size = count * token_size_;
+      if (!Fits(size, most, *decoded)) return true;
+      const uint64_t begin = (head_ * tokens_ + token_) * restorer_.channels();
+      const size_t before = decoded->size();
+      decoded->resize(before + size);
+      if (IsNeeded(begin, begin + count * restorer_.channels())) {
+        restorer_.Restore(head_ / restorer_.heads(), head_ % restorer_.heads(),
+                          token_, count,
+                          reinterpret_cast<uint8_t*>(&(*decoded)[before]));
+      }
+      token_ += count;
+      if (token_ < tokens_) continue;
+      token_ = 0;
+      ++head_;
+    }
+    return false;
+  }
+
+  absl::Status Finish() override { return absl::OkStatus(); }
+
+ private:
+  const uint64_t heads_;  // of all batches
+  const uint64_t tokens_;
+  profile::MemberRestorer restorer_;
+  const size_t token_size_;  // bytes
+  const size_t at_once_;     // tokens
+  uint64_t head_ = 0;
+  uint64_t token_ = 0;
+};
+
+absl::Status Damaged(absl::string_view what, const std::string& tensor) {
+  return MakeError(absl::StatusCode::kDataLoss,
+                   absl::StrCat("the artefact is damaged: ", what),
+                   {.reason = "PAYLOAD_DAMAGED", .tensor = tensor});
+}
+
+}  // namespace
+
+std::string* OrderedOutput::For(size_t tensor, std::string* out) {
+  return tensor == due_ ? out : &kept_[tensor];
+}
+
+void OrderedOutput::End(size_t tensor, std::string* out) {
+  ended_.insert(tensor);
+  while (ended_.erase(due_) != 0) {
+    ++due_;
+    const auto kept = kept_.find(due_);
+    if (kept == kept_.end()) continue;
+    out->append(kept->second);
+    kept_.erase(kept);
+  }
+}
+
+absl::StatusOr<GroupCompression> GroupCompression::Plan(
+    const CompressOptions& options, const CodecSpec& codec,
+    uint64_t first_position, ArtefactHeader* header) {
+  GroupCompression plan;
+  if (options.profile == nullptr) return plan;
+  const ProfileContent& content = options.profile->content();
+  if (codec.codec != &KltCodec()) {
+    return InvalidProfileOption(
+        "a profile goes with the codec klt alone, such as klt:ultra",
+        "INVALID_OPTIONS");
+  }
+  if (!header->laid_out.empty()) {
+    return InvalidProfileOption(
+        "a layout and a profile cannot be combined: give the tensors as "
+        "[batch, heads, tokens, head_dim]",
+        "INVALID_OPTIONS");
+  }
+  if (!options.attention.empty()) {
+    return InvalidProfileOption(
+        "attention weights and a profile cannot be combined",
+        "INVALID_OPTIONS");
+  }
+  const absl::string_view name = codec.parameters.text();
+  const std::optional<size_t> preset = options.profile->FindPreset(name);
+  if (!preset) {
+    return InvalidProfileOption(
+        absl::StrCat(
+            "the profile has no preset ", QuoteName(name), "; it has: ",
+            absl::StrJoin(content.presets, ", ",
+                          [](std::string* out, const ProfilePreset& each) {
+                            absl::StrAppend(out, each.name);
+                          })),
+        "UNKNOWN_PRESET");
+  }
+  plan.groups_ =
+      FindGroups(content, header->tensors, [](const ArtefactTensor& tensor) {
+        return tensor.codec.codec == &KltCodec();
+      });
+  if (plan.groups_.empty()) {
+    return InvalidProfileOption(
+        absl::StrCat("no group of the profile ", options.profile->id().digest,
+                     " for ", QuoteName(options.profile->id().label),
+                     " has all of its tensors in the cache, in its shapes"),
+        "PROFILE_MISMATCH");
+  }
+  plan.profile_ = options.profile;
+  plan.preset_ = *preset;
+  plan.first_position_ = first_position;
+  header->profile = options.profile->id();
+  for (size_t g = 0; g < plan.groups_.size(); ++g) {
+    for (const size_t tensor : plan.groups_[g].members) {
+      plan.group_of_[tensor] = g;
+      header->tensors[tensor].codec = KltProfileSpec(name);
+    }
+  }
+  for (const ArtefactTensor& tensor : header->tensors) {
+    plan.specs_.push_back(tensor.spec);
+  }
+  return plan;
+}
+
+uint64_t GroupCompression::memory(bool reconstruct) const {
+  uint64_t held = 0;
+  uint64_t most = 0;
+  uint64_t kept = 0;
+  for (size_t i = 0; i < specs_.size(); ++i) {
+    if (reconstruct && !groups_.empty()) kept += SizeOf(specs_[i]);
+    if (!Has(i)) continue;
+    held += SizeOf(specs_[i]);
+    const TensorGroup& group = groups_[group_of_.at(i)];
+    if (group.last != i) continue;
+    const ProfileGroup& basis = profile_->content().groups[group.index];
+    // Prepared matrices, quanta twice, a block, and the payload.
+    uint64_t working = 8 * basis.channels() * basis.directions +
+                       2 * profile::GroupQuanta::MaxMemory(basis, group.shape) +
+                       16 * profile::kMostBlockTokens * basis.channels();
+    uint64_t largest = 0;
+    for (const size_t member : group.members) {
+      largest = std::max(largest, SizeOf(specs_[member]));
+    }
+    working += 2 * largest;
+    most = std::max(most, held + working);
+    for (const size_t member : group.members) held -= SizeOf(specs_[member]);
+  }
+  return most + kept;
+}
+
+void GroupCompression::Encode(const TensorGroup& group, Checkpoint* checkpoint,
+                              std::string* payload) const {
+  profile::GroupEncoding encoding = {.group = group.index,
+                                     .preset = preset_,
+                                     .first_position = first_position_};
+  encoding.offsets = klt::OffsetsOf(
+      {.weighting = kWeighting},
+      klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
+  std::vector<absl::string_view> sources;
+  for (const size_t member : group.members) {
+    sources.push_back(sources_.at(member));
+  }
+  if (Stops(checkpoint)) return;
+  profile::EncodeGroup(profile_->content(), encoding, group.shape, sources,
+                       checkpoint, payload);
+}
+
+absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
+    size_t tensor, const TensorSpec& spec, const EncodeHints& hints) {
+  KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+  return NewWholeTensorEncoder(
+      KltProfileCodec().traits().name, spec, elements, hints,
+      [this, tensor, checkpoint = hints.checkpoint](const WholeTensor& whole) {
+        EncodedTensor encoded;
+        sources_[tensor] = std::string(whole.bytes);
+        const TensorGroup& group = groups_[group_of_.at(tensor)];
+        if (group.last == tensor) {
+          payload_.clear();
+          Encode(group, checkpoint, &payload_);
+          encoded.payload = payload_;
+        }
+        return encoded;
+      });
+}
+
+absl::Status GroupCompression::TakeOutcomes(
+    size_t tensor, Checkpoint* checkpoint,
+    const std::function<void(size_t tensor, absl::string_view bytes)>& decoded,
+    std::vector<Outcome>* outcomes) {
+  const TensorGroup& group = groups_[group_of_.at(tensor)];
+  if (group.last != tensor) return absl::OkStatus();
+  absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
+      profile::GroupQuanta::Parse(payload_, profile_, group.index, group.shape);
+  if (!quanta.ok()) {
+    return absl::InternalError(quanta.status().message());
+  }
+  for (size_t i = 0; i < group.members.size(); ++i) {
+    if (Stops(checkpoint)) return checkpoint->status();
+    const size_t member = group.members[i];
+    const TensorSpec& spec = specs_[member];
+    const auto source = sources_.find(member);
+    Outcome outcome{.tensor = member};
+    std::string bytes;
+    absl::string_view none;
+    MemberDecoder decoder(*quanta, i);
+    KVC_RETURN_IF_ERROR(decoder.Decode(&none, SIZE_MAX, &bytes).status());
+    outcome.distortion.Add(CompareElements(
+        spec.dtype, reinterpret_cast<const uint8_t*>(source->second.data()),
+        reinterpret_cast<const uint8_t*>(bytes.data()),
+        bytes.size() / DTypeSize(spec.dtype)));
+    if (TokenAccumulator::Applies(spec)) {
+      TokenAccumulator tokens(spec);
+      tokens.AddSource(source->second);
+      tokens.AddDecoded(bytes, checkpoint);
+      KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+      outcome.tokens = tokens.Compute();
+    }
+    if (decoded) decoded(member, bytes);
+    sources_.erase(source);
+    outcomes->push_back(std::move(outcome));
+  }
+  payload_.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
+    absl::Span<const std::shared_ptr<const Profile>> profiles,
+    const ArtefactHeader& header) {
+  GroupDecompression plan;
+  if (!header.profile) return plan;
+  if (!header.laid_out.empty()) {
+    return Damaged("a tensor in a layout beside a profile",
+                   header.laid_out.front().layout.source().name);
+  }
+  for (const std::shared_ptr<const Profile>& profile : profiles) {
+    if (profile->id().digest == header.profile->digest) plan.profile_ = profile;
+  }
+  if (plan.profile_ == nullptr) {
+    return MakeError(
+        absl::StatusCode::kFailedPrecondition,
+        absl::StrCat("the artefact needs the profile ", header.profile->digest,
+                     " for ", QuoteName(header.profile->label),
+                     ", which was not given"),
+        {.reason = "PROFILE_MISSING"});
+  }
+  plan.groups_ = FindGroups(plan.profile_->content(), header.tensors,
+                            [](const ArtefactTensor& tensor) {
+                              return tensor.codec.codec->coded_in_groups();
+                            });
+  uint64_t payloads = 0;
+  for (size_t g = 0; g < plan.groups_.size(); ++g) {
+    const TensorGroup& group = plan.groups_[g];
+    for (const size_t tensor : group.members) plan.group_of_[tensor] = g;
+    plan.memory_ += profile::GroupQuanta::MaxMemory(
+        plan.profile_->content().groups[group.index], group.shape);
+  }
+  for (size_t i = 0; i < header.tensors.size(); ++i) {
+    const ArtefactTensor& tensor = header.tensors[i];
+    payloads += tensor.payload_size;
+    if (!tensor.codec.codec->coded_in_groups()) continue;
+    if (!plan.Has(i)) {
+      return Damaged("its tensors do not make up the groups of its profile",
+                     tensor.spec.name);
+    }
+    if (plan.NeededUpTo(i) != i && tensor.payload_size != 0) {
+      return Damaged("a payload where none belongs", tensor.spec.name);
+    }
+  }
+  plan.memory_ += 2 * payloads;
+  return plan;
+}
+
+absl::Status GroupDecompression::Prepare(size_t tensor,
+                                         absl::string_view payload) {
+  const size_t index = group_of_.at(tensor);
+  if (quanta_.count(index) != 0) return absl::OkStatus();
+  const TensorGroup& group = groups_[index];
+  KVC_ASSIGN_OR_RETURN(
+      quanta_[index],
+      profile::GroupQuanta::Parse(payload, profile_, group.index, group.shape));
+  return absl::OkStatus();
+}
+
+std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(size_t tensor) {
+  const size_t index = group_of_.at(tensor);
+  const std::vector<size_t>& members = groups_[index].members;
+  const auto place = std::find(members.begin(), members.end(), tensor);
+  return std::make_unique<MemberDecoder>(
+      quanta_.at(index), static_cast<size_t>(place - members.begin()));
+}
+
+void GroupDecompression::End(size_t tensor) {
+  const auto group = group_of_.find(tensor);
+  if (group == group_of_.end()) return;
+  if (groups_[group->second].last == tensor) quanta_.erase(group->second);
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,158 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Tensors that are coded together, with a profile, in whatever order a file has
+// them: the last of a group carries its payload, and the others' are empty.
+// Internal to the library.
+
+#ifndef KVCOMPRESS_PIPELINE_GROUPS_H_
+#define KVCOMPRESS_PIPELINE_GROUPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kvcompress/artefact.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/compressor.h"
+#include "kvcompress/metrics.h"
+#include "kvcompress/profile.h"
+#include "metrics/token_quality.h"
+#include "profile/group_decoder.h"
+#include "profile/group_format.h"
+
+namespace kvcompress {
+
+// A group of a profile, all of whose tensors a file has.
+struct TensorGroup {
+  size_t index = 0;             // in the profile
+  std::vector<size_t> members;  // indices of tensors, in the profile's order
+  size_t first = 0;             // in the order of the file
+  size_t last = 0;
+  profile::GroupShape shape;
+};
+
+// Output of tensors that become ready in another order than they are due in.
+// Not thread safe.
+class OrderedOutput {
+ public:
+  // Where the bytes of a tensor go: `*out` where it is due, else kept.
+  std::string* For(size_t tensor, std::string* out);
+  // No more bytes of the tensor come. Moves to `*out` those that are now due.
+  void End(size_t tensor, std::string* out);
+
+ private:
+  size_t due_ = 0;
+  std::map<size_t, std::string> kept_;
+  std::set<size_t> ended_;
+};
+
+// The encoding side. Not thread safe.
+class GroupCompression {
+ public:
+  // What became of a member when its group was encoded.
+  struct Outcome {
+    size_t tensor = 0;
+    DistortionAccumulator distortion;
+    std::optional<TokenSums> tokens;
+  };
+
+  GroupCompression() = default;
+
+  // Finds the groups of the profile in `options` among the tensors, and makes
+  // klt-profile their codec; nothing without a profile. INVALID_ARGUMENT where
+  // profile and codec do not go together, or no group fits.
+  static absl::StatusOr<GroupCompression> Plan(const CompressOptions& options,
+                                               const CodecSpec& codec,
+                                               uint64_t first_position,
+                                               ArtefactHeader* header);
+
+  bool Has(size_t tensor) const { return group_of_.count(tensor) != 0; }
+
+  // The most that it holds at once, in bytes: source, a group that is encoded
+  // and, with `reconstruct`, output that is not due.
+  uint64_t memory(bool reconstruct) const;
+
+  // Takes the bytes of a member. That of the last of a group gives the group's
+  // payload when it ends, none gives decoded bytes. REQUIRES: Has(tensor); this
+  // outlives the encoder.
+  absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
+      size_t tensor, const TensorSpec& spec, const EncodeHints& hints);
+
+  // After the end of a tensor: where a group ended with it, decodes and
+  // measures its members. `decoded` takes the bytes of each, and may be null.
+  absl::Status TakeOutcomes(
+      size_t tensor, Checkpoint* checkpoint,
+      const std::function<void(size_t tensor, absl::string_view bytes)>&
+          decoded,
+      std::vector<Outcome>* outcomes);
+
+ private:
+  void Encode(const TensorGroup& group, Checkpoint* checkpoint,
+              std::string* payload) const;
+  std::vector<TensorSpec> specs_;  // of all tensors
+  std::shared_ptr<const Profile> profile_;
+  size_t preset_ = 0;
+  uint64_t first_position_ = 0;
+  std::vector<TensorGroup> groups_;
+  std::map<size_t, size_t> group_of_;      // index of groups_ by tensor
+  std::map<size_t, std::string> sources_;  // by tensor
+  std::string payload_;                    // of the group that ended last
+};
+
+// The decoding side. Not thread safe.
+class GroupDecompression {
+ public:
+  GroupDecompression() = default;
+
+  // Finds the groups of an artefact. FAILED_PRECONDITION with reason
+  // PROFILE_MISSING where it needs a profile that is not among these,
+  // DATA_LOSS where tensors do not make up groups of theirs.
+  static absl::StatusOr<GroupDecompression> Plan(
+      absl::Span<const std::shared_ptr<const Profile>> profiles,
+      const ArtefactHeader& header);
+
+  bool Has(size_t tensor) const { return group_of_.count(tensor) != 0; }
+
+  // What is held at most, in bytes: payloads that come before they can be
+  // decoded, and quanta of groups.
+  uint64_t memory() const { return memory_; }
+
+  // The tensor up to whose end payloads must have come before the member can
+  // be decoded. REQUIRES: Has(tensor).
+  size_t NeededUpTo(size_t tensor) const {
+    return groups_[group_of_.at(tensor)].last;
+  }
+
+  // Decodes the payload of the group of a member, unless it was.
+  absl::Status Prepare(size_t tensor, absl::string_view payload);
+
+  // Gives the member's elements, and takes its payload, which was prepared.
+  // REQUIRES: Prepare succeeded.
+  std::unique_ptr<TensorDecoder> NewDecoder(size_t tensor);
+
+  // Forgets the group where the tensor is its last.
+  void End(size_t tensor);
+
+ private:
+  std::shared_ptr<const Profile> profile_;
+  std::vector<TensorGroup> groups_;
+  std::map<size_t, size_t> group_of_;
+  // By index of groups_; of those under way.
+  std::map<size_t, std::shared_ptr<const profile::GroupQuanta>> quanta_;
+  uint64_t memory_ = 0;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_PIPELINE_GROUPS_H_

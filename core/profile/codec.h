@@ -1,0 +1,22 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// `klt-profile`: what a manifest names tensors by that are coded in groups,
+// with a profile. Asked for as `klt` and a profile; core/pipeline/groups.h
+// encodes and decodes it. Internal to the library.
+
+#ifndef KVCOMPRESS_PROFILE_CODEC_H_
+#define KVCOMPRESS_PROFILE_CODEC_H_
+
+#include "absl/strings/string_view.h"
+#include "kvcompress/codec.h"
+
+namespace kvcompress {
+
+const Codec& KltProfileCodec();
+
+// That codec with a preset. REQUIRES: profile::IsPresetName(preset).
+CodecSpec KltProfileSpec(absl::string_view preset);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_PROFILE_CODEC_H_

@@ -1,0 +1,389 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "profile/group_decoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "entropy/bits.h"
+#include "entropy/escapes.h"
+#include "entropy/rans.h"
+#include "kernels/elements.h"
+#include "kernels/joint.h"
+#include "kernels/kernels.h"
+#include "profile/rotation.h"
+#include "quantization/int8.h"
+#include "quantization/steps.h"
+#include "status/macros.h"
+
+namespace kvcompress::profile {
+namespace {
+
+using coding::kMaxLanes;
+
+// Quanta whose magnitudes have this sum fit 16 bits, and times 32767 they fit
+// 31.
+constexpr int64_t kMostNarrow = 32767;
+
+absl::Status Bad(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("a group's payload has ", what));
+}
+
+absl::Span<const uint8_t> Bytes(absl::string_view text) {
+  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()),
+                             text.size());
+}
+
+}  // namespace
+
+// Reads a payload from its front on.
+class GroupQuanta::Parser {
+ public:
+  Parser(absl::string_view payload, GroupQuanta* out)
+      : left_(payload), out_(*out) {}
+
+  absl::Status Parse(size_t group) {
+    KVC_ASSIGN_OR_RETURN(const absl::string_view header,
+                         Take(kGroupHeaderSize));
+    KVC_ASSIGN_OR_RETURN(
+        out_.header_,
+        ReadGroupHeader(Bytes(header), out_.content(), out_.shape_));
+    if (out_.header_.group != group) return Bad("the number of another group");
+    KVC_RETURN_IF_ERROR(ReadOffsets());
+    KVC_RETURN_IF_ERROR(ReadSinks());
+    const uint64_t tokens = out_.shape_.tokens;
+    out_.begins_.push_back(0);
+    for (uint64_t batch = 0; batch < out_.shape_.batches; ++batch) {
+      for (uint64_t t = 0; t < out_.header_.sinks; ++t) EndToken(0);
+      for (uint64_t t = out_.header_.sinks; t < tokens;) {
+        const size_t count =
+            std::min<uint64_t>(tokens - t, out_.header_.block_tokens);
+        KVC_RETURN_IF_ERROR(ReadBlock(t, count));
+        t += count;
+      }
+    }
+    if (!left_.empty()) return Bad("bytes behind its end");
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<absl::string_view> Take(uint64_t size) {
+    if (size > left_.size()) return Bad("fewer bytes than it says");
+    const absl::string_view taken = left_.substr(0, size);
+    left_.remove_prefix(size);
+    return taken;
+  }
+
+  absl::Status ReadOffsets() {
+    KVC_ASSIGN_OR_RETURN(absl::string_view runs,
+                         Take(out_.header_.offset_bytes));
+    if (runs.empty()) return absl::OkStatus();
+    std::vector<int8_t>& offsets = out_.offsets_;
+    for (; !runs.empty(); runs.remove_prefix(kOffsetRunSize)) {
+      uint16_t count;
+      std::memcpy(&count, runs.data(), sizeof(count));
+      const auto offset = static_cast<int8_t>(runs[2]);
+      if (count == 0 || count > out_.shape_.tokens - offsets.size() ||
+          offset < coding::kMinOffset || offset > coding::kMaxOffset) {
+        return Bad("a bad run of offsets");
+      }
+      offsets.insert(offsets.end(), count, offset);
+    }
+    if (offsets.size() != out_.shape_.tokens) {
+      return Bad("offsets of another number of tokens");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSinks() {
+    uint64_t size = 0;
+    const std::vector<ProfileTensor>& tensors = out_.group().tensors;
+    const uint64_t count = out_.shape_.batches * out_.header_.sinks;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      out_.sink_begins_.push_back(size);
+      if (count == 0) continue;
+      const uint64_t sink = SinkSize(i) * tensors[i].heads;
+      if (sink > (left_.size() - size) / count) return Bad("too few sinks");
+      size += sink * count;
+    }
+    KVC_ASSIGN_OR_RETURN(const absl::string_view sinks, Take(size));
+    out_.sinks_ = std::string(sinks);
+    for (size_t i = 0; count > 0 && i < tensors.size(); ++i) {
+      for (uint64_t s = 0; s < tensors[i].heads * count; ++s) {
+        const absl::string_view sink =
+            sinks.substr(out_.sink_begins_[i] + s * SinkSize(i), SinkSize(i));
+        if (!IsSink(i, sink)) return Bad("a sink that is not finite");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  uint64_t SinkSize(size_t member) const {
+    const uint64_t channels = out_.group().tensors[member].channels;
+    return out_.header_.exact_sinks
+               ? channels * DTypeSize(out_.shape_.dtypes[member])
+               : sizeof(uint16_t) + channels;
+  }
+
+  bool IsSink(size_t member, absl::string_view sink) const {
+    if (out_.header_.exact_sinks) {
+      return std::isfinite(
+          LargestMagnitude(out_.shape_.dtypes[member], Bytes(sink).data(),
+                           out_.group().tensors[member].channels));
+    }
+    uint16_t scale;
+    std::memcpy(&scale, sink.data(), sizeof(scale));
+    return coding::Int8Scale::Valid(scale) &&
+           sink.substr(sizeof(scale)).find('\x80') == absl::string_view::npos;
+  }
+
+  int OffsetOf(uint64_t token) const {
+    return out_.offsets_.empty() ? 0 : out_.offsets_[token];
+  }
+
+  absl::Status ReadBlock(uint64_t first, size_t tokens) {
+    const size_t directions = out_.group().directions;
+    if (left_.size() < kGroupBlockHeaderSize) return Bad("too few blocks");
+    KVC_ASSIGN_OR_RETURN(
+        const GroupBlockHeader header,
+        ReadGroupBlockHeader(Bytes(left_.substr(0, kGroupBlockHeaderSize)),
+                             directions));
+    KVC_ASSIGN_OR_RETURN(absl::string_view block, Take(header.size));
+    block.remove_prefix(kGroupBlockHeaderSize);
+    const auto part = [&](size_t size) {
+      const absl::string_view taken = block.substr(0, size);
+      block.remove_prefix(size);
+      return Bytes(taken);
+    };
+    const absl::Span<const uint8_t> states = part(kStatesSize);
+    coding::RansDecoder decoder(states, part(2 * size_t{header.words}));
+    coding::Escapes escapes(part(header.escapes));
+    coding::BitReader low_bits(Bytes(block));
+    if (!decoder.valid()) return Bad("a state out of its range");
+    levels_.assign(tokens * directions, 0);
+    for (size_t run = 0; run < header.runs; ++run) {
+      KVC_RETURN_IF_ERROR(ReadRun(run * kMaxLanes, first, tokens, &decoder,
+                                  &escapes, &low_bits));
+    }
+    if (!decoder.AtEnd() || !escapes.AtEnd() || !low_bits.AtEnd()) {
+      return Bad("a block that does not end where its symbols do");
+    }
+    for (size_t t = 0; t < tokens; ++t) TakeToken(&levels_[t * directions]);
+    return absl::OkStatus();
+  }
+
+  // Reads the quanta of up to kMaxLanes directions.
+  absl::Status ReadRun(size_t begin, uint64_t first, size_t tokens,
+                       coding::RansDecoder* decoder, coding::Escapes* escapes,
+                       coding::BitReader* low_bits) {
+    const ProfileGroup& group = out_.group();
+    const size_t lanes = std::min(kMaxLanes, group.directions - begin);
+    const uint8_t* const classes =
+        &group.classes[out_.header_.preset * group.directions + begin];
+    uint8_t tables[kMaxLanes];
+    int counts[kMaxLanes] = {};
+    std::fill(std::begin(tables), std::end(tables), coding::kNoTable);
+    int8_t symbols[kMaxLanes];
+    for (size_t t = 0; t < tokens; ++t) {
+      const int offset = OffsetOf(first + t);
+      if (t == 0 || offset != OffsetOf(first + t - 1)) {
+        for (size_t lane = 0; lane < lanes; ++lane) {
+          const coding::SplitClass split(
+              ClassAt(classes[lane], out_.header_.shift, offset));
+          tables[lane] = static_cast<uint8_t>(split.table);
+          counts[lane] = split.low_bits;
+        }
+      }
+      if (!decoder->ReadRow(tables, absl::MakeSpan(symbols))) {
+        return Bad("a block with too few words");
+      }
+      int32_t* const levels = &levels_[t * group.directions + begin];
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        int32_t value = symbols[lane];
+        if (value == coding::kEscape && !escapes->Next(&value)) {
+          return Bad("a bad escape");
+        }
+        if (counts[lane] > 0) {
+          const int64_t whole = int64_t{value} * (int64_t{1} << counts[lane]) +
+                                low_bits->Get(counts[lane]);
+          if (std::abs(whole) > coding::kMaxQuantum) {
+            return Bad("a quantum out of its range");
+          }
+          value = static_cast<int32_t>(whole);
+        }
+        levels[lane] = value;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void TakeToken(const int32_t* levels) {
+    int64_t sum = 0;
+    for (size_t j = 0; j < out_.group().directions; ++j) {
+      if (levels[j] == 0) continue;
+      out_.directions_.push_back(static_cast<uint16_t>(j));
+      out_.quanta_.push_back(levels[j]);
+      sum += std::abs(levels[j]);
+    }
+    EndToken(sum);
+  }
+  void EndToken(int64_t sum) {
+    out_.begins_.push_back(out_.quanta_.size());
+    out_.narrow_.push_back(sum <= kMostNarrow);
+  }
+
+  absl::string_view left_;
+  GroupQuanta& out_;
+  std::vector<int32_t> levels_;  // of a block, [tokens, directions]
+};
+
+absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
+    absl::string_view payload, std::shared_ptr<const Profile> profile,
+    size_t group, GroupShape shape) {
+  auto quanta = std::shared_ptr<GroupQuanta>(new GroupQuanta);
+  quanta->profile_ = std::move(profile);
+  quanta->shape_ = std::move(shape);
+  KVC_RETURN_IF_ERROR(Parser(payload, quanta.get()).Parse(group));
+  return quanta;
+}
+
+uint64_t GroupQuanta::MaxMemory(const ProfileGroup& group,
+                                const GroupShape& shape) {
+  // Vectors that grow have up to twice the room of what is in them.
+  constexpr uint64_t kEach = 2 * (sizeof(uint16_t) + sizeof(int32_t));
+  constexpr uint64_t kToken = 32;
+  return shape.batches * shape.tokens * (kEach * group.directions + kToken);
+}
+
+GroupQuanta::Token GroupQuanta::TokenAt(uint64_t token) const {
+  const uint64_t begin = begins_[token];
+  const uint64_t size = begins_[token + 1] - begin;
+  const int offset = offsets_.empty() ? 0 : offsets_[token % shape_.tokens];
+  return {.directions = absl::MakeConstSpan(directions_).subspan(begin, size),
+          .quanta = absl::MakeConstSpan(quanta_).subspan(begin, size),
+          .unit = header_.step * coding::StepFactor(offset),
+          .narrow = narrow_[token]};
+}
+
+absl::string_view GroupQuanta::Sink(size_t member, uint64_t batch,
+                                    uint64_t head, uint64_t token) const {
+  const ProfileTensor& tensor = group().tensors[member];
+  const uint64_t size = header_.exact_sinks
+                            ? tensor.channels * DTypeSize(shape_.dtypes[member])
+                            : sizeof(uint16_t) + tensor.channels;
+  const uint64_t index = (batch * tensor.heads + head) * header_.sinks + token;
+  return absl::string_view(sinks_).substr(sink_begins_[member] + index * size,
+                                          size);
+}
+
+MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
+                               size_t member)
+    : quanta_(std::move(quanta)),
+      member_(member),
+      tensor_(quanta_->group().tensors[member]),
+      dtype_(quanta_->shape().dtypes[member]) {
+  for (size_t i = 0; i < member; ++i) {
+    first_channel_ += quanta_->group().tensors[i].width();
+  }
+}
+
+void MemberRestorer::TakeHead(uint64_t head) {
+  if (head == head_) return;
+  head_ = head;
+  const ProfileGroup& group = quanta_->group();
+  const size_t channels = tensor_.channels;
+  basis_.resize(group.directions * channels);
+  const int16_t* const first = &group.decode[first_channel_ + head * channels];
+  for (size_t j = 0; j < group.directions; ++j) {
+    std::memcpy(&basis_[j * channels], first + j * group.channels(),
+                channels * sizeof(int16_t));
+  }
+  narrow_.resize(channels);
+  wide_.resize(channels);
+}
+
+void MemberRestorer::RestoreToken(uint64_t batch, uint64_t token,
+                                  float* values) {
+  const ProfileGroup& group = quanta_->group();
+  const size_t channels = tensor_.channels;
+  const size_t first = first_channel_ + head_ * channels;
+  const GroupQuanta::Token sparse =
+      quanta_->TokenAt(batch * quanta_->shape().tokens + token);
+  if (sparse.narrow) {
+    kernels::Active().joint->sum_scaled_rows({.rows = basis_.data(),
+                                              .columns = channels,
+                                              .index = sparse.directions.data(),
+                                              .factors = sparse.quanta.data(),
+                                              .count = sparse.quanta.size()},
+                                             narrow_.data());
+  } else {
+    std::fill(wide_.begin(), wide_.end(), 0);
+    for (size_t k = 0; k < sparse.quanta.size(); ++k) {
+      const int16_t* const row = &basis_[sparse.directions[k] * channels];
+      for (size_t i = 0; i < channels; ++i) {
+        wide_[i] += int64_t{sparse.quanta[k]} * row[i];
+      }
+    }
+  }
+  for (size_t i = 0; i < channels; ++i) {
+    const float sum = sparse.narrow ? static_cast<float>(narrow_[i])
+                                    : static_cast<float>(wide_[i]);
+    values[i] =
+        sum * (sparse.unit * group.scales[first + i]) + group.means[first + i];
+  }
+}
+
+void MemberRestorer::Turn(uint64_t first, size_t count, float* values) {
+  const ProfileRotation& rotation =
+      quanta_->content().rotations[*tensor_.rotation];
+  const uint64_t position = quanta_->header().first_position + first;
+  if (table_first_ != position || table_count_ != count) {
+    table_first_ = position;
+    table_count_ = count;
+    FillTable(rotation, position, count, &table_);
+  }
+  RotateHead(rotation, table_.data(), count, tensor_.channels, /*back=*/false,
+             &pairs_, values);
+}
+
+void MemberRestorer::Restore(uint64_t batch, uint64_t head, uint64_t first,
+                             size_t count, uint8_t* elements) {
+  TakeHead(head);
+  const size_t channels = tensor_.channels;
+  const size_t row = channels * DTypeSize(dtype_);
+  values_.resize(count * channels);
+  const uint64_t sinks = quanta_->header().sinks;
+  size_t coded = 0;
+  for (; coded < count && first + coded < sinks; ++coded) {
+    const absl::string_view sink =
+        quanta_->Sink(member_, batch, head, first + coded);
+    if (quanta_->header().exact_sinks) {
+      std::memcpy(elements + coded * row, sink.data(), row);
+      continue;
+    }
+    uint16_t scale;
+    std::memcpy(&scale, sink.data(), sizeof(scale));
+    float* const values = &values_[coded * channels];
+    for (size_t i = 0; i < channels; ++i) {
+      values[i] = coding::Int8Scale::Dequantize(
+          static_cast<int8_t>(sink[sizeof(scale) + i]), scale);
+    }
+    StoreElements(dtype_, absl::MakeConstSpan(values, channels),
+                  elements + coded * row);
+  }
+  if (coded == count) return;
+  for (size_t t = coded; t < count; ++t) {
+    RestoreToken(batch, first + t, &values_[t * channels]);
+  }
+  float* const values = &values_[coded * channels];
+  if (tensor_.rotation) Turn(first + coded, count - coded, values);
+  StoreElements(dtype_, absl::MakeConstSpan(values, (count - coded) * channels),
+                elements + coded * row);
+}
+
+}  // namespace kvcompress::profile

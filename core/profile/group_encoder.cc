@@ -1,0 +1,218 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "profile/group_encoder.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "entropy/rans.h"
+#include "entropy/symbol_writer.h"
+#include "kernels/elements.h"
+#include "kernels/kernels.h"
+#include "profile/projector.h"
+#include "quantization/decision_thresholds.h"
+#include "quantization/int8.h"
+#include "quantization/steps.h"
+
+namespace kvcompress::profile {
+namespace {
+
+using coding::kMaxLanes;
+
+template <typename T>
+void AppendNumbers(absl::Span<const T> numbers, std::string* out) {
+  out->append(reinterpret_cast<const char*>(numbers.data()),
+              numbers.size() * sizeof(T));
+}
+
+std::string OffsetRuns(absl::Span<const int8_t> offsets) {
+  std::string runs;
+  for (size_t begin = 0; begin < offsets.size();) {
+    size_t end = begin + 1;
+    while (end < offsets.size() && offsets[end] == offsets[begin] &&
+           end - begin < std::numeric_limits<uint16_t>::max()) {
+      ++end;
+    }
+    const auto count = static_cast<uint16_t>(end - begin);
+    AppendNumbers(absl::MakeConstSpan(&count, 1), &runs);
+    runs.push_back(static_cast<char>(offsets[begin]));
+    begin = end;
+  }
+  return runs;
+}
+
+class Encoder {
+ public:
+  Encoder(const ProfileContent& content, const GroupEncoding& encoding,
+          const GroupShape& shape, absl::Span<const absl::string_view> sources)
+      : group_(content.groups[encoding.group]),
+        encoding_(encoding),
+        shape_(shape),
+        sources_(sources),
+        step_(content.presets[encoding.preset].step),
+        classes_(absl::MakeConstSpan(group_.classes)
+                     .subspan(encoding.preset * group_.directions,
+                              group_.directions)),
+        sinks_(
+            std::min<uint64_t>(SinksAt(encoding.first_position), shape.tokens)),
+        gatherer_(content, encoding.group, shape, sources,
+                  encoding.first_position),
+        projector_(group_),
+        zeros_(group_.directions),
+        threshold_offsets_(group_.directions) {}
+
+  void Encode(Checkpoint* checkpoint, std::string* payload) {
+    const std::string runs = OffsetRuns(encoding_.offsets);
+    WriteGroupHeader({.group = static_cast<uint16_t>(encoding_.group),
+                      .preset = static_cast<uint8_t>(encoding_.preset),
+                      .sinks = static_cast<uint8_t>(sinks_),
+                      .first_position = encoding_.first_position,
+                      .step = step_,
+                      .offset_bytes = static_cast<uint32_t>(runs.size())},
+                     payload);
+    payload->append(runs);
+    if (sinks_ > 0) AppendSinks(payload);
+    for (uint64_t batch = 0; batch < shape_.batches; ++batch) {
+      for (uint64_t t = sinks_; t < shape_.tokens;) {
+        if (Stops(checkpoint)) return;
+        const size_t count =
+            std::min<uint64_t>(kMostBlockTokens, shape_.tokens - t);
+        AppendBlock(batch, t, count, payload);
+        t += count;
+      }
+    }
+  }
+
+ private:
+  void AppendSinks(std::string* payload) {
+    std::vector<float> values;
+    for (size_t i = 0; i < group_.tensors.size(); ++i) {
+      const ProfileTensor& tensor = group_.tensors[i];
+      const size_t size = DTypeSize(shape_.dtypes[i]);
+      values.resize(tensor.channels);
+      for (uint64_t head = 0; head < shape_.batches * tensor.heads; ++head) {
+        for (uint64_t t = 0; t < sinks_; ++t) {
+          const uint64_t element = (head * shape_.tokens + t) * tensor.channels;
+          LoadElements(shape_.dtypes[i],
+                       reinterpret_cast<const uint8_t*>(sources_[i].data()) +
+                           element * size,
+                       absl::MakeSpan(values));
+          const uint16_t scale = coding::Int8Scale::For(values);
+          AppendNumbers(absl::MakeConstSpan(&scale, 1), payload);
+          for (const float value : values) {
+            payload->push_back(
+                static_cast<char>(coding::Int8Scale::Quantize(value, scale)));
+          }
+        }
+      }
+    }
+  }
+
+  int OffsetOf(uint64_t token) const {
+    return encoding_.offsets.empty() ? 0 : encoding_.offsets[token];
+  }
+
+  // Quanta of tokens [first, first + count) to quanta_.
+  void Quantize(uint64_t batch, uint64_t first, size_t count) {
+    values_.resize(count * group_.channels());
+    projected_.resize(count * group_.directions);
+    quanta_.resize(count * group_.directions);
+    gatherer_.Gather(batch, first, count, values_.data());
+    projector_.Project(count, values_.data(), projected_.data());
+    for (size_t begin = 0; begin < count;) {
+      const int offset = OffsetOf(first + begin);
+      size_t end = begin + 1;
+      while (end < count && OffsetOf(first + end) == offset) ++end;
+      for (size_t j = 0; j < group_.directions; ++j) {
+        threshold_offsets_[j] =
+            coding::DecisionThresholds::Begin(ClassAt(classes_[j], 0, offset));
+      }
+      const float unit = step_ * coding::StepFactor(offset);
+      kernels::Active().rows.quantize(
+          &projected_[begin * group_.directions], end - begin,
+          group_.directions,
+          {.inverse = 1 / unit,
+           .means = zeros_.data(),
+           .thresholds = coding::GetDecisionThresholds().values.data(),
+           .threshold_offsets = threshold_offsets_.data()},
+          &quanta_[begin * group_.directions]);
+      begin = end;
+    }
+  }
+
+  void AppendBlock(uint64_t batch, uint64_t first, size_t count,
+                   std::string* payload) {
+    Quantize(batch, first, count);
+    const size_t directions = group_.directions;
+    size_t last = 0;  // behind the last direction that is not all zeros
+    for (size_t t = 0; t < count; ++t) {
+      const int32_t* const row = &quanta_[t * directions];
+      size_t end = directions;
+      while (end > last && row[end - 1] == 0) --end;
+      last = std::max(last, end);
+    }
+    const size_t runs = (last + kMaxLanes - 1) / kMaxLanes;
+    coding::SymbolWriter writer(&rows_);
+    for (size_t run = 0; run < runs; ++run) {
+      const size_t begin = run * kMaxLanes;
+      const size_t lanes = std::min(kMaxLanes, directions - begin);
+      const absl::Span<uint16_t> rows = writer.AddRows(count, lanes);
+      for (size_t t = 0; t < count; ++t) {
+        const int offset = OffsetOf(first + t);
+        for (size_t lane = 0; lane < lanes; ++lane) {
+          const coding::SplitClass split(
+              ClassAt(classes_[begin + lane], 0, offset));
+          rows[t * kMaxLanes + lane] = writer.Code(
+              static_cast<size_t>(split.table),
+              quanta_[t * directions + begin + lane], split.low_bits);
+        }
+      }
+    }
+    writer.Finish();
+    const coding::RansStream stream =
+        coding::RansEncode(writer.rows(), kMaxLanes, &words_);
+    GroupBlockHeader header;
+    header.words = static_cast<uint32_t>(stream.words.size());
+    header.escapes = static_cast<uint32_t>(writer.escapes().size());
+    header.runs = static_cast<uint16_t>(runs);
+    header.size = static_cast<uint32_t>(
+        kGroupBlockHeaderSize + kStatesSize + 2 * stream.words.size() +
+        writer.escapes().size() + writer.low_bits().size());
+    WriteGroupBlockHeader(header, payload);
+    AppendNumbers(absl::MakeConstSpan(stream.states), payload);
+    AppendNumbers(stream.words, payload);
+    payload->append(writer.escapes());
+    payload->append(writer.low_bits());
+  }
+
+  const ProfileGroup& group_;
+  const GroupEncoding& encoding_;
+  const GroupShape& shape_;
+  const absl::Span<const absl::string_view> sources_;
+  const float step_;
+  const absl::Span<const uint8_t> classes_;  // of the preset
+  const size_t sinks_;
+  TokenGatherer gatherer_;
+  Projector projector_;
+  const std::vector<float> zeros_;
+  std::vector<int32_t> threshold_offsets_;  // of each direction
+  // Of a block, [tokens, ..].
+  std::vector<float> values_;
+  std::vector<float> projected_;
+  std::vector<int32_t> quanta_;
+  std::vector<uint16_t> rows_;
+  std::vector<uint16_t> words_;
+};
+
+}  // namespace
+
+size_t SinksAt(uint64_t first_position) { return first_position == 0 ? 1 : 0; }
+
+void EncodeGroup(const ProfileContent& content, const GroupEncoding& encoding,
+                 const GroupShape& shape,
+                 absl::Span<const absl::string_view> sources,
+                 Checkpoint* checkpoint, std::string* payload) {
+  Encoder(content, encoding, shape, sources).Encode(checkpoint, payload);
+}
+
+}  // namespace kvcompress::profile

@@ -1,0 +1,44 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Encodes the tensors of a group to its payload (core/FORMAT.md,
+// "klt-profile"). Internal to the library.
+
+#ifndef KVCOMPRESS_PROFILE_GROUP_ENCODER_H_
+#define KVCOMPRESS_PROFILE_GROUP_ENCODER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kvcompress/checkpoint.h"
+#include "kvcompress/profile.h"
+#include "profile/group_format.h"
+
+namespace kvcompress::profile {
+
+struct GroupEncoding {
+  size_t group = 0;   // of the profile
+  size_t preset = 0;  // of the profile
+  uint64_t first_position = 0;
+  // Steps of tokens over that of the preset, in quarter octaves that are finer;
+  // one for each token of a batch, or none.
+  std::vector<int8_t> offsets;
+};
+
+// First tokens that are not transformed: the one that gets attention whatever
+// it is, where the cache begins with it.
+size_t SinksAt(uint64_t first_position);
+
+// Appends the payload. `sources` has the elements of each tensor, all finite.
+// Anything when the checkpoint, which may be null, stops.
+void EncodeGroup(const ProfileContent& content, const GroupEncoding& encoding,
+                 const GroupShape& shape,
+                 absl::Span<const absl::string_view> sources,
+                 Checkpoint* checkpoint, std::string* payload);
+
+}  // namespace kvcompress::profile
+
+#endif  // KVCOMPRESS_PROFILE_GROUP_ENCODER_H_

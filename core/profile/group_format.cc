@@ -1,0 +1,130 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "profile/group_format.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "entropy/tables.h"
+#include "profile/rules.h"
+
+namespace kvcompress::profile {
+namespace {
+
+constexpr uint8_t kMode = 1;
+constexpr uint8_t kExactSinks = 1;
+
+template <typename T>
+void Put(T value, std::string* out) {
+  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+template <typename T>
+T Get(absl::Span<const uint8_t> bytes, size_t at) {
+  T value;
+  std::memcpy(&value, &bytes[at], sizeof(value));
+  return value;
+}
+
+absl::Status Bad(absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("a group's payload has ", what));
+}
+
+}  // namespace
+
+bool Fits(const ProfileTensor& member, const TensorSpec& spec,
+          GroupShape* shape) {
+  const size_t rank = spec.shape.size();
+  if (!IsNumber(spec.dtype) || (rank != 3 && rank != 4)) return false;
+  shape->batches = rank == 4 ? spec.shape[0] : 1;
+  shape->tokens = spec.shape[rank - 2];
+  return spec.shape[rank - 3] == member.heads &&
+         spec.shape[rank - 1] == member.channels && shape->batches > 0 &&
+         shape->tokens > 0 && shape->tokens < kMostPosition;
+}
+
+void WriteGroupHeader(const GroupHeader& header, std::string* out) {
+  Put(kMode, out);
+  Put(static_cast<uint8_t>(header.exact_sinks ? kExactSinks : 0), out);
+  Put(header.group, out);
+  Put(header.preset, out);
+  Put(header.shift, out);
+  Put(header.sinks, out);
+  Put(uint8_t{0}, out);
+  Put(header.first_position, out);
+  Put(header.step, out);
+  Put(header.block_tokens, out);
+  Put(uint16_t{0}, out);
+  Put(header.offset_bytes, out);
+  Put(uint32_t{0}, out);
+}
+
+absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
+                                            const ProfileContent& content,
+                                            const GroupShape& shape) {
+  GroupHeader header;
+  if (bytes[0] != kMode) return Bad("an unknown mode");
+  if (bytes[1] > kExactSinks) return Bad("an unknown flag");
+  header.exact_sinks = bytes[1] == kExactSinks;
+  header.group = Get<uint16_t>(bytes, 2);
+  header.preset = bytes[4];
+  header.shift = Get<int8_t>(bytes, 5);
+  header.sinks = bytes[6];
+  header.first_position = Get<uint64_t>(bytes, 8);
+  header.step = Get<float>(bytes, 16);
+  header.block_tokens = Get<uint16_t>(bytes, 20);
+  header.offset_bytes = Get<uint32_t>(bytes, 24);
+  if (header.group >= content.groups.size()) return Bad("an unknown group");
+  if (header.preset >= content.presets.size()) return Bad("an unknown preset");
+  if (header.shift < -coding::kClasses || header.shift > coding::kClasses) {
+    return Bad("a shift of classes out of its range");
+  }
+  if (header.sinks > shape.tokens) return Bad("more sinks than tokens");
+  if (header.first_position >= kMostPosition) return Bad("a bad position");
+  if (!IsProfileStep(header.step)) return Bad("a bad step");
+  if (header.block_tokens < kLeastBlockTokens ||
+      header.block_tokens > kMostBlockTokens) {
+    return Bad("blocks of a bad number of tokens");
+  }
+  if (header.offset_bytes % kOffsetRunSize != 0) {
+    return Bad("offsets of a bad size");
+  }
+  if (bytes[7] != 0 || Get<uint16_t>(bytes, 22) != 0 ||
+      Get<uint32_t>(bytes, 28) != 0) {
+    return Bad("reserved bytes that are not 0");
+  }
+  return header;
+}
+
+void WriteGroupBlockHeader(const GroupBlockHeader& header, std::string* out) {
+  Put(header.size, out);
+  Put(header.words, out);
+  Put(header.escapes, out);
+  Put(header.runs, out);
+  Put(uint16_t{0}, out);
+}
+
+absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
+    absl::Span<const uint8_t> bytes, size_t directions) {
+  GroupBlockHeader header;
+  header.size = Get<uint32_t>(bytes, 0);
+  header.words = Get<uint32_t>(bytes, 4);
+  header.escapes = Get<uint32_t>(bytes, 8);
+  header.runs = Get<uint16_t>(bytes, 12);
+  if (uint64_t{header.size} < kGroupBlockHeaderSize + kStatesSize +
+                                  2 * uint64_t{header.words} + header.escapes) {
+    return Bad("a block whose parts are larger than it is");
+  }
+  const size_t most = (directions + coding::kMaxLanes - 1) / coding::kMaxLanes;
+  if (header.runs > most || Get<uint16_t>(bytes, 14) != 0) {
+    return Bad("a block with more directions than the profile");
+  }
+  return header;
+}
+
+int ClassAt(uint8_t klass, int shift, int offset) {
+  return std::clamp(klass + shift + offset, 0, coding::kClasses - 1);
+}
+
+}  // namespace kvcompress::profile

@@ -1,0 +1,113 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "profile/projector.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/elements.h"
+#include "kernels/kernels.h"
+#include "profile/rotation.h"
+
+namespace kvcompress::profile {
+namespace {
+
+// A unit of the factors of a direction, whose length is about 1.
+constexpr float kUnit = 0x1p-15f;
+// Directions of length 2^15 and tokens of at most this length have products
+// below 2^31.
+constexpr float kMostLength = 60000;
+constexpr float kMostPart = 32767;
+
+}  // namespace
+
+void TokenGatherer::Gather(uint64_t batch, uint64_t first, size_t count,
+                           float* values) {
+  const size_t channels = group_.channels();
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    FillTable(content_.rotations[i], first_position_ + first, count,
+              &tables_[i]);
+  }
+  size_t column = 0;
+  for (size_t i = 0; i < group_.tensors.size(); ++i) {
+    const ProfileTensor& tensor = group_.tensors[i];
+    const size_t size = DTypeSize(shape_.dtypes[i]);
+    head_.resize(count * tensor.channels);
+    for (uint64_t h = 0; h < tensor.heads; ++h) {
+      const uint64_t element =
+          ((batch * tensor.heads + h) * shape_.tokens + first) *
+          tensor.channels;
+      LoadElements(
+          shape_.dtypes[i],
+          reinterpret_cast<const uint8_t*>(sources_[i].data()) + element * size,
+          absl::MakeSpan(head_));
+      if (tensor.rotation) {
+        RotateHead(content_.rotations[*tensor.rotation],
+                   tables_[*tensor.rotation].data(), count, tensor.channels,
+                   /*back=*/true, &pairs_, head_.data());
+      }
+      for (size_t t = 0; t < count; ++t) {
+        std::copy_n(&head_[t * tensor.channels], tensor.channels,
+                    values + t * channels + column);
+      }
+      column += tensor.channels;
+    }
+  }
+}
+
+Projector::Projector(const ProfileGroup& group)
+    : group_(group),
+      inner_(group.channels() + group.channels() % 2),
+      factors_(group.channels()),
+      right_(inner_ * group.directions) {
+  const size_t channels = group.channels();
+  const bool own = !group.encode.empty();
+  for (size_t i = 0; i < channels; ++i) {
+    factors_[i] =
+        own ? group.encode_scales[i] / kUnit : kUnit / group.scales[i];
+  }
+  const std::vector<int16_t>& matrix = own ? group.encode : group.decode;
+  std::vector<int16_t> pairs(right_.size());
+  for (size_t j = 0; j < group.directions; ++j) {
+    for (size_t i = 0; i < channels; ++i) {
+      pairs[(i / 2 * group.directions + j) * 2 + i % 2] =
+          matrix[j * channels + i];
+    }
+  }
+  kernels::Active().product.prepare(pairs.data(), inner_, group.directions,
+                                    right_.data());
+}
+
+void Projector::Project(size_t count, float* values, float* projected) {
+  const size_t channels = group_.channels();
+  left_.assign(count * inner_, 0);
+  std::vector<float> units(count);
+  for (size_t t = 0; t < count; ++t) {
+    float* const row = values + t * channels;
+    float squares = 0;
+    for (size_t i = 0; i < channels; ++i) {
+      row[i] = (row[i] - group_.means[i]) * factors_[i];
+      squares += row[i] * row[i];
+    }
+    if (!(squares > 0) || !std::isfinite(squares)) continue;
+    const float scale = kMostLength / std::sqrt(squares);
+    units[t] = kUnit / scale;
+    for (size_t i = 0; i < channels; ++i) {
+      left_[t * inner_ + i] = static_cast<int16_t>(
+          std::lrint(std::clamp(row[i] * scale, -kMostPart, kMostPart)));
+    }
+  }
+  product_.resize(count * group_.directions);
+  kernels::Active().product.multiply(
+      left_.data(), right_.data(),
+      {.rows = count, .inner = inner_, .columns = group_.directions},
+      product_.data());
+  for (size_t t = 0; t < count; ++t) {
+    for (size_t j = 0; j < group_.directions; ++j) {
+      projected[t * group_.directions + j] =
+          static_cast<float>(product_[t * group_.directions + j]) * units[t];
+    }
+  }
+}
+
+}  // namespace kvcompress::profile

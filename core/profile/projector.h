@@ -1,0 +1,71 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Tokens of a group in the directions of its profile. The encoder's affair:
+// nothing that decoders see depends on how exact it is. Internal to the
+// library.
+
+#ifndef KVCOMPRESS_PROFILE_PROJECTOR_H_
+#define KVCOMPRESS_PROFILE_PROJECTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kvcompress/profile.h"
+#include "profile/group_format.h"
+
+namespace kvcompress::profile {
+
+// Gathers tokens of all tensors of a group, the rotation of keys undone.
+// Not thread safe. What it is made from must outlive it.
+class TokenGatherer {
+ public:
+  // `sources` has the elements of each tensor, all finite.
+  TokenGatherer(const ProfileContent& content, size_t group,
+                const GroupShape& shape,
+                absl::Span<const absl::string_view> sources,
+                uint64_t first_position)
+      : content_(content),
+        group_(content.groups[group]),
+        shape_(shape),
+        sources_(sources),
+        first_position_(first_position),
+        tables_(content.rotations.size()) {}
+
+  // Writes tokens [first, first + count) of a batch, [count, channels].
+  void Gather(uint64_t batch, uint64_t first, size_t count, float* values);
+
+ private:
+  const ProfileContent& content_;
+  const ProfileGroup& group_;
+  const GroupShape& shape_;
+  const absl::Span<const absl::string_view> sources_;
+  const uint64_t first_position_;
+  std::vector<std::vector<float>> tables_;  // of each rotation
+  std::vector<float> head_;
+  std::vector<float> pairs_;
+};
+
+// Projects tokens to directions by products of 16-bit integers. Not thread
+// safe. The group must outlive it.
+class Projector {
+ public:
+  explicit Projector(const ProfileGroup& group);
+
+  // `values` [count, channels] are used up. Writes [count, directions].
+  void Project(size_t count, float* values, float* projected);
+
+ private:
+  const ProfileGroup& group_;
+  const size_t inner_;          // channels, made even
+  std::vector<float> factors_;  // of each channel, before the product
+  std::vector<int16_t> right_;
+  std::vector<int16_t> left_;
+  std::vector<int32_t> product_;
+};
+
+}  // namespace kvcompress::profile
+
+#endif  // KVCOMPRESS_PROFILE_PROJECTOR_H_

@@ -1,0 +1,32 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The basis of a group, from the covariance of its channels. Internal to the
+// library.
+
+#ifndef KVCOMPRESS_PROFILE_TRAINING_BASIS_H_
+#define KVCOMPRESS_PROFILE_TRAINING_BASIS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kvcompress/profile.h"
+
+namespace kvcompress::profile {
+
+// Spread of a tensor whose values are all the same.
+inline constexpr float kLeastSpread = 1e-6f;
+
+// Sets scales, directions and `decode` of a group with tensors and means: the
+// principal components, at most `most`, where each tensor is divided by its
+// spread. `covariance` is [channels, channels], in squared `units` of the
+// channels. Gives the variances of the directions. INVALID_ARGUMENT where there
+// is no variance.
+absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
+                                             absl::Span<const float> units,
+                                             size_t most, ProfileGroup* group);
+
+}  // namespace kvcompress::profile
+
+#endif  // KVCOMPRESS_PROFILE_TRAINING_BASIS_H_

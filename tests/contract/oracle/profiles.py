@@ -1,0 +1,252 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Reads artefacts of `klt-profile`, written from core/FORMAT.md alone."""
+
+import hashlib
+import json
+import re
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kvcompress.payload._codec import Entry
+from kvcompress.payload._dtypes import SIZES
+from kvcompress.payload._ecsq_block import BlockReader, read_codes, read_scales, require, rounded
+from kvcompress.payload._ecsq_tables import TABLES, Tables
+
+_TYPES = {"U64": "<u8", "F32": "<f4", "I16": "<i2", "U8": "u1"}
+_HEADER = struct.Struct("<BBHBbBBQfHHII")
+_BLOCK = struct.Struct("<IIIHH")
+_QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
+_LANES = 32
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+
+class Member(NamedTuple):
+    """A tensor of a group."""
+
+    role: str
+    layer: int
+    heads: int
+    channels: int
+    rotation: int | None
+
+
+def read_safetensors(data: bytes) -> tuple[dict[str, str], dict[str, tuple[Any, bytes]]]:
+    """Gives the metadata, and description and bytes of each tensor, in order."""
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + length])
+    metadata = header.pop("__metadata__", {})
+    begin = 8 + length
+    tensors = {
+        name: (value, data[begin + value["data_offsets"][0] : begin + value["data_offsets"][1]])
+        for name, value in header.items()
+    }
+    return metadata, tensors
+
+
+class Profile:
+    """A profile file."""
+
+    def __init__(self, data: bytes) -> None:
+        """Reads the bytes of one."""
+        self.digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        metadata, tensors = read_safetensors(data)
+        assert metadata["kvcompress.profile"] == "1"
+        self.label = metadata["kvcompress.profile.label"]
+        kinds = metadata["kvcompress.profile.rotations"]
+        self.interleaved = [kind == "interleaved" for kind in kinds.split(",")] if kinds else []
+        self.groups = [
+            [_member(text) for text in group.split(",")]
+            for group in metadata["kvcompress.profile.groups"].split(";")
+        ]
+        self.tensors = {
+            name: np.frombuffer(raw, _TYPES[value["dtype"]]).reshape(value["shape"])
+            for name, (value, raw) in tensors.items()
+        }
+
+
+def _member(text: str) -> Member:
+    """Reads a tensor of a group, such as k0:3x64:0."""
+    match = re.fullmatch(r"([kv])(\d+):(\d+)x(\d+):(\d+|-)", text)
+    assert match is not None
+    role, layer, heads, channels, rotation = match.groups()
+    turned = None if rotation == "-" else int(rotation)
+    return Member(role, int(layer), int(heads), int(channels), turned)
+
+
+class _Rows(BlockReader):
+    """The symbols of a block."""
+
+    def __init__(self, data: bytes, words: int, escapes: int, entry: Entry) -> None:
+        """Cuts what follows the block's header."""
+        self.entry = entry
+        ends = np.cumsum([4 * _LANES, 2 * words, escapes]).tolist()
+        self.states = np.frombuffer(data[: ends[0]], "<u4").astype(np.int64)
+        self.words = np.frombuffer(data[ends[0] : ends[1]], "<u2").astype(np.int64)
+        self.escapes = data[ends[1] : ends[2]]
+        self.low = np.unpackbits(np.frombuffer(data[ends[2] :], np.uint8), bitorder="little")
+        self.word = self.escape = self.low_bit = 0
+        self.coder = Tables.get()
+
+    def quanta(self, classes: Ints, offsets: Ints, runs: int) -> Ints:
+        """Reads the quanta, [tokens, directions]."""
+        quanta = np.zeros((len(offsets), len(classes)), np.int64)
+        for first in range(0, _LANES * runs, _LANES):
+            group = classes[first : first + _LANES]
+            for t, offset in enumerate(offsets):
+                split = np.clip(group + offset, 0, 71)
+                low = np.where(split < TABLES, 0, (split - 24) // 4)
+                symbols = self._resolve(self._row(split - 4 * low))
+                quanta[t, first : first + _LANES] = (symbols << low) + self._low(low)
+        self._finish()
+        return quanta
+
+
+class _Group:
+    """The payload of a group."""
+
+    def __init__(self, profile: Profile, entries: list[Entry], index: int, payload: bytes) -> None:
+        """Reads the header and all quanta."""
+        self.profile, self.entries, self.index = profile, entries, index
+        self.members = profile.groups[index]
+        shape = entries[0].shape
+        self.batches, self.tokens = (shape[0] if len(shape) == 4 else 1), shape[-2]
+        mode, flags, group, preset, shift, sinks, zero, first, step, most, *sizes = (
+            _HEADER.unpack_from(payload)
+        )
+        require((mode, group, zero, sizes[0], sizes[2]) == (1, index, 0, 0, 0), entries[0], "bad")
+        self.exact, self.sinks, self.first, self.step = bool(flags), sinks, first, np.float32(step)
+        self.most = most
+        self.classes = self.part("classes")[preset].astype(np.int64) + shift
+        position = _HEADER.size
+        runs = np.frombuffer(payload[position : position + sizes[1]], "u1").reshape(-1, 3)
+        counts = runs[:, 0].astype(int) + 256 * runs[:, 1].astype(int)
+        self.offsets = np.repeat(runs[:, 2].astype(np.int8).astype(np.int64), counts)
+        if not len(runs):
+            self.offsets = np.zeros(self.tokens, np.int64)
+        position = self._read_sinks(payload, position + sizes[1])
+        self._read_blocks(payload, position)
+
+    def part(self, name: str) -> "npt.NDArray[np.generic]":
+        """A tensor of the group in the profile."""
+        return self.profile.tensors[f"group.{self.index}.{name}"]
+
+    def _read_sinks(self, payload: bytes, position: int) -> int:
+        self.sink_bits: list[bytes] = []
+        for member, entry in zip(self.members, self.entries, strict=True):
+            itemsize = SIZES[entry.dtype]
+            parts = []
+            for _ in range(self.batches * member.heads * self.sinks):
+                if self.exact:
+                    parts.append(payload[position : position + member.channels * itemsize])
+                    position += member.channels * itemsize
+                    continue
+                scale = read_scales(payload[position : position + 2], entry)
+                position += 2
+                codes = read_codes(payload[position : position + member.channels], entry)
+                position += member.channels
+                parts.append(rounded(codes * scale, entry.dtype))
+            self.sink_bits.append(b"".join(parts))
+        return position
+
+    def _read_blocks(self, payload: bytes, position: int) -> None:
+        self.quanta = np.zeros((self.batches, self.tokens, len(self.classes)), np.int64)
+        for batch in range(self.batches):
+            for t in range(self.sinks, self.tokens, self.most):
+                size, words, escapes, runs, zero = _BLOCK.unpack_from(payload, position)
+                require(zero == 0, self.entries[0], "reserved bytes")
+                end = min(t + self.most, self.tokens)
+                body = payload[position + _BLOCK.size : position + size]
+                rows = _Rows(body, words, escapes, self.entries[0])
+                self.quanta[batch, t:end] = rows.quanta(self.classes, self.offsets[t:end], runs)
+                position += size
+        require(position == len(payload), self.entries[0], "bytes follow")
+
+    def restore(self, place: int) -> bytes:
+        """The elements of a member."""
+        member, entry = self.members[place], self.entries[place]
+        first = sum(m.heads * m.channels for m in self.members[:place])
+        window = slice(first, first + member.heads * member.channels)
+        matrix = self.part("decode")[:, window].astype(np.int64)
+        factor = _QUARTERS[self.offsets % 4] * np.exp2(-(self.offsets // 4)).astype(np.float32)
+        units = (self.step * factor)[None, :, None]
+        values = (self.quanta @ matrix).astype(np.float32)
+        values = values * (units * self.part("scales")[window]) + self.part("means")[window]
+        shaped = values.reshape(self.batches, self.tokens, member.heads, member.channels)
+        values = np.ascontiguousarray(shaped.transpose(0, 2, 1, 3))
+        if member.rotation is not None:
+            self._turn(values, member.rotation)
+        bits = rounded(values.ravel(), entry.dtype)
+        row = member.channels * SIZES[entry.dtype]
+        elements = np.frombuffer(bits, "u1").reshape(-1, self.tokens, row).copy()
+        sinks = np.frombuffer(self.sink_bits[place], "u1").reshape(len(elements), self.sinks, row)
+        elements[:, : self.sinks] = sinks
+        return elements.tobytes()
+
+    def _turn(self, values: Floats, rotation: int) -> None:
+        """Turns [batches, heads, tokens, channels] in place."""
+        increments = self.profile.tensors[f"rotation.{rotation}"]
+        positions = self.first + np.arange(self.tokens, dtype=np.uint64)
+        cosine, sine = _cos_sin(positions[:, None] * increments[None, :])
+        pairs = len(increments)
+        interleaved = self.profile.interleaved[rotation]
+        one = slice(0, 2 * pairs, 2) if interleaved else slice(0, pairs)
+        other = slice(1, 2 * pairs, 2) if interleaved else slice(pairs, 2 * pairs)
+        a, b = values[..., one].copy(), values[..., other].copy()
+        values[..., one] = a * cosine - b * sine
+        values[..., other] = b * cosine + a * sine
+
+
+def _cos_sin(phases: npt.NDArray[np.uint64]) -> tuple[Floats, Floats]:
+    """Cosine and sine of phases in turns of 2^64."""
+    turns = (phases >> np.uint64(32)).astype(np.int64)
+    quadrant = ((turns + 2**29) % 2**32) >> 30
+    offset = (turns - (quadrant << 30) + 2**31) % 2**32 - 2**31
+    angle = (offset * 0x6487ED51) >> 29
+    square = (angle * angle) >> 31
+
+    def polynomial(*coefficients: int) -> Ints:
+        result = (square * coefficients[0]) >> 31
+        for coefficient in coefficients[1:]:
+            result = (square * (coefficient + result)) >> 31
+        return result
+
+    sine = angle + ((angle * polynomial(-53, 5917, -426088, 17895697, -357913941)) >> 31)
+    cosine = 2**31 + polynomial(-591, 53261, -2982616, 89478485, -1073741824)
+    odd, upper = quadrant % 2 == 1, quadrant >= 2
+    cosine, sine = np.where(odd, -sine, cosine), np.where(odd, cosine, sine)
+    scale = np.float32(2.0**-31)
+    turned = [np.where(upper, -each, each).astype(np.float32) * scale for each in (cosine, sine)]
+    return turned[0], turned[1]
+
+
+def restore(artefact: bytes, profile: Profile) -> dict[str, bytes]:
+    """Gives the elements of the tensors of `klt-profile` in an artefact, by name."""
+    metadata, tensors = read_safetensors(artefact)
+    digest, _, label = metadata["kvcompress.profile"].partition(" ")
+    assert (digest, label) == (profile.digest, profile.label)
+    by_place: dict[tuple[str, int], tuple[Entry, bytes]] = {}
+    manifest = metadata["kvcompress.tensors"].split(";")
+    for text, (name, (_, payload)) in zip(manifest, tensors.items(), strict=True):
+        codec, dtype, shape, role, checksum = text.split(" ")
+        if not codec.startswith("klt-profile:"):
+            continue
+        sizes = tuple(map(int, shape.split("x")))
+        entry = Entry(name, codec, dtype, sizes, role[0], int(role[1:]), checksum, 0, 0)
+        by_place[role[0], int(role[1:])] = entry, payload
+    order = list(tensors)
+    restored = {}
+    for index, members in enumerate(profile.groups):
+        if (members[0].role, members[0].layer) not in by_place:
+            continue
+        entries = [by_place[member.role, member.layer][0] for member in members]
+        last = max(entries, key=lambda entry: order.index(entry.name))
+        payload = by_place[last.role, last.layer or 0][1]
+        group = _Group(profile, entries, index, payload)
+        for place, entry in enumerate(entries):
+            restored[entry.name] = group.restore(place)
+    return restored

@@ -1,0 +1,150 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Profiles through kv-compress, held against a reader that was written from FORMAT.md."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from oracle.profiles import Profile, read_safetensors, restore
+from oracle.source import tensor, write
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "profile"
+LAYERS, HEADS, CHANNELS, SIGNALS = 4, 2, 16, 6
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+@pytest.fixture
+def run(bin_dir: Path, tmp_path: Path) -> Run:
+    """Runs kv-compress."""
+
+    def run(*arguments: object) -> "subprocess.CompletedProcess[bytes]":
+        command = [str(bin_dir / "kv-compress"), *map(str, arguments)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+
+    return run
+
+
+def turned(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Rotary embedding with base 10,000."""
+    half = CHANNELS // 2
+    phases = np.arange(values.shape[2])[:, None] * 10000.0 ** (-np.arange(half) / half)
+    a, b = values[..., :half], values[..., half:]
+    cosine, sine = np.cos(phases), np.sin(phases)
+    return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=-1)
+
+
+def cache(seed: int, tokens: int, dtype: str = "BF16", batches: int = 1) -> bytes:
+    """A cache whose layers are mixtures of the same signals; keys are turned."""
+    mixing = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
+    signals = rng.standard_normal((batches, 1, tokens, SIGNALS))
+    tensors = []
+    for layer in range(LAYERS):
+        for role in ("key", "value"):
+            mix = mixing.standard_normal((HEADS, SIGNALS, CHANNELS))
+            noise = 0.1 * rng.standard_normal((batches, HEADS, tokens, CHANNELS))
+            mean = 3 * mixing.standard_normal((HEADS, 1, CHANNELS))
+            values = np.einsum("bxts,hsc->bhtc", signals, mix) + noise + mean
+            if role == "key":
+                values = turned(values)
+            tensors.append(tensor(f"layer_{layer}_{role}", dtype, values, values.shape))
+    return write(tensors)
+
+
+def train(run: Run, folder: Path, *flags: object) -> Path:
+    """Trains a profile of two groups."""
+    paths = []
+    for seed, tokens in ((1, 200), (2, 120)):
+        paths.append(folder / f"training-{seed}.safetensors")
+        paths[-1].write_bytes(cache(seed, tokens))
+    path = folder / "test.profile"
+    options = ("-model-label", "tiny", "-profile-layers", 2, "-profile-directions", 40)
+    done = run("-train-profile", path, *options, *flags, *paths)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["profile"] == Profile(path.read_bytes()).digest
+    assert [group["channels"] for group in report["groups"]] == [128, 128]
+    return path
+
+
+@pytest.mark.parametrize("theta", [0, 10000])
+@pytest.mark.parametrize(("dtype", "tokens", "batches"), [("BF16", 300, 1), ("F32", 40, 2)])
+def test_the_reader_gives_what_kv_compress_restores(
+    run: Run, tmp_path: Path, theta: int, dtype: str, tokens: int, batches: int
+) -> None:
+    profile = train(run, tmp_path, "-rope-theta", theta)
+    source = tmp_path / "in.safetensors"
+    source.write_bytes(cache(3, tokens, dtype, batches))
+    artefact, back = tmp_path / "out", tmp_path / "back"
+    flags = ("-codec", "klt:high", "-profile", profile)
+    done = run("-input", source, "-output", artefact, *flags)
+    assert done.returncode == 0, done.stderr
+    assert artefact.stat().st_size * 3 < source.stat().st_size
+    done = run("-decompress", "-input", artefact, "-output", back, "-profile", profile)
+    assert done.returncode == 0, done.stderr
+    _, tensors = read_safetensors(back.read_bytes())
+    read = restore(artefact.read_bytes(), Profile(profile.read_bytes()))
+    assert read == {name: data for name, (_, data) in tensors.items()}
+
+
+def test_training_twice_gives_the_same_file(run: Run, tmp_path: Path) -> None:
+    first = train(run, tmp_path).read_bytes()
+    assert train(run, tmp_path).read_bytes() == first
+
+
+def test_without_the_profile_its_digest_and_label_are_named(run: Run) -> None:
+    done = run("-verify", GOLDEN / "cache.kvc.safetensors")
+    assert done.returncode == 1
+    profile = Profile((GOLDEN / "tiny.profile").read_bytes())
+    assert profile.digest.encode() in done.stderr + done.stdout
+    assert b"tiny" in done.stderr
+    info = run("-info", GOLDEN / "cache.kvc.safetensors")
+    assert json.loads(info.stdout)["profile"] == {"digest": profile.digest, "label": "tiny"}
+
+
+def test_another_profile_does_not_do(run: Run, tmp_path: Path) -> None:
+    other = train(run, tmp_path, "-rope-theta", 0)
+    assert other.read_bytes() != (GOLDEN / "tiny.profile").read_bytes()
+    done = run("-verify", GOLDEN / "cache.kvc.safetensors", "-profile", other)
+    assert done.returncode == 1
+    damaged = tmp_path / "damaged.profile"
+    damaged.write_bytes(other.read_bytes()[:-1])
+    done = run("-verify", GOLDEN / "cache.kvc.safetensors", "-profile", damaged)
+    assert done.returncode == 1
+    assert b"the profile is damaged" in done.stderr
+
+
+def test_the_golden_artefact_decodes_to_the_golden_cache(run: Run, tmp_path: Path) -> None:
+    back = tmp_path / "back"
+    artefact, profile = GOLDEN / "cache.kvc.safetensors", GOLDEN / "tiny.profile"
+    done = run("-decompress", "-input", artefact, "-output", back, "-profile", profile)
+    assert done.returncode == 0, done.stderr
+    assert back.read_bytes() == (GOLDEN / "cache.safetensors").read_bytes()
+    _, tensors = read_safetensors(back.read_bytes())
+    read = restore(artefact.read_bytes(), Profile(profile.read_bytes()))
+    assert read == {name: data for name, (_, data) in tensors.items()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-train-profile", "p"], "needs caches"),
+        (["-train-profile", "p", "cache"], "needs -model-label"),
+        (["-train-profile", "p", "-input", "x", "cache"], "without -input"),
+        (["-train-profile", "p", "-model-label", "m", "absent"], "absent: .*opened"),
+        (["-model-label", "m", "-input", "x", "-output", "y"], "needs? -train-profile"),
+        (["-profile", "p", "-info", "x"], "-profile needs"),
+        (["-profile", "p", "-server", "unix:x", "-verify", "x"], "cannot be combined"),
+        (["-profile-layers", "x", "-train-profile", "p", "-model-label", "m", "c"], "layers"),
+    ],
+)
+def test_mistakes(run: Run, arguments: list[str], words: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 1
+    assert re.search(words, done.stderr.decode()), done.stderr
