@@ -1,5 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
+// More than 400 lines: the steps of one stream share all of its state.
+
 #include "kvcompress/decompressor.h"
 
 #include <algorithm>
