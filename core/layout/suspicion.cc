@@ -103,9 +103,7 @@ uint64_t LayoutSample::MemoryFor(const TensorSpec& spec) {
   for (const uint64_t each : spec.shape) {
     if (elements <= kMaxElements) elements *= std::min(each, kMaxElements);
   }
-  // As they are, as numbers, and as columns, with room for rows and for growth.
-  constexpr uint64_t kEach = 20;
-  return kEach * std::min(elements, kMaxElements);
+  return DTypeSize(spec.dtype) * std::min(elements, kMaxElements);
 }
 
 LayoutSample::LayoutSample(const TensorSpec& spec) : spec_(spec) {

@@ -29,8 +29,8 @@ class LayoutSample {
 
   // Whether a tensor is one of numbers, and has rows enough.
   static bool Applies(const TensorSpec& spec);
-  // Bytes that one takes at most, with what it is looked at in. REQUIRES:
-  // Applies(spec).
+  // Bytes that one holds at most. Likely takes 16 for each element beside, and
+  // gives them back. REQUIRES: Applies(spec).
   static uint64_t MemoryFor(const TensorSpec& spec);
 
   // REQUIRES: Applies(spec).

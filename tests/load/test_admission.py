@@ -15,6 +15,8 @@ from kvcompress.v1.compression_service_pb2 import CompressRequest
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from kvcompress.v1.server_info_pb2 import GetServerInfoRequest, ServerLimits
 
+# Four streams fit: each takes 4 MiB, its header, and a sample of a tensor.
+BUDGET = 18 * MIB
 REFUSED = 'kvcompress_requests_rejected_total{reason="budget"}'
 
 
@@ -37,7 +39,7 @@ def test_budget_is_announced(start: Start) -> None:
 
 def test_refused_at_once_and_let_in_later(start: Start) -> None:
     """The error says when to come back; what a stream had is there for the next."""
-    server = start("--memory-budget-bytes", str(17 * MIB))
+    server = start("--memory-budget-bytes", str(BUDGET))
     with server.channel() as channel:
         running = [OpenStream(channel).begun() for _ in range(4)]
         assert metric(server, "kvcompress_inflight_bytes") >= 16 * MIB
@@ -45,7 +47,7 @@ def test_refused_at_once_and_let_in_later(start: Start) -> None:
         assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         info, delay = details(error)
         assert (info.domain, info.reason) == ("kvcompress.v1", "BUDGET_EXHAUSTED")
-        assert info.metadata["limit"] == str(17 * MIB)
+        assert info.metadata["limit"] == str(BUDGET)
         assert delay is not None
         assert 0 < delay <= 15
         pushback = trailers(error)["grpc-retry-pushback-ms"]
@@ -61,17 +63,17 @@ def test_refused_at_once_and_let_in_later(start: Start) -> None:
 
 def test_unary_calls_are_always_let_in(start: Start) -> None:
     """An operator can ask a server that is full."""
-    server = start("--memory-budget-bytes", str(17 * MIB))
+    server = start("--memory-budget-bytes", str(BUDGET))
     with server.channel() as channel:
         running = [OpenStream(channel).begun() for _ in range(4)]
-        assert limits(server).memory_budget_bytes == 17 * MIB
+        assert limits(server).memory_budget_bytes == BUDGET
         for stream in running:
             stream.finish()
 
 
 def test_what_never_fits_is_not_asked_back(start: Start) -> None:
     """A tensor that a codec has to hold, and that no amount of waiting makes fit."""
-    server = start("--memory-budget-bytes", str(17 * MIB))
+    server = start("--memory-budget-bytes", str(BUDGET))
     with server.channel() as channel:
         error = OpenStream(channel, "ecsq", 16 * MIB).error()
         assert error.code() == grpc.StatusCode.OUT_OF_RANGE
@@ -86,7 +88,7 @@ def test_what_never_fits_is_not_asked_back(start: Start) -> None:
 def test_what_does_not_fit_is_told_what_does(start: Start) -> None:
     """A budget of what the error says takes the call."""
     needed = 0
-    for budget in (17 * MIB, None):
+    for budget in (BUDGET, None):
         server = start("--memory-budget-bytes", str(budget or needed))
         with server.channel() as channel:
             stream = OpenStream(channel, "auto", 8 * MIB)
@@ -102,7 +104,7 @@ def test_what_does_not_fit_is_told_what_does(start: Start) -> None:
 
 def test_vanished_clients_leave_nothing(start: Start) -> None:
     """Their share goes to others."""
-    server = start("--memory-budget-bytes", str(17 * MIB))
+    server = start("--memory-budget-bytes", str(BUDGET))
     for _ in range(3):
         with server.channel() as channel:
             for stream in [OpenStream(channel).begun() for _ in range(4)]:

@@ -10,14 +10,14 @@ from server_process import PATIENCE, ServerProcess, Start
 
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
-# Streams of 4 MiB that fit.
+# Streams that fit: each takes 4 MiB, its header, and a sample of a tensor.
 FIT = 8
 
 
 def start_server(start: Start, folder: Path, *flags: str) -> ServerProcess:
     """With an address for each of two clients: what connects by TCP is one, the socket another."""
     listen = ["--listen", "127.0.0.1:0", "--listen", f"unix:{folder}/kv.sock"]
-    return start(*listen, "--memory-budget-bytes", str((4 * FIT + 1) * MIB), *flags)
+    return start(*listen, "--memory-budget-bytes", str((4 * FIT + 3) * MIB), *flags)
 
 
 def refusal(stream: OpenStream) -> float:
