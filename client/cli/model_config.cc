@@ -17,7 +17,7 @@
 namespace kvcompress::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Config = nlohmann::json;
 
 // Models whose pairs are neighbouring channels; transformers says it in code.
 constexpr absl::string_view kInterleaved[] = {
@@ -37,13 +37,13 @@ absl::Status Invalid(absl::string_view what) {
 }
 
 // What `json` has as an object under `key`; null for anything else.
-const Json& ObjectAt(const Json& json, const char* key) {
-  static const auto* const none = new Json(Json::object());
+const Config& ObjectAt(const Config& json, const char* key) {
+  static const auto* const none = new Config(Config::object());
   const auto found = json.find(key);
   return found != json.end() && found->is_object() ? *found : *none;
 }
 
-std::optional<double> NumberAt(const Json& json, const char* key) {
+std::optional<double> NumberAt(const Config& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
@@ -54,7 +54,7 @@ uint32_t Count(double number) {
   return static_cast<uint32_t>(std::clamp(number, 0.0, 65536.0));
 }
 
-std::string TextAt(const Json& json, const char* key) {
+std::string TextAt(const Config& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>()
                                                    : "";
@@ -62,7 +62,7 @@ std::string TextAt(const Json& json, const char* key) {
 
 // The first that has a number under one of the keys.
 std::optional<double> FirstNumber(
-    const std::vector<std::pair<const Json*, const char*>>& places) {
+    const std::vector<std::pair<const Config*, const char*>>& places) {
   for (const auto& [json, key] : places) {
     if (const auto number = NumberAt(*json, key)) return number;
   }
@@ -72,7 +72,7 @@ std::optional<double> FirstNumber(
 // Reads the configuration of a language model.
 class Reader {
  public:
-  explicit Reader(const Json& config)
+  explicit Reader(const Config& config)
       : config_(config), type_(TextAt(config, "model_type")) {}
 
   absl::StatusOr<v1::RopeParameters> Read() {
@@ -102,10 +102,10 @@ class Reader {
 
   // Whether there are parameters for each kind of layer.
   bool HasKinds() const {
-    const Json& all = ObjectAt(config_, "rope_parameters");
+    const Config& all = ObjectAt(config_, "rope_parameters");
     return !all.empty() &&
            std::all_of(all.begin(), all.end(),
-                       [](const Json& each) { return each.is_object(); });
+                       [](const Config& each) { return each.is_object(); });
   }
 
   absl::Status ReadKinds(v1::RopeParameters* rope) {
@@ -142,7 +142,7 @@ class Reader {
     const auto types = config_.find("layer_types");
     std::vector<std::string> kinds;
     if (types != config_.end() && types->is_array()) {
-      for (const Json& each : *types) {
+      for (const Config& each : *types) {
         kinds.push_back(each.is_string() ? each.get<std::string>() : "");
       }
       return kinds;
@@ -174,7 +174,7 @@ class Reader {
     }
   }
 
-  absl::Status Add(const Json& parameters, v1::RopeParameters* rope) const {
+  absl::Status Add(const Config& parameters, v1::RopeParameters* rope) const {
     v1::RopeEmbedding& embedding = *rope->add_embeddings();
     embedding.set_theta(FirstNumber({{&parameters, "rope_theta"},
                                      {&config_, "rope_theta"},
@@ -195,7 +195,7 @@ class Reader {
   }
 
   // 0: all.
-  uint32_t RotaryChannels(const Json& parameters) const {
+  uint32_t RotaryChannels(const Config& parameters) const {
     if (const auto channels = NumberAt(config_, "rotary_dim")) {
       return Count(*channels);
     }
@@ -214,7 +214,7 @@ class Reader {
     return Count(head.value_or(0) * *factor);
   }
 
-  absl::Status AddScaling(const Json& parameters,
+  absl::Status AddScaling(const Config& parameters,
                           v1::RopeEmbedding* embedding) const {
     std::string type = TextAt(parameters, "rope_type");
     if (type.empty()) type = TextAt(parameters, "type");
@@ -269,17 +269,17 @@ class Reader {
     return absl::OkStatus();
   }
 
-  const Json& config_;
+  const Config& config_;
   const std::string type_;
 };
 
 }  // namespace
 
 absl::StatusOr<v1::RopeParameters> ParseModelConfig(absl::string_view text) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  const Config json = Config::parse(text.begin(), text.end(), nullptr, false);
   if (!json.is_object()) return Invalid("it is no JSON object");
   // Models of several kinds of input have that of the text inside.
-  const Json& inner = ObjectAt(json, "text_config");
+  const Config& inner = ObjectAt(json, "text_config");
   return Reader(inner.empty() ? json : inner).Read();
 }
 
