@@ -74,7 +74,10 @@ def main() -> None:
     arrays, _ = load_arrays(Path(sys.argv[1]).read_bytes())
     codecs = sys.argv[2:] or ["ecsq:0.52,0.52", "klt:0.52,0.52", "ecsq:contract", "klt:contract"]
     layers = [
-        (np.float64(arrays[f"layer_{n}_key"])[0], np.float64(arrays[f"layer_{n}_value"])[0])
+        (
+            arrays[f"layer_{n}_key"].astype(np.float64)[0],
+            arrays[f"layer_{n}_value"].astype(np.float64)[0],
+        )
         for n in range(LAYERS)
     ]
     print("codec | tensor | ratio | SNR, dB | million values a second")

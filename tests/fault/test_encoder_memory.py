@@ -52,7 +52,7 @@ def announced(start: Start, codec: str) -> int:
     """Bytes that a server reserves for each byte of a tensor."""
     server = start("--memory-budget-bytes", str(17 * MIB))
     with server.channel() as channel:
-        message = OpenStream(channel, codec, 32 * MIB).error().details()
+        message = OpenStream(channel, codec, 32 * MIB).error().details() or ""
     return int(re.findall(rf"{codec} takes (\d+) bytes for each byte", message)[0])
 
 

@@ -81,7 +81,7 @@ def test_what_never_fits_is_not_asked_back(start: Start) -> None:
         assert (info.reason, delay) == ("EXCEEDS_BUDGET", None)
         # What would help: another codec, by name, or another limit, by flag and number.
         for part in ("ecsq takes 2 bytes", "lossless", "int4", "memory limit", "-budget-bytes"):
-            assert part in error.details()
+            assert part in (error.details() or "")
         assert OpenStream(channel, "int4", MIB).finish().HasField("trailer")
 
 
@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_told_what_does(start: Start) -> None:
                     stream.send(CompressRequest(safetensors=bytes(MIB)))
                 assert stream.finish().HasField("trailer")
                 continue
-            message = stream.error().details()
+            message = stream.error().details() or ""
             assert "ecsq 2" in message
             needed = int(re.findall(r"--memory-budget-bytes to (\d+)", message)[0])
 

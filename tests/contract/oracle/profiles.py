@@ -175,7 +175,8 @@ class _Group:
         factor = _QUARTERS[self.offsets % 4] * np.exp2(-(self.offsets // 4)).astype(np.float32)
         units = (self.step * factor)[None, :, None]
         values = (self.quanta @ matrix).astype(np.float32)
-        values = values * (units * self.part("scales")[window]) + self.part("means")[window]
+        scales, means = (self.part(name)[window].astype(np.float32) for name in ("scales", "means"))
+        values = values * (units * scales) + means
         shaped = values.reshape(self.batches, self.tokens, member.heads, member.channels)
         values = np.ascontiguousarray(shaped.transpose(0, 2, 1, 3))
         if member.rotation is not None:

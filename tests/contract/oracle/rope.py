@@ -18,11 +18,11 @@ def inverse_frequencies(
     theta: float, channels: int, scaling: dict[str, Any] | None = None
 ) -> Floats:
     """Radians that each pair of so many rotated channels turns by in a token."""
-    plain = 1 / theta ** (np.arange(0, channels, 2) / channels)
+    plain: npt.NDArray[np.float64] = 1 / theta ** (np.arange(0, channels, 2) / channels)
     kind = (scaling or {}).get("rope_type") or (scaling or {}).get("type")
     if scaling is None or kind == "default":
         return plain
-    factor = scaling["factor"]
+    factor = float(scaling["factor"])
     if kind == "linear":
         return plain / factor
     positions = scaling["original_max_position_embeddings"]
@@ -41,7 +41,8 @@ def inverse_frequencies(
     first = max(math.floor(dimension(scaling.get("beta_fast", 32))), 0)
     last = min(math.ceil(dimension(scaling.get("beta_slow", 1))), channels - 1)
     ramp = np.clip((np.arange(channels // 2) - first) / max(last - first, 0.001), 0, 1)
-    return plain / factor * ramp + plain * (1 - ramp)
+    mixed: npt.NDArray[np.float64] = plain / factor * ramp + plain * (1 - ramp)
+    return mixed
 
 
 def rotate(values: Floats, frequencies: Floats, *, interleaved: bool = False) -> Floats:
