@@ -1,7 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Calls that are opened and never say anything: they are bounded, and others are served.
 
-They come at a pace at which gRPC gets to each of them; for floods see test_floods.py.
+They come no faster than gRPC gets to each of them; for floods see test_floods.py.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from calls import metric
 from health import SERVING
 from http2 import END_HEADERS, HEADERS, PREFACE, SETTINGS, block, frame
 from process_memory import peak
+from process_threads import wait_until_idle
 from server_process import PATIENCE, ServerProcess, Start, wait_until
 
 import kvcompress
@@ -24,7 +25,6 @@ import kvcompress
 SAMPLE = Path(__file__).parents[1] / "data" / "smollm2_kjv_96_bf16.safetensors"
 MIB = 1 << 20
 COUNT = 10_000
-PAUSE = 0.02  # seconds, after 100 of them
 SERVICE = "/kvcompress.v1.CompressionService/"
 METHODS = [
     *(f"{SERVICE}{name}" for name in ("GetServerInfo", "SelfTest", "CompressFile", "Compress")),
@@ -59,7 +59,7 @@ def half_open(server: ServerProcess, method: str) -> Iterator[None]:
             for first in range(0, COUNT, 100):
                 calls = range(first, first + 100)
                 connection.sendall(b"".join(opening(method, 2 * call + 1) for call in calls))
-                time.sleep(PAUSE)
+                wait_until_idle(server.pid)
         yield
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
