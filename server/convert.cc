@@ -332,7 +332,6 @@ v1::CodecInfo ToProto(const CodecTraits& traits) {
   proto.set_role_aware(traits.role_aware);
   proto.set_couples_heads(traits.couples_heads);
   proto.set_weighs_tokens(traits.weighs_tokens);
-  proto.set_couples_layers(traits.couples_layers);
   return proto;
 }
 

@@ -43,7 +43,7 @@ def test_server_info(client: Client) -> None:
     assert int4.dtypes == NUMBERS
     assert set(codecs["lossless"].dtypes) == set(ITEM_SIZE)
     assert (int4.lossless, int4.streaming, int4.fixed_size) == (False, True, True)
-    assert (int4.role_aware, int4.couples_heads, int4.couples_layers) == (False, False, False)
+    assert (int4.role_aware, int4.couples_heads) == (False, False)
     (group_size,) = int4.parameters
     assert group_size.name == "group_size"
     assert group_size.values == ("32", "64", "128")
