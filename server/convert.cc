@@ -102,7 +102,7 @@ v1::CodecParameter::Type ToProto(CodecOption::Type type) {
   return v1::CodecParameter::TYPE_UNSPECIFIED;
 }
 
-// Takes over the bounds that are set.
+// Takes over the bounds that are set, and notes that they were requested.
 void Override(const v1::QualityThresholds& proto, QualityThresholds* bounds) {
   const google::protobuf::Reflection& fields = *proto.GetReflection();
   for (const MetricTraits& metric : AllMetrics()) {
@@ -111,6 +111,7 @@ void Override(const v1::QualityThresholds& proto, QualityThresholds* bounds) {
         proto.GetDescriptor()->FindFieldByName(std::string(metric.bound_name));
     if (!fields.HasField(proto, field)) continue;
     bounds->*metric.bound = fields.GetDouble(proto, field);
+    bounds->requested.insert(metric.bound_name);
   }
 }
 
@@ -148,6 +149,14 @@ v1::QualityVerdict ToProto(const QualityVerdict& verdict) {
   proto.set_level(ToProto(verdict.level));
   for (const std::string& violation : verdict.violations) {
     proto.add_violations(violation);
+  }
+  for (const MissedBound& missed : verdict.missed) {
+    v1::MissedBound& bound = *proto.add_missed();
+    bound.set_metric(std::string(missed.metric));
+    if (missed.value) bound.set_value(*missed.value);
+    bound.set_bound(std::string(missed.bound));
+    bound.set_limit(missed.limit);
+    bound.set_requested(missed.requested);
   }
   return proto;
 }
@@ -332,7 +341,6 @@ v1::CodecInfo ToProto(const CodecTraits& traits) {
   proto.set_role_aware(traits.role_aware);
   proto.set_couples_heads(traits.couples_heads);
   proto.set_weighs_tokens(traits.weighs_tokens);
-  proto.set_couples_layers(traits.couples_layers);
   return proto;
 }
 

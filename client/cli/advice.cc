@@ -47,7 +47,7 @@ absl::StatusOr<v1::CompressionReport> MeasureAuto(const Flags& flags,
   if (!input.ok()) return input.status();
   absl::StatusOr<v1::CompressionReport> report =
       client.Measure(options, input->get());
-  if (report.ok() && HasGate(options)) ApplyGate(options, &*report);
+  if (report.ok() && HasGate(options)) ApplyGate(&*report);
   return report;
 }
 

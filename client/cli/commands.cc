@@ -107,7 +107,7 @@ absl::StatusOr<int> Compress(const Flags& flags, Session* session) {
           : MakeArtefact(flags, options, session);
   if (!report.ok()) return report.status();
   session->input.reset();  // ends the progress bar
-  const bool holds = !HasGate(options) || ApplyGate(options, &*report);
+  const bool holds = !HasGate(options) || ApplyGate(&*report);
   absl::Status status;
   if (holds && session->output != nullptr) status = session->output->Commit();
   if (status.ok()) {

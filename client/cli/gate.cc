@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
-#include "kvcompress/metric_table.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -15,58 +15,21 @@ namespace {
 // The others are counted.
 constexpr size_t kMostSentences = 20;
 
-using Thresholds = v1::QualityThresholds;
-using Metrics = v1::QualityMetrics;
-
-Thresholds BoundsFor(const v1::CompressOptions& options, v1::TensorRole role) {
-  Thresholds bounds = options.thresholds();
-  if (role == v1::TENSOR_ROLE_KEY) bounds.MergeFrom(options.key_thresholds());
-  if (role == v1::TENSOR_ROLE_VALUE) {
-    bounds.MergeFrom(options.value_thresholds());
+std::string Sentence(const v1::TensorReport& tensor,
+                     const v1::MissedBound& missed) {
+  const bool upper = absl::StartsWith(missed.bound(), "max_");
+  const absl::string_view side = upper ? "below" : "above";
+  const std::string metric = Printable(missed.metric());
+  const std::string name = QuoteName(tensor.name());
+  if (!missed.has_value()) {
+    return absl::StrCat(metric, " of tensor ", name,
+                        " is not known for its shape, so it is not ", side, " ",
+                        missed.limit());
   }
-  return bounds;
-}
-
-// Whether a metric that is not set is so for the shape of the tensor, and would
-// otherwise tell of an error. The error of the first token is known wherever
-// tokens are.
-bool IsUnknown(const v1::TensorReport& tensor, MetricScope scope) {
-  return scope != MetricScope::kAll && tensor.metrics().max_error() > 0 &&
-         !tensor.metrics().has_first_token_rmse() &&
-         (tensor.role() == v1::TENSOR_ROLE_KEY ||
-          (scope == MetricScope::kWithTokens &&
-           tensor.role() == v1::TENSOR_ROLE_VALUE));
-}
-
-// Appends a sentence for each bound that the tensor misses.
-void Judge(const v1::TensorReport& tensor, const Thresholds& bounds,
-           std::vector<std::string>* sentences) {
-  const Metrics& metrics = tensor.metrics();
-  for (const MetricTraits& metric : AllMetrics()) {
-    if (metric.bound == nullptr) continue;
-    const auto* const limit_field = Thresholds::descriptor()->FindFieldByName(
-        std::string(metric.bound_name));
-    if (!bounds.GetReflection()->HasField(bounds, limit_field)) continue;
-    const double limit = bounds.GetReflection()->GetDouble(bounds, limit_field);
-    const auto* const field =
-        Metrics::descriptor()->FindFieldByName(std::string(metric.name));
-    if (field->has_presence() &&
-        !metrics.GetReflection()->HasField(metrics, field)) {
-      if (IsUnknown(tensor, metric.scope)) {
-        sentences->push_back(
-            absl::StrCat(metric.name, " of tensor ", QuoteName(tensor.name()),
-                         " is not known for its shape, so it is not ",
-                         metric.GoodSide(), " ", limit));
-      }
-      continue;
-    }
-    const double value = metrics.GetReflection()->GetDouble(metrics, field);
-    if (metric.Holds(value, limit)) continue;
-    sentences->push_back(absl::StrCat(
-        metric.name, " ", value, " of tensor ", QuoteName(tensor.name()),
-        " is not ", metric.GoodSide(), " ", limit, ": it misses by ",
-        metric.lower_is_better ? value - limit : limit - value));
-  }
+  return absl::StrCat(metric, " ", missed.value(), " of tensor ", name,
+                      " is not ", side, " ", missed.limit(), ": it misses by ",
+                      upper ? missed.value() - missed.limit()
+                            : missed.limit() - missed.value());
 }
 
 }  // namespace
@@ -76,11 +39,12 @@ bool HasGate(const v1::CompressOptions& options) {
          options.has_value_thresholds();
 }
 
-bool ApplyGate(const v1::CompressOptions& options,
-               v1::CompressionReport* report) {
+bool ApplyGate(v1::CompressionReport* report) {
   std::vector<std::string> sentences;
   for (const v1::TensorReport& tensor : report->tensors()) {
-    Judge(tensor, BoundsFor(options, tensor.role()), &sentences);
+    for (const v1::MissedBound& missed : tensor.verdict().missed()) {
+      if (missed.requested()) sentences.push_back(Sentence(tensor, missed));
+    }
   }
   if (sentences.empty()) return true;
   v1::QualityVerdict* verdict = report->mutable_verdict();

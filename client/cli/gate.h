@@ -14,11 +14,10 @@ namespace kvcompress::cli {
 bool HasGate(const v1::CompressOptions& options);
 
 // Whether every tensor of `*report`, which lists them, holds the bounds that
-// `options` sets: those of its role before those for all. A metric that is not
-// set is that of an exact tensor, or is not for this one, and holds. When not,
-// the verdict of `*report` says which tensors miss which bounds by how much.
-bool ApplyGate(const v1::CompressOptions& options,
-               v1::CompressionReport* report);
+// the request set, by the verdict of the service on it. When not, the verdict
+// of
+// `*report` says which tensors miss which bounds by how much.
+bool ApplyGate(v1::CompressionReport* report);
 
 }  // namespace kvcompress::cli
 

@@ -123,11 +123,13 @@ class Decoder : public TensorDecoder {
  private:
   absl::Status DecodeBlock(absl::string_view block, std::string* decoded) {
     uint8_t* const restored = Extend(decoded, BlockBytes());
-    if (IsNeeded(element_, element_ + sizes_.elements) &&
-        !tensor_.scheme->Decode(element_, Bytes(block), restored)) {
-      return Damaged(absl::StrCat("the block of element ", element_,
-                                  " breaks the format of the codec ",
-                                  tensor_.codec));
+    if (IsNeeded(element_, element_ + sizes_.elements)) {
+      const absl::Status status =
+          tensor_.scheme->Decode(element_, Bytes(block), restored);
+      if (!status.ok()) {
+        return Damaged(absl::StrCat("the ", tensor_.codec, " block of element ",
+                                    element_, ": ", status.message()));
+      }
     }
     element_ += sizes_.elements;
     if (element_ < tensor_.elements) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -41,9 +42,9 @@ class BlockScheme {
                                       uint8_t* payload, uint8_t* decoded,
                                       DistortionSums* sums) = 0;
 
-  // As kernels::DecodeBlock.
-  virtual bool Decode(uint64_t element, const uint8_t* payload,
-                      uint8_t* decoded) = 0;
+  // As kernels::DecodeBlock. DATA_LOSS that says which rule the payload breaks.
+  virtual absl::Status Decode(uint64_t element, const uint8_t* payload,
+                              uint8_t* decoded) = 0;
 };
 
 // Encodes a block by its values: loads them into `values`, has

@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
@@ -66,17 +68,26 @@ QualityVerdict Judge(const Metrics& metrics,
     if (metric.bound == nullptr) continue;
     const std::optional<double> limit = thresholds.*metric.bound;
     if (!limit) continue;
+    const auto miss = [&](std::optional<double> value, std::string sentence) {
+      verdict.missed.push_back(
+          {.metric = metric.name,
+           .value = value,
+           .bound = metric.bound_name,
+           .limit = *limit,
+           .requested = thresholds.requested.contains(metric.bound_name)});
+      verdict.violations.push_back(std::move(sentence));
+    };
     if (metric.IsUnknown(metrics)) {
-      verdict.violations.push_back(absl::StrCat(
-          metric.name,
-          " is not known for the shape of a key or value, so it is not ",
-          metric.GoodSide(), " ", *limit));
+      miss(std::nullopt,
+           absl::StrCat(
+               metric.name,
+               " is not known for the shape of a key or value, so it is not ",
+               metric.GoodSide(), " ", *limit));
     }
     const std::optional<double> value = metric.Value(metrics);
     if (value && !metric.Holds(*value, *limit)) {
-      verdict.violations.push_back(absl::StrCat(metric.name, " ", *value,
-                                                " is not ", metric.GoodSide(),
-                                                " ", *limit));
+      miss(value, absl::StrCat(metric.name, " ", *value, " is not ",
+                               metric.GoodSide(), " ", *limit));
     }
   }
   verdict.passed = verdict.violations.empty();

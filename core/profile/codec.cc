@@ -27,7 +27,6 @@ class KltProfile : public Codec {
     traits_.TakesNumbers();
     traits_.role_aware = true;
     traits_.couples_heads = true;
-    traits_.couples_layers = true;
   }
 
   const CodecTraits& traits() const override { return traits_; }

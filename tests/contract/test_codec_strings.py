@@ -98,8 +98,13 @@ MISTAKES: list[tuple[str, CodecChoice, str, str]] = [
         "klt:low",
         {"name": "klt", "preset": "low"},
         "INVALID_CODEC_OPTION",
-        "sharpening (a number from 0 to 2 with at most four digits after the point; default 0),"
-        " or a preset: contract, high, max or ultra",
+        "sharpening (a number from 0 to 2 with at most four digits after the point; default 0)",
+    ),
+    (
+        "ecsq:low",
+        {"name": "ecsq", "preset": "low"},
+        "INVALID_CODEC_OPTION",
+        ", or a preset: contract, high or max",
     ),
     (
         "ecsq:key_step=1",

@@ -3,7 +3,9 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from documents import claimed_blocks
 from kv_compress import Run
@@ -12,6 +14,7 @@ import kvcompress
 from kvcompress import Client, QualityError, aio
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
+from oracle.source import tensor, write
 
 
 def test_a_bound_leaves_no_file_or_holds(client: Client, tmp_path: Path) -> None:
@@ -46,6 +49,37 @@ def test_it_misses_what_the_command_line_misses(client: Client, run: Run) -> Non
             client.compress(SAMPLE, codec="int4", min_snr_db=bound)
         report = client.measure(SAMPLE, codec="int4", min_snr_db=bound)
         assert report.tensors_failed > 0
+
+
+def test_bounds_bind_as_the_server_judges(client: Client) -> None:
+    """Those that were given, on every tensor, by role: its own before those for all."""
+    rng = np.random.default_rng(3)
+    key, value = rng.standard_normal((1, 1, 8, 64)), rng.standard_normal((8, 64))
+    source = write(
+        [
+            tensor("layer_0_key", "F32", key, key.shape),
+            tensor("layer_0_value", "F32", 4 * value, value.shape),
+            tensor("exact", "F32", np.zeros(64), (64,)),
+        ]
+    )
+    keys, values, _ = (each.metrics for each in client.measure(source).tensors)
+    assert keys.max_error < values.max_error
+    between = (keys.max_error + values.max_error) / 2
+    cases: list[tuple[dict[str, Any], dict[str, str]]] = [
+        ({"thresholds": {"min_snr_db": -9}, "max_error": between}, {"layer_0_value": "max_error"}),
+        ({"value_thresholds": {"max_rmse": 1e-9}}, {"layer_0_value": "rmse"}),
+        ({"min_snr_db": 99, "value_thresholds": {"min_snr_db": 1}}, {"layer_0_key": "snr_db"}),
+        ({"min_snr_db": 1, "max_rmse": 9, "max_error": 9}, {}),
+        ({"min_token_snr_db_p1": 1}, {"layer_0_value": "token_snr_db_p1"}),
+        ({"key_thresholds": {"min_centred_snr_db": -299}}, {}),
+    ]
+    for options, missed in cases:
+        if not missed:
+            client.compress(source, **options)
+            continue
+        with pytest.raises(QualityError) as caught:
+            client.compress(source, **options)
+        assert {each.tensor: each.metric for each in caught.value.missed} == missed
 
 
 def test_a_server_of_its_own_publishes_nothing_either(

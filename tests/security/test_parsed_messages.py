@@ -13,11 +13,13 @@ from pathlib import Path
 import grpc
 import pytest
 from calls import details
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from health import SERVING
 from process_memory import peak
 from raw_calls import (
     FILES,
     METHODS,
+    SERVICE,
     SMALL,
     STREAMS,
     Method,
@@ -46,6 +48,8 @@ REFUSALS = {
 }
 # Groups without fields, fields of no length, and a number, of field 15, which there is not.
 UNKNOWN = [b"\x7b\x7c", b"\x7a\x00", b"\x78\x01", field(15, b"0123456789abcdef")]
+NOT_UTF_8 = b"\xff\xfe"
+NO_MESSAGE = b"\xff"
 OPTIONS = field(1, b"")
 TABLES = [
     filled(field(1, b"")),  # specs without anything
@@ -186,6 +190,26 @@ def test_a_large_honest_table_is_taken(start: Start) -> None:
     assert pb.MeasureResponse.FromString(last).report.tensor_count == 20_000
 
 
+def request_of(method: Method) -> Descriptor | None:
+    """The message that a method of the service takes; None of other services."""
+    service = pb.DESCRIPTOR.services_by_name["CompressionService"]
+    found = service.methods_by_name.get(method.path.rsplit("/", 1)[1])
+    return found.input_type if found and method.path.startswith(SERVICE) else None
+
+
+def damaged_text(message: Descriptor | None) -> bytes:
+    """A message whose first text is not UTF-8; what is no message, where it has no text."""
+    if message is None:
+        return field(1, NOT_UTF_8)
+    for each in message.fields:
+        if each.type == FieldDescriptor.TYPE_STRING:
+            return field(each.number, NOT_UTF_8)
+    for each in message.fields:
+        if each.message_type and (inner := damaged_text(each.message_type)) != NO_MESSAGE:
+            return field(each.number, inner)
+    return NO_MESSAGE
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda each: each.path[-24:])
 def test_text_that_is_not_utf_8(start: Start, tmp_path: Path, method: Method) -> None:
     """A clean error, and one line of log at most, which is JSON: see server_process."""
@@ -193,15 +217,7 @@ def test_text_that_is_not_utf_8(start: Start, tmp_path: Path, method: Method) ->
     server = start(
         *("--listen", f"unix:{tmp_path}/socket"), "--shared-directory", f"{tmp_path}/shared"
     )
-    bad = b"\xff\xfe"
-    message = {
-        "Compress": field(1, field(1, bad)),
-        "Measure": field(1, field(1, bad)),
-        "Decompress": field(1, field(3, bad)),
-        "CompressFile": field(2, bad),
-        "DecompressFile": field(2, bad),
-        "GetServerInfo": b"\xff",
-    }.get(method.path.rsplit("/", 1)[1], field(1, bad))
+    message = damaged_text(request_of(method))
     before = len(server.lines)
     with server.channel() as channel:
         error = error_of(channel, method, [message], PATIENCE)

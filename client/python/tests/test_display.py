@@ -134,7 +134,8 @@ def test_violations_are_cut() -> None:
 
 def test_dictionary_is_json() -> None:
     values = json.loads(json.dumps(report_of(SOME).to_dict()))
-    assert values["verdict"] == {"passed": False, "level": "POOR", "violations": []}
+    verdict = {"passed": False, "level": "POOR", "violations": [], "missed": []}
+    assert values["verdict"] == verdict
     assert values["metrics"]["snr_db"] == 19.756
     assert values["tensors"][2]["metrics"]["snr_db"] is None
     assert values["tensors"][0]["shape"] == [1, 2, 3]

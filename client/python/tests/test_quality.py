@@ -13,48 +13,67 @@ import pytest
 import kvcompress
 from fake import BlockingAio, artefact, begin, compressed, fake_server, reconstructed
 from kvcompress.options import compress_options
-from kvcompress.v1 import quality_pb2, tensor_pb2
+from kvcompress.v1 import compression_service_pb2 as service_pb2
+from kvcompress.v1 import quality_pb2
 
 MakeClient = Callable[..., kvcompress.Client]
-KEY, VALUE = tensor_pb2.TENSOR_ROLE_KEY, tensor_pb2.TENSOR_ROLE_VALUE
-TENSORS = [
-    quality_pb2.TensorReport(name=name, role=role, metrics=quality_pb2.QualityMetrics(**metrics))
-    for name, role, metrics in (
-        ("layer_0_key", KEY, {"snr_db": 20, "rmse": 0.1, "max_error": 1, "first_token_rmse": 0}),
-        ("layer_0_value", VALUE, {"snr_db": 30, "rmse": 0.2, "max_error": 2}),
-        ("exact", tensor_pb2.TENSOR_ROLE_UNSPECIFIED, {"cosine_similarity": 1}),
-    )
-]
+METRIC = {"min_snr_db": "snr_db", "max_rmse": "rmse", "min_token_snr_db_p1": "token_snr_db_p1"}
+MISSED: dict[str, dict[str, float | None]] = {
+    "layer_0_key": {"max_rmse": 0.1, "min_snr_db": 20},
+    "layer_0_value": {"max_rmse": 0.2, "min_snr_db": 30, "min_token_snr_db_p1": None},
+    "exact": {},
+}
+
+
+def judged(options: service_pb2.CompressOptions) -> Iterator[quality_pb2.TensorReport]:
+    """The tensors of MISSED: each misses the bounds that it lists and that are given."""
+    every = (options.thresholds, options.key_thresholds, options.value_thresholds)
+    limits = {field.name: limit for bounds in every for field, limit in bounds.ListFields()}
+    for name, values in MISSED.items():
+        tensor = quality_pb2.TensorReport(name=name)
+        tensor.verdict.missed.add(metric="max_error", value=1, bound="max_error", limit=0.5)
+        for bound, value in values.items():
+            if bound in limits:
+                tensor.verdict.missed.add(
+                    metric=METRIC[bound],
+                    value=value,
+                    bound=bound,
+                    limit=limits[bound],
+                    requested=True,
+                )
+        yield tensor
 
 
 @pytest.fixture(params=[kvcompress.Client, BlockingAio])
 def client(request: pytest.FixtureRequest) -> Iterator[kvcompress.Client]:
-    """A client, of either kind, of a server that reports TENSORS where they are asked for."""
+    """A client, of either kind, of a server that reports MISSED where tensors are asked for."""
 
     def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         options = next(requests).options
         yield from (begin(4), artefact(4, b"body"), artefact(0, b"head"))
         if options.reconstruct:
             yield reconstructed(0, b"\x02" + bytes(7) + b"{}")
-        yield compressed(8, 0, TENSORS if options.report_tensors else ())
+        yield compressed(8, 0, list(judged(options)) if options.report_tensors else ())
 
     with fake_server(answer) as target, request.param(target, timeout=10) as client:
         yield client
 
 
+SNR = {"layer_0_key": "snr_db", "layer_0_value": "snr_db"}
+TOKENS = {"layer_0_value": "token_snr_db_p1"}
+
+
 @pytest.mark.parametrize(
     ("options", "missed"),
     [
-        ({"thresholds": kvcompress.Thresholds(min_snr_db=25)}, {"layer_0_key": "snr_db"}),
-        ({"thresholds": {"min_snr_db": 25, "max_rmse": None}}, {"layer_0_key": "snr_db"}),
-        ({"min_snr_db": 25}, {"layer_0_key": "snr_db"}),
-        ({"min_snr_db": 25, "report_tensors": False}, {"layer_0_key": "snr_db"}),
-        ({"thresholds": {"min_snr_db": 1}, "max_error": 1.5}, {"layer_0_value": "max_error"}),
-        ({"value_thresholds": {"max_rmse": 0.15}}, {"layer_0_value": "rmse"}),
-        ({"min_snr_db": 25, "key_thresholds": {"min_snr_db": 19}}, {}),
-        ({"min_snr_db": 1, "max_rmse": 1, "max_error": 9}, {}),
-        ({"min_token_snr_db_p1": 1}, {"layer_0_value": "token_snr_db_p1"}),
-        ({"key_thresholds": {"min_centred_snr_db": 99}}, {}),
+        ({"thresholds": kvcompress.Thresholds(min_snr_db=25)}, SNR),
+        ({"thresholds": {"min_snr_db": 25, "max_rmse": None}}, SNR),
+        ({"min_snr_db": 25}, SNR),
+        ({"min_snr_db": 25, "report_tensors": False}, SNR),
+        ({"key_thresholds": {"min_snr_db": 25}}, SNR),
+        ({"thresholds": {"max_error": 1}, "min_token_snr_db_p1": 1}, TOKENS),
+        ({"value_thresholds": {"min_token_snr_db_p1": 1}}, TOKENS),
+        ({"max_error": 9, "min_cosine_similarity": 0.5}, {}),
         ({"thresholds": {}}, {}),
         ({}, {}),
     ],
@@ -62,7 +81,7 @@ def client(request: pytest.FixtureRequest) -> Iterator[kvcompress.Client]:
 def test_bounds_bind(
     client: kvcompress.Client, tmp_path: Path, options: dict[str, Any], missed: dict[str, str]
 ) -> None:
-    """Those that were given, on every tensor, by role; no other."""
+    """Those that were given, as the server judges every tensor; no other."""
     path, other = tmp_path / "out", tmp_path / "other"
     path.write_bytes(b"as it was")
     listed = options.get("report_tensors", True)

@@ -41,6 +41,8 @@ def test_values_are_taken() -> None:
     metrics = quality_pb2.QualityMetrics(rmse=1, centred_snr_db=2, token_snr_db_p1=3)
     tensor = quality_pb2.TensorReport(name="t", metrics=metrics)
     tensor.verdict.violations.append("too much")
+    tensor.verdict.missed.add(metric="rmse", value=1, bound="max_rmse", limit=0.5)
+    tensor.verdict.missed.add(metric="snr_db", bound="min_snr_db", limit=18, requested=True)
     report = kvcompress.CompressionReport.from_proto(
         quality_pb2.CompressionReport(metrics=metrics, worst_tensor=tensor, tensors=[tensor])
     )
@@ -48,6 +50,16 @@ def test_values_are_taken() -> None:
     assert worst is not None
     assert worst == report.tensors[0]
     assert worst.verdict.violations == ("too much",)
+    assert worst.verdict.missed == (
+        kvcompress.MissedBound("t", "rmse", 1, "max_rmse", 0.5, requested=False),
+        kvcompress.MissedBound("t", "snr_db", None, "min_snr_db", 18, requested=True),
+    )
+    assert [str(each) for each in worst.verdict.missed] == [
+        "rmse 1 of tensor 't' is not below 0.5",
+        "snr_db of tensor 't' is not known for its shape, so it is not above 18",
+    ]
+    pooled = quality_pb2.QualityVerdict(missed=tensor.verdict.missed[:1])
+    assert str(kvcompress.Verdict.from_proto(pooled).missed[0]).startswith("rmse 1 of all tensors")
     assert (worst.metrics.centred_snr_db, worst.metrics.token_snr_db_p1) == (2, 3)
     assert (worst.metrics.snr_db, worst.metrics.first_token_rmse) == (None, None)
 

@@ -56,10 +56,14 @@ class Scheme : public BlockScheme {
     return encode_(source, layout_, payload, decoded, sums);
   }
 
-  bool Decode(uint64_t element, const uint8_t* payload,
-              uint8_t* decoded) override {
+  absl::Status Decode(uint64_t element, const uint8_t* payload,
+                      uint8_t* decoded) override {
     layout_.count = Count(element);
-    return decode_(payload, layout_, decoded);
+    if (decode_(payload, layout_, decoded)) return absl::OkStatus();
+    return absl::DataLossError(
+        bits_ == 8 ? "a scale is negative or not finite"
+                   : "a scale is negative or not finite, or the unused half of "
+                     "the last byte is not zero");
   }
 
  private:

@@ -95,20 +95,21 @@ class Scheme : public BlockScheme {
         decoded, sums);
   }
 
-  bool Decode(uint64_t element, const uint8_t* payload,
-              uint8_t* decoded) override {
+  absl::Status Decode(uint64_t element, const uint8_t* payload,
+                      uint8_t* decoded) override {
     const Sizes sizes = At(element);
     values_.resize(sizes.elements);
     if (Exact(element)) {
       std::memcpy(decoded, payload, sizes.payload);
-      return !LoadFinite(dtype_, payload, absl::MakeSpan(values_));
+      if (!LoadFinite(dtype_, payload, absl::MakeSpan(values_))) {
+        return absl::OkStatus();
+      }
+      return absl::DataLossError("a value of a kept token is not finite");
     }
-    if (!DecodeUnit(geometry_.Unit(sizes.elements), payload,
-                    absl::MakeSpan(values_))) {
-      return false;
-    }
+    KVC_RETURN_IF_ERROR(DecodeUnit(geometry_.Unit(sizes.elements), payload,
+                                   absl::MakeSpan(values_)));
     StoreElements(dtype_, values_, decoded);
-    return true;
+    return absl::OkStatus();
   }
 
  private:

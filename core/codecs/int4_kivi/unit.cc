@@ -110,12 +110,14 @@ std::optional<size_t> EncodeUnit(UnitShape shape, absl::Span<float> values,
   return std::nullopt;
 }
 
-bool DecodeUnit(UnitShape shape, const uint8_t* payload,
-                absl::Span<float> values) {
+absl::Status DecodeUnit(UnitShape shape, const uint8_t* payload,
+                        absl::Span<float> values) {
   const size_t groups = shape.Groups();
   const uint8_t* const codes = payload + 2 * groups;
   const size_t half = (shape.elements + 1) / 2;
-  if (shape.elements % 2 != 0 && codes[half - 1] >> 4 != 0) return false;
+  if (shape.elements % 2 != 0 && codes[half - 1] >> 4 != 0) {
+    return absl::DataLossError("the unused half of the last byte is not zero");
+  }
   for (size_t g = 0; g < groups; ++g) {
     const Run run = GroupRun(shape, g);
     const size_t end = run.first + run.count * run.stride;
@@ -128,9 +130,12 @@ bool DecodeUnit(UnitShape shape, const uint8_t* payload,
       if (nothing) used |= code;
       values[i] = static_cast<float>(code + zero) * step;
     }
-    if (used != 0) return false;
+    if (used != 0) {
+      return absl::DataLossError(
+          absl::StrCat("group ", g, " has no step, but a zero point or codes"));
+    }
   }
-  return true;
+  return absl::OkStatus();
 }
 
 }  // namespace kvcompress::int4_kivi

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 namespace kvcompress::int4_kivi {
@@ -32,9 +33,9 @@ struct UnitShape {
 std::optional<size_t> EncodeUnit(UnitShape shape, absl::Span<float> values,
                                  uint8_t* payload);
 
-// False when the payload breaks the format.
-bool DecodeUnit(UnitShape shape, const uint8_t* payload,
-                absl::Span<float> values);
+// DATA_LOSS when the payload breaks the format.
+absl::Status DecodeUnit(UnitShape shape, const uint8_t* payload,
+                        absl::Span<float> values);
 
 }  // namespace kvcompress::int4_kivi
 

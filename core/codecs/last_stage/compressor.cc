@@ -7,6 +7,7 @@
 
 #include "codecs/last_stage/lz4_block.h"
 #include "codecs/last_stage/zstd_frame.h"
+#include "status/macros.h"
 
 namespace kvcompress {
 namespace {
@@ -25,11 +26,13 @@ bool CompressLz4(absl::string_view input, std::string* output) {
   return true;
 }
 
-bool DecompressLz4(absl::string_view input, size_t size, char* output) {
-  return IsLz4Block(input, size) &&
-         LZ4_decompress_safe(input.data(), output,
-                             static_cast<int>(input.size()),
-                             static_cast<int>(size)) == static_cast<int>(size);
+absl::Status DecompressLz4(absl::string_view input, size_t size, char* output) {
+  KVC_RETURN_IF_ERROR(CheckLz4Block(input, size));
+  const int decoded =
+      LZ4_decompress_safe(input.data(), output, static_cast<int>(input.size()),
+                          static_cast<int>(size));
+  if (decoded == static_cast<int>(size)) return absl::OkStatus();
+  return absl::DataLossError("LZ4 does not take the block");
 }
 
 bool CompressZstd(absl::string_view input, std::string* output) {
@@ -42,9 +45,13 @@ bool CompressZstd(absl::string_view input, std::string* output) {
   return true;
 }
 
-bool DecompressZstd(absl::string_view input, size_t size, char* output) {
-  return IsZstdFrame(input, size) &&
-         ZSTD_decompress(output, size, input.data(), input.size()) == size;
+absl::Status DecompressZstd(absl::string_view input, size_t size,
+                            char* output) {
+  KVC_RETURN_IF_ERROR(CheckZstdFrame(input, size));
+  if (ZSTD_decompress(output, size, input.data(), input.size()) == size) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError("Zstandard does not take the frame");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace kvcompress {
@@ -20,10 +21,12 @@ struct ByteCompressor {
   // Compresses `input` into less than its own size; false when that fails.
   bool (*compress)(absl::string_view input, std::string* output);
 
-  // Decompresses into exactly `size` bytes at `output`. False when `input` is
-  // not exactly one compressed piece of that many, by the rules of
-  // core/FORMAT.md: these are checked before the library sees it.
-  bool (*decompress)(absl::string_view input, size_t size, char* output);
+  // Decompresses into exactly `size` bytes at `output`. DATA_LOSS, with the
+  // place in `input`, when that is not exactly one compressed piece of that
+  // many, by the rules of core/FORMAT.md: these are checked before the library
+  // sees it.
+  absl::Status (*decompress)(absl::string_view input, size_t size,
+                             char* output);
 };
 
 const ByteCompressor& Lz4();

@@ -140,7 +140,9 @@ class Decoder : public TensorDecoder {
   }
 
   absl::Status Finish() override {
-    if (!pending_.empty()) return Damaged("the payload ends within a chunk");
+    if (!pending_.empty()) {
+      return Damaged(absl::StrCat("the payload ends within chunk ", chunks_));
+    }
     return inner_->Finish();
   }
 
@@ -151,7 +153,8 @@ class Decoder : public TensorDecoder {
     compressed_size_ = ReadNumber(pending_, 4);
     if (size_ == 0 || size_ > kChunk || compressed_size_ == 0 ||
         compressed_size_ > size_) {
-      return Damaged("the sizes of a chunk break a rule");
+      return Damaged(
+          absl::StrCat("the sizes of chunk ", chunks_, " break a rule"));
     }
     last_ = size_ < kChunk;
     wanted_ = kHeader + BodySize(size_, compressed_size_);
@@ -164,18 +167,21 @@ class Decoder : public TensorDecoder {
     const absl::string_view padding = body.substr(compressed_size_);
     body = body.substr(0, compressed_size_);
     if (padding.find_first_not_of('\0') != absl::string_view::npos) {
-      return Damaged("the padding of a chunk is not zero");
+      return Damaged(
+          absl::StrCat("the padding of chunk ", chunks_, " is not zero"));
     }
     if (body.size() < size_) {
       plain_.resize(size_);
-      if (!compressor_.decompress(body, size_, plain_.data())) {
-        return Damaged(
-            absl::StrCat("a chunk is not what ", compressor_.name, " wrote"));
+      const absl::Status status =
+          compressor_.decompress(body, size_, plain_.data());
+      if (!status.ok()) {
+        return Damaged(absl::StrCat("chunk ", chunks_, ": ", status.message()));
       }
       body = plain_;
     }
     chunk_ = body;
     in_chunk_ = true;
+    ++chunks_;
     wanted_ = kHeader;
     return absl::OkStatus();
   }
@@ -193,6 +199,7 @@ class Decoder : public TensorDecoder {
   size_t size_ = 0;             // of the chunk, as the inner codec wrote it
   size_t compressed_size_ = 0;  // of the chunk
   bool last_ = false;           // whether it is the last
+  uint64_t chunks_ = 0;         // before it
   std::string plain_;
   // What the inner codec has not taken yet of the chunk, which is in one of
   // these two; and whether there may be more of it to decode.

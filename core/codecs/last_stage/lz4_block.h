@@ -10,13 +10,15 @@
 
 #include <cstddef>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace kvcompress {
 
-// Whether `block` keeps every rule, for content of `size` bytes. Allocates
-// nothing. Thread safe.
-bool IsLz4Block(absl::string_view block, size_t size);
+// Whether `block` keeps every rule, for content of `size` bytes; else DATA_LOSS
+// with the place and the part of the sequence that breaks one. Allocates
+// nothing for a block that does. Thread safe.
+absl::Status CheckLz4Block(absl::string_view block, size_t size);
 
 }  // namespace kvcompress
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "codecs/last_stage/backward_bits.h"
@@ -111,18 +112,37 @@ class Frame {
  public:
   explicit Frame(size_t size) : size_(size) {}
 
-  bool Check(absl::string_view bytes) {
+  absl::Status Check(absl::string_view frame) {
+    absl::string_view bytes = frame;
     if (!absl::ConsumePrefix(&bytes, kMagic) || !TakeHeader(&bytes)) {
-      return false;
+      return absl::DataLossError(
+          "the header of the Zstandard frame breaks a rule");
     }
     bool last = false;
-    while (!last) {
-      if (!TakeBlock(&bytes, &last)) return false;
+    for (size_t block = 0; !last; ++block) {
+      const size_t offset = frame.size() - bytes.size();
+      const Section broken = TakeBlock(&bytes, &last);
+      if (broken == Section::kNone) continue;
+      return absl::DataLossError(
+          absl::StrCat("block ", block, " of the Zstandard frame, at its byte ",
+                       offset, ": the ", SectionName(broken), " break a rule"));
     }
-    return bytes.empty() && done_ == size_;
+    if (bytes.empty() && done_ == size_) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat("the blocks of the Zstandard frame give ", done_, " of ",
+                     size_, " bytes and leave ", bytes.size()));
   }
 
  private:
+  // What breaks a rule in a block.
+  enum class Section : uint8_t { kNone, kHeader, kLiterals, kSequences };
+
+  static absl::string_view SectionName(Section section) {
+    constexpr absl::string_view kNames[] = {"", "type and size", "literals",
+                                            "sequences"};
+    return kNames[static_cast<int>(section)];
+  }
+
   // Content of less than 256 bytes has a field of 1 byte, of less than 65,792
   // one of 2, which leaves 256 out, and more one of 4. Nothing else is set but
   // the flag of a single segment.
@@ -136,30 +156,31 @@ class Frame {
            content + (field == 1 ? 256 : 0) == size_;
   }
 
-  bool TakeBlock(absl::string_view* bytes, bool* last) {
+  Section TakeBlock(absl::string_view* bytes, bool* last) {
     uint64_t header;
-    if (!TakeNumber(3, bytes, &header)) return false;
+    if (!TakeNumber(3, bytes, &header)) return Section::kHeader;
     *last = (header & 1) != 0;
     const size_t block = static_cast<size_t>(header >> 3);
     switch (header >> 1 & 3) {
       case 0:
-        if (block > bytes->size()) return false;
+        if (block > bytes->size()) return Section::kHeader;
         bytes->remove_prefix(block);
-        return Produce(block);
+        return Produce(block) ? Section::kNone : Section::kHeader;
       case 1:
-        if (bytes->empty() || block == 0) return false;
+        if (bytes->empty() || block == 0) return Section::kHeader;
         bytes->remove_prefix(1);
-        return Produce(block);
+        return Produce(block) ? Section::kNone : Section::kHeader;
       case 2: {
-        if (block > std::min(bytes->size(), size_)) return false;
+        if (block > std::min(bytes->size(), size_)) return Section::kHeader;
         absl::string_view content = bytes->substr(0, block);
         bytes->remove_prefix(block);
         size_t literals;
-        return TakeLiterals(&content, &literals) &&
-               CheckSequences(content, literals);
+        if (!TakeLiterals(&content, &literals)) return Section::kLiterals;
+        return CheckSequences(content, literals) ? Section::kNone
+                                                 : Section::kSequences;
       }
       default:
-        return false;
+        return Section::kHeader;
     }
   }
 
@@ -305,8 +326,13 @@ class Frame {
 
 }  // namespace
 
-bool IsZstdFrame(absl::string_view frame, size_t size) {
-  return size <= kMaxZstdContent && Frame(size).Check(frame);
+absl::Status CheckZstdFrame(absl::string_view frame, size_t size) {
+  if (size > kMaxZstdContent) {
+    return absl::DataLossError(
+        absl::StrCat("a Zstandard frame has content of at most ",
+                     kMaxZstdContent, " bytes, and not ", size));
+  }
+  return Frame(size).Check(frame);
 }
 
 }  // namespace kvcompress

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace kvcompress {
@@ -20,9 +21,10 @@ namespace kvcompress {
 inline constexpr size_t kMaxZstdContent = size_t{128} << 10;
 
 // Whether `frame` keeps every rule, for content of `size` bytes, at most
-// kMaxZstdContent: what is left to a decoder is to copy bytes. Takes about as
-// long as decoding; allocates nothing. Thread safe.
-bool IsZstdFrame(absl::string_view frame, size_t size);
+// kMaxZstdContent: what is left to a decoder is to copy bytes. Else DATA_LOSS
+// with the block and the section that breaks one. Takes about as long as
+// decoding; allocates nothing for a frame that does. Thread safe.
+absl::Status CheckZstdFrame(absl::string_view frame, size_t size);
 
 }  // namespace kvcompress
 

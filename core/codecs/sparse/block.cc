@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "absl/strings/str_cat.h"
 #include "kvcompress/dtype.h"
 
 namespace kvcompress::sparse {
@@ -80,22 +81,33 @@ std::optional<size_t> EncodeBlock(BlockShape shape, absl::Span<float> values,
   return std::nullopt;
 }
 
-bool DecodeBlock(BlockShape shape, const uint8_t* payload,
-                 absl::Span<float> values) {
+absl::Status DecodeBlock(BlockShape shape, const uint8_t* payload,
+                         absl::Span<float> values) {
   const uint8_t* const bitmap = payload;
   const uint8_t* const scales = bitmap + shape.BitmapSize();
   const uint8_t* const codes = scales + 2 * shape.Groups();
   const size_t kept = shape.Kept();
   const size_t half = (kept + 1) / 2;
-  if (kept % 2 != 0 && codes[half - 1] >> 4 != 0) return false;
-  for (size_t i = shape.elements; i < 8 * shape.BitmapSize(); ++i) {
-    if (Bit(bitmap, i)) return false;
+  if (kept % 2 != 0 && codes[half - 1] >> 4 != 0) {
+    return absl::DataLossError("the unused half of the last byte is not zero");
   }
+  for (size_t i = shape.elements; i < 8 * shape.BitmapSize(); ++i) {
+    if (Bit(bitmap, i)) {
+      return absl::DataLossError("the bitmap goes on after the last element");
+    }
+  }
+  const auto wrong_count = [&] {
+    return absl::DataLossError(
+        absl::StrCat("the bitmap does not keep ", kept, " elements"));
+  };
   size_t position = 0;
   for (size_t g = 0; g < shape.Groups(); ++g) {
     uint16_t bits;
     std::memcpy(&bits, scales + 2 * g, sizeof(bits));
-    if (bits >= kHalfInfinity) return false;
+    if (bits >= kHalfInfinity) {
+      return absl::DataLossError(
+          absl::StrCat("the scale of group ", g, " is negative or not finite"));
+    }
     const float scale = HalfToFloat(bits);
     const size_t before = position;
     const size_t first = g * shape.group;
@@ -103,15 +115,19 @@ bool DecodeBlock(BlockShape shape, const uint8_t* payload,
     for (size_t i = first; i < end; ++i) {
       values[i] = 0;
       if (!Bit(bitmap, i)) continue;
-      if (position == kept) return false;
+      if (position == kept) return wrong_count();
       const uint8_t byte = codes[position % half];
       const int nibble = position < half ? byte & 15 : byte >> 4;
       ++position;
       values[i] = static_cast<float>((nibble ^ 8) - 8) * scale;
     }
-    if (position == before && bits != 0) return false;
+    if (position == before && bits != 0) {
+      return absl::DataLossError(absl::StrCat(
+          "group ", g, " has a scale, and none of its elements is kept"));
+    }
   }
-  return position == kept;
+  if (position != kept) return wrong_count();
+  return absl::OkStatus();
 }
 
 }  // namespace kvcompress::sparse

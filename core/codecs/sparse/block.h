@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 namespace kvcompress::sparse {
@@ -37,9 +38,9 @@ struct BlockShape {
 std::optional<size_t> EncodeBlock(BlockShape shape, absl::Span<float> values,
                                   uint8_t* payload);
 
-// False when the payload breaks the format.
-bool DecodeBlock(BlockShape shape, const uint8_t* payload,
-                 absl::Span<float> values);
+// DATA_LOSS when the payload breaks the format.
+absl::Status DecodeBlock(BlockShape shape, const uint8_t* payload,
+                         absl::Span<float> values);
 
 }  // namespace kvcompress::sparse
 

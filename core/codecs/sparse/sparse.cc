@@ -67,14 +67,14 @@ class Scheme : public BlockScheme {
         decoded, sums);
   }
 
-  bool Decode(uint64_t element, const uint8_t* payload,
-              uint8_t* decoded) override {
+  absl::Status Decode(uint64_t element, const uint8_t* payload,
+                      uint8_t* decoded) override {
     const BlockShape shape = Shape(element);
     float values[kBlockElements];
     const auto y = absl::MakeSpan(values, shape.elements);
-    if (!sparse::DecodeBlock(shape, payload, y)) return false;
+    KVC_RETURN_IF_ERROR(sparse::DecodeBlock(shape, payload, y));
     StoreElements(dtype_, y, decoded);
-    return true;
+    return absl::OkStatus();
   }
 
  private:

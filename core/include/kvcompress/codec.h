@@ -177,7 +177,6 @@ struct CodecTraits {
   bool role_aware = false;
   bool weighs_tokens = false;
   bool couples_heads = false;
-  bool couples_layers = false;
 
   bool Takes(DType dtype) const {
     return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end();

@@ -15,6 +15,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
+
+#include "absl/strings/string_view.h"
 
 namespace kvcompress {
 
@@ -67,6 +70,10 @@ struct QualityThresholds {
   // tensor, does not keep the bound.
   std::optional<double> min_centred_snr_db;
   std::optional<double> min_token_snr_db_p1;
+
+  // Names of the bounds that a request sets, as in kvcompress/metric_table.h;
+  // the others are defaults.
+  std::set<absl::string_view> requested = {};
 };
 
 // Not thread safe.

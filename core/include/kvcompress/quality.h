@@ -6,6 +6,7 @@
 #define KVCOMPRESS_QUALITY_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +25,23 @@ enum class QualityLevel : uint8_t { kExcellent, kGood, kAcceptable, kPoor };
 // "EXCELLENT", "GOOD", "ACCEPTABLE" or "POOR".
 absl::string_view QualityLevelName(QualityLevel level);
 
+// A bound that does not hold; see kvcompress.v1.MissedBound. Names are those of
+// kvcompress/metric_table.h.
+struct MissedBound {
+  absl::string_view metric;
+  std::optional<double> value;  // nothing: not known for the shape
+  absl::string_view bound;
+  double limit = 0;
+  bool requested = false;
+};
+
 struct QualityVerdict {
   bool passed = true;
   QualityLevel level = QualityLevel::kExcellent;
   // One sentence each, such as "max_error 1.2 is not below 0.5".
   std::vector<std::string> violations;
+  // The same bounds, in the same order.
+  std::vector<MissedBound> missed;
 };
 
 // An exact reconstruction passes every SNR bound.

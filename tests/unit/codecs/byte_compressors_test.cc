@@ -93,11 +93,12 @@ std::string WithChanges(std::string bytes, std::mt19937* random) {
 TEST(ByteCompressorsTest, EveryLevelKeepsTheRules) {
   for (const std::string& content : ContentsToCompress()) {
     for (const int level : {-7, -1, 1, 2, 3, 5, 7, 9, 12, 16, 19, 22}) {
-      EXPECT_TRUE(IsZstdFrame(ZstdFrame(content, level), content.size()))
+      EXPECT_TRUE(
+          CheckZstdFrame(ZstdFrame(content, level), content.size()).ok())
           << content.size() << " at " << level;
     }
     for (const int level : {0, 3, 9, 12}) {
-      EXPECT_TRUE(IsLz4Block(Lz4Block(content, level), content.size()))
+      EXPECT_TRUE(CheckLz4Block(Lz4Block(content, level), content.size()).ok())
           << content.size() << " at " << level;
     }
   }
@@ -109,8 +110,8 @@ TEST(ByteCompressorsTest, AnotherSizeBreaksThem) {
     const std::string block = Lz4Block(content, 0);
     for (const size_t size :
          {size_t{0}, content.size() - 1, content.size() + 1, size_t{1} << 40}) {
-      EXPECT_FALSE(IsZstdFrame(frame, size)) << content.size();
-      EXPECT_FALSE(IsLz4Block(block, size)) << content.size();
+      EXPECT_FALSE(CheckZstdFrame(frame, size).ok()) << content.size();
+      EXPECT_FALSE(CheckLz4Block(block, size).ok()) << content.size();
     }
   }
 }
@@ -120,10 +121,12 @@ TEST(ByteCompressorsTest, EveryCutBreaksThem) {
   const std::string frame = ZstdFrame(content, 19);
   const std::string block = Lz4Block(content, 0);
   for (size_t size = 0; size < frame.size(); ++size) {
-    EXPECT_FALSE(IsZstdFrame(frame.substr(0, size), content.size())) << size;
+    EXPECT_FALSE(CheckZstdFrame(frame.substr(0, size), content.size()).ok())
+        << size;
   }
   for (size_t size = 0; size < block.size(); ++size) {
-    EXPECT_FALSE(IsLz4Block(block.substr(0, size), content.size())) << size;
+    EXPECT_FALSE(CheckLz4Block(block.substr(0, size), content.size()).ok())
+        << size;
   }
 }
 
@@ -138,14 +141,14 @@ TEST(ByteCompressorsTest, WhatKeepsTheRulesTheLibrariesRead) {
     std::string decoded(size, '\0');
     const std::string frame = WithChanges(
         ZstdFrame(content, static_cast<int>(random() % 19) + 1), &random);
-    if (IsZstdFrame(frame, size)) {
+    if (CheckZstdFrame(frame, size).ok()) {
       ++zstd_kept;
       EXPECT_EQ(
           ZSTD_decompress(decoded.data(), size, frame.data(), frame.size()),
           size);
     }
     const std::string block = WithChanges(Lz4Block(content, 0), &random);
-    if (IsLz4Block(block, size)) {
+    if (CheckLz4Block(block, size).ok()) {
       ++lz4_kept;
       EXPECT_EQ(LZ4_decompress_safe(block.data(), decoded.data(),
                                     static_cast<int>(block.size()),

@@ -120,6 +120,8 @@ TEST_P(LastStageTest, DamageIsFoundWithoutADigest) {
     const absl::Status status = Decode(codec, 4096, damaged[i]);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << i;
   }
+  EXPECT_THAT(std::string(Decode(codec, 4096, content).message()),
+              ::testing::StartsWith("chunk 0: "));
 }
 
 TEST_P(LastStageTest, AutoRecordsWhatItChoseWithTheStage) {

@@ -111,6 +111,26 @@ TEST(Quality, EachBoundThatDoesNotHoldIsNamed) {
   EXPECT_EQ(verdict.violations[3], "cosine_similarity 0.5 is not above 0.99");
 }
 
+TEST(Quality, MissedBoundsAreNumbersToo) {
+  Metrics metrics = Sample(0.2, 10);
+  metrics.key_without_tokens = true;
+  const QualityVerdict verdict =
+      Judge(metrics, {.max_rmse = 0.25,
+                      .min_centred_snr_db = 30,
+                      .requested = {"max_rmse", "min_centred_snr_db"}});
+  ASSERT_EQ(verdict.missed.size(), 2);
+  EXPECT_EQ(verdict.missed[0].metric, "snr_db");
+  EXPECT_EQ(verdict.missed[0].value, 10);
+  EXPECT_EQ(verdict.missed[0].bound, "min_snr_db");
+  EXPECT_EQ(verdict.missed[0].limit, 18);
+  EXPECT_FALSE(verdict.missed[0].requested) << "a default";
+  EXPECT_EQ(verdict.missed[1].metric, "centred_snr_db");
+  EXPECT_EQ(verdict.missed[1].value, std::nullopt);
+  EXPECT_EQ(verdict.missed[1].limit, 30);
+  EXPECT_TRUE(verdict.missed[1].requested);
+  EXPECT_TRUE(Judge(metrics, {.max_rmse = 0.25, .min_snr_db = 9}).passed);
+}
+
 TEST(Quality, ABoundOnWhatIsNotKnownDoesNotHold) {
   Metrics metrics = Sample(0.01, 40);
   metrics.cosine_similarity = 1;

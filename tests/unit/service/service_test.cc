@@ -107,6 +107,53 @@ TEST_F(ServiceTest, StreamsBeginPayloadHeaderTrailer) {
                   .ok());
 }
 
+// Names of the bounds that a tensor misses: those that the request set, or the
+// defaults.
+std::vector<std::string> Missed(const v1::TensorReport& tensor,
+                                bool requested) {
+  std::vector<std::string> bounds;
+  for (const v1::MissedBound& missed : tensor.verdict().missed()) {
+    if (missed.requested() == requested) bounds.push_back(missed.bound());
+  }
+  return bounds;
+}
+
+TEST_F(ServiceTest, TellsRequestedBoundsFromDefaults) {
+  using Names = std::vector<std::string>;
+  const auto tensor = [](const char* name, std::vector<uint64_t> shape) {
+    return testing::NamedTensor{
+        TensorSpec{
+            .name = name, .dtype = DType::kF32, .shape = std::move(shape)},
+        testing::RandomBytes(DType::kF32, 256, 1)};
+  };
+  const std::string file = testing::MakeFile({tensor("layer_0_key", {4, 64}),
+                                              tensor("layer_0_value", {4, 64}),
+                                              tensor("other", {4, 64})});
+  v1::CompressRequest request = Options();
+  v1::CompressOptions& options = *request.mutable_options();
+  options.set_report_tensors(true);
+  options.mutable_thresholds()->set_max_rmse(1e-9);
+  options.mutable_thresholds()->set_max_error(1e9);
+  options.mutable_thresholds()->set_min_token_snr_db_p1(1);
+  options.mutable_key_thresholds()->set_max_rmse(1e9);
+  options.mutable_key_thresholds()->set_min_cosine_similarity(2);
+  options.mutable_value_thresholds()->set_min_centred_snr_db(1);
+  std::vector<v1::CompressResponse> responses;
+  ASSERT_TRUE(Compress({request, Bytes(file)}, &responses).ok());
+  const v1::CompressionReport& report = responses.back().trailer();
+  ASSERT_EQ(report.tensors_size(), 3);
+  EXPECT_EQ(Missed(report.tensors(0), true),
+            (Names{"min_cosine_similarity", "min_token_snr_db_p1"}))
+      << "keys have bounds of their own, and these no tokens";
+  EXPECT_EQ(Missed(report.tensors(1), true),
+            (Names{"max_rmse", "min_token_snr_db_p1"}))
+      << "min_centred_snr_db is for keys";
+  EXPECT_EQ(Missed(report.tensors(2), true), (Names{"max_rmse"}));
+  for (const v1::TensorReport& each : report.tensors()) {
+    EXPECT_EQ(each.verdict().missed_size(), each.verdict().violations_size());
+  }
+}
+
 TEST_F(ServiceTest, RefusesMessagesOutOfOrder) {
   v1::CompressRequest table;
   table.mutable_tensors();

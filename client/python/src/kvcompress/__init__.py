@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from kvcompress import aio, payload
     from kvcompress._arrays import Array, load_arrays
     from kvcompress._client import Client
-    from kvcompress._gate import MissedBound
     from kvcompress._info import (
         CodecInfo,
         CodecParameter,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
         ReportWarning,
         RoleCounts,
     )
-    from kvcompress._tensor_report import QualityLevel, Rope, TensorReport, Verdict
+    from kvcompress._tensor_report import MissedBound, QualityLevel, Rope, TensorReport, Verdict
     from kvcompress._torch_tensors import load_torch
     from kvcompress._warnings import CompressionWarning
     from kvcompress.errors import (
@@ -121,7 +120,7 @@ _MODULES = {
     "DecompressionReport": "_reports",
     "DecompressionResult": "_reports",
     "Metrics": "v1.quality_types",
-    "MissedBound": "_gate",
+    "MissedBound": "_tensor_report",
     "QualityLevel": "_tensor_report",
     "ReportWarning": "_reports",
     "RoleCounts": "_reports",

@@ -107,7 +107,6 @@ class CodecInfo:
     fixed_size: bool
     role_aware: bool
     couples_heads: bool
-    couples_layers: bool
     weighs_tokens: bool
 
     @classmethod
@@ -126,7 +125,6 @@ class CodecInfo:
             fixed_size=message.fixed_size,
             role_aware=message.role_aware,
             couples_heads=message.couples_heads,
-            couples_layers=message.couples_layers,
             weighs_tokens=message.weighs_tokens,
         )
 

@@ -5,6 +5,7 @@ Fields have the names, meanings and units of the messages of kvcompress.v1.
 """
 
 import enum
+import math
 from dataclasses import dataclass
 
 from kvcompress import _summary
@@ -25,6 +26,57 @@ class QualityLevel(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class MissedBound:
+    """A bound that does not hold.
+
+    Attributes:
+        tensor: Name of the tensor; None of all tensors pooled.
+        metric: Name of the metric, as in Metrics.
+        value: What was measured; None where the tensor's shape has no such metric.
+        bound: Name of the bound, as in Thresholds.
+        limit: The bound's value.
+        requested: Whether the call set it; otherwise it is the server's default.
+    """
+
+    tensor: str | None
+    metric: str
+    value: float | None
+    bound: str
+    limit: float
+    requested: bool
+
+    @classmethod
+    def from_proto(cls, message: quality_pb2.MissedBound, tensor: str | None) -> "MissedBound":
+        """Takes the values of a message of the API, and the name of the tensor."""
+        return cls(
+            tensor=tensor,
+            metric=message.metric,
+            value=message.value if message.HasField("value") else None,
+            bound=message.bound,
+            limit=message.limit,
+            requested=message.requested,
+        )
+
+    def __str__(self) -> str:
+        """Gives a sentence."""
+        side = "below" if self.bound.startswith("max_") else "above"
+        whose = "all tensors" if self.tensor is None else f"tensor {self.tensor!r}"
+        if self.value is None:
+            return (
+                f"{self.metric} of {whose} is not known for its shape, so it is not {side} "
+                f"{self.limit:g}"
+            )
+        return f"{self.metric} {self.value:.5g} of {whose} is not {side} {self.limit:g}"
+
+    @property
+    def excess(self) -> float:
+        """By how much it is missed, relative to the limit; infinite where nobody knows."""
+        if self.value is None:
+            return math.inf
+        return abs(self.value - self.limit) / (abs(self.limit) or 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The judgement on one tensor or on all tensors pooled.
 
@@ -32,19 +84,32 @@ class Verdict:
         passed: Whether every threshold holds.
         level: The level reached.
         violations: One sentence for each threshold that does not hold.
+        missed: The same thresholds as numbers.
     """
 
     passed: bool
     level: QualityLevel
     violations: tuple[str, ...]
+    missed: tuple[MissedBound, ...]
 
     @classmethod
-    def from_proto(cls, message: quality_pb2.QualityVerdict) -> "Verdict":
-        """Takes the values of a message of the API; a level not known is UNSPECIFIED."""
+    def from_proto(
+        cls, message: quality_pb2.QualityVerdict, tensor: str | None = None
+    ) -> "Verdict":
+        """Takes the values of a message of the API; a level not known is UNSPECIFIED.
+
+        Args:
+            message: The message.
+            tensor: Name of the tensor; None of all tensors pooled.
+        """
         known = message.level in quality_pb2.QualityLevel.values()
         name = quality_pb2.QualityLevel.Name(message.level) if known else "UNSPECIFIED"
-        level = QualityLevel(name.removeprefix("QUALITY_LEVEL_"))
-        return cls(message.passed, level, tuple(message.violations))
+        return cls(
+            passed=message.passed,
+            level=QualityLevel(name.removeprefix("QUALITY_LEVEL_")),
+            violations=tuple(message.violations),
+            missed=tuple(MissedBound.from_proto(each, tensor) for each in message.missed),
+        )
 
 
 _ROLES = {tensor_pb2.TENSOR_ROLE_KEY: "key", tensor_pb2.TENSOR_ROLE_VALUE: "value"}
@@ -136,7 +201,7 @@ class TensorReport(Exportable):
             compressed_size_bytes=message.compressed_size_bytes,
             bits_per_value=message.bits_per_value,
             metrics=Metrics.from_proto(message.metrics),
-            verdict=Verdict.from_proto(message.verdict),
+            verdict=Verdict.from_proto(message.verdict, message.name),
             digest=message.digest,
             rope=Rope.from_proto(message.rope) if message.HasField("rope") else None,
             layout=message.layout,

@@ -10,8 +10,8 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
-    from kvcompress._gate import MissedBound
     from kvcompress._reports import CompressionReport
+    from kvcompress._tensor_report import MissedBound
 
 _DETAILS_KEY = "grpc-status-details-bin"
 

@@ -233,6 +233,52 @@ class QualityThresholds(_message.Message):
 Global___QualityThresholds: _TypeAlias = QualityThresholds  # noqa: Y015
 
 @_typing.final
+class MissedBound(_message.Message):
+    """A bound that does not hold."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METRIC_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    BOUND_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    REQUESTED_FIELD_NUMBER: _builtins.int
+    metric: _builtins.str
+    """The metric, by its name in QualityMetrics."""
+    value: _builtins.float
+    """What was measured. Not set where the shape of a key or value has no such
+    metric.
+    """
+    bound: _builtins.str
+    """The bound, by its name in QualityThresholds. A name that begins with `max_`
+    is of an upper bound, any other of a lower one.
+    """
+    limit: _builtins.float
+    """The bound's value."""
+    requested: _builtins.bool
+    """Whether the request sets it, for all tensors or for those of this role;
+    otherwise it is a default.
+    """
+    def __init__(
+        self,
+        *,
+        metric: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+        bound: _builtins.str = ...,
+        limit: _builtins.float = ...,
+        requested: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "bound", b"bound", "limit", b"limit", "metric", b"metric", "requested", b"requested", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___MissedBound: _TypeAlias = MissedBound  # noqa: Y015
+
+@_typing.final
 class QualityVerdict(_message.Message):
     """The judgement on one tensor or on all tensors pooled."""
 
@@ -241,6 +287,7 @@ class QualityVerdict(_message.Message):
     PASSED_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
     VIOLATIONS_FIELD_NUMBER: _builtins.int
+    MISSED_FIELD_NUMBER: _builtins.int
     passed: _builtins.bool
     """Whether every threshold holds."""
     level: Global___QualityLevel.ValueType
@@ -251,16 +298,21 @@ class QualityVerdict(_message.Message):
         and the bound.
         """
 
+    @_builtins.property
+    def missed(self) -> _containers.RepeatedCompositeFieldContainer[Global___MissedBound]:
+        """The same thresholds as numbers."""
+
     def __init__(
         self,
         *,
         passed: _builtins.bool = ...,
         level: Global___QualityLevel.ValueType = ...,
         violations: _abc.Iterable[_builtins.str] | None = ...,
+        missed: _abc.Iterable[Global___MissedBound] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "passed", b"passed", "violations", b"violations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "missed", b"missed", "passed", b"passed", "violations", b"violations"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -224,7 +224,6 @@ class CodecInfo(_message.Message):
     FIXED_SIZE_FIELD_NUMBER: _builtins.int
     ROLE_AWARE_FIELD_NUMBER: _builtins.int
     COUPLES_HEADS_FIELD_NUMBER: _builtins.int
-    COUPLES_LAYERS_FIELD_NUMBER: _builtins.int
     WEIGHS_TOKENS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name in a codec string, such as `int4`."""
@@ -242,8 +241,6 @@ class CodecInfo(_message.Message):
     """Whether it treats keys and values differently."""
     couples_heads: _builtins.bool
     """Whether a value's code depends on other heads of its tensor."""
-    couples_layers: _builtins.bool
-    """Whether a value's code depends on other layers."""
     weighs_tokens: _builtins.bool
     """Whether presets of it take `attention`."""
     @_builtins.property
@@ -271,12 +268,11 @@ class CodecInfo(_message.Message):
         fixed_size: _builtins.bool = ...,
         role_aware: _builtins.bool = ...,
         couples_heads: _builtins.bool = ...,
-        couples_layers: _builtins.bool = ...,
         weighs_tokens: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["couples_heads", b"couples_heads", "couples_layers", b"couples_layers", "description", b"description", "dtypes", b"dtypes", "fixed_size", b"fixed_size", "lossless", b"lossless", "name", b"name", "parameters", b"parameters", "presets", b"presets", "role_aware", b"role_aware", "streaming", b"streaming", "weighs_tokens", b"weighs_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["couples_heads", b"couples_heads", "description", b"description", "dtypes", b"dtypes", "fixed_size", b"fixed_size", "lossless", b"lossless", "name", b"name", "parameters", b"parameters", "presets", b"presets", "role_aware", b"role_aware", "streaming", b"streaming", "weighs_tokens", b"weighs_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,66 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// What is wrong with a block of a codec, and where: the errors of decoders say.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kvcompress/codec.h"
+#include "support/decoding.h"
+
+namespace kvcompress {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The error for a payload of zeros in which one byte is another.
+std::string ErrorFor(const char* codec, std::vector<uint64_t> shape,
+                     size_t position, char byte) {
+  const CodecSpec parsed = *ParseCodec(codec);
+  const TensorSpec spec = {.name = "t",
+                           .dtype = DType::kF32,
+                           .shape = std::move(shape),
+                           .role = TensorRole::kKey};
+  std::string payload(*parsed.codec->MaxEncodedSize(spec, parsed.parameters),
+                      '\0');
+  payload.at(position) = byte;
+  const auto decoder = parsed.codec->NewDecoder(spec, parsed.parameters);
+  std::string decoded;
+  const absl::Status status = testing::DecodeAll(**decoder, payload, &decoded);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << codec;
+  return std::string(status.message());
+}
+
+TEST(BlockErrors, SayWhichRuleABlockBreaksAndWhere) {
+  constexpr size_t kInt4Block = 128 + 2048;
+  EXPECT_THAT(
+      ErrorFor("int4:64", {4096 + 1}, kInt4Block + 1, '\x80'),
+      HasSubstr("the int4 block of element 4096: a scale is negative or not "
+                "finite, or the unused half of the last byte is not zero"));
+  EXPECT_THAT(
+      ErrorFor("int8:64", {4097}, 1, '\x7c'),
+      HasSubstr(
+          "the int8 block of element 0: a scale is negative or not finite"));
+  EXPECT_THAT(
+      ErrorFor("int4-kivi:64", {3}, 2, 1),
+      HasSubstr("the int4-kivi block of element 0: group 0 has no step, but a "
+                "zero point or codes"));
+}
+
+TEST(BlockErrors, SparseCountsWhatItsBitmapKeeps) {
+  EXPECT_THAT(ErrorFor("sparse:0.5,64", {4096}, 0, 1),
+              HasSubstr("block of element 0: the bitmap does not keep 2048"));
+  EXPECT_THAT(ErrorFor("sparse:0.5,64", {4096}, 512 + 2 * 9 + 1, '\x7c'),
+              HasSubstr("the scale of group 9 is negative or not finite"));
+  EXPECT_THAT(ErrorFor("sparse:0.5,64", {4096}, 512 + 2 * 9, 1),
+              HasSubstr("group 9 has a scale, and none of its elements"));
+  EXPECT_THAT(ErrorFor("sparse:0.5,64", {4}, 0, 16),
+              HasSubstr("the bitmap goes on after the last element"));
+}
+
+}  // namespace
+}  // namespace kvcompress
