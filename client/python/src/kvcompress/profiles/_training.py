@@ -212,7 +212,10 @@ class Trainer:
 
         @functools.cache
         def divergence_of(index: int) -> float:
-            found = judge.measure(["-codec", f"klt:step-{index}"], basis)
+            trial = basis.with_name("trial.profile")
+            presets = [("ultra", LADDER[index], None)]
+            _native.train(trial, self._options.label, caches, presets=presets, basis=basis)
+            found = judge.measure(["-codec", "klt:ultra"], trial)
             self._say(
                 f"step {LADDER[index]:.2f}: ratio {found.ratio:.1f}, "
                 f"divergence {found.divergence / int4.divergence:.0%} of int4's"
