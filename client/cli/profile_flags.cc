@@ -42,8 +42,8 @@ absl::Status SetPresets(const std::string& text,
         absl::StrSplit(sides.second, ':');
     ProfilePreset preset{.name = std::string(sides.first)};
     ProfileExpectation expected;
-    bool valid = absl::SimpleAtof(numbers[0], &preset.step);
-    if (numbers.size() != 1) {
+    bool valid = !numbers.empty() && absl::SimpleAtof(numbers[0], &preset.step);
+    if (numbers.size() > 1) {
       valid = valid && numbers.size() == 4 &&
               absl::SimpleAtof(numbers[1], &expected.ratio) &&
               absl::SimpleAtof(numbers[2], &expected.divergence) &&

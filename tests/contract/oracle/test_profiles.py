@@ -111,7 +111,7 @@ def metric(weight: float) -> bytes:
 
 def test_a_profile_with_a_metric_and_expectations(run: Run, tmp_path: Path) -> None:
     (tmp_path / "metric").write_bytes(metric(5.0))
-    presets = "fine=0.25:4.5:0.001:0.02,coarse=1:8:0.01:0.02"
+    presets = "high=0.25:4.5:0.001:0.02,max=1:8:0.01:0.02"
     flags = ("-train-metric", tmp_path / "metric", "-train-note", "by hand")
     profile = train(run, tmp_path, "-rope-theta", 10000, "-train-presets", presets, *flags)
     header, _ = read_safetensors(profile.read_bytes())
@@ -119,7 +119,7 @@ def test_a_profile_with_a_metric_and_expectations(run: Run, tmp_path: Path) -> N
     assert header["kvcompress.profile.training"].endswith("metric=given by hand")
     source, artefact, back = (tmp_path / name for name in ("in", "out", "back"))
     source.write_bytes(cache(3, 100))
-    done = run("-input", source, "-output", artefact, "-codec", "klt:fine", "-profile", profile)
+    done = run("-input", source, "-output", artefact, "-codec", "klt:high", "-profile", profile)
     assert done.returncode == 0, done.stderr
     done = run("-decompress", "-input", artefact, "-output", back, "-profile", profile)
     assert done.returncode == 0, done.stderr
