@@ -175,7 +175,17 @@ def test_the_golden_artefact_decodes_to_the_golden_cache(run: Run, tmp_path: Pat
         (["-train-presets", "a", "-train-profile", "p", "-model-label", "m", "c"], "a list such"),
         (["-train-presets", "a=1:2", "-train-profile", "p", "-model-label", "m", "c"], "a list"),
         (
-            "-train-basis b -train-note n -train-profile p -model-label m c".split(),
+            [
+                "-train-basis",
+                "b",
+                "-train-note",
+                "n",
+                "-train-profile",
+                "p",
+                "-model-label",
+                "m",
+                "c",
+            ],
             "-train-basis cannot",
         ),
         (["-train-metric", "x", "-input", "x", "-output", "y"], "need -train-profile"),
