@@ -79,9 +79,10 @@ def run(*arguments: str | Path) -> None:
 
 def rows_of(info: ProfileInfo, profile: Path) -> dict[str, list[str | Path]]:
     """Gives the flags of each codec by its name in the table."""
-    rows: dict[str, list[str | Path]] = {REFERENCE: ["-codec", "int4"]}
-    for preset in ("high", "ultra"):
-        rows[f"klt {preset}"] = ["-codec", f"klt:{preset}"]
+    rows: dict[str, list[str | Path]] = {
+        REFERENCE: ["-codec", "int4"],
+        "klt ultra": ["-codec", "klt:ultra"],
+    }
     for each in info.presets:
         rows[f"profile {each.name}"] = ["-profile", profile, "-codec", f"klt:{each.name}"]
     return rows

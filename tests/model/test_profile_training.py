@@ -84,7 +84,7 @@ def test_the_presets_do_what_the_profile_says(language_model: Any, trained: Path
 
     info = read_profile(trained / "tiny.profile")
     assert [preset.name for preset in info.presets] == list(SHARES)
-    assert "metric=given metric=fisher" in info.training
+    assert "metric=given fisher samples=1" in info.training
     tokens = [language_model.tokenize(text(seed)) for seed in (1, 2)]
     windows = []
     for i, window in enumerate(cut(tokens, TOKENS + FED, 2, held_out=True)):

@@ -171,11 +171,7 @@ class Trainer:
         options = self._options
         now = time.monotonic()
         basis = folder / "basis.profile"
-        how = (
-            f"metric=fisher power={POWER} floor={FLOOR} samples={options.samples}"
-            if metric
-            else "metric=spread"
-        )
+        how = f"fisher samples={options.samples} power={POWER} floor={FLOOR} " if metric else ""
         _native.train(
             basis,
             options.label,
@@ -184,7 +180,7 @@ class Trainer:
             metric=metric,
             layers=options.layers,
             directions=options.directions,
-            note=f"{how} windows={options.windows}x{options.tokens} seed={options.seed} "
+            note=f"{how}windows={options.windows}x{options.tokens} seed={options.seed} "
             f"held-out={options.held_out}",
         )
         self.times.measure("basis", now)
