@@ -105,7 +105,13 @@ class Trainer:
     def __init__(
         self, model: LanguageModel, options: TrainingOptions, say: Callable[[str], None]
     ) -> None:
-        """Takes the model; progress goes to `say`, line by line."""
+        """Takes the model; progress goes to `say`, line by line.
+
+        Raises:
+            ValueError: A number is out of its range, or the model's rotation not supported.
+        """
+        if min(options.windows, options.held_out, options.fed) < 1 or options.samples < 0:
+            raise ValueError("there must be windows to train on, to hold out, and tokens to feed")
         self._model = model
         self._options = options
         self._say = say
@@ -121,7 +127,7 @@ class Trainer:
             work: A folder for temporary files, of some 25 KB a token and million parameters.
 
         Raises:
-            ValueError: A text is too short, or the rotation of the model's keys is not supported.
+            ValueError: A text is too short, or the model turns keys in a way not supported.
             NativeError: kv-compress is missing or fails.
         """
         options = self._options
