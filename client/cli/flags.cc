@@ -16,71 +16,12 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/model_config.h"
+#include "client/cli/profile_flags.h"
 #include "client/cli/raw_flags.h"
 #include "client/cli/thresholds.h"
-#include "kvcompress/profile.h"
 
 namespace kvcompress::cli {
 namespace {
-
-// In Go's words.
-absl::Status InvalidValue(absl::string_view value, absl::string_view flag,
-                          absl::string_view why = "parse error") {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "invalid value \"", value, "\" for flag -", flag, ": ", why));
-}
-
-absl::Status SetCount(const std::optional<std::string>& text,
-                      absl::string_view flag, size_t least, size_t most,
-                      size_t* count) {
-  if (!text) return absl::OkStatus();
-  uint64_t value = 0;
-  if (!absl::SimpleAtoi(*text, &value)) return InvalidValue(*text, flag);
-  if (value < least || value > most) {
-    return InvalidValue(*text, flag,
-                        absl::StrCat("must be from ", least, " to ", most));
-  }
-  *count = value;
-  return absl::OkStatus();
-}
-
-// Of a profile that is used, or trained.
-absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
-  const bool trains = flags->mode == Mode::kTrain;
-  if (!trains &&
-      (raw.model_label || raw.profile_layers || raw.profile_directions)) {
-    return absl::InvalidArgumentError(
-        "-model-label, -profile-layers and -profile-directions need "
-        "-train-profile");
-  }
-  if (!raw.profile.empty() && (trains || flags->mode == Mode::kInfo)) {
-    return absl::InvalidArgumentError(
-        "-profile needs compression, -metrics-only or decoding");
-  }
-  if (!raw.profile.empty() && !raw.server.empty()) {
-    return absl::InvalidArgumentError(
-        "-profile and -server cannot be combined: a server takes no profiles");
-  }
-  flags->profile = raw.profile;
-  if (!trains) return absl::OkStatus();
-  if (raw.files.empty()) {
-    return absl::InvalidArgumentError(
-        "-train-profile needs caches behind the flags");
-  }
-  if (!raw.model_label || raw.model_label->empty() ||
-      raw.model_label->size() > kMaxProfileLabel) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("-train-profile needs -model-label of 1 to ",
-                     kMaxProfileLabel, " bytes"));
-  }
-  flags->files = raw.files;
-  flags->model_label = *raw.model_label;
-  absl::Status status = SetCount(raw.profile_layers, "profile-layers", 0,
-                                 kMaxGroupTensors / 2, &flags->profile_layers);
-  status.Update(SetCount(raw.profile_directions, "profile-directions", 1,
-                         kMaxGroupDirections, &flags->profile_directions));
-  return status;
-}
 
 absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
   const int modes = raw.decompress + raw.metrics_only + raw.info.has_value() +

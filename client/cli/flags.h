@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kvcompress/profile.h"
 #include "kvcompress/v1/compression_service.pb.h"
 #include "kvcompress/v1/quality.pb.h"
 
@@ -70,6 +71,10 @@ struct Flags {
   std::string model_label;
   size_t profile_layers = 10;
   size_t profile_directions = 1024;
+  std::vector<ProfilePreset> train_presets;  // empty for the default
+  std::string train_metric;                  // a file; empty for none
+  std::string train_basis;                   // a file; empty for none
+  std::string train_note;
 };
 
 // Reads the arguments, the program's name left out, and the environment.

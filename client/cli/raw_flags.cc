@@ -179,6 +179,16 @@ void Define(CLI::App* app, RawFlags* raw) {
         "Layers that are transformed together, 0 for all (default 10)");
   value("--profile-directions", &raw->profile_directions, "N",
         "Directions that are kept of each group, 1 to 8192 (default 1024)");
+  value("--train-metric", &raw->train_metric, "FILE",
+        "Safetensors file with a matrix for each tensor: errors matter by "
+        "their length after it (default: by spreads)");
+  value("--train-basis", &raw->train_basis, "PROFILE",
+        "Take all but label, presets and their tables from this profile");
+  value("--train-presets", &raw->train_presets, "LIST",
+        "NAME=STEP for each preset, joined by commas; behind each, if "
+        "measured, :RATIO:KL:KL_OF_INT4");
+  value("--train-note", &raw->train_note, "TEXT",
+        "Text for the profile's record of its training");
   flag("--help", &raw->help, "Print this text");
   flag("--version", &raw->version, "Print the versions");
 }

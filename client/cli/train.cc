@@ -91,8 +91,14 @@ class FileCache : public TrainingCache {
 Json ProfileJson(const Profile& profile, uint64_t size) {
   const ProfileContent& content = profile.content();
   Json presets = Json::object();
+  Json expectations = Json::object();
   for (const ProfilePreset& preset : content.presets) {
     presets[preset.name] = preset.step;
+    if (!preset.expected) continue;
+    expectations[preset.name] = {
+        {"ratio", preset.expected->ratio},
+        {"divergence", preset.expected->divergence},
+        {"int4_divergence", preset.expected->int4_divergence}};
   }
   Json groups = Json::array();
   for (const ProfileGroup& group : content.groups) {
@@ -105,6 +111,7 @@ Json ProfileJson(const Profile& profile, uint64_t size) {
               {"size_bytes", size},
               {"training", content.training},
               {"presets", std::move(presets)},
+              {"expectations", std::move(expectations)},
               {"rotations", content.rotations.size()},
               {"groups", std::move(groups)}};
 }
@@ -126,7 +133,25 @@ absl::StatusOr<Json> Train(const Flags& flags) {
   TrainingOptions options = {.label = flags.model_label,
                              .layers_per_group = flags.profile_layers,
                              .directions = flags.profile_directions,
-                             .rope_theta = flags.rope_theta};
+                             .rope_theta = flags.rope_theta,
+                             .presets = flags.train_presets,
+                             .note = flags.train_note};
+  std::unique_ptr<FileCache> metric;
+  if (!flags.train_metric.empty()) {
+    absl::StatusOr<std::unique_ptr<FileCache>> file =
+        FileCache::Open(flags.train_metric);
+    if (!file.ok()) return file.status();
+    metric = *std::move(file);
+    options.metric = metric.get();
+  }
+  std::shared_ptr<const Profile> basis;
+  if (!flags.train_basis.empty()) {
+    absl::StatusOr<std::shared_ptr<const Profile>> read =
+        ReadProfile(flags.train_basis);
+    if (!read.ok()) return read.status();
+    basis = *std::move(read);
+    options.basis = &basis->content();
+  }
   options.progress = [&](size_t, size_t all) {
     if (progress == nullptr) {
       progress = std::make_unique<Progress>(flags.progress, all);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -107,6 +108,13 @@ absl::Status CheckNumbers(const ProfileContent& content, size_t index) {
   return absl::OkStatus();
 }
 
+bool IsExpectation(const ProfileExpectation& expected) {
+  const float least = std::numeric_limits<float>::min();
+  return Within(expected.ratio, least, kMostExpectation) &&
+         Within(expected.divergence, least, kMostExpectation) &&
+         Within(expected.int4_divergence, least, kMostExpectation);
+}
+
 absl::Status CheckPresets(const std::vector<ProfilePreset>& presets) {
   if (presets.empty() || presets.size() > kMaxProfilePresets) {
     return Bad("no presets, or too many");
@@ -117,6 +125,10 @@ absl::Status CheckPresets(const std::vector<ProfilePreset>& presets) {
       return Bad("a bad name of a preset, or one twice");
     }
     if (!IsProfileStep(preset.step)) return Bad("a bad step of a preset");
+    if (preset.expected.has_value() != presets.front().expected.has_value() ||
+        (preset.expected && !IsExpectation(*preset.expected))) {
+      return Bad("a bad expectation of a preset, or of some presets only");
+    }
   }
   return absl::OkStatus();
 }

@@ -94,6 +94,17 @@ NOT_RUN = {
     r"python -m kvcompress\.batch s3:.+": Reason(
         "needs a bucket and a cluster", "../integrations/test_batch.py::test_line_of_the_readme"
     ),
+    r"python -m kvcompress\.profiles train .+": Reason(
+        "needs a model and takes minutes",
+        "../model/test_profile_training.py::test_training_twice_gives_the_same_file",
+    ),
+    r"python -m kvcompress\.profiles report .+": Reason(
+        "needs a profile", "../model/test_profile_training.py::test_the_report"
+    ),
+    r"\$python validation/profile_study\.py .+": Reason(
+        "needs a profile of a model, and takes minutes",
+        "../model/test_profile_training.py::test_the_presets_do_what_the_profile_says",
+    ),
     r"pip install --no-deps -r validation/requirements\.txt": Reason(
         "downloads 2.6 GB; deploy/python-env installs the same", "../model/test_real_model.py::run"
     ),

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kvcompress/profile.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress {
@@ -39,8 +40,21 @@ struct TrainingOptions {
   size_t layers_per_group = 10;
   size_t directions = 1024;  // the most of a group
   // Base of the rotary position embedding of the keys, 0 for none; found in
-  // the data where it is not set.
+  // the data where neither it nor a rotation of the metric is given.
   std::optional<double> rope_theta;
+  // Empty for high, max and ultra at 0.5, 1 and 1.5 spreads of a tensor. Steps
+  // are rounded as the format asks.
+  std::vector<ProfilePreset> presets;
+  // A matrix [channels, channels] of F32 for each tensor, with its role and
+  // layer; the channels are those of all heads, keys' rotation undone. Errors
+  // matter by their length after it. Null: by tensors' spreads. Tensors
+  // `layer_{L}_rotation`, F64 [pairs], may give the rotation of layers' keys:
+  // the radians for each token of channels (p, p + pairs) of a head.
+  TrainingCache* metric = nullptr;
+  // A trained profile whose groups, rotations, bases and record of training are
+  // taken, so that only presets and their classes are new. Null for none.
+  const ProfileContent* basis = nullptr;
+  std::string note;  // behind the record of training
   // Called with the steps done and the steps there are; an error ends the
   // training. May be null.
   std::function<absl::Status(size_t done, size_t all)> progress;
@@ -48,7 +62,8 @@ struct TrainingOptions {
 
 // The bytes of the profile: the same for the same caches in the same order.
 // INVALID_ARGUMENT when there is no cache, a cache has other tensors than the
-// first, or values that are not finite.
+// first, or values that are not finite, or the metric lacks a tensor or is not
+// symmetric and positive definite.
 absl::StatusOr<std::string> TrainProfile(
     const TrainingOptions& options, absl::Span<TrainingCache* const> caches);
 

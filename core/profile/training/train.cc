@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,15 +14,18 @@
 #include "profile/training/basis.h"
 #include "profile/training/classes.h"
 #include "profile/training/covariance.h"
-#include "quantization/rope.h"
-#include "quantization/rope_candidates.h"
+#include "profile/training/metric.h"
+#include "profile/training/places.h"
+#include "profile/training/rotations.h"
 #include "quantization/steps.h"
 #include "status/macros.h"
 
 namespace kvcompress {
 namespace {
 
+using profile::ByPlace;
 using profile::GroupShape;
+using profile::InvalidCache;
 
 // Attention sinks are unlike all other tokens, and are not transformed.
 constexpr uint64_t kSkipped = 4;
@@ -32,36 +34,6 @@ constexpr float kUnitsOfSpread = 128;
 // Steps in spreads of a tensor.
 constexpr std::pair<const char*, double> kSteps[] = {
     {"high", 0.5}, {"max", 1.0}, {"ultra", 1.5}};
-
-absl::Status Invalid(const TrainingCache& cache, absl::string_view what) {
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   absl::StrCat(cache.name(), ": ", what),
-                   {.reason = "INVALID_TRAINING_CACHE"});
-}
-
-// Tensors of a cache by layer and role.
-using ByPlace = std::map<std::pair<uint32_t, TensorRole>, size_t>;
-
-absl::StatusOr<ByPlace> PlacesOf(const TrainingCache& cache) {
-  ByPlace places;
-  const std::vector<TensorSpec>& tensors = cache.tensors();
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorSpec& spec = tensors[i];
-    if (spec.role == TensorRole::kNone || !spec.layer) continue;
-    const size_t rank = spec.shape.size();
-    if (!IsNumber(spec.dtype) || (rank != 3 && rank != 4)) {
-      return Invalid(cache, absl::StrCat(QuoteName(spec.name),
-                                         " is not [batch, heads, tokens, "
-                                         "head_dim] of numbers"));
-    }
-    if (!places.emplace(std::pair(*spec.layer, spec.role), i).second) {
-      return Invalid(cache, absl::StrCat(QuoteName(spec.name),
-                                         ": its layer has another tensor of "
-                                         "this role"));
-    }
-  }
-  return places;
-}
 
 // All tensors of a group of one cache.
 struct GroupData {
@@ -83,17 +55,25 @@ class Trainer {
                        {.reason = "INVALID_TRAINING_CACHE"});
     }
     content_.label = options_.label;
-    for (const auto& [name, step] : kSteps) {
-      content_.presets.push_back({name, coding::RoundToStep(step)});
-    }
+    SetPresets();
     KVC_RETURN_IF_ERROR(MakeGroups());
-    KVC_RETURN_IF_ERROR(FindRotations());
-    all_steps_ = content_.groups.size() * (2 * caches_.size() + 1);
+    if (options_.basis != nullptr) {
+      KVC_RETURN_IF_ERROR(TakeBasis());
+    } else {
+      KVC_RETURN_IF_ERROR(SetRotations());
+    }
+    const size_t passes = options_.basis != nullptr ? 1 : 2;
+    all_steps_ = content_.groups.size() * (passes * caches_.size() + 1);
     for (size_t g = 0; g < content_.groups.size(); ++g) {
       KVC_RETURN_IF_ERROR(TrainGroup(g));
     }
-    content_.training = absl::StrCat("caches=", caches_.size(),
-                                     " tokens=", tokens_, " metric=spread");
+    content_.training = absl::StrCat(
+        "caches=", caches_.size(), " tokens=", tokens_,
+        options_.metric == nullptr ? " metric=spread" : " metric=given",
+        options_.note.empty() ? "" : " ", options_.note);
+    if (options_.basis != nullptr) {
+      content_.training = options_.basis->training;
+    }
     return SerializeProfile(content_);
   }
 
@@ -104,11 +84,64 @@ class Trainer {
                              : absl::OkStatus();
   }
 
+  void SetPresets() {
+    content_.presets = options_.presets;
+    for (ProfilePreset& preset : content_.presets) {
+      preset.step = coding::RoundToStep(preset.step);
+    }
+    if (!content_.presets.empty()) return;
+    for (const auto& [name, step] : kSteps) {
+      content_.presets.push_back({name, coding::RoundToStep(step), {}});
+    }
+  }
+
+  // Those of the metric, or those that the first cache shows.
+  absl::Status SetRotations() {
+    bool given = false;
+    if (options_.metric != nullptr) {
+      KVC_ASSIGN_OR_RETURN(given,
+                           profile::TakeRotations(options_.metric, &content_));
+    }
+    if (given) return absl::OkStatus();
+    return profile::FindRotations(caches_[0], options_.rope_theta, &content_);
+  }
+
+  // All of a trained profile but label, presets and classes. The groups are
+  // its own.
+  absl::Status TakeBasis() {
+    content_.rotations = options_.basis->rotations;
+    content_.groups = options_.basis->groups;
+    for (ProfileGroup& group : content_.groups) group.classes.clear();
+    return absl::OkStatus();
+  }
+
+  // The classes of presets that the basis has at the same steps, if it has all.
+  bool TakeClasses(size_t index) {
+    ProfileGroup& group = content_.groups[index];
+    const std::vector<ProfilePreset>& known = options_.basis->presets;
+    for (const ProfilePreset& preset : content_.presets) {
+      const auto found = std::find_if(
+          known.begin(), known.end(),
+          [&](const ProfilePreset& each) { return each.step == preset.step; });
+      if (found == known.end()) {
+        group.classes.clear();
+        return false;
+      }
+      const auto first =
+          options_.basis->groups[index].classes.begin() +
+          (found - known.begin()) * static_cast<ptrdiff_t>(group.directions);
+      group.classes.insert(group.classes.end(), first,
+                           first + static_cast<ptrdiff_t>(group.directions));
+    }
+    return true;
+  }
+
   // Groups of consecutive layers of the first cache, which all others have.
   absl::Status MakeGroups() {
     for (TrainingCache* cache : caches_) {
-      KVC_ASSIGN_OR_RETURN(ByPlace places, PlacesOf(*cache));
-      if (places.empty()) return Invalid(*cache, "it has no keys or values");
+      KVC_ASSIGN_OR_RETURN(ByPlace places, profile::PlacesOf(*cache));
+      if (places.empty())
+        return InvalidCache(*cache, "it has no keys or values");
       places_.push_back(std::move(places));
     }
     std::optional<uint32_t> layer;
@@ -132,65 +165,13 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // The rotation of each layer's keys in the first cache; where none is found,
-  // the one that most layers have.
-  absl::Status FindRotations() {
-    if (options_.rope_theta == 0.0) return absl::OkStatus();
-    using Key = std::pair<std::pair<uint64_t, bool>, size_t>;  // and pairs
-    std::map<Key, size_t> counts;
-    std::map<uint32_t, Key> found;
-    for (const auto& [place, index] : places_[0]) {
-      if (place.second != TensorRole::kKey) continue;
-      const TensorSpec& spec = caches_[0]->tensors()[index];
-      const size_t rank = spec.shape.size();
-      KVC_ASSIGN_OR_RETURN(const std::string bytes, caches_[0]->Read(index));
-      std::vector<float> values(bytes.size() / DTypeSize(spec.dtype));
-      LoadElements(spec.dtype, reinterpret_cast<const uint8_t*>(bytes.data()),
-                   absl::MakeSpan(values));
-      const size_t channels = spec.shape[rank - 1];
-      const std::optional<coding::FoundRotation> rotation =
-          coding::DetectRotation(
-              values.data(), spec.shape[rank - 3], spec.shape[rank - 2],
-              channels,
-              coding::CandidatesFor(spec, TensorRole::kKey,
-                                    {.rope_theta = options_.rope_theta},
-                                    channels));
-      if (!rotation || rotation->rotation.first != 0) continue;
-      const Key key{{rotation->rotation.ratio, rotation->rotation.interleaved},
-                    rotation->rotation.Pairs(channels)};
-      ++counts[key];
-      found[place.first] = key;
-    }
-    if (counts.empty()) return absl::OkStatus();
-    std::map<Key, size_t> indices;
-    for (const auto& [key, count] : counts) {
-      indices[key] = content_.rotations.size();
-      content_.rotations.push_back(
-          {.interleaved = key.first.second,
-           .increments =
-               coding::Increments({.ratio = key.first.first}, key.second)});
-    }
-    const auto most = std::max_element(
-        counts.begin(), counts.end(),
-        [](const auto& a, const auto& b) { return a.second < b.second; });
-    for (ProfileGroup& group : content_.groups) {
-      for (ProfileTensor& tensor : group.tensors) {
-        if (tensor.role != TensorRole::kKey) continue;
-        const auto own = found.find(tensor.layer);
-        const Key& key = own == found.end() ? most->first : own->second;
-        if (2 * key.second <= tensor.channels) tensor.rotation = indices[key];
-      }
-    }
-    return absl::OkStatus();
-  }
-
   absl::StatusOr<GroupData> ReadGroup(size_t cache, size_t group) {
     GroupData data;
     for (const ProfileTensor& tensor : content_.groups[group].tensors) {
       const auto place =
           places_[cache].find(std::pair(tensor.layer, tensor.role));
       if (place == places_[cache].end()) {
-        return Invalid(
+        return InvalidCache(
             *caches_[cache],
             absl::StrCat("it lacks a tensor of layer ", tensor.layer));
       }
@@ -199,9 +180,9 @@ class Trainer {
       if (!profile::Fits(tensor, spec, &shape) ||
           (!data.bytes.empty() && (shape.batches != data.shape.batches ||
                                    shape.tokens != data.shape.tokens))) {
-        return Invalid(*caches_[cache],
-                       absl::StrCat(QuoteName(spec.name),
-                                    " has another shape than its like"));
+        return InvalidCache(*caches_[cache],
+                            absl::StrCat(QuoteName(spec.name),
+                                         " has another shape than its like"));
       }
       data.shape.batches = shape.batches;
       data.shape.tokens = shape.tokens;
@@ -211,9 +192,9 @@ class Trainer {
       if (!std::isfinite(LargestMagnitude(
               spec.dtype, reinterpret_cast<const uint8_t*>(bytes.data()),
               bytes.size() / DTypeSize(spec.dtype)))) {
-        return Invalid(*caches_[cache],
-                       absl::StrCat(QuoteName(spec.name),
-                                    " has values that are not finite"));
+        return InvalidCache(*caches_[cache],
+                            absl::StrCat(QuoteName(spec.name),
+                                         " has values that are not finite"));
       }
       data.bytes.push_back(std::move(bytes));
     }
@@ -244,6 +225,12 @@ class Trainer {
 
   absl::Status TrainGroup(size_t index) {
     ProfileGroup& group = content_.groups[index];
+    if (options_.basis != nullptr) {
+      if (TakeClasses(index)) return absl::OkStatus();
+      KVC_ASSIGN_OR_RETURN(const std::vector<float> variances,
+                           FindVariances(index));
+      return FindClasses(index, variances);
+    }
     size_t channels = 0;
     for (const ProfileTensor& tensor : group.tensors) {
       channels += tensor.width();
@@ -259,14 +246,20 @@ class Trainer {
       KVC_RETURN_IF_ERROR(Advance());
     }
     group.means = covariance.Means();
-    KVC_ASSIGN_OR_RETURN(
-        const std::vector<float> variances,
-        profile::FindBasis(
-            covariance.Take(), units_,
-            std::min<size_t>(options_.directions, kMaxGroupDirections),
-            &group));
+    const size_t most =
+        std::min<size_t>(options_.directions, kMaxGroupDirections);
+    absl::StatusOr<std::vector<float>> variances;
+    if (options_.metric == nullptr) {
+      variances = profile::FindBasis(covariance.Take(), units_, most, &group);
+    } else {
+      KVC_ASSIGN_OR_RETURN(const std::vector<profile::MetricBlock> metric,
+                           profile::ReadMetric(options_.metric, group.tensors));
+      variances = profile::FindMetricBasis(covariance.Take(), units_, metric,
+                                           most, &group);
+    }
+    if (!variances.ok()) return variances.status();
     KVC_RETURN_IF_ERROR(Advance());
-    return FindClasses(index, variances);
+    return FindClasses(index, *variances);
   }
 
   // A covariance with origins and units from the first cache.
@@ -287,10 +280,7 @@ class Trainer {
           }
           tokens += static_cast<double>(count);
         }));
-    if (tokens == 0) {
-      return Invalid(*caches_[0],
-                     absl::StrCat("it has no more than ", kSkipped, " tokens"));
-    }
+    if (tokens == 0) return TooShort();
     std::vector<float> origins(channels);
     units_.resize(channels);
     size_t first = 0;
@@ -312,6 +302,50 @@ class Trainer {
     return profile::Covariance(std::move(origins), units_);
   }
 
+  // Calls `take(projected, count)` with the tokens of a group of a cache in the
+  // directions of the group.
+  template <typename Take>
+  absl::Status ForProjected(size_t cache, size_t index,
+                            profile::Projector* projector, Take take) {
+    std::vector<float> values;
+    std::vector<float> projected;
+    return ForTokens(
+        cache, index, [&](absl::Span<const float> rows, size_t count) {
+          values.assign(rows.begin(), rows.end());
+          projected.resize(count * content_.groups[index].directions);
+          projector->Project(count, values.data(), projected.data());
+          take(absl::MakeConstSpan(projected), count);
+        });
+  }
+
+  // Variances of the directions of a given basis in the first cache.
+  absl::StatusOr<std::vector<float>> FindVariances(size_t index) {
+    const size_t directions = content_.groups[index].directions;
+    profile::Projector projector(content_.groups[index]);
+    std::vector<double> sums(directions);
+    size_t tokens = 0;
+    KVC_RETURN_IF_ERROR(ForProjected(
+        0, index, &projector,
+        [&](absl::Span<const float> projected, size_t count) {
+          for (size_t i = 0; i < projected.size(); ++i) {
+            sums[i % directions] += double{projected[i]} * projected[i];
+          }
+          tokens += count;
+        }));
+    if (tokens == 0) return TooShort();
+    std::vector<float> variances(directions);
+    for (size_t j = 0; j < directions; ++j) {
+      variances[j] = static_cast<float>(sums[j] / static_cast<double>(tokens));
+    }
+    KVC_RETURN_IF_ERROR(Advance());
+    return variances;
+  }
+
+  absl::Status TooShort() const {
+    return InvalidCache(
+        *caches_[0], absl::StrCat("it has no more than ", kSkipped, " tokens"));
+  }
+
   absl::Status FindClasses(size_t index, const std::vector<float>& variances) {
     ProfileGroup& group = content_.groups[index];
     std::vector<profile::ClassFinder> finders;
@@ -319,18 +353,14 @@ class Trainer {
       finders.emplace_back(preset.step, variances);
     }
     profile::Projector projector(group);
-    std::vector<float> values;
-    std::vector<float> projected;
     for (size_t cache = 0; cache < caches_.size(); ++cache) {
-      KVC_RETURN_IF_ERROR(ForTokens(
-          cache, index, [&](absl::Span<const float> rows, size_t count) {
-            values.assign(rows.begin(), rows.end());
-            projected.resize(count * group.directions);
-            projector.Project(count, values.data(), projected.data());
-            for (profile::ClassFinder& finder : finders) {
-              finder.Add(projected, count);
-            }
-          }));
+      KVC_RETURN_IF_ERROR(
+          ForProjected(cache, index, &projector,
+                       [&](absl::Span<const float> projected, size_t count) {
+                         for (profile::ClassFinder& finder : finders) {
+                           finder.Add(projected, count);
+                         }
+                       }));
       KVC_RETURN_IF_ERROR(Advance());
     }
     for (const profile::ClassFinder& finder : finders) {

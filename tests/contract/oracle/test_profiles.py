@@ -98,6 +98,36 @@ def test_training_twice_gives_the_same_file(run: Run, tmp_path: Path) -> None:
     assert train(run, tmp_path).read_bytes() == first
 
 
+def metric(weight: float) -> bytes:
+    """A metric under which errors of the first layer's values matter more."""
+    tensors = []
+    for layer in range(LAYERS):
+        for role in ("key", "value"):
+            factor = weight if (layer, role) == (0, "value") else 1.0
+            matrix = factor * (np.eye(HEADS * CHANNELS) + 0.01)
+            tensors.append(tensor(f"layer_{layer}_{role}", "F32", matrix, matrix.shape))
+    return write(tensors)
+
+
+def test_a_profile_with_a_metric_and_expectations(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "metric").write_bytes(metric(5.0))
+    presets = "high=0.25:4.5:0.001:0.02,max=1:8:0.01:0.02"
+    flags = ("-train-metric", tmp_path / "metric", "-train-note", "by hand")
+    profile = train(run, tmp_path, "-rope-theta", 10000, "-train-presets", presets, *flags)
+    header, _ = read_safetensors(profile.read_bytes())
+    assert header["kvcompress.profile.expectations"] == "4.5/0.001/0.02,8/0.01/0.02"
+    assert header["kvcompress.profile.training"].endswith("metric=given by hand")
+    source, artefact, back = (tmp_path / name for name in ("in", "out", "back"))
+    source.write_bytes(cache(3, 100))
+    done = run("-input", source, "-output", artefact, "-codec", "klt:high", "-profile", profile)
+    assert done.returncode == 0, done.stderr
+    done = run("-decompress", "-input", artefact, "-output", back, "-profile", profile)
+    assert done.returncode == 0, done.stderr
+    _, tensors = read_safetensors(back.read_bytes())
+    read = restore(artefact.read_bytes(), Profile(profile.read_bytes()))
+    assert read == {name: data for name, (_, data) in tensors.items()}
+
+
 def test_without_the_profile_its_digest_and_label_are_named(run: Run) -> None:
     done = run("-verify", GOLDEN / "cache.kvc.safetensors")
     assert done.returncode == 1
@@ -142,6 +172,23 @@ def test_the_golden_artefact_decodes_to_the_golden_cache(run: Run, tmp_path: Pat
         (["-profile", "p", "-info", "x"], "-profile needs"),
         (["-profile", "p", "-server", "unix:x", "-verify", "x"], "cannot be combined"),
         (["-profile-layers", "x", "-train-profile", "p", "-model-label", "m", "c"], "layers"),
+        (["-train-presets", "a", "-train-profile", "p", "-model-label", "m", "c"], "a list such"),
+        (["-train-presets", "a=1:2", "-train-profile", "p", "-model-label", "m", "c"], "a list"),
+        (
+            [
+                "-train-basis",
+                "b",
+                "-train-note",
+                "n",
+                "-train-profile",
+                "p",
+                "-model-label",
+                "m",
+                "c",
+            ],
+            "-train-basis cannot",
+        ),
+        (["-train-metric", "x", "-input", "x", "-output", "y"], "need -train-profile"),
     ],
 )
 def test_mistakes(run: Run, arguments: list[str], words: str) -> None:

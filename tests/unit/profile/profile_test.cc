@@ -96,6 +96,14 @@ TEST(Profile, ContentThatBreaksARuleIsNotWritten) {
       },
       [](ProfileContent* c) { c->groups[0].encode = c->groups[0].decode; },
       [](ProfileContent* c) { c->rotations[0].increments.resize(9); },
+      [](ProfileContent* c) {
+        c->presets[0].expected = {1.0f, 1.0f, 1.0f};
+      },
+      [](ProfileContent* c) {
+        for (ProfilePreset& preset : c->presets) {
+          preset.expected = {1.0f, 0.0f, 1.0f};
+        }
+      },
   };
   for (const auto& change : changes) {
     ProfileContent content = (*profile)->content();

@@ -1,0 +1,88 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""`python -m kvcompress.profiles`: trains profiles and shows what they are."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvcompress.profiles import format_report, read_profile
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m kvcompress.profiles", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    train = commands.add_parser("train", help="train a profile from a Hugging Face model")
+    train.add_argument("--model", required=True, help="folder, GGUF file, or name on the hub")
+    train.add_argument("--label", help="what the model is called (default: the last part of it)")
+    train.add_argument("--text", required=True, nargs="+", type=Path, help="files of UTF-8 text")
+    train.add_argument("--output", required=True, type=Path, help="the profile")
+    train.add_argument("--device", default="cpu", help="where the model runs (default: cpu)")
+    train.add_argument("--windows", type=int, default=18, help="texts to train on (default 18)")
+    train.add_argument("--tokens", type=int, default=1024, help="tokens of each (default 1024)")
+    train.add_argument(
+        "--fed", type=int, default=160, help="tokens behind these that are predicted (default 160)"
+    )
+    train.add_argument(
+        "--samples", type=int, default=2, help="gradients a window, 0: caches alone (default 2)"
+    )
+    train.add_argument(
+        "--held-out", type=int, default=6, help="texts to place presets on (default 6)"
+    )
+    train.add_argument(
+        "--layers", type=int, default=10, help="layers of a group, 0: all (default 10)"
+    )
+    train.add_argument(
+        "--directions", type=int, default=1024, help="the most of a group (default 1024)"
+    )
+    train.add_argument("--seed", type=int, default=0, help="of the sampling (default 0)")
+    train.add_argument("--work", type=Path, help="folder for temporary files")
+    report = commands.add_parser("report", help="show what a profile is")
+    report.add_argument("profile", type=Path)
+    return parser
+
+
+def _train(arguments: argparse.Namespace) -> str:
+    try:
+        from kvcompress.profiles import _training
+        from kvcompress.profiles._model import LanguageModel
+    except ImportError as error:
+        raise ValueError(
+            f"training needs torch, transformers and safetensors: {error}; install them, or train "
+            "from caches alone with kv-compress -train-profile"
+        ) from error
+    options = _training.TrainingOptions(
+        label=arguments.label or Path(arguments.model).name,
+        windows=arguments.windows,
+        tokens=arguments.tokens,
+        fed=arguments.fed,
+        samples=arguments.samples,
+        held_out=arguments.held_out,
+        layers=arguments.layers,
+        directions=arguments.directions,
+        seed=arguments.seed,
+    )
+    texts = [path.read_text(encoding="utf-8") for path in arguments.text]
+    model = LanguageModel.load(arguments.model, arguments.device)
+    trainer = _training.Trainer(model, options, lambda line: print(line, file=sys.stderr))
+    info = trainer.train(texts, arguments.output, arguments.work)
+    seconds = ", ".join(f"{name} {time:.0f} s" for name, time in trainer.times.parts.items())
+    return f"{format_report(info)}\nTook: {seconds}\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit status."""
+    parsed = _parser().parse_args(arguments)
+    try:
+        if parsed.command == "train":
+            print(_train(parsed), end="")
+        else:
+            print(format_report(read_profile(parsed.profile)), end="")
+    except (OSError, ValueError, RuntimeError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Places the steps of presets where the model notices a given part of what it does of int4."""
+
+import bisect
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from kvcompress.profiles._model import Cache, LanguageModel, divergence
+from kvcompress.profiles._native import read_cache, restored
+
+# Parts of int4's divergence; what each preset promises.
+SHARES = {"high": 0.25, "max": 0.60, "ultra": 0.95}
+# Steps that are tried, in spreads of a tensor after the metric.
+LADDER = tuple(0.35 * 2 ** (i / 2) for i in range(9))
+
+
+@dataclass(frozen=True)
+class Window:
+    """A text that was cut in two.
+
+    Attributes:
+        source: The cache of its first part.
+        fed: The tokens of the second.
+        base: What the model predicts behind each token fed, [tokens, vocabulary].
+    """
+
+    source: Path
+    fed: tuple[int, ...]
+    base: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Means over windows."""
+
+    ratio: float
+    divergence: float
+
+
+class Judge:
+    """Measures codecs by what a model predicts with a restored cache."""
+
+    def __init__(self, model: LanguageModel, windows: Sequence[Window]) -> None:
+        """Takes the model and the windows, at least one."""
+        self._model = model
+        self._windows = windows
+
+    def measure(self, codec: Sequence[str | Path], profile: Path | None = None) -> Measured:
+        """Measures a codec, given as flags of kv-compress.
+
+        Raises:
+            NativeError: kv-compress fails.
+        """
+        ratios, divergences = [], []
+        for window in self._windows:
+            with tempfile.TemporaryDirectory(dir=window.source.parent) as folder:
+                back, ratio = restored(window.source, codec, profile, Path(folder))
+                cache: Cache = read_cache(back, self._model.model.device)
+            with torch.no_grad():
+                changed = self._model.predict(cache, window.fed)
+            ratios.append(ratio)
+            divergences.append(divergence(window.base, changed))
+        count = len(self._windows)
+        return Measured(sum(ratios) / count, sum(divergences) / count)
+
+
+def find_step(
+    target: float, steps: Sequence[float], divergence_of: Callable[[int], float]
+) -> float:
+    """Finds the step whose divergence is the target, between steps that are measured.
+
+    Args:
+        target: The divergence that is wanted.
+        steps: Rising.
+        divergence_of: Measures the step of an index; asked for few of them.
+
+    Returns:
+        By interpolation of logarithms; the first or the last step where the target is beyond.
+    """
+    above = bisect.bisect_left(range(len(steps)), target, key=divergence_of)
+    if above in (0, len(steps)):
+        return steps[min(above, len(steps) - 1)]
+    low, high = (math.log(max(divergence_of(i), 1e-12)) for i in (above - 1, above))
+    part = (math.log(target) - low) / (high - low) if high > low else 0.0
+    return steps[above - 1] * math.pow(steps[above] / steps[above - 1], min(max(part, 0.0), 1.0))

@@ -1,0 +1,163 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What a profile file says of itself."""
+
+import hashlib
+import json
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PREFIX = "kvcompress.profile"
+_MOST_HEADER = 100 << 20  # bytes
+_CHUNK = 1 << 20
+_PREFIX_SIZE = 8
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What training measured of a preset, on text that it did not train on.
+
+    Attributes:
+        ratio: Of a cache's bytes to its artefact's.
+        divergence: Kullback-Leibler divergence of the model's predictions, in nats a token.
+        int4_divergence: The same after `int4`.
+    """
+
+    ratio: float
+    divergence: float
+    int4_divergence: float
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A preset of a profile.
+
+    Attributes:
+        name: As in `klt:ultra`.
+        step: Of the quantizer.
+        expected: None where training did not measure it.
+    """
+
+    name: str
+    step: float
+    expected: Expectation | None
+
+
+@dataclass(frozen=True)
+class ProfileInfo:
+    """A profile file.
+
+    Attributes:
+        digest: `sha256:` and 64 hexadecimal digits.
+        label: What the model is called.
+        size: Of the file, in bytes.
+        training: How it was trained.
+        presets: In the order of the file.
+        rotations: How many rotary position embeddings it has.
+        groups: Tensors, channels and directions of each group.
+    """
+
+    digest: str
+    label: str
+    size: int
+    training: str
+    presets: tuple[Preset, ...]
+    rotations: int
+    groups: tuple[tuple[int, int, int], ...]
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Reads the header of a safetensors file.
+
+    Raises:
+        ValueError: It is not one.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        prefix = file.read(8)
+        size = struct.unpack("<Q", prefix)[0] if len(prefix) == _PREFIX_SIZE else _MOST_HEADER + 1
+        if size > _MOST_HEADER:
+            raise ValueError(f"{path} is not a profile: it has no safetensors header")
+        try:
+            header = json.loads(file.read(size))
+        except ValueError as error:
+            raise ValueError(f"{path} is not a profile: {error}") from error
+    if not isinstance(header, dict):
+        raise ValueError(f"{path} is not a profile: its header is no object")
+    return header
+
+
+def read_profile(path: str | Path) -> ProfileInfo:
+    """Reads what a profile says of itself. Its numbers are not checked.
+
+    Raises:
+        ValueError: The file is not a profile, or of a later version.
+        OSError: It cannot be read.
+    """
+    path = Path(path)
+    header = read_header(path)
+    metadata = header.get("__metadata__", {})
+    version = metadata.get(_PREFIX)
+    if version != "1":
+        found = "no profile" if version is None else f"a profile of version {version}"
+        raise ValueError(f"{path} is {found}; this package reads version 1")
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    try:
+        return ProfileInfo(
+            digest=f"sha256:{digest.hexdigest()}",
+            label=metadata[f"{_PREFIX}.label"],
+            size=path.stat().st_size,
+            training=metadata[f"{_PREFIX}.training"],
+            presets=_presets(metadata),
+            rotations=len(list(filter(None, metadata[f"{_PREFIX}.rotations"].split(",")))),
+            groups=tuple(
+                (text.count(",") + 1, *reversed(header[f"group.{i}.decode"]["shape"]))
+                for i, text in enumerate(metadata[f"{_PREFIX}.groups"].split(";"))
+            ),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} is a damaged profile: {error}") from error
+
+
+def _presets(metadata: dict[str, str]) -> tuple[Preset, ...]:
+    texts = metadata[f"{_PREFIX}.presets"].split(",")
+    measured = metadata.get(f"{_PREFIX}.expectations")
+    numbers = measured.split(",") if measured else [""] * len(texts)
+    presets = []
+    for text, number in zip(texts, numbers, strict=True):
+        name, _, step = text.partition("=")
+        expected = Expectation(*map(float, number.split("/"))) if number else None
+        presets.append(Preset(name, float(step), expected))
+    return tuple(presets)
+
+
+def format_report(info: ProfileInfo) -> str:
+    """A page about a profile, in Markdown."""
+    lines = [
+        f"# Profile of {info.label}",
+        "",
+        f"- Digest: {info.digest}",
+        f"- Size: {info.size:,} bytes",
+        f"- Training: {' '.join(info.training.split())}",
+        f"- Rotations: {info.rotations}",
+        "",
+        "| group | tensors | channels | directions |",
+        "| --- | --- | --- | --- |",
+    ]
+    for i, (tensors, channels, directions) in enumerate(info.groups):
+        lines.append(f"| {i} | {tensors} | {channels} | {directions} |")
+    lines += ["", "| preset | step | ratio | divergence | part of int4's |"]
+    lines.append("| --- | --- | --- | --- | --- |")
+    for preset in info.presets:
+        row = f"| {preset.name} | {preset.step:.4g} "
+        if preset.expected is None:
+            lines.append(row + "| not measured | | |")
+            continue
+        expected = preset.expected
+        part = expected.divergence / expected.int4_divergence
+        lines.append(f"{row}| {expected.ratio:.1f} | {expected.divergence:.5f} | {part:.0%} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,185 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Profiles that are trained from a model, on one with two layers and random weights."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvcompress.profiles import ProfileInfo, format_report, read_profile
+from kvcompress.profiles.__main__ import main
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+VOCABULARY = 97
+TOKENS, FED = 120, 24
+
+
+def tokenizer(text: str, *, add_special_tokens: bool = True) -> dict[str, list[int]]:
+    """A token for each character."""
+    del add_special_tokens
+    return {"input_ids": [ord(character) % VOCABULARY for character in text]}
+
+
+def text(seed: int) -> str:
+    """Words in no order."""
+    rng = random.Random(seed)
+    return " ".join(rng.choice(("cache", "key", "value", "layer", "head")) for _ in range(400))
+
+
+@pytest.fixture(scope="module")
+def language_model(model: Any) -> Any:
+    """The tiny model and its tokenizer."""
+    from kvcompress.profiles._model import LanguageModel
+
+    return LanguageModel(model, tokenizer)
+
+
+@pytest.fixture(autouse=True)
+def program(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client finds the native program of this tree."""
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir))
+
+
+def train(model: Any, folder: Path, name: str, samples: int = 1) -> ProfileInfo:
+    """Trains on two texts."""
+    from kvcompress.profiles._training import Trainer, TrainingOptions
+
+    options = TrainingOptions(
+        label="tiny",
+        windows=4,
+        tokens=TOKENS,
+        fed=FED,
+        samples=samples,
+        held_out=2,
+        layers=0,
+        directions=96,
+    )
+    return Trainer(model, options, print).train([text(1), text(2)], folder / name)
+
+
+@pytest.fixture(scope="module")
+def trained(language_model: Any, bin_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a profile."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir))
+        train(language_model, folder, "tiny.profile")
+    return folder
+
+
+def test_training_twice_gives_the_same_file(
+    language_model: Any, trained: Path, tmp_path: Path
+) -> None:
+    train(language_model, tmp_path, "again.profile")
+    assert (tmp_path / "again.profile").read_bytes() == (trained / "tiny.profile").read_bytes()
+
+
+def test_the_presets_do_what_the_profile_says(language_model: Any, trained: Path) -> None:
+    """Measured again, on the windows that they were placed on."""
+    from kvcompress.profiles._native import write_cache
+    from kvcompress.profiles._placement import SHARES, Judge, Window
+    from kvcompress.profiles._training import cut
+
+    info = read_profile(trained / "tiny.profile")
+    assert [preset.name for preset in info.presets] == list(SHARES)
+    assert "metric=given fisher samples=1" in info.training
+    tokens = [language_model.tokenize(text(seed)) for seed in (1, 2)]
+    windows = []
+    for i, window in enumerate(cut(tokens, TOKENS + FED, 2, held_out=True)):
+        cache = language_model.prefill(window[:TOKENS])
+        write_cache(cache, trained / f"{i}.safetensors")
+        with torch.no_grad():
+            base = language_model.predict(cache, window[TOKENS:])
+        windows.append(Window(trained / f"{i}.safetensors", tuple(window[TOKENS:]), base))
+    judge = Judge(language_model, windows)
+    for preset in info.presets:
+        found = judge.measure(["-codec", f"klt:{preset.name}"], trained / "tiny.profile")
+        assert preset.expected is not None
+        assert found.ratio == pytest.approx(preset.expected.ratio, rel=1e-6)
+        assert found.divergence == pytest.approx(preset.expected.divergence, rel=1e-3)
+    ratios = [preset.expected.ratio for preset in info.presets if preset.expected]
+    assert ratios == sorted(ratios)
+
+
+def test_from_caches_alone(language_model: Any, tmp_path: Path) -> None:
+    info = train(language_model, tmp_path, "alone.profile", samples=0)
+    assert "metric=spread" in info.training
+    assert all(preset.expected for preset in info.presets)
+
+
+def test_the_metric_tells_channels_that_matter(language_model: Any) -> None:
+    """Noise of one length does more where the metric is large."""
+    from kvcompress.profiles._metric import MetricFinder
+    from kvcompress.profiles._model import divergence
+
+    ids = language_model.tokenize(text(3))[: TOKENS + FED]
+    cache = language_model.prefill(ids[:TOKENS])
+    finder = MetricFinder([None] * len(cache))
+    finder.add_cache(cache)
+    generator = torch.Generator().manual_seed(0)
+    for gradients in language_model.gradients(cache, ids[TOKENS:], 4, generator):
+        finder.add_gradients(gradients)
+    values, vectors = torch.linalg.eigh(finder.metric()["layer_1_value"].double())
+    assert values[-1] > 2 * values[0] > 0
+    base = language_model.predict(cache, ids[TOKENS:])
+    done = []
+    for direction in (vectors[:, :8], vectors[:, -8:]):
+        noise = torch.randn(TOKENS, 8, generator=generator) @ direction.T.float()
+        keys, kept = cache[1]
+        heads, channels = kept.shape[1], kept.shape[3]
+        shaped = noise.reshape(TOKENS, heads, channels).permute(1, 0, 2)[None]
+        changed = [cache[0], (keys, kept + 0.1 * kept.std() * shaped)]
+        done.append(divergence(base, language_model.predict(changed, ids[TOKENS:])))
+    assert done[1] > done[0]
+
+
+def test_a_rotation_of_neighbours_is_refused(language_model: Any) -> None:
+    from kvcompress.profiles._metric import check_halves
+
+    cache = language_model.prefill(language_model.tokenize(text(4))[:TOKENS])
+    rotations = language_model.rotations(TOKENS)
+    rows = [(torch.ones(1, 2, TOKENS, k.shape[-1]), v) for k, v in cache]
+    turned = []
+    for (keys, values), rotation in zip(rows, rotations, strict=True):
+        back = type(rotation)(-rotation.radians, rotation.cosine, -rotation.sine)
+        turned.append((back.undo(keys), values))
+    check_halves(turned, rotations)
+    pairs = rotations[0].cosine.shape[-1]
+    order = torch.arange(2 * pairs).reshape(2, pairs).T.reshape(-1)
+    with pytest.raises(ValueError, match="turns neighbouring channels"):
+        check_halves([(keys[..., order], values) for keys, values in turned], rotations)
+
+
+def test_steps_are_placed_between_those_that_are_measured() -> None:
+    from kvcompress.profiles._placement import find_step
+
+    steps = [1.0, 2.0, 4.0, 8.0]
+    asked = []
+
+    def divergence_of(index: int) -> float:
+        asked.append(index)
+        return steps[index] ** 2
+
+    assert find_step(9.0, steps, divergence_of) == pytest.approx(3.0)
+    assert find_step(0.5, steps, divergence_of) == 1.0
+    assert find_step(100.0, steps, divergence_of) == 8.0
+
+
+def test_the_report(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = trained / "tiny.profile"
+    assert main(["report", str(path)]) == 0
+    assert capsys.readouterr().out == format_report(read_profile(path))
+    broken = tmp_path / "broken"
+    for data, words in ((b"x", "no safetensors header"), (b"\2\0\0\0\0\0\0\0{}", "no profile")):
+        broken.write_bytes(data)
+        assert main(["report", str(broken)]) == 1
+        assert words in capsys.readouterr().err
+
+
+def test_a_text_that_is_too_short() -> None:
+    from kvcompress.profiles._training import cut
+
+    with pytest.raises(ValueError, match="text 2 has 50 tokens, too few"):
+        cut([range(1000), range(50)], 100, 2, held_out=False)
