@@ -26,8 +26,9 @@ def make_folder(name: str, folder: Path) -> None:
         OSError: The folder cannot be written, or the package is not installed.
     """
     import torch
-    from measure.models import packaged
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+    from measure.models import packaged
 
     if folder.exists():
         return

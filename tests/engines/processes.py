@@ -104,15 +104,18 @@ class LMCache(Process):
     """`lmcache server`, as people start it."""
 
     def __init__(self, folder: Path, *adapters: Mapping[str, object]) -> None:
-        """Starts it with L2 adapters, and waits for it."""
+        """Starts it with L2 adapters; `ready` waits for it."""
         self.port, self._http = free_port(), free_port()
         flags = ["--port", self.port, "--http-port", self._http, "--chunk-size", "256"]
-        flags += ["--l1-size-gb", "0.5", "--l1-init-size-gb", "0.5", "--eviction-policy", "LRU"]
+        flags += ["--l1-size-gb", "1", "--l1-init-size-gb", "1", "--eviction-policy", "LRU"]
         flags += ["--supported-transfer-mode", "auto"]
         for adapter in adapters:
             flags += ["--l2-adapter", json.dumps(adapter)]
         program = Path(sys.executable).with_name("lmcache")
         super().__init__(folder / "lmcache.log", program, "server", *flags)
+
+    def ready(self) -> None:
+        """Waits until it answers."""
         self.wait(lambda: self.get("/healthcheck"), "LMCache")
 
     def get(self, path: str, data: bytes | None = None) -> Any:  # noqa: ANN401
@@ -120,7 +123,7 @@ class LMCache(Process):
         headers = {"Content-Type": "application/json"}
         url = f"http://127.0.0.1:{self._http}{path}"
         request = urllib.request.Request(url, data, headers)
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
             return json.load(response)
 
     def clear(self) -> None:
@@ -138,7 +141,7 @@ class Engine(Process):
     answers = True
 
     def __init__(self, folder: Path, model: str, port: int) -> None:
-        """Starts it and waits for it."""
+        """Starts it; `ready` waits for it."""
         transfer = {
             "kv_connector": "LMCacheMPConnector",
             "kv_role": "kv_both",
@@ -147,6 +150,9 @@ class Engine(Process):
         options = {"model": model, "max_model_len": 1024, "kv_transfer_config": transfer}
         program = HERE / "engine.py"
         super().__init__(folder / "engine.log", sys.executable, program, json.dumps(options))
+
+    def ready(self) -> None:
+        """Waits until it can generate."""
         self._answer()
 
     def generate(self, prompt: str, tokens: int = 8) -> dict[str, Any]:

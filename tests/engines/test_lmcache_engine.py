@@ -47,6 +47,8 @@ class Deployment:
         self.lmcache = stack.enter_context(LMCache(self.folder, *self.adapters()))
         self.engine = stack.enter_context(Engine(self.folder, self._model, self.lmcache.port))
         stack.callback(self._stop_daemon)
+        self.lmcache.ready()
+        self.engine.ready()
 
     def _stop_daemon(self) -> None:
         """Stops the one that a test may have started in the place of the first."""
@@ -54,7 +56,9 @@ class Deployment:
 
     def adapters(self) -> list[dict[str, object]]:
         """What is given to LMCache."""
-        common = {**LAYOUT, "server": f"unix:{self.folder}/socket", "retry_after": 1}
+        # As long as a machine with much else to do may take.
+        timing = {"timeout": 10, "retry_after": 1}
+        common = {**LAYOUT, "server": f"unix:{self.folder}/socket", **timing}
         plugins: list[dict[str, object]] = [
             {
                 "type": "plugin",
@@ -64,7 +68,7 @@ class Deployment:
             }
             for name in ("lossless", "klt")
         ]
-        stock = {
+        stock: dict[str, object] = {
             "type": "plugin",
             "module_path": "kvcompress.integrations.lmcache_serde",
             "class_name": "StockAdapter",
