@@ -99,6 +99,12 @@ class Daemon(Process):
         )
         self.wait(path.exists, "socket")
 
+    def freeze(self) -> None:
+        """Stops it without an end, and waits until none of its threads goes on."""
+        self.kill(signal.SIGSTOP)
+        threads = list(Path(f"/proc/{self.process.pid}/task").glob("*/status"))
+        self.wait(lambda: all("State:\tT" in each.read_text() for each in threads), "standstill")
+
 
 class LMCache(Process):
     """`lmcache server`, as people start it."""

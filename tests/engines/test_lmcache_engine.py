@@ -8,7 +8,6 @@ A test leaves files in one, so that a hit can come from no other.
 
 import errno
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -226,10 +225,10 @@ def test_full_disk(second: Deployment) -> None:
 def test_server_that_hangs_or_is_killed(second: Deployment) -> None:
     """The engine computes meanwhile, and hits again when there is a server."""
     second.keep_only("lossless")
-    second.daemon.kill(signal.SIGSTOP)
+    second.daemon.freeze()
     recomputed(second)
     assert second.lmcache.statuses()[0]["unavailable"] >= 1
-    second.daemon.kill(signal.SIGKILL)
+    second.daemon.kill()
     second.keep_only("lossless")
     recomputed(second)
     second.daemon = Daemon(second.folder)
