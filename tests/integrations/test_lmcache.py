@@ -309,6 +309,12 @@ def test_usage_follows_what_is_stored(make: MakeAdapter, tmp_path: Path) -> None
     size = the_artefact(tmp_path).stat().st_size
     assert adapter.get_usage().total_bytes_used == size
     assert adapter.report_status()["stored_bytes"] == size
+    later = make(codec="int8", **SPLIT)
+    later.delete([KEY])
+    assert later.get_usage().total_bytes_used == 0
+    assert store(adapter, memory(states(2, 1, 32, 32)))
+    assert adapter.get_usage().total_bytes_used == size
+    later.delete([KEY])
     adapter.delete([KEY])
     assert adapter.get_usage().total_bytes_used == 0
 

@@ -23,9 +23,6 @@ class Store(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """Writes all of it, or leaves what was there."""
 
-    def size(self, name: str) -> int:
-        """Gives the number of bytes; FileNotFoundError for nothing."""
-
     def remove(self, name: str) -> None:
         """Removes it; FileNotFoundError for nothing."""
 
@@ -58,10 +55,6 @@ class Folder:
             with suppress(OSError):
                 unfinished.unlink()
             raise
-
-    def size(self, name: str) -> int:
-        """Gives the number of bytes."""
-        return (self._path / name).stat().st_size
 
     def remove(self, name: str) -> None:
         """Removes it."""
@@ -97,10 +90,6 @@ class Remote:
         path = f"{self._path}/{name}"
         self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
         self._system.pipe_file(path, data)
-
-    def size(self, name: str) -> int:
-        """Gives the number of bytes."""
-        return int(self._system.size(f"{self._path}/{name}"))
 
     def remove(self, name: str) -> None:
         """Removes it."""

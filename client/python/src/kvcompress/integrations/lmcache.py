@@ -86,6 +86,8 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
         self._stores: dict[int, L2StoreResult] = {}
         self._found: dict[int, Bitmap] = {}
         self._loads: dict[int, Bitmap] = {}
+        # LMCache adds up what this process stored, and is told of no more when it goes.
+        self._sizes: dict[Any, int] = {}
         self._counters = Counter(dict.fromkeys(_COUNTERS, 0))
 
     # Event descriptors.
@@ -129,6 +131,11 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
                 self._miss("store_failures", "storing", key, error)
         try:
             if stored:
+                with self._lock:
+                    before = {key: self._sizes.pop(key) for key in stored if key in self._sizes}
+                    self._sizes.update(stored)
+                if before:  # somebody else removed them
+                    self._notify_keys_deleted(list(before), list(before.values()))
                 self._notify_keys_stored(list(stored), list(stored.values()))
         finally:
             with self._lock:
@@ -251,15 +258,17 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
         """Removes chunks."""
         gone = {}
         for key in keys:
-            name = name_of(labels_of(key))
+            there = True
             try:
-                size = self._store.size(name)
-                self._store.remove(name)
-                gone[key] = size
+                self._store.remove(name_of(labels_of(key)))
             except FileNotFoundError:
-                continue
+                there = False
             except OSError as error:
                 _LOG.warning("removing chunk %s failed: %s", key.chunk_hash.hex(), error)
+                continue
+            with self._lock:
+                if there or key in self._sizes:
+                    gone[key] = self._sizes.pop(key, 0)
         if gone:
             self._notify_keys_deleted(list(gone), list(gone.values()))
 

@@ -220,9 +220,7 @@ def create(kwargs: Mapping[str, Any]) -> SerdeProcessor:
 class StockAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
     """Is never made: gives LMCache's own adapter, once this module has registered the serde."""
 
-    def __new__(
-        cls, params: dict[str, Any], l1_memory_desc: object = None
-    ) -> L2AdapterInterface:
+    def __new__(cls, params: dict[str, Any], l1_memory_desc: object = None) -> L2AdapterInterface:
         """Makes the adapter of `adapter_params`, which are those of `--l2-adapter`.
 
         Raises:
