@@ -133,8 +133,14 @@ class LMCache(Process):
             return json.load(response)
 
     def clear(self) -> None:
-        """Empties its memory, so that chunks come from L2."""
-        self.get("/cache/clear", b"{}")
+        """Empties its memory, so that chunks come from L2; those that are being stored stay."""
+
+        def cleared() -> bool:
+            self.get("/cache/clear", b"{}")
+            memory = self.get("/status")["storage_manager"]["l1_manager"]
+            return bool(memory["total_object_count"] == 0)
+
+        self.wait(cleared, "memory without chunks")
 
     def statuses(self) -> list[dict[str, Any]]:
         """Gives what the adapters report, in their order."""
@@ -161,7 +167,7 @@ class Engine(Process):
         """Waits until it can generate."""
         self._answer()
 
-    def generate(self, prompt: str, tokens: int = 8) -> dict[str, Any]:
+    def generate(self, prompt: str, tokens: int = 4) -> dict[str, Any]:
         """Gives what it generates, and where the prompt's cache came from."""
         line = json.dumps({"prompt": prompt, "tokens": tokens}) + "\n"
         assert self.process.stdin is not None

@@ -83,6 +83,7 @@ class Deployment:
 
     def keep_only(self, name: str | None) -> None:
         """Leaves in one cache what was stored at first, in the others nothing."""
+        self.lmcache.clear()  # which waits for stores
         for each, folder in self.caches.items():
             for path in folder.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
