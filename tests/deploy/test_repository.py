@@ -98,7 +98,7 @@ def test_scripts_are_executable_and_strict() -> None:
 
 def test_requirements_are_exact() -> None:
     """What is installed today is what was tested."""
-    exact = re.compile(r"#.*|-r \S+|[A-Za-z0-9_.-]+==([0-9]+!)?[0-9.]+(post[0-9]+)?")
+    exact = re.compile(r"#.*|-r \S+|[A-Za-z0-9_.-]+==([0-9]+!)?[0-9.]+((b|post)[0-9]+)?")
     for path in [path for path in tracked() if re.fullmatch(r"requirements.*\.txt", path.name)]:
         for line in path.read_text().splitlines():
             assert exact.fullmatch(line), f"{path}: {line}"

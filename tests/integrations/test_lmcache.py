@@ -1,9 +1,12 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""kvcompress.integrations.lmcache, through LMCache's own factory, threads and memory objects."""
+"""kvcompress.integrations.lmcache, made by LMCache's plugin factory, with its memory objects."""
 
-import itertools
+import errno
+import inspect
 import json
-import select
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,194 +17,341 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("lmcache", reason="lmcache is not installed")
 
-from lmcache.v1.distributed.api import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
-    MemoryLayoutDesc,
-    ObjectKey,
+from lmcache.v1.distributed.l2_adapters.base import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+    L2AdapterInterface,
 )
-from lmcache.v1.distributed.serde import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
-    SerdeConfig,
-    create_serde_processor,
-    serialized_layout_desc,
+from lmcache.v1.distributed.l2_adapters.config import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+    get_l2_adapter_config_class,
 )
-from lmcache.v1.memory_management import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
-    MemoryFormat,
-    MemoryObjMetadata,
-    TensorMemoryObj,
+from lmcache.v1.distributed.l2_adapters.factory import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+    create_l2_adapter_from_registry,
+)
+from lmcache_objects import (  # noqa: E402
+    HEAD_DIM,
+    KEY,
+    LAYERS,
+    LAYOUTS,
+    OTHERS,
+    finish,
+    memory,
+    other_key,
+    states,
+    zeros_like,
 )
 
 import kvcompress  # noqa: E402
-from kvcompress.integrations.lmcache import register  # noqa: E402
+from kvcompress.integrations._lmcache_chunks import Layout, read  # noqa: E402
+from kvcompress.integrations._lmcache_service import Parameters  # noqa: E402
+from kvcompress.integrations._lmcache_store import Folder  # noqa: E402
+from kvcompress.integrations.lmcache import KVCompressAdapter  # noqa: E402
 
-LAYERS, TOKENS, HEADS, HEAD_DIM = 3, 32, 2, 16
-KEY = ObjectKey(chunk_hash=b"\x01" * 16, model_name="org/model", kv_rank=0, cache_salt="a")
-NUMBERS = itertools.count()
-
-
-def memory(tensors: list[Any], form: MemoryFormat) -> TensorMemoryObj:
-    """A memory object that holds tensors one after the other."""
-    raw = torch.cat([tensor.contiguous().view(torch.uint8).flatten() for tensor in tensors])
-    shapes, dtypes = [each.shape for each in tensors], [each.dtype for each in tensors]
-    metadata = MemoryObjMetadata(
-        shapes[0], dtypes[0], 0, raw.numel(), 1, fmt=form, shapes=shapes, dtypes=dtypes
-    )
-    return TensorMemoryObj(raw, metadata, None)
+MakeAdapter = Callable[..., Any]
+SPLIT: dict[str, object] = {"layout": "kv", "head_dim": HEAD_DIM}
 
 
-def states(*shape: int, dtype: Any = None) -> Any:  # noqa: ANN401
-    """Random states."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(shape, generator=generator).to(dtype or torch.bfloat16)
+@pytest.fixture
+def make(
+    server: Any,  # noqa: ANN401
+    bin_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[MakeAdapter]:
+    """Makes adapters as LMCache does, on one folder and one service, and closes them."""
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
+    made = []
+
+    def make_one(**params: object) -> Any:  # noqa: ANN401
+        params = {"server": server.target, "path": str(tmp_path / "cache"), **params}
+        given = {key: value for key, value in params.items() if value is not None}
+        spec = {
+            "type": "plugin",
+            "module_path": "kvcompress.integrations.lmcache",
+            "class_name": "KVCompressAdapter",
+            "adapter_params": given,
+        }
+        config = get_l2_adapter_config_class("plugin").from_dict(spec)
+        made.append(create_l2_adapter_from_registry(config, None))
+        return made[-1]
+
+    yield make_one
+    for each in made:
+        each.close()
 
 
-def processor(client: kvcompress.Client, **options: object) -> Any:  # noqa: ANN401
-    """A serde, made as LMCache makes it."""
-    name = f"kvcompress{next(NUMBERS)}"
-    register(client, name)
-    return create_serde_processor(SerdeConfig(type=name, kwargs=options))
+def store(adapter: Any, *objects: Any, key: Any = KEY) -> bool:  # noqa: ANN401
+    """Stores an object; tells whether LMCache hears of success."""
+    done: dict[int, Any] = {}
+
+    def query(task: int) -> Any:  # noqa: ANN401
+        done.update(adapter.pop_completed_store_tasks())
+        return done.get(task)
+
+    task = adapter.submit_store_task([key] * len(objects), list(objects))
+    return bool(finish(adapter.get_store_event_fd(), query, task).is_successful())
 
 
-def finish(descriptor: int, query: Any, task: int) -> bool:  # noqa: ANN401
-    """Waits for a task as LMCache does."""
-    while True:
-        ready, _, _ = select.select([descriptor], [], [], 60)
-        assert ready
-        done = query(task)
-        if done is not None:
-            return bool(done)
+def found(adapter: Any, key: Any = KEY) -> bool:  # noqa: ANN401
+    """Whether a lookup finds a key."""
+    task = adapter.submit_lookup_and_lock_task([key], {})
+    descriptor = adapter.get_lookup_and_lock_event_fd()
+    return bool(finish(descriptor, adapter.query_lookup_and_lock_result, task).test(0))
 
 
-def store(serde: Any, source: TensorMemoryObj, key: ObjectKey = KEY) -> TensorMemoryObj | None:  # noqa: ANN401
-    """What is stored of a memory object: a buffer cut to what was written."""
-    layout = serialized_layout_desc(
-        MemoryLayoutDesc(source.get_shapes(), source.get_dtypes()), serde
-    )
-    buffer = memory([torch.zeros(layout.shapes[0], dtype=torch.uint8)], MemoryFormat.BINARY)
-    task = serde.submit_serialize([source], [buffer], [key])
-    if not finish(serde.get_serialize_event_fd(), serde.query_serialize_result, task):
-        return None
-    written = bytearray(bytes(buffer.byte_array))
-    assert len(written) == buffer.get_size()
-    # A buffer for loading is as large as the bound, with whatever was there behind.
-    rest = torch.full((int(layout.shapes[0][0]) - len(written),), 255, dtype=torch.uint8)
-    data = torch.cat([torch.frombuffer(written, dtype=torch.uint8), rest])
-    return memory([data], MemoryFormat.BINARY)
+def load(adapter: Any, like: Any, key: Any = KEY) -> list[Any] | None:  # noqa: ANN401
+    """What is loaded into an object of zeros; None for a miss, which leaves it as it is."""
+    target = zeros_like(like)
+    task = adapter.submit_load_task([key], [target])
+    hit = finish(adapter.get_load_event_fd(), adapter.query_load_result, task).test(0)
+    tensors = [target.get_tensor(index) for index in range(len(target.get_shapes()))]
+    if not hit:
+        assert not any(tensor.view(torch.uint8).any() for tensor in tensors)
+    return tensors if hit else None
 
 
-def load(serde: Any, stored: TensorMemoryObj, like: TensorMemoryObj, key: ObjectKey = KEY) -> Any:  # noqa: ANN401
-    """What is loaded into a memory object of zeros; None when loading fails."""
-    zeros = [
-        torch.zeros(s, dtype=d) for s, d in zip(like.get_shapes(), like.get_dtypes(), strict=True)
-    ]
-    target = memory(zeros, like.get_memory_format())
-    task = serde.submit_deserialize([stored], [target], [key])
-    done = finish(serde.get_deserialize_event_fd(), serde.query_deserialize_result, task)
-    tensors = [target.get_tensor(index) for index in range(len(zeros))]
-    if not done:
-        assert not any(tensor.any() for tensor in tensors), "nothing is half restored"
-    return tensors if done else None
+def the_artefact(tmp_path: Path) -> Path:
+    """The one file of the folder."""
+    [path] = (tmp_path / "cache").glob("*/*.safetensors")
+    return path
+
+
+def test_interface_is_lmcaches() -> None:
+    """Every abstract method, with the parameters that LMCache passes by name or position."""
+    assert not KVCompressAdapter.__abstractmethods__
+    for name, theirs in inspect.getmembers(L2AdapterInterface, inspect.isfunction):
+        ours = getattr(KVCompressAdapter, name)
+        if ours is not theirs and name != "__init__":
+            assert list(inspect.signature(ours).parameters) == list(
+                inspect.signature(theirs).parameters
+            ), name
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_chunk_comes_back(make: MakeAdapter, layout: str, dtype: str) -> None:
+    """Bit for bit with lossless, after a restart too, in every layout; also several groups."""
+    shape, params = LAYOUTS[layout]
+    first = states(*shape, dtype=getattr(torch, dtype))
+    second = first.narrow(-3, 0, 1) * 2
+    source = memory(first, second)
+    adapter = make(codec="lossless", **params)
+    assert not found(adapter)
+    assert store(adapter, source)
+    other = make(codec="lossless", **params)
+    assert found(other)
+    restored = load(other, source)
+    assert restored is not None
+    assert torch.equal(restored[0], first)
+    assert torch.equal(restored[1], second)
+    status = other.report_status()
+    assert status["is_healthy"]
+    assert status["loaded"] == 1
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_roles_come_from_the_layout(client: kvcompress.Client, layout: str) -> None:
+    """Keys are told from values: a view for each layer and role, and latents have none."""
+    shape, params = LAYOUTS[layout]
+    tensors, notation = read(memory(states(*shape)), Parameters.parse(params, storage=False).layout)
+    roles = client.measure(tensors, codec="int8", layout=notation).roles
+    latents = params["layout"] == "mla"
+    assert (roles.keys, roles.values, roles.neither) == (
+        (LAYERS, 0, LAYERS) if latents else (LAYERS, LAYERS, 0)
+    )
+
+
+def test_cpu_blocks_are_untangled() -> None:
+    """For each block and head [head_dim, block] of keys, and then [block, head_dim] of values."""
+    layers, pages, heads, block, head = 2, 3, 2, 4, 8
+    wanted = states(layers, pages, heads, 2, block, head, dtype=torch.float32)
+    keys, values = wanted.unbind(3)
+    inside = torch.cat([keys.transpose(3, 4).flatten(3), values.flatten(3)], dim=3)
+    rows = inside.view(layers, pages, heads, block, 2 * head).transpose(2, 3)
+    chunk = rows.reshape(layers, pages * block, heads * 2 * head)
+    layout = Layout("cpu_attn", head_dim=head, block_tokens=block)
+    assert torch.equal(layout.arrange(chunk), wanted)
+    target = torch.zeros_like(chunk)
+    layout.rearrange(wanted, target)
+    assert torch.equal(target, chunk)
+
+
+def test_bytes_that_are_float8(make: MakeAdapter) -> None:
+    shape, params = LAYOUTS["split"]
+    chunk = states(*shape).to(torch.float8_e4m3fn).view(torch.uint8)
+    source = memory(chunk)
+    adapter = make(codec="lossless", element_type="float8_e4m3fn", **params)
+    assert store(adapter, source)
+    restored = load(adapter, source)
+    assert restored is not None
+    assert torch.equal(restored[0], chunk)
+
+
+@pytest.mark.parametrize("field", OTHERS)
+def test_artefact_of_another_key_is_a_miss(make: MakeAdapter, tmp_path: Path, field: str) -> None:
+    """Found under the name of this key, as by a mistake of an operator; and removed."""
+    source, adapter = memory(states(2, 1, 32, 32)), make(codec="int8", **SPLIT)
+    assert store(adapter, source, key=other_key(field))
+    artefact = the_artefact(tmp_path).read_bytes()
+    assert load(adapter, source) is None
+    assert store(adapter, source)
+    for path in (tmp_path / "cache").glob("*/*.safetensors"):
+        path.write_bytes(artefact)
+    assert load(adapter, source) is None
+    assert adapter.report_status()["damaged"] == 1
+    assert not found(adapter)
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 3000, "flipped"])
+def test_damage_is_a_miss(make: MakeAdapter, tmp_path: Path, damage: bytes | str) -> None:
+    """Which is counted, removed, and stored again."""
+    source, adapter = memory(states(2, 1, 32, 32)), make(codec="int8", **SPLIT)
+    assert store(adapter, source)
+    path = the_artefact(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 16
+    path.write_bytes(damage if isinstance(damage, bytes) else data)
+    assert found(adapter)
+    assert load(adapter, source) is None
+    assert adapter.report_status()["damaged"] == 1
+    assert store(adapter, source)
+    assert load(adapter, source) is not None
+
+
+def test_other_shape_is_a_miss(make: MakeAdapter) -> None:
+    adapter = make(codec="int8", **SPLIT)
+    assert store(adapter, memory(states(2, 1, 32, 32)))
+    assert load(adapter, memory(states(2, 1, 64, 32))) is None
+    assert adapter.report_status()["damaged"] == 1
+
+
+def test_wrong_layout_loses_nothing(make: MakeAdapter) -> None:
+    """A mistake of the configuration stores and loads nothing, and removes nothing."""
+    source, adapter = memory(states(2, 1, 32, 32)), make(codec="int8", **SPLIT)
+    assert store(adapter, source)
+    wrong = make(codec="int8", layout="mla", rope_dim=8)
+    assert load(wrong, source) is None
+    assert not store(wrong, source, key=other_key("chunk_hash"))
+    assert wrong.report_status()["damaged"] == 0
+    assert load(adapter, source) is not None
+
+
+def test_full_disk_is_a_miss(make: MakeAdapter, tmp_path: Path) -> None:
+    """No part of a file stays."""
+    adapter = make(codec="int8", **SPLIT)
+
+    def full(_: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), len(data))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        assert not store(adapter, memory(states(2, 1, 32, 32)))
+    assert adapter.report_status()["store_failures"] == 1
+    assert not found(adapter)
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_half_a_file_is_never_there(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    folder.write("aa/b", b"first")
+    folder.write("aa/b", b"second")
+    assert [path.name for path in (tmp_path / "aa").iterdir()] == ["b"]
+    assert folder.read("aa/b") == b"second"
+
+
+def test_server_that_is_gone_costs_one_timeout(make: MakeAdapter) -> None:
+    """After one call without an answer, lookups find nothing and no call is tried."""
+    source, adapter = memory(states(2, 1, 32, 32)), make(codec="int8", server=None, **SPLIT)
+    assert store(adapter, source)
+    supervisor = adapter._service._client._connection.server._process.pid
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    [child] = [
+        each for each in children if "kv-compressd" in Path(f"/proc/{each}/comm").read_text()
+    ]
+    os.kill(int(child), signal.SIGSTOP)
+    # The other threads go on until the one that takes the signal has its turn.
+    while not all(
+        "State:\tT" in each.read_text() for each in Path("/proc").glob(f"{child}/task/*/status")
+    ):
+        pass
+    try:
+        assert load(adapter, source) is None
+        assert not found(adapter)
+        assert not adapter.report_status()["is_healthy"]
+        assert adapter.report_status()["unavailable"] == 1
+        assert not store(adapter, source, key=other_key("chunk_hash"))
+    finally:
+        os.kill(int(child), signal.SIGCONT)
+
+
+def test_server_of_its_own_starts_again(make: MakeAdapter) -> None:
+    source = memory(states(2, 1, 32, 32))
+    adapter = make(codec="int8", server=None, retry_after=0.001, **SPLIT)
+    assert store(adapter, source)
+    adapter._service._client._connection.server.stop()
+    assert load(adapter, source) is None
+    while load(adapter, source) is None:
+        assert adapter.report_status()["unavailable"] < 1000
+
+
+def test_any_file_system_of_fsspec(make: MakeAdapter) -> None:
+    source = memory(states(2, 1, 32, 32))
+    adapter = make(path=None, url="memory://kvcompress/cache", codec="int8", **SPLIT)
+    assert store(adapter, source)
+    assert found(adapter)
+    assert load(adapter, source) is not None
+    adapter.delete([KEY, other_key("chunk_hash")])
+    assert not found(adapter)
+    assert load(adapter, source) is None
+
+
+def test_usage_follows_what_is_stored(make: MakeAdapter, tmp_path: Path) -> None:
+    adapter = make(codec="int8", **SPLIT)
+    assert store(adapter, memory(states(2, 1, 32, 32)))
+    size = the_artefact(tmp_path).stat().st_size
+    assert adapter.get_usage().total_bytes_used == size
+    assert adapter.report_status()["stored_bytes"] == size
+    later = make(codec="int8", **SPLIT)
+    later.delete([KEY])
+    assert later.get_usage().total_bytes_used == 0
+    assert store(adapter, memory(states(2, 1, 32, 32)))
+    assert adapter.get_usage().total_bytes_used == size
+    later.delete([KEY])
+    adapter.delete([KEY])
+    assert adapter.get_usage().total_bytes_used == 0
+
+
 @pytest.mark.parametrize(
-    ("form", "options"),
+    "params",
     [
-        (MemoryFormat.KV_2LTD, {"head_dim": HEAD_DIM}),
-        (MemoryFormat.KV_2LTD, {}),
-        (MemoryFormat.UNDEFINED, {"head_dim": HEAD_DIM, "layout": "KV_2LTD"}),
-        (MemoryFormat.KV_MLA_FMT, {"layout": "KV_MLA_FMT"}),
+        {"layout": "kv"},
+        {"layout": "2ltd", "head_dim": 16},
+        {"layout": "mla", "rope_dim": 8, "head_dim": 16},
+        {"layout": "cpu_attn", "head_dim": 16},
+        {**SPLIT, "codek": "int8"},
+        {**SPLIT, "timeout": "1"},
+        {**SPLIT, "timeout": 0},
+        {**SPLIT, "path": None},
+        {**SPLIT, "url": "memory://a"},
+        {**SPLIT, "element_type": "int8"},
+        {**SPLIT, "storage_options": {"key": "a"}},
     ],
 )
-def test_chunk_comes_back(
-    client: kvcompress.Client, dtype: str, form: MemoryFormat, options: dict[str, object]
+def test_mistakes_are_told_at_the_start(make: MakeAdapter, params: dict[str, object]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        make(**params)
+
+
+def test_lines_of_the_readme(
+    bin_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bit for bit with lossless, in every layout; several groups of tensors too."""
-    parts = 1 if "MLA" in form.name else 2
-    first = states(parts, LAYERS, TOKENS, HEADS * HEAD_DIM, dtype=getattr(torch, dtype))
-    source = memory([first, first[:, :1] * 2], form)
-    serde = processor(client, codec="lossless", **options)
-    stored = store(serde, source)
-    assert stored is not None
-    restored = load(serde, stored, source)
-    assert torch.equal(restored[0], first)
-    assert torch.equal(restored[1], first[:, :1] * 2)
-    serde.close()
-
-
-@pytest.mark.parametrize("codec", ["int4", "int8", "int4-hadamard", "ecsq", "auto"])
-def test_what_is_stored_is_small_and_near(client: kvcompress.Client, codec: str) -> None:
-    source = memory([states(2, 8, 256, 512)], MemoryFormat.KV_2LTD)
-    serde = processor(client, codec=codec, head_dim=64)
-    stored = store(serde, source)
-    assert stored is not None
-    (restored,) = load(serde, stored, source)
-    error = (restored.float() - source.get_tensor(0).float()).pow(2).mean().sqrt()
-    assert error < 0.15
-    layout = MemoryLayoutDesc(source.get_shapes(), source.get_dtypes())
-    if codec.startswith("int"):
-        bound = serde.estimate_serialized_size(layout)
-        assert bound < source.get_size() * (0.6 if codec == "int8" else 0.3)
-    serde.close()
-
-
-@pytest.mark.parametrize("field", ["chunk_hash", "model_name", "kv_rank", "cache_salt"])
-def test_chunk_of_another_key_is_a_miss(client: kvcompress.Client, field: str) -> None:
-    values: dict[str, Any] = {
-        "chunk_hash": KEY.chunk_hash,
-        "model_name": "org/model",
-        "kv_rank": 0,
-        "cache_salt": "a",
-    }
-    others = {"chunk_hash": b"\x02" * 16, "model_name": "b", "kv_rank": 1, "cache_salt": ""}
-    other = ObjectKey(**{**values, field: others[field]})
-    source = memory([states(2, 1, TOKENS, 64)], MemoryFormat.KV_2LTD)
-    serde = processor(client)
-    stored = store(serde, source)
-    assert stored is not None
-    assert load(serde, stored, source) is not None
-    assert load(serde, stored, source, other) is None
-    serde.close()
-
-
-@pytest.mark.parametrize("place", [0, 3, 100, 2000])
-def test_damage_is_a_miss(client: kvcompress.Client, place: int) -> None:
-    source = memory([states(2, 1, TOKENS, 64)], MemoryFormat.KV_2LTD)
-    serde = processor(client)
-    stored = store(serde, source)
-    assert stored is not None
-    stored.raw_data[place] ^= 16
-    assert load(serde, stored, source) is None
-    serde.close()
-
-
-def test_other_layouts_are_refused(client: kvcompress.Client) -> None:
-    """Shapes alone do not tell layouts apart: what is configured must be what is there."""
-    source = memory([states(2, 1, TOKENS, 64)], MemoryFormat.KV_T2D)
-    serde = processor(client)
-    assert store(serde, source) is None
-    flat = MemoryLayoutDesc([torch.Size([2, TOKENS, 64])], [torch.float16])
-    with pytest.raises(ValueError, match="is not KV_2LTD"):
-        serde.estimate_serialized_size(flat)
-    whole = MemoryLayoutDesc([torch.Size([2, 1, TOKENS, 64])], [torch.int8])
-    with pytest.raises(ValueError, match="cannot be compressed"):
-        serde.estimate_serialized_size(whole)
-    serde.close()
-    mistakes: list[dict[str, object]] = [{"layout": "KV_T2D"}, {"codek": "int4"}, {"labels": {}}]
-    for options in mistakes:
-        with pytest.raises(ValueError, match=r"not one of|no such option"):
-            processor(client, **options)
-
-
-def test_lines_of_the_readme(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is registered takes the configuration that the comment has, with a server of its own."""
+    """LMCache takes the configuration that the README has, with a server of its own."""
     monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
     [block] = claimed_blocks("lmcache")
-    exec(block, {})
-    [adapter] = [json.loads(line[2:]) for line in block.splitlines() if line.startswith("# {")]
-    options = adapter["serde"]
-    serde = create_serde_processor(SerdeConfig(type=options.pop("type"), kwargs=options))
-    source = memory([states(2, LAYERS, TOKENS, 2 * options["head_dim"])], MemoryFormat.KV_2LTD)
-    stored = store(serde, source)
-    assert stored is not None
-    assert stored.get_size() < source.get_size() / 2
-    assert load(serde, stored, source) is not None
-    serde.close()
+    [text] = [line for line in block.split("'") if "KVCompressAdapter" in line]
+    spec = json.loads(text)
+    spec["adapter_params"]["path"] = str(tmp_path)
+    config = get_l2_adapter_config_class(spec["type"]).from_dict(spec)
+    adapter = create_l2_adapter_from_registry(config, None)
+    source = memory(states(LAYERS, 64, 2 * 2 * spec["adapter_params"]["head_dim"]))
+    assert store(adapter, source)
+    assert load(adapter, source) is not None
+    adapter.close()

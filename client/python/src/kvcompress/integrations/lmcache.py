@@ -1,242 +1,317 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""A serde of LMCache: chunks are stored as artefacts, and loaded after every check.
+"""An L2 adapter of LMCache: chunks are stored as artefacts, and loaded after every check.
 
-Register it in the process that runs LMCache, before its configuration is read:
+LMCache loads it by its name, into the process of `lmcache server`:
 
-    kvcompress.integrations.lmcache.register()
+    lmcache server ... --l2-adapter '{"type": "plugin",
+      "module_path": "kvcompress.integrations.lmcache", "class_name": "KVCompressAdapter",
+      "adapter_params": {"path": "/cache", "layout": "kv", "head_dim": 128}}'
 
-and name it in an L2 adapter:
-
-    {"type": "fs", "base_path": "/cache",
-     "serde": {"type": "kvcompress", "codec": "int4-hadamard", "head_dim": 128}}
-
-A chunk's key (model, hash, rank, group, salt) is bound to its artefact as labels: what is
-loaded under another key is refused, as are damaged bytes. LMCache then takes it for a miss.
+A chunk's key (model, hash, rank, group, salt) is bound to its artefact. What is damaged, of
+another key, or cannot be had in time is a cache miss: the engine computes it.
 """
 
-import struct
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from typing import Any, NamedTuple, cast
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
-import torch  # type: ignore[import-not-found,unused-ignore]
-from lmcache.v1.distributed.serde import (  # type: ignore[import-not-found,unused-ignore]
-    AsyncSerdeProcessor,
-    Deserializer,
-    SerdeProcessor,
-    Serializer,
-    register_serde_factory,
+from lmcache.lmcache_native import Bitmap  # type: ignore[import-not-found,unused-ignore]
+from lmcache.v1.distributed.internal_api import (  # type: ignore[import-not-found,unused-ignore]
+    L2StoreResult,
+)
+from lmcache.v1.distributed.l2_adapters.base import (  # type: ignore[import-not-found,unused-ignore]
+    L2AdapterInterface,
+)
+from lmcache.v1.platform import (  # type: ignore[import-not-found,unused-ignore]
+    create_event_notifier,
 )
 
-from kvcompress._client import Client
-from kvcompress.options import CompressArguments, codec_string
-from kvcompress.payload import payload_size
+from kvcompress.errors import (
+    DataLossError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    KVCompressError,
+)
+from kvcompress.integrations._lmcache_chunks import OtherChunkError, check, labels_of, read, write
+from kvcompress.integrations._lmcache_service import Parameters, Service, ServiceDownError
+from kvcompress.integrations._lmcache_store import name_of, open_store
 
-_LENGTH = struct.Struct("<Q")
-_DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-# What the header of an artefact takes at most, with room: for the file, and for a tensor.
-_FILE_BYTES, _TENSOR_BYTES = 8192, 512
-_FORMATS = {"KV_2LTD": ("key", "value"), "KV_MLA_FMT": ("latent",)}
+_LOG = logging.getLogger(__name__)
+_DAMAGE = (DataLossError, FailedPreconditionError, InvalidArgumentError, OtherChunkError)
+_COUNTERS = (
+    "stored",
+    "stored_bytes",
+    "source_bytes",
+    "store_failures",
+    "loaded",
+    "damaged",
+    "unavailable",
+    "load_failures",
+)
 
 
-class Layout(NamedTuple):
-    """How LMCache's tensors hold keys and values. Declared, never guessed.
+class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
+    """Stores chunks as artefacts of the size that they happen to have. Thread safe.
 
-    Attributes:
-        format: `KV_2LTD`, [2, layers, tokens, heads * head_dim] with keys first, or
-            `KV_MLA_FMT`, [1, layers, tokens, width], as LMCache names them.
-        head_dim: Width of a head; None to take all heads for one.
+    `report_status`, which `GET /status` of LMCache's server shows, counts chunks stored, with
+    their bytes before and after, chunks loaded, and misses by cause: `damaged` (or of another
+    key, or not what the chunk should be), `unavailable` (no service) and `load_failures`.
     """
 
-    format: str = "KV_2LTD"
-    head_dim: int | None = None
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """What the first dimension runs over."""
-        return _FORMATS[self.format]
-
-    def check(self, shape: tuple[int, ...]) -> None:
-        """Checks a shape.
+    def __init__(self, params: dict[str, Any], **_: object) -> None:
+        """Takes `adapter_params`; `Parameters` in `_lmcache_service.py` documents them.
 
         Raises:
-            ValueError: It is not one of this layout.
+            ImportError: A package is missing that the URL needs.
+            OSError: The folder cannot be made, or no server can be started.
+            TypeError: A parameter has another type, or a name that there is not.
+            ValueError: A parameter has a value that it cannot have.
         """
-        if len(shape) != 4 or shape[0] != len(self.parts):
-            raise ValueError(f"{tuple(shape)} is not {self.format}")
-        if self.head_dim is not None and shape[3] % self.head_dim:
-            raise ValueError(f"{shape[3]} is not a multiple of head_dim {self.head_dim}")
+        super().__init__()
+        self._parameters = Parameters.parse(params)
+        location = self._parameters.path or self._parameters.url or ""
+        self._store = open_store(location, self._parameters.storage_options)
+        self._service = Service(self._parameters)
+        workers = self._parameters.workers
+        # Stores wait for each other, and never keep a lookup or a load waiting.
+        self._writers = ThreadPoolExecutor(1, "kvcompress-store")
+        self._readers = ThreadPoolExecutor(workers, "kvcompress-load")
+        self._lookups = ThreadPoolExecutor(1, "kvcompress-lookup")
+        self._events = {kind: create_event_notifier() for kind in ("store", "lookup", "load")}
+        self._lock = threading.Lock()
+        self._last_task = 0
+        self._stores: dict[int, L2StoreResult] = {}
+        self._found: dict[int, Bitmap] = {}
+        self._loads: dict[int, Bitmap] = {}
+        # LMCache adds up what this process stored, and is told of no more when it goes.
+        self._sizes: dict[Any, int] = {}
+        self._counters = Counter(dict.fromkeys(_COUNTERS, 0))
 
-    def split(self, states: torch.Tensor, first_layer: int) -> Iterator[tuple[str, torch.Tensor]]:
-        """Gives views [1, heads, tokens, head_dim] of a tensor, with names."""
-        self.check(tuple(states.shape))
-        tokens, width = states.shape[2:]
-        head_dim = self.head_dim or width
-        for layer in range(states.shape[1]):
-            for index, part in enumerate(self.parts):
-                heads = states[index, layer].view(tokens, width // head_dim, head_dim)
-                yield f"layer_{first_layer + layer}_{part}", heads.permute(1, 0, 2)[None]
+    # Event descriptors.
 
+    def get_store_event_fd(self) -> int:
+        """Gives the descriptor that tells of stores."""
+        return int(self._events["store"].fileno())
 
-class KVCompressSerializer(Serializer):  # type: ignore[misc,unused-ignore]
-    """Compresses the tensors of a memory object into a buffer. Thread safe."""
+    def get_lookup_and_lock_event_fd(self) -> int:
+        """Gives the descriptor that tells of lookups."""
+        return int(self._events["lookup"].fileno())
 
-    def __init__(self, client: Client, layout: Layout, options: CompressArguments) -> None:
-        """Takes what to compress with, and how; see `register`."""
-        self._client, self._layout = client, layout
-        self._options: CompressArguments = {**options, "report_tensors": False}
+    def get_load_event_fd(self) -> int:
+        """Gives the descriptor that tells of loads."""
+        return int(self._events["load"].fileno())
 
-    def serialize(self, src: Any, dst: Any, key: Any = None) -> int:  # noqa: ANN401
-        """Compresses `src` into `dst`.
+    # Store.
 
-        Args:
-            src: A memory object with one tensor or several of the layout.
-            dst: A memory object of bytes, as large as `estimate_serialized_size` says.
-            key: The object's key, bound to the artefact; None binds nothing.
+    def submit_store_task(self, keys: list[Any], objects: list[Any]) -> int:
+        """Begins to store chunks; those that are there stay."""
+        task = self._next_task()
+        self._writers.submit(self._store_task, task, list(keys), list(objects))
+        return task
 
-        Returns:
-            Bytes written: the artefact's, and 8 for its length.
+    def pop_completed_store_tasks(self) -> dict[int, L2StoreResult]:
+        """Gives the results of stores that ended since the last call."""
+        with self._lock:
+            done, self._stores = self._stores, {}
+        return done
 
-        Raises:
-            KVCompressError: The call failed.
-            ValueError: The layout is another, or the buffer is too small.
+    def _store_task(self, task: int, keys: list[Any], objects: list[Any]) -> None:
+        """Stores chunks and tells LMCache."""
+        stored, success = {}, True
+        for key, memory in zip(keys, objects, strict=True):
+            try:
+                size = self._store_chunk(key, memory)
+                if size:
+                    stored[key] = size
+            except Exception as error:
+                success = False
+                self._miss("store_failures", "storing", key, error)
+        try:
+            if stored:
+                with self._lock:
+                    before = {key: self._sizes.pop(key) for key in stored if key in self._sizes}
+                    self._sizes.update(stored)
+                if before:  # somebody else removed them
+                    self._notify_keys_deleted(list(before), list(before.values()))
+                self._notify_keys_stored(list(stored), list(stored.values()))
+        finally:
+            with self._lock:
+                self._stores[task] = L2StoreResult(success, sum(stored.values()))
+            self._events["store"].notify()
+
+    def _store_chunk(self, key: Any, memory: Any) -> int:  # noqa: ANN401
+        """Stores a chunk; gives its size, 0 if it is there."""
+        labels = labels_of(key)
+        name = name_of(labels)
+        if self._store.exists(name):
+            return 0
+        tensors, layout = read(memory, self._parameters.layout)
+        artefact = self._service.compress(tensors, layout, labels)
+        self._store.write(name, artefact)
+        source = sum(each.numel() * each.element_size() for each in tensors.values())
+        self._count(stored=1, stored_bytes=len(artefact), source_bytes=source)
+        return len(artefact)
+
+    # Lookup.
+
+    def submit_lookup_and_lock_task(
+        self, keys: list[Any], group_layout_descs: dict[int, Any]
+    ) -> int:
+        """Begins to look for chunks. Nothing is locked: a chunk that goes is a miss."""
+        task = self._next_task()
+        self._lookups.submit(self._lookup_task, task, list(keys))
+        return task
+
+    def query_lookup_and_lock_result(self, task_id: int) -> Bitmap | None:
+        """Gives which chunks are there, once; None while it is not known."""
+        with self._lock:
+            return self._found.pop(task_id, None)
+
+    def submit_unlock(self, keys: list[Any]) -> None:
+        """Does nothing: nothing is locked."""
+
+    def _lookup_task(self, task: int, keys: list[Any]) -> None:
+        """Looks for chunks, none of which are there while the service is down."""
+        found = Bitmap(len(keys))
+        try:
+            if self._service.is_up():
+                for index, key in enumerate(keys):
+                    if self._store.exists(name_of(labels_of(key))):
+                        found.set(index)
+        except Exception as error:
+            _LOG.warning("looking for chunks failed: %s", error)
+        finally:
+            with self._lock:
+                self._found[task] = found
+            self._events["lookup"].notify()
+
+    # Load.
+
+    def submit_load_task(self, keys: list[Any], objects: list[Any]) -> int:
+        """Begins to load chunks, several at once, into memory objects.
+
+        An object changes only if its chunk passed every check.
         """
-        tensors = dict(_views(src, self._layout))
-        options: CompressArguments = {**self._options, "labels": _labels(key)}
-        artefact = self._client.compress(tensors, **options).artefact or b""
-        buffer = dst.tensor.flatten().view(torch.uint8)
-        size = _LENGTH.size + len(artefact)
-        if size > buffer.numel():
-            raise ValueError(f"{size} bytes do not fit into the {buffer.numel()} of the buffer")
-        data = bytearray(_LENGTH.pack(len(artefact)) + artefact)
-        buffer[:size].copy_(torch.frombuffer(data, dtype=torch.uint8))
-        return size
+        task = self._next_task()
+        keys, loaded, left = list(keys), Bitmap(len(keys)), [len(keys)]
 
-    def estimate_serialized_size(self, layout_desc: Any) -> int:  # noqa: ANN401
-        """Gives the bytes that `serialize` needs at most; what it writes is what is stored.
+        def ended(index: int, future: "Future[bool]") -> None:
+            with self._lock:
+                if not future.cancelled() and future.result():
+                    loaded.set(index)
+                left[0] -= 1
+                if left[0]:
+                    return
+            self._finish_load(task, keys, loaded)
 
-        Args:
-            layout_desc: Shapes and types of the tensors.
+        for index, (key, memory) in enumerate(zip(keys, objects, strict=True)):
+            future = self._readers.submit(self._load_chunk, key, memory)
+            future.add_done_callback(_callback(ended, index))
+        if not keys:
+            self._finish_load(task, keys, loaded)
+        return task
 
-        Raises:
-            ValueError: A shape is not one of the layout, or a type cannot be compressed.
-        """
-        size = _LENGTH.size + _FILE_BYTES
-        for shape, dtype in zip(layout_desc.shapes, layout_desc.dtypes, strict=True):
-            self._layout.check(tuple(shape))
-            if dtype not in _DTYPES:
-                raise ValueError(f"{dtype} cannot be compressed")
-            parts, layers, *rest = map(int, shape)
-            size += parts * layers * (_TENSOR_BYTES + self._bound(tuple(rest), _DTYPES[dtype]))
-        return size
+    def query_load_result(self, task_id: int) -> Bitmap | None:
+        """Gives which chunks were loaded, once; None while it is not known."""
+        with self._lock:
+            return self._loads.pop(task_id, None)
 
-    def _bound(self, shape: tuple[int, ...], dtype: str) -> int:
-        """Gives the most that a tensor's payload takes: no codec takes more than lossless."""
-        codec = codec_string(self._options.get("codec", "int4"))
-        for canonical in (codec, f"{codec}:64"):
-            with suppress(ValueError):
-                return payload_size(canonical, shape, dtype)
-        return payload_size("lossless", shape, dtype)
+    def _finish_load(self, task: int, keys: list[Any], loaded: Bitmap) -> None:
+        """Tells LMCache of a load that ended."""
+        try:
+            if hits := [keys[index] for index in loaded.get_indices_list()]:
+                self._notify_keys_accessed(hits)
+        finally:
+            with self._lock:
+                self._loads[task] = loaded
+            self._events["load"].notify()
 
+    def _load_chunk(self, key: Any, memory: Any) -> bool:  # noqa: ANN401
+        """Loads a chunk; tells whether it is there."""
+        labels = labels_of(key)
+        name = name_of(labels)
+        try:
+            check(memory, self._parameters.layout)
+            restored = self._service.restore(self._store.read(name), labels)
+            write(restored, memory, self._parameters.layout)
+        except FileNotFoundError:
+            return False
+        except _DAMAGE as error:
+            # It never will be right: room for what the engine computes now.
+            self._miss("damaged", "loading", key, error)
+            self.delete([key])
+        except ServiceDownError as error:
+            self._miss("unavailable", "loading", key, error)
+        except Exception as error:
+            self._miss("load_failures", "loading", key, error)
+        else:
+            self._count(loaded=1)
+            return True
+        return False
 
-class KVCompressDeserializer(Deserializer):  # type: ignore[misc,unused-ignore]
-    """Restores the tensors of a memory object from a buffer. Thread safe."""
+    # Others.
 
-    def __init__(self, client: Client, layout: Layout) -> None:
-        """Takes what to decompress with, and the layout of what comes back."""
-        self._client, self._layout = client, layout
+    def delete(self, keys: list[Any]) -> None:
+        """Removes chunks."""
+        gone = {}
+        for key in keys:
+            there = True
+            try:
+                self._store.remove(name_of(labels_of(key)))
+            except FileNotFoundError:
+                there = False
+            except OSError as error:
+                _LOG.warning("removing chunk %s failed: %s", key.chunk_hash.hex(), error)
+                continue
+            with self._lock:
+                if there or key in self._sizes:
+                    gone[key] = self._sizes.pop(key, 0)
+        if gone:
+            self._notify_keys_deleted(list(gone), list(gone.values()))
 
-    def deserialize(self, src: Any, dst: Any, key: Any = None) -> None:  # noqa: ANN401
-        """Decompresses `src` into `dst`, which changes only after every check.
+    def report_status(self) -> dict[str, Any]:
+        """Gives counters, and whether the service is up as far as is known."""
+        with self._lock:
+            counters = dict(self._counters)
+        return {
+            "is_healthy": self._service.is_up(),
+            "type": type(self).__name__,
+            "codec": self._parameters.codec,
+            "layout": self._parameters.layout.form,
+            **counters,
+        }
 
-        Args:
-            src: A memory object that begins with what `serialize` wrote.
-            dst: A memory object with the tensors of the layout.
-            key: The object's key, which the artefact must carry; None checks none.
+    def close(self) -> None:
+        """Ends what is under way, and the server if it is the adapter's own."""
+        for pool in (self._lookups, self._readers, self._writers):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._service.close()
+        for event in self._events.values():
+            event.close()
 
-        Raises:
-            KVCompressError: The call failed: DataLossError for bytes that are damaged or of
-                another key.
-            ValueError: The layout, the shapes or the types are others.
-        """
-        buffer = src.tensor.flatten().view(torch.uint8)
-        size = int(buffer.numel())
-        if size >= _LENGTH.size:
-            (length,) = _LENGTH.unpack(buffer[: _LENGTH.size].cpu().numpy().tobytes())
-        if size < _LENGTH.size or length > size - _LENGTH.size:
-            raise ValueError("the buffer ends within the artefact")
-        artefact = buffer[_LENGTH.size : _LENGTH.size + length].cpu().numpy().tobytes()
-        result = self._client.decompress(artefact, expected_labels=_labels(key))
-        restored, views = result.torch_tensors(), dict(_views(dst, self._layout))
-        kinds = [
-            {name: (tuple(each.shape), each.dtype) for name, each in tensors.items()}
-            for tensors in (restored, views)
-        ]
-        if kinds[0] != kinds[1]:
-            raise ValueError("the artefact holds other tensors than those to be restored")
-        for name, view in views.items():
-            view.copy_(restored[name])
+    def _next_task(self) -> int:
+        """Gives a number for a task."""
+        with self._lock:
+            self._last_task += 1
+            return self._last_task
 
+    def _count(self, **more: int) -> None:
+        """Adds to counters."""
+        with self._lock:
+            self._counters.update(more)
 
-def register(client: Client | None = None, name: str = "kvcompress") -> None:
-    """Makes the serde known to LMCache.
-
-    Its configuration takes `layout` (`KV_2LTD` or `KV_MLA_FMT`), `head_dim`, `max_workers`,
-    and the options of `kvcompress.options.CompressArguments` but for `labels`.
-
-    Args:
-        client: Compresses and decompresses; None for one with a server of its own, started
-            with the first serde and ended with the process.
-        name: What `type` says in the configuration.
-
-    Raises:
-        ValueError: The name is taken.
-    """
-    clients = [] if client is None else [client]
-
-    def create(kwargs: Mapping[str, object]) -> SerdeProcessor:
-        options = {key: value for key, value in kwargs.items() if key != "type"}
-        form = str(options.pop("layout", "KV_2LTD"))
-        if form not in _FORMATS:
-            raise ValueError(f"layout is {form!r}, not one of {', '.join(_FORMATS)}")
-        head_dim = options.pop("head_dim", None)
-        layout = Layout(form, None if head_dim is None else int(str(head_dim)))
-        workers = int(str(options.pop("max_workers", 1)))
-        unknown = options.keys() - CompressArguments.__annotations__.keys() | (
-            options.keys() & {"labels", "report_tensors"}
-        )
-        if unknown:
-            raise ValueError(f"{', '.join(sorted(unknown))}: no such option")
-        if not clients:
-            clients.append(Client())
-        return AsyncSerdeProcessor(
-            KVCompressSerializer(clients[0], layout, cast("CompressArguments", options)),
-            KVCompressDeserializer(clients[0], layout),
-            max_workers=workers,
-        )
-
-    register_serde_factory(name, create)
+    def _miss(self, counter: str, action: str, key: Any, error: Exception) -> None:  # noqa: ANN401
+        """Counts and logs a chunk that the engine has to do without."""
+        self._count(**{counter: 1})
+        cause = str(error) if isinstance(error, KVCompressError | OSError) else repr(error)
+        _LOG.warning("%s chunk %s failed: %s", action, key.chunk_hash.hex(), cause)
 
 
-def _views(memory: Any, layout: Layout) -> Iterator[tuple[str, torch.Tensor]]:  # noqa: ANN401
-    """Gives views of all tensors of a memory object, with names."""
-    form = memory.get_memory_format().name
-    if form not in {"UNDEFINED", layout.format}:
-        raise ValueError(f"the memory object is {form}, and {layout.format} is configured")
-    first_layer = 0
-    for index, shape in enumerate(memory.get_shapes()):
-        yield from layout.split(memory.get_tensor(index), first_layer)
-        first_layer += shape[1]
-
-
-def _labels(key: Any) -> dict[str, str]:  # noqa: ANN401
-    """Gives the labels that bind an object's key."""
-    if key is None:
-        return {}
-    return {
-        "lmcache.model": key.model_name,
-        "lmcache.chunk": key.chunk_hash.hex(),
-        "lmcache.rank": str(key.kv_rank),
-        "lmcache.group": str(getattr(key, "object_group_id", 0)),
-        "lmcache.salt": getattr(key, "cache_salt", ""),
-    }
+def _callback(
+    function: "Callable[[int, Future[bool]], None]", index: int
+) -> "Callable[[Future[bool]], None]":
+    """Binds an index, which a loop changes."""
+    return lambda future: function(index, future)

@@ -1,0 +1,226 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""How LMCache's adapter and serde reach the service, and what their configuration says."""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from kvcompress._client import Client
+from kvcompress.errors import DeadlineExceededError, UnavailableError
+from kvcompress.integrations._lmcache_chunks import Form, Layout
+from kvcompress.options import CompressArguments
+
+_LOG = logging.getLogger(__name__)
+_LAYOUT = ("head_dim", "rope_dim", "block_tokens", "element_type")
+_SERVICE: dict[str, type | tuple[type, ...]] = {
+    "server": str,
+    "codec": str,
+    "effort": str,
+    "rope_theta": (int, float),
+    "timeout": (int, float),
+    "store_timeout": (int, float),
+    "retry_after": (int, float),
+}
+_ADAPTER: dict[str, type | tuple[type, ...]] = {
+    "path": str,
+    "url": str,
+    "storage_options": dict,
+    "workers": int,
+}
+# A server that is gone is looked for this often; gRPC itself would wait up to two minutes.
+_RECONNECT_MS = 1000
+
+
+class ServiceDownError(Exception):
+    """The service does not answer, or did not a moment ago."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the configuration of the adapter says.
+
+    Attributes:
+        layout: From `layout` (`kv`, `cpu_attn` or `mla`; required), `head_dim`, `rope_dim`,
+            `block_tokens` and `element_type`.
+        path: A folder; or
+        url: of a file system of fsspec, such as `s3://bucket/folder`. One of the two is needed.
+        storage_options: For fsspec, such as credentials.
+        server: Address of the service, such as `unix:/run/kvcompress/kv.sock`; None for a
+            server of its own.
+        codec: As `kvcompress.options.CompressArguments` has it. Default `klt`.
+        effort: As there. Default `fast`.
+        rope_theta: As there. Default None.
+        timeout: Seconds that restoring a chunk may take. Default 1.
+        store_timeout: Seconds that compressing a chunk may take, which nobody waits for.
+            Default 60.
+        retry_after: Seconds without a call once the service did not answer. Default 5.
+        workers: Chunks that are loaded at once. Default 4.
+    """
+
+    layout: Layout
+    path: str | None = None
+    url: str | None = None
+    storage_options: Mapping[str, Any] = field(default_factory=dict)
+    server: str | None = None
+    codec: str = "klt"
+    effort: str = "fast"
+    rope_theta: float | None = None
+    timeout: float = 1.0
+    store_timeout: float = 60.0
+    retry_after: float = 5.0
+    workers: int = 4
+
+    @classmethod
+    def parse(cls, params: Mapping[str, Any], *, storage: bool = True) -> Self:
+        """Reads a configuration.
+
+        Args:
+            params: From JSON.
+            storage: Whether it says where artefacts are kept.
+
+        Raises:
+            TypeError: A parameter has another type, or a name that there is not.
+            ValueError: A parameter is missing, or has a value that it cannot have.
+        """
+        given = dict(params)
+        shape = {name: given.pop(name) for name in _LAYOUT if name in given}
+        form = cast("Form", given.pop("layout", None))
+        known = {**_SERVICE, **(_ADAPTER if storage else {})}
+        for name, value in given.items():
+            if name not in known:
+                raise TypeError(f"{name!r} is no parameter; there are {', '.join(sorted(known))}")
+            if not isinstance(value, known[name]) or isinstance(value, bool):
+                raise TypeError(f"{name} is {value!r}, of the wrong type")
+        result = cls(Layout(form, **shape), **given)
+        if storage and (result.path is None) == (result.url is None):
+            raise ValueError("either path or url is needed")
+        for name in ("timeout", "store_timeout", "retry_after", "workers"):
+            if getattr(result, name) <= 0:
+                raise ValueError(f"{name} is {getattr(result, name)}, and has to be positive")
+        return result
+
+
+class Service:
+    """The service, or for a while nothing once it did not answer. Thread safe."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        """Connects, or starts a server.
+
+        Raises:
+            OSError: No server can be started.
+        """
+        self._parameters = parameters
+        self._lock = threading.Lock()
+        self._client: Client | None = self._open()
+        self._down_until = 0.0
+
+    def is_up(self) -> bool:
+        """Tells whether calls would be tried."""
+        with self._lock:
+            return time.monotonic() >= self._down_until
+
+    def compress(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        layout: str,
+        labels: Mapping[str, str],
+        codec: str | None = None,
+    ) -> bytes:
+        """Gives the artefact of a chunk.
+
+        Args:
+            tensors: By name, in `layout`.
+            layout: As FORMAT.md writes it.
+            labels: To bind.
+            codec: None for that of the configuration.
+
+        Raises:
+            KVCompressError: The call failed.
+            ServiceDownError: The service does not answer.
+        """
+        parameters = self._parameters
+        options: CompressArguments = {
+            "codec": codec or parameters.codec,
+            "effort": cast("Any", parameters.effort),
+            "layout": layout,
+            "labels": labels,
+            "report_tensors": False,
+        }
+        if parameters.rope_theta is not None:
+            options["rope_theta"] = parameters.rope_theta
+        client = self._connected()
+        try:
+            result = client.compress(tensors, timeout=parameters.store_timeout, **options)
+        except (UnavailableError, DeadlineExceededError) as error:
+            raise self._down(client, error) from error
+        return result.artefact or b""
+
+    def restore(self, artefact: bytes, labels: Mapping[str, str]) -> dict[str, torch.Tensor]:
+        """Gives the tensors of an artefact, after every check.
+
+        Raises:
+            KVCompressError: The call failed: DataLossError for what is damaged or has other
+                labels.
+            ServiceDownError: The service does not answer.
+        """
+        client = self._connected()
+        try:
+            result = client.decompress(
+                artefact, expected_labels=labels, timeout=self._parameters.timeout
+            )
+        except (UnavailableError, DeadlineExceededError) as error:
+            raise self._down(client, error) from error
+        return result.torch_tensors()
+
+    def close(self) -> None:
+        """Closes the connection, and the server if it is the service's own."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _open(self) -> Client:
+        """Connects, or starts a server."""
+        backoff = [
+            ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS),
+            ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
+        ]
+        # Once: LMCache and the engine know better what to do than to wait.
+        return Client(self._parameters.server, attempts=1, options=backoff)
+
+    def _connected(self) -> Client:
+        """Gives the client, after its server has been started again where it had ended.
+
+        Raises:
+            ServiceDownError: The service did not answer a moment ago, or cannot be started.
+        """
+        with self._lock:
+            if time.monotonic() < self._down_until:
+                raise ServiceDownError("the service did not answer a moment ago")
+            if self._client is None:
+                try:
+                    self._client = self._open()
+                except OSError as error:
+                    self._down_until = time.monotonic() + self._parameters.retry_after
+                    raise ServiceDownError(str(error)) from error
+            return self._client
+
+    def _down(self, client: Client, error: Exception) -> ServiceDownError:
+        """Notes that the service does not answer."""
+        with self._lock:
+            self._down_until = time.monotonic() + self._parameters.retry_after
+            own = self._parameters.server is None and self._client is client
+            gone = own and isinstance(error, UnavailableError)
+            if gone:
+                self._client = None
+        if gone:
+            client.close()
+        _LOG.warning(
+            "the service does not answer; no call for %g s: %s", self._parameters.retry_after, error
+        )
+        return ServiceDownError(str(error))

@@ -1,0 +1,15 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Tests with real engines: only `tests/engines/run` has an environment for them."""
+
+import importlib.util
+import os
+
+import pytest
+
+collect_ignore_glob = [] if importlib.util.find_spec("vllm") else ["test_*.py"]
+
+
+@pytest.fixture(scope="session")
+def model() -> str:
+    """The folder of SmolLM2-135M in bfloat16, as Hugging Face has it."""
+    return os.environ["KVCOMPRESS_ENGINE_MODEL"]
