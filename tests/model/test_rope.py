@@ -39,7 +39,8 @@ def frequencies(model: Any, layer: int) -> Floats:
     names = [name for name in dir(code) if name.endswith("RotaryEmbedding")]
     if not names:
         row = code.create_sinusoidal_positions(2, model.rotary_dim)[1].double().numpy()
-        return np.arctan2(*np.split(row, 2))
+        turns: Floats = np.arctan2(*np.split(row, 2))
+        return turns
     embedding = getattr(code, names[0])(model)
     kind = (getattr(model, "layer_types", None) or [""] * (layer + 1))[layer]
     found = getattr(embedding, f"{kind}_inv_freq", None)

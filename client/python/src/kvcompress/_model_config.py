@@ -199,7 +199,7 @@ def _embedding(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> rope
         theta = _number(config, "rope_theta", "rotary_emb_base")
     if theta is None:
         theta = _defaults(config).theta
-    embedding = rope_pb2.RopeEmbedding(theta=theta)
+    embedding = rope_pb2.RopeEmbedding(theta=theta or 0)
     if config.get("model_type") in _INTERLEAVED:
         embedding.pairs = rope_pb2.ROPE_PAIRS_INTERLEAVED
     latent, rotary = _number(config, "kv_lora_rank"), _number(config, "qk_rope_head_dim")
