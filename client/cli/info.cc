@@ -17,6 +17,7 @@
 #include "kvcompress/artefact.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/error.h"
+#include "kvcompress/layout_guess.h"
 #include "kvcompress/roles.h"
 #include "kvcompress/safetensors.h"
 
@@ -30,7 +31,69 @@ struct HeaderAndSize {
   uint64_t file_size = 0;  // bytes
 };
 
-absl::StatusOr<HeaderAndSize> ReadAll(ByteSource* source) {
+// What the values of each tensor of a plain file say of its layout. Knows
+// nothing where the header is wrong, which others report.
+class LayoutGuesses {
+ public:
+  explicit LayoutGuesses(const RolePatterns& patterns) : patterns_(patterns) {}
+
+  // `raw` has the length field too.
+  void Begin(absl::string_view raw) {
+    absl::StatusOr<SafetensorsHeader> header =
+        ParseSafetensorsHeader(raw.substr(8));
+    if (!header.ok()) return;
+    std::vector<TensorSpec*> specs;
+    for (SafetensorsEntry& entry : header->tensors) {
+      specs.push_back(&entry.spec);
+    }
+    if (!AssignRoles(patterns_, specs).ok()) return;
+    tensors_ = std::move(header->tensors);
+    likely_.resize(tensors_.size());
+    Start();
+  }
+
+  // Takes the next bytes behind the header.
+  void Add(absl::string_view bytes) {
+    while (!bytes.empty() && index_ < tensors_.size()) {
+      const absl::string_view part =
+          bytes.substr(0, tensors_[index_].end - position_);
+      if (guess_) guess_->Add(part);
+      position_ += part.size();
+      bytes.remove_prefix(part.size());
+      if (position_ < tensors_[index_].end) return;
+      if (guess_) likely_[index_] = guess_->Likely();
+      ++index_;
+      Start();
+    }
+  }
+
+  Json Of(size_t tensor) const {
+    const bool none = tensor >= likely_.size() || likely_[tensor].empty();
+    return none ? Json() : Json(likely_[tensor]);
+  }
+
+ private:
+  void Start() {
+    guess_.reset();
+    while (index_ < tensors_.size() && tensors_[index_].end == position_) {
+      ++index_;
+    }
+    if (index_ < tensors_.size() &&
+        LayoutGuess::Applies(tensors_[index_].spec)) {
+      guess_.emplace(tensors_[index_].spec);
+    }
+  }
+
+  const RolePatterns& patterns_;
+  std::vector<SafetensorsEntry> tensors_;
+  std::vector<std::string> likely_;  // empty for what may be usual
+  std::optional<LayoutGuess> guess_;
+  size_t index_ = 0;
+  uint64_t position_ = 0;  // behind the header
+};
+
+absl::StatusOr<HeaderAndSize> ReadAll(ByteSource* source,
+                                      LayoutGuesses* guesses) {
   SafetensorsHeaderReader reader(kMaxSafetensorsHeader);
   HeaderAndSize result;
   std::string buffer(1 << 16, '\0');
@@ -39,11 +102,14 @@ absl::StatusOr<HeaderAndSize> ReadAll(ByteSource* source) {
     if (!size.ok()) return size.status();
     if (*size == 0) break;
     result.file_size += *size;
-    if (reader.done()) continue;
     absl::string_view bytes(buffer.data(), *size);
-    if (absl::Status status = reader.Append(&bytes); !status.ok()) {
-      return status;
+    if (!reader.done()) {
+      if (absl::Status status = reader.Append(&bytes); !status.ok()) {
+        return status;
+      }
+      if (reader.done()) guesses->Begin(reader.raw());
     }
+    guesses->Add(bytes);
   }
   if (!reader.done()) return reader.TruncatedError();
   result.raw = reader.raw();
@@ -142,7 +208,8 @@ absl::StatusOr<Json> ArtefactJson(const ArtefactHeader& header,
 }
 
 absl::StatusOr<Json> PlainJson(const HeaderAndSize& file,
-                               const RolePatterns& patterns) {
+                               const RolePatterns& patterns,
+                               const LayoutGuesses& guesses) {
   absl::StatusOr<SafetensorsHeader> header =
       ParseSafetensorsHeader(absl::string_view(file.raw).substr(8));
   if (!header.ok()) return header.status();
@@ -168,7 +235,12 @@ absl::StatusOr<Json> PlainJson(const HeaderAndSize& file,
                        {"role", RoleJson(spec.role)},
                        {"layer", LayerJson(spec)},
                        {"kept_bit_for_bit", !IsNumber(spec.dtype)},
-                       {"original_size_bytes", entry.end - entry.begin}});
+                       {"original_size_bytes", entry.end - entry.begin},
+                       {"likely_layout", guesses.Of(tensors.size())}});
+  }
+  Json layout;
+  for (const auto& [key, value] : header->metadata) {
+    if (key == "layout") layout = value;
   }
   return Json{{"format", "safetensors"},
               {"original_size_bytes", header->data_size},
@@ -177,6 +249,7 @@ absl::StatusOr<Json> PlainJson(const HeaderAndSize& file,
               {"tensor_count", header->tensors.size()},
               {"roles", RolesJson(roles)},
               {"dtypes", dtypes},
+              {"layout", std::move(layout)},
               {"tensors", std::move(tensors)}};
 }
 
@@ -188,10 +261,11 @@ bool IsPlain(const absl::Status& status) {
 }  // namespace
 
 absl::StatusOr<Json> InfoJson(ByteSource* source, const RolePatterns& roles) {
-  const absl::StatusOr<HeaderAndSize> file = ReadAll(source);
+  LayoutGuesses guesses(roles);
+  const absl::StatusOr<HeaderAndSize> file = ReadAll(source, &guesses);
   if (!file.ok()) return file.status();
   absl::StatusOr<ArtefactHeader> header = ParseArtefactHeader(file->raw);
-  if (IsPlain(header.status())) return PlainJson(*file, roles);
+  if (IsPlain(header.status())) return PlainJson(*file, roles, guesses);
   if (!header.ok()) return header.status();
   if (!roles.keys.empty() || !roles.values.empty()) {
     return absl::InvalidArgumentError(

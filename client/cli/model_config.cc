@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/cli/model_defaults.h"
 #include "nlohmann/json.hpp"
 
 namespace kvcompress::cli {
@@ -21,8 +22,8 @@ using Config = nlohmann::json;
 
 // Models whose pairs are neighbouring channels; transformers says it in code.
 constexpr absl::string_view kInterleaved[] = {
-    "gptj", "codegen",  "cohere",      "cohere2", "glm",
-    "glm4", "ernie4_5", "llama4_text", "helium"};
+    "gptj",     "codegen",      "cohere",      "cohere2",     "glm",   "glm4",
+    "ernie4_5", "ernie4_5_moe", "cohere2_moe", "llama4_text", "helium"};
 // Models without a rotary embedding.
 constexpr absl::string_view kWithout[] = {"gpt2",  "gpt_neo", "opt",
                                           "bloom", "mpt",     "gpt_bigcode"};
@@ -30,7 +31,10 @@ constexpr absl::string_view kWithout[] = {"gpt2",  "gpt_neo", "opt",
 constexpr const char* kFields[] = {
     "rope_theta", "rope_parameters", "rope_scaling",         "rotary_dim",
     "rotary_pct", "rotary_emb_base", "partial_rotary_factor"};
-constexpr double kDefaultTheta = 10000;
+
+// Each fourth layer has no embedding unless they say otherwise.
+constexpr absl::string_view kSkipping[] = {"llama4_text", "smollm3"};
+constexpr uint32_t kSkippingInterval = 4;
 
 absl::Status Invalid(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("model config: ", what));
@@ -73,7 +77,9 @@ std::optional<double> FirstNumber(
 class Reader {
  public:
   explicit Reader(const Config& config)
-      : config_(config), type_(TextAt(config, "model_type")) {}
+      : config_(config),
+        type_(TextAt(config, "model_type")),
+        defaults_(DefaultsOf(type_)) {}
 
   absl::StatusOr<v1::RopeParameters> Read() {
     v1::RopeParameters rope;
@@ -86,7 +92,7 @@ class Reader {
       return Invalid("it says nothing of a rotary embedding");
     }
     absl::Status status = HasKinds() ? ReadKinds(&rope)
-                          : NumberAt(config_, "rope_local_base_freq")
+                          : WindowTheta()
                               ? ReadLocalAndGlobal(&rope)
                               : Add(ObjectAt(config_, Parameters()), &rope);
     if (!status.ok()) return status;
@@ -100,41 +106,65 @@ class Reader {
                                                         : "rope_parameters";
   }
 
-  // Whether there are parameters for each kind of layer.
+  // Whether there are parameters, or none, for each kind of layer.
   bool HasKinds() const {
     const Config& all = ObjectAt(config_, "rope_parameters");
     return !all.empty() &&
-           std::all_of(all.begin(), all.end(),
-                       [](const Config& each) { return each.is_object(); });
+           std::all_of(all.begin(), all.end(), [](const Config& each) {
+             return each.is_object() || each.is_null();
+           });
   }
 
   absl::Status ReadKinds(v1::RopeParameters* rope) {
     std::map<std::string, uint32_t> numbers;
     for (const auto& [kind, parameters] :
          ObjectAt(config_, "rope_parameters").items()) {
+      uint32_t& number = numbers[kind];
+      if (parameters.is_null()) continue;
       const absl::Status status = Add(parameters, rope);
       if (!status.ok()) return status;
-      numbers[kind] = static_cast<uint32_t>(rope->embeddings_size());
+      number = static_cast<uint32_t>(rope->embeddings_size());
     }
+    return AddLayers(numbers, rope);
+  }
+
+  // `numbers` has the embedding of each kind of layer.
+  absl::Status AddLayers(const std::map<std::string, uint32_t>& numbers,
+                         v1::RopeParameters* rope) const {
     for (const std::string& kind : Kinds()) {
       const auto found = numbers.find(kind);
-      rope->add_layers(found == numbers.end() ? 0 : found->second);
+      if (found == numbers.end()) {
+        return Invalid(
+            absl::StrCat("layers of type ", kind, " have no rope_parameters"));
+      }
+      rope->add_layers(found->second);
+    }
+    if (rope->layers().empty()) {
+      return Invalid(
+          "kinds of layers differ, and neither layer_types nor "
+          "num_hidden_layers says which layers there are");
     }
     return absl::OkStatus();
   }
 
-  // Layers with a window have a base of their own, and no scaling (Gemma 3).
+  // The base of layers with a window, where it is one of their own.
+  std::optional<double> WindowTheta() const {
+    if (const auto theta = NumberAt(config_, "rope_local_base_freq")) {
+      return theta;
+    }
+    if (defaults_.window_theta == 0) return std::nullopt;
+    return defaults_.window_theta;
+  }
+
+  // Layers with a window have a base of their own, and no scaling (Gemma 3,
+  // Olmo 3).
   absl::Status ReadLocalAndGlobal(v1::RopeParameters* rope) {
     const absl::Status status = Add(ObjectAt(config_, Parameters()), rope);
     if (!status.ok()) return status;
     *rope->add_embeddings() = rope->embeddings(0);
-    rope->mutable_embeddings(1)->set_theta(
-        *NumberAt(config_, "rope_local_base_freq"));
+    rope->mutable_embeddings(1)->set_theta(*WindowTheta());
     rope->mutable_embeddings(1)->clear_scaling();
-    for (const std::string& kind : Kinds()) {
-      rope->add_layers(kind == "sliding_attention" ? 2 : 1);
-    }
-    return absl::OkStatus();
+    return AddLayers({{"full_attention", 1}, {"sliding_attention", 2}}, rope);
   }
 
   // Of each layer, where it is known.
@@ -148,7 +178,9 @@ class Reader {
       return kinds;
     }
     const uint32_t pattern =
-        Count(NumberAt(config_, "sliding_window_pattern").value_or(6));
+        Count(FirstNumber({{&config_, "sliding_window_pattern"},
+                           {&config_, "_sliding_window_pattern"}})
+                  .value_or(defaults_.pattern == 0 ? 6 : defaults_.pattern));
     for (uint32_t layer = 1; layer <= Layers(); ++layer) {
       kinds.push_back(pattern != 0 && layer % pattern == 0
                           ? "full_attention"
@@ -163,15 +195,32 @@ class Reader {
 
   // Layers without an embedding.
   void TakeAwayLayers(v1::RopeParameters* rope) const {
-    const auto with = config_.find("no_rope_layers");
-    if (with == config_.end() || !with->is_array()) return;
+    const std::vector<bool> with = LayersWithEmbedding();
     if (rope->layers().empty()) {
-      for (size_t i = 0; i < with->size(); ++i) rope->add_layers(1);
+      for (size_t i = 0; i < with.size(); ++i) rope->add_layers(1);
     }
     for (int i = 0; i < rope->layers_size(); ++i) {
       const size_t layer = static_cast<size_t>(i);
-      if (layer < with->size() && (*with)[layer] == 0) rope->set_layers(i, 0);
+      if (layer < with.size() && !with[layer]) rope->set_layers(i, 0);
     }
+  }
+
+  // Empty where all have one.
+  std::vector<bool> LayersWithEmbedding() const {
+    std::vector<bool> with;
+    const auto said = config_.find("no_rope_layers");
+    if (said != config_.end() && said->is_array()) {
+      for (const Config& each : *said) with.push_back(each != 0);
+    }
+    const auto interval = NumberAt(config_, "no_rope_layer_interval");
+    const bool skipping =
+        std::count(std::begin(kSkipping), std::end(kSkipping), type_) > 0;
+    if (!with.empty() || !(interval || skipping)) return with;
+    const uint32_t every = Count(interval.value_or(kSkippingInterval));
+    for (uint32_t layer = 1; layer <= Layers(); ++layer) {
+      with.push_back(every == 0 || layer % every != 0);
+    }
+    return with;
   }
 
   absl::Status Add(const Config& parameters, v1::RopeParameters* rope) const {
@@ -179,7 +228,7 @@ class Reader {
     embedding.set_theta(FirstNumber({{&parameters, "rope_theta"},
                                      {&config_, "rope_theta"},
                                      {&config_, "rotary_emb_base"}})
-                            .value_or(kDefaultTheta));
+                            .value_or(defaults_.theta));
     if (std::count(std::begin(kInterleaved), std::end(kInterleaved), type_)) {
       embedding.set_pairs(v1::ROPE_PAIRS_INTERLEAVED);
     }
@@ -191,7 +240,13 @@ class Reader {
     } else {
       embedding.set_rotary_channels(RotaryChannels(parameters));
     }
-    return AddScaling(parameters, &embedding);
+    const absl::Status status = AddScaling(parameters, &embedding);
+    if (status.ok() && embedding.theta() == 0) {
+      return Invalid(
+          absl::StrCat("it has no rope_theta, and that of model_type \"", type_,
+                       "\" is not known here: add rope_theta"));
+    }
+    return status;
   }
 
   // 0: all.
@@ -199,10 +254,11 @@ class Reader {
     if (const auto channels = NumberAt(config_, "rotary_dim")) {
       return Count(*channels);
     }
-    const auto factor = FirstNumber({{&parameters, "partial_rotary_factor"},
-                                     {&config_, "partial_rotary_factor"},
-                                     {&config_, "rotary_pct"}});
-    if (!factor || !(*factor > 0 && *factor < 1)) return 0;
+    const double factor = FirstNumber({{&parameters, "partial_rotary_factor"},
+                                       {&config_, "partial_rotary_factor"},
+                                       {&config_, "rotary_pct"}})
+                              .value_or(defaults_.rotated);
+    if (!(factor > 0 && factor < 1)) return 0;
     auto head = NumberAt(config_, "head_dim");
     if (!head) {
       const auto hidden = NumberAt(config_, "hidden_size");
@@ -211,7 +267,7 @@ class Reader {
         head = std::floor(*hidden / *heads);
       }
     }
-    return Count(head.value_or(0) * *factor);
+    return Count(head.value_or(0) * factor);
   }
 
   absl::Status AddScaling(const Config& parameters,
@@ -271,6 +327,7 @@ class Reader {
 
   const Config& config_;
   const std::string type_;
+  const ModelDefaults defaults_;
 };
 
 }  // namespace

@@ -157,8 +157,8 @@ void Define(CLI::App* app, RawFlags* raw) {
   list("--values", &raw->values, "GLOB",
        "Tensors whose names match hold values (repeatable)");
   value("--info", &raw->info, "FILE",
-        "List an artefact without decoding it, or the tensors of a safetensors "
-        "file");
+        "List an artefact without decoding it, or what the tensors of a "
+        "safetensors file would be taken for: roles, and likely layouts");
   value("--verify", &raw->verify, "FILE",
         "Decode an artefact, check everything, write nothing");
   list("--tensors", &raw->tensors, "GLOB",

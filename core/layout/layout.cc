@@ -330,26 +330,34 @@ absl::StatusOr<Layout> Layout::Narrowed(
                       .limit = limit,
                       .field = "options.tokens"});
   };
-  if (!axis('t').present) {
-    return refuse(absl::StrCat("a range of tokens needs a token axis, but in ",
-                               "layout ", text(), " tokens are in pages"));
-  }
-  const uint64_t all = axis('t').size;
+  // The axis that is cut, and how many tokens each of its places has.
+  const char cut = axis('t').present ? 't' : axis('p').present ? 'p' : 's';
+  const uint64_t unit = cut == 'p' ? axis('s').size : 1;
+  const uint64_t all = axis(cut).size * unit;
   if (tokens.first >= tokens.second || tokens.second > all) {
     return refuse(absl::StrCat("tokens ", tokens.first, ":", tokens.second,
                                " are empty or not within the tensor's"),
                   all);
   }
+  if (tokens.first % unit != 0 || tokens.second % unit != 0) {
+    const uint64_t first = tokens.first / unit * unit;
+    const uint64_t end = (tokens.second + unit - 1) / unit * unit;
+    return refuse(
+        absl::StrCat("in layout ", text(), " tokens are in pages of ", unit,
+                     ", and tokens ", tokens.first, ":", tokens.second,
+                     " are no whole pages: ask for ", first, ":", end),
+        unit);
+  }
   KVC_ASSIGN_OR_RETURN(LayoutNotation notation, ParseLayout(text()));
-  const uint64_t kept = tokens.second - tokens.first;
+  const uint64_t kept = (tokens.second - tokens.first) / unit;
   TensorSpec source = source_;
   std::string told = notation.Text();
   for (size_t i = 0; i < notation.dimensions.size(); ++i) {
-    if (notation.dimensions[i].axes.find('t') != std::string::npos) {
-      source.shape[i] = source.shape[i] / all * kept;
+    if (notation.dimensions[i].axes.find(cut) != std::string::npos) {
+      source.shape[i] = source.shape[i] / axis(cut).size * kept;
     }
   }
-  if (notation.sizes.contains('t')) notation.sizes['t'] = kept;
+  if (notation.sizes.contains(cut)) notation.sizes[cut] = kept;
   absl::string_view separator = ":";
   for (const auto& [axis, size] : notation.sizes) {
     absl::StrAppend(&told, separator, absl::string_view(&axis, 1), "=", size);

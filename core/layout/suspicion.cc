@@ -4,17 +4,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "kernels/elements.h"
 #include "kvcompress/dtype.h"
+#include "kvcompress/layout_guess.h"
 
 namespace kvcompress {
 namespace {
 
 // More channels than a head of any model has.
 constexpr uint64_t kMostChannels = 256;
+// A latent of DeepSeek's models, 512 channels, with its rotated part, 64.
+constexpr uint64_t kLatentChannels = 576;
+constexpr uint64_t kLargestPage = 128;  // tokens
 constexpr double kMargin = 0.02;
 // Rows so alike are no accident, whatever the tensor is called.
 constexpr double kAlike = 0.2;
@@ -248,11 +255,21 @@ absl::string_view LayoutSample::Likely() const {
   const bool tokens =
       c.mean() > kAlike + c.chance() || (known && c.mean() > c.chance() / 2);
   if (!tokens) return "";
+  if (!known && shape_[3] == kLatentChannels) {
+    if (rank == 2) return "mla";
+    if (rank == 3) {
+      return shape_[2] <= kLargestPage ? "paged_mla" : "lt(d+r):rope=64";
+    }
+    if (rank == 4 && shape_[0] == 1 && shape_[1] == 1) {
+      return "11t(d+r):rope=64";
+    }
+  }
   if (rank == 2) return "td:heads=N";
   if (rank == 3) return known ? "htd" : "ltf:heads=N";
   if (rank > 4) return "lbhtd";
   if (two && a.mean() < c.mean() / 3) return "2ltd:heads=N";
-  if (!known && shape_[3] > kMostChannels) return "1ltf:heads=N";
+  const bool latent = absl::StrContains(spec_.layout, "(d+r)");
+  if (!known && !latent && shape_[3] > kMostChannels) return "1ltf:heads=N";
   return "";
 }
 
@@ -288,6 +305,21 @@ void LayoutSuspicions::Report(std::vector<Warning>* warnings) const {
              likely),
          .tensor = suspects.first});
   }
+}
+
+bool LayoutGuess::Applies(const TensorSpec& spec) {
+  return LayoutSample::Applies(spec);
+}
+
+LayoutGuess::LayoutGuess(const TensorSpec& spec)
+    : sample_(std::make_unique<LayoutSample>(spec)) {}
+
+LayoutGuess::~LayoutGuess() = default;
+
+void LayoutGuess::Add(absl::string_view bytes) { sample_->Add(bytes); }
+
+std::string LayoutGuess::Likely() const {
+  return std::string(sample_->Likely());
 }
 
 }  // namespace kvcompress

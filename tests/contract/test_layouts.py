@@ -88,6 +88,28 @@ def test_declared_it_is_as_good_as_ever(run: Run, tmp_path: Path, layout: str) -
     assert warning["message"].endswith(likely.replace("head_dim", "heads"))
 
 
+def test_info_names_the_declared_and_the_likely_layout(run: Run, tmp_path: Path) -> None:
+    usual = succeed(run("-info", SAMPLE))
+    assert usual["layout"] is None
+    assert {each["likely_layout"] for each in usual["tensors"]} == {None}
+    for layout, likely in {
+        "thd": "thd",
+        "td:heads=3": "td:heads=N",
+        "2ltd": "2ltd:heads=N",
+    }.items():
+        cache = in_layout(tmp_path / "cache", layout)
+        told = succeed(run("-info", cache))
+        found = [each["likely_layout"] for each in told["tensors"]]
+        assert found.count(likely) >= len(found) * 5 / 6
+    tensors = source.read(cache.read_bytes())[0]
+    cache.write_bytes(source.write(tensors, {"layout": "2ltd:heads=3"}))
+    told = succeed(run("-info", cache))
+    assert (told["layout"], told["tensors"][0]["likely_layout"]) == ("2ltd:heads=3", "2ltd:heads=N")
+    succeed(run("-input", cache, "-output", "out"))
+    (declared,) = {each["layout"] for each in succeed(run("-info", "out"))["tensors"]}
+    assert declared == "2lt(hd):h=3"
+
+
 def test_it_comes_back_as_it_was(run: Run, tmp_path: Path) -> None:
     cache = in_layout(tmp_path / "cache", "ltf")
     succeed(run("-input", cache, "-output", "out", "-codec", "lossless", "-layout", "ltf:heads=3"))

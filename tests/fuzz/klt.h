@@ -6,6 +6,9 @@
 #ifndef KVCOMPRESS_TESTS_FUZZ_KLT_H_
 #define KVCOMPRESS_TESTS_FUZZ_KLT_H_
 
+#include <cstdint>
+#include <iterator>
+
 #include "input.h"
 #include "kvcompress/codec.h"
 
@@ -20,11 +23,19 @@ inline CodecSpec DrawKlt(Input* input) {
   return *spec;
 }
 
-// 128 to 383 tokens of 1 to 4 heads of 1 to 32 channels.
+// 128 to 383 tokens of 1 to 4 heads of 1 to 32 channels, or of one head of more
+// than 256.
 inline TensorSpec DrawKltSpec(Input* input) {
+  constexpr uint64_t kWide[] = {257, 320, 512, 576};
   TensorSpec spec = DrawSpec(input);
-  spec.shape = {1, 1 + input->UpTo(3), 128 + input->UpTo(255),
-                1 + input->UpTo(31)};
+  const uint64_t heads = 1 + input->UpTo(3);
+  const uint64_t tokens = 128 + input->UpTo(255);
+  const size_t width = input->UpTo(31 + std::size(kWide));
+  if (width < 32) {
+    spec.shape = {1, heads, tokens, 1 + width};
+  } else {
+    spec.shape = {1, 1, tokens, kWide[width - 32]};
+  }
   return spec;
 }
 

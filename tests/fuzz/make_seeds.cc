@@ -75,14 +75,18 @@ int Main(const std::string& folder) {
       return 1;
     }
   }
-  for (char preset = 0; preset < 6; ++preset) {
-    // Two heads, 150 tokens, 16 channels.
-    const std::string drawn = std::string(1, preset) + choices + "\1\x16\xf";
+  constexpr char kUltra = 3;
+  for (char seed = 0; seed < 7; ++seed) {
+    // Two heads, 150 tokens, 16 channels; or one head, 130 tokens, 257.
+    const bool wide = seed == 6;
+    const std::string drawn =
+        std::string(1, wide ? kUltra : seed) + choices +
+        (wide ? std::string("\0\2\x20", 3) : std::string("\1\x16\xf"));
     Input taken(reinterpret_cast<const uint8_t*>(drawn.data()), drawn.size());
     const CodecSpec codec = DrawKlt(&taken);
     const TensorSpec long_spec = DrawKltSpec(&taken);
     const std::string head = std::string(1, '\0') + drawn + "\x7f";
-    if (!Write(absl::StrCat(folder, "/klt/", std::to_string(preset)), head,
+    if (!Write(absl::StrCat(folder, "/klt/", std::to_string(seed)), head,
                PayloadOf(codec, long_spec))) {
       return 1;
     }

@@ -11,6 +11,6 @@ sys.path.append(str(Path(__file__).parents[1] / "deploy"))
 
 from tiny_llama import model
 
-from oracle.fixtures import bin_dir, service
+from oracle.fixtures import bin_dir, client, server, service
 
-__all__ = ["bin_dir", "model", "service"]
+__all__ = ["bin_dir", "client", "model", "server", "service"]

@@ -13,12 +13,15 @@ constexpr double kLoadingUnit = 0.05;
 
 }  // namespace
 
-size_t VectorsFor(TensorRole role, uint64_t tokens) {
+size_t VectorsFor(TensorRole role, uint64_t tokens, uint64_t channels) {
   if (tokens < 128) return 0;
   const bool value = role == TensorRole::kValue;
   if (tokens < 256) return value ? 0 : 8;
   if (tokens < 512) return value ? 16 : 32;
-  return tokens < 1024 ? 64 : 96;
+  // A vector of more channels takes more bits.
+  const bool wide = channels > coding::kMaxJointDimensions;
+  if (tokens < 1024) return wide ? 48 : 64;
+  return wide ? 64 : 96;
 }
 
 void RunBases::Analyze(absl::Span<BlockEncoder> encoders, size_t vectors,

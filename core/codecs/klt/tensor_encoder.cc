@@ -86,7 +86,7 @@ class Encoder {
         hints.effort == Effort::kBest &&
         (preset.steps.contract || PresetStep() <= kMaxTrellisStep);
     vectors_ = preset.vectors.value_or(
-        VectorsFor(role_, RunBases::TokensOf(geometry_)));
+        VectorsFor(role_, RunBases::TokensOf(geometry_), geometry_.channels()));
     if (preset.steps.contract) max_error_ = kMaxError;
   }
 

@@ -43,7 +43,7 @@ struct DecompressOptions {
   // a tensor is given back when one of them matches, or when there is none.
   std::vector<std::string> tensors;
   // Half-open range of tokens to give back of [batch, heads, tokens, head_dim],
-  // and of tensors in a layout with a dimension of tokens.
+  // and of tensors in a layout; whole pages where tokens are in pages.
   std::optional<std::pair<uint64_t, uint64_t>> tokens;
   // Whether to check only and give nothing back.
   bool verify_only = false;

@@ -76,8 +76,8 @@ class Layout {
   uint64_t TileElements() const;
 
   // The same tensor with tokens [first, second) alone. INVALID_ARGUMENT, reason
-  // INVALID_TOKENS, for a layout whose tokens are spread over pages, and for a
-  // range that is empty or not within the tokens.
+  // INVALID_TOKENS, for a range that is empty or not within the tokens, or does
+  // not begin and end with a page where tokens are in pages.
   absl::StatusOr<Layout> Narrowed(std::pair<uint64_t, uint64_t> tokens) const;
 
  private:

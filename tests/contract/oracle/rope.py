@@ -38,8 +38,10 @@ def inverse_frequencies(
     def dimension(turns: float) -> float:
         return channels * math.log(positions / (turns * 2 * math.pi)) / (2 * math.log(theta))
 
-    first = max(math.floor(dimension(scaling.get("beta_fast", 32))), 0)
-    last = min(math.ceil(dimension(scaling.get("beta_slow", 1))), channels - 1)
+    first, last = dimension(scaling.get("beta_fast", 32)), dimension(scaling.get("beta_slow", 1))
+    if scaling.get("truncate", True):
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, channels - 1)
     ramp = np.clip((np.arange(channels // 2) - first) / max(last - first, 0.001), 0, 1)
     mixed: npt.NDArray[np.float64] = plain / factor * ramp + plain * (1 - ramp)
     return mixed

@@ -19,6 +19,7 @@ CONFIGS = REPOSITORY / "tests" / "data" / "model_configs"
 # By model: head_dim, rotated channels, layer, base, whether pairs are neighbours.
 MODELS: dict[str, tuple[int, int, int, float, bool]] = {
     "llama-3.1-8b": (128, 128, 3, 5e5, False),
+    "llama-3.2-1b": (64, 64, 3, 5e5, False),
     "qwen2.5-7b": (128, 128, 0, 1e6, False),
     "qwen2.5-7b-yarn": (128, 128, 27, 1e6, False),
     "phi-2": (80, 32, 1, 1e4, False),
@@ -27,6 +28,7 @@ MODELS: dict[str, tuple[int, int, int, float, bool]] = {
     "gemma-3-4b": (256, 256, 5, 1e6, False),
     "gemma-3-270m": (256, 256, 4, 1e4, False),
     "deepseek-v3": (64, 64, 60, 1e4, True),
+    "gpt-oss-20b": (64, 64, 0, 1.5e5, False),
     "smollm3-3b": (128, 128, 2, 5e6, False),
 }
 
@@ -118,6 +120,16 @@ def test_an_embedding_of_another_model_is_refused(client: Client, tmp_path: Path
     [
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}, "dynamic"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "factor"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2}}, "no rope_theta"),
+        ({"model_type": "new", "num_hidden_layers": 2}, 'of model_type "new" is not known'),
+        ({"model_type": "gemma3_text"}, "which layers there are"),
+        (
+            {
+                "layer_types": ["full_attention", "other"],
+                "rope_parameters": {"full_attention": {"rope_theta": 1e4}},
+            },
+            "layers of type other",
+        ),
         ({"hidden_size": 4}, "nothing"),
     ],
 )

@@ -279,8 +279,9 @@ TEST(Klt, ShortKeysTellOfTheirLayerAndHaveItsSteps) {
             Encode(keys, source, "1,1,32,0.3").metrics.mse);
 }
 
-TEST(Klt, MutationsNeitherCrashNorRunAway) {
-  const TensorSpec spec = Spec({1, 2, 200, 16}, TensorRole::kKey);
+// What becomes of payloads that were damaged, of a tensor of this shape.
+void Mutate(std::vector<uint64_t> shape, size_t mutations) {
+  const TensorSpec spec = Spec(std::move(shape), TensorRole::kKey);
   const std::string plain = Encode(spec, JointTensor(spec), "high").payload;
   const std::string trellis = Encode(spec, JointTensor(spec), "high",
                                      KltCodec(), {.effort = Effort::kBest})
@@ -288,9 +289,8 @@ TEST(Klt, MutationsNeitherCrashNorRunAway) {
   ASSERT_EQ(plain[0], coding::kModeKlt);
   ASSERT_EQ(trellis[0], coding::kModeKlt);
   std::mt19937 random(2);
-  constexpr size_t kMutations = 3000;
   size_t accepted = 0;
-  for (size_t i = 0; i < kMutations; ++i) {
+  for (size_t i = 0; i < mutations; ++i) {
     std::string bad = i % 3 == 0 ? trellis : plain;
     // Headers and side data more often than quanta.
     const size_t range = i % 2 == 0 ? 300 : bad.size();
@@ -305,9 +305,27 @@ TEST(Klt, MutationsNeitherCrashNorRunAway) {
     if (!status.ok()) {
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     }
-    EXPECT_LE(decoded.size(), 4 * 2 * 200 * 16);
+    EXPECT_LE(decoded.size(), 4 * *ElementCount(spec));
   }
-  EXPECT_LT(accepted, kMutations / 2);
+  EXPECT_LT(accepted, mutations / 2);
+}
+
+TEST(Klt, MutationsNeitherCrashNorRunAway) { Mutate({1, 2, 200, 16}, 3000); }
+
+TEST(Klt, MutationsOfWideHeadsNeitherCrashNorRunAway) {
+  Mutate({1, 1, 264, 512}, 300);
+}
+
+TEST(Klt, CutPayloadsOfWideHeadsAreRefused) {
+  const TensorSpec spec = Spec({1, 1, 264, 512}, TensorRole::kNone);
+  const std::string payload = Encode(spec, JointTensor(spec), "high").payload;
+  ASSERT_EQ(payload[0], coding::kModeKlt);
+  for (size_t size = 0; size < payload.size(); size += size / 16 + 1) {
+    std::string decoded;
+    EXPECT_EQ(Decode(spec, payload.substr(0, size), 1000, &decoded).code(),
+              absl::StatusCode::kDataLoss)
+        << size;
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "kvcompress/layout.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -313,10 +314,25 @@ TEST(Layout, NarrowsToTokens) {
     EXPECT_EQ(LayoutReason(layout.Narrowed({first, second}).status()),
               "INVALID_TOKENS");
   }
-  EXPECT_EQ(
-      LayoutReason(
-          Layout::Of("paged", Shaped({7, 3, 2, 4}))->Narrowed({0, 1}).status()),
-      "INVALID_TOKENS");
+}
+
+TEST(Layout, NarrowsToWholePages) {
+  const Layout paged = *Layout::Of("paged", Shaped({7, 3, 2, 4}));
+  EXPECT_EQ(paged.Narrowed({4, 10})->source().shape,
+            (std::vector<uint64_t>{3, 3, 2, 4}));
+  const Layout together = *Layout::Of("(ph)sd:p=7", Shaped({21, 2, 4}));
+  EXPECT_EQ(together.Narrowed({0, 2})->text(), "(ph)sd:p=1");
+  const Layout one = *Layout::Of("hsd", Shaped({3, 20, 4}));
+  EXPECT_EQ(one.Narrowed({3, 5})->source().shape,
+            (std::vector<uint64_t>{3, 2, 4}));
+  for (const auto& [first, second] :
+       {std::pair<uint64_t, uint64_t>{0, 1}, {1, 4}, {0, 16}, {2, 2}}) {
+    EXPECT_EQ(LayoutReason(paged.Narrowed({first, second}).status()),
+              "INVALID_TOKENS");
+  }
+  EXPECT_THAT(paged.Narrowed({3, 5}).status().message(),
+              ::testing::HasSubstr("pages of 2, and tokens 3:5 are no whole "
+                                   "pages: ask for 2:6"));
 }
 
 }  // namespace

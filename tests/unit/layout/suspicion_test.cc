@@ -237,6 +237,38 @@ TEST(Suspicion, WarnsOnceAndSilencesWhatIsDeclared) {
   }
 }
 
+// Tokens of so many channels, taken from heads of the sample.
+NamedTensor Latents(std::vector<uint64_t> shape) {
+  constexpr uint64_t kHeads = 576 / kSampleChannels;
+  constexpr uint64_t kRow = kSampleChannels * 2;
+  std::string bytes;
+  for (uint64_t token = 0; token < kSampleTokens; ++token) {
+    for (uint64_t head = 0; head < kHeads; ++head) {
+      const std::string& part = Part(head / kSampleHeads, TensorRole::kKey);
+      bytes += part.substr((head % kSampleHeads * kSampleTokens + token) * kRow,
+                           kRow);
+    }
+  }
+  return {
+      {.name = "kv_cache", .dtype = DType::kBF16, .shape = std::move(shape)},
+      bytes};
+}
+
+TEST(Suspicion, KnowsLatentsAndLeavesDeclaredOnesAlone) {
+  const std::pair<const char*, std::vector<uint64_t>> kCases[] = {
+      {"mla", {kSampleTokens, 576}},
+      {"paged_mla", {kSamplePages, 16, 576}},
+      {"11t(d+r):rope=64", {1, 1, kSampleTokens, 576}}};
+  for (const auto& [layout, shape] : kCases) {
+    const NamedTensor latents = Latents(shape);
+    EXPECT_EQ(Likely(latents), layout);
+    const auto right =
+        CompressFile(MakeFile({latents}), {.codec = "ecsq", .layout = layout});
+    ASSERT_TRUE(right.ok()) << right.status();
+    EXPECT_EQ(right->report.warnings.size(), 0) << layout;
+  }
+}
+
 // What is declared is worth what the usual layout is.
 TEST(Suspicion, DeclaredLayoutsKeepTheRatio) {
   std::vector<NamedTensor> usual;

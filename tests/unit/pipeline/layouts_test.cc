@@ -158,12 +158,17 @@ TEST(Layouts, GiveBackSelectedTensorsAndTokens) {
                               artefact, {.tensors = {"b"}, .tokens = {{5, 34}}})
                               .status()),
             "INVALID_TOKENS");
+  const std::string pages =
+      MakeFile({RandomTensor("p", DType::kBF16, {9, 2, 8, 32})});
   const std::string paged =
-      CompressFile(MakeFile({RandomTensor("p", DType::kBF16, {9, 2, 8, 32})}),
-                   {.layout = "paged"})
-          ->artefact;
+      CompressFile(pages, {.codec = "lossless", .layout = "paged"})->artefact;
   EXPECT_EQ(ReasonOfError(DecompressFile(paged, {.tokens = {{0, 1}}}).status()),
             "INVALID_TOKENS");
+  const auto two = DecompressFile(paged, {.tokens = {{24, 40}}});
+  ASSERT_TRUE(two.ok()) << two.status();
+  constexpr size_t kPage = 2 * 8 * 32 * 2;
+  EXPECT_EQ(two->substr(two->size() - 2 * kPage),
+            pages.substr(pages.size() - 6 * kPage, 2 * kPage));
   EXPECT_TRUE(DecompressFile(paged, {.verify_only = true}).ok());
 }
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvcompress.v1 import rope_pb2
 
@@ -14,7 +14,8 @@ ModelConfig = str | PathLike[str] | Mapping[str, Any]
 
 # Models whose pairs are neighbouring channels; transformers says it in code.
 _INTERLEAVED = frozenset(
-    ["gptj", "codegen", "cohere", "cohere2", "glm", "glm4", "ernie4_5", "llama4_text", "helium"]
+    "codegen cohere cohere2 cohere2_moe ernie4_5 ernie4_5_moe glm glm4 gptj helium "
+    "llama4_text".split()
 )
 _WITHOUT = frozenset(["gpt2", "gpt_neo", "opt", "bloom", "mpt", "gpt_bigcode"])
 # Fields of which one says that there is a rotary embedding.
@@ -22,6 +23,67 @@ _FIELDS = (
     *("rope_theta", "rope_parameters", "rope_scaling", "rotary_dim", "rotary_pct"),
     *("rotary_emb_base", "partial_rotary_factor"),
 )
+
+
+class _Defaults(NamedTuple):
+    """What transformers takes for a model whose config.json leaves it out."""
+
+    theta: float | None = None
+    rotated: float = 1
+    """Share of a head."""
+    window_theta: float | None = None
+    """Of layers with a window, where it is one of their own."""
+    pattern: int = 6
+    """Each such layer has no window."""
+
+
+_DEFAULTS = {
+    "codegen": _Defaults(1e4),
+    "cohere": _Defaults(5e5),
+    "cohere2": _Defaults(1e4),
+    "deepseek_v2": _Defaults(1e4),
+    "deepseek_v3": _Defaults(1e4),
+    "ernie4_5": _Defaults(5e5),
+    "ernie4_5_moe": _Defaults(5e5),
+    "gemma": _Defaults(1e4),
+    "gemma2": _Defaults(1e4),
+    "gemma3_text": _Defaults(1e6, 1, 1e4, 6),
+    "gemma3n_text": _Defaults(1e6, 1, 1e4, 5),
+    "glm": _Defaults(1e4, 0.5),
+    "glm4": _Defaults(1e4, 0.5),
+    "glm4_moe": _Defaults(1e4, 0.5),
+    "gpt_neox": _Defaults(1e4, 0.25),
+    "gpt_oss": _Defaults(1.5e5),
+    "gptj": _Defaults(1e4),
+    "granite": _Defaults(1e4),
+    "helium": _Defaults(1e5),
+    "llama": _Defaults(1e4),
+    "llama4_text": _Defaults(5e5),
+    "mistral": _Defaults(1e4),
+    "mixtral": _Defaults(1e6),
+    "mllama_text_model": _Defaults(5e5),
+    "nemotron": _Defaults(1e4, 0.5),
+    "olmo": _Defaults(1e4),
+    "olmo2": _Defaults(1e4),
+    "olmo3": _Defaults(5e5, 1, 5e5, 4),
+    "persimmon": _Defaults(1e4, 0.5),
+    "phi": _Defaults(1e4, 0.5),
+    "phi3": _Defaults(1e4),
+    "phimoe": _Defaults(1e6),
+    "qwen2": _Defaults(1e4),
+    "qwen2_5_vl_text": _Defaults(1e6),
+    "qwen2_moe": _Defaults(1e4),
+    "qwen2_vl_text": _Defaults(1e6),
+    "qwen3": _Defaults(1e4),
+    "qwen3_moe": _Defaults(1e4),
+    "qwen3_next": _Defaults(1e4, 0.25),
+    "qwen3_vl_text": _Defaults(5e5),
+    "smollm3": _Defaults(2e6),
+    "stablelm": _Defaults(1e4, 0.25),
+    "starcoder2": _Defaults(1e4),
+}
+# Each fourth layer has no embedding unless they say otherwise.
+_SKIPPING = {"llama4_text": 4, "smollm3": 4}
 
 
 def rope_parameters(config: ModelConfig) -> rope_pb2.RopeParameters:
@@ -43,23 +105,31 @@ def rope_parameters(config: ModelConfig) -> rope_pb2.RopeParameters:
     if not config.get("model_type") and not any(field in config for field in _FIELDS):
         raise ValueError("model config: it says nothing of a rotary embedding")
     parameters = _object(config, "rope_parameters")
-    if parameters and all(isinstance(each, Mapping) for each in parameters.values()):
+    if parameters and all(isinstance(each, Mapping | None) for each in parameters.values()):
         numbers = {}
-        for number, kind in enumerate(sorted(parameters), 1):
-            rope.embeddings.append(_embedding(config, parameters[kind]))
-            numbers[kind] = number
-        rope.layers.extend(numbers.get(kind, 0) for kind in _kinds(config))
+        for kind in sorted(parameters):
+            if parameters[kind] is not None:
+                rope.embeddings.append(_embedding(config, parameters[kind]))
+            numbers[kind] = 0 if parameters[kind] is None else len(rope.embeddings)
+        _add_layers(config, numbers, rope)
     else:
         rope.embeddings.append(_embedding(config, parameters or _object(config, "rope_scaling")))
-        local = _number(config, "rope_local_base_freq")
-        if local is not None:
-            # Layers with a window have a base of their own, and no scaling (Gemma 3).
+        window = _number(config, "rope_local_base_freq")
+        if window is None:
+            window = _defaults(config).window_theta
+        if window is not None:
+            # Layers with a window have a base of their own, and no scaling (Gemma 3, Olmo 3).
             rope.embeddings.append(rope.embeddings[0])
-            rope.embeddings[1].theta = local
+            rope.embeddings[1].theta = window
             rope.embeddings[1].ClearField("scaling")
-            rope.layers.extend(1 + (kind == "sliding_attention") for kind in _kinds(config))
+            _add_layers(config, {"full_attention": 1, "sliding_attention": 2}, rope)
     _take_away_layers(config, rope)
     return rope
+
+
+def _defaults(config: Mapping[str, Any]) -> _Defaults:
+    """Gives what holds for a model of that type."""
+    return _DEFAULTS.get(config.get("model_type", ""), _Defaults())
 
 
 def _object(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -82,7 +152,8 @@ def _kinds(config: Mapping[str, Any]) -> Sequence[str]:
     kinds = config.get("layer_types")
     if isinstance(kinds, Sequence):
         return kinds
-    pattern = int(6 if (given := _number(config, "sliding_window_pattern")) is None else given)
+    pattern = _number(config, "sliding_window_pattern", "_sliding_window_pattern")
+    pattern = int(_defaults(config).pattern if pattern is None else pattern)
     count = int(_number(config, "num_hidden_layers") or 0)
     return [
         "full_attention" if pattern and layer % pattern == 0 else "sliding_attention"
@@ -90,11 +161,30 @@ def _kinds(config: Mapping[str, Any]) -> Sequence[str]:
     ]
 
 
+def _add_layers(
+    config: Mapping[str, Any], numbers: Mapping[str, int], rope: rope_pb2.RopeParameters
+) -> None:
+    """Gives each layer the embedding of its kind."""
+    for kind in _kinds(config):
+        if kind not in numbers:
+            raise ValueError(f"model config: layers of type {kind} have no rope_parameters")
+        rope.layers.append(numbers[kind])
+    if not rope.layers:
+        raise ValueError(
+            "model config: kinds of layers differ, and neither layer_types nor num_hidden_layers "
+            "says which layers there are"
+        )
+
+
 def _take_away_layers(config: Mapping[str, Any], rope: rope_pb2.RopeParameters) -> None:
     """Takes the embedding from the layers that have none."""
     kept = config.get("no_rope_layers")
-    if not isinstance(kept, Sequence):
-        return
+    interval = _number(config, "no_rope_layer_interval")
+    if interval is None:
+        interval = _SKIPPING.get(config.get("model_type", ""))
+    if not isinstance(kept, Sequence) or not kept:
+        count = int(_number(config, "num_hidden_layers") or 0)
+        kept = [layer % interval for layer in range(1, count + 1)] if interval else []
     if not rope.layers:
         rope.layers.extend(1 for _ in kept)
     for layer, has in enumerate(kept[: len(rope.layers)]):
@@ -107,7 +197,9 @@ def _embedding(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> rope
     theta = _number(parameters, "rope_theta")
     if theta is None:
         theta = _number(config, "rope_theta", "rotary_emb_base")
-    embedding = rope_pb2.RopeEmbedding(theta=10000 if theta is None else theta)
+    if theta is None:
+        theta = _defaults(config).theta
+    embedding = rope_pb2.RopeEmbedding(theta=theta or 0)
     if config.get("model_type") in _INTERLEAVED:
         embedding.pairs = rope_pb2.ROPE_PAIRS_INTERLEAVED
     latent, rotary = _number(config, "kv_lora_rank"), _number(config, "qk_rope_head_dim")
@@ -116,6 +208,12 @@ def _embedding(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> rope
     else:
         embedding.rotary_channels = _rotary_channels(config, parameters)
     _add_scaling(config, parameters, embedding)
+    if theta is None:
+        kind = config.get("model_type", "")
+        raise ValueError(
+            f'model config: it has no rope_theta, and that of model_type "{kind}" is not known '
+            "here: add rope_theta"
+        )
     return embedding
 
 
@@ -127,7 +225,9 @@ def _rotary_channels(config: Mapping[str, Any], parameters: Mapping[str, Any]) -
     factor = _number(parameters, "partial_rotary_factor")
     if factor is None:
         factor = _number(config, "partial_rotary_factor", "rotary_pct")
-    if factor is None or not 0 < factor < 1:
+    if factor is None:
+        factor = _defaults(config).rotated
+    if not 0 < factor < 1:
         return 0
     head = _number(config, "head_dim")
     if head is None:

@@ -441,9 +441,9 @@ class DecompressOptions(_message.Message):
     @_builtins.property
     def tokens(self) -> Global___TokenRange:
         """Only these tokens are given back, of tensors [batch, heads, tokens,
-        head_dim] and of those in a layout with a dimension of tokens; a selected
-        tensor of another rank, or with pages, is refused. Blocks without one of
-        them are not decoded.
+        head_dim] and of those in a layout; a selected tensor of another rank is
+        refused, and so is a range that does not begin and end with a page where
+        tokens are in pages. Blocks without one of them are not decoded.
         """
 
     def __init__(
