@@ -22,9 +22,10 @@ from transformers.cache_utils import (  # type: ignore[import-not-found,unused-i
 from kvcompress._client import Client
 from kvcompress._reports import CompressionReport
 from kvcompress._requests import PathOrStr
+from kvcompress.integrations import _cache_states
 from kvcompress.options import CompressArguments, DecompressArguments
 
-_PARTS = ("key", "value")
+_PARTS = _cache_states.PARTS
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,10 @@ def save_cache(
     Args:
         client: Compresses.
         path: The file; appears whole or not at all.
-        cache: As for `cache_tensors`.
+        cache: A cache whose layers have keys and values: DynamicCache, StaticCache, one with
+            sliding windows as Gemma 3 has them, CompressedCache, or an object with the lists
+            `key_cache` and `value_cache`. Layers with a window are saved with what they hold.
+            Refused are caches with quantized layers, or with other states.
         require: Whether bounds that are given have to hold; see `Client.compress`.
         options: See `kvcompress.options.CompressArguments`. `labels` should say what the cache
             is of: the model, its revision, the prompt.
@@ -306,25 +310,33 @@ def save_cache(
         KVCompressError: The call failed; a QualityError, and no file, when a bound that was given
             does not hold.
         OSError: The file cannot be written.
-        ValueError: As `cache_tensors`.
+        ValueError: The cache is another, or empty.
     """
-    return client.compress(cache_tensors(cache), path, require=require, **options).report
+    if hasattr(cache, "key_cache"):
+        return client.compress(cache_tensors(cache), path, require=require, **options).report
+    tensors, metadata = _cache_states.take(cache)
+    return client.compress(tensors, path, metadata=metadata, require=require, **options).report
 
 
 def load_cache(
     client: Client,
     path: PathOrStr,
     *,
+    cache: Any = None,  # noqa: ANN401
     device: torch.device | str | None = None,
     **options: Unpack[DecompressArguments],
-) -> DynamicCache:
+) -> Any:  # noqa: ANN401
     """Restores a cache from a file, after every check.
 
     Args:
         client: Decompresses.
         path: A file that `save_cache` wrote.
+        cache: An empty cache of the same model to fill, such as a StaticCache with room for
+            what comes; None for a DynamicCache. One with sliding windows that was saved from a
+            StaticCache shorter than these has to be loaded into a cache made with the config.
         device: Where the states go; None for the CPU.
-        options: See `kvcompress.options.DecompressArguments`: `expected_labels`, `tokens`.
+        options: See `kvcompress.options.DecompressArguments`: `expected_labels`; `tokens` for
+            files whose layers have no window, into a DynamicCache.
 
     Returns:
         The cache, for `generate(past_key_values=...)` together with all ids of the prompt.
@@ -333,9 +345,17 @@ def load_cache(
         KVCompressError: The call failed: DataLossError for a file that is damaged or has other
             labels.
         OSError: The file cannot be read.
-        ValueError: The file holds something else than a cache.
+        ValueError: The file holds something else than a cache, or does not fit into `cache`.
     """
-    return cache_from_tensors(client.decompress(path, **options).torch_tensors(), device)
+    result = client.decompress(path, **options)
+    tensors, metadata = result.torch_tensors(), result.metadata or {}
+    if _cache_states.METADATA not in metadata or options.get("tokens") is not None:
+        if cache is not None:
+            raise ValueError("a cache can be filled with all tokens of a file of save_cache alone")
+        if _cache_states.has_windows(metadata):
+            raise ValueError("layers with a window cannot be restored in part")
+        return cache_from_tensors(tensors, device)
+    return _cache_states.put(tensors, metadata, cache, device)
 
 
 def _layer_states(index: int, layer: Any) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: ANN401
