@@ -1,310 +1,501 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""An example of a KV connector of vLLM (V1): prompts' caches as artefacts in a folder.
+"""A secondary tier of vLLM's KV offloading: blocks as artefacts in a folder.
 
-    vllm serve MODEL --disable-hybrid-kv-cache-manager --kv-transfer-config '{
+    vllm serve MODEL --kv-transfer-config '{
       "kv_connector": "KVCompressConnector",
       "kv_connector_module_path": "kvcompress.integrations.vllm",
       "kv_role": "kv_both",
-      "kv_connector_extra_config": {"folder": "/cache", "codec": "int4-hadamard"}}'
+      "kv_connector_extra_config": {"folder": "/cache", "codec": "klt"}}'
 
-The cache of a prompt, up to its last full block, is compressed once it has been computed,
-and loaded for a later prompt with the same tokens. It is an example: it looks for whole
-prompts, saves and loads while the engine waits, and deletes nothing. Requests with LoRA or
-with other inputs than tokens are left alone. A file that is damaged, or of another model, is
-reported to vLLM as blocks that could not be loaded.
+Blocks go through the primary tier in host memory, which vLLM has for all its tiers, and are found
+by vLLM's own block hashes: the document that another prompt began with is found again, by another
+engine too. Saving, looking up and loading are asynchronous. What is damaged, or of another
+model, is not there: vLLM computes it.
+
+`kv_connector_extra_config` takes what vLLM's TieringOffloadingSpec does, and:
+
+| name | default | |
+| --- | --- | --- |
+| `folder` | needed | where artefacts are kept; engines may share it |
+| `server` | | address of a service; without, the engine starts its own |
+| `codec`, `effort` | `auto`, `fast` | as `kvcompress.options.CompressArguments` has them |
+| `artefact_tokens` | 512 | tokens of an artefact, at most |
+| `threads` | 2 | artefacts restored at once |
+| `timeout` | 5 | seconds that restoring or saving an artefact may take |
+| `page_axes` | | the axes of a page, where another attention backend has another order |
+| `cpu_bytes_to_use` | 1 GiB | vLLM's own: size of the primary tier |
+
+KVCompressTier is the tier alone, for TieringOffloadingSpec's `secondary_tiers`.
 """
 
-import hashlib
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import torch  # type: ignore[import-not-found,unused-ignore]
-from vllm.distributed.kv_transfer.kv_connector.v1.base import (  # type: ignore[import-not-found,unused-ignore]
-    KVConnectorBase_V1,
-    KVConnectorMetadata,
-    KVConnectorRole,
+import numpy as np
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (  # type: ignore[import-not-found,unused-ignore]
+    OffloadingConnectorStats,
+)
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import (  # type: ignore[import-not-found,unused-ignore]
+    OffloadingConnector,
+)
+from vllm.v1.kv_offload.base import (  # type: ignore[import-not-found,unused-ignore]
+    LookupResult,
+    Medium,
+    OffloadingCounterMetadata,
+    RequestOffloadingContext,
+)
+from vllm.v1.kv_offload.tiering.async_lookup import (  # type: ignore[import-not-found,unused-ignore]
+    AsyncLookupManager,
+)
+from vllm.v1.kv_offload.tiering.base import (  # type: ignore[import-not-found,unused-ignore]
+    JobResult,
+    SecondaryTierManager,
+    TransferJob,
 )
 
 from kvcompress._client import Client
-from kvcompress.errors import KVCompressError
+from kvcompress.errors import (
+    CancelledError,
+    DataLossError,
+    KVCompressError,
+    UnavailableError,
+)
+from kvcompress.integrations import _vllm_layouts
+from kvcompress.integrations._artefact_folder import ArtefactFolder
+from kvcompress.integrations._pages import PageLayout
 from kvcompress.options import CompressArguments
 
 _LOG = logging.getLogger(__name__)
 
+_FAILURES = "vllm:kv_offload_kvcompress_failures"
+_RAW_BYTES = "vllm:kv_offload_kvcompress_raw_bytes"
+_ARTEFACT_BYTES = "vllm:kv_offload_kvcompress_artefact_bytes"
+_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds without a call after one that found no service
 
-@dataclass(frozen=True)
-class Transfer:
-    """Blocks to load or to save.
 
-    Attributes:
-        digest: Of the tokens.
-        blocks: Numbers of the blocks, in the order of the tokens.
-        skipped: How many of these, at the beginning, need not be loaded.
+class _Service:
+    """A client, and whether it is worth a call. Thread safe.
+
+    While the service does not answer, nobody waits for it: for a second, and after each further
+    failure for twice as long, there is no client.
     """
 
-    digest: str
-    blocks: tuple[int, ...]
-    skipped: int = 0
+    def __init__(self, server: str | None) -> None:
+        """Takes the address; None for a server of its own."""
+        self._server = server
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._pause, self._until = _PAUSE, 0.0
+
+    @property
+    def paused(self) -> bool:
+        """Whether calls are not worth it now."""
+        return time.monotonic() < self._until
+
+    def client(self) -> Client:
+        """Gives the client.
+
+        Raises:
+            OSError: The service did not answer lately, or none can be started.
+        """
+        with self._lock:
+            if self.paused:
+                raise ConnectionError("the service did not answer lately")
+            if self._client is None:
+                self._client = Client(self._server, attempts=1)
+            return self._client
+
+    def succeeded(self) -> None:
+        """Notes an answer."""
+        self._pause = _PAUSE
+
+    def failed(self) -> None:
+        """Notes a call without an answer. The next one has a new connection."""
+        with self._lock:
+            if self.paused:
+                return
+            self._until = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the client; calls in progress are cancelled."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
 
-@dataclass
-class Transfers(KVConnectorMetadata):  # type: ignore[misc,unused-ignore]
-    """What the scheduler asks of the workers for one step."""
+class _Lookup(AsyncLookupManager):  # type: ignore[misc,unused-ignore]
+    """Looks keys up on a thread of its own."""
 
-    loads: list[Transfer] = field(default_factory=list)
-    saves: list[Transfer] = field(default_factory=list)
+    def __init__(self, tier: "KVCompressTier") -> None:
+        """Starts the thread."""
+        self._tier = tier
+        super().__init__(tier_type=tier.tier_type)
+
+    def batch_lookup(
+        self,
+        keys: list[bytes],
+        req_context: Any,  # noqa: ANN401
+    ) -> Iterable[bool]:
+        """Tells for each key whether there is an artefact."""
+        return self._tier.are_there(keys)
 
 
-@dataclass
-class Prompt:
-    """A request whose cache is being computed: what it will be saved as."""
+class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
+    """Keeps chunks of the primary tier in a folder of artefacts.
 
-    digest: str
-    tokens: int
-    blocks: list[int]
+    A job's chunks are compressed in runs of up to `artefact_tokens`: one alone is too small for
+    a good ratio. Any of them can be restored alone.
+    """
+
+    medium: ClassVar[Medium] = Medium.STORAGE
+
+    def __init__(
+        self,
+        offloading_spec: Any,  # noqa: ANN401
+        primary_kv_view: memoryview,
+        tier_type: str,
+        folder: str,
+        groups: Sequence[dict[str, Any]],
+        identity: dict[str, str],
+        server: str | None = None,
+        codec: str = "auto",
+        effort: str = "fast",
+        artefact_tokens: int = 512,
+        threads: int = 2,
+        timeout: float = 5.0,
+        backpressure_detector: Any = None,  # noqa: ANN401
+    ) -> None:
+        """Makes the folders of all groups.
+
+        Args:
+            offloading_spec: What vLLM gives every tier, and so are the next two.
+            primary_kv_view: All chunks of the primary tier.
+            tier_type: The tier's name in metrics.
+            folder: Where artefacts are kept.
+            groups: By group of layers the fields of a `PageLayout`. KVCompressConnector
+                finds them out; otherwise they are declared here.
+            identity: What the caches depend on beside their tokens: model, revision... It is
+                bound to each artefact.
+            server: Address of a service; None to start one.
+            codec: Codec string.
+            effort: As `CompressArguments` has it.
+            artefact_tokens: Tokens of an artefact, at most; one chunk at least.
+            threads: Artefacts that are restored at once; as many jobs are saved at once.
+            timeout: Seconds that restoring or saving an artefact may take.
+            backpressure_detector: vLLM's own.
+
+        Raises:
+            OSError: A folder cannot be made.
+            ValueError: A layout does not fit.
+        """
+        super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
+        self._view = np.frombuffer(primary_kv_view, np.uint8).reshape(primary_kv_view.shape)
+        self._layouts = [PageLayout.of(group) for group in groups]
+        for layout in self._layouts:
+            layout.check_row(self.block_size_bytes)
+        self._folders = [
+            _folder(Path(folder), identity, index, layout)
+            for index, layout in enumerate(self._layouts)
+        ]
+        self._options: CompressArguments = {"codec": codec, "report_tensors": False}
+        self._options["effort"] = effort  # type: ignore[typeddict-item]
+        self._artefact_tokens, self._timeout = artefact_tokens, timeout
+        self._service = _Service(server)
+        self._loaders = ThreadPoolExecutor(threads, "kvcompress-load")
+        self._savers = ThreadPoolExecutor(threads, "kvcompress-save")
+        self._pending: set[Future[None]] = set()
+        self._finished: queue.SimpleQueue[tuple[TransferJob, JobResult]] = queue.SimpleQueue()
+        self._stats, self._stats_lock = OffloadingConnectorStats(), threading.Lock()
+        self._lookup = _Lookup(self)
+
+    # What vLLM's scheduler calls; none of it waits.
+
+    def on_new_request(self, req_context: Any) -> RequestOffloadingContext:  # noqa: ANN401
+        """Has no wishes."""
+        return RequestOffloadingContext()
+
+    def lookup(self, key: bytes, req_context: Any) -> LookupResult:  # noqa: ANN401
+        """Tells whether a chunk is there; RETRY until that is known."""
+        found = self._lookup.lookup(key, req_context)
+        if found is None:
+            return LookupResult.RETRY
+        return LookupResult.HIT if found else LookupResult.MISS
+
+    def submit_store(self, job_metadata: TransferJob) -> None:
+        """Begins to save a job's chunks."""
+        self._submit(self._savers, self._save, job_metadata)
+
+    def submit_load(self, job_metadata: TransferJob) -> None:
+        """Begins to restore a job's chunks."""
+        self._submit(self._loaders, self._load, job_metadata)
+
+    def get_finished_jobs(self) -> Iterable[JobResult]:
+        """Gives what has ended since the last call."""
+        results = []
+        while True:
+            try:
+                job, result = self._finished.get_nowait()
+            except queue.Empty:
+                return results
+            if job.is_promotion and not result.success:
+                self._lookup.mark_miss(set(job.keys) - set(result.successful_keys or ()))
+            results.append(result)
+
+    def on_request_finished(self, req_context: Any) -> None:  # noqa: ANN401
+        """Forgets what was looked up for a request."""
+        self._lookup.cleanup(req_context.req_id)
+
+    def on_schedule_end(self, context: Any) -> None:  # noqa: ANN401
+        """Lets look-ups begin."""
+        self._lookup.flush()
+
+    def drain_jobs(self) -> None:
+        """Waits for all jobs."""
+        wait(self._pending)
+
+    def shutdown(self) -> None:
+        """Ends the threads, and the service if it is the engine's own."""
+        self._lookup.shutdown()
+        for pool in (self._savers, self._loaders):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._service.close()
+
+    @classmethod
+    def build_metric_definitions(
+        cls, extra_config: dict[str, Any]
+    ) -> dict[str, OffloadingCounterMetadata]:
+        """Gives the counters of this tier."""
+        return {
+            _FAILURES: OffloadingCounterMetadata(
+                "Artefacts that were not saved or not restored, by operation (save, load) and "
+                "reason: damaged (or another than expected), unavailable (the service), disk, "
+                "other.",
+                ("operation", "reason"),
+            ),
+            _RAW_BYTES: OffloadingCounterMetadata(
+                "Bytes of chunks that were saved or restored, by operation.", ("operation",)
+            ),
+            _ARTEFACT_BYTES: OffloadingCounterMetadata(
+                "Bytes of the artefacts that were written or read, by operation.", ("operation",)
+            ),
+        }
+
+    def get_stats(self) -> OffloadingConnectorStats | None:
+        """Gives the counters' increase since the last call."""
+        with self._stats_lock:
+            stats, self._stats = self._stats, OffloadingConnectorStats()
+        return None if stats.is_empty() else stats
+
+    # What runs on threads.
+
+    def are_there(self, keys: Sequence[bytes]) -> list[bool]:
+        """Tells for each key whether there is an artefact, and a service to restore it."""
+        if self._service.paused:
+            return [False] * len(keys)
+        return [self._folders[_group(key)].holds(_block(key)) for key in keys]
+
+    def _submit(
+        self,
+        pool: ThreadPoolExecutor,
+        run: Callable[[TransferJob], set[bytes]],
+        job: TransferJob,
+    ) -> None:
+        """Runs a job on a thread; it gives the keys that it has succeeded with."""
+
+        def task() -> None:
+            done: set[bytes] = set()
+            began = time.monotonic()
+            try:
+                done = run(job)
+            finally:
+                result = JobResult(
+                    job_id=job.job_id,
+                    success=len(done) == len(set(job.keys)),
+                    successful_keys=done if job.is_promotion else None,
+                    transfer_time=time.monotonic() - began,
+                    transfer_bytes=len(done) * self.block_size_bytes,
+                )
+                self._finished.put((job, result))
+
+        future = pool.submit(task)
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+
+    def _save(self, job: TransferJob) -> set[bytes]:
+        """Saves the chunks of a job that are not there yet."""
+        done: set[bytes] = set()
+        runs: dict[int, list[tuple[bytes, int]]] = {}
+        for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
+            if self._folders[_group(key)].holds(_block(key)):
+                done.add(key)
+            else:
+                runs.setdefault(_group(key), []).append((key, chunk))
+        for group, run in runs.items():
+            most = max(1, self._artefact_tokens // self._layouts[group].chunk_tokens)
+            for part in np.array_split(np.arange(len(run)), -(-len(run) // most)):
+                chosen = [run[index] for index in part]
+                if self._save_run(group, chosen):
+                    done.update(key for key, _ in chosen)
+        return done
+
+    def _save_run(self, group: int, run: Sequence[tuple[bytes, int]]) -> bool:
+        """Saves one artefact; tells whether it is there."""
+        layout, folder = self._layouts[group], self._folders[group]
+        try:
+            tensors = layout.gather(self._view, [chunk for _, chunk in run])
+            size = folder.save(
+                self._service.client(),
+                [_block(key) for key, _ in run],
+                tensors,
+                {**self._options, "layout": layout.notation},
+                self._timeout,
+            )
+        except (KVCompressError, OSError, ValueError) as error:
+            self._note_failure("save", f"{len(run)} chunks are not saved", error)
+            return False
+        self._service.succeeded()
+        self._count("save", len(run) * layout.chunk_bytes, size)
+        return True
+
+    def _load(self, job: TransferJob) -> set[bytes]:
+        """Restores the chunks of a job, artefact by artefact."""
+        done: set[bytes] = set()
+        runs: dict[tuple[int, Path | None], list[tuple[bytes, int]]] = {}
+        for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
+            group = _group(key)
+            artefact = self._folders[group].artefact_of(_block(key))
+            runs.setdefault((group, artefact), []).append((key, chunk))
+        for (group, artefact), run in runs.items():
+            if artefact is not None and self._load_run(group, artefact, run):
+                done.update(key for key, _ in run)
+        return done
+
+    def _load_run(self, group: int, artefact: Path, run: Sequence[tuple[bytes, int]]) -> bool:
+        """Restores chunks of one artefact, after every check; tells whether they are there."""
+        layout, folder = self._layouts[group], self._folders[group]
+        blocks = [_block(key) for key, _ in run]
+        try:
+            found = folder.read(artefact)
+            wanted = [found.blocks.index(block) for block in blocks]
+            first, end = (min(wanted), max(wanted) + 1) if layout.by_tokens else (0, None)
+            tokens = None if end is None else (first * layout.chunk_tokens, end * layout.chunk_tokens)
+            client = self._service.client()
+            tensors = folder.restore(client, found, tokens, self._timeout)
+            layout.scatter(
+                tensors,
+                [index - first for index in wanted],
+                self._view,
+                [chunk for _, chunk in run],
+            )
+        except (DataLossError, ValueError) as error:
+            folder.forget(blocks)
+            self._note_failure("load", f"{artefact} is not restored, but computed", error)
+            return False
+        except (KVCompressError, OSError) as error:
+            self._note_failure("load", f"{artefact} is not restored, but computed", error)
+            return False
+        self._service.succeeded()
+        self._count("load", len(run) * layout.chunk_bytes, len(found.data))
+        return True
+
+    def _note_failure(self, operation: str, what: str, error: Exception) -> None:
+        """Logs and counts what did not work."""
+        reason = _reason(error)
+        if reason == "unavailable":
+            self._service.failed()
+        _LOG.warning("%s: %s", what, error)
+        with self._stats_lock:
+            self._stats.increase_counter(_FAILURES, 1, (operation, reason))
+
+    def _count(self, operation: str, raw: int, size: int) -> None:
+        """Counts bytes."""
+        with self._stats_lock:
+            self._stats.increase_counter(_RAW_BYTES, raw, (operation,))
+            self._stats.increase_counter(_ARTEFACT_BYTES, size, (operation,))
 
 
-class KVCompressConnector(KVConnectorBase_V1):  # type: ignore[misc,unused-ignore]
-    """Saves the caches of prompts, and loads them.
+class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-ignore]
+    """vLLM's OffloadingConnector with a primary tier in host memory and a KVCompressTier.
 
-    Its configuration: `folder`, shared by all workers and the scheduler; `server`, the address
-    of a service, else each worker starts its own; and `codec` as
-    `kvcompress.options.CompressArguments` has it.
+    It tells the tier how pages lie in memory, from what vLLM says of the model's layers and of
+    the attention backend.
     """
 
     def __init__(
         self,
         vllm_config: Any,  # noqa: ANN401
-        role: KVConnectorRole,
+        role: Any,  # noqa: ANN401
         kv_cache_config: Any,  # noqa: ANN401
     ) -> None:
         """Takes what vLLM gives every connector.
 
         Raises:
-            ValueError: The model's layers are not all of one kind with dense keys and values,
-                or no folder is configured.
-            OSError: No server can be started.
+            OSError: A folder cannot be made, or no server can be started.
+            ValueError: No folder is configured, or the engine is spread in a way that chunks
+                do not tell.
         """
+        _vllm_layouts.complete(vllm_config, kv_cache_config)
         super().__init__(vllm_config, role, kv_cache_config)
-        self._layers, self._spec = _dense_layers(kv_cache_config)
-        extra = dict(vllm_config.kv_transfer_config.kv_connector_extra_config)
-        if "folder" not in extra:
-            raise ValueError("kv_connector_extra_config needs a folder")
-        self._folder = Path(extra.pop("folder"))
-        server = extra.pop("server", None)
-        self._options: CompressArguments = {"report_tensors": False}
-        if "codec" in extra:
-            self._options["codec"] = extra["codec"]
-        parallel = vllm_config.parallel_config
-        self._ranks, self._rank = parallel.world_size, parallel.rank
-        self._identity = {
-            "vllm.model": str(vllm_config.model_config.model),
-            "vllm.revision": str(vllm_config.model_config.revision),
-            "vllm.dtype": str(self._spec.dtype),
-        }
-        self._client = None if role is KVConnectorRole.SCHEDULER else Client(server)
-        self._prompts: dict[str, Prompt] = {}
-        self._loads: dict[str, tuple[str, int, int]] = {}  # digest, computed and all tokens
-        self._states: dict[str, torch.Tensor] = {}
-        self._failed: set[int] = set()
 
-    # Scheduler.
+    @classmethod
+    def build_prom_metrics(
+        cls,
+        vllm_config: Any,  # noqa: ANN401
+        *others: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Gives the metrics of all tiers."""
+        _vllm_layouts.complete(vllm_config, None)
+        return super().build_prom_metrics(vllm_config, *others, **named)
 
-    def get_num_new_matched_tokens(
-        self,
-        request: Any,  # noqa: ANN401
-        num_computed_tokens: int,
-    ) -> tuple[int | None, bool]:
-        """Gives the number of tokens that a file has beyond those computed, and False."""
-        tokens = self._whole(request.prompt_token_ids)
-        if not _is_plain(request) or tokens <= num_computed_tokens:
-            return 0, False
-        if not self._is_saved(_digest(request.prompt_token_ids[:tokens])):
-            return 0, False
-        return tokens - num_computed_tokens, False
-
-    def update_state_after_alloc(
-        self,
-        request: Any,  # noqa: ANN401
-        blocks: Any,  # noqa: ANN401
-        num_external_tokens: int,
-    ) -> None:
-        """Notes a request whose blocks are to be loaded."""
-        if num_external_tokens > 0:
-            tokens = self._whole(request.prompt_token_ids)
-            digest = _digest(request.prompt_token_ids[:tokens])
-            self._loads[request.request_id] = (digest, tokens - num_external_tokens, tokens)
-
-    def build_connector_meta(self, scheduler_output: Any) -> Transfers:  # noqa: ANN401
-        """Gives what the workers are to load before this step and to save after it."""
-        transfers = Transfers()
-        computed = {}
-        for new in scheduler_output.scheduled_new_reqs:
-            tokens = self._whole(new.prompt_token_ids)
-            blocks = list(new.block_ids[0])
-            if new.req_id in self._loads:
-                transfers.loads.append(self._load(new.req_id, blocks))
-            elif tokens and _is_plain(new):
-                digest = _digest(new.prompt_token_ids[:tokens])
-                self._prompts[new.req_id] = Prompt(digest, tokens, blocks)
-                computed[new.req_id] = new.num_computed_tokens
-        cached = scheduler_output.scheduled_cached_reqs
-        for index, request_id in enumerate(cached.req_ids):
-            added = list((cached.new_block_ids[index] or ([],))[0])
-            if request_id in cached.resumed_req_ids:
-                self._prompts.pop(request_id, None)
-                if request_id in self._loads:
-                    transfers.loads.append(self._load(request_id, added))
-            elif request_id in self._prompts:
-                self._prompts[request_id].blocks += added
-                computed[request_id] = cached.num_computed_tokens[index]
-        for request_id, before in computed.items():
-            prompt = self._prompts[request_id]
-            if before + scheduler_output.num_scheduled_tokens[request_id] >= prompt.tokens:
-                del self._prompts[request_id]
-                if not self._is_saved(prompt.digest):
-                    count = prompt.tokens // self._spec.block_size
-                    saved = tuple(prompt.blocks[:count])
-                    transfers.saves.append(Transfer(prompt.digest, saved))
-        for request_id in scheduler_output.finished_req_ids:
-            self._prompts.pop(request_id, None)
-            self._loads.pop(request_id, None)
-        return transfers
-
-    # Workers.
-
-    def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:  # noqa: ANN401
-        """Loads what this step needs; returns when it is there."""
-        transfers = self._get_connector_metadata()
-        for load in transfers.loads:
-            layers = forward_context.no_compile_layers
-            try:
-                self._fill(load, [layers[name].kv_cache for name in self._layers])
-            except (KVCompressError, OSError, ValueError) as error:
-                _LOG.warning("a prompt is not loaded, but computed: %s", error)
-                self._failed.update(load.blocks[load.skipped :])
-
-    def wait_for_layer_load(self, layer_name: str) -> None:
-        """Has nothing to wait for."""
-
-    def save_kv_layer(
-        self,
-        layer_name: str,
-        kv_layer: torch.Tensor,
-        attn_metadata: Any,  # noqa: ANN401
-        **kwargs: Any,  # noqa: ANN401
-    ) -> None:
-        """Keeps a layer's view, [blocks, heads, block_size, K and V], for `wait_for_save`."""
-        self._states[layer_name] = kv_layer
-
-    def wait_for_save(self) -> None:
-        """Saves what this step completed; a prompt that cannot be is not there later."""
-        states, self._states = self._states, {}
-        for save in self._get_connector_metadata().saves:
-            try:
-                self._save(save, [states[name] for name in self._layers])
-            except (KVCompressError, OSError, KeyError) as error:
-                _LOG.warning("a prompt is not saved: %s", error)
-
-    def get_block_ids_with_load_errors(self) -> set[int]:
-        """Gives the blocks that could not be loaded since the last call."""
-        failed, self._failed = self._failed, set()
-        return failed
-
-    def shutdown(self) -> None:
-        """Ends the worker's server, if it has its own."""
-        if self._client is not None:
-            self._client.close()
-
-    # What both use.
-
-    def _whole(self, token_ids: list[int] | None) -> int:
-        """Gives how many tokens of a prompt fill blocks; the last token is always computed."""
-        size = int(self._spec.block_size)
-        return max(0, len(token_ids or []) - 1) // size * size
-
-    def _path(self, digest: str, rank: int) -> Path:
-        """Gives the file of a worker."""
-        own = _digest([*self._identity.values(), self._spec.block_size, self._ranks])
-        return self._folder / f"{own[:16]}-{digest}-{rank}.kvc.safetensors"
-
-    def _is_saved(self, digest: str) -> bool:
-        """Tells whether every worker's file is there."""
-        return all(self._path(digest, rank).exists() for rank in range(self._ranks))
-
-    def _load(self, request_id: str, blocks: list[int]) -> Transfer:
-        """Gives the load of a request that has been noted."""
-        digest, computed, tokens = self._loads.pop(request_id)
-        size = self._spec.block_size
-        return Transfer(digest, tuple(blocks[: tokens // size]), computed // size)
-
-    def _labels(self, digest: str) -> dict[str, str]:
-        """Gives what is bound to a file."""
-        return {**self._identity, "vllm.tokens": digest, "vllm.rank": str(self._rank)}
-
-    def _fill(self, load: Transfer, caches: list[torch.Tensor]) -> None:
-        """Restores blocks into the views of all layers, after every check."""
-        if self._client is None:
-            raise RuntimeError("the scheduler does not load")
-        size = self._spec.block_size
-        tensors = self._client.decompress(
-            self._path(load.digest, self._rank),
-            tokens=(load.skipped * size, len(load.blocks) * size),
-            expected_labels=self._labels(load.digest),
-        ).torch_tensors()
-        count = len(load.blocks) - load.skipped
-        pages = []
-        for index, cache in enumerate(caches):
-            parts = [tensors[f"layer_{index}_{part}"][0] for part in ("key", "value")]
-            states = torch.cat(parts, dim=-1)  # [heads, tokens, K and V]
-            page = states.view(states.shape[0], count, size, -1).transpose(0, 1)
-            if page.shape[1:] != cache.shape[1:] or page.dtype != cache.dtype:
-                raise ValueError("the file is of another layout")
-            pages.append(page)
-        for cache, page in zip(caches, pages, strict=True):
-            cache[torch.tensor(load.blocks[load.skipped :])] = page.to(cache.device)
-
-    def _save(self, save: Transfer, caches: list[torch.Tensor]) -> None:
-        """Compresses blocks of all layers into a file."""
-        if self._client is None:
-            raise RuntimeError("the scheduler does not save")
-        tensors = {}
-        for index, cache in enumerate(caches):
-            states = cache[torch.tensor(save.blocks)].transpose(0, 1).flatten(1, 2)[None]
-            keys, values = states.split([self._spec.head_size, self._spec.head_size_v], dim=-1)
-            tensors[f"layer_{index}_key"], tensors[f"layer_{index}_value"] = keys, values
-        options: CompressArguments = {**self._options, "labels": self._labels(save.digest)}
-        self._client.compress(tensors, self._path(save.digest, self._rank), **options)
+    def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
+        """Takes the caches; says so when they are not laid out as the tier was told."""
+        _vllm_layouts.check(self._vllm_config, self._kv_cache_config, kv_caches)
+        super().register_kv_caches(kv_caches)
 
 
-def _dense_layers(kv_cache_config: Any) -> tuple[list[str], Any]:  # noqa: ANN401
-    """Gives the names of the layers and what vLLM says of their blocks."""
-    groups = kv_cache_config.kv_cache_groups
-    if len(groups) != 1:
-        raise ValueError(f"{len(groups)} groups of layers: only one is supported")
-    spec = groups[0].kv_cache_spec
-    if type(spec).__name__ != "FullAttentionSpec":
-        raise ValueError(f"{type(spec).__name__} layers are not supported")
-    dense = spec.dtype in {torch.float32, torch.float16, torch.bfloat16}
-    packed = getattr(spec, "state_content_bytes", None), getattr(spec, "num_head_slots", None)
-    if not dense or packed != (None, None):
-        raise ValueError("only dense keys and values of 16 or 32 bits are supported")
-    return list(groups[0].layer_names), spec
+def _folder(
+    root: Path, identity: dict[str, str], group: int, layout: PageLayout
+) -> ArtefactFolder:
+    """Gives the folder of a group of layers."""
+    shape = asdict(layout)
+    # How the pages lie in memory is nothing that an artefact depends on.
+    for name in ("offsets", "page_bytes", "rank_bytes"):
+        del shape[name]
+    if layout.by_tokens:
+        shape["heads"] *= shape.pop("ranks")
+        del shape["axes"], shape["keys_transposed"]
+    own = {"engine": "vllm", "group": str(group), "shape": _vllm_layouts.digest(shape)}
+    return ArtefactFolder(root, identity.get("model", "model"), {**identity, **own})
 
 
-def _is_plain(request: Any) -> bool:  # noqa: ANN401
-    """Tells whether a request's cache depends on its tokens alone."""
-    return not (request.mm_features or request.lora_request or _embeds(request))
+def _group(key: bytes) -> int:
+    """Gives the group of layers that a key is for."""
+    return int.from_bytes(key[-4:], "big")
 
 
-def _embeds(request: Any) -> bool:  # noqa: ANN401
-    """Tells whether a request has embeddings in place of tokens."""
-    return getattr(request, "prompt_embeds", None) is not None
+def _block(key: bytes) -> str:
+    """Gives the hash of the block, and of all tokens before it."""
+    return key[:-4].hex()
 
 
-def _digest(values: Iterable[object]) -> str:
-    """Gives an identity of a list of numbers and words."""
-    return hashlib.sha256("\n".join(map(repr, values)).encode()).hexdigest()[:40]
+def _reason(error: Exception) -> str:
+    """Gives the label of a counter."""
+    if isinstance(error, UnavailableError | CancelledError | ConnectionError | TimeoutError):
+        return "unavailable"
+    if isinstance(error, DataLossError | ValueError):
+        return "damaged"
+    return "disk" if isinstance(error, OSError) else "other"
+
+
+__all__: Collection[str] = ["KVCompressConnector", "KVCompressTier"]
