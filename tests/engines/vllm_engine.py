@@ -5,9 +5,10 @@
 
 A process of its own, so that nothing but files is left for the next one. The job has `model`,
 `extra` (kv_connector_extra_config; null for none), `tokens` to generate, `max_model_len`, and
-`requests`: each a list of `prompt` token numbers, or one of `{"kill": PID}`, which kills a process, `{"reset": true}`, which
-empties the engine's own cache and the primary tier, and `{"run": [COMMAND...]}`. The result has for each prompt `tokens`, `served` (tokens that came from the connector), `seconds` to
-the first token, and all counters of our tier at the end.
+`requests`. Each is a list of token numbers, or one of `{"kill": PID}`, which kills a process,
+`{"reset": true}`, which empties the engine's own cache and the primary tier, and
+`{"run": [COMMAND...]}`. The result has for each prompt `tokens`, `served` (tokens that were not
+computed), `seconds` to the first token, and all counters of the connector at the end.
 """
 
 import json
@@ -19,7 +20,7 @@ import time
 from typing import Any
 
 
-def engine_of(job: dict[str, Any]) -> Any:
+def engine_of(job: dict[str, Any]) -> Any:  # noqa: ANN401
     """Starts an engine on the CPU."""
     from vllm import EngineArgs, LLMEngine  # type: ignore[import-not-found,unused-ignore]
     from vllm.config import KVTransferConfig  # type: ignore[import-not-found,unused-ignore]
@@ -47,7 +48,12 @@ def engine_of(job: dict[str, Any]) -> Any:
     return LLMEngine.from_engine_args(arguments, enable_multiprocessing=False)
 
 
-def run(engine: Any, number: int, prompt: list[int], tokens: int) -> dict[str, Any]:
+def run(
+    engine: Any,  # noqa: ANN401
+    number: int,
+    prompt: list[int],
+    tokens: int,
+) -> dict[str, Any]:
     """Runs one prompt to its end, greedily."""
     from vllm import SamplingParams
 
@@ -68,17 +74,17 @@ def run(engine: Any, number: int, prompt: list[int], tokens: int) -> dict[str, A
     }
 
 
-def between(engine: Any, what: dict[str, Any]) -> None:
+def between(engine: Any, what: dict[str, Any]) -> None:  # noqa: ANN401
     """Does what a job wants done between prompts."""
     if "kill" in what:
         os.kill(what["kill"], signal.SIGKILL)
     if "reset" in what and not engine.reset_prefix_cache(reset_connector=True):
         raise RuntimeError("the engine's cache is in use")
     if "run" in what:
-        subprocess.run(what["run"], check=True)  # noqa: S603
+        subprocess.run(what["run"], check=True)
 
 
-def settle(engine: Any, seconds: float = 2.0) -> None:
+def settle(engine: Any, seconds: float = 2.0) -> None:  # noqa: ANN401
     """Lets transfers end: they go on with the engine's steps."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -88,7 +94,9 @@ def settle(engine: Any, seconds: float = 2.0) -> None:
 
 def counters() -> dict[str, float]:
     """Gives our tier's counters."""
-    from prometheus_client import REGISTRY
+    from prometheus_client import (  # type: ignore[import-not-found,unused-ignore]
+        REGISTRY,
+    )
 
     return {
         f"{sample.name}{sorted(sample.labels.items())}": sample.value
@@ -101,7 +109,6 @@ def counters() -> dict[str, float]:
 def main() -> None:
     """Runs the job."""
     job = json.load(sys.stdin)
-    output, sys.stdout = sys.stdout, sys.stderr
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     fast = os.dup(1)
     os.dup2(2, 1)
@@ -117,7 +124,6 @@ def main() -> None:
     engine.engine_core.shutdown()
     with os.fdopen(fast, "w") as file:
         json.dump({"results": results, "counters": found}, file)
-    del output
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_blocks_of_a_run_are_found_alone(client: kvcompress.Client, tmp_path: Pa
     folder = ArtefactFolder(tmp_path, "org/tiny", IDENTITY)
     options = {"codec": "lossless", "layout": layout.notation}
     size = folder.save(client, BLOCKS[:4], layout.gather(rows, range(4)), options, 60)  # type: ignore[arg-type]
-    assert 0 < size
+    assert size > 0
 
     again = ArtefactFolder(tmp_path, "org/tiny", IDENTITY)
     assert [again.holds(block) for block in BLOCKS] == [True] * 4 + [False]

@@ -137,7 +137,8 @@ class ArtefactFolder:
             blocks = tuple(str(header["__metadata__"][_BLOCKS]).split(","))
         except (ValueError, KeyError, TypeError) as error:
             raise NotThisError("it does not say which blocks it has") from error
-        os.utime(artefact)
+        with suppress(OSError):  # as where the folder cannot be written
+            os.utime(artefact)
         return Found(data, blocks)
 
     def restore(

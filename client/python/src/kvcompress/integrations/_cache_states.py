@@ -60,8 +60,10 @@ def state_of(index: int, layer: Any) -> LayerState:  # noqa: ANN401
         return LayerState(int(layer.get_seq_length()), int(layer.max_cache_len), bounded=True)
     if type(layer) in (DynamicLayer, StaticLayer) or hasattr(layer, "states"):
         return LayerState(int(layer.get_seq_length()))
-    reason = "has quantized states; save a cache that is not" if "Quant" in _name(layer) else (
-        "has more than keys and values, or others"
+    reason = (
+        "has quantized states; save a cache that is not"
+        if "Quant" in _name(layer)
+        else ("has more than keys and values, or others")
     )
     raise ValueError(f"layer {index} ({_name(layer)}) {reason}")
 
@@ -104,8 +106,8 @@ def put(
     Args:
         tensors: By name.
         metadata: Of the file.
-        cache: An empty cache of the same model, such as a StaticCache with room for more; None for a
-            DynamicCache.
+        cache: An empty cache of the same model, such as a StaticCache with room for more; None
+            for a DynamicCache.
         device: Where the states go; None for where they are.
 
     Returns:

@@ -92,9 +92,12 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc,unused-ignore]
 class HostTieringSpec(TieringOffloadingSpec):  # type: ignore[misc,unused-ignore]
     """vLLM's tiers with a HostWorker."""
 
+    _worker: HostWorker | None
+
     def get_worker(self, kv_caches: Any) -> HostWorker:  # noqa: ANN401
         """Gives the worker."""
-        if self._worker is None:
+        worker: HostWorker | None = self._worker
+        if worker is None:
             region = SharedOffloadRegion(
                 engine_id=self._engine_id,
                 num_chunks=self.num_chunks,
@@ -102,5 +105,6 @@ class HostTieringSpec(TieringOffloadingSpec):  # type: ignore[misc,unused-ignore
                 kv_bytes_per_chunk=self.kv_bytes_per_chunk,
                 cpu_page_size=self.cpu_page_size_per_worker,
             )
-            self._worker = HostWorker(kv_caches, self.blocks_per_chunk, region)
-        return self._worker
+            worker = HostWorker(kv_caches, self.blocks_per_chunk, region)
+            self._worker = worker
+        return worker

@@ -16,11 +16,11 @@ from dataclasses import asdict
 from typing import Any
 
 import torch  # type: ignore[import-not-found,unused-ignore]
+from vllm import _custom_ops as ops  # type: ignore[import-not-found,unused-ignore]
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.config import (  # type: ignore[import-not-found,unused-ignore]
     build_offloading_config,
     get_offloading_group_ids,
 )
-from vllm import _custom_ops as ops  # type: ignore[import-not-found,unused-ignore]
 from vllm.platforms import current_platform  # type: ignore[import-not-found,unused-ignore]
 from vllm.v1.attention.backends.cpu_attn import (  # type: ignore[import-not-found,unused-ignore]
     _get_attn_isa,
@@ -230,9 +230,7 @@ def identity(vllm_config: Any) -> dict[str, str]:  # noqa: ANN401
     """Gives what caches depend on beside their tokens."""
     model, cache = vllm_config.model_config, vllm_config.cache_config
     config = {
-        name: value
-        for name, value in model.hf_config.to_dict().items()
-        if name not in _PASSING
+        name: value for name, value in model.hf_config.to_dict().items() if name not in _PASSING
     }
     return {
         "model": str(model.model),
