@@ -84,12 +84,19 @@ def between(engine: Any, what: dict[str, Any]) -> None:  # noqa: ANN401
         subprocess.run(what["run"], check=True)
 
 
-def settle(engine: Any, seconds: float = 2.0) -> None:  # noqa: ANN401
-    """Lets transfers end: they go on with the engine's steps."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+def settle(engine: Any, most: float = 120.0) -> None:  # noqa: ANN401
+    """Lets transfers end: they go on with the engine's steps.
+
+    Raises:
+        TimeoutError: They do not end.
+    """
+    scheduler = engine.engine_core.engine_core.scheduler
+    until = time.monotonic() + most
+    while scheduler.has_requests():
+        if time.monotonic() > until:
+            raise TimeoutError("transfers do not end")
         engine.step()
-        time.sleep(0.02)
+        time.sleep(0.01)
 
 
 def counters() -> dict[str, float]:
@@ -119,7 +126,7 @@ def main() -> None:
             between(engine, request)
         else:
             results.append(run(engine, number, request, job["tokens"]))
-            settle(engine, job.get("settle", 2.0))
+            settle(engine)
     found = counters()
     engine.engine_core.shutdown()
     with os.fdopen(fast, "w") as file:
