@@ -23,6 +23,7 @@ model, is not there: vLLM computes it.
 | `threads` | 2 | artefacts restored at once |
 | `timeout` | 5 | seconds that restoring or saving an artefact may take |
 | `page_axes` | | the axes of a page, where another attention backend has another order |
+| `kernel_block_tokens` | | tokens of a kernel's block, where a page is several |
 | `cpu_bytes_to_use` | 1 GiB | vLLM's own: size of the primary tier |
 
 KVCompressTier is the tier alone, for TieringOffloadingSpec's `secondary_tiers`.
