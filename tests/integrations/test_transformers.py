@@ -309,7 +309,7 @@ def test_quantized_layers_are_refused(client: kvcompress.Client, tmp_path: Path)
 
 def test_decoded_blocks_change_nothing(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401
     """Whether all, some or none of them stay; and they are given back."""
-    outputs, kept = [], []
+    outputs, kept = [], list[int]()
     for decoded_bytes in (0, 1 << 24, None):
         most = kept[1] // 2 if decoded_bytes is None else decoded_bytes
         cache = CompressedCache(
