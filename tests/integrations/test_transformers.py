@@ -25,7 +25,13 @@ from tokenizers.pre_tokenizers import (  # type: ignore[import-not-found,unused-
 )
 from transformers import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     DynamicCache,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     PreTrainedTokenizerFast,
+    StaticCache,
+)
+from transformers.cache_utils import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+    QuantoQuantizedLayer,
 )
 
 import kvcompress  # noqa: E402
@@ -213,6 +219,114 @@ def test_prompt_in_another_process(
     assert done.stdout.decode().strip() == str(expected[0].tolist()), done.stderr.decode()
     with pytest.raises(kvcompress.DataLossError):
         load_cache(client, path, expected_labels={"model": "another"})
+
+
+@pytest.fixture(scope="module")
+def hybrid() -> Any:  # noqa: ANN401
+    """A model with sliding windows and full attention, as Gemma 3 has them."""
+    torch.manual_seed(0)
+    config = Gemma3TextConfig(
+        vocab_size=97,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=16,
+        sliding_window=16,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        max_position_embeddings=256,
+    )
+    return Gemma3ForCausalLM(config).eval()
+
+
+def empty_cache(kind: str, config: Any) -> Any:  # noqa: ANN401
+    """A cache that nothing has been put into."""
+    if kind == "static":
+        return StaticCache(config=config, max_cache_len=100)
+    return DynamicCache(config=config)
+
+
+@pytest.mark.parametrize("tokens", [10, 16, 61], ids=["below", "as many as", "above the window"])
+@pytest.mark.parametrize("source", ["dynamic", "static"])
+def test_caches_with_windows_and_static_ones(
+    client: kvcompress.Client,
+    hybrid: Any,  # noqa: ANN401
+    tmp_path: Path,
+    source: str,
+    tokens: int,
+) -> None:
+    """Each is saved, loaded into any other, and continued alike."""
+    ids = prompt(1, 61)[:, :tokens]
+    expected = generate(hybrid, ids, DynamicCache(config=hybrid.config))
+    cache = empty_cache(source, hybrid.config)
+    with torch.no_grad():
+        hybrid(ids[:, :-1], past_key_values=cache)
+    path = tmp_path / "prompt.safetensors"
+    save_cache(client, path, cache, codec="lossless")
+    for kind in ("dynamic", "static"):
+        loaded = load_cache(client, path, cache=empty_cache(kind, hybrid.config))
+        assert torch.equal(generate(hybrid, ids, loaded), expected), kind
+    if source == "static":
+        with pytest.raises(ValueError, match="give an empty cache"):
+            load_cache(client, path)
+    else:
+        assert torch.equal(generate(hybrid, ids, load_cache(client, path)), expected)
+    with pytest.raises(ValueError, match="cannot be restored in part"):
+        load_cache(client, path, tokens=(0, 4))
+    with pytest.raises(ValueError, match="is not empty"):
+        load_cache(client, path, cache=loaded)
+
+
+def test_static_cache_without_room(
+    client: kvcompress.Client,
+    model: Any,  # noqa: ANN401
+    tmp_path: Path,
+) -> None:
+    cache = DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(prompt(1, 70), past_key_values=cache)
+    save_cache(client, tmp_path / "cache", cache, codec="lossless")
+    with pytest.raises(ValueError, match="has room for 69 tokens"):
+        load_cache(
+            client,
+            tmp_path / "cache",
+            cache=StaticCache(config=model.config, max_cache_len=69),
+        )
+
+
+def test_quantized_layers_are_refused(client: kvcompress.Client, tmp_path: Path) -> None:
+    """Without the library that quantizes: what counts is the class."""
+    cache = DynamicCache()
+    cache.layers.append(object.__new__(QuantoQuantizedLayer))
+    with pytest.raises(ValueError, match="has quantized states"):
+        save_cache(client, tmp_path / "cache", cache)
+    with pytest.raises(ValueError, match="no layer has states"):
+        save_cache(client, tmp_path / "cache", DynamicCache())
+    with pytest.raises(ValueError, match="has no layers"):
+        save_cache(client, tmp_path / "cache", object())
+
+
+def test_decoded_blocks_change_nothing(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401
+    """Whether all, some or none of them stay; and they are given back."""
+    outputs, kept = [], list[int]()
+    for decoded_bytes in (0, 1 << 24, None):
+        most = kept[1] // 2 if decoded_bytes is None else decoded_bytes
+        cache = CompressedCache(
+            client,
+            model.config,
+            codec="int4",
+            residual_length=8,
+            block_length=16,
+            decoded_bytes=most,
+        )
+        outputs.append(generate(model, prompt(), cache))
+        held = cache.stored_bytes
+        cache.release()
+        kept.append(held - cache.stored_bytes)
+    assert all(torch.equal(output, outputs[0]) for output in outputs)
+    assert kept[0] == 0
+    assert 0 < kept[2] <= kept[1] // 2
 
 
 def test_what_is_no_cache(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401

@@ -1,0 +1,62 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""A service that may be away: calls that are not worth it are not made."""
+
+import threading
+import time
+
+from kvcompress._client import Client
+
+_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds without a call after one that found no service
+
+
+class Service:
+    """A client, and whether it is worth a call. Thread safe.
+
+    While the service does not answer, nobody waits for it: for a second, and after each further
+    failure for twice as long, there is no client.
+    """
+
+    def __init__(self, server: str | None) -> None:
+        """Takes the address; None for a server of its own."""
+        self._server = server
+        self._lock = threading.Lock()
+        self._client: Client | None = None
+        self._pause, self._until = _PAUSE, 0.0
+
+    @property
+    def paused(self) -> bool:
+        """Whether calls are not worth it now."""
+        return time.monotonic() < self._until
+
+    def client(self) -> Client:
+        """Gives the client.
+
+        Raises:
+            OSError: The service did not answer lately, or none can be started.
+        """
+        with self._lock:
+            if self.paused:
+                raise ConnectionError("the service did not answer lately")
+            if self._client is None:
+                self._client = Client(self._server, attempts=1)
+            return self._client
+
+    def succeeded(self) -> None:
+        """Notes an answer."""
+        self._pause = _PAUSE
+
+    def failed(self) -> None:
+        """Notes a call without an answer. The next one has a new connection."""
+        with self._lock:
+            if self.paused:
+                return
+            self._until = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the client; calls in progress are cancelled."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()

@@ -1,0 +1,376 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The tier of kvcompress.integrations.vllm."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (  # type: ignore[import-not-found,unused-ignore]
+    OffloadingConnectorStats,
+)
+from vllm.v1.kv_offload.base import (  # type: ignore[import-not-found,unused-ignore]
+    LookupResult,
+    Medium,
+    OffloadingCounterMetadata,
+    RequestOffloadingContext,
+)
+from vllm.v1.kv_offload.tiering.async_lookup import (  # type: ignore[import-not-found,unused-ignore]
+    AsyncLookupManager,
+)
+from vllm.v1.kv_offload.tiering.base import (  # type: ignore[import-not-found,unused-ignore]
+    JobResult,
+    SecondaryTierManager,
+    TransferJob,
+)
+
+from kvcompress.errors import (
+    CancelledError,
+    DataLossError,
+    KVCompressError,
+    UnavailableError,
+)
+from kvcompress.integrations import _vllm_layouts
+from kvcompress.integrations._artefact_folder import ArtefactFolder
+from kvcompress.integrations._pages import PageLayout
+from kvcompress.integrations._service import Service
+from kvcompress.options import CompressArguments
+
+_LOG = logging.getLogger(__name__)
+
+_FAILURES = "vllm:kv_offload_kvcompress_failures"
+_RAW_BYTES = "vllm:kv_offload_kvcompress_raw_bytes"
+_ARTEFACT_BYTES = "vllm:kv_offload_kvcompress_artefact_bytes"
+
+
+class _Lookup(AsyncLookupManager):  # type: ignore[misc,unused-ignore]
+    """Looks keys up on a thread of its own."""
+
+    def __init__(self, tier: "KVCompressTier") -> None:
+        """Starts the thread."""
+        self._tier = tier
+        super().__init__(tier_type=tier.tier_type)
+
+    def batch_lookup(
+        self,
+        keys: list[bytes],
+        req_context: Any,  # noqa: ANN401
+    ) -> Iterable[bool]:
+        """Tells for each key whether there is an artefact."""
+        return self._tier.are_there(keys)
+
+
+class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
+    """Keeps chunks of the primary tier in a folder of artefacts.
+
+    A job's chunks are compressed in runs of up to `artefact_tokens`: one alone is too small for
+    a good ratio. Any of them can be restored alone.
+    """
+
+    medium: ClassVar[Medium] = Medium.STORAGE
+
+    def __init__(
+        self,
+        offloading_spec: Any,  # noqa: ANN401
+        primary_kv_view: memoryview,
+        tier_type: str,
+        folder: str,
+        groups: Sequence[dict[str, Any]],
+        identity: dict[str, str],
+        server: str | None = None,
+        codec: str = "auto",
+        effort: str = "fast",
+        artefact_tokens: int = 512,
+        threads: int = 2,
+        timeout: float = 5.0,
+        backpressure_detector: Any = None,  # noqa: ANN401
+    ) -> None:
+        """Makes the folders of all groups.
+
+        Args:
+            offloading_spec: What vLLM gives every tier, and so are the next two.
+            primary_kv_view: All chunks of the primary tier.
+            tier_type: The tier's name in metrics.
+            folder: Where artefacts are kept.
+            groups: By group of layers the fields of a `PageLayout`. KVCompressConnector
+                finds them out; otherwise they are declared here.
+            identity: What the caches depend on beside their tokens: model, revision... It is
+                bound to each artefact.
+            server: Address of a service; None to start one.
+            codec: Codec string.
+            effort: As `CompressArguments` has it.
+            artefact_tokens: Tokens of an artefact, at most; one chunk at least.
+            threads: Artefacts that are restored at once; as many jobs are saved at once.
+            timeout: Seconds that restoring or saving an artefact may take.
+            backpressure_detector: vLLM's own.
+
+        Raises:
+            OSError: A folder cannot be made.
+            ValueError: A layout does not fit.
+        """
+        super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
+        self._view = np.frombuffer(primary_kv_view, np.uint8).reshape(primary_kv_view.shape)
+        self._layouts = [PageLayout.of(group) for group in groups]
+        for layout in self._layouts:
+            layout.check_row(self.block_size_bytes)
+        self._folders = [
+            _folder(Path(folder), identity, index, layout)
+            for index, layout in enumerate(self._layouts)
+        ]
+        self._options: CompressArguments = {"codec": codec, "report_tensors": False}
+        self._options["effort"] = effort  # type: ignore[typeddict-item]
+        self._artefact_tokens, self._timeout = artefact_tokens, timeout
+        self._service = Service(server)
+        self._loaders = ThreadPoolExecutor(threads, "kvcompress-load")
+        self._savers = ThreadPoolExecutor(threads, "kvcompress-save")
+        self._pending: set[Future[None]] = set()
+        self._finished: queue.SimpleQueue[tuple[TransferJob, JobResult]] = queue.SimpleQueue()
+        self._stats, self._stats_lock = OffloadingConnectorStats(), threading.Lock()
+        self._lookup = _Lookup(self)
+
+    # What vLLM's scheduler calls; none of it waits.
+
+    def on_new_request(self, req_context: Any) -> RequestOffloadingContext:  # noqa: ANN401
+        """Has no wishes."""
+        return RequestOffloadingContext()
+
+    def lookup(self, key: bytes, req_context: Any) -> LookupResult:  # noqa: ANN401
+        """Tells whether a chunk is there; RETRY until that is known."""
+        found = self._lookup.lookup(key, req_context)
+        if found is None:
+            return LookupResult.RETRY
+        return LookupResult.HIT if found else LookupResult.MISS
+
+    def submit_store(self, job_metadata: TransferJob) -> None:
+        """Begins to save a job's chunks."""
+        self._submit(self._savers, self._save, job_metadata)
+
+    def submit_load(self, job_metadata: TransferJob) -> None:
+        """Begins to restore a job's chunks."""
+        self._submit(self._loaders, self._load, job_metadata)
+
+    def get_finished_jobs(self) -> Iterable[JobResult]:
+        """Gives what has ended since the last call."""
+        results: list[JobResult] = []
+        while True:
+            try:
+                job, result = self._finished.get_nowait()
+            except queue.Empty:
+                return results
+            if job.is_promotion and not result.success:
+                self._lookup.mark_miss(set(job.keys) - set(result.successful_keys or ()))
+            results.append(result)
+
+    def on_request_finished(self, req_context: Any) -> None:  # noqa: ANN401
+        """Forgets what was looked up for a request."""
+        self._lookup.cleanup(req_context.req_id)
+
+    def on_schedule_end(self, context: Any) -> None:  # noqa: ANN401
+        """Lets look-ups begin."""
+        self._lookup.flush()
+
+    def drain_jobs(self) -> None:
+        """Waits for all jobs."""
+        wait(self._pending)
+
+    def shutdown(self) -> None:
+        """Ends the threads, and the service if it is the engine's own."""
+        self._lookup.shutdown()
+        for pool in (self._savers, self._loaders):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._service.close()
+
+    @classmethod
+    def build_metric_definitions(
+        cls, extra_config: dict[str, Any]
+    ) -> dict[str, OffloadingCounterMetadata]:
+        """Gives the counters of this tier."""
+        return {
+            _FAILURES: OffloadingCounterMetadata(
+                "Artefacts that were not saved or not restored, by operation (save, load) and "
+                "reason: damaged (or another than expected), unavailable (the service), disk, "
+                "other.",
+                ("operation", "reason"),
+            ),
+            _RAW_BYTES: OffloadingCounterMetadata(
+                "Bytes of chunks that were saved or restored, by operation.", ("operation",)
+            ),
+            _ARTEFACT_BYTES: OffloadingCounterMetadata(
+                "Bytes of the artefacts that were written or read, by operation.", ("operation",)
+            ),
+        }
+
+    def get_stats(self) -> OffloadingConnectorStats | None:
+        """Gives the counters' increase since the last call."""
+        with self._stats_lock:
+            stats, self._stats = self._stats, OffloadingConnectorStats()
+        return None if stats.is_empty() else stats
+
+    # What runs on threads.
+
+    def are_there(self, keys: Sequence[bytes]) -> list[bool]:
+        """Tells for each key whether there is an artefact, and a service to restore it."""
+        if self._service.paused:
+            return [False] * len(keys)
+        return [self._folders[_group(key)].holds(_block(key)) for key in keys]
+
+    def _submit(
+        self,
+        pool: ThreadPoolExecutor,
+        run: Callable[[TransferJob], set[bytes]],
+        job: TransferJob,
+    ) -> None:
+        """Runs a job on a thread; it gives the keys that it has succeeded with."""
+
+        def task() -> None:
+            done: set[bytes] = set()
+            began = time.monotonic()
+            try:
+                done = run(job)
+            except Exception:
+                _LOG.exception("job %d ended unfinished", job.job_id)
+            finally:
+                result = JobResult(
+                    job_id=job.job_id,
+                    success=len(done) == len(set(job.keys)),
+                    successful_keys=done if job.is_promotion else None,
+                    transfer_time=time.monotonic() - began,
+                    transfer_bytes=len(done) * self.block_size_bytes,
+                )
+                self._finished.put((job, result))
+
+        future = pool.submit(task)
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+
+    def _save(self, job: TransferJob) -> set[bytes]:
+        """Saves the chunks of a job that are not there yet."""
+        done: set[bytes] = set()
+        runs: dict[int, list[tuple[bytes, int]]] = {}
+        for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
+            if self._folders[_group(key)].holds(_block(key)):
+                done.add(key)
+            else:
+                runs.setdefault(_group(key), []).append((key, chunk))
+        for group, run in runs.items():
+            most = max(1, self._artefact_tokens // self._layouts[group].chunk_tokens)
+            for part in np.array_split(np.arange(len(run)), -(-len(run) // most)):
+                chosen = [run[index] for index in part]
+                if self._save_run(group, chosen):
+                    done.update(key for key, _ in chosen)
+        return done
+
+    def _save_run(self, group: int, run: Sequence[tuple[bytes, int]]) -> bool:
+        """Saves one artefact; tells whether it is there."""
+        layout, folder = self._layouts[group], self._folders[group]
+        try:
+            tensors = layout.gather(self._view, [chunk for _, chunk in run])
+            size = folder.save(
+                self._service.client(),
+                [_block(key) for key, _ in run],
+                tensors,
+                {**self._options, "layout": layout.notation},
+                self._timeout,
+            )
+        except (KVCompressError, OSError, ValueError) as error:
+            self._note_failure("save", f"{len(run)} chunks are not saved", error)
+            return False
+        self._service.succeeded()
+        self._count("save", len(run) * layout.chunk_bytes, size)
+        return True
+
+    def _load(self, job: TransferJob) -> set[bytes]:
+        """Restores the chunks of a job, artefact by artefact."""
+        done: set[bytes] = set()
+        runs: dict[tuple[int, Path | None], list[tuple[bytes, int]]] = {}
+        for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
+            group = _group(key)
+            artefact = self._folders[group].artefact_of(_block(key))
+            runs.setdefault((group, artefact), []).append((key, chunk))
+        for (group, artefact), run in runs.items():
+            if artefact is not None and self._load_run(group, artefact, run):
+                done.update(key for key, _ in run)
+        return done
+
+    def _load_run(self, group: int, artefact: Path, run: Sequence[tuple[bytes, int]]) -> bool:
+        """Restores chunks of one artefact, after every check; tells whether they are there."""
+        layout, folder = self._layouts[group], self._folders[group]
+        blocks = [_block(key) for key, _ in run]
+        try:
+            found = folder.read(artefact)
+            wanted = [found.blocks.index(block) for block in blocks]
+            first, end = (min(wanted), max(wanted) + 1) if layout.by_tokens else (0, None)
+            tokens = (
+                None if end is None else (first * layout.chunk_tokens, end * layout.chunk_tokens)
+            )
+            client = self._service.client()
+            tensors = folder.restore(client, found, tokens, self._timeout)
+            layout.scatter(
+                tensors,
+                [index - first for index in wanted],
+                self._view,
+                [chunk for _, chunk in run],
+            )
+        except (DataLossError, ValueError) as error:
+            folder.forget(blocks)
+            self._note_failure("load", f"{artefact} is not restored, but computed", error)
+            return False
+        except (KVCompressError, OSError) as error:
+            self._note_failure("load", f"{artefact} is not restored, but computed", error)
+            return False
+        self._service.succeeded()
+        self._count("load", len(run) * layout.chunk_bytes, len(found.data))
+        return True
+
+    def _note_failure(self, operation: str, what: str, error: Exception) -> None:
+        """Logs and counts what did not work."""
+        reason = _reason(error)
+        if reason == "unavailable":
+            self._service.failed()
+        _LOG.warning("%s: %s", what, error)
+        with self._stats_lock:
+            self._stats.increase_counter(_FAILURES, 1, (operation, reason))
+
+    def _count(self, operation: str, raw: int, size: int) -> None:
+        """Counts bytes."""
+        with self._stats_lock:
+            self._stats.increase_counter(_RAW_BYTES, raw, (operation,))
+            self._stats.increase_counter(_ARTEFACT_BYTES, size, (operation,))
+
+
+def _folder(root: Path, identity: dict[str, str], group: int, layout: PageLayout) -> ArtefactFolder:
+    """Gives the folder of a group of layers."""
+    shape = asdict(layout)
+    # How the pages lie in memory is nothing that an artefact depends on.
+    for name in ("offsets", "page_bytes", "rank_bytes"):
+        del shape[name]
+    if layout.by_tokens:
+        shape["heads"] *= shape.pop("ranks")
+        del shape["axes"], shape["keys_transposed"]
+    own = {"engine": "vllm", "group": str(group), "shape": _vllm_layouts.digest(shape)}
+    return ArtefactFolder(root, identity.get("model", "model"), {**identity, **own})
+
+
+def _group(key: bytes) -> int:
+    """Gives the group of layers that a key is for."""
+    return int.from_bytes(key[-4:], "big")
+
+
+def _block(key: bytes) -> str:
+    """Gives the hash of the block, and of all tokens before it."""
+    return key[:-4].hex()
+
+
+def _reason(error: Exception) -> str:
+    """Gives the label of a counter."""
+    if isinstance(error, UnavailableError | CancelledError | ConnectionError | TimeoutError):
+        return "unavailable"
+    if isinstance(error, DataLossError | ValueError):
+        return "damaged"
+    return "disk" if isinstance(error, OSError) else "other"

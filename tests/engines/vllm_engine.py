@@ -1,0 +1,137 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Runs vLLM once over prompts of token numbers, and says what came from where.
+
+    python vllm_engine.py < JOB.json > RESULT.json
+
+A process of its own, so that nothing but files is left for the next one. The job has `model`,
+`extra` (kv_connector_extra_config; null for none), `tokens` to generate, `max_model_len`, and
+`requests`. Each is a list of token numbers, or one of `{"kill": PID}`, which kills a process,
+`{"reset": true}`, which empties the engine's own cache and the primary tier, and
+`{"run": [COMMAND...]}`. The result has for each prompt `tokens`, `served` (tokens that were not
+computed), `seconds` to the first token, and all counters of the connector at the end.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+
+def engine_of(job: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Starts an engine on the CPU."""
+    from vllm import EngineArgs, LLMEngine  # type: ignore[import-not-found,unused-ignore]
+    from vllm.config import KVTransferConfig  # type: ignore[import-not-found,unused-ignore]
+
+    transfer = None
+    if job["extra"] is not None:
+        transfer = KVTransferConfig(
+            kv_connector=job.get("connector", "KVCompressConnector"),
+            kv_connector_module_path=job.get("module", "kvcompress.integrations.vllm"),
+            kv_role="kv_both",
+            kv_connector_extra_config=job["extra"],
+        )
+    arguments = EngineArgs(
+        model=job["model"],
+        dtype=job.get("dtype", "bfloat16"),
+        max_model_len=job["max_model_len"],
+        enforce_eager=True,
+        distributed_executor_backend="uni",
+        enable_prefix_caching=True,
+        kv_transfer_config=transfer,
+        disable_log_stats=False,
+        seed=0,
+        **job.get("arguments", {}),
+    )
+    return LLMEngine.from_engine_args(arguments, enable_multiprocessing=False)
+
+
+def run(
+    engine: Any,  # noqa: ANN401
+    number: int,
+    prompt: list[int],
+    tokens: int,
+) -> dict[str, Any]:
+    """Runs one prompt to its end, greedily."""
+    from vllm import SamplingParams
+
+    parameters = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
+    engine.add_request(f"request-{number}", {"prompt_token_ids": prompt}, parameters)
+    began, first, output = time.monotonic(), None, None
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            if first is None and output.outputs and output.outputs[0].token_ids:
+                first = time.monotonic() - began
+    if output is None:
+        raise RuntimeError("the engine gave nothing")
+    return {
+        "tokens": list(output.outputs[0].token_ids),
+        "served": output.num_cached_tokens,
+        "seconds": first,
+        "all_seconds": time.monotonic() - began,
+    }
+
+
+def between(engine: Any, what: dict[str, Any]) -> None:  # noqa: ANN401
+    """Does what a job wants done between prompts."""
+    if "kill" in what:
+        os.kill(what["kill"], signal.SIGKILL)
+    if "reset" in what and not engine.reset_prefix_cache(reset_connector=True):
+        raise RuntimeError("the engine's cache is in use")
+    if "run" in what:
+        subprocess.run(what["run"], check=True)
+
+
+def settle(engine: Any, most: float = 120.0) -> None:  # noqa: ANN401
+    """Lets transfers end: they go on with the engine's steps.
+
+    Raises:
+        TimeoutError: They do not end.
+    """
+    scheduler = engine.engine_core.engine_core.scheduler
+    until = time.monotonic() + most
+    while scheduler.has_requests():
+        if time.monotonic() > until:
+            raise TimeoutError("transfers do not end")
+        engine.step()
+        time.sleep(0.01)
+
+
+def counters() -> dict[str, float]:
+    """Gives our tier's counters."""
+    from prometheus_client import (  # type: ignore[import-not-found,unused-ignore]
+        REGISTRY,
+    )
+
+    return {
+        f"{sample.name}{sorted(sample.labels.items())}": sample.value
+        for metric in REGISTRY.collect()
+        for sample in metric.samples
+        if "kv_offload" in sample.name and sample.name.endswith("_total")
+    }
+
+
+def main() -> None:
+    """Runs the job."""
+    job = json.load(sys.stdin)
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    fast = os.dup(1)
+    os.dup2(2, 1)
+    engine = engine_of(job)
+    results = []
+    for number, request in enumerate(job["requests"]):
+        if isinstance(request, dict):
+            between(engine, request)
+        else:
+            results.append(run(engine, number, request, job["tokens"]))
+            settle(engine)
+    found = counters()
+    engine.engine_core.shutdown()
+    with os.fdopen(fast, "w") as file:
+        json.dump({"results": results, "counters": found}, file)
+
+
+if __name__ == "__main__":
+    main()
