@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kvcompress._info import (
         CodecInfo,
         CodecParameter,
+        ProfileInfo,
         SelfTestReport,
         SelfTestResult,
         ServerInfo,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         CompressionResult,
         DecompressionReport,
         DecompressionResult,
+        ProfileUse,
         ReportWarning,
         RoleCounts,
     )
@@ -85,6 +87,8 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "PermissionDeniedError",
+    "ProfileInfo",
+    "ProfileUse",
     "QualityError",
     "QualityLevel",
     "ReportWarning",
@@ -122,6 +126,8 @@ _MODULES = {
     "DecompressionResult": "_reports",
     "Metrics": "v1.quality_types",
     "MissedBound": "_gate",
+    "ProfileInfo": "_info",
+    "ProfileUse": "_reports",
     "QualityLevel": "_tensor_report",
     "ReportWarning": "_reports",
     "RoleCounts": "_reports",
