@@ -181,9 +181,9 @@ def test_kv_compress_through_a_server(run: Run, profiled: Server, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert b'"profile_group": 1' in done.stdout
     assert over.read_bytes() == alone.read_bytes()
-    flags = ("-decompress", "-input", over, "-output", back, "-server", profiled.target)
-    done = run(*flags)
+    restoring = ("-decompress", "-input", over, "-output", back, "-server", profiled.target)
+    done = run(*restoring)
     assert done.returncode == 0, done.stderr
     assert f'"digest": "{TINY.digest}"'.encode() in done.stdout
-    done = run(*flags, "-profile", "small")
+    done = run(*restoring, "-profile", "small")
     assert (done.returncode, b"finds the profile" in done.stderr) == (1, True)
