@@ -2,25 +2,19 @@
 
 #include "certificates.h"
 
-#include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <ctime>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "file_descriptor.h"
-#include "guarded.h"
+#include "read_file.h"
 
 namespace kvcompress {
 namespace {
@@ -37,30 +31,7 @@ absl::Status Unfit(const std::string& path, absl::string_view why) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const auto failed = [&path] {
-    return Unfit(path, std::generic_category().message(errno));
-  };
-  // Without O_NONBLOCK a FIFO would make this wait for its writer.
-  const FileDescriptor file(
-      open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  struct stat found;
-  if (!file.ok() || fstat(file.get(), &found) != 0) return failed();
-  if (!S_ISREG(found.st_mode)) return Unfit(path, "not a regular file");
-  std::string bytes(kLargestFile + 1, '\0');
-  size_t size = 0;
-  while (size < bytes.size()) {
-    const ssize_t count =
-        read(file.get(), bytes.data() + size, bytes.size() - size);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return failed();
-    if (count == 0) break;
-    size += static_cast<size_t>(count);
-  }
-  if (size > kLargestFile) {
-    return Unfit(path, absl::StrCat("longer than ", kLargestFile, " bytes"));
-  }
-  bytes.resize(size);
-  return bytes;
+  return ReadRegularFile(path, kLargestFile);
 }
 
 Bio Over(const std::string& bytes) {
@@ -180,35 +151,15 @@ CertificateWatcher::CertificateWatcher(const TlsFiles& files,
                                        CertificateEvents events,
                                        Certificates first)
     : files_(files),
-      interval_(interval),
       events_(std::move(events)),
       current_(std::make_shared<const Certificates>(std::move(first))) {
   events_.changed(*current_);
-  thread_ = std::thread([this] { Watch(); });
-}
-
-CertificateWatcher::~CertificateWatcher() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  stop_.notify_all();
-  thread_.join();
+  watch_.emplace(interval, [this] { Look(); });
 }
 
 std::shared_ptr<const Certificates> CertificateWatcher::current() const {
   const std::lock_guard lock(mutex_);
   return current_;
-}
-
-void CertificateWatcher::Watch() {
-  std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, absl::ToChronoNanoseconds(interval_),
-                         [this] { return stopping_; })) {
-    lock.unlock();
-    Attempt([this] { Look(); });
-    lock.lock();
-  }
 }
 
 void CertificateWatcher::Look() {

@@ -6,16 +6,16 @@
 #ifndef KVCOMPRESS_SERVER_CERTIFICATES_H_
 #define KVCOMPRESS_SERVER_CERTIFICATES_H_
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "periodic.h"
 
 namespace kvcompress {
 
@@ -61,7 +61,6 @@ class CertificateWatcher {
   static absl::StatusOr<std::unique_ptr<CertificateWatcher>> Start(
       const TlsFiles& files, absl::Duration interval, CertificateEvents events);
 
-  ~CertificateWatcher();
   CertificateWatcher(const CertificateWatcher&) = delete;
   CertificateWatcher& operator=(const CertificateWatcher&) = delete;
 
@@ -74,19 +73,14 @@ class CertificateWatcher {
   CertificateWatcher(const TlsFiles& files, absl::Duration interval,
                      CertificateEvents events, Certificates first);
 
-  void Watch();
   void Look();
 
   const TlsFiles files_;
-  const absl::Duration interval_;
   const CertificateEvents events_;
   std::string complaint_;  // the last one; for the watching thread alone
   mutable std::mutex mutex_;
-  std::condition_variable stop_;
-  // Guarded by the mutex.
-  bool stopping_ = false;
-  std::shared_ptr<const Certificates> current_;
-  std::thread thread_;
+  std::shared_ptr<const Certificates> current_;  // guarded by the mutex
+  std::optional<Periodic> watch_;                // last: it uses the others
 };
 
 }  // namespace kvcompress

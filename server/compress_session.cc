@@ -11,6 +11,18 @@
 #include "memory_limit.h"
 
 namespace kvcompress {
+namespace {
+
+// What else takes less memory, where groups of a profile are held.
+std::string WithoutProfile(const ProfileId* profile) {
+  if (profile == nullptr) return "";
+  return absl::StrCat(
+      "; or compress without the profile ", profile->digest,
+      " (profile: none), since all tensors of a group are held at once; or "
+      "use a profile with fewer layers in a group; or send fewer tokens");
+}
+
+}  // namespace
 
 absl::Status CompressSession::OutOfOrder(absl::string_view message) {
   return MakeError(absl::StatusCode::kInvalidArgument, message,
@@ -24,9 +36,28 @@ absl::Status CompressSession::TakeOptions(const v1::CompressOptions& options) {
   report_tensors_ = options.report_tensors();
   absl::StatusOr<CompressOptions> converted = FromProto(options);
   if (!converted.ok()) return converted.status();
-  converted->profile = profile_;
+  absl::Status found = FindProfiles(options, &*converted);
+  if (!found.ok()) return found;
   compressor_ = std::make_unique<Compressor>(*std::move(converted), limits_);
   return compressor_->ValidateOptions();
+}
+
+absl::Status CompressSession::FindProfiles(const v1::CompressOptions& request,
+                                           CompressOptions* options) const {
+  if (request.profile() == kNoProfile) return absl::OkStatus();
+  const std::shared_ptr<const ProfileSet> profiles = options_.CurrentProfiles();
+  if (request.profile().empty()) {
+    const auto model = request.labels().find(kModelLabel);
+    if (model != request.labels().end()) {
+      options->candidate_profiles = profiles->WithLabel(model->second);
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::shared_ptr<const Profile>> profile =
+      profiles->Find(request.profile());
+  if (!profile.ok()) return profile.status();
+  options->profile = *std::move(profile);
+  return absl::OkStatus();
 }
 
 absl::Status CompressSession::TakeTable(const v1::TensorTable& table) {
@@ -52,15 +83,18 @@ absl::Status CompressSession::CheckFits() const {
   const std::string lighter = LighterCodecs(codec->codec->traits());
   // What needs so much is the header: another codec would not help.
   if (lighter.empty()) return absl::OkStatus();
+  const uint64_t profiles =
+      options_.profiles == nullptr ? 0 : options_.profiles->max_bytes();
   return MakeError(
       absl::StatusCode::kOutOfRange,
       absl::StrCat(
           "the call needs about ", needed,
           " bytes of memory, more than the server allows for it: use a codec "
           "that takes less (",
-          lighter, "), or raise the server's memory limit to ",
-          MemoryLimitFor(needed), " bytes or its --memory-budget-bytes to ",
-          needed),
+          lighter, ")", WithoutProfile(compressor_->profile()),
+          ", or raise the server's memory limit to ",
+          MemoryLimitFor(needed) + profiles,
+          " bytes or its --memory-budget-bytes to ", needed),
       {.reason = "EXCEEDS_BUDGET", .limit = most});
 }
 

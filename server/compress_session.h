@@ -27,11 +27,12 @@ inline constexpr size_t kCompressSlice = 1 << 20;
 
 class CompressSession {
  public:
+  // `options` outlive this.
   CompressSession(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes,
                 .max_tensor_bytes = options.max_tensor_bytes,
                 .still_wanted = [call] { return call->CheckWanted(); }},
-        profile_(options.profile),
+        options_(options),
         call_(call) {}
 
   // The options, first and once.
@@ -72,6 +73,10 @@ class CompressSession {
  private:
   enum class Source { kNone, kFile, kTable };
 
+  // The profile that a request names, or those that may be chosen for it.
+  absl::Status FindProfiles(const v1::CompressOptions& request,
+                            CompressOptions* options) const;
+
   absl::Status TakeData(Source source, absl::string_view tensor,
                         absl::string_view data);
   // OUT_OF_RANGE, with what would help, when the codec needs more memory for
@@ -79,7 +84,7 @@ class CompressSession {
   absl::Status CheckFits() const;
 
   const CompressLimits limits_;
-  const std::shared_ptr<const Profile> profile_;
+  const ServiceOptions& options_;
   Call* const call_;
   bool report_tensors_ = false;
   std::unique_ptr<Compressor> compressor_;

@@ -103,6 +103,28 @@ constexpr Flag kFlags[] = {
        o->shared_directory = v[0];
        return absl::OkStatus();
      }},
+    {"profile-directory", "DIR",
+     "Directory with profiles, files NAME.profile, that klt may compress with "
+     "and that artefacts may need; read again when files change [none]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       o->profile_directory = v[0];
+       return absl::OkStatus();
+     }},
+    {"max-profile-bytes", "BYTES",
+     "Memory for all profiles together, 1048576 to 1099511627776; further "
+     "ones are refused [268435456]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetBytes(v[0], 1 << 20, uint64_t{1} << 40, &o->max_profile_bytes);
+     }},
+    {"profile-reload-seconds", "SECONDS",
+     "How often to check the directory of profiles for changes, 0.1 to 86400 "
+     "[10]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetSeconds(v[0], 0.1, kDay, &o->profile_reload_interval);
+     }},
     {"insecure", "",
      "Allow plain text on addresses that other machines can reach", false,
      false,

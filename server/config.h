@@ -49,6 +49,17 @@ struct DaemonOptions {
   // --shared-directory
   std::string shared_directory;
 
+  // Where the profiles are that klt may compress with and that artefacts may
+  // need; empty for none. --profile-directory
+  std::string profile_directory;
+
+  // Most bytes of all of them together, 2^20 to 2^40. --max-profile-bytes
+  uint64_t max_profile_bytes = uint64_t{256} << 20;
+
+  // How often to look whether these files have changed: 0.1 to 86,400 seconds.
+  // --profile-reload-seconds
+  absl::Duration profile_reload_interval = absl::Seconds(10);
+
   // Whether to listen in plain text where other machines can reach it.
   // --insecure
   bool insecure = false;

@@ -161,6 +161,14 @@ v1::QualityVerdict ToProto(const QualityVerdict& verdict) {
   return proto;
 }
 
+v1::ProfileUse ToProto(const ProfileUse& use) {
+  v1::ProfileUse proto;
+  proto.set_digest(use.id.digest);
+  proto.set_label(use.id.label);
+  proto.set_tensor_count(use.tensors);
+  return proto;
+}
+
 v1::TensorReport ToProto(const TensorReport& report) {
   v1::TensorReport proto;
   proto.set_name(report.spec.name);
@@ -179,6 +187,7 @@ v1::TensorReport ToProto(const TensorReport& report) {
   *proto.mutable_verdict() = ToProto(report.verdict);
   proto.set_digest(report.digest);
   if (report.rope) *proto.mutable_rope() = ToProto(*report.rope);
+  if (report.profile_group) proto.set_profile_group(*report.profile_group);
   proto.set_layout(report.spec.layout);
   return proto;
 }
@@ -290,6 +299,7 @@ v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
   }
   proto.set_payload_digest(report.payload_digest);
   proto.set_processing_seconds(seconds);
+  if (report.profile) *proto.mutable_profile() = ToProto(*report.profile);
   v1::RoleCounts& roles = *proto.mutable_roles();
   roles.set_keys(report.roles.keys);
   roles.set_values(report.roles.values);
@@ -316,6 +326,7 @@ v1::DecompressionReport ToProto(const DecompressReport& report,
   proto.mutable_labels()->insert(report.labels.begin(), report.labels.end());
   proto.set_payload_digest(report.payload_digest);
   proto.set_processing_seconds(seconds);
+  if (report.profile) *proto.mutable_profile() = ToProto(*report.profile);
   return proto;
 }
 
@@ -341,6 +352,26 @@ v1::CodecInfo ToProto(const CodecTraits& traits) {
   proto.set_role_aware(traits.role_aware);
   proto.set_couples_heads(traits.couples_heads);
   proto.set_weighs_tokens(traits.weighs_tokens);
+  return proto;
+}
+
+v1::ProfileInfo ToProto(const LoadedProfile& loaded) {
+  const ProfileContent& content = loaded.profile->content();
+  v1::ProfileInfo proto;
+  proto.set_name(loaded.name);
+  proto.set_digest(loaded.profile->id().digest);
+  proto.set_label(loaded.profile->id().label);
+  proto.set_groups(content.groups.size());
+  uint64_t tensors = 0;
+  for (const ProfileGroup& group : content.groups) {
+    tensors += group.tensors.size();
+  }
+  proto.set_tensors(tensors);
+  proto.set_size_bytes(loaded.profile->memory());
+  for (const ProfilePreset& preset : content.presets) {
+    proto.add_presets(preset.name);
+  }
+  proto.set_training(content.training);
   return proto;
 }
 

@@ -14,6 +14,7 @@
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/v1/compression_service.pb.h"
+#include "profile_set.h"
 
 namespace kvcompress {
 
@@ -34,6 +35,7 @@ v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
                               double seconds);
 v1::DecompressionReport ToProto(const DecompressReport& report, double seconds);
 v1::CodecInfo ToProto(const CodecTraits& traits);
+v1::ProfileInfo ToProto(const LoadedProfile& loaded);
 
 }  // namespace kvcompress
 

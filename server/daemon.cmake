@@ -19,7 +19,9 @@ add_library(kvcompress_daemon STATIC
     lifecycle.cc
     listening_socket.cc
     probe.cc
+    profile_directory.cc
     reachability.cc
+    read_file.cc
     reflection.cc
     signals.cc
     telemetry/call_log.cc
@@ -35,6 +37,7 @@ add_library(kvcompress_daemon STATIC
     telemetry/logging.cc
     telemetry/metrics.cc
     telemetry/process_metrics.cc
+    telemetry/profile_metrics.cc
     telemetry/quality_metrics.cc
     telemetry/rpc_metrics.cc
     telemetry/status_page.cc

@@ -19,7 +19,7 @@ absl::Status DecompressSession::TakeOptions(
   if (begun())
     return OutOfOrder("options must be sent once, as the first message");
   DecompressOptions converted = FromProto(options);
-  if (profile_ != nullptr) converted.profiles.push_back(profile_);
+  converted.profiles = options_.CurrentProfiles()->All();
   decompressor_ = std::make_unique<Decompressor>(std::move(converted), limits_);
   return absl::OkStatus();
 }
@@ -31,7 +31,9 @@ absl::StatusOr<bool> DecompressSession::Decode(absl::string_view* bytes,
   const StageTimer timer(&decode_seconds_);
   const absl::StatusOr<bool> more =
       decompressor_->Restore(bytes, kMostOutput, restored);
-  if (!more.ok()) return ReportIntegrity(more.status());
+  if (!more.ok()) {
+    return ReportIntegrity(options_.CurrentProfiles()->Explain(more.status()));
+  }
   status = call_->ReserveWorking(working_bytes());
   if (!status.ok()) return status;
   return more;
@@ -40,6 +42,7 @@ absl::StatusOr<bool> DecompressSession::Decode(absl::string_view* bytes,
 absl::StatusOr<v1::DecompressionReport> DecompressSession::Finish() {
   const absl::StatusOr<DecompressReport> report = decompressor_->Finish();
   if (!report.ok()) return ReportIntegrity(report.status());
+  call_->observer().Decompressed(*report);
   ReportTime(*report);
   return ToProto(*report, call_->Seconds());
 }

@@ -27,10 +27,11 @@ static_assert(2 * kMostOutput >= kMaxDecodedBlock);
 
 class DecompressSession {
  public:
+  // `options` outlive this.
   DecompressSession(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes,
                 .max_tensor_bytes = options.max_tensor_bytes},
-        profile_(options.profile),
+        options_(options),
         call_(call) {}
 
   // Once, before anything else.
@@ -59,7 +60,7 @@ class DecompressSession {
   void ReportTime(const DecompressReport& report);
 
   const DecompressLimits limits_;
-  const std::shared_ptr<const Profile> profile_;
+  const ServiceOptions& options_;
   Call* const call_;
   std::unique_ptr<Decompressor> decompressor_;
   double decode_seconds_ = 0;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -26,7 +27,11 @@ class SocketPairServer final : public EmbeddedServer {
   absl::Status Start(std::shared_ptr<const Profile> profile) {
     // Whoever calls is this process: it may name every file that it may open.
     ServiceOptions options;
-    options.profile = std::move(profile);
+    if (profile != nullptr) {
+      std::vector<LoadedProfile> loaded = {{"profile", std::move(profile)}};
+      options.profiles =
+          std::make_shared<const FixedProfiles>(std::move(loaded));
+    }
     if (auto root = SharedDirectory::Open("/"); root.ok()) {
       options.shared_directory = *std::move(root);
     }

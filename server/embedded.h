@@ -25,8 +25,8 @@ namespace kvcompress {
 
 class EmbeddedServer {
  public:
-  // With a profile, klt compresses with it. INTERNAL when the server cannot be
-  // started.
+  // With a profile, which requests may name by its digest. INTERNAL when the
+  // server cannot be started.
   static absl::StatusOr<std::unique_ptr<EmbeddedServer>> Start(
       std::shared_ptr<const Profile> profile = nullptr);
 

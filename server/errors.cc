@@ -30,6 +30,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (detail.element) metadata["element"] = absl::StrCat(*detail.element);
   if (detail.limit) metadata["limit"] = absl::StrCat(*detail.limit);
   if (detail.field) metadata["field"] = *detail.field;
+  if (detail.profile) metadata["profile"] = *detail.profile;
 
   const std::string message(status.message());
   google::rpc::Status details;

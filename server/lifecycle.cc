@@ -4,6 +4,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <memory>
@@ -27,6 +28,7 @@
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
 #include "memory_limit.h"
+#include "profile_directory.h"
 #include "reachability.h"
 #include "reflection.h"
 #include "service.h"
@@ -81,6 +83,39 @@ void LogStart(const DaemonOptions& options,
           address.ToString());
     }
   }
+}
+
+// Bytes for all streams. Profiles are held beside them.
+uint64_t BudgetOf(const DaemonOptions& options) {
+  if (options.memory_budget_bytes) return *options.memory_budget_bytes;
+  const uint64_t limit = MemoryLimit();
+  const uint64_t profiles =
+      options.profile_directory.empty() ? 0 : options.max_profile_bytes;
+  return DefaultMemoryBudget(limit - std::min(limit, profiles));
+}
+
+ProfileDirectoryOptions ProfilesOf(const DaemonOptions& options) {
+  return {.path = options.profile_directory,
+          .max_bytes = options.max_profile_bytes,
+          .interval = options.profile_reload_interval};
+}
+
+// The profiles of the directory, if there is one; null for none.
+absl::StatusOr<std::shared_ptr<const ProfileSource>> StartProfiles(
+    const DaemonOptions& options, ServerMetrics* metrics, StatusPage* page) {
+  if (options.profile_directory.empty()) return nullptr;
+  return ProfileDirectory::Start(
+      ProfilesOf(options),
+      {.changed =
+           [metrics, page](const ProfileSet& profiles) {
+             metrics->profiles().Set(profiles);
+             page->SetFact("profiles", absl::StrJoin(profiles.loaded(), ", ",
+                                                     [](std::string* out,
+                                                        const auto& each) {
+                                                       out->append(each.name);
+                                                     }));
+           },
+       .refused = [metrics] { metrics->profiles().Refused(); }});
 }
 
 // The next signal; 0 once `deadline` is past. Wakes are no signals.
@@ -195,6 +230,10 @@ absl::Status CheckConfig(const DaemonOptions& options) {
         SharedDirectory::Open(options.shared_directory).status();
     if (!status.ok()) return status;
   }
+  if (!options.profile_directory.empty()) {
+    absl::Status status = ProfileDirectory::Check(ProfilesOf(options));
+    if (!status.ok()) return status;
+  }
   if (!options.tls.enabled()) return absl::OkStatus();
   return ReadCertificates(options.tls, absl::Now()).status();
 }
@@ -220,13 +259,15 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   const std::unique_ptr<grpc::Service> reflection =
       NewReflectionService({kServiceName, kHealthName},
                            {.stall = options.stall, .call = options.max_call});
-  const uint64_t budget =
-      options.memory_budget_bytes.value_or(DefaultMemoryBudget(MemoryLimit()));
+  const uint64_t budget = BudgetOf(options);
   metrics.SetMemoryBudget(budget);
   metrics.connections().SetLimit(limits->total);
   page.SetFact("memory budget, bytes", absl::StrCat(budget));
   page.SetFact("kernels", ActiveKernels());
   if (shared != nullptr) page.SetFact("shared directory", shared->path());
+  const absl::StatusOr<std::shared_ptr<const ProfileSource>> profiles =
+      StartProfiles(options, &metrics, &page);
+  if (!profiles.ok()) return profiles.status();
   std::unique_ptr<grpc::Service> service;
   try {
     service = NewCompressionService(
@@ -236,6 +277,7 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
          .memory_budget_bytes = budget,
          .client_budget_percent = options.client_budget_percent,
          .shared_directory = shared,
+         .profiles = *profiles,
          .access = options.access,
          .time = {.stall = options.stall, .call = options.max_call},
          .connections = *limits},

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "kvcompress/compressor.h"
+#include "kvcompress/decompressor.h"
 #include "kvcompress/warning.h"
 
 namespace kvcompress {
@@ -82,7 +83,11 @@ class CallObserver {
   // registry, tensor names are not for labels.
   virtual void Compressed(const CompressReport&) {}
 
-  // A warning of such a report. Its tensor is not for labels or logs.
+  // The report of a finished Decompress.
+  virtual void Decompressed(const DecompressReport&) {}
+
+  // A warning of the report of a Compress or Measure. Its tensor is not for
+  // labels or logs.
   virtual void Warned(const CallNames&, const Warning&) {}
 
   // Seconds one call spent in a stage; `codec` is a name of the registry.

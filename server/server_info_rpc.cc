@@ -58,6 +58,13 @@ void FillServerInfo(const ServiceOptions& options, bool to_local,
   limits.set_max_connections(static_cast<uint32_t>(options.connections.total));
   limits.set_max_connections_per_host(
       static_cast<uint32_t>(options.connections.per_host));
+  if (options.profiles != nullptr && options.profiles->max_bytes() != 0) {
+    limits.set_max_profile_bytes(options.profiles->max_bytes());
+    limits.set_max_profiles(kMaxProfiles);
+  }
+  for (const LoadedProfile& loaded : options.CurrentProfiles()->loaded()) {
+    *response->add_profiles() = ToProto(loaded);
+  }
   for (const Codec* codec : AllCodecs()) {
     *response->add_codecs() = ToProto(codec->traits());
   }

@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "access.h"
 #include "descriptors.h"
-#include "kvcompress/profile.h"
 #include "kvcompress/safetensors.h"
 #include "observer.h"
+#include "profile_set.h"
 #include "shared_directory.h"
 #include "watchdog.h"
 
@@ -37,14 +37,20 @@ struct ServiceOptions {
   int client_budget_percent = 100;
   // Where clients name files; null for none.
   std::shared_ptr<const SharedDirectory> shared_directory;
-  // What klt compresses with, and what artefacts may need; null for none.
-  std::shared_ptr<const Profile> profile;
+  // What klt may compress with, and what artefacts may need; null for none.
+  std::shared_ptr<const ProfileSource> profiles;
   // Who may call what; empty: everybody everything.
   AccessRules access;
   // How long a call may wait for its client, and how long it may last.
   Watchdog::Limits time;
   // Of the server that registers the service, to be announced; zeros for none.
   ConnectionLimits connections;
+
+  // The profiles that there are now; never null.
+  std::shared_ptr<const ProfileSet> CurrentProfiles() const {
+    return profiles == nullptr ? std::make_shared<const ProfileSet>()
+                               : profiles->current();
+  }
 };
 
 // Thread safe. `observer` may be null and must outlive the service. Throws

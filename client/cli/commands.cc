@@ -100,7 +100,8 @@ absl::StatusOr<v1::CompressionReport> MakeArtefact(
 
 // Measures; also writes the artefact where there is an output.
 absl::StatusOr<int> Compress(const Flags& flags, Session* session) {
-  const v1::CompressOptions options = ToCompressOptions(flags);
+  v1::CompressOptions options = ToCompressOptions(flags);
+  options.set_profile(session->service.profile());
   absl::StatusOr<v1::CompressionReport> report =
       session->output == nullptr
           ? session->service.client().Measure(options, session->input.get())

@@ -65,7 +65,8 @@ struct Flags {
   std::vector<std::string> tensors;                     // shell patterns
   std::optional<std::pair<uint64_t, uint64_t>> tokens;  // half-open
   std::map<std::string, std::string> labels;
-  std::string profile;  // a file; empty for none
+  // A file, or with `server` a name, digest or label; empty for none.
+  std::string profile;
   // Of kTrain, which writes `output`.
   std::vector<std::string> files;
   std::string model_label;

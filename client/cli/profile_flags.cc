@@ -80,9 +80,12 @@ absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
     return absl::InvalidArgumentError(
         "-profile needs compression, -metrics-only or decoding");
   }
-  if (!raw.profile.empty() && !raw.server.empty()) {
+  const bool compresses =
+      flags->mode == Mode::kCompress || flags->mode == Mode::kMeasure;
+  if (!raw.profile.empty() && !raw.server.empty() && !compresses) {
     return absl::InvalidArgumentError(
-        "-profile and -server cannot be combined: a server takes no profiles");
+        "with -server, -profile needs compression or -metrics-only: a server "
+        "finds the profile of an artefact by itself");
   }
   flags->profile = raw.profile;
   if (!trains) return absl::OkStatus();

@@ -166,9 +166,10 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--tokens", &raw->tokens, "A:B", "Decompress only tokens A to B-1");
   list("--label", &raw->labels, "KEY=VALUE",
        "Bind a label, or expect it when decoding (repeatable)");
-  value("--profile", &raw->profile, "FILE",
-        "Profile of the model: klt compresses with it, and artefacts made with "
-        "it need it; without -server")
+  value("--profile", &raw->profile, "PROFILE",
+        "Profile of the model, a file; with -server the name, digest or label "
+        "of one that the server has: klt compresses with it, and artefacts "
+        "made with it need it")
       ->envname("KVCOMPRESS_PROFILE");
   value("--train-profile", &raw->train_profile, "PROFILE",
         "Train a profile from the caches that are named behind all flags, "

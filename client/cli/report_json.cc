@@ -110,6 +110,15 @@ Json RopeJson(const v1::TensorReport& tensor) {
       {"declared", tensor.rope().declared()}};
 }
 
+// The profile that was used, or is needed; null for none.
+template <typename Report>
+Json ProfileJson(const Report& report) {
+  if (!report.has_profile()) return nullptr;
+  return {{"digest", report.profile().digest()},
+          {"label", report.profile().label()},
+          {"tensor_count", report.profile().tensor_count()}};
+}
+
 Json WorstTensorJson(const v1::CompressionReport& report) {
   if (!report.has_worst_tensor()) return nullptr;
   const v1::TensorReport& tensor = report.worst_tensor();
@@ -148,6 +157,9 @@ Json TensorJson(const v1::TensorReport& tensor) {
       {"digest", tensor.digest()},
       {"rope", RopeJson(tensor)}};
   if (!tensor.layout().empty()) json["layout"] = tensor.layout();
+  if (tensor.has_profile_group()) {
+    json["profile_group"] = tensor.profile_group();
+  }
   AddOtherMetrics(metrics, &json);
   return json;
 }
@@ -179,6 +191,7 @@ Json CompressionJson(const v1::CompressionReport& report, bool verbose) {
   AddOtherMetrics(metrics, &json);
   json["roles"] = RolesJson(report.roles());
   json["warnings"] = WarningsJson(report);
+  json["profile"] = ProfileJson(report);
   if (!verbose) return json;
   Json::object_t named;
   Json tensors = Json::array();
@@ -212,7 +225,8 @@ Json DecompressionJson(const v1::DecompressionReport& report) {
           {"tensor_count", report.tensor_count()},
           {"tensors_selected", report.tensors_selected()},
           {"labels", labels},
-          {"payload_digest", report.payload_digest()}};
+          {"payload_digest", report.payload_digest()},
+          {"profile", ProfileJson(report)}};
 }
 
 Json VerifiedJson(const v1::DecompressionReport& report) {
@@ -230,6 +244,7 @@ Json DamagedJson(const absl::Status& error) {
     if (detail->tensor) json["tensor"] = *detail->tensor;
     if (detail->offset) json["offset"] = *detail->offset;
     if (detail->element) json["element"] = *detail->element;
+    if (detail->profile) json["profile"] = *detail->profile;
   }
   return json;
 }

@@ -55,6 +55,7 @@ absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags) {
   if (!flags.server.empty()) {
     absl::StatusOr<std::optional<ClientTls>> tls = ReadTls(flags);
     if (!tls.ok()) return tls.status();
+    connection.profile_ = flags.profile;
     connection.client_ = std::make_unique<Client>(
         flags.server,
         ClientOptions{.tls = *std::move(tls),
@@ -67,6 +68,7 @@ absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags) {
         ReadProfile(flags.profile);
     if (!read.ok()) return read.status();
     profile = *std::move(read);
+    connection.profile_ = profile->id().digest;
   }
   absl::StatusOr<std::unique_ptr<EmbeddedServer>> server =
       EmbeddedServer::Start(std::move(profile));

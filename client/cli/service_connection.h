@@ -24,11 +24,17 @@ class ServiceConnection {
 
   const Client& client() const { return *client_; }
 
+  // CompressOptions.profile, by which the service knows the profile to compress
+  // with: what -profile says for a server, the digest of the file that it names
+  // for the service in this process. Empty for none.
+  const std::string& profile() const { return profile_; }
+
   // Names the server in errors that are about reaching it.
   absl::Status Explain(const absl::Status& status) const;
 
  private:
   std::string address_;
+  std::string profile_;
   // The embedded service outlives the client that uses it.
   std::unique_ptr<EmbeddedServer> embedded_;
   std::unique_ptr<Client> client_;

@@ -45,7 +45,8 @@ std::optional<ErrorDetail> FindDetail(const std::string& serialized) {
                        .offset = Number(info, "offset"),
                        .element = Number(info, "element"),
                        .limit = Number(info, "limit"),
-                       .field = Text(info, "field")};
+                       .field = Text(info, "field"),
+                       .profile = Text(info, "profile")};
   }
   return std::nullopt;
 }

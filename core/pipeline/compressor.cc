@@ -139,6 +139,9 @@ class Compressor::Impl {
   uint64_t original_size() const { return builder_.report().original_size; }
   uint64_t tensor_count() const { return artefact_.tensors.size(); }
   const std::string& codec() const { return builder_.report().codec; }
+  const ProfileId* profile() const {
+    return artefact_.profile ? &*artefact_.profile : nullptr;
+  }
   const std::string& header() const { return header_; }
 
  private:
@@ -186,8 +189,9 @@ class Compressor::Impl {
     KVC_ASSIGN_OR_RETURN(const uint64_t first_position,
                          FirstPosition(header.metadata));
     KVC_ASSIGN_OR_RETURN(
-        groups_,
-        GroupCompression::Plan(options_, codec, first_position, &artefact_));
+        groups_, GroupCompression::Plan(options_, codec, first_position,
+                                        &artefact_, &builder_.report()));
+    options_.candidate_profiles.clear();  // but for the one that is used
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
     builder_.report().codec = codec.ToString();
@@ -368,6 +372,7 @@ class Compressor::Impl {
     tensor.digest = digest_.Hex();
     suspicions_.FinishTensor();
     builder_.Add(tensor, tensor_size_, told);
+    builder_.report().tensors.back().profile_group = groups_.GroupOf(index_);
     attention_.Learn(tensor.spec, std::move(told));
     if (groups_.Has(index_)) {
       KVC_RETURN_IF_ERROR(EndGroup(output));
@@ -412,7 +417,7 @@ class Compressor::Impl {
     return layout_ == nullptr ? Current().spec.name : layout_->source().name;
   }
 
-  const CompressOptions options_;
+  CompressOptions options_;
   const CompressLimits limits_;
   const absl::StatusOr<CodecSpec> codec_;
   std::optional<Checkpoint> checkpoint_;  // outlives the encoder
@@ -483,6 +488,7 @@ uint64_t Compressor::reserved_header_size() const {
 uint64_t Compressor::original_size() const { return impl_->original_size(); }
 uint64_t Compressor::tensor_count() const { return impl_->tensor_count(); }
 const std::string& Compressor::codec() const { return impl_->codec(); }
+const ProfileId* Compressor::profile() const { return impl_->profile(); }
 const std::string& Compressor::header() const { return impl_->header(); }
 
 }  // namespace kvcompress

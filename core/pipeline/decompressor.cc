@@ -128,6 +128,8 @@ class Decompressor::Impl {
     KVC_RETURN_IF_ERROR(Select());
     KVC_ASSIGN_OR_RETURN(groups_,
                          GroupDecompression::Plan(options_.profiles, header_));
+    options_.profiles.clear();  // but for the one that is needed
+    report_.profile = groups_.use();
     KVC_RETURN_IF_ERROR(ForEachSource(
         header_,
         [&](const TensorSpec& spec, size_t first, size_t count,
@@ -399,7 +401,7 @@ class Decompressor::Impl {
 
   const ArtefactTensor& Current() const { return header_.tensors[index_]; }
 
-  const DecompressOptions options_;
+  DecompressOptions options_;
   SafetensorsHeaderReader header_reader_;
   const uint64_t max_tensor_bytes_;
   bool begun_ = false;

@@ -5,9 +5,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "codecs/klt/klt.h"
-#include "codecs/klt/preset.h"
 #include "codecs/klt/token_weights.h"
 #include "kernels/elements.h"
 #include "kvcompress/error.h"
@@ -23,50 +20,6 @@ namespace {
 constexpr double kWeighting = 0.3;
 // Elements that are restored at once, in bytes, if a token is not larger.
 constexpr uint64_t kPiece = 64 << 10;
-
-absl::Status InvalidProfileOption(absl::string_view what,
-                                  absl::string_view reason) {
-  return MakeError(absl::StatusCode::kInvalidArgument, what,
-                   {.reason = std::string(reason), .field = "options.profile"});
-}
-
-// The groups of a profile all of whose tensors there are, and the first of
-// each, among the tensors that `may_take` allows. In the order of the profile.
-std::vector<TensorGroup> FindGroups(
-    const ProfileContent& content, absl::Span<const ArtefactTensor> tensors,
-    const std::function<bool(const ArtefactTensor&)>& may_take) {
-  std::map<std::pair<TensorRole, uint32_t>, size_t> places;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorSpec& spec = tensors[i].spec;
-    if (!may_take(tensors[i]) || !spec.layer) continue;
-    places.emplace(std::pair(spec.role, *spec.layer), i);
-  }
-  std::vector<TensorGroup> groups;
-  for (size_t g = 0; g < content.groups.size(); ++g) {
-    TensorGroup group{.index = g};
-    bool fits = true;
-    for (const ProfileTensor& member : content.groups[g].tensors) {
-      const auto place = places.find(std::pair(member.role, member.layer));
-      profile::GroupShape shape;
-      fits = place != places.end() &&
-             profile::Fits(member, tensors[place->second].spec, &shape) &&
-             (group.members.empty() || (shape.batches == group.shape.batches &&
-                                        shape.tokens == group.shape.tokens));
-      if (!fits) break;
-      group.shape.batches = shape.batches;
-      group.shape.tokens = shape.tokens;
-      group.shape.dtypes.push_back(tensors[place->second].spec.dtype);
-      group.members.push_back(place->second);
-    }
-    if (!fits) continue;
-    const auto [first, last] =
-        std::minmax_element(group.members.begin(), group.members.end());
-    group.first = *first;
-    group.last = *last;
-    groups.push_back(std::move(group));
-  }
-  return groups;
-}
 
 uint64_t SizeOf(const TensorSpec& spec) {
   uint64_t size = DTypeSize(spec.dtype);
@@ -150,63 +103,41 @@ void OrderedOutput::End(size_t tensor, std::string* out) {
 
 absl::StatusOr<GroupCompression> GroupCompression::Plan(
     const CompressOptions& options, const CodecSpec& codec,
-    uint64_t first_position, ArtefactHeader* header) {
+    uint64_t first_position, ArtefactHeader* header, CompressReport* report) {
   GroupCompression plan;
-  if (options.profile == nullptr) return plan;
-  const ProfileContent& content = options.profile->content();
-  if (codec.codec != &KltCodec()) {
-    return InvalidProfileOption(
-        "a profile goes with the codec klt alone, such as klt:ultra",
-        "INVALID_OPTIONS");
-  }
-  if (!header->laid_out.empty()) {
-    return InvalidProfileOption(
-        "a layout and a profile cannot be combined: give the tensors as "
-        "[batch, heads, tokens, head_dim]",
-        "INVALID_OPTIONS");
-  }
-  if (!options.attention.empty()) {
-    return InvalidProfileOption(
-        "attention weights and a profile cannot be combined",
-        "INVALID_OPTIONS");
-  }
-  const absl::string_view name = codec.parameters.text();
-  const std::optional<size_t> preset = options.profile->FindPreset(name);
-  if (!preset) {
-    return InvalidProfileOption(
-        absl::StrCat(
-            "the profile has no preset ", QuoteName(name), "; it has: ",
-            absl::StrJoin(content.presets, ", ",
-                          [](std::string* out, const ProfilePreset& each) {
-                            absl::StrAppend(out, each.name);
-                          })),
-        "UNKNOWN_PRESET");
-  }
-  plan.groups_ =
-      FindGroups(content, header->tensors, [](const ArtefactTensor& tensor) {
-        return tensor.codec.codec == &KltCodec();
-      });
-  if (plan.groups_.empty()) {
-    return InvalidProfileOption(
-        absl::StrCat("no group of the profile ", options.profile->id().digest,
-                     " for ", QuoteName(options.profile->id().label),
-                     " has all of its tensors in the cache, in its shapes"),
-        "PROFILE_MISMATCH");
-  }
-  plan.profile_ = options.profile;
-  plan.preset_ = *preset;
   plan.first_position_ = first_position;
-  header->profile = options.profile->id();
-  for (size_t g = 0; g < plan.groups_.size(); ++g) {
-    for (const size_t tensor : plan.groups_[g].members) {
-      plan.group_of_[tensor] = g;
+  KVC_ASSIGN_OR_RETURN(
+      FittingProfile fitting,
+      ChooseProfile(options, codec, *header, &report->warnings));
+  if (fitting.profile != nullptr) {
+    plan.Use(std::move(fitting), header, report);
+  }
+  return plan;
+}
+
+void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
+                           CompressReport* report) {
+  profile_ = std::move(fitting.profile);
+  preset_ = fitting.preset;
+  groups_ = std::move(fitting.groups);
+  header->profile = profile_->id();
+  const std::string& name = profile_->content().presets[preset_].name;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (const size_t tensor : groups_[g].members) {
+      group_of_[tensor] = g;
       header->tensors[tensor].codec = KltProfileSpec(name);
     }
   }
   for (const ArtefactTensor& tensor : header->tensors) {
-    plan.specs_.push_back(tensor.spec);
+    specs_.push_back(tensor.spec);
   }
-  return plan;
+  report->profile = ProfileUse{profile_->id(), group_of_.size()};
+}
+
+std::optional<uint32_t> GroupCompression::GroupOf(size_t tensor) const {
+  const auto place = group_of_.find(tensor);
+  if (place == group_of_.end()) return std::nullopt;
+  return static_cast<uint32_t>(groups_[place->second].index);
 }
 
 uint64_t GroupCompression::memory(bool reconstruct) const {
@@ -327,8 +258,9 @@ absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
         absl::StatusCode::kFailedPrecondition,
         absl::StrCat("the artefact needs the profile ", header.profile->digest,
                      " for ", QuoteName(header.profile->label),
-                     ", which was not given"),
-        {.reason = "PROFILE_MISSING"});
+                     ", which is not here: give its file with -profile, or put "
+                     "it into the server's --profile-directory"),
+        {.reason = "PROFILE_MISSING", .profile = header.profile->digest});
   }
   plan.groups_ = FindGroups(plan.profile_->content(), header.tensors,
                             [](const ArtefactTensor& tensor) {

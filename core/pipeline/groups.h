@@ -28,19 +28,11 @@
 #include "kvcompress/metrics.h"
 #include "kvcompress/profile.h"
 #include "metrics/token_quality.h"
+#include "pipeline/group_fit.h"
 #include "profile/group_decoder.h"
 #include "profile/group_format.h"
 
 namespace kvcompress {
-
-// A group of a profile, all of whose tensors a file has.
-struct TensorGroup {
-  size_t index = 0;             // in the profile
-  std::vector<size_t> members;  // indices of tensors, in the profile's order
-  size_t first = 0;             // in the order of the file
-  size_t last = 0;
-  profile::GroupShape shape;
-};
 
 // Output of tensors that become ready in another order than they are due in.
 // Not thread safe.
@@ -71,13 +63,18 @@ class GroupCompression {
 
   // Finds the groups of the profile in `options` among the tensors, and makes
   // klt-profile their codec; nothing without a profile. INVALID_ARGUMENT where
-  // profile and codec do not go together, or no group fits.
+  // profile and codec do not go together, or no group fits. Without a profile
+  // there, chooses among the candidates. Tells the report which is used.
   static absl::StatusOr<GroupCompression> Plan(const CompressOptions& options,
                                                const CodecSpec& codec,
                                                uint64_t first_position,
-                                               ArtefactHeader* header);
+                                               ArtefactHeader* header,
+                                               CompressReport* report);
 
   bool Has(size_t tensor) const { return group_of_.count(tensor) != 0; }
+
+  // The group of the profile that a tensor is in, if it is in one.
+  std::optional<uint32_t> GroupOf(size_t tensor) const;
 
   // The most that it holds at once, in bytes: source, a group that is encoded
   // and, with `reconstruct`, output that is not due.
@@ -98,6 +95,9 @@ class GroupCompression {
       std::vector<Outcome>* outcomes);
 
  private:
+  // Sets up the groups of a profile with a preset of it.
+  void Use(FittingProfile fitting, ArtefactHeader* header,
+           CompressReport* report);
   void Encode(const TensorGroup& group, Checkpoint* checkpoint,
               std::string* payload) const;
   std::vector<TensorSpec> specs_;  // of all tensors
@@ -123,6 +123,12 @@ class GroupDecompression {
       const ArtefactHeader& header);
 
   bool Has(size_t tensor) const { return group_of_.count(tensor) != 0; }
+
+  // The profile that is needed, if one is.
+  std::optional<ProfileUse> use() const {
+    if (profile_ == nullptr) return std::nullopt;
+    return ProfileUse{profile_->id(), group_of_.size()};
+  }
 
   // What is held at most, in bytes: payloads that come before they can be
   // decoded, and quanta of groups.

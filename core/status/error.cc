@@ -44,6 +44,7 @@ void Attach(const ErrorDetail& detail, absl::Status* status) {
   AddNumber("element", detail.element, &payload);
   AddNumber("limit", detail.limit, &payload);
   if (detail.field) AddLine("field", *detail.field, &payload);
+  if (detail.profile) AddLine("profile", *detail.profile, &payload);
 
   status->SetPayload(kTypeUrl, absl::Cord(payload));
 }
@@ -109,6 +110,7 @@ std::optional<ErrorDetail> GetErrorDetail(const absl::Status& status) {
     if (field.first == "element") detail.element = ToNumber(value);
     if (field.first == "limit") detail.limit = ToNumber(value);
     if (field.first == "field") detail.field = value;
+    if (field.first == "profile") detail.profile = value;
   }
   return detail;
 }

@@ -17,7 +17,8 @@ ServerMetrics::ServerMetrics()
     : rpc_(&registry_),
       quality_(&registry_),
       http_(&registry_),
-      connections_(&registry_) {
+      connections_(&registry_),
+      profiles_(&registry_) {
   inflight_bytes_ =
       &GaugeFamily(&registry_, "kvcompress_inflight_bytes",
                    "Memory reserved by running streams, in bytes.")
@@ -70,7 +71,10 @@ void ServerMetrics::TlsReloadFailed() { tls_reload_failures_->Increment(); }
 
 void ServerMetrics::CallStarted(Method method) { rpc_.CallStarted(method); }
 
-void ServerMetrics::CallHandled(const CallEnd& end) { rpc_.CallHandled(end); }
+void ServerMetrics::CallHandled(const CallEnd& end) {
+  rpc_.CallHandled(end);
+  profiles_.CallFailed(end.reason);
+}
 
 void ServerMetrics::BytesReceived(Method method, uint64_t bytes) {
   rpc_.BytesReceived(method, bytes);
@@ -86,6 +90,11 @@ void ServerMetrics::InFlightBytes(int64_t delta) {
 
 void ServerMetrics::Compressed(const CompressReport& report) {
   quality_.Compressed(report);
+  profiles_.Compressed(report);
+}
+
+void ServerMetrics::Decompressed(const DecompressReport& report) {
+  profiles_.Decompressed(report);
 }
 
 void ServerMetrics::CodecTime(absl::string_view codec, Stage stage,

@@ -22,6 +22,7 @@
 #include "telemetry/connection_metrics.h"
 #include "telemetry/http_metrics.h"
 #include "telemetry/process_metrics.h"
+#include "telemetry/profile_metrics.h"
 #include "telemetry/quality_metrics.h"
 #include "telemetry/rpc_metrics.h"
 
@@ -44,6 +45,7 @@ class ServerMetrics final : public CallObserver {
   void TlsReloadFailed();
 
   ConnectionMetrics& connections() { return connections_; }
+  ProfileMetrics& profiles() { return profiles_; }
   // What counts the connections of an endpoint that this outlives.
   HttpObserver http_observer() { return http_.observer(); }
 
@@ -53,6 +55,7 @@ class ServerMetrics final : public CallObserver {
   void BytesSent(Method method, uint64_t bytes) override;
   void InFlightBytes(int64_t delta) override;
   void Compressed(const CompressReport& report) override;
+  void Decompressed(const DecompressReport& report) override;
   void CodecTime(absl::string_view codec, Stage stage, double seconds) override;
   void IntegrityFailure(absl::string_view reason) override;
   void Warned(const CallNames& names, const Warning& warning) override;
@@ -68,6 +71,7 @@ class ServerMetrics final : public CallObserver {
   prometheus::Gauge* tls_expiry_;
   prometheus::Counter* tls_reload_failures_;
   ConnectionMetrics connections_;
+  ProfileMetrics profiles_;
 };
 
 }  // namespace kvcompress

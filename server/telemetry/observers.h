@@ -37,6 +37,9 @@ class Observers final : public CallObserver {
   void Compressed(const CompressReport& report) override {
     for (CallObserver* each : all_) each->Compressed(report);
   }
+  void Decompressed(const DecompressReport& report) override {
+    for (CallObserver* each : all_) each->Decompressed(report);
+  }
   void Warned(const CallNames& names, const Warning& warning) override {
     for (CallObserver* each : all_) each->Warned(names, warning);
   }

@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,9 +40,13 @@ PYTEST = ["-m", "pytest", "-c", "tests/pytest.ini", "-p", "no:cacheprovider", "-
 
 
 @pytest.fixture(scope="module")
-def served(bin_dir: Path) -> Iterator[Server]:
-    """The server that the documents' commands call."""
-    with running_server(bin_dir) as server:
+def served(bin_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The server that the documents' commands call, with the profile that they train."""
+    folder = tmp_path_factory.mktemp("profiles")
+    train = [bin_dir / "kv-compress", "-train-profile", folder / "model.profile"]
+    flags = ["-model-label", "SmolLM2", "-profile-layers", "3", SAMPLE]
+    subprocess.run([*train, *flags], check=True, stdout=subprocess.DEVNULL)
+    with running_server(bin_dir, "--profile-directory", str(folder)) as server:
         yield server
 
 
@@ -72,6 +77,7 @@ def test_server(shell: Path) -> None:
     """The options go together, and the files are what they should be."""
     for line in claimed("server"):
         command = line.replace("/dev/shm/kvcompress", str(shell))
+        command = command.replace("/var/lib/kvcompress/profiles", str(shell))
         run_line(command if "--check-config" in line else f"{command} --check-config", shell)
 
 

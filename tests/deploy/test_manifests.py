@@ -2,12 +2,13 @@
 """The manifests of Kubernetes: rendered, linted, and consistent with the server."""
 
 import json
+import os
 from importlib import resources
 from pathlib import Path
 
 import pytest
 import yaml
-from manifests import APPLIED, Manifest, custom_resources, of_kind, render, the
+from manifests import APPLIED, KUBERNETES, Manifest, custom_resources, of_kind, render, the
 from server_process import run
 from tools import REPOSITORY, Fact, Tool, output
 
@@ -217,6 +218,29 @@ def test_budgets_take_128k_tokens(rendered: dict[str, list[Manifest]]) -> None:
     for server in (containers(pool)["kv-compressd"], beside["initContainers"][0]):
         limit = int(server["resources"]["limits"]["memory"].removesuffix("Gi")) * 1024
         assert (limit - 64) // 2 >= 4 + 4 * 256
+
+
+def test_profiles(tools: Path, bin_dir: Path, tmp_path: Path) -> None:
+    """The component on top of the base: a volume that the server reads, where its flag says."""
+    base, component = (
+        os.path.relpath(KUBERNETES / folder, tmp_path) for folder in ("base", "components/profiles")
+    )
+    overlay = {"resources": [base], "components": [component], "namespace": "kvcompress"}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    manifests = list(yaml.safe_load_all(output(tools / "kustomize", "build", tmp_path)))
+    deployment = the(manifests, "Deployment")
+    server = containers(deployment)["kv-compressd"]
+    variables = {variable["name"]: variable["value"] for variable in server["env"]}
+    [mount] = server["volumeMounts"]
+    assert (mount["mountPath"], mount["readOnly"]) == (
+        variables["KVCOMPRESS_PROFILE_DIRECTORY"],
+        True,
+    )
+    [volume] = deployment["spec"]["template"]["spec"]["volumes"]
+    claim = the(manifests, "PersistentVolumeClaim")["metadata"]["name"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim
+    variables["KVCOMPRESS_PROFILE_DIRECTORY"] = str(tmp_path)
+    assert run("--check-config", **variables).returncode == 0
 
 
 def test_sidecar(rendered: dict[str, list[Manifest]]) -> None:

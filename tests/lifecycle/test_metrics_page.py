@@ -46,6 +46,10 @@ SINGLE = [
     "kvcompress_http_connections",
     "kvcompress_tls_certificate_expiry_timestamp_seconds",
     "kvcompress_tls_reload_failures_total",
+    "kvcompress_profiles",
+    "kvcompress_profile_bytes",
+    "kvcompress_profiles_refused",
+    "kvcompress_profile_refusals_total",
     "process_start_time_seconds",
     "process_resident_memory_bytes",
     "process_open_fds",
@@ -112,7 +116,9 @@ def expected(codec_names: list[str]) -> Iterator[Series]:
         yield series("kvcompress_quality_total", level=level)
     for reason in REASONS:
         yield series("kvcompress_integrity_failures_total", reason=reason)
-    for code in ("NO_ROLES", "LAYOUT_SUSPECT"):
+    for reason in ("missing", "unknown"):
+        yield series("kvcompress_profile_failures_total", reason=reason)
+    for code in ("NO_ROLES", "LAYOUT_SUSPECT", "PROFILE_AMBIGUOUS"):
         yield series("kvcompress_warnings_total", code=code)
     for reason in CLOSED:
         yield series("kvcompress_http_connections_closed_total", reason=reason)

@@ -50,6 +50,7 @@ def test_every_option_is_sent(make_client: MakeClient) -> None:
             attention={3: [0.5, -1.0]},
             labels={"a": "b"},
             report_tensors=False,
+            profile="m",
             require=False,
         )
     assert seen == [
@@ -65,6 +66,7 @@ def test_every_option_is_sent(make_client: MakeClient) -> None:
             effort=service_pb2.EFFORT_BEST,
             attention=[service_pb2.LayerAttention(layer=3, octaves=[0.5, -1.0])],
             labels={"a": "b"},
+            profile="m",
         )
     ]
     fields = service_pb2.CompressOptions.DESCRIPTOR.fields

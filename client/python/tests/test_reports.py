@@ -19,11 +19,13 @@ PAIRS: list[tuple[Any, Any]] = [
     (kvcompress.TensorReport, quality_pb2.TensorReport),
     (kvcompress.RoleCounts, quality_pb2.RoleCounts),
     (kvcompress.ReportWarning, quality_pb2.Warning),
+    (kvcompress.ProfileUse, quality_pb2.ProfileUse),
     (kvcompress.CompressionReport, quality_pb2.CompressionReport),
     (kvcompress.DecompressionReport, compression_service_pb2.DecompressionReport),
     (kvcompress.ServerLimits, server_info_pb2.ServerLimits),
     (kvcompress.CodecParameter, server_info_pb2.CodecParameter),
     (kvcompress.CodecInfo, server_info_pb2.CodecInfo),
+    (kvcompress.ProfileInfo, server_info_pb2.ProfileInfo),
     (kvcompress.ServerInfo, server_info_pb2.GetServerInfoResponse),
     (kvcompress.SelfTestResult, compression_service_pb2.SelfTestResult),
     (kvcompress.SelfTestReport, compression_service_pb2.SelfTestResponse),
@@ -75,6 +77,19 @@ def test_warnings_are_issued_where_the_package_was_called() -> None:
     assert report.warnings == (kvcompress.ReportWarning("SOME_CODE", "look at this", "t"),)
     assert str(seen[0].message) == "SOME_CODE: look at this (tensor 't')"
     assert seen[0].filename == __file__
+
+
+def test_the_profile_of_a_report() -> None:
+    message = quality_pb2.CompressionReport()
+    assert kvcompress.CompressionReport.from_proto(message).profile is None
+    message.profile.digest, message.profile.label = "sha256:0", "model"
+    message.profile.tensor_count = 4
+    message.tensors.add(name="a", profile_group=0)
+    message.tensors.add(name="b")
+    report = kvcompress.CompressionReport.from_proto(message)
+    assert report.profile == kvcompress.ProfileUse("sha256:0", "model", 4)
+    assert [tensor.profile_group for tensor in report.tensors] == [0, None]
+    assert compress_options(profile="model").profile == "model"
 
 
 def test_roles_become_patterns() -> None:

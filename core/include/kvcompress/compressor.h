@@ -72,6 +72,12 @@ struct CompressOptions {
   // cache begins at the position that the metadata key "first_token" of the
   // input says, else at 0. Null for none.
   std::shared_ptr<const Profile> profile;
+  // Where `profile` is null: those among which one may be chosen. It is the one
+  // that has the preset of the codec klt and fits a group of the cache. Where
+  // none does, or the other options do not go together with a profile, none is
+  // used; where several do, neither, and the report has the warning
+  // PROFILE_AMBIGUOUS.
+  std::vector<std::shared_ptr<const Profile>> candidate_profiles;
 };
 
 struct CompressLimits {
@@ -105,6 +111,9 @@ struct TensorReport {
   std::string digest;
   // The rotary position embedding that was removed before coding.
   std::optional<RopeFinding> rope;
+  // The group of the profile that it was coded in. The payload of a group
+  // counts for its last tensor.
+  std::optional<uint32_t> profile_group;
 };
 
 // The whole cache; see kvcompress.v1.CompressionReport.
@@ -124,6 +133,7 @@ struct CompressReport {
   std::string payload_digest;
   RoleCounts roles;
   std::vector<Warning> warnings;
+  std::optional<ProfileUse> profile;  // that was used
 };
 
 class Compressor {
@@ -166,6 +176,8 @@ class Compressor {
   uint64_t tensor_count() const;
   // "int4:64".
   const std::string& codec() const;
+  // The profile that is used, once begun; null for none.
+  const ProfileId* profile() const;
 
   // About how much memory this needs for the input's header, when `next` more
   // bytes of a file are taken, and, once begun, for the largest tensor where

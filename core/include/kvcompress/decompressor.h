@@ -73,6 +73,7 @@ struct DecompressReport {
   std::map<std::string, uint64_t> decoded_bytes;
   Labels labels;
   std::string payload_digest;
+  std::optional<ProfileUse> profile;  // that it needs
 };
 
 class Decompressor {

@@ -30,6 +30,8 @@ struct ErrorDetail {
   std::optional<uint64_t> limit;
   // Path of the wrong field of a request, such as "options.codec".
   std::optional<std::string> field;
+  // Digest of the profile concerned, such as one that is missing.
+  std::optional<std::string> profile;
 };
 
 // A status with `detail` attached. The message is completed by the tensor and

@@ -103,6 +103,12 @@ struct ProfileId {
   std::string label;
 };
 
+// What a report says of it.
+struct ProfileUse {
+  ProfileId id;
+  uint64_t tensors = 0;  // that are coded with it
+};
+
 // Immutable and thread safe.
 class Profile {
  public:

@@ -25,7 +25,8 @@ struct Warning {
 // Stable. Metrics have a series for each.
 inline constexpr absl::string_view kWarningCodes[] = {
     "NO_ROLES",  // a codec that tells keys from values was told of neither
-    "LAYOUT_SUSPECT",  // dimensions are not what they are taken for
+    "LAYOUT_SUSPECT",     // dimensions are not what they are taken for
+    "PROFILE_AMBIGUOUS",  // several profiles fit, and none was used
 };
 
 }  // namespace kvcompress

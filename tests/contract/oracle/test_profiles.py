@@ -170,7 +170,7 @@ def test_the_golden_artefact_decodes_to_the_golden_cache(run: Run, tmp_path: Pat
         (["-train-profile", "p", "-model-label", "m", "absent"], "absent: .*opened"),
         (["-model-label", "m", "-input", "x", "-output", "y"], "needs? -train-profile"),
         (["-profile", "p", "-info", "x"], "-profile needs"),
-        (["-profile", "p", "-server", "unix:x", "-verify", "x"], "cannot be combined"),
+        (["-profile", "p", "-server", "unix:x", "-verify", "x"], "finds the profile"),
         (["-profile-layers", "x", "-train-profile", "p", "-model-label", "m", "c"], "layers"),
         (["-train-presets", "a", "-train-profile", "p", "-model-label", "m", "c"], "a list such"),
         (["-train-presets", "a=1:2", "-train-profile", "p", "-model-label", "m", "c"], "a list"),

@@ -107,6 +107,45 @@ TEST(Groups, EveryKernelSetDecodesToTheSameBytes) {
   ASSERT_TRUE(SelectKernels(before).ok());
 }
 
+TEST(Groups, OneOfTheCandidatesIsChosenWhereJustOneFits) {
+  const std::string file = MakeFile(CacheOf(kTokens, 6));
+  CompressOptions options = WithProfile();
+  options.profile = nullptr;
+  const auto without = testing::CompressFile(file, options);
+  ASSERT_TRUE(without.ok());
+  EXPECT_FALSE(without->report.profile.has_value());
+
+  options.candidate_profiles = {TestProfile()};
+  const auto chosen = testing::CompressFile(file, options);
+  const auto named = testing::CompressFile(file, WithProfile());
+  ASSERT_TRUE(chosen.ok() && named.ok());
+  EXPECT_EQ(chosen->artefact, named->artefact);
+  ASSERT_TRUE(chosen->report.profile.has_value());
+  EXPECT_EQ(chosen->report.profile->id.digest, TestProfile()->id().digest);
+  EXPECT_EQ(chosen->report.profile->tensors, 8);
+  EXPECT_EQ(chosen->report.tensors.back().profile_group, 1);
+  EXPECT_TRUE(chosen->report.warnings.empty());
+
+  // One that fits no better is no reason to guess.
+  auto other = Profile::Parse(testing::TrainedProfile(1));
+  ASSERT_TRUE(other.ok());
+  options.candidate_profiles.push_back(*std::move(other));
+  const auto several = testing::CompressFile(file, options);
+  ASSERT_TRUE(several.ok());
+  EXPECT_EQ(several->artefact, without->artefact);
+  ASSERT_EQ(several->report.warnings.size(), 1);
+  EXPECT_EQ(several->report.warnings[0].code, "PROFILE_AMBIGUOUS");
+
+  // What does not go together with a profile is no error where none is named.
+  options.candidate_profiles = {TestProfile()};
+  for (const char* codec : {"int4", "klt:contract", "klt:1,1"}) {
+    options.codec = codec;
+    const auto alone = testing::CompressFile(file, options);
+    ASSERT_TRUE(alone.ok()) << codec << alone.status();
+    EXPECT_FALSE(alone->report.profile.has_value()) << codec;
+  }
+}
+
 TEST(Groups, OtherTensorsAreCodedByKltAlone) {
   std::vector<NamedTensor> tensors = CacheOf(kTokens, 8);
   tensors.erase(tensors.begin());  // the second group stays whole

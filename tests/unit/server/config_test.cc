@@ -138,7 +138,13 @@ TEST(ConfigTest, EveryFlag) {
              "--tls-client-ca",
              "a",
              "--tls-reload-seconds",
-             "0.1"});
+             "0.1",
+             "--profile-directory",
+             "p",
+             "--max-profile-bytes",
+             "1048576",
+             "--profile-reload-seconds",
+             "86400"});
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_TRUE(line->options.insecure);
   EXPECT_EQ(line->options.unix_socket_mode, 0660);
@@ -146,6 +152,9 @@ TEST(ConfigTest, EveryFlag) {
   EXPECT_EQ(line->options.tls.key, "k");
   EXPECT_EQ(line->options.tls.client_ca, "a");
   EXPECT_EQ(line->options.tls_reload_interval, absl::Milliseconds(100));
+  EXPECT_EQ(line->options.profile_directory, "p");
+  EXPECT_EQ(line->options.max_profile_bytes, 1 << 20);
+  EXPECT_EQ(line->options.profile_reload_interval, absl::Hours(24));
   EXPECT_THAT(ListenOf(*line),
               ElementsAre("0.0.0.0:1", "[::1]:2", "unix:/run/kv.sock"));
   EXPECT_EQ(line->options.metrics_listen->ToString(), "localhost:3");

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kvcompress._info import (
         CodecInfo,
         CodecParameter,
+        ProfileInfo,
         SelfTestReport,
         SelfTestResult,
         ServerInfo,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         CompressionResult,
         DecompressionReport,
         DecompressionResult,
+        ProfileUse,
         ReportWarning,
         RoleCounts,
     )
@@ -84,6 +86,8 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "PermissionDeniedError",
+    "ProfileInfo",
+    "ProfileUse",
     "QualityError",
     "QualityLevel",
     "ReportWarning",
@@ -121,6 +125,8 @@ _MODULES = {
     "DecompressionResult": "_reports",
     "Metrics": "v1.quality_types",
     "MissedBound": "_tensor_report",
+    "ProfileInfo": "_info",
+    "ProfileUse": "_reports",
     "QualityLevel": "_tensor_report",
     "ReportWarning": "_reports",
     "RoleCounts": "_reports",

@@ -34,6 +34,8 @@ class ServerLimits:
     max_empty_messages: int
     max_connections: int
     max_connections_per_host: int
+    max_profile_bytes: int = 0
+    max_profiles: int = 0
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.ServerLimits) -> "ServerLimits":
@@ -58,6 +60,8 @@ class ServerLimits:
             max_empty_messages=message.max_empty_messages,
             max_connections=message.max_connections,
             max_connections_per_host=message.max_connections_per_host,
+            max_profile_bytes=message.max_profile_bytes,
+            max_profiles=message.max_profiles,
         )
 
 
@@ -129,12 +133,41 @@ class CodecInfo:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileInfo:
+    """A profile that a server has; see kvcompress.v1.ProfileInfo."""
+
+    name: str
+    digest: str
+    label: str
+    groups: int
+    tensors: int
+    size_bytes: int
+    presets: tuple[str, ...]
+    training: str
+
+    @classmethod
+    def from_proto(cls, message: server_info_pb2.ProfileInfo) -> "ProfileInfo":
+        """Takes the values of a message of the API."""
+        return cls(
+            name=message.name,
+            digest=message.digest,
+            label=message.label,
+            groups=message.groups,
+            tensors=message.tensors,
+            size_bytes=message.size_bytes,
+            presets=tuple(message.presets),
+            training=message.training,
+        )
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class ServerInfo(Exportable):
     """What a server is and can do; see kvcompress.v1.GetServerInfoResponse.
 
     Attributes:
         shared_directory: Where the server sees the directory that it shares, if it does.
+        profiles: The profiles that it has now, by name.
     """
 
     version: str
@@ -146,6 +179,7 @@ class ServerInfo(Exportable):
     codecs: tuple[CodecInfo, ...]
     byte_compressors: tuple[str, ...]
     shared_directory: str | None = None
+    profiles: tuple[ProfileInfo, ...] = ()
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.GetServerInfoResponse) -> "ServerInfo":
@@ -162,6 +196,7 @@ class ServerInfo(Exportable):
             shared_directory=(
                 message.shared_directory.path if message.HasField("shared_directory") else None
             ),
+            profiles=tuple(ProfileInfo.from_proto(each) for each in message.profiles),
         )
 
     def __repr__(self) -> str:

@@ -62,6 +62,32 @@ class ReportWarning:
         return cls(code=message.code, message=message.message, tensor=message.tensor)
 
 
+@dataclass(frozen=True, slots=True)
+class ProfileUse:
+    """The profile that an artefact was made with, and that restoring it needs.
+
+    Attributes:
+        digest: `sha256:` and 64 digits: the digest of its file.
+        label: The label of the model.
+        tensor_count: How many tensors are coded with it.
+    """
+
+    digest: str
+    label: str
+    tensor_count: int
+
+    @classmethod
+    def from_report(
+        cls,
+        message: quality_pb2.CompressionReport | compression_service_pb2.DecompressionReport,
+    ) -> "ProfileUse | None":
+        """Takes the values of a report of the API; None where no profile was used."""
+        if not message.HasField("profile"):
+            return None
+        use = message.profile
+        return cls(digest=use.digest, label=use.label, tensor_count=use.tensor_count)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class CompressionReport(Exportable):
     """What compression did to a cache, measured on the artefact and on what it decodes to.
@@ -83,6 +109,7 @@ class CompressionReport(Exportable):
         roles: How many tensors are recognised as keys, as values, and as neither.
         warnings: What is worth knowing about this result. `compress` and `measure` also issue
             each as a `CompressionWarning`.
+        profile: The profile that was used; None for none.
     """
 
     codec: str
@@ -100,6 +127,7 @@ class CompressionReport(Exportable):
     processing_seconds: float
     roles: RoleCounts
     warnings: tuple[ReportWarning, ...]
+    profile: ProfileUse | None = None
 
     @classmethod
     def from_proto(cls, message: quality_pb2.CompressionReport) -> "CompressionReport":
@@ -121,6 +149,7 @@ class CompressionReport(Exportable):
             processing_seconds=message.processing_seconds,
             roles=RoleCounts.from_proto(message.roles),
             warnings=tuple(ReportWarning.from_proto(warning) for warning in message.warnings),
+            profile=ProfileUse.from_report(message),
         )
 
     def __repr__(self) -> str:
@@ -158,6 +187,7 @@ class DecompressionReport(Exportable):
         labels: Labels that the artefact carries.
         payload_digest: Identity of the artefact, as CompressionReport gave it.
         processing_seconds: From the call's first message to the report, on the server.
+        profile: The profile that the artefact needs; None for none.
     """
 
     format_version: int
@@ -170,6 +200,7 @@ class DecompressionReport(Exportable):
     labels: Mapping[str, str]
     payload_digest: str
     processing_seconds: float
+    profile: ProfileUse | None = None
 
     @classmethod
     def from_proto(
@@ -187,6 +218,7 @@ class DecompressionReport(Exportable):
             labels=dict(message.labels),
             payload_digest=message.payload_digest,
             processing_seconds=message.processing_seconds,
+            profile=ProfileUse.from_report(message),
         )
 
     def __repr__(self) -> str:

@@ -170,6 +170,8 @@ class TensorReport(Exportable):
         digest: XXH3-128 of the payload, 32 hexadecimal digits.
         rope: The rotary embedding that was removed before coding; None where none was.
         layout: Of a view, the layout of the tensor, such as `t(hd):h=3`; else empty.
+        profile_group: The group of the profile that the tensor was coded in; None where it was
+            coded by itself. The payload of a group counts for its last tensor.
     """
 
     name: str
@@ -186,6 +188,7 @@ class TensorReport(Exportable):
     digest: str
     rope: Rope | None = None
     layout: str = ""
+    profile_group: int | None = None
 
     @classmethod
     def from_proto(cls, message: quality_pb2.TensorReport) -> "TensorReport":
@@ -205,6 +208,7 @@ class TensorReport(Exportable):
             digest=message.digest,
             rope=Rope.from_proto(message.rope) if message.HasField("rope") else None,
             layout=message.layout,
+            profile_group=message.profile_group if message.HasField("profile_group") else None,
         )
 
     def __repr__(self) -> str:

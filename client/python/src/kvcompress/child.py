@@ -75,8 +75,11 @@ class ChildServer:
         self._finalizer = weakref.finalize(self, _stop, process, folder)
 
     @classmethod
-    def start(cls) -> Self:
+    def start(cls, profile_directory: str | os.PathLike[str] | None = None) -> Self:
         """Starts a server and waits until it accepts connections, some tens of milliseconds.
+
+        Args:
+            profile_directory: With profiles, files NAME.profile.
 
         Raises:
             FileNotFoundError: There is no kv-compressd.
@@ -88,6 +91,8 @@ class ChildServer:
         command += ["--log-level", "warn", "--shutdown-grace-seconds", "1"]
         # It is this user's, and may open what this process may.
         command += ["--shared-directory", "/"]
+        if profile_directory is not None:
+            command += ["--profile-directory", os.fspath(Path(profile_directory).absolute())]
         try:
             with Path(folder, "log").open("w+b") as log:
                 process = subprocess.Popen(  # noqa: S603

@@ -43,6 +43,8 @@ class ConnectionArguments(TypedDict, total=False):
         shared_directory: Where this process sees the directory that the server shares, when
             that is not where the server sees it: a volume that two containers mount at
             different paths. Files in it are named, not sent, over a unix socket.
+        profile_directory: Without a target: the directory with the profiles of the server that
+            is started, files NAME.profile. Default: what KVCOMPRESS_PROFILE_DIRECTORY says.
     """
 
     options: Sequence[tuple[str, Any]]
@@ -52,6 +54,7 @@ class ConnectionArguments(TypedDict, total=False):
     certificate_chain: bytes | PathOrStr | None
     attempts: int
     shared_directory: PathOrStr | None
+    profile_directory: PathOrStr | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,7 @@ def connect(
     certificate_chain: bytes | PathOrStr | None = None,
     attempts: int = 4,
     shared_directory: PathOrStr | None = None,
+    profile_directory: PathOrStr | None = None,
 ) -> Connection:
     """Gives what a channel is made of; starts a server where there is no target.
 
@@ -124,7 +128,9 @@ def connect(
         raise ValueError("TLS needs a target")
     if not 1 <= attempts <= _MAX_ATTEMPTS:
         raise ValueError(f"attempts is {attempts}, not 1 to {_MAX_ATTEMPTS}")
-    server = ChildServer.start() if target is None else None
+    if profile_directory is not None and target is not None:
+        raise ValueError("profile_directory goes with a server that is started: without a target")
+    server = ChildServer.start(profile_directory) if target is None else None
     return Connection(
         target=server.target if server is not None else str(target),
         options=list({**_own_options(attempts), **dict(options)}.items()),

@@ -30,6 +30,8 @@ class KVCompressError(Exception):
         element: Index of the offending element in the flattened tensor.
         limit: The limit that was exceeded, in the unit of the message.
         field: Path of the wrong field of the request, such as `options.codec`.
+        profile: Digest of the profile concerned, such as the one that an artefact needs and the
+            server does not have (reason `PROFILE_MISSING`).
     """
 
     code: ClassVar[str] = "UNKNOWN"
@@ -44,6 +46,7 @@ class KVCompressError(Exception):
         element: int | None = None,
         limit: int | None = None,
         field: str | None = None,
+        profile: str | None = None,
     ) -> None:
         """Keeps the place beside the message."""
         super().__init__(message)
@@ -54,6 +57,7 @@ class KVCompressError(Exception):
         self.element = element
         self.limit = limit
         self.field = field
+        self.profile = profile
 
     def __str__(self) -> str:
         """Gives the code, the reason when there is one, and the message."""
@@ -110,7 +114,7 @@ class ResourceExhaustedError(KVCompressError):
 
 
 class FailedPreconditionError(KVCompressError):
-    """The input is already compressed, or is not an artefact."""
+    """The input is already compressed or no artefact, or the server lacks the profile."""
 
     code = "FAILED_PRECONDITION"
 
@@ -210,6 +214,7 @@ def from_rpc_error(error: grpc.RpcError) -> KVCompressError:
         element=_number(places, "element"),
         limit=_number(places, "limit"),
         field=places.get("field"),
+        profile=places.get("profile"),
     )
 
 

@@ -67,6 +67,11 @@ class CompressArguments(ThresholdArguments, total=False):
             that weigh tokens (`high`, `max`, `ultra`), in the place of their own guess.
         labels: Labels to bind to the artefact, at most 32.
         report_tensors: Whether the report lists every tensor. Default True.
+        profile: The profile of the server to compress with, by name, digest or label, as
+            `server_info().profiles` lists them; with the codec `klt` and a preset of the
+            profile, such as `klt:ultra`. What is compressed with a profile can be restored with
+            that profile alone. `none`: none. Default: the one profile whose label is that of the
+            label `model`, and that fits the cache; none without that label.
     """
 
     codec: CodecChoice
@@ -81,6 +86,7 @@ class CompressArguments(ThresholdArguments, total=False):
     attention: Mapping[int, Iterable[float]] | None
     labels: Mapping[str, str] | None
     report_tensors: bool
+    profile: str
 
 
 class DecompressArguments(TypedDict, total=False):
@@ -162,6 +168,7 @@ def compress_options(
     attention: Mapping[int, Iterable[float]] | None = None,
     labels: Mapping[str, str] | None = None,
     report_tensors: bool = True,
+    profile: str = "",
     **bounds: Unpack[ThresholdArguments],
 ) -> service_pb2.CompressOptions:
     """Gives the message of the API for CompressArguments.
@@ -202,6 +209,7 @@ def compress_options(
         ],
         labels=labels,
         report_tensors=report_tensors,
+        profile=profile,
     )
 
 

@@ -12,7 +12,9 @@ google.rpc.Status with one google.rpc.ErrorInfo (domain `kvcompress.v1`) whose
 metadata names what it can of `tensor`, `offset` (a byte position in the
 input), `element`, `limit` and `field`:
   INVALID_ARGUMENT    the input or the options break a rule
-  FAILED_PRECONDITION the input is already compressed, or is not an artefact
+  FAILED_PRECONDITION the input is already compressed, or is not an artefact; or
+                      the server does not have the profile that is named, or
+                      that an artefact needs: its digest is then in `profile`
   OUT_OF_RANGE        the input is larger than a limit of the server
   DATA_LOSS           an artefact is damaged, cut short, or not the one expected
   UNIMPLEMENTED       an artefact of a later format version; and, without
@@ -120,6 +122,7 @@ class CompressOptions(_message.Message):
     VALUE_PATTERNS_FIELD_NUMBER: _builtins.int
     ROPE_FIELD_NUMBER: _builtins.int
     LAYOUT_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]; `int4` when empty.
     PARAMETERS are a preset, or values of the codec's options, separated by
@@ -152,6 +155,23 @@ class CompressOptions(_message.Message):
     empty, else `bhtd`. A tensor in another layout is coded as views, one for
     each layer and role, and comes back as it was. INVALID_ARGUMENT,
     LAYOUT_MISMATCH, where a tensor has another shape.
+    """
+    profile: _builtins.str
+    """The profile of the server to compress with: its name, its digest, or a label
+    that one profile alone has (ProfileInfo). It goes with the codec `klt` and a
+    preset of the profile, such as `klt:ultra`. Groups of the profile that the
+    cache has whole are coded with it, all other tensors by `klt` alone. The
+    artefact records the digest and cannot be restored without that profile.
+    FAILED_PRECONDITION, PROFILE_UNKNOWN or PROFILE_AMBIGUOUS, for a text that
+    names none or several; INVALID_ARGUMENT, PROFILE_MISMATCH, where no group
+    fits the cache.
+
+    When empty, the server chooses: the one profile whose label is that of the
+    label `model` of the request, that has the preset, and that fits a group of
+    the cache. Without that label, or where none fits, no profile is used;
+    where several do, none is used either, and the report has the warning
+    PROFILE_AMBIGUOUS. `none`: no profile, whatever fits. The report names the
+    profile that was used.
     """
     @_builtins.property
     def thresholds(self) -> _quality_pb2.QualityThresholds:
@@ -224,10 +244,11 @@ class CompressOptions(_message.Message):
         value_patterns: _abc.Iterable[_builtins.str] | None = ...,
         rope: _rope_pb2.RopeParameters | None = ...,
         layout: _builtins.str = ...,
+        profile: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "key_thresholds", b"key_thresholds", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "layout", b"layout", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "layout", b"layout", "profile", b"profile", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
     _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015
@@ -587,6 +608,7 @@ class DecompressionReport(_message.Message):
     LABELS_FIELD_NUMBER: _builtins.int
     PAYLOAD_DIGEST_FIELD_NUMBER: _builtins.int
     PROCESSING_SECONDS_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     format_version: _builtins.int
     """Version of the artefact's format."""
     compressed_size_bytes: _builtins.int
@@ -609,6 +631,12 @@ class DecompressionReport(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Labels the artefact carries."""
 
+    @_builtins.property
+    def profile(self) -> _quality_pb2.ProfileUse:
+        """The profile that the artefact needs, which the server found by its digest;
+        not set for an artefact that needs none.
+        """
+
     def __init__(
         self,
         *,
@@ -622,10 +650,11 @@ class DecompressionReport(_message.Message):
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         payload_digest: _builtins.str = ...,
         processing_seconds: _builtins.float = ...,
+        profile: _quality_pb2.ProfileUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["profile", b"profile"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compressed_size_bytes", b"compressed_size_bytes", "compression_ratio", b"compression_ratio", "format_version", b"format_version", "labels", b"labels", "original_size_bytes", b"original_size_bytes", "output_size_bytes", b"output_size_bytes", "payload_digest", b"payload_digest", "processing_seconds", b"processing_seconds", "tensor_count", b"tensor_count", "tensors_selected", b"tensors_selected"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compressed_size_bytes", b"compressed_size_bytes", "compression_ratio", b"compression_ratio", "format_version", b"format_version", "labels", b"labels", "original_size_bytes", b"original_size_bytes", "output_size_bytes", b"output_size_bytes", "payload_digest", b"payload_digest", "processing_seconds", b"processing_seconds", "profile", b"profile", "tensor_count", b"tensor_count", "tensors_selected", b"tensors_selected"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,7 +12,9 @@ google.rpc.Status with one google.rpc.ErrorInfo (domain `kvcompress.v1`) whose
 metadata names what it can of `tensor`, `offset` (a byte position in the
 input), `element`, `limit` and `field`:
   INVALID_ARGUMENT    the input or the options break a rule
-  FAILED_PRECONDITION the input is already compressed, or is not an artefact
+  FAILED_PRECONDITION the input is already compressed, or is not an artefact; or
+                      the server does not have the profile that is named, or
+                      that an artefact needs: its digest is then in `profile`
   OUT_OF_RANGE        the input is larger than a limit of the server
   DATA_LOSS           an artefact is damaged, cut short, or not the one expected
   UNIMPLEMENTED       an artefact of a later format version; and, without

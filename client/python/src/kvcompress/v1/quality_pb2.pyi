@@ -338,6 +338,7 @@ class TensorReport(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     ROPE_FIELD_NUMBER: _builtins.int
     LAYOUT_FIELD_NUMBER: _builtins.int
+    PROFILE_GROUP_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name in the source; of one of several views with what sets it apart, as in
     `cache[layer=3,role=key]`.
@@ -363,6 +364,11 @@ class TensorReport(_message.Message):
     layout: _builtins.str
     """Of a view: the layout of the tensor, as the artefact records it, such as
     `t(hd):h=3`. Else empty.
+    """
+    profile_group: _builtins.int
+    """The group of the profile that the tensor was coded in, from 0; not set for a
+    tensor that was coded by itself. The payload of a group is counted for its
+    last tensor: compressed_size_bytes of the others is 0.
     """
     @_builtins.property
     def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -401,16 +407,52 @@ class TensorReport(_message.Message):
         digest: _builtins.str = ...,
         rope: _rope_pb2.RopeFinding | None = ...,
         layout: _builtins.str = ...,
+        profile_group: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "layer", b"layer", "metrics", b"metrics", "rope", b"rope", "verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "_profile_group", b"_profile_group", "layer", b"layer", "metrics", b"metrics", "profile_group", b"profile_group", "rope", b"rope", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "digest", b"digest", "dtype", b"dtype", "layer", b"layer", "layout", b"layout", "metrics", b"metrics", "name", b"name", "original_size_bytes", b"original_size_bytes", "role", b"role", "rope", b"rope", "shape", b"shape", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_layer", b"_layer", "_profile_group", b"_profile_group", "bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "digest", b"digest", "dtype", b"dtype", "layer", b"layer", "layout", b"layout", "metrics", b"metrics", "name", b"name", "original_size_bytes", b"original_size_bytes", "profile_group", b"profile_group", "role", b"role", "rope", b"rope", "shape", b"shape", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__layer: _TypeAlias = _typing.Literal["layer"]  # noqa: Y015
     _WhichOneofArgType__layer: _TypeAlias = _typing.Literal["_layer", b"_layer"]  # noqa: Y015
+    _WhichOneofReturnType__profile_group: _TypeAlias = _typing.Literal["profile_group"]  # noqa: Y015
+    _WhichOneofArgType__profile_group: _TypeAlias = _typing.Literal["_profile_group", b"_profile_group"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__layer) -> _WhichOneofReturnType__layer | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__profile_group) -> _WhichOneofReturnType__profile_group | None: ...
 
 Global___TensorReport: _TypeAlias = TensorReport  # noqa: Y015
+
+@_typing.final
+class ProfileUse(_message.Message):
+    """The profile that an artefact was made with."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DIGEST_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
+    TENSOR_COUNT_FIELD_NUMBER: _builtins.int
+    digest: _builtins.str
+    """`sha256:` and 64 lower-case hexadecimal digits: the digest of its file."""
+    label: _builtins.str
+    """The label of the model, as the profile has it."""
+    tensor_count: _builtins.int
+    """How many tensors are coded with it. The others are coded without."""
+    def __init__(
+        self,
+        *,
+        digest: _builtins.str = ...,
+        label: _builtins.str = ...,
+        tensor_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "label", b"label", "tensor_count", b"tensor_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileUse: _TypeAlias = ProfileUse  # noqa: Y015
 
 @_typing.final
 class RoleCounts(_message.Message):
@@ -458,6 +500,8 @@ class Warning(_message.Message):
     differently, and no tensor is recognised as either. LAYOUT_SUSPECT: of the
     tensors that were looked at, some do not look like [batch, heads, tokens,
     head_dim]; the message names the layout that they are likely to have.
+    PROFILE_AMBIGUOUS: several profiles of the server fit, and none was named and
+    used.
     """
     message: _builtins.str
     """One sentence for people, with the remedy."""
@@ -501,6 +545,7 @@ class CompressionReport(_message.Message):
     PROCESSING_SECONDS_FIELD_NUMBER: _builtins.int
     ROLES_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    PROFILE_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """Codec and parameters that the request resolved to, such as `int4:64`."""
     original_size_bytes: _builtins.int
@@ -551,6 +596,10 @@ class CompressionReport(_message.Message):
     def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Warning]:
         """What is worth knowing about this result; empty as a rule."""
 
+    @_builtins.property
+    def profile(self) -> Global___ProfileUse:
+        """The profile that was used; not set where none was."""
+
     def __init__(
         self,
         *,
@@ -569,10 +618,11 @@ class CompressionReport(_message.Message):
         processing_seconds: _builtins.float = ...,
         roles: Global___RoleCounts | None = ...,
         warnings: _abc.Iterable[Global___Warning] | None = ...,
+        profile: Global___ProfileUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics", "roles", b"roles", "verdict", b"verdict", "worst_tensor", b"worst_tensor"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["metrics", b"metrics", "profile", b"profile", "roles", b"roles", "verdict", b"verdict", "worst_tensor", b"worst_tensor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "compression_ratio", b"compression_ratio", "metrics", b"metrics", "original_size_bytes", b"original_size_bytes", "payload_digest", b"payload_digest", "processing_seconds", b"processing_seconds", "roles", b"roles", "tensor_count", b"tensor_count", "tensors", b"tensors", "tensors_failed", b"tensors_failed", "verdict", b"verdict", "warnings", b"warnings", "worst_tensor", b"worst_tensor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bits_per_value", b"bits_per_value", "codec", b"codec", "compressed_size_bytes", b"compressed_size_bytes", "compression_ratio", b"compression_ratio", "metrics", b"metrics", "original_size_bytes", b"original_size_bytes", "payload_digest", b"payload_digest", "processing_seconds", b"processing_seconds", "profile", b"profile", "roles", b"roles", "tensor_count", b"tensor_count", "tensors", b"tensors", "tensors_failed", b"tensors_failed", "verdict", b"verdict", "warnings", b"warnings", "worst_tensor", b"worst_tensor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

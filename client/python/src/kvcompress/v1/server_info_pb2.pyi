@@ -49,6 +49,8 @@ class ServerLimits(_message.Message):
     MAX_EMPTY_MESSAGES_FIELD_NUMBER: _builtins.int
     MAX_CONNECTIONS_FIELD_NUMBER: _builtins.int
     MAX_CONNECTIONS_PER_HOST_FIELD_NUMBER: _builtins.int
+    MAX_PROFILE_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_PROFILES_FIELD_NUMBER: _builtins.int
     max_message_bytes: _builtins.int
     """Largest request message, in bytes."""
     recommended_chunk_bytes: _builtins.int
@@ -100,6 +102,12 @@ class ServerLimits(_message.Message):
     """
     max_connections_per_host: _builtins.int
     """Most connections from one host, with Unix sockets as one."""
+    max_profile_bytes: _builtins.int
+    """Most memory that all profiles may take together, in bytes; 0 where the server
+    takes none.
+    """
+    max_profiles: _builtins.int
+    """Most profiles at a time; 0 where the server takes none."""
     def __init__(
         self,
         *,
@@ -122,14 +130,72 @@ class ServerLimits(_message.Message):
         max_empty_messages: _builtins.int = ...,
         max_connections: _builtins.int = ...,
         max_connections_per_host: _builtins.int = ...,
+        max_profile_bytes: _builtins.int = ...,
+        max_profiles: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_attention_layers", b"max_attention_layers", "max_attention_values", b"max_attention_values", "max_call_seconds", b"max_call_seconds", "max_connections", b"max_connections", "max_connections_per_host", b"max_connections_per_host", "max_empty_messages", b"max_empty_messages", "max_header_bytes", b"max_header_bytes", "max_labels", b"max_labels", "max_message_bytes", b"max_message_bytes", "max_metadata_entries", b"max_metadata_entries", "max_patterns", b"max_patterns", "max_rank", b"max_rank", "max_stream_memory_bytes", b"max_stream_memory_bytes", "max_tensor_bytes", b"max_tensor_bytes", "max_tensors", b"max_tensors", "memory_budget_bytes", b"memory_budget_bytes", "min_stream_memory_bytes", b"min_stream_memory_bytes", "recommended_chunk_bytes", b"recommended_chunk_bytes", "stall_seconds", b"stall_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_attention_layers", b"max_attention_layers", "max_attention_values", b"max_attention_values", "max_call_seconds", b"max_call_seconds", "max_connections", b"max_connections", "max_connections_per_host", b"max_connections_per_host", "max_empty_messages", b"max_empty_messages", "max_header_bytes", b"max_header_bytes", "max_labels", b"max_labels", "max_message_bytes", b"max_message_bytes", "max_metadata_entries", b"max_metadata_entries", "max_patterns", b"max_patterns", "max_profile_bytes", b"max_profile_bytes", "max_profiles", b"max_profiles", "max_rank", b"max_rank", "max_stream_memory_bytes", b"max_stream_memory_bytes", "max_tensor_bytes", b"max_tensor_bytes", "max_tensors", b"max_tensors", "memory_budget_bytes", b"memory_budget_bytes", "min_stream_memory_bytes", b"min_stream_memory_bytes", "recommended_chunk_bytes", b"recommended_chunk_bytes", "stall_seconds", b"stall_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ServerLimits: _TypeAlias = ServerLimits  # noqa: Y015
+
+@_typing.final
+class ProfileInfo(_message.Message):
+    """A profile that the server has: what is known of the caches of a model
+    beforehand, for `klt` (core/FORMAT.md, "Profiles").
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    LABEL_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    TENSORS_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    PRESETS_FIELD_NUMBER: _builtins.int
+    TRAINING_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of its file without `.profile`; unique on this server."""
+    digest: _builtins.str
+    """`sha256:` and 64 lower-case hexadecimal digits: the SHA-256 of its file, by
+    which artefacts name it.
+    """
+    label: _builtins.str
+    """The label of the model, as it was trained with."""
+    groups: _builtins.int
+    """Groups of tensors that are coded together."""
+    tensors: _builtins.int
+    """Tensors of all groups."""
+    size_bytes: _builtins.int
+    """Bytes of the file, and about those of memory that it takes."""
+    training: _builtins.str
+    """How it was trained, as its file says; not interpreted."""
+    @_builtins.property
+    def presets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Presets, such as `ultra`, for the codec `klt`."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        digest: _builtins.str = ...,
+        label: _builtins.str = ...,
+        groups: _builtins.int = ...,
+        tensors: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+        presets: _abc.Iterable[_builtins.str] | None = ...,
+        training: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "groups", b"groups", "label", b"label", "name", b"name", "presets", b"presets", "size_bytes", b"size_bytes", "tensors", b"tensors", "training", b"training"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProfileInfo: _TypeAlias = ProfileInfo  # noqa: Y015
 
 @_typing.final
 class CodecParameter(_message.Message):
@@ -342,6 +408,7 @@ class GetServerInfoResponse(_message.Message):
     CODECS_FIELD_NUMBER: _builtins.int
     BYTE_COMPRESSORS_FIELD_NUMBER: _builtins.int
     SHARED_DIRECTORY_FIELD_NUMBER: _builtins.int
+    PROFILES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """Release of the server, by semantic versioning."""
     api_version: _builtins.str
@@ -370,6 +437,12 @@ class GetServerInfoResponse(_message.Message):
         clients that do not come over a Unix socket.
         """
 
+    @_builtins.property
+    def profiles(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProfileInfo]:
+        """Profiles that the server has now, by name. Others may appear, and these
+        disappear, while it runs.
+        """
+
     def __init__(
         self,
         *,
@@ -382,10 +455,11 @@ class GetServerInfoResponse(_message.Message):
         codecs: _abc.Iterable[Global___CodecInfo] | None = ...,
         byte_compressors: _abc.Iterable[_builtins.str] | None = ...,
         shared_directory: Global___SharedDirectory | None = ...,
+        profiles: _abc.Iterable[Global___ProfileInfo] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits", "shared_directory", b"shared_directory"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "byte_compressors", b"byte_compressors", "codecs", b"codecs", "format_version", b"format_version", "kernels", b"kernels", "limits", b"limits", "min_format_version", b"min_format_version", "shared_directory", b"shared_directory", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_version", b"api_version", "byte_compressors", b"byte_compressors", "codecs", b"codecs", "format_version", b"format_version", "kernels", b"kernels", "limits", b"limits", "min_format_version", b"min_format_version", "profiles", b"profiles", "shared_directory", b"shared_directory", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

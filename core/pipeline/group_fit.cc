@@ -1,0 +1,146 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "pipeline/group_fit.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "codecs/klt/klt.h"
+#include "kvcompress/error.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+namespace {
+
+absl::Status InvalidProfileOption(absl::string_view what,
+                                  absl::string_view reason) {
+  return MakeError(absl::StatusCode::kInvalidArgument, what,
+                   {.reason = std::string(reason), .field = "options.profile"});
+}
+
+bool IsKlt(const ArtefactTensor& tensor) {
+  return tensor.codec.codec == &KltCodec();
+}
+
+// Whether the other options go together with a profile.
+absl::Status CheckGoTogether(const CompressOptions& options,
+                             const CodecSpec& codec,
+                             const ArtefactHeader& header) {
+  absl::string_view wrong;
+  if (codec.codec != &KltCodec()) {
+    wrong = "a profile goes with the codec klt alone, such as klt:ultra";
+  } else if (!header.laid_out.empty()) {
+    wrong =
+        "a layout and a profile cannot be combined: give the tensors as "
+        "[batch, heads, tokens, head_dim]";
+  } else if (!options.attention.empty()) {
+    wrong = "attention weights and a profile cannot be combined";
+  }
+  return wrong.empty() ? absl::OkStatus()
+                       : InvalidProfileOption(wrong, "INVALID_OPTIONS");
+}
+
+std::vector<FittingProfile> FindFitting(
+    absl::Span<const std::shared_ptr<const Profile>> candidates,
+    absl::string_view preset, const ArtefactHeader& header) {
+  std::vector<FittingProfile> fitting;
+  for (const std::shared_ptr<const Profile>& profile : candidates) {
+    const std::optional<size_t> index = profile->FindPreset(preset);
+    if (!index) continue;
+    std::vector<TensorGroup> groups =
+        FindGroups(profile->content(), header.tensors, IsKlt);
+    if (groups.empty()) continue;
+    fitting.push_back({profile, *index, std::move(groups)});
+  }
+  return fitting;
+}
+
+Warning AmbiguousProfiles() {
+  return {"PROFILE_AMBIGUOUS",
+          "several profiles fit the cache, and none was used: name one of them "
+          "by name or digest",
+          ""};
+}
+
+}  // namespace
+
+std::vector<TensorGroup> FindGroups(
+    const ProfileContent& content, absl::Span<const ArtefactTensor> tensors,
+    const std::function<bool(const ArtefactTensor&)>& may_take) {
+  std::map<std::pair<TensorRole, uint32_t>, size_t> places;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorSpec& spec = tensors[i].spec;
+    if (!may_take(tensors[i]) || !spec.layer) continue;
+    places.emplace(std::pair(spec.role, *spec.layer), i);
+  }
+  std::vector<TensorGroup> groups;
+  for (size_t g = 0; g < content.groups.size(); ++g) {
+    TensorGroup group{.index = g};
+    bool fits = true;
+    for (const ProfileTensor& member : content.groups[g].tensors) {
+      const auto place = places.find(std::pair(member.role, member.layer));
+      profile::GroupShape shape;
+      fits = place != places.end() &&
+             profile::Fits(member, tensors[place->second].spec, &shape) &&
+             (group.members.empty() || (shape.batches == group.shape.batches &&
+                                        shape.tokens == group.shape.tokens));
+      if (!fits) break;
+      group.shape.batches = shape.batches;
+      group.shape.tokens = shape.tokens;
+      group.shape.dtypes.push_back(tensors[place->second].spec.dtype);
+      group.members.push_back(place->second);
+    }
+    if (!fits) continue;
+    const auto [first, last] =
+        std::minmax_element(group.members.begin(), group.members.end());
+    group.first = *first;
+    group.last = *last;
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
+                                             const CodecSpec& codec,
+                                             const ArtefactHeader& header,
+                                             std::vector<Warning>* warnings) {
+  const absl::Status together = CheckGoTogether(options, codec, header);
+  const absl::string_view name = codec.parameters.text();
+  if (options.profile == nullptr) {
+    if (!together.ok()) return FittingProfile();
+    std::vector<FittingProfile> fitting =
+        FindFitting(options.candidate_profiles, name, header);
+    if (fitting.size() > 1) warnings->push_back(AmbiguousProfiles());
+    return fitting.size() == 1 ? std::move(fitting[0]) : FittingProfile();
+  }
+  KVC_RETURN_IF_ERROR(together);
+  const ProfileContent& content = options.profile->content();
+  const std::optional<size_t> preset = options.profile->FindPreset(name);
+  if (!preset) {
+    return InvalidProfileOption(
+        absl::StrCat(
+            "the profile has no preset ", QuoteName(name), "; it has: ",
+            absl::StrJoin(content.presets, ", ",
+                          [](std::string* out, const ProfilePreset& each) {
+                            absl::StrAppend(out, each.name);
+                          })),
+        "UNKNOWN_PRESET");
+  }
+  std::vector<TensorGroup> groups = FindGroups(content, header.tensors, IsKlt);
+  if (groups.empty()) {
+    return InvalidProfileOption(
+        absl::StrCat("no group of the profile ", options.profile->id().digest,
+                     " for ", QuoteName(options.profile->id().label),
+                     " has all of its tensors in the cache, in its shapes"),
+        "PROFILE_MISMATCH");
+  }
+  return FittingProfile{options.profile, *preset, std::move(groups)};
+}
+
+}  // namespace kvcompress

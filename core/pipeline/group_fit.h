@@ -1,0 +1,60 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Which groups of which profile a cache has. Pure functions. Internal to the
+// library.
+
+#ifndef KVCOMPRESS_PIPELINE_GROUP_FIT_H_
+#define KVCOMPRESS_PIPELINE_GROUP_FIT_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kvcompress/artefact.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/compressor.h"
+#include "kvcompress/profile.h"
+#include "profile/group_format.h"
+
+namespace kvcompress {
+
+// A group of a profile, all of whose tensors a file has.
+struct TensorGroup {
+  size_t index = 0;             // in the profile
+  std::vector<size_t> members;  // indices of tensors, in the profile's order
+  size_t first = 0;             // in the order of the file
+  size_t last = 0;
+  profile::GroupShape shape;
+};
+
+// The groups of a profile all of whose tensors there are, and the first of
+// each, among the tensors that `may_take` allows. In the order of the profile.
+std::vector<TensorGroup> FindGroups(
+    const ProfileContent& content, absl::Span<const ArtefactTensor> tensors,
+    const std::function<bool(const ArtefactTensor&)>& may_take);
+
+// A profile for a cache, the preset of it that is wanted, and the groups of it
+// that the cache has: at least one.
+struct FittingProfile {
+  std::shared_ptr<const Profile> profile;  // null for none
+  size_t preset = 0;
+  std::vector<TensorGroup> groups;
+};
+
+// The profile that CompressOptions says, for these tensors. INVALID_ARGUMENT
+// where CompressOptions::profile does not go together with the codec or other
+// options (INVALID_OPTIONS), lacks the preset (UNKNOWN_PRESET), or has no group
+// that fits (PROFILE_MISMATCH). Candidates that do not are passed over; a
+// warning is added where several do.
+absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
+                                             const CodecSpec& codec,
+                                             const ArtefactHeader& header,
+                                             std::vector<Warning>* warnings);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_PIPELINE_GROUP_FIT_H_
