@@ -32,6 +32,10 @@ absl::StatusOr<bool> DecompressSession::Decode(absl::string_view* bytes,
   const absl::StatusOr<bool> more =
       decompressor_->Restore(bytes, kMostOutput, restored);
   if (!more.ok()) return ReportIntegrity(more.status());
+  if (decompressor_->threads() > 1 &&
+      !call_->ReserveIfSpare(decompressor_->working_bytes())) {
+    decompressor_->UseOneThread();
+  }
   status = call_->ReserveWorking(working_bytes());
   if (!status.ok()) return status;
   return more;

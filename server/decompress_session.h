@@ -29,7 +29,9 @@ class DecompressSession {
  public:
   DecompressSession(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes,
-                .max_tensor_bytes = options.max_tensor_bytes},
+                .max_tensor_bytes = options.max_tensor_bytes,
+                .still_wanted = [call] { return call->CheckWanted(); },
+                .threads = call->threads()},
         profile_(options.profile),
         call_(call) {}
 

@@ -65,6 +65,7 @@ struct Flags {
   std::optional<std::pair<uint64_t, uint64_t>> tokens;  // half-open
   std::map<std::string, std::string> labels;
   std::string profile;  // a file; empty for none
+  size_t threads = 0;   // 0: one on each processor
   // Of kTrain, which writes `output`.
   std::vector<std::string> files;
   std::string model_label;
