@@ -88,6 +88,23 @@ absl::Status MemoryBudget::Grow(absl::string_view client, uint64_t from,
   return absl::OkStatus();
 }
 
+bool MemoryBudget::GrowIfSpare(absl::string_view client, uint64_t from,
+                               uint64_t to) {
+  if (limit_ == 0) return true;
+  const absl::Time now = absl::Now();
+  const std::lock_guard lock(mutex_);
+  const auto found = clients_.find(client);
+  if (found == clients_.end() || to > limit_) return false;
+  const uint64_t all = reserved_ - from + to;
+  const uint64_t own = found->second.reserved - from + to;
+  if (all > limit_ / 2 || own > client_limit_ || own > FairPart(client, now)) {
+    return false;
+  }
+  found->second.reserved = own;
+  reserved_ = all;
+  return true;
+}
+
 void MemoryBudget::Shrink(absl::string_view client, uint64_t bytes) {
   const std::lock_guard lock(mutex_);
   reserved_ -= bytes;

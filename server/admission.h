@@ -43,6 +43,11 @@ class MemoryBudget {
   // nobody else were there.
   absl::Status Change(absl::string_view client, uint64_t from, uint64_t to);
 
+  // The same for what a stream can do without: only while half of the budget
+  // stays free, within an equal part, and without being waited for. False when
+  // it stayed as it was.
+  bool GrowIfSpare(absl::string_view client, uint64_t from, uint64_t to);
+
   uint64_t limit() const { return limit_; }
 
  private:

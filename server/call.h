@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <new>
 #include <string>
@@ -24,11 +25,17 @@
 #include "errors.h"
 #include "guarded.h"
 #include "kvcompress/error.h"
+#include "kvcompress/threads.h"
 #include "observer.h"
 #include "service_state.h"
 #include "watchdog.h"
+#include "worker_pool.h"
 
 namespace kvcompress {
+
+// Memory for the tensors that the threads of a call work on, where the budget
+// is not bounded, in bytes.
+inline constexpr uint64_t kUnboundedCallMemory = uint64_t{1} << 30;
 
 class Call {
  public:
@@ -104,6 +111,34 @@ class Call {
   // last.
   absl::Status ReserveWorking(uint64_t working) {
     return Reserve(std::max(kStreamBytes, messages_) + working);
+  }
+
+  // The same where there is memory to spare; false, and as it was, where there
+  // is not.
+  bool ReserveIfSpare(uint64_t working) {
+    const uint64_t bytes = std::max(kStreamBytes, messages_) + working;
+    if (bytes <= reserved_) return true;
+    if (!state_->budget.GrowIfSpare(caller_.client, reserved_, bytes)) {
+      return false;
+    }
+    observer().InFlightBytes(static_cast<int64_t>(bytes - reserved_));
+    reserved_ = bytes;
+    return true;
+  }
+
+  // Threads of the service that the call may have besides its own, as long as
+  // it lasts.
+  Threads threads() const {
+    ServiceState* const state = state_;
+    return {.count = state->options.call_threads == 0
+                         ? WorkerPool::Processors()
+                         : state->options.call_threads,
+            .run =
+                [state, client = caller_.client](std::function<void()> task) {
+                  state->workers.Run(client, std::move(task));
+                },
+            .memory = state->budget.limit() == 0 ? kUnboundedCallMemory
+                                                 : state->budget.limit() / 4};
   }
 
   // The most that any call can reserve, in bytes.

@@ -74,7 +74,11 @@ absl::Status CompressSession::TakeTable(const v1::TensorTable& table) {
   return status.ok() ? CheckFits() : status;
 }
 
-absl::Status CompressSession::CheckFits() const {
+absl::Status CompressSession::CheckFits() {
+  if (compressor_->threads() > 1 &&
+      !call_->ReserveIfSpare(compressor_->working_bytes())) {
+    compressor_->UseOneThread();
+  }
   const uint64_t needed = kStreamBytes + compressor_->working_bytes();
   const uint64_t most = call_->most_memory();
   if (needed <= most) return absl::OkStatus();

@@ -31,7 +31,8 @@ class CompressSession {
   CompressSession(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes,
                 .max_tensor_bytes = options.max_tensor_bytes,
-                .still_wanted = [call] { return call->CheckWanted(); }},
+                .still_wanted = [call] { return call->CheckWanted(); },
+                .threads = call->threads()},
         options_(options),
         call_(call) {}
 
@@ -79,9 +80,10 @@ class CompressSession {
 
   absl::Status TakeData(Source source, absl::string_view tensor,
                         absl::string_view data);
-  // OUT_OF_RANGE, with what would help, when the codec needs more memory for
-  // the largest tensor than a call can have.
-  absl::Status CheckFits() const;
+  // Once the header is known. OUT_OF_RANGE, with what would help, when the
+  // codec needs more memory for the largest tensor than a call can have. Has
+  // one thread work where memory for more is not to spare.
+  absl::Status CheckFits();
 
   const CompressLimits limits_;
   const ServiceOptions& options_;

@@ -183,6 +183,13 @@ constexpr Flag kFlags[] = {
      [](Values v, DaemonOptions* o) {
        return SetPercent(v[0], &o->client_budget_percent);
      }},
+    {"call-threads", "COUNT",
+     "How many threads work on a call at a time, at most, 1 to 1024 [one on "
+     "each processor]",
+     false, false,
+     [](Values v, DaemonOptions* o) {
+       return SetCount(v[0], 1024, &o->call_threads);
+     }},
     {"stall-seconds", "SECONDS",
      "How long a stream may wait for its client to send or to read data, 0.1 "
      "to "

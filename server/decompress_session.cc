@@ -34,6 +34,10 @@ absl::StatusOr<bool> DecompressSession::Decode(absl::string_view* bytes,
   if (!more.ok()) {
     return ReportIntegrity(options_.CurrentProfiles()->Explain(more.status()));
   }
+  if (decompressor_->threads() > 1 &&
+      !call_->ReserveIfSpare(decompressor_->working_bytes())) {
+    decompressor_->UseOneThread();
+  }
   status = call_->ReserveWorking(working_bytes());
   if (!status.ok()) return status;
   return more;

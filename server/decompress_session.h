@@ -30,7 +30,9 @@ class DecompressSession {
   // `options` outlive this.
   DecompressSession(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes,
-                .max_tensor_bytes = options.max_tensor_bytes},
+                .max_tensor_bytes = options.max_tensor_bytes,
+                .still_wanted = [call] { return call->CheckWanted(); },
+                .threads = call->threads()},
         options_(options),
         call_(call) {}
 

@@ -24,7 +24,7 @@ namespace {
 
 class SocketPairServer final : public EmbeddedServer {
  public:
-  absl::Status Start(std::shared_ptr<const Profile> profile) {
+  absl::Status Start(std::shared_ptr<const Profile> profile, unsigned threads) {
     // Whoever calls is this process: it may name every file that it may open.
     ServiceOptions options;
     if (profile != nullptr) {
@@ -32,6 +32,7 @@ class SocketPairServer final : public EmbeddedServer {
       options.profiles =
           std::make_shared<const FixedProfiles>(std::move(loaded));
     }
+    options.call_threads = threads;
     if (auto root = SharedDirectory::Open("/"); root.ok()) {
       options.shared_directory = *std::move(root);
     }
@@ -80,9 +81,9 @@ class SocketPairServer final : public EmbeddedServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EmbeddedServer>> EmbeddedServer::Start(
-    std::shared_ptr<const Profile> profile) {
+    std::shared_ptr<const Profile> profile, unsigned threads) {
   auto server = std::make_unique<SocketPairServer>();
-  absl::Status status = server->Start(std::move(profile));
+  absl::Status status = server->Start(std::move(profile), threads);
   if (!status.ok()) return status;
   return server;
 }

@@ -25,10 +25,11 @@ namespace kvcompress {
 
 class EmbeddedServer {
  public:
-  // With a profile, which requests may name by its digest. INTERNAL when the
-  // server cannot be started.
+  // With a profile, which requests may name by its digest. `threads` is the
+  // most that work on a call at a time; 0 for one on each processor. INTERNAL
+  // when the server cannot be started.
   static absl::StatusOr<std::unique_ptr<EmbeddedServer>> Start(
-      std::shared_ptr<const Profile> profile = nullptr);
+      std::shared_ptr<const Profile> profile = nullptr, unsigned threads = 0);
 
   virtual ~EmbeddedServer() = default;
 

@@ -276,6 +276,8 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
          .max_tensor_bytes = options.max_tensor_bytes,
          .memory_budget_bytes = budget,
          .client_budget_percent = options.client_budget_percent,
+         .call_threads =
+             static_cast<unsigned>(options.call_threads.value_or(0)),
          .shared_directory = shared,
          .profiles = *profiles,
          .access = options.access,

@@ -35,6 +35,9 @@ struct ServiceOptions {
   uint64_t memory_budget_bytes = 0;
   // The most of it that one client may hold, 1 to 100 percent.
   int client_budget_percent = 100;
+  // How many threads work on a call at a time, at most; 0 for as many as there
+  // are processors.
+  unsigned call_threads = 0;
   // Where clients name files; null for none.
   std::shared_ptr<const SharedDirectory> shared_directory;
   // What klt may compress with, and what artefacts may need; null for none.

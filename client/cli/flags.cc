@@ -23,6 +23,20 @@
 namespace kvcompress::cli {
 namespace {
 
+absl::Status SetThreads(const RawFlags& raw, Flags* flags) {
+  if (!raw.threads) return absl::OkStatus();
+  if (!raw.server.empty()) {
+    return absl::InvalidArgumentError(
+        "-threads and -server cannot be combined: a server has threads of its "
+        "own");
+  }
+  if (flags->mode == Mode::kTrain || flags->mode == Mode::kInfo) {
+    return absl::InvalidArgumentError(
+        "-threads needs compression, -metrics-only, decoding or -verify");
+  }
+  return SetCount(raw.threads, "threads", 1, 1024, &flags->threads);
+}
+
 absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
   const int modes = raw.decompress + raw.metrics_only + raw.info.has_value() +
                     raw.verify.has_value() + raw.train_profile.has_value();
@@ -320,6 +334,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   absl::Status status = SetFiles(*raw, &flags);
   status.Update(CheckMode(*raw, flags.mode));
   status.Update(SetProfile(*raw, &flags));
+  status.Update(SetThreads(*raw, &flags));
   status.Update(SetNumbers(*raw, &flags));
   status.Update(SetRope(*raw, &flags));
   status.Update(SetBounds(*raw, &flags));

@@ -67,6 +67,7 @@ struct Flags {
   std::map<std::string, std::string> labels;
   // A file, or with `server` a name, digest or label; empty for none.
   std::string profile;
+  size_t threads = 0;  // 0: one on each processor
   // Of kTrain, which writes `output`.
   std::vector<std::string> files;
   std::string model_label;

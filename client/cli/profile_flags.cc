@@ -17,20 +17,6 @@
 namespace kvcompress::cli {
 namespace {
 
-absl::Status SetCount(const std::optional<std::string>& text,
-                      absl::string_view flag, size_t least, size_t most,
-                      size_t* count) {
-  if (!text) return absl::OkStatus();
-  uint64_t value = 0;
-  if (!absl::SimpleAtoi(*text, &value)) return InvalidValue(*text, flag);
-  if (value < least || value > most) {
-    return InvalidValue(*text, flag,
-                        absl::StrCat("must be from ", least, " to ", most));
-  }
-  *count = value;
-  return absl::OkStatus();
-}
-
 // NAME=STEP or NAME=STEP:RATIO:KL:KL_OF_INT4, joined by commas. What they are
 // is left to the training to check.
 absl::Status SetPresets(const std::string& text,
@@ -65,6 +51,20 @@ absl::Status InvalidValue(absl::string_view value, absl::string_view flag,
                           absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(
       "invalid value \"", value, "\" for flag -", flag, ": ", why));
+}
+
+absl::Status SetCount(const std::optional<std::string>& text,
+                      absl::string_view flag, size_t least, size_t most,
+                      size_t* count) {
+  if (!text) return absl::OkStatus();
+  uint64_t value = 0;
+  if (!absl::SimpleAtoi(*text, &value)) return InvalidValue(*text, flag);
+  if (value < least || value > most) {
+    return InvalidValue(*text, flag,
+                        absl::StrCat("must be from ", least, " to ", most));
+  }
+  *count = value;
+  return absl::OkStatus();
 }
 
 absl::Status SetProfile(const RawFlags& raw, Flags* flags) {

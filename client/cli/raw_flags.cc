@@ -129,6 +129,9 @@ void Define(CLI::App* app, RawFlags* raw) {
         "lz4 or zstd over what the codec writes, where that makes it smaller");
   value("--effort", &raw->effort, "LEVEL",
         "Encoding effort: fast, balanced or best (default balanced)");
+  value("--threads", &raw->threads, "COUNT",
+        "How many threads work at a time, at most, 1 to 1024 (default: one on "
+        "each processor); without -server");
   value("--rope-theta", &raw->rope_theta, "BASE",
         "Base of the rotary embedding of the keys; 0: none (default: from the "
         "metadata, or found out)");

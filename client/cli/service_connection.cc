@@ -71,7 +71,8 @@ absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags) {
     connection.profile_ = profile->id().digest;
   }
   absl::StatusOr<std::unique_ptr<EmbeddedServer>> server =
-      EmbeddedServer::Start(std::move(profile));
+      EmbeddedServer::Start(std::move(profile),
+                            static_cast<unsigned>(flags.threads));
   if (!server.ok()) return server.status();
   connection.embedded_ = *std::move(server);
   connection.client_ = std::make_unique<Client>(

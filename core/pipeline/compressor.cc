@@ -4,19 +4,20 @@
 #include "kvcompress/compressor.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/layout.h"
 #include "layout/suspicion.h"
-#include "metrics/token_quality.h"
 #include "pipeline/attention.h"
 #include "pipeline/groups.h"
 #include "pipeline/hints.h"
+#include "pipeline/job_queue.h"
 #include "pipeline/report_builder.h"
+#include "pipeline/tensor_encoding.h"
 #include "pipeline/tensor_table.h"
 #include "pipeline/views.h"
 #include "pipeline/working_memory.h"
@@ -25,10 +26,6 @@
 
 namespace kvcompress {
 namespace {
-
-// Bytes that are encoded, decoded and measured before the next are: few enough
-// that they are still in a processor's nearer caches.
-constexpr uint64_t kAtOnce = 64 << 10;
 
 absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
   return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
@@ -130,9 +127,12 @@ class Compressor::Impl {
       return kHeaderMemory * std::min(header_reader_.raw().size() + next,
                                       header_reader_.announced_size());
     }
-    return kHeaderMemory * reserved_size_ + tensor_memory_ +
+    return kHeaderMemory * reserved_size_ + MemoryWith(workers_) +
            groups_.memory(options_.reconstruct);
   }
+
+  unsigned workers() const { return workers_; }
+  void UseOneThread() { workers_ = 1; }
 
   bool begun() const { return begun_; }
   uint64_t reserved_size() const { return reserved_size_; }
@@ -145,6 +145,35 @@ class Compressor::Impl {
   const std::string& header() const { return header_; }
 
  private:
+  // What tensors take, with so many of them encoded at a time and as many more
+  // that wait for it or for their turn in the output.
+  uint64_t MemoryWith(unsigned workers) const {
+    const uint64_t waiting = options_.reconstruct ? 2 : 1;
+    return workers == 1 ? tensor_memory_
+                        : workers * (tensor_memory_ + waiting * job_size_);
+  }
+
+  // As many threads as tensors there are, and memory for them.
+  void PlanThreads() {
+    for (const ArtefactTensor& tensor : artefact_.tensors) {
+      job_size_ = std::max(job_size_, SizeOf(tensor.spec));
+    }
+    // Where the codec streams, a job takes what it holds for others.
+    job_size_ += kAtOnce;
+    workers_ = static_cast<unsigned>(std::min<size_t>(
+        limits_.threads.count, std::max<size_t>(1, artefact_.tensors.size())));
+    while (workers_ > 1 &&
+           MemoryWith(workers_) - tensor_memory_ > limits_.threads.memory) {
+      --workers_;
+    }
+  }
+
+  // REQUIRES: the spec was checked.
+  static uint64_t SizeOf(const TensorSpec& spec) {
+    const absl::StatusOr<uint64_t> elements = ElementCount(spec);
+    return elements.ok() ? *elements * DTypeSize(spec.dtype) : 0;
+  }
+
   // Takes over the header of the input, of a file or of a table.
   absl::Status Begin(SafetensorsHeader header, CompressOutput* output) {
     KVC_RETURN_IF_ERROR(ValidateOptions());
@@ -178,6 +207,7 @@ class Compressor::Impl {
                                      options_, limits_, &views, &artefact_));
       tensor_memory_ = std::max(tensor_memory_, memory);
     }
+    PlanThreads();
     KVC_RETURN_IF_ERROR(CheckThresholdsMatch(options_, artefact_.tensors));
     KVC_RETURN_IF_ERROR(CheckAttention(
         options_.attention, codec.codec->traits(), artefact_.tensors));
@@ -200,7 +230,7 @@ class Compressor::Impl {
     suspicions_.Begin(artefact_.tensors.size());
     KVC_ASSIGN_OR_RETURN(reserved_size_, ReservedHeaderSize(artefact_));
     begun_ = true;
-    KVC_RETURN_IF_ERROR(StartTensor());
+    KVC_RETURN_IF_ERROR(StartTensor(output));
     return FinishCompleteTensors(output);
   }
 
@@ -226,10 +256,13 @@ class Compressor::Impl {
 
   // Takes the next bytes of the tensor or view under way.
   absl::Status EncodePart(absl::string_view part, CompressOutput* output) {
-    if (tokens_) tokens_->AddSource(part);
     suspicions_.Add(part);
+    if (job_ != nullptr) {
+      job_->Append(part);
+      return absl::OkStatus();
+    }
     return Encode(output, [&](std::string* decoded) {
-      return encoder_->Append(part, &output->artefact, decoded);
+      return encoding_->Append(part, &output->artefact, decoded);
     });
   }
 
@@ -253,9 +286,9 @@ class Compressor::Impl {
   absl::Status EncodeSlab(CompressOutput* output) {
     for (uint64_t i = 0; i < layout_->views_per_slab(); ++i) {
       const uint64_t view = index_ - first_view_;
-      KVC_RETURN_IF_ERROR(StartEncoder());
       ViewWriter restored(*layout_, view, slab_.data());
       if (options_.reconstruct) restored_view_ = &restored;
+      KVC_RETURN_IF_ERROR(StartEncoder(output));
       const uint64_t element_size = DTypeSize(Current().spec.dtype);
       const uint64_t elements = tensor_size_ / element_size;
       const uint64_t tile = layout_->TileElements();
@@ -278,36 +311,31 @@ class Compressor::Impl {
     return StatusOf(hints_.checkpoint);
   }
 
-  // Runs a step of the encoder and accounts for the payload it gave.
+  // Runs a step of the encoding and accounts for the payload it gave.
   template <typename Step>
   absl::Status Encode(CompressOutput* output, Step step) {
     const size_t before = output->artefact.size();
-    scratch_.clear();
-    const bool direct = options_.reconstruct && restored_view_ == nullptr;
-    std::string* const decoded =
-        direct ? ordered_.For(index_, &output->reconstructed) : &scratch_;
-    const size_t decoded_before = decoded->size();
-    KVC_RETURN_IF_ERROR(
-        step(tokens_ || options_.reconstruct ? decoded : nullptr));
-    if (tokens_) {
-      tokens_->AddDecoded(absl::string_view(*decoded).substr(decoded_before),
-                          hints_.checkpoint);
+    std::string* decoded = nullptr;
+    if (restored_view_ != nullptr) {
+      restored_part_.clear();
+      decoded = &restored_part_;
+    } else if (options_.reconstruct) {
+      decoded = ordered_.For(index_, &output->reconstructed);
     }
-    if (restored_view_ != nullptr) restored_view_->Append(scratch_);
-    const absl::string_view added =
-        absl::string_view(output->artefact).substr(before);
-    InSlabs(hints_.checkpoint, added.size(), [&](size_t first, size_t size) {
-      digest_.Update(added.substr(first, size));
-    });
-    KVC_RETURN_IF_ERROR(StatusOf(hints_.checkpoint));
-    Current().payload_size += added.size();
-    payload_size_ += added.size();
+    KVC_RETURN_IF_ERROR(step(decoded));
+    if (restored_view_ != nullptr) restored_view_->Append(restored_part_);
+    CountPayload(output->artefact.size() - before, &Current());
     return absl::OkStatus();
+  }
+
+  void CountPayload(uint64_t size, ArtefactTensor* tensor) {
+    tensor->payload_size += size;
+    payload_size_ += size;
   }
 
   // Makes ready for the tensor of the input that index_ stands at, if there is
   // one.
-  absl::Status StartTensor() {
+  absl::Status StartTensor(CompressOutput* output) {
     layout_ = nullptr;
     if (index_ == artefact_.tensors.size()) return absl::OkStatus();
     if (next_laid_out_ < artefact_.laid_out.size() &&
@@ -317,13 +345,13 @@ class Compressor::Impl {
       remaining_ = layout_->source_bytes();
       return absl::OkStatus();
     }
-    KVC_RETURN_IF_ERROR(StartEncoder());
+    KVC_RETURN_IF_ERROR(StartEncoder(output));
     remaining_ = tensor_size_;
     return absl::OkStatus();
   }
 
   // Sets up the encoder of the tensor or view at index_.
-  absl::Status StartEncoder() {
+  absl::Status StartEncoder(CompressOutput* output) {
     const ArtefactTensor& tensor = Current();
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
     tensor_size_ = elements * DTypeSize(tensor.spec.dtype);
@@ -331,18 +359,25 @@ class Compressor::Impl {
     hints_.thresholds = builder_.ThresholdsOf(tensor.spec.role);
     attention_.Tell(tensor.spec, options_.attention, &hints_);
     KVC_RETURN_IF_ERROR(CheckRope(*tensor.codec.codec, tensor.spec, hints_));
+    suspicions_.StartTensor(tensor.spec);
+    // What is given back by parts comes tensor by tensor.
+    if (workers_ > 1 && !groups_.Has(index_) && restored_view_ == nullptr) {
+      job_ = std::make_shared<EncodeJob>(tensor, tensor_size_, hints_,
+                                         options_.reconstruct,
+                                         limits_.still_wanted, &pool_, &queue_);
+      return absl::OkStatus();
+    }
+    KVC_RETURN_IF_ERROR(SettleJobs(0, output));
+    // Now it is known what the jobs before told of attention.
+    attention_.Tell(tensor.spec, options_.attention, &hints_);
     const bool grouped = groups_.Has(index_);
     KVC_ASSIGN_OR_RETURN(
-        encoder_, grouped ? groups_.NewEncoder(index_, tensor.spec, hints_)
-                          : tensor.codec.codec->NewEncoder(
-                                tensor.spec, tensor.codec.parameters, hints_));
-    digest_ = Digest();
-    suspicions_.StartTensor(tensor.spec);
-    tokens_.reset();
-    if (!grouped && TokenAccumulator::Applies(tensor.spec) &&
-        !encoder_->measures_tokens()) {
-      tokens_.emplace(tensor.spec);
-    }
+        std::unique_ptr<TensorEncoder> encoder,
+        grouped ? groups_.NewEncoder(index_, tensor.spec, hints_)
+                : tensor.codec.codec->NewEncoder(
+                      tensor.spec, tensor.codec.parameters, hints_));
+    encoding_.emplace(tensor.spec, std::move(encoder), !grouped,
+                      hints_.checkpoint);
     return absl::OkStatus();
   }
 
@@ -356,32 +391,82 @@ class Compressor::Impl {
         const size_t end = first_view_ + layout_->views();
         while (index_ < end) KVC_RETURN_IF_ERROR(EncodeSlab(output));
       }
-      KVC_RETURN_IF_ERROR(StartTensor());
+      KVC_RETURN_IF_ERROR(StartTensor(output));
     }
-    return absl::OkStatus();
+    return index_ < artefact_.tensors.size() ? absl::OkStatus()
+                                             : SettleJobs(0, output);
   }
 
   // Ends the tensor or view at index_.
   absl::Status FinishEncoder(CompressOutput* output) {
+    suspicions_.FinishTensor();
+    if (job_ != nullptr) return SubmitJob(output);
     KVC_RETURN_IF_ERROR(Encode(output, [&](std::string* decoded) {
-      return encoder_->Finish(&output->artefact, decoded);
+      return encoding_->Finish(&output->artefact, decoded);
     }));
     ArtefactTensor& tensor = Current();
-    if (encoder_->chosen() != nullptr) tensor.codec = *encoder_->chosen();
-    KeyHints told = encoder_->key_hints();
-    tensor.digest = digest_.Hex();
-    suspicions_.FinishTensor();
-    builder_.Add(tensor, tensor_size_, told);
+    const TensorEncoder& encoder = encoding_->encoder();
+    if (encoder.chosen() != nullptr) tensor.codec = *encoder.chosen();
+    tensor.digest = encoding_->digest();
+    Report(tensor, encoder.key_hints());
     builder_.report().tensors.back().profile_group = groups_.GroupOf(index_);
-    attention_.Learn(tensor.spec, std::move(told));
     if (groups_.Has(index_)) {
       KVC_RETURN_IF_ERROR(EndGroup(output));
     } else {
-      builder_.Settle(index_, encoder_->distortion(), SumsOfTokens());
+      builder_.Settle(index_, encoder.distortion(), encoding_->TokensOf());
       if (options_.reconstruct) ordered_.End(index_, &output->reconstructed);
     }
     ++index_;
     return absl::OkStatus();
+  }
+
+  void Report(const ArtefactTensor& tensor, KeyHints told) {
+    builder_.Add(tensor, SizeOf(tensor.spec), told);
+    attention_.Learn(tensor.spec, std::move(told));
+  }
+
+  // Hands the tensor or view at index_ to whoever has time first.
+  absl::Status SubmitJob(CompressOutput* output) {
+    const TensorSpec& spec = Current().spec;
+    if (spec.role == TensorRole::kValue && last_keys_ != nullptr &&
+        spec.layer == last_keys_layer_) {
+      job_->RunAfterKeys(last_keys_);
+    }
+    if (spec.role == TensorRole::kKey) {
+      last_keys_ = job_;
+      last_keys_layer_ = spec.layer;
+    }
+    jobs_.push_back({index_++, job_});
+    queue_.Add(std::exchange(job_, nullptr));
+    return SettleJobs(2 * workers_ - 1, output);
+  }
+
+  // Gives what jobs have made, in the order of the tensors, until `most` are
+  // left, and of those what is ready.
+  absl::Status SettleJobs(size_t most, CompressOutput* output) {
+    while (!jobs_.empty()) {
+      const auto [index, job] = jobs_.front();
+      if (jobs_.size() <= most && !queue_.IsDone(*job)) break;
+      if (!queue_.Wait(job, hints_.checkpoint)) {
+        return hints_.checkpoint->status();
+      }
+      KVC_RETURN_IF_ERROR(job->status());
+      jobs_.pop_front();
+      EncodedOutcome& outcome = job->outcome();
+      ArtefactTensor& tensor = artefact_.tensors[index];
+      if (outcome.chosen) tensor.codec = *outcome.chosen;
+      tensor.digest = std::move(outcome.digest);
+      CountPayload(outcome.payload.size(), &tensor);
+      AppendInSlabs(hints_.checkpoint, std::move(outcome.payload),
+                    &output->artefact);
+      Report(tensor, outcome.told);
+      builder_.Settle(index, outcome.distortion, outcome.tokens);
+      if (!options_.reconstruct) continue;
+      AppendInSlabs(hints_.checkpoint, std::move(outcome.decoded),
+                    ordered_.For(index, &output->reconstructed));
+      ordered_.End(index, &output->reconstructed);
+    }
+    return StatusOf(hints_.checkpoint);
   }
 
   // Measures the group that ends with the current tensor, if one does.
@@ -403,13 +488,6 @@ class Compressor::Impl {
     return absl::OkStatus();
   }
 
-  // Of the tokens of the current tensor, where they were measured.
-  std::optional<TokenSums> SumsOfTokens() {
-    if (tokens_) return tokens_->Compute();
-    const TokenSums* const measured = encoder_->token_sums();
-    return measured == nullptr ? std::nullopt : std::optional(*measured);
-  }
-
   ArtefactTensor& Current() { return artefact_.tensors[index_]; }
 
   // Of the tensor of the input whose data are due.
@@ -425,7 +503,7 @@ class Compressor::Impl {
   bool begun_ = false;
   uint64_t position_ = 0;  // in the input
   uint64_t reserved_size_ = 0;
-  uint64_t tensor_memory_ = 0;  // bytes that the largest tensor takes
+  uint64_t tensor_memory_ = 0;  // bytes that the largest tensor takes, alone
   uint64_t payload_size_ = 0;
   EncodeHints hints_;
   AttentionHints attention_;
@@ -449,10 +527,18 @@ class Compressor::Impl {
   uint64_t tensor_size_ = 0;  // bytes
   ViewWriter* restored_view_ = nullptr;
   EncoderBuffers buffers_;  // outlives the encoder
-  std::unique_ptr<TensorEncoder> encoder_;
-  std::optional<TokenAccumulator> tokens_;
-  std::string scratch_;  // what is decoded only to be measured
-  Digest digest_;
+  std::optional<TensorEncoding> encoding_;
+  std::string restored_part_;  // of restored_view_
+
+  // Tensors that are encoded at a time, where there are several.
+  unsigned workers_ = 1;
+  uint64_t job_size_ = 0;  // most bytes of one
+  BufferPool pool_;
+  std::shared_ptr<EncodeJob> job_;  // whose bytes are coming
+  std::deque<std::pair<size_t, std::shared_ptr<EncodeJob>>> jobs_;
+  std::shared_ptr<EncodeJob> last_keys_;  // null where these were no job
+  std::optional<uint32_t> last_keys_layer_;
+  JobQueue queue_{limits_.threads};  // ends before what its jobs work with
 };
 
 Compressor::Compressor(CompressOptions options, CompressLimits limits)
@@ -482,6 +568,8 @@ bool Compressor::begun() const { return impl_->begun(); }
 uint64_t Compressor::working_bytes(uint64_t next) const {
   return impl_->working_bytes(next);
 }
+unsigned Compressor::threads() const { return impl_->workers(); }
+void Compressor::UseOneThread() { impl_->UseOneThread(); }
 uint64_t Compressor::reserved_header_size() const {
   return impl_->reserved_size();
 }

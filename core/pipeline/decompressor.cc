@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <new>
 #include <optional>
@@ -17,7 +18,9 @@
 #include "kvcompress/layout.h"
 #include "pipeline/groups.h"
 #include "pipeline/identity.h"
+#include "pipeline/job_queue.h"
 #include "pipeline/selection.h"
+#include "pipeline/tensor_decoding.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
 
@@ -48,8 +51,10 @@ class Decompressor::Impl {
  public:
   Impl(DecompressOptions options, DecompressLimits limits)
       : options_(std::move(options)),
-        header_reader_(limits.max_header_bytes),
-        max_tensor_bytes_(limits.max_tensor_bytes) {}
+        limits_(std::move(limits)),
+        header_reader_(limits_.max_header_bytes) {
+    if (limits_.still_wanted) checkpoint_.emplace(limits_.still_wanted);
+  }
 
   absl::StatusOr<bool> Restore(absl::string_view* bytes, size_t most,
                                std::string* restored) {
@@ -69,6 +74,11 @@ class Decompressor::Impl {
     // Decoded bytes that this call has not put into `*restored` itself.
     for (uint64_t work = 0;;) {
       if (!Give(most, restored) || work >= most) return true;
+      if (workers_ > 1 && index_ < header_.tensors.size()) {
+        KVC_ASSIGN_OR_RETURN(const bool moved, StepJobs(bytes));
+        if (!moved) return false;
+        continue;
+      }
       if (index_ == header_.tensors.size()) {
         if (bytes->empty()) return false;
         return DataLoss("bytes follow the end of the artefact",
@@ -95,9 +105,12 @@ class Decompressor::Impl {
 
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
-    return kHeaderMemory * header_size_ + decoder_memory_ + groups_.memory() +
-           2 * scratch_size_ + slab_size_;
+    return kHeaderMemory * header_size_ + groups_.memory() + slab_size_ +
+           MemoryWith(workers_);
   }
+
+  unsigned workers() const { return workers_; }
+  void UseOneThread() { workers_ = 1; }
 
   absl::StatusOr<DecompressReport> Finish() {
     if (!begun_) return HeaderError(header_reader_.TruncatedError());
@@ -105,7 +118,7 @@ class Decompressor::Impl {
       return DataLoss(absl::StrCat("the artefact is cut short: ", remaining_,
                                    " bytes of the payload are missing"),
                       {.reason = "TRUNCATED",
-                       .tensor = Current().spec.name,
+                       .tensor = header_.tensors[due()].spec.name,
                        .offset = position_});
     }
     report_.compressed_size = position_;
@@ -158,7 +171,35 @@ class Decompressor::Impl {
       ready_ = SerializeSafetensorsHeader(out);
       report_.output_size = ready_.size() + out.data_size;
     }
+    PlanThreads();
     return StartTensor();
+  }
+
+  // What is held besides the header, with so many tensors decoded at a time,
+  // and as many more that wait for it or to be given back.
+  uint64_t MemoryWith(unsigned workers) const {
+    return workers == 1
+               ? decoder_memory_ + 2 * scratch_size_
+               : workers * (decoder_memory_ + kMaxDecodedBlock + 2 * job_size_);
+  }
+
+  // As many threads as tensors there are, and memory for them.
+  void PlanThreads() {
+    for (size_t i = 0; i < header_.tensors.size(); ++i) {
+      const ArtefactTensor& tensor = header_.tensors[i];
+      if (groups_.Has(i)) return;
+      const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
+      const uint64_t size =
+          elements.ok() ? *elements * DTypeSize(tensor.spec.dtype) : 0;
+      job_size_ =
+          std::max(job_size_, tensor.payload_size + (selected_[i] ? size : 0));
+    }
+    workers_ = static_cast<unsigned>(std::min<size_t>(
+        limits_.threads.count, std::max<size_t>(1, header_.tensors.size())));
+    while (workers_ > 1 &&
+           MemoryWith(workers_) - MemoryWith(1) > limits_.threads.memory) {
+      --workers_;
+    }
   }
 
   // Selects tensors by name, each with all of its views.
@@ -223,12 +264,12 @@ class Decompressor::Impl {
 
   absl::Status CheckSize(absl::string_view who, absl::string_view what,
                          uint64_t size, const std::string& tensor) const {
-    if (size <= max_tensor_bytes_) return absl::OkStatus();
+    if (size <= limits_.max_tensor_bytes) return absl::OkStatus();
     return MakeError(absl::StatusCode::kOutOfRange,
                      absl::StrCat(who, what, " has ", size, " bytes"),
                      {.reason = "TENSOR_TOO_LARGE",
                       .tensor = tensor,
-                      .limit = max_tensor_bytes_});
+                      .limit = limits_.max_tensor_bytes});
   }
 
   // Gives what is ready, as far as there is room. False when some is left.
@@ -270,14 +311,7 @@ class Decompressor::Impl {
                                    uint64_t* work) {
     most = std::min(most, kScratch);
     scratch_.clear();
-    if (layout_ != nullptr && selected_[index_] && !restored_view_) {
-      if (slab_ == nullptr) {
-        // Zeros that the system need not write before they are touched.
-        slab_.reset(static_cast<char*>(std::calloc(slab_size_ + 1, 1)));
-        if (slab_ == nullptr) throw std::bad_alloc();
-      }
-      restored_view_.emplace(*layout_, index_ - first_view_, slab_.get());
-    }
+    if (layout_ != nullptr && selected_[index_]) RestoreView();
     KVC_ASSIGN_OR_RETURN(const bool more,
                          DecodePayload(bytes, most, &scratch_));
     // A decoder that stopped may have kept what it decoded.
@@ -294,6 +328,72 @@ class Decompressor::Impl {
     }
     return more;
   }
+
+  // Makes room for what the current view is restored to.
+  void RestoreView() {
+    if (restored_view_) return;
+    if (slab_ == nullptr) {
+      // Zeros that the system need not write before they are touched.
+      slab_.reset(static_cast<char*>(std::calloc(slab_size_ + 1, 1)));
+      if (slab_ == nullptr) throw std::bad_alloc();
+    }
+    restored_view_.emplace(*layout_, index_ - first_view_, slab_.get());
+  }
+
+  // Where several threads work: takes payload until there is a job, or makes
+  // ready what one has decoded. False when that needs more bytes.
+  absl::StatusOr<bool> StepJobs(absl::string_view* bytes) {
+    const bool all_came = collected_ == header_.tensors.size();
+    if (!jobs_.empty() && (all_came || jobs_.size() >= 2 * workers_ ||
+                           queue_.IsDone(*jobs_.front()))) {
+      KVC_RETURN_IF_ERROR(SettleJob());
+      return true;
+    }
+    if (job_ == nullptr) StartJob();
+    const absl::string_view part = bytes->substr(0, remaining_);
+    bytes->remove_prefix(part.size());
+    position_ += part.size();
+    remaining_ = job_->Append(part);
+    if (remaining_ > 0) return false;
+    jobs_.push_back(job_);
+    queue_.Add(std::exchange(job_, nullptr));
+    ++collected_;
+    return true;
+  }
+
+  void StartJob() {
+    const ArtefactTensor& tensor = header_.tensors[collected_];
+    const auto use = selected_[collected_]  ? DecodeJob::Use::kGiveBack
+                     : options_.verify_only ? DecodeJob::Use::kCheck
+                                            : DecodeJob::Use::kSkip;
+    job_ = std::make_shared<DecodeJob>(tensor, position_, use, options_.tokens,
+                                       limits_.still_wanted, &queue_);
+    remaining_ = tensor.payload_size;
+  }
+
+  // Takes what the first of the jobs has decoded, of the current tensor.
+  absl::Status SettleJob() {
+    const std::shared_ptr<DecodeJob> job = jobs_.front();
+    if (!queue_.Wait(job, checkpoint_ ? &*checkpoint_ : nullptr)) {
+      return checkpoint_->status();
+    }
+    KVC_RETURN_IF_ERROR(job->status());
+    jobs_.pop_front();
+    if (layout_ != nullptr) {
+      if (selected_[index_]) {
+        RestoreView();
+        restored_view_->Append(job->decoded());
+      }
+      FinishView();
+    } else {
+      ready_ = std::move(job->decoded());
+    }
+    ++index_;
+    return index_ == header_.tensors.size() ? absl::OkStatus() : StartView();
+  }
+
+  // Of the tensor whose payload comes next.
+  size_t due() const { return workers_ > 1 ? collected_ : index_; }
 
   absl::Status StartTensor() {
     if (index_ == header_.tensors.size()) return absl::OkStatus();
@@ -385,10 +485,7 @@ class Decompressor::Impl {
   // Ends the current tensor, whose payload is decoded.
   absl::Status FinishTensor() {
     if (digest_.Hex() != Current().digest) {
-      return DataLoss("the payload does not match its digest",
-                      {.reason = "PAYLOAD_DAMAGED",
-                       .tensor = Current().spec.name,
-                       .offset = position_ - Current().payload_size});
+      return DigestMismatch(Current(), position_ - Current().payload_size);
     }
     KVC_RETURN_IF_ERROR(decoder_->Finish());
     if (layout_ != nullptr) FinishView();
@@ -402,8 +499,9 @@ class Decompressor::Impl {
   const ArtefactTensor& Current() const { return header_.tensors[index_]; }
 
   DecompressOptions options_;
+  const DecompressLimits limits_;
+  std::optional<Checkpoint> checkpoint_;
   SafetensorsHeaderReader header_reader_;
-  const uint64_t max_tensor_bytes_;
   bool begun_ = false;
   uint64_t position_ = 0;  // in the artefact
   uint64_t header_size_ = 0;
@@ -443,10 +541,18 @@ class Decompressor::Impl {
   // was decoded is empty.
   std::vector<std::string> held_;
   absl::string_view due_;  // what is left of the current tensor's
+
+  // Tensors that are decoded at a time, where there are several.
+  unsigned workers_ = 1;
+  uint64_t job_size_ = 0;           // most bytes of payload and what it becomes
+  size_t collected_ = 0;            // tensors whose payload has come
+  std::shared_ptr<DecodeJob> job_;  // whose payload is coming
+  std::deque<std::shared_ptr<DecodeJob>> jobs_;
+  JobQueue queue_{limits_.threads};  // ends before what its jobs work with
 };
 
 Decompressor::Decompressor(DecompressOptions options, DecompressLimits limits)
-    : impl_(std::make_unique<Impl>(std::move(options), limits)) {}
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(limits))) {}
 Decompressor::~Decompressor() = default;
 
 absl::StatusOr<bool> Decompressor::Restore(absl::string_view* bytes,
@@ -454,6 +560,8 @@ absl::StatusOr<bool> Decompressor::Restore(absl::string_view* bytes,
   return impl_->Restore(bytes, most, restored);
 }
 uint64_t Decompressor::working_bytes() const { return impl_->working_bytes(); }
+unsigned Decompressor::threads() const { return impl_->workers(); }
+void Decompressor::UseOneThread() { impl_->UseOneThread(); }
 absl::StatusOr<DecompressReport> Decompressor::Finish() {
   return impl_->Finish();
 }

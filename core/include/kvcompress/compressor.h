@@ -39,6 +39,7 @@
 #include "kvcompress/rope.h"
 #include "kvcompress/safetensors.h"
 #include "kvcompress/tensor.h"
+#include "kvcompress/threads.h"
 #include "kvcompress/warning.h"
 
 namespace kvcompress {
@@ -86,8 +87,10 @@ struct CompressLimits {
   // Largest tensor taken by a codec that holds a whole tensor, in bytes.
   uint64_t max_tensor_bytes = uint64_t{1} << 30;
   // Asked while it works; an error is what the call under way returns. Null: it
-  // always is.
+  // always is. Thread safe where there are more threads than one.
   StillWanted still_wanted;
+  // What works on tensors; see working_bytes().
+  Threads threads;
 };
 
 // Bytes produced so far and not yet taken away; the caller clears them.
@@ -150,7 +153,8 @@ class Compressor {
 
   // Takes the next bytes of a safetensors file, cut anywhere. Output grows by
   // at most the decoded and encoded size of `bytes` and one block or, for
-  // codecs that are not streaming and tensors in a layout, one tensor.
+  // codecs that are not streaming and tensors in a layout, one tensor; with
+  // several threads, two tensors for each.
   // INVALID_ARGUMENT for a broken rule, FAILED_PRECONDITION for an input that
   // is already compressed, OUT_OF_RANGE past a limit.
   absl::Status Append(absl::string_view bytes, CompressOutput* output);
@@ -179,10 +183,16 @@ class Compressor {
   // The profile that is used, once begun; null for none.
   const ProfileId* profile() const;
 
+  // How many threads work at a time at most, once begun: as many as there are
+  // tensors, threads, and memory for them.
+  unsigned threads() const;
+  // From now on works alone. Before any data.
+  void UseOneThread();
+
   // About how much memory this needs for the input's header, when `next` more
   // bytes of a file are taken, and, once begun, for the largest tensor where
-  // the codec or its layout holds a whole one, in bytes; besides what is passed
-  // in and out.
+  // the codec or its layout holds a whole one, or of several where more threads
+  // than one work, in bytes; besides what is passed in and out.
   uint64_t working_bytes(uint64_t next = 0) const;
 
   // The header of the artefact, reserved_header_size() bytes, after Finish.

@@ -28,9 +28,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvcompress/artefact.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/patterns.h"
 #include "kvcompress/profile.h"
 #include "kvcompress/safetensors.h"
+#include "kvcompress/threads.h"
 
 namespace kvcompress {
 
@@ -57,6 +59,11 @@ struct DecompressLimits {
   // Largest tensor of a codec whose decoder holds it whole, and the most that
   // is held of a tensor in a layout, in bytes.
   uint64_t max_tensor_bytes = UINT64_MAX;
+  // Asked while several threads work, by each of them; an error is what the
+  // step under way returns. Null: it always is. Thread safe.
+  StillWanted still_wanted;
+  // What works on tensors; see working_bytes().
+  Threads threads;
 };
 
 // See kvcompress.v1.DecompressionReport.
@@ -89,7 +96,8 @@ class Decompressor {
   // file. That never becomes larger than `most`; only where it is empty may
   // one block of a codec come that is larger by itself, at most
   // kMaxDecodedBlock bytes. A step decodes no more than that either, where
-  // what it decodes is not given back.
+  // what it decodes is not given back. Where several threads work, it may wait
+  // for a tensor.
   //
   // True when it stopped for that, and once when it has read the header, before
   // it decodes anything, so that working_bytes() can be reserved: call it
@@ -105,8 +113,14 @@ class Decompressor {
   // out, in bytes: the header, parsed; and, once that is read, what the
   // decoder of any of its tensors holds (DecoderBounds), what is decoded to be
   // left out, and the largest part of a tensor in a layout that has whole
-  // views.
+  // views. Where more threads than one work, each also has two tensors.
   uint64_t working_bytes() const;
+
+  // How many threads work at a time at most, once the header was read: as many
+  // as there are tensors, threads, and memory for them.
+  unsigned threads() const;
+  // From now on works alone. Before a step after that which read the header.
+  void UseOneThread();
 
   // Ends the input. DATA_LOSS when it is cut short. REQUIRES: the last call of
   // Restore, if there was one, gave false.

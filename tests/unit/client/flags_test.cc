@@ -183,6 +183,20 @@ TEST(FlagsTest, TheServerFromTheEnvironment) {
   EXPECT_EQ(Parse({"-info", "f"}).server, "");
 }
 
+TEST(FlagsTest, Threads) {
+  EXPECT_EQ(Parse({"-input", "a", "-output", "b"}).threads, 0);
+  EXPECT_EQ(Parse({"-input", "a", "-output", "b", "-threads", "3"}).threads, 3);
+  for (const char* bad : {"0", "1025", "-1", "few"}) {
+    EXPECT_THAT(Error({"-input", "a", "-output", "b", "-threads", bad}),
+                HasSubstr("threads"));
+  }
+  EXPECT_THAT(Error({"-info", "a", "-threads", "2"}),
+              HasSubstr("-threads needs"));
+  EXPECT_THAT(
+      Error({"-verify", "a", "-threads", "2", "-server", "127.0.0.1:1"}),
+      HasSubstr("cannot be combined"));
+}
+
 TEST(FlagsTest, UsageNamesEveryFlag) {
   const std::string usage = Usage();
   for (const char* flag :

@@ -83,6 +83,13 @@ TEST(ConfigTest, PartOfAClient) {
   }
 }
 
+TEST(ConfigTest, ThreadsOfACall) {
+  EXPECT_EQ(Parse({"--call-threads=3"})->options.call_threads, 3);
+  for (const char* bad : {"0", "1025", "-1", "many"}) {
+    EXPECT_THAT(ErrorOf({"--call-threads", bad}), HasSubstr("--call-threads"));
+  }
+}
+
 TEST(ConfigTest, Defaults) {
   const absl::StatusOr<CommandLine> line = Parse({});
   ASSERT_TRUE(line.ok()) << line.status();

@@ -38,6 +38,19 @@ TEST(MemoryBudgetTest, WhatNeverFitsIsAnotherError) {
   EXPECT_FALSE(RetryDelayOf(status).has_value());
 }
 
+TEST(MemoryBudgetTest, WhatAStreamCanDoWithoutLeavesHalf) {
+  MemoryBudget budget(100);
+  ASSERT_TRUE(budget.Change("a", 0, 20).ok());
+  EXPECT_FALSE(budget.GrowIfSpare("a", 20, 51));
+  EXPECT_TRUE(budget.GrowIfSpare("a", 20, 40));
+  ASSERT_TRUE(budget.Change("b", 0, 50).ok());
+  EXPECT_FALSE(budget.GrowIfSpare("a", 40, 41));
+  // Nobody was refused by that: the delay is that of the first.
+  EXPECT_LE(*RetryDelayOf(budget.Change("b", 0, 50)), absl::Milliseconds(300));
+  EXPECT_TRUE(budget.Change("a", 40, 0).ok());
+  EXPECT_TRUE(budget.Change("b", 50, 0).ok());
+}
+
 TEST(MemoryBudgetTest, WithoutABoundEverythingFits) {
   MemoryBudget budget(0);
   EXPECT_TRUE(budget.Change("a", 0, uint64_t{1} << 60).ok());

@@ -1,0 +1,87 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "pipeline/tensor_decoding.h"
+
+#include <memory>
+#include <utility>
+
+#include "digest/digest.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/error.h"
+#include "status/macros.h"
+#include "tensor/slabs.h"
+
+namespace kvcompress {
+namespace {
+
+// Bytes that are decoded between two looks at the checkpoint, or a block that
+// is larger: what a processor decodes in a few milliseconds at most.
+constexpr size_t kSlice = 256 << 10;
+
+}  // namespace
+
+absl::Status DigestMismatch(const ArtefactTensor& tensor, uint64_t offset) {
+  return MakeError(absl::StatusCode::kDataLoss,
+                   "the payload does not match its digest",
+                   {.reason = "PAYLOAD_DAMAGED",
+                    .tensor = tensor.spec.name,
+                    .offset = offset});
+}
+
+DecodeJob::DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
+                     std::optional<TokenRange> tokens, StillWanted still_wanted,
+                     const JobQueue* queue)
+    : tensor_(tensor),
+      offset_(offset),
+      use_(use),
+      tokens_(tokens),
+      still_wanted_(std::move(still_wanted)),
+      queue_(queue) {
+  payload_.reserve(tensor.payload_size);
+}
+
+void DecodeJob::Run() {
+  Checkpoint checkpoint([this] {
+    if (queue_->abandoned()) return absl::CancelledError("nobody waits for it");
+    return still_wanted_ ? still_wanted_() : absl::OkStatus();
+  });
+  status_ = Decode(&checkpoint);
+  std::string().swap(payload_);
+}
+
+absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
+  KVC_ASSIGN_OR_RETURN(
+      const std::unique_ptr<TensorDecoder> decoder,
+      tensor_.codec.codec->NewDecoder(tensor_.spec, tensor_.codec.parameters));
+  std::optional<TokenFilter> filter;
+  if (use_ == Use::kSkip) {
+    decoder->set_needed([](uint64_t, uint64_t) { return false; });
+  } else if (use_ == Use::kGiveBack && tokens_) {
+    filter.emplace(tensor_.spec, *tokens_);
+    decoder->set_needed([&filter](uint64_t begin, uint64_t end) {
+      return filter->Overlaps(begin, end);
+    });
+  }
+  const bool direct = use_ == Use::kGiveBack && !filter;
+  if (direct) {
+    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));
+    decoded_.reserve(elements * DTypeSize(tensor_.spec.dtype));
+  }
+  std::string scratch;
+  std::string* const out = direct ? &decoded_ : &scratch;
+  Digest digest;
+  absl::string_view left = payload_;
+  for (bool more = true; more;) {
+    if (Stops(checkpoint)) return checkpoint->status();
+    scratch.clear();
+    const absl::string_view before = left;
+    KVC_ASSIGN_OR_RETURN(more,
+                         decoder->Decode(&left, out->size() + kSlice, out));
+    digest.Update(before.substr(0, before.size() - left.size()));
+    if (filter) filter->Append(scratch, &decoded_);
+  }
+  if (digest.Hex() != tensor_.digest) return DigestMismatch(tensor_, offset_);
+  return decoder->Finish();
+}
+
+}  // namespace kvcompress

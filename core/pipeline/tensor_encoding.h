@@ -1,0 +1,130 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// A tensor, or a view of one, that is being encoded, measured and digested in
+// one pass; by itself, or as a job among others. Internal to the library.
+
+#ifndef KVCOMPRESS_PIPELINE_TENSOR_ENCODING_H_
+#define KVCOMPRESS_PIPELINE_TENSOR_ENCODING_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "digest/digest.h"
+#include "kvcompress/artefact.h"
+#include "kvcompress/checkpoint.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/metrics.h"
+#include "metrics/token_quality.h"
+#include "pipeline/job_queue.h"
+
+namespace kvcompress {
+
+// Bytes that are encoded, decoded and measured before the next are: few enough
+// that they are still in a processor's nearer caches.
+inline constexpr uint64_t kAtOnce = 64 << 10;
+
+// Not thread safe.
+class TensorEncoding {
+ public:
+  // With `measures`, measures tokens where the encoder does not. `checkpoint`
+  // may be null, or outlives this.
+  TensorEncoding(const TensorSpec& spec, std::unique_ptr<TensorEncoder> encoder,
+                 bool measures, Checkpoint* checkpoint);
+
+  // Takes the next bytes of the tensor. Appends to `*payload`, and what
+  // decoding will give to `*decoded` unless it is null. The errors of
+  // TensorEncoder, and that of the checkpoint.
+  absl::Status Append(absl::string_view bytes, std::string* payload,
+                      std::string* decoded);
+  // Ends the tensor; the following are known then.
+  absl::Status Finish(std::string* payload, std::string* decoded);
+
+  const TensorEncoder& encoder() const { return *encoder_; }
+  std::string digest() const { return digest_.Hex(); }
+  // Where they were measured.
+  std::optional<TokenSums> TokensOf();
+
+ private:
+  template <typename Step>
+  absl::Status Encode(std::string* payload, std::string* decoded, Step step);
+
+  const std::unique_ptr<TensorEncoder> encoder_;
+  Checkpoint* const checkpoint_;
+  std::optional<TokenAccumulator> tokens_;
+  std::string scratch_;  // what is decoded only to be measured
+  Digest digest_;
+};
+
+// What a tensor became.
+struct EncodedOutcome {
+  std::string payload;
+  std::string decoded;  // empty unless asked for
+  std::string digest;
+  KeyHints told;
+  std::optional<CodecSpec> chosen;
+  DistortionAccumulator distortion;
+  std::optional<TokenSums> tokens;
+};
+
+// Buffers for encoders at work, as many as there are at a time. Thread safe.
+class BufferPool {
+ public:
+  std::unique_ptr<EncoderBuffers> Take();
+  void PutBack(std::unique_ptr<EncoderBuffers> buffers);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<EncoderBuffers>> free_;
+};
+
+// Encodes a tensor that is held whole.
+class EncodeJob final : public Job {
+ public:
+  // `tensor` has `size` bytes and outlives this, as do `pool` and `queue`.
+  EncodeJob(const ArtefactTensor& tensor, uint64_t size, EncodeHints hints,
+            bool wants_decoded, StillWanted still_wanted, BufferPool* pool,
+            const JobQueue* queue);
+
+  // Takes bytes of the tensor, before the job is added.
+  void Append(absl::string_view bytes) {
+    source_.append(bytes.data(), bytes.size());
+  }
+  // Has it wait for the keys of its layer, which tell what there is to know of
+  // the attention of tokens.
+  void RunAfterKeys(const std::shared_ptr<EncodeJob>& keys) {
+    keys_ = keys;
+    RunAfter(keys);
+  }
+
+  // Of a job that is done: whether it succeeded, and what it made, which the
+  // caller may take away all but `told`.
+  const absl::Status& status() const { return status_; }
+  EncodedOutcome& outcome() { return outcome_; }
+
+ private:
+  void Run() override;
+  absl::Status Encode(Checkpoint* checkpoint, EncoderBuffers* buffers);
+
+  const ArtefactTensor& tensor_;
+  EncodeHints hints_;
+  const bool wants_decoded_;
+  const StillWanted still_wanted_;
+  BufferPool* const pool_;
+  const JobQueue* const queue_;
+  std::shared_ptr<EncodeJob> keys_;
+  std::string source_;
+  absl::Status status_;
+  EncodedOutcome outcome_;
+};
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_PIPELINE_TENSOR_ENCODING_H_

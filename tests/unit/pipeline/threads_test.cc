@@ -1,0 +1,305 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Several threads work on one cache: what they make does not show it.
+
+#include "kvcompress/threads.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kvcompress/compressor.h"
+#include "kvcompress/decompressor.h"
+#include "kvcompress/error.h"
+#include "support/safetensors_file.h"
+
+namespace kvcompress {
+namespace {
+
+using testing::Compressed;
+using testing::DecompressFile;
+using testing::MakeFile;
+using testing::NamedTensor;
+using testing::RandomBytes;
+
+constexpr uint64_t kEnough = uint64_t{1} << 30;
+
+// A few threads that run what they are given.
+class Lent {
+ public:
+  explicit Lent(int threads) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  }
+  ~Lent() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+    }
+    woken_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  Threads Give(unsigned count, uint64_t memory = kEnough) {
+    return {.count = count,
+            .run =
+                [this](std::function<void()> task) {
+                  const std::lock_guard<std::mutex> lock(mutex_);
+                  tasks_.push_back(std::move(task));
+                  woken_.notify_one();
+                },
+            .memory = memory};
+  }
+
+ private:
+  void Work() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      woken_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  std::deque<std::function<void()>> tasks_;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+NamedTensor Random(std::string name, DType dtype, std::vector<uint64_t> shape) {
+  TensorSpec spec{.name = std::move(name), .dtype = dtype, .shape = shape};
+  const uint64_t count = *ElementCount(spec);
+  return {std::move(spec), RandomBytes(dtype, count, 7)};
+}
+
+// Layers of keys and values, with tensors of other kinds between them.
+std::string Cache() {
+  std::vector<NamedTensor> tensors;
+  for (int layer = 0; layer < 6; ++layer) {
+    const uint64_t tokens = 40 + 60 * (layer % 3);
+    for (const char* role : {"key", "value"}) {
+      tensors.push_back(Random(absl::StrCat("layer_", layer, "_", role),
+                               DType::kBF16, {1, 2, tokens, 64}));
+    }
+    tensors.push_back(
+        Random(absl::StrCat("empty_", layer), DType::kF32, {0, 4}));
+    tensors.push_back(Random(absl::StrCat("odd_", layer), DType::kF16, {4097}));
+  }
+  return MakeFile(tensors);
+}
+
+absl::StatusOr<Compressed> Compress(absl::string_view file,
+                                    const CompressOptions& options,
+                                    const Threads& threads, size_t chunk) {
+  CompressLimits limits;
+  limits.threads = threads;
+  Compressor compressor(options, limits);
+  CompressOutput output;
+  Compressed out;
+  for (size_t i = 0; i < file.size(); i += chunk) {
+    absl::Status status = compressor.Append(file.substr(i, chunk), &output);
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<CompressReport> report = compressor.Finish();
+  if (!report.ok()) return report.status();
+  out.report = *std::move(report);
+  out.artefact = compressor.header() + output.artefact;
+  out.reconstructed = std::move(output.reconstructed);
+  return out;
+}
+
+absl::StatusOr<std::string> Restore(absl::string_view artefact,
+                                    const DecompressOptions& options,
+                                    const Threads& threads, size_t chunk,
+                                    size_t most) {
+  DecompressLimits limits;
+  limits.threads = threads;
+  Decompressor decompressor(options, limits);
+  std::string restored;
+  for (size_t i = 0; i < artefact.size(); i += chunk) {
+    absl::string_view bytes = artefact.substr(i, chunk);
+    for (bool more = true; more;) {
+      std::string part;
+      absl::StatusOr<bool> step = decompressor.Restore(&bytes, most, &part);
+      if (!step.ok()) return step.status();
+      EXPECT_LE(part.size(), most);
+      more = *step;
+      restored += part;
+    }
+  }
+  absl::Status status = decompressor.Finish().status();
+  if (!status.ok()) return status;
+  return restored;
+}
+
+TEST(ThreadsTest, GiveTheSameBytesAndFigures) {
+  Lent lent(3);
+  const std::string file = Cache();
+  for (const char* codec : {"int4", "ecsq:contract", "klt:ultra", "auto",
+                            "lossless", "int8+zstd", "sparse"}) {
+    SCOPED_TRACE(codec);
+    const CompressOptions options = {.codec = codec, .reconstruct = true};
+    const auto alone = Compress(file, options, {}, file.size());
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    const auto restored = DecompressFile(alone->artefact);
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    for (const unsigned count : {2u, 4u, 64u}) {
+      for (const size_t chunk : {size_t{5000}, file.size()}) {
+        const auto many = Compress(file, options, lent.Give(count), chunk);
+        ASSERT_TRUE(many.ok()) << many.status();
+        EXPECT_EQ(many->artefact, alone->artefact);
+        EXPECT_EQ(many->reconstructed, alone->reconstructed);
+        EXPECT_EQ(many->report.metrics.rmse, alone->report.metrics.rmse);
+        EXPECT_EQ(many->report.worst_tensor, alone->report.worst_tensor);
+        const auto back = Restore(alone->artefact, {}, lent.Give(count), chunk,
+                                  /*most=*/70000);
+        ASSERT_TRUE(back.ok()) << back.status();
+        EXPECT_EQ(*back, *restored);
+      }
+    }
+  }
+}
+
+TEST(ThreadsTest, GiveBackWhatIsSelected) {
+  Lent lent(2);
+  const std::string artefact =
+      Compress(Cache(), {.codec = "klt"}, {}, 1 << 20)->artefact;
+  DecompressOptions some;
+  some.tensors = {"layer_[135]_*"};
+  DecompressOptions tokens = some;
+  tokens.tokens = {7, 30};
+  DecompressOptions none;
+  none.verify_only = true;
+  for (const DecompressOptions& options : {some, tokens, none}) {
+    EXPECT_EQ(*Restore(artefact, options, lent.Give(3), 4000, 9000),
+              *DecompressFile(artefact, options));
+  }
+}
+
+TEST(ThreadsTest, ViewsOfALayoutToo) {
+  Lent lent(2);
+  const std::string file =
+      MakeFile({Random("kv", DType::kBF16, {2, 3, 70, 2 * 64}),
+                Random("more", DType::kBF16, {2, 3, 70, 2 * 64})});
+  for (const bool reconstruct : {false, true}) {
+    const CompressOptions options = {.codec = "klt:high",
+                                     .reconstruct = reconstruct,
+                                     .layout = "2lt(hd):h=2"};
+    const auto alone = Compress(file, options, {}, 1 << 20);
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    const auto many = Compress(file, options, lent.Give(3), 3000);
+    ASSERT_TRUE(many.ok()) << many.status();
+    EXPECT_EQ(many->artefact, alone->artefact);
+    EXPECT_EQ(many->reconstructed, alone->reconstructed);
+    EXPECT_EQ(*Restore(alone->artefact, {}, lent.Give(3), 3000, 9000),
+              *DecompressFile(alone->artefact));
+  }
+}
+
+TEST(ThreadsTest, NobodyNeedHelp) {
+  const std::string file = Cache();
+  const Compressed alone = *Compress(file, {.codec = "klt"}, {}, 1 << 20);
+  const Threads forgetful = {
+      .count = 4, .run = [](const auto&) {}, .memory = kEnough};
+  const Threads out_of_memory = {
+      .count = 4,
+      .run = [](const auto&) { throw std::bad_alloc(); },
+      .memory = kEnough};
+  for (const Threads& threads : {forgetful, out_of_memory}) {
+    EXPECT_EQ(Compress(file, {.codec = "klt"}, threads, 1 << 20)->artefact,
+              alone.artefact);
+    EXPECT_EQ(*Restore(alone.artefact, {}, threads, 1 << 20, 1 << 20),
+              *DecompressFile(alone.artefact));
+  }
+}
+
+TEST(ThreadsTest, DamageIsFoundAsByOne) {
+  Lent lent(3);
+  std::string artefact =
+      Compress(Cache(), {.codec = "ecsq"}, {}, 1 << 20)->artefact;
+  for (size_t i = artefact.size() / 3; i < artefact.size(); i += 3001) {
+    artefact[i] ^= 0x20;
+    const absl::Status one = DecompressFile(artefact).status();
+    const absl::Status many =
+        Restore(artefact, {}, lent.Give(4), 1 << 20, 1 << 20).status();
+    EXPECT_EQ(many, one) << i;
+    EXPECT_EQ(many.code(), absl::StatusCode::kDataLoss);
+    artefact[i] ^= 0x20;
+  }
+  const std::string cut = artefact.substr(0, artefact.size() - 100);
+  EXPECT_EQ(Restore(cut, {}, lent.Give(4), 1 << 20, 1 << 20).status(),
+            DecompressFile(cut).status());
+  EXPECT_EQ(
+      Restore(artefact + "x", {}, lent.Give(4), 1 << 20, 1 << 20).status(),
+      DecompressFile(artefact + "x").status());
+}
+
+TEST(ThreadsTest, WhatNobodyWantsEndsSoon) {
+  Lent lent(3);
+  const std::string file = Cache();
+  for (const int most : {0, 5, 50, 500}) {
+    std::atomic<int> looks{0};
+    CompressLimits limits;
+    limits.threads = lent.Give(4);
+    limits.still_wanted = [&] {
+      return looks++ < most ? absl::OkStatus()
+                            : absl::CancelledError("not wanted");
+    };
+    Compressor compressor({.codec = "auto"}, limits);
+    CompressOutput output;
+    const absl::Status status = compressor.Append(file, &output);
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+    EXPECT_EQ(status.message(), "not wanted");
+  }
+  // And what is given up while others work on it.
+  Compressor compressor({.codec = "auto"}, {.threads = lent.Give(4)});
+  CompressOutput output;
+  EXPECT_TRUE(
+      compressor.Append(absl::string_view(file).substr(0, 200000), &output)
+          .ok());
+}
+
+TEST(ThreadsTest, AsManyAsThereIsMemoryFor) {
+  const std::string file = Cache();
+  const auto begun = [&](uint64_t memory) {
+    auto compressor = std::make_unique<Compressor>(
+        CompressOptions{.codec = "klt"},
+        CompressLimits{.threads = {.count = 16,
+                                   .run = [](const auto&) {},
+                                   .memory = memory}});
+    CompressOutput output;
+    EXPECT_TRUE(
+        compressor->Append(absl::string_view(file).substr(0, 8192), &output)
+            .ok());
+    return compressor;
+  };
+  const auto one = begun(0);
+  EXPECT_EQ(one->threads(), 1);
+  const auto all = begun(kEnough);
+  EXPECT_EQ(all->threads(), 16);
+  const uint64_t more = all->working_bytes() - one->working_bytes();
+  const auto half = begun(more / 2);
+  EXPECT_GT(half->threads(), 4);
+  EXPECT_LT(half->threads(), 12);
+  EXPECT_LE(half->working_bytes() - one->working_bytes(), more / 2);
+  half->UseOneThread();
+  EXPECT_EQ(half->working_bytes(), one->working_bytes());
+}
+
+}  // namespace
+}  // namespace kvcompress
