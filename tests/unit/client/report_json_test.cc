@@ -80,7 +80,7 @@ TEST(CompressionJsonTest, KeysAndOrderOfTheGoProgramFirst) {
       keys.push_back(name);
     }
   }
-  keys.insert(keys.end(), {"roles", "warnings"});
+  keys.insert(keys.end(), {"roles", "warnings", "profile"});
   EXPECT_THAT(Keys(CompressionJson(Report(), false)), ElementsAreArray(keys));
 }
 
