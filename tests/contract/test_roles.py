@@ -173,7 +173,7 @@ def test_information_about_a_plain_file(run: Run, tmp_path: Path) -> None:
     dtype, shape, data = bits(cache)[first["name"]]
     assert first == {
         **{"name": "0.0", "dtype": dtype, "shape": shape, "role": "key", "layer": None},
-        **{"kept_bit_for_bit": False, "original_size_bytes": len(data)},
+        **{"kept_bit_for_bit": False, "original_size_bytes": len(data), "likely_layout": None},
     }
     assert answer["original_size_bytes"] == sum(len(data) for *_, data in bits(cache).values())
     table = source.Tensor("key_cache.3", "I32", (2,), bytes(8))

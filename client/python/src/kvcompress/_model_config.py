@@ -13,10 +13,10 @@ ModelConfig = str | PathLike[str] | Mapping[str, Any]
 """The path of a config.json, or what is in it, of version 4 or 5 of transformers."""
 
 # Models whose pairs are neighbouring channels; transformers says it in code.
-_INTERLEAVED = frozenset(
-    "codegen cohere cohere2 cohere2_moe ernie4_5 ernie4_5_moe glm glm4 gptj helium "
-    "llama4_text".split()
-)
+_INTERLEAVED = {
+    *("codegen", "cohere", "cohere2", "cohere2_moe", "ernie4_5", "ernie4_5_moe", "glm", "glm4"),
+    *("gptj", "helium", "llama4_text"),
+}
 _WITHOUT = frozenset(["gpt2", "gpt_neo", "opt", "bloom", "mpt", "gpt_bigcode"])
 # Fields of which one says that there is a rotary embedding.
 _FIELDS = (
