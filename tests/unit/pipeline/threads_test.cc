@@ -81,31 +81,33 @@ class Lent {
   std::vector<std::thread> threads_;
 };
 
-NamedTensor Random(std::string name, DType dtype, std::vector<uint64_t> shape) {
+NamedTensor SomeTensor(std::string name, DType dtype,
+                       std::vector<uint64_t> shape) {
   TensorSpec spec{.name = std::move(name), .dtype = dtype, .shape = shape};
   const uint64_t count = *ElementCount(spec);
   return {std::move(spec), RandomBytes(dtype, count, 7)};
 }
 
 // Layers of keys and values, with tensors of other kinds between them.
-std::string Cache() {
+std::string LayersOfACache() {
   std::vector<NamedTensor> tensors;
   for (int layer = 0; layer < 6; ++layer) {
     const uint64_t tokens = 40 + 60 * (layer % 3);
     for (const char* role : {"key", "value"}) {
-      tensors.push_back(Random(absl::StrCat("layer_", layer, "_", role),
-                               DType::kBF16, {1, 2, tokens, 64}));
+      tensors.push_back(SomeTensor(absl::StrCat("layer_", layer, "_", role),
+                                   DType::kBF16, {1, 2, tokens, 64}));
     }
     tensors.push_back(
-        Random(absl::StrCat("empty_", layer), DType::kF32, {0, 4}));
-    tensors.push_back(Random(absl::StrCat("odd_", layer), DType::kF16, {4097}));
+        SomeTensor(absl::StrCat("empty_", layer), DType::kF32, {0, 4}));
+    tensors.push_back(
+        SomeTensor(absl::StrCat("odd_", layer), DType::kF16, {4097}));
   }
   return MakeFile(tensors);
 }
 
-absl::StatusOr<Compressed> Compress(absl::string_view file,
-                                    const CompressOptions& options,
-                                    const Threads& threads, size_t chunk) {
+absl::StatusOr<Compressed> CompressWith(absl::string_view file,
+                                        const CompressOptions& options,
+                                        const Threads& threads, size_t chunk) {
   CompressLimits limits;
   limits.threads = threads;
   Compressor compressor(options, limits);
@@ -123,10 +125,10 @@ absl::StatusOr<Compressed> Compress(absl::string_view file,
   return out;
 }
 
-absl::StatusOr<std::string> Restore(absl::string_view artefact,
-                                    const DecompressOptions& options,
-                                    const Threads& threads, size_t chunk,
-                                    size_t most) {
+absl::StatusOr<std::string> RestoreWith(absl::string_view artefact,
+                                        const DecompressOptions& options,
+                                        const Threads& threads, size_t chunk,
+                                        size_t most) {
   DecompressLimits limits;
   limits.threads = threads;
   Decompressor decompressor(options, limits);
@@ -149,25 +151,26 @@ absl::StatusOr<std::string> Restore(absl::string_view artefact,
 
 TEST(ThreadsTest, GiveTheSameBytesAndFigures) {
   Lent lent(3);
-  const std::string file = Cache();
+  const std::string file = LayersOfACache();
   for (const char* codec : {"int4", "ecsq:contract", "klt:ultra", "auto",
                             "lossless", "int8+zstd", "sparse"}) {
     SCOPED_TRACE(codec);
     const CompressOptions options = {.codec = codec, .reconstruct = true};
-    const auto alone = Compress(file, options, {}, file.size());
+    const auto alone = CompressWith(file, options, {}, file.size());
     ASSERT_TRUE(alone.ok()) << alone.status();
     const auto restored = DecompressFile(alone->artefact);
     ASSERT_TRUE(restored.ok()) << restored.status();
     for (const unsigned count : {2u, 4u, 64u}) {
       for (const size_t chunk : {size_t{5000}, file.size()}) {
-        const auto many = Compress(file, options, lent.Give(count), chunk);
+        const auto many = CompressWith(file, options, lent.Give(count), chunk);
         ASSERT_TRUE(many.ok()) << many.status();
         EXPECT_EQ(many->artefact, alone->artefact);
         EXPECT_EQ(many->reconstructed, alone->reconstructed);
         EXPECT_EQ(many->report.metrics.rmse, alone->report.metrics.rmse);
         EXPECT_EQ(many->report.worst_tensor, alone->report.worst_tensor);
-        const auto back = Restore(alone->artefact, {}, lent.Give(count), chunk,
-                                  /*most=*/70000);
+        const auto back =
+            RestoreWith(alone->artefact, {}, lent.Give(count), chunk,
+                        /*most=*/70000);
         ASSERT_TRUE(back.ok()) << back.status();
         EXPECT_EQ(*back, *restored);
       }
@@ -178,7 +181,7 @@ TEST(ThreadsTest, GiveTheSameBytesAndFigures) {
 TEST(ThreadsTest, GiveBackWhatIsSelected) {
   Lent lent(2);
   const std::string artefact =
-      Compress(Cache(), {.codec = "klt"}, {}, 1 << 20)->artefact;
+      CompressWith(LayersOfACache(), {.codec = "klt"}, {}, 1 << 20)->artefact;
   DecompressOptions some;
   some.tensors = {"layer_[135]_*"};
   DecompressOptions tokens = some;
@@ -186,7 +189,7 @@ TEST(ThreadsTest, GiveBackWhatIsSelected) {
   DecompressOptions none;
   none.verify_only = true;
   for (const DecompressOptions& options : {some, tokens, none}) {
-    EXPECT_EQ(*Restore(artefact, options, lent.Give(3), 4000, 9000),
+    EXPECT_EQ(*RestoreWith(artefact, options, lent.Give(3), 4000, 9000),
               *DecompressFile(artefact, options));
   }
 }
@@ -194,26 +197,26 @@ TEST(ThreadsTest, GiveBackWhatIsSelected) {
 TEST(ThreadsTest, ViewsOfALayoutToo) {
   Lent lent(2);
   const std::string file =
-      MakeFile({Random("kv", DType::kBF16, {2, 3, 70, 2 * 64}),
-                Random("more", DType::kBF16, {2, 3, 70, 2 * 64})});
+      MakeFile({SomeTensor("kv", DType::kBF16, {2, 3, 70, 2 * 64}),
+                SomeTensor("more", DType::kBF16, {2, 3, 70, 2 * 64})});
   for (const bool reconstruct : {false, true}) {
     const CompressOptions options = {.codec = "klt:high",
                                      .reconstruct = reconstruct,
                                      .layout = "2lt(hd):h=2"};
-    const auto alone = Compress(file, options, {}, 1 << 20);
+    const auto alone = CompressWith(file, options, {}, 1 << 20);
     ASSERT_TRUE(alone.ok()) << alone.status();
-    const auto many = Compress(file, options, lent.Give(3), 3000);
+    const auto many = CompressWith(file, options, lent.Give(3), 3000);
     ASSERT_TRUE(many.ok()) << many.status();
     EXPECT_EQ(many->artefact, alone->artefact);
     EXPECT_EQ(many->reconstructed, alone->reconstructed);
-    EXPECT_EQ(*Restore(alone->artefact, {}, lent.Give(3), 3000, 9000),
+    EXPECT_EQ(*RestoreWith(alone->artefact, {}, lent.Give(3), 3000, 9000),
               *DecompressFile(alone->artefact));
   }
 }
 
 TEST(ThreadsTest, NobodyNeedHelp) {
-  const std::string file = Cache();
-  const Compressed alone = *Compress(file, {.codec = "klt"}, {}, 1 << 20);
+  const std::string file = LayersOfACache();
+  const Compressed alone = *CompressWith(file, {.codec = "klt"}, {}, 1 << 20);
   const Threads forgetful = {
       .count = 4, .run = [](const auto&) {}, .memory = kEnough};
   const Threads out_of_memory = {
@@ -221,9 +224,9 @@ TEST(ThreadsTest, NobodyNeedHelp) {
       .run = [](const auto&) { throw std::bad_alloc(); },
       .memory = kEnough};
   for (const Threads& threads : {forgetful, out_of_memory}) {
-    EXPECT_EQ(Compress(file, {.codec = "klt"}, threads, 1 << 20)->artefact,
+    EXPECT_EQ(CompressWith(file, {.codec = "klt"}, threads, 1 << 20)->artefact,
               alone.artefact);
-    EXPECT_EQ(*Restore(alone.artefact, {}, threads, 1 << 20, 1 << 20),
+    EXPECT_EQ(*RestoreWith(alone.artefact, {}, threads, 1 << 20, 1 << 20),
               *DecompressFile(alone.artefact));
   }
 }
@@ -231,27 +234,27 @@ TEST(ThreadsTest, NobodyNeedHelp) {
 TEST(ThreadsTest, DamageIsFoundAsByOne) {
   Lent lent(3);
   std::string artefact =
-      Compress(Cache(), {.codec = "ecsq"}, {}, 1 << 20)->artefact;
+      CompressWith(LayersOfACache(), {.codec = "ecsq"}, {}, 1 << 20)->artefact;
   for (size_t i = artefact.size() / 3; i < artefact.size(); i += 3001) {
     artefact[i] ^= 0x20;
     const absl::Status one = DecompressFile(artefact).status();
     const absl::Status many =
-        Restore(artefact, {}, lent.Give(4), 1 << 20, 1 << 20).status();
+        RestoreWith(artefact, {}, lent.Give(4), 1 << 20, 1 << 20).status();
     EXPECT_EQ(many, one) << i;
     EXPECT_EQ(many.code(), absl::StatusCode::kDataLoss);
     artefact[i] ^= 0x20;
   }
   const std::string cut = artefact.substr(0, artefact.size() - 100);
-  EXPECT_EQ(Restore(cut, {}, lent.Give(4), 1 << 20, 1 << 20).status(),
+  EXPECT_EQ(RestoreWith(cut, {}, lent.Give(4), 1 << 20, 1 << 20).status(),
             DecompressFile(cut).status());
   EXPECT_EQ(
-      Restore(artefact + "x", {}, lent.Give(4), 1 << 20, 1 << 20).status(),
+      RestoreWith(artefact + "x", {}, lent.Give(4), 1 << 20, 1 << 20).status(),
       DecompressFile(artefact + "x").status());
 }
 
 TEST(ThreadsTest, WhatNobodyWantsEndsSoon) {
   Lent lent(3);
-  const std::string file = Cache();
+  const std::string file = LayersOfACache();
   for (const int most : {0, 5, 50, 500}) {
     std::atomic<int> looks{0};
     CompressLimits limits;
@@ -275,7 +278,7 @@ TEST(ThreadsTest, WhatNobodyWantsEndsSoon) {
 }
 
 TEST(ThreadsTest, AsManyAsThereIsMemoryFor) {
-  const std::string file = Cache();
+  const std::string file = LayersOfACache();
   const auto begun = [&](uint64_t memory) {
     auto compressor = std::make_unique<Compressor>(
         CompressOptions{.codec = "klt"},
