@@ -43,8 +43,8 @@ PYTEST = ["-m", "pytest", "-c", "tests/pytest.ini", "-p", "no:cacheprovider", "-
 def served(bin_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server that the documents' commands call, with the profile that they train."""
     folder = tmp_path_factory.mktemp("profiles")
-    train = [bin_dir / "kv-compress", "-train-profile", folder / "model.profile"]
-    flags = ["-model-label", "SmolLM2", "-profile-layers", "3", SAMPLE]
+    train: list[str | Path] = [bin_dir / "kv-compress", "-train-profile", folder / "model.profile"]
+    flags: list[str | Path] = ["-model-label", "SmolLM2", "-profile-layers", "3", SAMPLE]
     subprocess.run([*train, *flags], check=True, stdout=subprocess.DEVNULL)
     with running_server(bin_dir, "--profile-directory", str(folder)) as server:
         yield server
