@@ -2,7 +2,9 @@
 
 #include "compress_rpc.h"
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "compress_session.h"
@@ -13,9 +15,10 @@
 namespace kvcompress {
 namespace {
 
-// What a message carries at most, unless a whole tensor gives more: output of
-// one request is gathered up to here.
+// Output is gathered up to here, in bytes, before it is sent.
 constexpr size_t kGathered = 512 << 10;
+// Clients take messages of 4 MiB unless they are told otherwise.
+constexpr size_t kMostSent = 2 << 20;
 
 // What Compress and Measure do with their requests.
 template <typename Request>
@@ -102,6 +105,47 @@ class CacheHandler : public StreamHandler {
   uint64_t kept_ = 0;  // of options, in bytes
 };
 
+// Bytes that go out in messages that no client refuses, however many come at a
+// time: the payload of a tensor may.
+class OutgoingBytes {
+ public:
+  // The offset of the first.
+  void Begin(uint64_t offset) { offset_ = offset; }
+
+  size_t PendingOf(const std::string& bytes) const {
+    return bytes.size() - sent_;
+  }
+
+  // Before bytes are appended.
+  void DropSent(std::string* bytes) {
+    if (sent_ > 0) bytes->erase(0, std::exchange(sent_, 0));
+  }
+
+  // The next message. Leaves `*bytes` empty where all are sent.
+  grpc::ByteBuffer Next(int field, std::string* bytes) {
+    const size_t size = std::min(PendingOf(*bytes), kMostSent);
+    const uint64_t offset = std::exchange(offset_, offset_ + size);
+    if (size < bytes->size()) {
+      std::string part = bytes->substr(sent_, size);
+      sent_ += size;
+      if (sent_ == bytes->size()) {
+        bytes->clear();
+        sent_ = 0;
+      }
+      return SerializeChunk(field, offset, std::move(part));
+    }
+    grpc::ByteBuffer message =
+        SerializeChunk(field, offset, std::exchange(*bytes, {}));
+    // The next one is likely to be as large, and need not grow to it.
+    bytes->reserve(size);
+    return message;
+  }
+
+ private:
+  size_t sent_ = 0;  // of the bytes that are there
+  uint64_t offset_ = 0;
+};
+
 class CompressHandler final : public CacheHandler<v1::CompressRequest> {
  public:
   using CacheHandler::CacheHandler;
@@ -109,8 +153,11 @@ class CompressHandler final : public CacheHandler<v1::CompressRequest> {
   absl::StatusOr<bool> Next(grpc::ByteBuffer* response) override {
     CompressOutput& output = session_.output();
     bool more = true;
-    while (more &&
-           output.artefact.size() + output.reconstructed.size() < kGathered) {
+    while (more && artefact_.PendingOf(output.artefact) +
+                           reconstructed_.PendingOf(output.reconstructed) <
+                       kGathered) {
+      artefact_.DropSent(&output.artefact);
+      reconstructed_.DropSent(&output.reconstructed);
       const absl::StatusOr<bool> step = Step();
       if (!step.ok()) return step.status();
       more = *step;
@@ -120,13 +167,14 @@ class CompressHandler final : public CacheHandler<v1::CompressRequest> {
       return true;
     }
     if (!output.artefact.empty()) {
-      *response = Chunk(v1::CompressResponse::kArtefactFieldNumber,
-                        &output.artefact, &artefact_offset_);
+      *response = artefact_.Next(v1::CompressResponse::kArtefactFieldNumber,
+                                 &output.artefact);
       return true;
     }
     if (!output.reconstructed.empty()) {
-      *response = Chunk(v1::CompressResponse::kReconstructedFieldNumber,
-                        &output.reconstructed, &reconstructed_offset_);
+      *response =
+          reconstructed_.Next(v1::CompressResponse::kReconstructedFieldNumber,
+                              &output.reconstructed);
       return true;
     }
     return ended_ ? Conclude(response) : false;
@@ -141,20 +189,9 @@ class CompressHandler final : public CacheHandler<v1::CompressRequest> {
     begin.set_codec(compressor.codec());
     begin.set_tensor_count(compressor.tensor_count());
     begin.set_original_size_bytes(compressor.original_size());
-    artefact_offset_ = compressor.reserved_header_size();
+    artefact_.Begin(compressor.reserved_header_size());
     begin_sent_ = true;
     return Serialize(response);
-  }
-
-  static grpc::ByteBuffer Chunk(int field, std::string* bytes,
-                                uint64_t* offset) {
-    const size_t size = bytes->size();
-    grpc::ByteBuffer message =
-        SerializeChunk(field, *offset, std::exchange(*bytes, {}));
-    // The next one is likely to be as large, and need not grow to it.
-    bytes->reserve(size);
-    *offset += size;
-    return message;
   }
 
   // After the input: the header, then the trailer, then no more.
@@ -178,8 +215,8 @@ class CompressHandler final : public CacheHandler<v1::CompressRequest> {
 
   bool begin_sent_ = false;
   bool concluded_ = false;
-  uint64_t artefact_offset_ = 0;
-  uint64_t reconstructed_offset_ = 0;
+  OutgoingBytes artefact_;
+  OutgoingBytes reconstructed_;
   std::optional<CompressReport> report_;
 };
 
