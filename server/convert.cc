@@ -166,6 +166,7 @@ v1::ProfileUse ToProto(const ProfileUse& use) {
   proto.set_digest(use.id.digest);
   proto.set_label(use.id.label);
   proto.set_tensor_count(use.tensors);
+  if (use.first_token) proto.set_first_token(*use.first_token);
   return proto;
 }
 

@@ -114,9 +114,13 @@ Json RopeJson(const v1::TensorReport& tensor) {
 template <typename Report>
 Json ProfileJson(const Report& report) {
   if (!report.has_profile()) return nullptr;
-  return {{"digest", report.profile().digest()},
-          {"label", report.profile().label()},
-          {"tensor_count", report.profile().tensor_count()}};
+  Json json = {{"digest", report.profile().digest()},
+               {"label", report.profile().label()},
+               {"tensor_count", report.profile().tensor_count()}};
+  if (report.profile().has_first_token()) {
+    json["first_token"] = report.profile().first_token();
+  }
+  return json;
 }
 
 Json WorstTensorJson(const v1::CompressionReport& report) {

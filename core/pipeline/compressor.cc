@@ -216,7 +216,7 @@ class Compressor::Impl {
     if (limits_.still_wanted) {
       hints_.checkpoint = &checkpoint_.emplace(limits_.still_wanted);
     }
-    KVC_ASSIGN_OR_RETURN(const uint64_t first_position,
+    KVC_ASSIGN_OR_RETURN(const std::optional<uint64_t> first_position,
                          FirstPosition(header.metadata));
     KVC_ASSIGN_OR_RETURN(
         groups_, GroupCompression::Plan(options_, codec, first_position,
@@ -482,6 +482,7 @@ class Compressor::Impl {
         options_.reconstruct ? take
                              : std::function<void(size_t, absl::string_view)>(),
         &outcomes));
+    if (!outcomes.empty()) groups_.TellOfPosition(&builder_.report());
     for (const GroupCompression::Outcome& outcome : outcomes) {
       builder_.Settle(outcome.tensor, outcome.distortion, outcome.tokens);
     }

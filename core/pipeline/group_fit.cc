@@ -35,10 +35,10 @@ absl::Status CheckGoTogether(const CompressOptions& options,
   absl::string_view wrong;
   if (codec.codec != &KltCodec()) {
     wrong = "a profile goes with the codec klt alone, such as klt:ultra";
-  } else if (!header.laid_out.empty()) {
+  } else if (!header.laid_out.empty() && options.reconstruct) {
     wrong =
-        "a layout and a profile cannot be combined: give the tensors as "
-        "[batch, heads, tokens, head_dim]";
+        "a layout, a profile and reconstruction cannot be combined: leave out "
+        "one of them";
   } else if (!options.attention.empty()) {
     wrong = "attention weights and a profile cannot be combined";
   }

@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "codecs/klt/token_weights.h"
 #include "kernels/elements.h"
 #include "kvcompress/error.h"
 #include "profile/codec.h"
 #include "profile/group_encoder.h"
+#include "profile/position.h"
 #include "status/macros.h"
 #include "tensor/whole_tensor.h"
 
@@ -103,9 +105,10 @@ void OrderedOutput::End(size_t tensor, std::string* out) {
 
 absl::StatusOr<GroupCompression> GroupCompression::Plan(
     const CompressOptions& options, const CodecSpec& codec,
-    uint64_t first_position, ArtefactHeader* header, CompressReport* report) {
+    std::optional<uint64_t> declared, ArtefactHeader* header,
+    CompressReport* report) {
   GroupCompression plan;
-  plan.first_position_ = first_position;
+  plan.declared_ = declared;
   KVC_ASSIGN_OR_RETURN(
       FittingProfile fitting,
       ChooseProfile(options, codec, *header, &report->warnings));
@@ -166,18 +169,45 @@ uint64_t GroupCompression::memory(bool reconstruct) const {
   return most + kept;
 }
 
+uint64_t GroupCompression::PositionOf(
+    const TensorGroup& group, absl::Span<const absl::string_view> sources,
+    Checkpoint* checkpoint) {
+  const uint64_t likely = declared_.value_or(found_.value_or(0));
+  const profile::KeyPositions keys(profile_->content(), group.index,
+                                   group.shape, sources);
+  if (!keys.known()) return likely;
+  const uint64_t position = declared_ ? likely : keys.Find(likely, checkpoint);
+  const double fit = keys.FitAt(position);
+  if (fit >= profile::kLeastFit) return position;
+  if (!poor_fit_) {
+    poor_fit_ = Warning{
+        "PROFILE_POOR_FIT",
+        absl::StrCat(
+            "the keys of group ", group.index, " of the profile ",
+            declared_ ? "do not fit the declared first_token: the fit is "
+                      : "fit no position of the first token: the best fit is ",
+            absl::StrFormat("%.2f", fit),
+            ", and 1 where keys are like those of the training. Is it the "
+            "profile of this model, and do tokens follow one another?"),
+        specs_[group.last].name};
+  }
+  return likely;
+}
+
 void GroupCompression::Encode(const TensorGroup& group, Checkpoint* checkpoint,
-                              std::string* payload) const {
-  profile::GroupEncoding encoding = {.group = group.index,
-                                     .preset = preset_,
-                                     .first_position = first_position_};
-  encoding.offsets = klt::OffsetsOf(
-      {.weighting = kWeighting},
-      klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
+                              std::string* payload) {
   std::vector<absl::string_view> sources;
   for (const size_t member : group.members) {
     sources.push_back(sources_.at(member));
   }
+  profile::GroupEncoding encoding = {
+      .group = group.index,
+      .preset = preset_,
+      .first_position = PositionOf(group, sources, checkpoint)};
+  found_ = encoding.first_position;
+  encoding.offsets = klt::OffsetsOf(
+      {.weighting = kWeighting},
+      klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
   if (Stops(checkpoint)) return;
   profile::EncodeGroup(profile_->content(), encoding, group.shape, sources,
                        checkpoint, payload);
@@ -241,15 +271,17 @@ absl::Status GroupCompression::TakeOutcomes(
   return absl::OkStatus();
 }
 
+void GroupCompression::TellOfPosition(CompressReport* report) {
+  if (!report->profile->first_token) report->profile->first_token = found_;
+  if (poor_fit_ && !told_) report->warnings.push_back(*poor_fit_);
+  told_ = poor_fit_.has_value();
+}
+
 absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
     absl::Span<const std::shared_ptr<const Profile>> profiles,
     const ArtefactHeader& header) {
   GroupDecompression plan;
   if (!header.profile) return plan;
-  if (!header.laid_out.empty()) {
-    return Damaged("a tensor in a layout beside a profile",
-                   header.laid_out.front().layout.source().name);
-  }
   for (const std::shared_ptr<const Profile>& profile : profiles) {
     if (profile->id().digest == header.profile->digest) plan.profile_ = profile;
   }

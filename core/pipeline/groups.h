@@ -64,10 +64,11 @@ class GroupCompression {
   // Finds the groups of the profile in `options` among the tensors, and makes
   // klt-profile their codec; nothing without a profile. INVALID_ARGUMENT where
   // profile and codec do not go together, or no group fits. Without a profile
-  // there, chooses among the candidates. Tells the report which is used.
+  // there, chooses among the candidates. Tells the report which is used. The
+  // cache begins at the position that is declared, else at one to be found.
   static absl::StatusOr<GroupCompression> Plan(const CompressOptions& options,
                                                const CodecSpec& codec,
-                                               uint64_t first_position,
+                                               std::optional<uint64_t> declared,
                                                ArtefactHeader* header,
                                                CompressReport* report);
 
@@ -94,16 +95,27 @@ class GroupCompression {
           decoded,
       std::vector<Outcome>* outcomes);
 
+  // Of the groups that have ended: where the first began, and whether keys did
+  // not fit. Tells the report, once each.
+  void TellOfPosition(CompressReport* report);
+
  private:
   // Sets up the groups of a profile with a preset of it.
   void Use(FittingProfile fitting, ArtefactHeader* header,
            CompressReport* report);
   void Encode(const TensorGroup& group, Checkpoint* checkpoint,
-              std::string* payload) const;
+              std::string* payload);
+  // Where the cache begins, as the keys of the group have it.
+  uint64_t PositionOf(const TensorGroup& group,
+                      absl::Span<const absl::string_view> sources,
+                      Checkpoint* checkpoint);
   std::vector<TensorSpec> specs_;  // of all tensors
   std::shared_ptr<const Profile> profile_;
   size_t preset_ = 0;
-  uint64_t first_position_ = 0;
+  std::optional<uint64_t> declared_;  // position of the first token
+  std::optional<uint64_t> found_;     // that of the group that ended last
+  std::optional<Warning> poor_fit_;   // the first
+  bool told_ = false;                 // of it
   std::vector<TensorGroup> groups_;
   std::map<size_t, size_t> group_of_;      // index of groups_ by tensor
   std::map<size_t, std::string> sources_;  // by tensor

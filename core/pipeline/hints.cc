@@ -73,7 +73,7 @@ absl::Status CheckRope(const Codec& codec, const TensorSpec& spec,
        .field = "options.rope"});
 }
 
-absl::StatusOr<uint64_t> FirstPosition(
+absl::StatusOr<std::optional<uint64_t>> FirstPosition(
     const std::vector<std::pair<std::string, std::string>>& metadata) {
   for (const auto& [key, value] : metadata) {
     if (key != "first_token") continue;
@@ -85,7 +85,7 @@ absl::StatusOr<uint64_t> FirstPosition(
                      ", which is no number below 2^32"),
         {.reason = "INVALID_OPTIONS"});
   }
-  return 0;
+  return std::nullopt;
 }
 
 }  // namespace kvcompress

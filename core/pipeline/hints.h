@@ -7,6 +7,7 @@
 #define KVCOMPRESS_PIPELINE_HINTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,9 +33,9 @@ EncodeHints HintsFrom(
 absl::Status CheckRope(const Codec& codec, const TensorSpec& spec,
                        const EncodeHints& hints);
 
-// The position of the first token as metadata declare it under "first_token",
-// else 0. INVALID_ARGUMENT for a value that is no number below 2^32.
-absl::StatusOr<uint64_t> FirstPosition(
+// The position of the first token, if metadata declare it under "first_token".
+// INVALID_ARGUMENT for a value that is no number below 2^32.
+absl::StatusOr<std::optional<uint64_t>> FirstPosition(
     const std::vector<std::pair<std::string, std::string>>& metadata);
 
 }  // namespace kvcompress

@@ -1,19 +1,27 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The texts of the study: files that pinned PyPI packages carry, held to a digest.
 
-None of them was used to design or tune a codec.
+None of TEXTS was used to design or tune a codec, and no profile of the study is trained on them.
+
+    cd validation && PYTHON -m measure.texts FOLDER
+
+writes the texts that its profiles are trained on.
 """
 
 import ast
 import bz2
 import hashlib
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
 
 _LONGEST = 400_000  # characters of the long one; tokenizing takes time
+_WIKIPEDIA = (
+    "gensim/test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ def _docstrings(data: bytes) -> str:
     return "\n\n".join(texts)
 
 
-def _articles(data: bytes) -> str:
+def _prose(data: bytes) -> str:
     """The prose of a dump of Wikipedia, without markup, tables and lists."""
     xml = bz2.decompress(data).decode("utf-8")
     paragraphs = []
@@ -85,7 +93,17 @@ def _articles(data: bytes) -> str:
             for line in text.splitlines()
             if len(line) > 200 and line[0].isalpha() and not re.search(r"[\[\]{}|]", line)
         ]
-    return "\n\n".join(paragraphs)[:_LONGEST]
+    return "\n\n".join(paragraphs)
+
+
+def _first_articles(data: bytes) -> str:
+    return _prose(data)[:_LONGEST]
+
+
+def _later_articles(data: bytes) -> str:
+    """Begins with an article that has nothing in the first."""
+    prose = _prose(data)
+    return prose[2 * _LONGEST : 3 * _LONGEST]
 
 
 TEXTS = (
@@ -101,10 +119,9 @@ TEXTS = (
         name="encyclopedia",
         kind="encyclopedia (Wikipedia, without markup)",
         package="gensim",
-        path="gensim/test/test_data/"
-        "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2",
+        path=_WIKIPEDIA,
         sha256="a53f4648dec40467ebdcbc7a1307eddb51fe6e28e9309f6ebde81ba0d04bea2d",
-        extract=_articles,
+        extract=_first_articles,
     ),
     Text(
         name="reference",
@@ -123,3 +140,43 @@ TEXTS = (
         extract=_plain,
     ),
 )
+
+# Other articles, documentation and code than those of TEXTS; no news.
+TRAINING = (
+    Text(
+        name="articles",
+        kind="encyclopedia (later articles of the same dump)",
+        package="gensim",
+        path=_WIKIPEDIA,
+        sha256="a53f4648dec40467ebdcbc7a1307eddb51fe6e28e9309f6ebde81ba0d04bea2d",
+        extract=_later_articles,
+    ),
+    Text(
+        name="docstrings",
+        kind="reference documentation (NumPy)",
+        package="numpy",
+        path="numpy/_core/_add_newdocs.py",
+        sha256="bdb68c6da2f3a1048cb2d6123afb6ede6f2bee88c88acb4d330c5485dc1324ce",
+        extract=_docstrings,
+    ),
+    Text(
+        name="plots",
+        kind="Python source code (Matplotlib)",
+        package="matplotlib",
+        path="matplotlib/axes/_axes.py",
+        sha256="f61e1cb43575eca70b01c9c80f16d3015e91a8101fe9ce0cc3fdc3d80441c8a7",
+        extract=_plain,
+    ),
+)
+
+
+def main() -> None:
+    """Writes the texts of trainings into a folder, one file each."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for text in TRAINING:
+        (folder / f"{text.name}.txt").write_text(text.read(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

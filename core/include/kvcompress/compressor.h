@@ -71,7 +71,9 @@ struct CompressOptions {
   // With the codec klt and a preset of this profile: groups of it that the
   // cache has whole are coded with it, all other tensors with klt alone. The
   // cache begins at the position that the metadata key "first_token" of the
-  // input says, else at 0. Null for none.
+  // input says, else at one that is found from the keys. Where these are not
+  // like the keys of the training the report has the warning PROFILE_POOR_FIT.
+  // Null for none.
   std::shared_ptr<const Profile> profile;
   // Where `profile` is null: those among which one may be chosen. It is the one
   // that has the preset of the codec klt and fits a group of the cache. Where

@@ -107,6 +107,9 @@ struct ProfileId {
 struct ProfileUse {
   ProfileId id;
   uint64_t tensors = 0;  // that are coded with it
+  // The position of the first token in its text, as it was declared or found.
+  // Of compression, where there are tokens.
+  std::optional<uint64_t> first_token;
 };
 
 // Immutable and thread safe.

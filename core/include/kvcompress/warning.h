@@ -27,6 +27,7 @@ inline constexpr absl::string_view kWarningCodes[] = {
     "NO_ROLES",  // a codec that tells keys from values was told of neither
     "LAYOUT_SUSPECT",     // dimensions are not what they are taken for
     "PROFILE_AMBIGUOUS",  // several profiles fit, and none was used
+    "PROFILE_POOR_FIT",   // keys are not like those of the profile's training
 };
 
 }  // namespace kvcompress

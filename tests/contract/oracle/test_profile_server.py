@@ -3,6 +3,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,8 @@ __all__ = ["run"]
 
 SOURCE = GOLDEN / "cache.safetensors"
 TINY = Profile((GOLDEN / "tiny.profile").read_bytes())
-USED = ProfileUse(TINY.digest, "tiny", 8)
+NEEDED = ProfileUse(TINY.digest, "tiny", 8)
+USED = replace(NEEDED, first_token=0)
 BUDGET = 16 << 20
 
 
@@ -70,7 +72,7 @@ def test_the_reader_gives_what_a_server_restores(user: Client, name: str) -> Non
     assert all(tensor.metrics.cosine_similarity > 0.99 for tensor in result.report.tensors)
     assert result.artefact is not None
     back = user.decompress(result.artefact)
-    assert back.report.profile == USED
+    assert back.report.profile == NEEDED
     assert back.safetensors is not None
     _, tensors = read_safetensors(back.safetensors)
     assert restore(result.artefact, TINY) == {key: data for key, (_, data) in tensors.items()}
@@ -114,20 +116,19 @@ def test_several_that_fit_are_told(bin_dir: Path, tmp_path: Path) -> None:
         ({"codec": "klt:high", "profile": "../small"}, "PROFILE_UNKNOWN", "it has: small"),
         ({"codec": "int4", "profile": "small"}, "INVALID_OPTIONS", "codec klt alone"),
         ({"codec": "klt:contract", "profile": "small"}, "UNKNOWN_PRESET", "high, max, ultra"),
-        (
-            {"codec": "klt:high", "profile": "small", "layout": "thd"},
-            "INVALID_OPTIONS",
-            "layout and a profile",
-        ),
     ],
 )
 def test_refused(user: Client, options: CompressArguments, reason: str, words: str) -> None:
-    source: Path | dict[str, np.ndarray] = SOURCE
-    if "layout" in options:
-        source = {"layer_0_key": np.zeros((4, 2, 16), np.float16)}
     with pytest.raises(KVCompressError, match=words) as error:
-        user.measure(source, **options)
+        user.measure(SOURCE, **options)
     assert error.value.reason == reason
+
+
+def test_a_layout_is_not_reconstructed_beside_a_profile(user: Client, tmp_path: Path) -> None:
+    source = {"layer_0_key": np.zeros((4, 2, 16), np.float16)}
+    options: CompressArguments = {"codec": "klt:high", "profile": "small", "layout": "thd"}
+    with pytest.raises(InvalidArgumentError, match="a layout, a profile and reconstruction"):
+        user.compress(source, tmp_path / "out", reconstruct=True, **options)
 
 
 def test_a_cache_of_another_model_is_refused(user: Client, sample: bytes) -> None:

@@ -6,13 +6,14 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from oracle.profiles import Profile, read_safetensors, restore
-from oracle.source import tensor, write
+from oracle.source import Tensor, tensor, write
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "profile"
 LAYERS, HEADS, CHANNELS, SIGNALS = 4, 2, 16, 6
@@ -30,16 +31,17 @@ def run(bin_dir: Path, tmp_path: Path) -> Run:
     return run
 
 
-def turned(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Rotary embedding with base 10,000."""
+def turned(values: npt.NDArray[np.float64], first: int = 0) -> npt.NDArray[np.float64]:
+    """Rotary embedding with base 10,000, from the position `first` on."""
     half = CHANNELS // 2
-    phases = np.arange(values.shape[2])[:, None] * 10000.0 ** (-np.arange(half) / half)
+    positions = first + np.arange(values.shape[2])
+    phases = positions[:, None] * 10000.0 ** (-np.arange(half) / half)
     a, b = values[..., :half], values[..., half:]
     cosine, sine = np.cos(phases), np.sin(phases)
     return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=-1)
 
 
-def cache(seed: int, tokens: int, dtype: str = "BF16", batches: int = 1) -> bytes:
+def cache(seed: int, tokens: int, dtype: str = "BF16", batches: int = 1, first: int = 0) -> bytes:
     """A cache whose layers are mixtures of the same signals; keys are turned."""
     mixing = np.random.default_rng(0)
     rng = np.random.default_rng(seed)
@@ -52,9 +54,26 @@ def cache(seed: int, tokens: int, dtype: str = "BF16", batches: int = 1) -> byte
             mean = 3 * mixing.standard_normal((HEADS, 1, CHANNELS))
             values = np.einsum("bxts,hsc->bhtc", signals, mix) + noise + mean
             if role == "key":
-                values = turned(values)
+                values = turned(values, first)
             tensors.append(tensor(f"layer_{layer}_{role}", dtype, values, values.shape))
     return write(tensors)
+
+
+def write_with(metadata: dict[str, str], file: bytes) -> bytes:
+    """Adds metadata to a file."""
+    _, tensors = read_safetensors(file)
+    return write(
+        (
+            Tensor(name, of["dtype"], tuple(of["shape"]), data)
+            for name, (of, data) in tensors.items()
+        ),
+        metadata,
+    )
+
+
+def payloads(artefact: bytes) -> dict[str, bytes]:
+    """The payloads of an artefact by their tensors."""
+    return {name: data for name, (_, data) in read_safetensors(artefact)[1].items()}
 
 
 def train(run: Run, folder: Path, *flags: object) -> Path:
@@ -91,6 +110,101 @@ def test_the_reader_gives_what_kv_compress_restores(
     _, tensors = read_safetensors(back.read_bytes())
     read = restore(artefact.read_bytes(), Profile(profile.read_bytes()))
     assert read == {name: data for name, (_, data) in tensors.items()}
+
+
+def compress(run: Run, profile: Path, source: bytes, *flags: object) -> tuple[Any, bytes]:
+    """Gives the report and the artefact of a cache."""
+    path = profile.with_name("source")
+    path.write_bytes(source)
+    artefact = profile.with_name("artefact")
+    flags = ("-codec", "klt:high", "-profile", profile, *flags)
+    done = run("-input", path, "-output", artefact, *flags)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), artefact.read_bytes()
+
+
+def test_a_cache_begins_where_its_keys_say(run: Run, tmp_path: Path) -> None:
+    profile = train(run, tmp_path, "-rope-theta", 10000)
+    for first in (0, 1, 255, 4095, 4096, 60_000, 131_071):
+        source = cache(3, 40, first=first)
+        report, artefact = compress(run, profile, source)
+        assert report["profile"]["first_token"] == first
+        assert report["warnings"] == []
+        header, tensors = read_safetensors(source)
+        declared = write_with({"first_token": str(first)}, source)
+        report, same = compress(run, profile, declared)
+        assert report["profile"]["first_token"] == first
+        assert payloads(same) == payloads(artefact)
+        back = tmp_path / "back"
+        done = run(
+            "-decompress", "-input", tmp_path / "artefact", "-output", back, "-profile", profile
+        )
+        assert done.returncode == 0, done.stderr
+        restored = read_safetensors(back.read_bytes())[1]
+        read = restore(same, Profile(profile.read_bytes()))
+        assert read == {name: data for name, (_, data) in restored.items()}
+        assert header == {}
+        assert restored.keys() == tensors.keys()
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_keys_that_are_not_the_models_are_told_of(run: Run, tmp_path: Path, declared: bool) -> None:
+    profile = train(run, tmp_path, "-rope-theta", 10000)
+    if declared:
+        source = write_with({"first_token": "1000"}, cache(3, 60))
+    else:
+        rng = np.random.default_rng(0)
+        shape = (1, HEADS, 60, CHANNELS)
+        source = write(
+            tensor(f"layer_{layer}_{role}", "BF16", 5 * rng.standard_normal(shape), shape)
+            for layer in range(LAYERS)
+            for role in ("key", "value")
+        )
+    report, _ = compress(run, profile, source)
+    assert [warning["code"] for warning in report["warnings"]] == ["PROFILE_POOR_FIT"]
+    words = "the declared first_token" if declared else "no position of the first token"
+    assert words in report["warnings"][0]["message"]
+    assert report["profile"]["first_token"] == (1000 if declared else 0)
+
+
+def test_a_layout_beside_a_profile(run: Run, tmp_path: Path) -> None:
+    profile = train(run, tmp_path, "-rope-theta", 10000)
+    plain = cache(3, 70, first=300)
+    _, tensors = read_safetensors(plain)
+    size = HEADS * 70 * CHANNELS
+    stacked = np.array(
+        [
+            [
+                np.frombuffer(tensors[f"layer_{layer}_{role}"][1], "<u2", size)
+                .reshape(HEADS, 70, CHANNELS)
+                .transpose(1, 0, 2)
+                .reshape(70, HEADS * CHANNELS)
+                for layer in range(LAYERS)
+            ]
+            for role in ("key", "value")
+        ]
+    )
+    source = write([Tensor("kv", "BF16", stacked.shape, stacked.tobytes())])
+    report, artefact = compress(run, profile, source, "-layout", f"2ltd:heads={HEADS}")
+    assert report["profile"] == compress(run, profile, plain)[0]["profile"]
+    assert len(artefact) < 1.1 * len(compress(run, profile, plain)[1])
+    (tmp_path / "laid-out").write_bytes(artefact)
+    restored = tmp_path / "restored"
+    flags = ("-profile", profile, "-decompress", "-input", tmp_path / "laid-out")
+    assert run(*flags, "-output", restored).returncode == 0
+    (tmp_path / "plain").write_bytes(compress(run, profile, plain)[1])
+    back = read_safetensors(restored.read_bytes())[1]["kv"][1]
+    values = np.frombuffer(back, "<u2").reshape(2, LAYERS, 70, HEADS, CHANNELS)
+    read = restore((tmp_path / "plain").read_bytes(), Profile(profile.read_bytes()))
+    for index, role in enumerate(("key", "value")):
+        for layer in range(LAYERS):
+            expected = np.frombuffer(read[f"layer_{layer}_{role}"], "<u2")
+            found = values[index, layer].transpose(1, 0, 2)
+            assert (found == expected.reshape(HEADS, 70, CHANNELS)).all()
+    assert run(*flags, "-output", restored, "-tokens", "10:25").returncode == 0
+    part = read_safetensors(restored.read_bytes())[1]["kv"][1]
+    expected = values[:, :, 10:25].tobytes()
+    assert part == expected
 
 
 def test_training_twice_gives_the_same_file(run: Run, tmp_path: Path) -> None:

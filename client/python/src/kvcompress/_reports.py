@@ -70,11 +70,14 @@ class ProfileUse:
         digest: `sha256:` and 64 digits: the digest of its file.
         label: The label of the model.
         tensor_count: How many tensors are coded with it.
+        first_token: Of compression: the position of the cache's first token in its text, as it
+            was declared or found.
     """
 
     digest: str
     label: str
     tensor_count: int
+    first_token: int | None = None
 
     @classmethod
     def from_report(
@@ -85,7 +88,12 @@ class ProfileUse:
         if not message.HasField("profile"):
             return None
         use = message.profile
-        return cls(digest=use.digest, label=use.label, tensor_count=use.tensor_count)
+        return cls(
+            digest=use.digest,
+            label=use.label,
+            tensor_count=use.tensor_count,
+            first_token=use.first_token if use.HasField("first_token") else None,
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -433,24 +433,33 @@ class ProfileUse(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     LABEL_FIELD_NUMBER: _builtins.int
     TENSOR_COUNT_FIELD_NUMBER: _builtins.int
+    FIRST_TOKEN_FIELD_NUMBER: _builtins.int
     digest: _builtins.str
     """`sha256:` and 64 lower-case hexadecimal digits: the digest of its file."""
     label: _builtins.str
     """The label of the model, as the profile has it."""
     tensor_count: _builtins.int
     """How many tensors are coded with it. The others are coded without."""
+    first_token: _builtins.int
+    """The position of the cache's first token in its text: as the metadata key
+    `first_token` declares it, else as it was found from the keys. Of
+    compression only, and of caches with tokens.
+    """
     def __init__(
         self,
         *,
         digest: _builtins.str = ...,
         label: _builtins.str = ...,
         tensor_count: _builtins.int = ...,
+        first_token: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "first_token", b"first_token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "label", b"label", "tensor_count", b"tensor_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "digest", b"digest", "first_token", b"first_token", "label", b"label", "tensor_count", b"tensor_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__first_token: _TypeAlias = _typing.Literal["first_token"]  # noqa: Y015
+    _WhichOneofArgType__first_token: _TypeAlias = _typing.Literal["_first_token", b"_first_token"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token) -> _WhichOneofReturnType__first_token | None: ...
 
 Global___ProfileUse: _TypeAlias = ProfileUse  # noqa: Y015
 
@@ -501,7 +510,7 @@ class Warning(_message.Message):
     tensors that were looked at, some do not look like [batch, heads, tokens,
     head_dim]; the message names the layout that they are likely to have.
     PROFILE_AMBIGUOUS: several profiles of the server fit, and none was named and
-    used.
+    used. PROFILE_POOR_FIT: the keys are not like those of the profile's training.
     """
     message: _builtins.str
     """One sentence for people, with the remedy."""
