@@ -21,6 +21,8 @@ _SERVICE: dict[str, type | tuple[type, ...]] = {
     "server": str,
     "codec": str,
     "effort": str,
+    "profile": str,
+    "profile_directory": str,
     "rope_theta": (int, float),
     "timeout": (int, float),
     "store_timeout": (int, float),
@@ -54,6 +56,9 @@ class Parameters:
             server of its own.
         codec: As `kvcompress.options.CompressArguments` has it. Default `klt`.
         effort: As there. Default `fast`.
+        profile: The profile of the model: its name, digest or label on the server, as there.
+            For codecs `klt:PRESET`, but `klt:contract`.
+        profile_directory: Without `server`: where the server of its own finds profiles.
         rope_theta: As there. Default None.
         timeout: Seconds that restoring a chunk may take. Default 1.
         store_timeout: Seconds that compressing a chunk may take, which nobody waits for.
@@ -69,6 +74,8 @@ class Parameters:
     server: str | None = None
     codec: str = "klt"
     effort: str = "fast"
+    profile: str | None = None
+    profile_directory: str | None = None
     rope_theta: float | None = None
     timeout: float = 1.0
     store_timeout: float = 60.0
@@ -144,13 +151,17 @@ class Service:
             ServiceDownError: The service does not answer.
         """
         parameters = self._parameters
+        chosen = codec or parameters.codec
         options: CompressArguments = {
-            "codec": codec or parameters.codec,
+            "codec": chosen,
             "effort": cast("Any", parameters.effort),
             "layout": layout,
             "labels": labels,
             "report_tensors": False,
         }
+        preset = chosen.removeprefix("klt:")
+        if parameters.profile is not None and preset not in (chosen, "contract"):
+            options["profile"] = parameters.profile
         if parameters.rope_theta is not None:
             options["rope_theta"] = parameters.rope_theta
         client = self._connected()
@@ -191,7 +202,12 @@ class Service:
             ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
         ]
         # Once: LMCache and the engine know better what to do than to wait.
-        return Client(self._parameters.server, attempts=1, options=backoff)
+        return Client(
+            self._parameters.server,
+            attempts=1,
+            options=backoff,
+            profile_directory=self._parameters.profile_directory,
+        )
 
     def _connected(self) -> Client:
         """Gives the client, after its server has been started again where it had ended.

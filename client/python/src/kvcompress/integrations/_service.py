@@ -16,9 +16,9 @@ class Service:
     failure for twice as long, there is no client.
     """
 
-    def __init__(self, server: str | None) -> None:
-        """Takes the address; None for a server of its own."""
-        self._server = server
+    def __init__(self, server: str | None, profile_directory: str | None = None) -> None:
+        """Takes the address; None for a server of its own, with the profiles of a folder."""
+        self._server, self._profile_directory = server, profile_directory
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._pause, self._until = _PAUSE, 0.0
@@ -38,7 +38,8 @@ class Service:
             if self.paused:
                 raise ConnectionError("the service did not answer lately")
             if self._client is None:
-                self._client = Client(self._server, attempts=1)
+                profiles = self._profile_directory
+                self._client = Client(self._server, attempts=1, profile_directory=profiles)
             return self._client
 
     def succeeded(self) -> None:

@@ -36,7 +36,8 @@ from kvcompress.integrations._pages import PageLayout
 _LOG = logging.getLogger(__name__)
 
 TIER = {"type": "KVCompressTier", "module_path": "kvcompress.integrations.vllm"}
-_OPTIONS = ("folder", "server", "codec", "effort", "artefact_tokens", "threads", "timeout")
+_SERVICE = ("server", "codec", "effort", "profile", "profile_directory")
+_OPTIONS = (*_SERVICE, "folder", "artefact_tokens", "threads", "timeout")
 _PRIMARY_BYTES = 1 << 30
 _BITS = 3  # of numbers that all types of caches hold exactly
 _FP8 = {

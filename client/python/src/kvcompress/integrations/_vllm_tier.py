@@ -86,6 +86,8 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         server: str | None = None,
         codec: str = "auto",
         effort: str = "fast",
+        profile: str | None = None,
+        profile_directory: str | None = None,
         artefact_tokens: int = 512,
         threads: int = 2,
         timeout: float = 5.0,
@@ -104,7 +106,9 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
                 bound to each artefact.
             server: Address of a service; None to start one.
             codec: Codec string.
-            effort: As `CompressArguments` has it.
+            effort: As `CompressArguments` has it, and so is the next.
+            profile: Name, digest or label of a profile of the service.
+            profile_directory: Of a service of its own.
             artefact_tokens: Tokens of an artefact, at most; one chunk at least.
             threads: Artefacts that are restored at once; as many jobs are saved at once.
             timeout: Seconds that restoring or saving an artefact may take.
@@ -125,8 +129,10 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         ]
         self._options: CompressArguments = {"codec": codec, "report_tensors": False}
         self._options["effort"] = effort  # type: ignore[typeddict-item]
+        if profile is not None:
+            self._options["profile"] = profile
         self._artefact_tokens, self._timeout = artefact_tokens, timeout
-        self._service = Service(server)
+        self._service = Service(server, profile_directory)
         self._loaders = ThreadPoolExecutor(threads, "kvcompress-load")
         self._savers = ThreadPoolExecutor(threads, "kvcompress-save")
         self._pending: set[Future[None]] = set()
@@ -252,14 +258,20 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
     def _save(self, job: TransferJob) -> set[bytes]:
         """Saves the chunks of a job that are not there yet."""
         done: set[bytes] = set()
-        runs: dict[int, list[tuple[bytes, int]]] = {}
+        # Tokens of an artefact follow one another: a chunk that is there ends a run.
+        runs: dict[int, list[list[tuple[bytes, int]]]] = {}
         for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
-            if self._folders[_group(key)].holds(_block(key)):
-                done.add(key)
-            else:
-                runs.setdefault(_group(key), []).append((key, chunk))
-        for group, run in runs.items():
+            of_group = runs.setdefault(_group(key), [[]])
+            if not self._folders[_group(key)].holds(_block(key)):
+                of_group[-1].append((key, chunk))
+                continue
+            done.add(key)
+            if of_group[-1]:
+                of_group.append([])
+        for group, run in ((group, run) for group, of_group in runs.items() for run in of_group):
             most = max(1, self._artefact_tokens // self._layouts[group].chunk_tokens)
+            if not run:
+                continue
             for part in np.array_split(np.arange(len(run)), -(-len(run) // most)):
                 chosen = [run[index] for index in part]
                 if self._save_run(group, chosen):

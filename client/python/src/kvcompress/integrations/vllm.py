@@ -19,6 +19,8 @@ model, is not there: vLLM computes it.
 | `folder` | needed | where artefacts are kept; engines may share it |
 | `server` | | address of a service; without, the engine starts its own |
 | `codec`, `effort` | `auto`, `fast` | as `kvcompress.options.CompressArguments` has them |
+| `profile` | | the profile of the model: its name, digest or label on the server |
+| `profile_directory` | | without `server`: where the engine's own server finds profiles |
 | `artefact_tokens` | 512 | tokens of an artefact, at most |
 | `threads` | 2 | artefacts restored at once |
 | `timeout` | 5 | seconds that restoring or saving an artefact may take |
