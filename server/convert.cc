@@ -197,13 +197,16 @@ v1::TensorReport ToProto(const TensorReport& report) {
 
 absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
   CompressOptions options;
-  if (!proto.codec().empty()) options.codec = proto.codec();
+  options.codec = proto.codec().empty() ? "auto" : proto.codec();
   if (!v1::Effort_IsValid(proto.effort())) {
     return MakeError(absl::StatusCode::kInvalidArgument,
                      absl::StrCat("unknown effort ", proto.effort()),
                      {.reason = "INVALID_OPTIONS", .field = "options.effort"});
   }
-  options.effort = FromProto(proto.effort());
+  options.effort =
+      proto.codec().empty() && proto.effort() == v1::EFFORT_UNSPECIFIED
+          ? Effort::kFast
+          : FromProto(proto.effort());
   for (const v1::LayerAttention& layer : proto.attention()) {
     const auto [place, added] = options.attention.try_emplace(
         layer.layer(), layer.octaves().begin(), layer.octaves().end());

@@ -120,7 +120,7 @@ def send_generated(address: str, size: int) -> None:
     block = np.random.default_rng(2).standard_normal(MIB // 4, dtype=np.float32).tobytes()
 
     def requests() -> Iterator[pb.CompressRequest]:
-        yield pb.CompressRequest(options=pb.CompressOptions())
+        yield pb.CompressRequest(options=pb.CompressOptions(codec="int4"))
         yield pb.CompressRequest(safetensors=struct.pack("<Q", len(header)) + header)
         chunk = pb.CompressRequest(safetensors=block)
         for _ in range(size // MIB):

@@ -74,6 +74,7 @@ def test_report_of_compression(
 ) -> None:
     """Of all tensors, and of each."""
     answer = succeed(run("-input", SAMPLE, "-metrics-only", "-verbose", *arguments))
+    options.setdefault("codec", "int4")
     report = client.measure(SAMPLE, **options)
     assert answer.items() >= fields(report, REPORT).items()
     assert answer.items() >= fields(report.metrics, METRICS).items()
@@ -180,7 +181,7 @@ def test_gate_that_does_not_hold(
     assert done.returncode == 2
     answer = json.loads(done.stdout)
     assert answer["quality_passed"] is False
-    report = client.measure(SAMPLE)
+    report = client.measure(SAMPLE, codec="int4")
     missed = 0
     for each in report.tensors:
         for metric, bound in bounds:

@@ -12,12 +12,13 @@ from kvcompress.options import CodecChoice
 from kvcompress.v1.compression_service_pb2 import CompressOptions
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 from oracle import caches, raw
+from oracle.fixtures import SAMPLE
 
 FILE = caches.tiny()
 
 # A string, the same as a mapping, the same in flags of kv-compress, and its canonical form.
 STRINGS: list[tuple[str, CodecChoice, list[str], str]] = [
-    ("", {"name": "int4"}, [], "int4:64"),
+    ("int4", {"name": "int4"}, [], "int4:64"),
     ("int4", {"name": "int4", "group_size": 64}, ["-group-size", "64"], "int4:64"),
     (
         "int4:32+zstd",
@@ -120,6 +121,17 @@ MISTAKES: list[tuple[str, CodecChoice, str, str]] = [
         " int4:64+zstd",
     ),
 ]
+
+
+def test_without_a_codec(client: Client, stub: CompressionServiceStub) -> None:
+    """It is `auto`, which holds the thresholds, and fast unless an effort is given."""
+    cache = SAMPLE.read_bytes()
+    answer = raw.compress(stub, raw.file_requests(cache, 1 << 20, CompressOptions()))
+    fast = client.compress(cache, codec="auto", effort="fast")
+    assert client.compress(cache).artefact == fast.artefact == bytes(answer.artefact)
+    assert fast.report.verdict.passed
+    usual = client.compress(cache, codec="auto", effort="balanced")
+    assert client.compress(cache, effort="balanced").artefact == usual.artefact
 
 
 @pytest.mark.parametrize(("text", "mapping", "flags", "canonical"), STRINGS)

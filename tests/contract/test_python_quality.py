@@ -62,7 +62,7 @@ def test_bounds_bind_as_the_server_judges(client: Client) -> None:
             tensor("exact", "F32", np.zeros(64), (64,)),
         ]
     )
-    keys, values, _ = (each.metrics for each in client.measure(source).tensors)
+    keys, values, _ = (each.metrics for each in client.measure(source, codec="int4").tensors)
     assert keys.max_error < values.max_error
     between = (keys.max_error + values.max_error) / 2
     cases: list[tuple[dict[str, Any], dict[str, str]]] = [
@@ -74,6 +74,7 @@ def test_bounds_bind_as_the_server_judges(client: Client) -> None:
         ({"key_thresholds": {"min_centred_snr_db": -299}}, {}),
     ]
     for options, missed in cases:
+        options["codec"] = "int4"
         if not missed:
             client.compress(source, **options)
             continue

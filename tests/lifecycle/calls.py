@@ -27,7 +27,7 @@ def header(size: int) -> bytes:
 
 def cache(size: int) -> Iterator[CompressRequest]:
     """The requests that compress a cache of zeros."""
-    yield CompressRequest(options=CompressOptions())
+    yield CompressRequest(options=CompressOptions(codec="int4"))
     yield CompressRequest(safetensors=header(size))
     for begin in range(0, size, MIB):
         yield CompressRequest(safetensors=bytes(min(MIB, size - begin)))

@@ -26,7 +26,7 @@ class CompressStream:
     def __init__(self, channel: grpc.Channel) -> None:
         """Returns once the server has begun to answer."""
         self.requests = [
-            CompressRequest(options=CompressOptions()),
+            CompressRequest(options=CompressOptions(codec="int4")),
             CompressRequest(safetensors=small_cache()[:-1]),
         ]
         self._queue: queue.Queue[CompressRequest | None] = queue.Queue()

@@ -31,7 +31,7 @@ def test_stalled_measure(start: Start) -> None:
     server = start("--stall-seconds", "0.5")
 
     def requests() -> Iterator[MeasureRequest]:
-        yield MeasureRequest(options=CompressOptions())
+        yield MeasureRequest(options=CompressOptions(codec="int4"))
         time.sleep(5)
 
     with server.channel() as channel, pytest.raises(grpc.RpcError) as caught:

@@ -19,7 +19,7 @@ Caller = Callable[[CompressionServiceStub], object]
 
 def compress(stub: CompressionServiceStub) -> object:
     """A stream that ends too early, as those of the other methods do."""
-    return list(stub.Compress(iter([pb.CompressRequest(options=pb.CompressOptions())])))
+    return list(stub.Compress(iter([pb.CompressRequest(options=pb.CompressOptions(codec="int4"))])))
 
 
 CALLS: dict[str, Caller] = {
@@ -27,7 +27,9 @@ CALLS: dict[str, Caller] = {
     "Decompress": lambda stub: list(
         stub.Decompress(iter([pb.DecompressRequest(options=pb.DecompressOptions())]))
     ),
-    "Measure": lambda stub: stub.Measure(iter([pb.MeasureRequest(options=pb.CompressOptions())])),
+    "Measure": lambda stub: stub.Measure(
+        iter([pb.MeasureRequest(options=pb.CompressOptions(codec="int4"))])
+    ),
     "GetServerInfo": lambda stub: stub.GetServerInfo(GetServerInfoRequest()),
     "SelfTest": lambda stub: stub.SelfTest(pb.SelfTestRequest(codec="int4")),
 }

@@ -76,7 +76,7 @@ def test_a_message_far_above_the_limit_takes_no_memory(start: Start) -> None:
     server = start("--memory-budget-bytes", str(32 * MIB))
 
     def requests() -> Iterator[CompressRequest]:
-        yield CompressRequest(options=CompressOptions())
+        yield CompressRequest(options=CompressOptions(codec="int4"))
         yield CompressRequest(safetensors=bytes(512 * MIB))
 
     before = peak(server.pid)

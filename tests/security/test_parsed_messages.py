@@ -180,7 +180,7 @@ def test_a_large_honest_table_is_taken(start: Start) -> None:
         table.tensors.add(name=f"layers.{index}.key", dtype="DATA_TYPE_F32", shape=[1])
 
     messages = [
-        pb.CompressRequest(options=pb.CompressOptions()),
+        pb.CompressRequest(options=pb.CompressOptions(codec="int4")),
         pb.CompressRequest(tensors=table),
         *(pb.CompressRequest(tensor_data=TensorChunk(data=bytes(4))) for _ in table.tensors),
     ]

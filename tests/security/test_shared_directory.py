@@ -122,7 +122,7 @@ def shared(start: Start, tmp_path: Path) -> Iterator[Shared]:
 def streamed(stub: CompressionServiceStub, data: bytes) -> bytes:
     """The artefact by Compress."""
     requests = [
-        pb.CompressRequest(options=pb.CompressOptions()),
+        pb.CompressRequest(options=pb.CompressOptions(codec="int4")),
         pb.CompressRequest(safetensors=data),
     ]
     chunks = {}
@@ -359,7 +359,7 @@ def test_without_a_directory(start: Start, tmp_path: Path) -> None:
 
 def test_options_that_do_not_fit(shared: Shared) -> None:
     """Values that would have to come back, and verifying into a file."""
-    options = pb.CompressOptions(reconstruct=True)
+    options = pb.CompressOptions(codec="int4", reconstruct=True)
     request = pb.CompressFileRequest(options=options, input_path="in", output_path="out")
     outcome = shared.refusal(lambda: list(shared.stub.CompressFile(request)))
     assert outcome == ("INVALID_ARGUMENT", "INVALID_OPTIONS", "options.reconstruct")

@@ -47,7 +47,7 @@ def encode(size: int, codec: str) -> Iterator[pb.CompressRequest]:
 def seconds_of_a_small_call(channel: grpc.Channel) -> float:
     """Another client's, of a few hundred bytes."""
     requests = [
-        pb.CompressRequest(options=pb.CompressOptions()),
+        pb.CompressRequest(options=pb.CompressOptions(codec="int4")),
         pb.CompressRequest(tensors=tensor_pb2.TensorTable()),
     ]
     begin = time.monotonic()

@@ -60,4 +60,4 @@ def test_batch_passes_bounds_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(batch, "run", run)
     assert batch.main(["a", "b", "--min-snr-db", "30"]) == 0
-    assert seen == [("a", "b", {"codec": "int4", "min_snr_db": 30.0})]
+    assert seen == [("a", "b", {"min_snr_db": 30.0})]

@@ -43,7 +43,7 @@ def file_requests(
     file: bytes, size: int, options: service_pb2.CompressOptions | None = None
 ) -> Iterator[service_pb2.CompressRequest]:
     """Gives the requests of Compress for a file."""
-    yield service_pb2.CompressRequest(options=options or service_pb2.CompressOptions())
+    yield service_pb2.CompressRequest(options=options or service_pb2.CompressOptions(codec="int4"))
     for chunk in chunks(file, size):
         yield service_pb2.CompressRequest(safetensors=chunk)
 
@@ -57,7 +57,7 @@ def tensor_requests(
 ) -> Iterator[service_pb2.CompressRequest]:
     """Gives the requests of Compress that declare the file's tensors instead."""
     tensors, metadata = read(file)
-    yield service_pb2.CompressRequest(options=options or service_pb2.CompressOptions())
+    yield service_pb2.CompressRequest(options=options or service_pb2.CompressOptions(codec="int4"))
     table = tensor_pb2.TensorTable(metadata=metadata)
     for each in tensors:
         table.tensors.add(name=each.name, dtype=DTYPES[each.dtype], shape=each.shape)

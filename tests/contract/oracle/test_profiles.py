@@ -203,8 +203,7 @@ def test_a_layout_beside_a_profile(run: Run, tmp_path: Path) -> None:
             assert (found == expected.reshape(HEADS, 70, CHANNELS)).all()
     assert run(*flags, "-output", restored, "-tokens", "10:25").returncode == 0
     part = read_safetensors(restored.read_bytes())[1]["kv"][1]
-    expected = values[:, :, 10:25].tobytes()
-    assert part == expected
+    assert part == values[:, :, 10:25].tobytes()
 
 
 def test_training_twice_gives_the_same_file(run: Run, tmp_path: Path) -> None:

@@ -32,12 +32,12 @@ def test_not_finite(client: Client, dtype: str, value: float, element: int) -> N
     file = write([tensor("good", dtype, [1.0, 2.0]), tensor("bad ☂", dtype, values)])
     # An FP8 type without infinity has NaN for it.
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(file)
+        client.compress(file, codec="int4")
     assert caught.value.tensor == "bad ☂"
     assert caught.value.element == element
     assert caught.value.reason
     with pytest.raises(InvalidArgumentError) as caught:
-        client.measure(file)
+        client.measure(file, codec="int4")
     assert (caught.value.tensor, caught.value.element) == ("bad ☂", element)
 
 
@@ -58,14 +58,14 @@ def test_scale_beyond_half(client: Client, size: float) -> None:
     values = np.ones(200, np.float32)
     values[150] = -size
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(write([tensor("huge", "F32", values)]))
+        client.compress(write([tensor("huge", "F32", values)]), codec="int4")
     assert caught.value.tensor == "huge"
 
 
 def test_compressing_an_artefact(client: Client) -> None:
     artefact = encoder.encode(caches.tiny()).data
     with pytest.raises(FailedPreconditionError) as caught:
-        client.compress(artefact)
+        client.compress(artefact, codec="int4")
     assert caught.value.reason
 
 
@@ -79,18 +79,18 @@ def test_decompressing_what_is_no_artefact(client: Client) -> None:
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 100])
 def test_truncated_input(client: Client, length: int) -> None:
     with pytest.raises(InvalidArgumentError):
-        client.compress(caches.tiny()[:length])
+        client.compress(caches.tiny()[:length], codec="int4")
 
 
 def test_truncated_data_names_the_tensor(client: Client) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(caches.tiny()[:-1])
+        client.compress(caches.tiny()[:-1], codec="int4")
     assert caught.value.tensor == "layer_0_value"
 
 
 def test_trailing_input(client: Client) -> None:
     with pytest.raises(InvalidArgumentError):
-        client.compress(caches.tiny() + b"\0")
+        client.compress(caches.tiny() + b"\0", codec="int4")
 
 
 ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
@@ -130,7 +130,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_file(client: Client, name: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(BROKEN[name])
+        client.compress(BROKEN[name], codec="int4")
     assert caught.value.reason
 
 
@@ -162,13 +162,13 @@ def test_unknown_codec(client: Client) -> None:
 )
 def test_labels(client: Client, labels: dict[str, str]) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(caches.tiny(), labels=labels)
+        client.compress(caches.tiny(), labels=labels, codec="int4")
     assert "labels" in (caught.value.field or "")
 
 
 def test_labels_at_their_limits(client: Client) -> None:
     labels = {f"{index:02}".ljust(64, "z"): "ü" * 512 for index in range(32)}
-    got = client.compress(caches.tiny(), labels=labels).artefact
+    got = client.compress(caches.tiny(), labels=labels, codec="int4").artefact
     assert got == encoder.encode(caches.tiny(), 64, labels).data
 
 
@@ -183,28 +183,28 @@ def test_labels_at_their_limits(client: Client) -> None:
 )
 def test_thresholds(client: Client, thresholds: Thresholds) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(caches.tiny(), thresholds=thresholds)
+        client.compress(caches.tiny(), thresholds=thresholds, codec="int4")
     assert "thresholds" in (caught.value.field or "")
 
 
 def test_thresholds_decide(client: Client) -> None:
-    report = client.measure(caches.shapes("F32"))
+    report = client.measure(caches.shapes("F32"), codec="int4")
     assert not report.verdict.passed
     loose = Thresholds(max_rmse=100, max_error=100, min_snr_db=-10, min_cosine_similarity=0.1)
-    passed = client.measure(caches.shapes("F32"), thresholds=loose)
+    passed = client.measure(caches.shapes("F32"), thresholds=loose, codec="int4")
     assert passed.verdict.passed
     assert passed.tensors_failed == 0
 
 
 def test_report_without_tensors(client: Client) -> None:
-    report = client.measure(caches.mixed(), report_tensors=False)
+    report = client.measure(caches.mixed(), report_tensors=False, codec="int4")
     assert report.tensors == ()
     assert report.worst_tensor is not None
 
 
 def test_many_dimensions(client: Client) -> None:
     file = write([Tensor("x", "F16", (1,) * 32, b"\0\0")])
-    assert client.compress(file).artefact == encoder.encode(file).data
+    assert client.compress(file, codec="int4").artefact == encoder.encode(file).data
     with pytest.raises(InvalidArgumentError) as caught:
-        client.compress(write([Tensor("x", "F16", (1,) * 33, b"\0\0")]))
+        client.compress(write([Tensor("x", "F16", (1,) * 33, b"\0\0")]), codec="int4")
     assert caught.value.tensor == "x"

@@ -17,7 +17,7 @@ from oracle.fixtures import REPOSITORY
 from oracle.server import Server, free_port, health
 from oracle.source import ITEM_SIZE, NUMBERS
 
-OPTIONS = service_pb2.CompressRequest(options=service_pb2.CompressOptions())
+OPTIONS = service_pb2.CompressRequest(options=service_pb2.CompressOptions(codec="int4"))
 FILE = service_pb2.CompressRequest(safetensors=caches.tiny())
 TABLE = service_pb2.CompressRequest(
     tensors=tensor_pb2.TensorTable(
@@ -147,7 +147,7 @@ def test_tables_that_break_a_rule(
 
 
 def test_measure_refuses_reconstruct(stub: CompressionServiceStub) -> None:
-    options = service_pb2.CompressOptions(reconstruct=True)
+    options = service_pb2.CompressOptions(codec="int4", reconstruct=True)
     requests = [service_pb2.MeasureRequest(options=options)]
     requests.append(service_pb2.MeasureRequest(safetensors=caches.tiny()))
     with pytest.raises(grpc.RpcError) as caught:

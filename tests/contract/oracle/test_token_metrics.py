@@ -20,7 +20,7 @@ def check(got: Metrics, want: TokenMetrics, *, key: bool) -> None:
 
 
 def test_sample(client: Client, sample: bytes) -> None:
-    report = client.compress(sample).report
+    report = client.compress(sample, codec="int4").report
     lowest, signal, noise = math.inf, 0.0, 0.0
     for got, each in zip(report.tensors, encoder.encode(sample).tensors, strict=True):
         want = measure_tokens(each.source.shape, each.source.exact, each.exact)
@@ -47,7 +47,7 @@ def test_small_shapes(client: Client, dtype: str) -> None:
             for i, shape in enumerate(shapes)
         ]
     )
-    report = client.compress(file).report
+    report = client.compress(file, codec="int4").report
     for got, each in zip(report.tensors, encoder.encode(file).tensors, strict=True):
         want = measure_tokens(each.source.shape, each.source.exact, each.exact)
         check(got.metrics, want, key=True)
@@ -56,7 +56,7 @@ def test_small_shapes(client: Client, dtype: str) -> None:
 def test_other_tensors_have_none(client: Client) -> None:
     rng = np.random.default_rng(6)
     file = write([tensor("layer_0_key", "F32", rng.standard_normal((4, 64)), (4, 64))])
-    metrics = client.compress(file).report.metrics
+    metrics = client.compress(file, codec="int4").report.metrics
     assert metrics.centred_snr_db is metrics.token_snr_db_p1 is metrics.first_token_rmse is None
 
 
@@ -70,7 +70,7 @@ def test_bounds_on_what_a_shape_has_not_do_not_hold(client: Client, shape: tuple
     roles = {"layer_0_key": 2, "layer_0_value": 1, "other": 0}
     values = 0.1 * rng.standard_normal(shape)
     file = write([tensor(name, "F32", values, shape) for name in roles])
-    report = client.measure(file, thresholds=BOUNDS)
+    report = client.measure(file, thresholds=BOUNDS, codec="int4")
     assert [len(each.verdict.violations) for each in report.tensors] == list(roles.values())
     assert [each.verdict.passed for each in report.tensors] == [False, False, True]
     assert report.tensors_failed == 2
@@ -88,12 +88,14 @@ def test_bounds_on_what_a_shape_has_not_do_not_hold(client: Client, shape: tuple
 
 def test_bounds_are_named_when_they_do_not_hold(client: Client, sample: bytes) -> None:
     bounds = Thresholds(min_centred_snr_db=40, min_token_snr_db_p1=39)
-    violations = " ".join(client.measure(sample, thresholds=bounds).verdict.violations)
+    violations = " ".join(
+        client.measure(sample, thresholds=bounds, codec="int4").verdict.violations
+    )
     assert "centred_snr_db" in violations
     assert "is not above 40" in violations
     assert "token_snr_db_p1" in violations
     with pytest.raises(InvalidArgumentError, match="min_centred_snr_db"):
-        client.measure(sample, thresholds=Thresholds(min_centred_snr_db=math.nan))
+        client.measure(sample, thresholds=Thresholds(min_centred_snr_db=math.nan), codec="int4")
 
 
 def centred_snr_db(source: Tensor, decoded: Tensor) -> float:

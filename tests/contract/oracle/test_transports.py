@@ -49,7 +49,7 @@ def test_tcp_unix_and_cli_agree(
     for index, target in enumerate((server.target, server.unix_target)):
         with Client(target, timeout=60) as client:
             path, back = tmp_path / f"python{index}", tmp_path / f"python{index}.back"
-            client.compress(SAMPLE, path)
+            client.compress(SAMPLE, path, codec="int4")
             client.decompress(path, back)
             assert path.read_bytes() == want.data
             assert back.read_bytes() == want.restored
@@ -134,7 +134,7 @@ def test_declared_roles(stub: CompressionServiceStub) -> None:
         table.tensors.add(name=each.name, dtype=tensor_pb2.DATA_TYPE_F32, shape=each.shape, **more)  # type: ignore[arg-type]
 
     def requests() -> Iterator[service_pb2.CompressRequest]:
-        yield service_pb2.CompressRequest(options=service_pb2.CompressOptions())
+        yield service_pb2.CompressRequest(options=service_pb2.CompressOptions(codec="int4"))
         yield service_pb2.CompressRequest(tensors=table)
         for each in tensors:
             chunk = tensor_pb2.TensorChunk(data=each.data)
@@ -150,7 +150,7 @@ def test_metadata_of_a_table_is_sorted(client: Client) -> None:
     metadata = {key: key for key in ("z", "", "a", "ü", "Z", "a.b", "10", "9")}
     ordered = sorted(metadata.items(), key=lambda item: item[0].encode())
     want = encoder.encode(source.write([source.tensor("x", "F32", arrays["x"])], ordered))
-    assert client.compress(arrays, metadata=metadata).artefact == want.data
+    assert client.compress(arrays, metadata=metadata, codec="int4").artefact == want.data
 
 
 def test_arrays(client: Client) -> None:
@@ -188,6 +188,6 @@ def test_arrays(client: Client) -> None:
         assert array.dtype == arrays[each.source.name].dtype.newbyteorder("<")
         assert array.shape == arrays[each.source.name].shape
         assert array.tobytes() == each.decoded
-    assert client.measure(arrays, metadata={"m": "1"}).metrics.elements == sum(
+    assert client.measure(arrays, metadata={"m": "1"}, codec="int4").metrics.elements == sum(
         array.size for array in arrays.values()
     )

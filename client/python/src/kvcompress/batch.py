@@ -284,14 +284,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("source", help="folder of safetensors files: a path or a URI")
     parser.add_argument("target", help="folder of artefacts: a path or a URI")
-    parser.add_argument("--codec", default="int4", help="such as int4:64+zstd (%(default)s)")
+    parser.add_argument("--codec", help="such as int4:64+zstd (default: auto, fast)")
     parser.add_argument("--min-snr-db", type=float, help="bound for every tensor; without: none")
     parser.add_argument("--pattern", default="*.safetensors", help="which names (%(default)s)")
     parser.add_argument("--workers", type=int, help="how many at once (default: all processors)")
     parser.add_argument("--address", help="a Ray cluster (default: this machine)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     flags = parser.parse_args(arguments)
-    options: CompressArguments = {"codec": flags.codec}
+    options: CompressArguments = {}
+    if flags.codec is not None:
+        options["codec"] = flags.codec
     if flags.min_snr_db is not None:
         options["min_snr_db"] = flags.min_snr_db
     try:

@@ -41,7 +41,7 @@ class CompressArguments(ThresholdArguments, total=False):
     Attributes:
         codec: A codec string, NAME[:PARAMETERS][+BYTE_COMPRESSOR], such as `klt:ultra` or
             `int4:64+zstd`, or a mapping of the same fields; see `codec_string`.
-            Default `int4`.
+            Default `auto`, which holds the bounds.
         thresholds: Bounds for the verdict: a `kvcompress.Thresholds`, or a mapping with the names
             of its fields. Default: the server's.
         key_thresholds: Bounds for keys, where they differ from `thresholds`.
@@ -61,7 +61,7 @@ class CompressArguments(ThresholdArguments, total=False):
             notation, such as `2pshd` (core/FORMAT.md, "Layouts"). Default: the metadata key
             `layout` of the input, else `bhtd`.
         effort: How long the encoder may try to make less of it at the same quality: `fast`,
-            `balanced` or `best`. Default `balanced`.
+            `balanced` or `best`. Default `balanced`, and `fast` where no codec is given.
         attention: For layers, by index: for each token log2 of the attention that it is likely
             to get, above any level common to all; finite, from -64 to 64. For presets of `klt`
             that weigh tokens (`high`, `max`, `ultra`), in the place of their own guess.
@@ -156,7 +156,7 @@ def _text(value: str | float | bool) -> str:
 
 def compress_options(
     *,
-    codec: CodecChoice = "int4",
+    codec: CodecChoice | None = None,
     thresholds: ThresholdsChoice | None = None,
     key_thresholds: ThresholdsChoice | None = None,
     value_thresholds: ThresholdsChoice | None = None,
@@ -164,7 +164,7 @@ def compress_options(
     rope_theta: float | None = None,
     model_config: ModelConfig | None = None,
     layout: str = "",
-    effort: Effort = "balanced",
+    effort: Effort | None = None,
     attention: Mapping[int, Iterable[float]] | None = None,
     labels: Mapping[str, str] | None = None,
     report_tensors: bool = True,
@@ -177,7 +177,7 @@ def compress_options(
         TypeError: An argument has another type, or a name that there is not.
         ValueError: The mapping of a codec has no name, or there is no such effort or role.
     """
-    if effort not in EFFORTS:
+    if effort is not None and effort not in EFFORTS:
         raise ValueError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
 
     check_names(bounds, "options", tuple(CompressArguments.__annotations__))
@@ -193,7 +193,7 @@ def compress_options(
         return None if limits is None else limits.to_proto()
 
     return service_pb2.CompressOptions(
-        codec=codec_string(codec),
+        codec="" if codec is None else codec_string(codec),
         thresholds=message(with_shorthands(thresholds, bounds), "thresholds"),
         key_thresholds=message(key_thresholds, "key_thresholds"),
         value_thresholds=message(value_thresholds, "value_thresholds"),
@@ -202,7 +202,7 @@ def compress_options(
         rope_theta=rope_theta,
         rope=None if model_config is None else rope_parameters(model_config),
         layout=layout,
-        effort=EFFORTS[effort],
+        effort=service_pb2.EFFORT_UNSPECIFIED if effort is None else EFFORTS[effort],
         attention=[
             service_pb2.LayerAttention(layer=layer, octaves=octaves)
             for layer, octaves in (attention or {}).items()

@@ -57,11 +57,11 @@ class _Effort:
 class _EffortEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Effort.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     EFFORT_UNSPECIFIED: _Effort.ValueType  # 0
-    """As EFFORT_BALANCED."""
+    """As EFFORT_BALANCED; where no codec is given either, as EFFORT_FAST."""
     EFFORT_FAST: _Effort.ValueType  # 1
     """`auto` leaves out codecs that take many times the time of `ecsq`."""
     EFFORT_BALANCED: _Effort.ValueType  # 2
-    """The default: every codec, each in its usual way."""
+    """Every codec, each in its usual way."""
     EFFORT_BEST: _Effort.ValueType  # 3
     """`klt` looks for the best sequence of levels (trellis-coded quantization)
     where steps are fine: some 5 % less at the same quality, in twice the time.
@@ -71,11 +71,11 @@ class Effort(_Effort, metaclass=_EffortEnumTypeWrapper):
     """How long an encoder may try. What it writes is decoded all the same."""
 
 EFFORT_UNSPECIFIED: Effort.ValueType  # 0
-"""As EFFORT_BALANCED."""
+"""As EFFORT_BALANCED; where no codec is given either, as EFFORT_FAST."""
 EFFORT_FAST: Effort.ValueType  # 1
 """`auto` leaves out codecs that take many times the time of `ecsq`."""
 EFFORT_BALANCED: Effort.ValueType  # 2
-"""The default: every codec, each in its usual way."""
+"""Every codec, each in its usual way."""
 EFFORT_BEST: Effort.ValueType  # 3
 """`klt` looks for the best sequence of levels (trellis-coded quantization)
 where steps are fine: some 5 % less at the same quality, in twice the time.
@@ -124,7 +124,8 @@ class CompressOptions(_message.Message):
     LAYOUT_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
-    """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]; `int4` when empty.
+    """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]. When empty: `auto`, which
+    holds the thresholds, and with EFFORT_FAST unless `effort` is given.
     PARAMETERS are a preset, or values of the codec's options, separated by
     commas: first those without a name, in the order of CodecInfo.parameters,
     then NAME=VALUE. A byte compressor goes over what the codec wrote, chunk by
