@@ -71,13 +71,17 @@ WAYS = {
     "pip, with extras": r"pip install '?\./client/python\[\w+\]'?",
     "query": r"sum\(rate\(.+",
     "quickstart": r"deploy/quickstart",
+    "release": r"deploy/release",
     "server": r"(bin/)?kv-compressd .+",
     "soak": r"tests/soak --seconds \d+ --save",
     "systemctl": r"systemctl .+",
+    "tarball": r"tar -xf build/dist/\S+ .+",
+    "tarball, by links": r"ln -s /opt/\S+ .+",
     "tests": r"tests/run (-k \w+|-- (tests/golden -x|tests/\w+/test_\w+\.py))",
     "thread sanitizer": r"(deploy/build --preset|KVCOMPRESS_BIN_DIR=\S+ TSAN_OPTIONS=\S+) .+",
     "tidy": r"tests/tidy \w+ \w+",
     "transport": r"tests/benchmark --transport( --save)?",
+    "wheel": r"pip install build/dist/\S+\.whl",
 }
 
 
@@ -111,6 +115,7 @@ NOT_RUN = {
     r"kubectl (describe certificate|rollout status)": Reason(
         "needs a cluster with controllers", "test_api_server.py::test_apply"
     ),
+    r"docker compose .+": Reason("needs a registry of images", "test_compose.py::test_schema"),
     r"apt upgrade": Reason("changes the machine", "test_packages.py::test_package_installs"),
     r"cmake --install": Reason(
         "names what another line has in full",

@@ -52,6 +52,7 @@ def test_versions_agree() -> None:
         ("core/include/kvcompress/version.h", 'kVersion\\[\\] = "(.*)"'),
         ("client/python/src/kvcompress/_version.py", '__version__ = "(.*)"'),
         ("Dockerfile", "ARG VERSION=(.*)"),
+        ("deploy/compose/compose.yaml", "image: kvcompress:(.*)"),
         ("deploy/kubernetes/base/kustomization.yaml", "newTag: (.*)"),
         ("deploy/kubernetes/overlays/production/kustomization.yaml", "newTag: (.*)"),
         ("CHANGELOG.md", r"(?m)^## (\S+)"),

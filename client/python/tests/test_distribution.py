@@ -48,7 +48,9 @@ def test_wheel(source: Path) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "Apache License" in files[f"{information}/licenses/LICENSE"]
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert "kv-compress = kvcompress.__main__:main" in files[f"{information}/entry_points.txt"]
+    scripts = files[f"{information}/entry_points.txt"]
+    assert "kv-compress = kvcompress.__main__:main" in scripts
+    assert "kv-compressd = kvcompress.__main__:serve" in scripts
     assert {"kvcompress/py.typed", "kvcompress/v1/quality_pb2.pyi"} <= files.keys()
     assert not [name for name in files if name.startswith(("kvcompress/bin/", "tests/"))]
 

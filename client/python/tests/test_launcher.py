@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""`python -m kvcompress` finds kv-compress and becomes it; these programs are shell scripts."""
+"""The console scripts find the programs and become them; these programs are shell scripts."""
 
 import os
 import subprocess
@@ -21,10 +21,13 @@ if __name__ == '__main__':
 """
 
 
-def program(folder: Path, text: str = '#!/bin/sh\necho "$0: $*"\n') -> Path:
-    """Writes a program named kv-compress."""
+PRINTING = '#!/bin/sh\necho "$0: $*"\n'
+
+
+def program(folder: Path, text: str = PRINTING, name: str = "kv-compress") -> Path:
+    """Writes a program."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "kv-compress"
+    path = folder / name
     path.write_text(text)
     path.chmod(0o755)
     return path
@@ -83,6 +86,22 @@ def test_console_scripts_are_passed_over(tmp_path: Path) -> None:
     expected = program(tmp_path / "native")
     done = launch("-info", path=os.pathsep.join([path, str(expected.parent)]), script=own)
     assert (done.returncode, done.stdout) == (0, f"{expected}: -info\n".encode()), done.stderr
+
+
+def test_console_script_of_the_server(tmp_path: Path) -> None:
+    """It passes itself over too, and becomes kv-compressd."""
+    script = program(
+        tmp_path / "own",
+        CONSOLE_SCRIPT.replace("main()", "serve()").replace("import main", "import serve"),
+        "kv-compressd",
+    )
+    done = launch(path=str(script.parent), script=script)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"Error: no kv-compressd to run: "), done.stderr
+    expected = program(tmp_path / "native", name="kv-compressd")
+    path = os.pathsep.join(str(each.parent) for each in (script, expected))
+    done = launch("--version", path=path, script=script)
+    assert (done.returncode, done.stdout) == (0, f"{expected}: --version\n".encode()), done.stderr
 
 
 def test_arguments_are_passed_as_they_are(tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""`python -m kvcompress` and the console script `kv-compress`: they run the native kv-compress."""
+"""The console scripts, which run the native programs; `python -m kvcompress` is `kv-compress`."""
 
 import os
 import sys
 from typing import NoReturn
 
 from kvcompress._programs import find_program
-
-_NAME = "kv-compress"
 
 
 def main() -> NoReturn:
@@ -16,12 +14,25 @@ def main() -> NoReturn:
     Raises:
         SystemExit: There is no kv-compress, or it is not for this system; with the message.
     """
-    program = find_program(_NAME)
+    _become("kv-compress", "kvcompress.Client(ADDRESS) calls a server without it")
+
+
+def serve() -> NoReturn:
+    """Replaces this process by kv-compressd, with the same arguments.
+
+    Raises:
+        SystemExit: There is no kv-compressd, or it is not for this system; with the message.
+    """
+    _become("kv-compressd", "the Debian package also has a unit of systemd")
+
+
+def _become(name: str, hint: str) -> NoReturn:
+    program = find_program(name)
     if program is None:
         sys.exit(
-            f"Error: no {_NAME} to run: build it with deploy/build or install the Debian package, "
-            "then put it on the PATH or name its folder in KVCOMPRESS_BIN_DIR; "
-            "kvcompress.Client(ADDRESS) calls a server without it"
+            f"Error: no {name} to run: install the wheel for Linux on x86-64 or the Debian "
+            "package, or build it with deploy/build, then put it on the PATH or name its folder "
+            f"in KVCOMPRESS_BIN_DIR; {hint}"
         )
     try:
         os.execv(program, [str(program), *sys.argv[1:]])  # noqa: S606
