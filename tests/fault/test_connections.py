@@ -94,7 +94,7 @@ def test_python_client_over_a_connection_that_is_cut(start: Start, tmp_path: Pat
             proxy.faults = Faults(cut=(stage, None))
             failing = pytest.raises(kvcompress.UnavailableError)
             with kvcompress.Client(proxy.address, attempts=1) as client, failing:
-                client.compress(SAMPLE, tmp_path / "out")
+                client.compress(SAMPLE, tmp_path / "out", codec="int4")
             assert list(tmp_path.iterdir()) == []
     wait_until_idle(server)
 
@@ -109,7 +109,7 @@ def test_connection_on_which_nothing_moves_any_more(start: Start, direction: int
             proxy.faults = Faults(stall=stall)
             with kvcompress.Client(proxy.address, attempts=1, timeout=2) as client:
                 with pytest.raises(kvcompress.KVCompressError) as caught:
-                    client.compress(SAMPLE)
+                    client.compress(SAMPLE, codec="int4")
                 assert caught.value.code in {"DEADLINE_EXCEEDED", "CANCELLED"}
             wait_until_idle(server)
     assert server.check() == SERVING
@@ -132,7 +132,7 @@ def test_a_slow_line(start: Start, reference: bytes, tmp_path: Path) -> None:
     """It takes longer, and gives the same artefact."""
     slow = Faults(piece=1 << 15, pause=0.005)
     with Proxy(start().addresses[0], slow) as proxy, kvcompress.Client(proxy.address) as client:
-        client.compress(SAMPLE, tmp_path / "out")
+        client.compress(SAMPLE, tmp_path / "out", codec="int4")
     assert (tmp_path / "out").read_bytes() == reference
 
 

@@ -66,7 +66,7 @@ def test_the_same_there_and_back(
     with kvcompress.Client(far_address(server, line), timeout=PATIENCE) as client:
         for number in range(ROUNDS):
             out, back = tmp_path / f"out{number}", tmp_path / f"back{number}"
-            client.compress(SAMPLE, out)
+            client.compress(SAMPLE, out, codec="int4")
             assert out.read_bytes() == reference
             client.decompress(out, back)
             restored.add(back.read_bytes())
@@ -88,7 +88,7 @@ def test_a_line_on_which_nothing_passes_any_more(start: Start, line: Line, tmp_p
                 line.weather = Weather(lost=1)
 
         with pytest.raises(kvcompress.KVCompressError) as caught:
-            client.compress(SAMPLE, tmp_path / "out", progress=cut)
+            client.compress(SAMPLE, tmp_path / "out", progress=cut, codec="int4")
         assert caught.value.code in {"DEADLINE_EXCEEDED", "UNAVAILABLE"}
     wait_until_idle(server)
     assert list(tmp_path.glob("out*")) == []
@@ -113,14 +113,14 @@ def test_clients_of_a_dead_line_can_be_closed(start: Start, line: Line, tmp_path
             ) as client,
             pytest.raises(kvcompress.KVCompressError),
         ):
-            client.compress(SAMPLE, tmp_path / f"out{number}", progress=cut)
+            client.compress(SAMPLE, tmp_path / f"out{number}", progress=cut, codec="int4")
 
     async def call_async() -> None:
         async with kvcompress.aio.Client(
             far_address(server, line), attempts=1, timeout=3
         ) as client:
             with pytest.raises(kvcompress.KVCompressError):
-                await client.compress(SAMPLE, tmp_path / "out", progress=cut)
+                await client.compress(SAMPLE, tmp_path / "out", progress=cut, codec="int4")
 
     threads = [threading.Thread(target=call, args=(number,), daemon=True) for number in range(4)]
     for thread in threads:
@@ -152,7 +152,7 @@ def test_what_the_checksum_of_tcp_does_not_find_is_found_by_tls(
             timeout=PATIENCE,
         ) as client:
             try:
-                client.compress(SAMPLE, out)
+                client.compress(SAMPLE, out, codec="int4")
             except kvcompress.KVCompressError:
                 errors += 1
                 assert not out.exists()

@@ -2,6 +2,7 @@
 """A damaged profile is refused, or is another one: never taken for what it was."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,4 +45,5 @@ def test_flipped_bits(start: Start, tmp_path: Path) -> None:
             assert result.report.profile is not None
             assert result.report.profile.digest == profile.digest
             assert result.artefact is not None
-            assert client.decompress(result.artefact).report.profile == result.report.profile
+            needed = client.decompress(result.artefact).report.profile
+            assert needed == replace(result.report.profile, first_token=None)

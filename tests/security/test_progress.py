@@ -30,13 +30,12 @@ from server_process import PATIENCE, Start
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
 EMPTY = field(2, b"")
-OPTIONS = field(1, b"")
+COMPRESS_INT4 = field(1, field(1, b"int4"))  # options
 BUDGET = 64 * MIB
 
 
 def trickle(message: bytes, pause: float, *first: bytes) -> Iterator[bytes]:
-    """Messages every now and then."""
-    yield OPTIONS
+    """Messages every now and then, after the first."""
     yield from first
     while True:
         time.sleep(pause)
@@ -44,10 +43,10 @@ def trickle(message: bytes, pause: float, *first: bytes) -> Iterator[bytes]:
 
 
 def beginning(method: Method) -> list[bytes]:
-    """What comes before content that counts for nothing."""
+    """Options, and what comes before content that counts for nothing."""
     if method.path.endswith("Decompress"):
-        return []
-    return [field(2, header(1024 * MIB))]
+        return [field(1, b"")]
+    return [COMPRESS_INT4, field(2, header(1024 * MIB))]
 
 
 @pytest.mark.parametrize("message", [EMPTY, field(2, b"x")], ids=["empty", "a byte"])
@@ -88,7 +87,7 @@ def test_content_that_trickles_is_a_stall(start: Start) -> None:
     server = start("--stall-seconds", "1.5")
 
     def requests(size: int, seconds: float) -> Iterator[bytes]:
-        yield OPTIONS
+        yield COMPRESS_INT4
         yield field(2, header(MIB))
         end = time.monotonic() + seconds
         left = MIB
@@ -109,10 +108,10 @@ def test_messages_without_content_are_counted(start: Start) -> None:
     """However fast they come."""
     server = start()
     with server.channel() as channel:
-        few = [OPTIONS, field(2, header(512)), *[EMPTY] * 1024, field(2, bytes(512))]
+        few = [COMPRESS_INT4, field(2, header(512)), *[EMPTY] * 1024, field(2, bytes(512))]
         assert call(channel, STREAMS[0], few, PATIENCE)
         for method in STREAMS:
-            many = [OPTIONS, *beginning(method), *[EMPTY] * 1025]
+            many = [*beginning(method), *[EMPTY] * 1025]
             error = error_of(channel, method, many, PATIENCE)
             assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
             info = details(error)[0]

@@ -1,4 +1,5 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+// More than 400 lines: what every flag takes, and what it refuses.
 
 #include "config.h"
 

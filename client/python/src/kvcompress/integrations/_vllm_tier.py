@@ -127,10 +127,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             _folder(Path(folder), identity, index, layout)
             for index, layout in enumerate(self._layouts)
         ]
-        self._options: CompressArguments = {"codec": codec, "report_tensors": False}
-        self._options["effort"] = effort  # type: ignore[typeddict-item]
-        if profile is not None:
-            self._options["profile"] = profile
+        self._options = _options(codec, effort, profile)
         self._artefact_tokens, self._timeout = artefact_tokens, timeout
         self._service = Service(server, profile_directory)
         self._loaders = ThreadPoolExecutor(threads, "kvcompress-load")
@@ -354,6 +351,15 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         with self._stats_lock:
             self._stats.increase_counter(_RAW_BYTES, raw, (operation,))
             self._stats.increase_counter(_ARTEFACT_BYTES, size, (operation,))
+
+
+def _options(codec: str, effort: str, profile: str | None) -> CompressArguments:
+    """How artefacts are made."""
+    options: CompressArguments = {"codec": codec, "report_tensors": False}
+    options["effort"] = effort  # type: ignore[typeddict-item]
+    if profile is not None:
+        options["profile"] = profile
+    return options
 
 
 def _folder(root: Path, identity: dict[str, str], group: int, layout: PageLayout) -> ArtefactFolder:
