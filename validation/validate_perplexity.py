@@ -2,8 +2,8 @@
 """Validates KV cache compression on a model, by what it does to perplexity.
 
 The model reads a prefix; its cache goes through the service and back; the model goes on with
-what came back, and the tokens that follow are scored. Exit codes: 0 every codec passed, 1 one failed, 2 error, 3 none failed and one is
-inconclusive: the 95 % confidence interval of its perplexity contains the threshold.
+what came back, and the tokens that follow are scored. Exit codes: 0 every codec passed, 1 one
+failed, 2 error, 3 none failed and one is inconclusive: its interval contains the threshold.
 """
 
 import argparse

@@ -28,6 +28,7 @@ from test_repository import REPOSITORY, tracked
 
 # Of programs that are not of this repository.
 FOREIGN_OPTIONS = {"--read-only", "--cap-drop", "-O1", "-O2", "-g1", "-g", "-ffast-math"}
+FOREIGN_OPTIONS |= {"--kv-transfer-config", "-format-error"}
 OPTION = re.compile(r"(?<![\w-])(--?[a-zA-Z][\w-]*)")
 
 
