@@ -73,7 +73,7 @@ WAYS = {
     "perplexity": r"\$python validation/validate_perplexity\.py .+",
     "pip": r"pip install \./client/python",
     "pip, with extras": r"pip install '?\./client/python\[\w+\]'?",
-    "query": r"sum\(rate\(.+",
+    "query": r"((sum|count|changes|increase)( by)? ?\(|kvcompress[:_]|process_|up\{).+",
     "quickstart": r"deploy/quickstart",
     "server": r"(bin/)?kv-compressd .+",
     "site": r"deploy/site",
