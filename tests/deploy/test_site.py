@@ -21,9 +21,8 @@ RULES = REPOSITORY / "deploy/prometheus/rules.yaml"
 @pytest.fixture(scope="module")
 def site(bin_dir: Path) -> Path:
     """What deploy/site writes."""
-    line = claimed_line("site")
-    variables = {"KVCOMPRESS_BIN_DIR": str(bin_dir.resolve())}
-    index = REPOSITORY / run_line(line, seconds=280, **variables).strip()
+    printed = run_line(claimed_line("site"), seconds=280, KVCOMPRESS_BIN_DIR=str(bin_dir.resolve()))
+    index = REPOSITORY / printed.strip()
     assert index.is_file()
     return index.parent
 

@@ -14,7 +14,7 @@ import pytest
 
 from kv_cache_utils import TINYLLAMA_NUM_KV_HEADS, TINYLLAMA_NUM_LAYERS, KVCacheMetadata
 from measure.page import page
-from measure.result import comparison
+from measure.result import comparison, snr_by_layer
 from measure.scores import Estimate, WindowScore, interval, summarize
 from measure.validation import Outcome, TextNotFoundError, fit, load_text
 from validate_perplexity import ValidationResult, main, parse, print_result, run_quick_test
@@ -154,6 +154,12 @@ def test_the_exit_code_is_that_of_the_worst(
     }
     monkeypatch.setattr("validate_perplexity._run", lambda _: [of[name] for name in verdicts])
     assert main(["--quiet"]) == code
+
+
+def test_layers_are_in_the_order_of_layers() -> None:
+    """Files have layer_10 before layer_2, and charts once had it there."""
+    tensors = {"layer_0_key": 0.0, "layer_10_key": 10.0, "layer_2_key": 2.0, "layer_2_value": 1.0}
+    assert snr_by_layer(tensors, "key") == [0, 2, 10]
 
 
 def test_codecs_are_compared_in_a_table() -> None:

@@ -7,7 +7,7 @@ from html import escape
 
 from compression_bridge import format_db
 from measure.charts import COLOURS, Series, lines_chart, points_chart
-from measure.result import ValidationResult, table
+from measure.result import ValidationResult, snr_by_layer, table
 
 _BINS = 16  # positions are averaged into at most so many
 _MINIMUM_SNR_DB = 18.0  # the usual threshold
@@ -161,13 +161,7 @@ def _charts(results: Sequence[ValidationResult]) -> list[str]:
 def _layers(results: Sequence[ValidationResult], part: str) -> list[Series]:
     """SNR of keys, or of values, by layer; none for a codec that is exact."""
     return [
-        Series(
-            each.codec,
-            i,
-            list(
-                enumerate(value for name, value in each.layer_snr_db.items() if name.endswith(part))
-            ),
-        )
+        Series(each.codec, i, list(enumerate(snr_by_layer(each.layer_snr_db, part))))
         for i, each in enumerate(results)
     ]
 

@@ -2,7 +2,7 @@
 """What the validator found, and how it says so."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -198,6 +198,12 @@ class ValidationResult:
             f"{self.codec}: {self.verdict}, KL {self.kl:.4g} nats/token, "
             f"perplexity {_delta(self)}, {self.compression_ratio:.2f}x"
         )
+
+
+def snr_by_layer(tensors: Mapping[str, float], part: str) -> list[float]:
+    """Gives the values of `key` or `value` tensors in the order of layers, not of names."""
+    found = [(int(name.split("_")[1]), snr) for name, snr in tensors.items() if name.endswith(part)]
+    return [snr for _, snr in sorted(found)]
 
 
 def _delta(result: ValidationResult) -> str:
