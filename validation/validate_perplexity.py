@@ -1,37 +1,27 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Validates KV cache compression on a model, by what it does to perplexity.
 
-The perplexity with compression is measured: the model reads a prefix; its cache goes through
-the service and back; the model goes on with what came back, and the tokens that follow are
-scored. Exit codes: 0 passed, 1 failed, 2 error.
+The model reads a prefix; its cache goes through the service and back; the model goes on with
+what came back, and the tokens that follow are scored. Exit codes: 0 every codec passed, 1 one
+failed, 2 error, 3 none failed and one is inconclusive: its interval contains the threshold.
 """
 
 import argparse
+import datetime
+import importlib
 import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from compression_bridge import CompressionError
-from measure.quick import quick_test
-from measure.result import (
-    LINE,
-    PERPLEXITY_THRESHOLD,
-    ValidationResult,
-    print_quick,
-    print_result,
-)
-from measure.validation import (
-    DEFAULT_TEXT,
-    TextNotFoundError,
-    Validation,
-    load_dataset_text,
-    load_text,
-    sliding_perplexity,
-)
+from measure.defaults import DEFAULT_MODEL, DEFAULT_TEXT, PERPLEXITY_THRESHOLD
+
+# What is not in every Python is imported where it is used, so that --help needs none of it.
+if TYPE_CHECKING:
+    from measure.result import ValidationResult, print_result
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -46,7 +36,12 @@ __all__ = [
     "run_quick_test",
 ]
 
-DEFAULT_MODEL = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
+
+def __getattr__(name: str) -> Any:
+    """Gives the names of measure.result that are this module's too."""
+    if name in ("ValidationResult", "print_result"):
+        return getattr(importlib.import_module("measure.result"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load_model_and_tokenizer(
@@ -105,6 +100,8 @@ def compute_perplexity(
         measure.validation.TextNotFoundError: The data set cannot be had.
         ValueError: It is too short.
     """
+    from measure.validation import load_dataset_text, sliding_perplexity
+
     text = load_dataset_text(dataset_name, dataset_config, split)
     return sliding_perplexity(model, tokenizer, text, stride, max_samples, verbose)
 
@@ -120,7 +117,7 @@ def run_full_validation(
     windows: int = 4,
     prefix: int = 512,
     continuation: int = 128,
-) -> ValidationResult:
+) -> "ValidationResult":
     """Runs the six steps for one codec.
 
     Args:
@@ -150,24 +147,31 @@ def run_full_validation(
     return result
 
 
-def run_quick_test(verbose: bool = True, *, codec: str = "int4") -> ValidationResult:
+def run_quick_test(
+    verbose: bool = True, *, codec: str = "int4", sample: str = "synthetic"
+) -> "ValidationResult":
     """Runs the service on data, without a model: no perplexity is measured.
 
-    Synthetic data, N(0, 0.3) of TinyLlama's shapes, tells whether all works; it also flatters
-    INT4, so the committed sample of a real cache is shown beside it.
+    Synthetic data, N(0, 0.3) of TinyLlama's shapes, flatters INT4, so the committed sample of a
+    real cache is shown beside it.
 
     Args:
         verbose: Whether to print.
         codec: A codec string, such as klt:ultra.
+        sample: `synthetic` or `real`: which of the two the result is of.
 
     Returns:
-        What was measured on the synthetic data; `passed` says whether it is within the usual
-        thresholds of RMSE, SNR and cosine.
+        What was measured on that data. `passed` says of synthetic data whether it is within the
+        usual thresholds of RMSE, SNR and cosine as a whole; of the real sample, whether every
+        tensor is within them and that of the largest error.
 
     Raises:
         compression_bridge.CompressionError: The service failed.
         OSError: A file, or the server.
     """
+    from measure.quick import quick_test
+    from measure.result import LINE, ValidationResult, print_quick
+
     synthetic, real = quick_test(codec)
     if verbose:
         print(f"{LINE}\n  KV Cache Compression Quick Test\n{LINE}")
@@ -179,11 +183,21 @@ def run_quick_test(verbose: bool = True, *, codec: str = "int4") -> ValidationRe
             print_quick(metrics)
             print("-" * 60)
     result = ValidationResult.from_metrics(synthetic, codec)
-    if verbose:
+    verdict = "[OK] PASSED" if result.passed else "[X] FAILED"
+    failed = f"{real.tensors_failed} of {real.tensors} tensors outside the thresholds"
+    lines = [
+        f"{verdict}: synthetic data against RMSE < 0.1, SNR > 18 dB, cosine > 0.99",
+        f"Real sample: {'within the thresholds' if not real.tensors_failed else failed}",
+    ]
+    if sample == "real":
+        result = ValidationResult.from_metrics(real, codec)
+        result.passed = not real.tensors_failed
         verdict = "[OK] PASSED" if result.passed else "[X] FAILED"
-        print(f"  {verdict}: synthetic data against RMSE < 0.1, SNR > 18 dB, cosine > 0.99")
-        failed = f"{real.tensors_failed} of {real.tensors} tensors outside the thresholds"
-        print(f"  Real sample: {'within the thresholds' if not real.tensors_failed else failed}")
+        lines = [f"{verdict}: {lines[1]}"]
+    if verbose:
+        print("\n".join(f"  {line}" for line in lines))
+        if real.tensors_failed:
+            print("  auto is a codec that keeps every tensor within them: --codec auto")
         print(f"  No model was run: perplexity is not known\n{LINE}")
     return result
 
@@ -196,8 +210,10 @@ def _validate(
     model_name: str,
     text: str,
     size: tuple[int, int, int],
-) -> list[ValidationResult]:
+) -> "list[ValidationResult]":
     """Runs steps 1 to 3 once, and 4 to 6 and the results for each codec."""
+    from measure.result import LINE, ValidationResult, comparison, print_result
+    from measure.validation import Validation, load_text
 
     def say(line: str) -> None:
         if verbose:
@@ -218,14 +234,29 @@ def _validate(
             if verbose:
                 print_result(result)
             results.append(result)
+    if len(results) > 1:
+        say(f"{comparison(results)}\n{LINE}")
     return results
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Reads the command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    description, _, exits = (__doc__ or "").partition("Exit codes:")
+    parser = argparse.ArgumentParser(
+        description=description.split("\n\n")[0],
+        epilog=f"Exit codes:{exits}To run it: python=$(deploy/python-env --no-deps "
+        "validation/requirements.txt)/bin/python; export PYTHONPATH=client/python/src",
+    )
     add = parser.add_argument
-    add("--quick-test", action="store_true", help="no model: synthetic data and a real sample")
+    add(
+        "--quick-test",
+        nargs="?",
+        const="synthetic",
+        default=False,
+        choices=["synthetic", "real"],
+        help="no model: synthetic data and a real sample; the verdict is on the one named "
+        "(synthetic)",
+    )
     add("--cpu", action="store_true", help="run the model on the CPU")
     add("--threshold", type=float, default=PERPLEXITY_THRESHOLD, help="largest rise accepted")
     add("--quiet", action="store_true", help="print the verdict only")
@@ -243,7 +274,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--codec",
         action="append",
         metavar="NAME[:PRESET]",
-        help="may be given more than once (default: int4)",
+        help="may be given more than once, to compare (default: int4)",
     )
     add(
         "--json",
@@ -252,6 +283,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         metavar="FILE",
         help="write the results as JSON; without FILE to standard output, all else elsewhere",
     )
+    add("--html", type=Path, metavar="FILE", help="write a report with charts, in one file")
     add("--plot", type=Path, metavar="PNG", help="draw SNR by layer, and size against KL")
     add("--windows", type=int, default=4, help="windows of text (default: %(default)s)")
     add("--prefix", type=int, default=512, help="tokens compressed (default: %(default)s)")
@@ -264,11 +296,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return parsed
 
 
-def _run(parsed: argparse.Namespace) -> list[ValidationResult]:
+def _run(parsed: argparse.Namespace) -> "list[ValidationResult]":
     """Does what the command line asks for."""
     codecs = parsed.codec or ["int4"]
     if parsed.quick_test:
-        return [run_quick_test(not parsed.quiet, codec=codec) for codec in codecs]
+        return _quick(codecs, parsed.quick_test, not parsed.quiet)
     return _validate(
         codecs,
         "cpu" if parsed.cpu else None,
@@ -280,9 +312,56 @@ def _run(parsed: argparse.Namespace) -> list[ValidationResult]:
     )
 
 
+def _quick(codecs: Sequence[str], sample: str, verbose: bool) -> "list[ValidationResult]":
+    """Runs the quick test for each codec."""
+    from measure.result import LINE, comparison
+
+    results = [run_quick_test(verbose, codec=codec, sample=sample) for codec in codecs]
+    if verbose and len(results) > 1:
+        print(f"{comparison(results)}\n{LINE}")
+    return results
+
+
+def _write(parsed: argparse.Namespace, results: "Sequence[ValidationResult]") -> None:
+    """Writes the page and the picture that were asked for."""
+    if parsed.html:
+        from measure.page import page
+
+        setup = {"data": f"{parsed.quick_test} sample", "model": "none was run"}
+        if not parsed.quick_test:
+            setup = {
+                "model": parsed.model,
+                "text": parsed.text,
+                "windows": str(results[0].windows),
+                "prefix": f"at most {parsed.prefix} tokens",
+                "continuation": f"at most {parsed.continuation} tokens",
+            }
+        setup["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+        parsed.html.write_text(page(results, setup), encoding="utf-8")
+    if parsed.plot:
+        from measure.plot import plot_validation
+
+        plot_validation([asdict(result) for result in results], parsed.plot)
+
+
+def _environment_missing(error: ModuleNotFoundError) -> str:
+    """Says what is not installed, and how to have it."""
+    return (
+        f"{error}. To run it:\n"
+        "  python=$(deploy/python-env --no-deps validation/requirements.txt)/bin/python\n"
+        "  export PYTHONPATH=client/python/src"
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the validation; gives the exit code."""
     parsed = parse(arguments)
+    try:
+        from compression_bridge import CompressionError
+        from measure import result as found
+    except ModuleNotFoundError as error:
+        print(f"Error: {_environment_missing(error)}", file=sys.stderr)
+        return 2
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     # Cores are shared with the server: waiting threads of the model are not to spin.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -293,25 +372,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = _run(parsed)
         if parsed.quiet:
             for result in results:
-                print(f"{result.codec}: {'PASSED' if result.passed else 'FAILED'}")
+                print(result.headline())
         if parsed.json is not None:
             text = json.dumps([result.to_dict() for result in results], indent=2) + "\n"
             if parsed.json == "-":
                 output.write(text)
             else:
                 Path(parsed.json).write_text(text)
-        if parsed.plot:
-            from measure.plot import plot_validation
-
-            plot_validation([asdict(result) for result in results], parsed.plot)
+        _write(parsed, results)
     except KeyboardInterrupt:
         return 130
-    except (CompressionError, TextNotFoundError, OSError, ValueError, ImportError) as error:
+    except ModuleNotFoundError as error:
+        print(f"Error: {_environment_missing(error)}", file=sys.stderr)
+        return 2
+    except (CompressionError, OSError, ValueError, ImportError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
     finally:
         sys.stdout = output
-    return 0 if all(result.passed for result in results) else 1
+    verdicts = {result.verdict for result in results}
+    if found.FAILED in verdicts:
+        return 1
+    return 3 if found.INCONCLUSIVE in verdicts else 0
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def test_each_has_golden_artefacts(stored: list[str]) -> None:
     assert [name for name in stored if name not in named] == []
 
 
-def test_each_is_in_the_readme(stored: list[str]) -> None:
+def test_each_is_in_the_documents(stored: list[str]) -> None:
     """With what it makes of the sample."""
-    text = (REPOSITORY / "README.md").read_text()
+    text = (REPOSITORY / "docs" / "quality.md").read_text()
     assert [name for name in stored if f"| `{name}`" not in text] == []

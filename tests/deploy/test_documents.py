@@ -23,11 +23,13 @@ from documents import (
     commands,
     script,
     spans,
+    text_of,
 )
 from test_repository import REPOSITORY, tracked
 
 # Of programs that are not of this repository.
 FOREIGN_OPTIONS = {"--read-only", "--cap-drop", "-O1", "-O2", "-g1", "-g", "-ffast-math"}
+FOREIGN_OPTIONS |= {"--kv-transfer-config", "-format-error"}
 OPTION = re.compile(r"(?<![\w-])(--?[a-zA-Z][\w-]*)")
 
 
@@ -137,6 +139,12 @@ def test_drawings() -> None:
         assert max(map(len, drawing.splitlines())) <= 100, drawing
         for folder in re.findall(r"\b(?:core|server|client)/(?:\w+/)*", drawing):
             assert (REPOSITORY / folder).is_dir(), folder
+
+
+def test_the_readme_fits_a_page() -> None:
+    """No line of it, of a table or a block either, is wider than 100 columns."""
+    lines = text_of("README.md").splitlines()
+    assert [line for line in lines if len(line) > 100] == []
 
 
 def test_fuzzers_that_commands_name_are_there() -> None:

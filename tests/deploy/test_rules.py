@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from documents import claimed_line
+from documents import claimed
 from server_process import Start
 from tools import REPOSITORY, Fact, Tool, output, program
 
@@ -32,11 +32,13 @@ def test_valid(promtool: str) -> None:
     output(promtool, "check", "config", PROMETHEUS / "prometheus.yaml")
 
 
-def test_query_of_the_documents(promtool: str, tmp_path: Path) -> None:
-    """Promtool can read it."""
-    rule = {"record": "a", "expr": claimed_line("query")}
+def test_queries_of_the_documents(promtool: str, tmp_path: Path) -> None:
+    """Promtool can read them."""
+    rules = [{"record": "a", "expr": query} for query in claimed("query")]
+    assert len(rules) >= len(ALERTS) - 2
+    groups = [{"name": str(i), "rules": [rule]} for i, rule in enumerate(rules)]
     file = tmp_path / "rules.yaml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": [rule]}]}))
+    file.write_text(yaml.safe_dump({"groups": groups}))
     output(promtool, "check", "rules", file)
 
 
@@ -61,16 +63,29 @@ def test_every_alert_is_tested() -> None:
 
 
 def test_every_alert_is_documented() -> None:
-    """By a section that names its severity and says what to do."""
+    """By a section that names its severity, says what to do, and has a query to begin with."""
     severities = {rule["alert"]: rule["labels"]["severity"] for rule in RULES if "alert" in rule}
     sections = dict(re.findall(r"(?m)^### (KVCompress\w+)\n\n(\w+)\. .+", OPERATIONS))
     assert {name: severity.lower() for name, severity in sections.items()} == severities
+    for name in ALERTS:
+        text = OPERATIONS.partition(f"### {name}\n")[2].partition("\n##")[0]
+        assert re.search(r"\nFirst query: .+\n\n    .+\n", text), name
+
+
+def test_every_alert_leads_to_its_section() -> None:
+    """By the annotation that Alertmanager shows."""
+    for rule in RULES:
+        if "alert" in rule:
+            where = f"/blob/main/server/OPERATIONS.md#{rule['alert'].lower()}"
+            assert rule["annotations"]["runbook_url"].endswith(where)
 
 
 def test_metrics_exist(start: Start) -> None:
-    """What the rules read is what a server exports."""
+    """What the rules and the queries of the documents read is what a server exports."""
     page = start().get("/metrics")[2]
     exported = set(re.findall(r"^([a-z_]+)(?:\{.*\})? ", page, re.MULTILINE))
-    for rule in RULES:
-        read = set(re.findall(r"\b(?:kvcompress|process|grpc)_[a-z_]+", rule["expr"]))
-        assert read <= exported, rule
+    for query in [*(rule["expr"] for rule in RULES), *claimed("query")]:
+        read = set(re.findall(r"\b(?:kvcompress|process|grpc)_[a-z_]+", query))
+        assert read <= exported, query
+        recorded = set(re.findall(r"\bkvcompress:[a-z0-9_:]+", query))
+        assert recorded <= {rule.get("record") for rule in RULES}, query

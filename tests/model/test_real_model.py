@@ -49,12 +49,13 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_full_validation(text: Path, tmp_path: Path) -> None:
     """Measured deltas: below the threshold where a codec keeps quality, above where not."""
-    codecs = ("ecsq:contract", "lossless", "sparse")  # after auto, which the line has
+    codecs = ("ecsq:contract", "lossless", "sparse:0.9")  # after auto, which the line has
     done = run(
         substituted(claimed_line("perplexity"), FILE=shlex.quote(str(text))),
         *("--cpu", "--windows", 3, "--prefix", 384, "--continuation", 64),
         *(part for codec in codecs for part in ("--codec", codec)),
         *("--json", tmp_path / "result.json", "--plot", tmp_path / "plot.png"),
+        *("--html", tmp_path / "report.html"),
     )
     assert done.returncode == 1, done.stderr
     for step in range(1, 7):
@@ -72,11 +73,17 @@ def test_the_full_validation(text: Path, tmp_path: Path) -> None:
         assert result["compression_ratio"] > 4
     exact = results["lossless"]
     assert (exact["delta"], exact["rmse"], exact["top1"]) == (0, 0, 1)
-    assert not results["sparse"]["passed"]
-    assert results["sparse"]["delta"] >= 0.5
+    sparse = results["sparse:0.9"]
+    assert not sparse["passed"]
+    assert sparse["verdict"] == "FAILED"
+    assert 0.5 <= sparse["delta_low"] < sparse["delta"] < sparse["delta_high"]
+    assert len(sparse["position_kl"]) == 64
     assert "[OK] PASSED: Delta" in done.stdout
-    assert f"[X] FAILED: Delta {results['sparse']['delta']:.4f} >= 0.5 threshold" in done.stdout
+    assert f"[X] FAILED: Delta {sparse['delta']:.4f} >= 0.5 threshold" in done.stdout
     assert (tmp_path / "plot.png").read_bytes().startswith(PNG)
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 4
+    assert "nan" not in page[page.index("</style>") :]
 
 
 def test_the_study(cache: Path, tmp_path: Path) -> None:

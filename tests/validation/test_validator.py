@@ -3,13 +3,19 @@
 
 import json
 import math
-from dataclasses import fields
+import os
+import re
+import subprocess
+from dataclasses import fields, replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from kv_cache_utils import TINYLLAMA_NUM_KV_HEADS, TINYLLAMA_NUM_LAYERS, KVCacheMetadata
-from measure.scores import WindowScore, summarize
+from measure.page import page
+from measure.result import comparison, snr_by_layer
+from measure.scores import Estimate, WindowScore, interval, summarize
 from measure.validation import Outcome, TextNotFoundError, fit, load_text
 from validate_perplexity import ValidationResult, main, parse, print_result, run_quick_test
 
@@ -90,6 +96,156 @@ def test_the_verdict_is_that_of_the_measured_delta() -> None:
     assert result.delta_percent == pytest.approx(100 * delta / math.exp(2.5))
     assert result.bits_per_value == 4.0
     print_result(result)
+
+
+def scored(*pairs: tuple[float, float], threshold: float = 0.5) -> ValidationResult:
+    """A result of windows with these negative log-likelihoods: own cache, changed cache."""
+    scores = [WindowScore(8, own, changed, abs(changed - own), 0.9) for own, changed in pairs]
+    snr = {f"layer_{i}_{part}": 20.0 + i for i in range(3) for part in ("key", "value")}
+    outcome = Outcome(summarize(scores), 4.0, 0.1, 20.0, 0.99, 60, 3, snr, (0.01, 0.02, 0.04))
+    return ValidationResult.from_outcome(outcome, "int4", threshold)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "verdict"),
+    [
+        ([(2.0, 2.001), (2.2, 2.202), (2.1, 2.101)], "PASSED"),
+        ([(2.0, 2.3), (2.2, 2.51), (2.1, 2.4)], "FAILED"),
+        ([(2.0, 2.2), (2.2, 2.1), (2.1, 2.2)], "INCONCLUSIVE"),
+        # Two windows once failed by 0.98, with a standard error of 0.97.
+        ([(2.0, 2.22), (2.2, 2.2)], "INCONCLUSIVE"),
+        ([(2.0, 2.001)], "INCONCLUSIVE"),
+        ([(2.0, 2.0)], "PASSED"),
+    ],
+)
+def test_a_verdict_needs_an_interval_on_one_side_of_the_threshold(
+    pairs: list[tuple[float, float]], verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = scored(*pairs)
+    assert result.verdict == verdict
+    assert result.to_dict()["verdict"] == verdict
+    assert verdict in result.headline()
+    assert "KL" in result.headline()
+    print_result(result)
+    assert f"] {verdict}: " in capsys.readouterr().out
+
+
+def test_the_interval_is_that_of_student() -> None:
+    assert interval(Estimate(1.0, 0.1), 4) == pytest.approx((1 - 0.3182, 1 + 0.3182))
+    assert interval(Estimate(1.0, 0.1), 1000) == pytest.approx((1 - 0.2042, 1 + 0.2042))
+    assert all(map(math.isnan, interval(Estimate(1.0, math.nan), 1)))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [
+        (["PASSED", "PASSED"], 0),
+        (["PASSED", "INCONCLUSIVE"], 3),
+        (["INCONCLUSIVE", "FAILED"], 1),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst(
+    verdicts: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = {
+        "PASSED": scored((2.0, 2.0)),
+        "FAILED": scored((2.0, 2.3), (2.2, 2.5), (2.1, 2.4)),
+        "INCONCLUSIVE": scored((2.0, 2.2)),
+    }
+    monkeypatch.setattr("validate_perplexity._run", lambda _: [of[name] for name in verdicts])
+    assert main(["--quiet"]) == code
+
+
+def test_layers_are_in_the_order_of_layers() -> None:
+    """Files have layer_10 before layer_2, and charts once had it there."""
+    tensors = {"layer_0_key": 0.0, "layer_10_key": 10.0, "layer_2_key": 2.0, "layer_2_value": 1.0}
+    assert snr_by_layer(tensors, "key") == [0, 2, 10]
+
+
+def test_codecs_are_compared_in_a_table() -> None:
+    lines = comparison([scored((2.0, 2.1), (2.2, 2.3)), scored((2.0, 2.0))]).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[0].split()[:4] == ["codec", "ratio", "KL,", "nats/token"]
+    assert "0.10000 ± " in lines[1]
+    assert lines[2].endswith("PASSED")
+
+
+class Page(HTMLParser):
+    """Checks that elements are closed in order, and keeps text and charts."""
+
+    def __init__(self, text: str) -> None:
+        """Reads a page."""
+        super().__init__()
+        self.open: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element begins; but for meta it has to end."""
+        self.found.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """The innermost element ends."""
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element that ends itself."""
+        self.found.append((tag, dict(attrs)))
+
+
+def test_the_page_has_all_charts_and_loads_nothing() -> None:
+    results = [
+        replace(scored((2.0, 2.1), (2.2, 2.3)), codec="<script>"),
+        scored((2.0, 2.05), (2.2, 2.3)),
+        scored((2.0, 2.0), (2.2, 2.2)),
+    ]
+    text = page(results, {"model": "a & b"})
+    found = Page(text).found
+    assert sum(tag == "svg" for tag, _ in found) == 4
+    assert not any({"src", "href"} & set(attributes) for _, attributes in found)
+    assert "script" not in [tag for tag, _ in found]
+    assert "a &amp; b" in text
+    assert "nan" not in re.sub("<style>.*</style>", "", text, flags=re.DOTALL)
+
+
+def test_the_page_of_the_real_sample(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each codec by what it does to a real cache, not to synthetic data."""
+    file = tmp_path / "report.html"
+    codecs = ("--codec", "int4", "--codec", "auto")
+    assert main(["--quick-test", "real", *codecs, "--html", str(file)]) == 1
+    output = capsys.readouterr().out
+    assert "[X] FAILED: Real sample: 51 of 60 tensors outside the thresholds" in output
+    assert "[OK] PASSED: Real sample: within the thresholds" in output
+    assert re.search(r"(?m)^auto +4\.\d\dx .* 100% +PASSED$", output)
+    found = Page(file.read_text()).found
+    assert sum(tag == "svg" for tag, _ in found) == 3
+    assert main(["--quick-test", "real", "--codec", "auto", "--quiet"]) == 0
+    assert capsys.readouterr().out == "auto: PASSED\n"
+
+
+def test_help_needs_no_environment() -> None:
+    """A Python without packages says what the flags are, and how to have the packages."""
+    script = Path(__file__).parents[2] / "validation" / "validate_perplexity.py"
+    python = ["/usr/bin/python3", "-I", "-S", "-c"]
+    code = (
+        f"import sys; sys.path.insert(0, {str(script.parent)!r}); import validate_perplexity as v"
+    )
+    environment = {**os.environ, "COLUMNS": "100"}
+    for arguments, status, words in (
+        ("['--help']", 0, "3 none failed and one is inconclusive"),
+        ("['--quick-test']", 2, "deploy/python-env --no-deps validation/requirements.txt"),
+    ):
+        done = subprocess.run(
+            [*python, f"{code}; sys.exit(v.main({arguments}))"],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert done.returncode == status, done.stderr
+        assert words in " ".join((done.stdout + done.stderr).split())
 
 
 def test_the_first_fields_are_those_of_old() -> None:

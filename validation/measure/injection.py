@@ -132,10 +132,15 @@ def continue_with(
         return torch.log_softmax(logits.float(), dim=-1)
 
 
+def kl_by_position(base: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """Gives KL(base || changed) of log-probabilities [tokens, vocabulary] by token, in nats."""
+    return (base.exp() * (base - changed)).sum(-1)
+
+
 def compare(base: torch.Tensor, changed: torch.Tensor, targets: torch.Tensor) -> WindowScore:
     """Scores log-probabilities [tokens, vocabulary] of a changed cache against the model's own."""
     targets = targets.to(base.device)[:, None]
-    kl = (base.exp() * (base - changed)).sum(-1).mean()
+    kl = kl_by_position(base, changed).mean()
     return WindowScore(
         tokens=len(targets),
         nll_base=-float(base.gather(1, targets).mean()),

@@ -12,6 +12,8 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
 
+from measure.result import snr_by_layer
+
 OWN = "KV Compress"
 _COLOURS = {
     OWN: "#0b5fa5",
@@ -62,9 +64,7 @@ def plot_validation(results: Sequence[Mapping[str, Any]], path: Path) -> None:
     for i, result in enumerate(results):
         colour, codec = f"C{i}", result["codec"]
         for part, style in (("key", "-"), ("value", ":")):
-            values = [
-                value for name, value in result["layer_snr_db"].items() if name.endswith(part)
-            ]
+            values = snr_by_layer(result["layer_snr_db"], part)
             snr.plot(values, style, color=colour, label=f"{codec}, {part}s", linewidth=1.4)
         bits, kl = result["bits_per_value"], result["kl"]
         rate.errorbar(bits, kl, yerr=result["kl_error"], marker="o", color=colour)

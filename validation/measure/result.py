@@ -2,16 +2,27 @@
 """What the validator found, and how it says so."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from compression_bridge import CompressionMetrics, format_db
+from measure.defaults import PERPLEXITY_THRESHOLD
+from measure.scores import interval
 from measure.validation import Outcome
 
-PERPLEXITY_THRESHOLD = 0.5
-"""Largest acceptable rise of perplexity: KVQuant's standard."""
-
 LINE = "=" * 60
+PASSED, FAILED, INCONCLUSIVE = "PASSED", "FAILED", "INCONCLUSIVE"
+_COLUMNS = (
+    "codec",
+    "ratio",
+    "KL, nats/token",
+    "perplexity, 95 % interval",
+    "top-1",
+    "SNR",
+    "in bounds",
+    "verdict",
+)
 
 
 @dataclass
@@ -27,7 +38,8 @@ class ValidationResult:
         rmse: Root mean squared error over all values of all windows.
         snr_db: Signal-to-noise ratio over the same, in dB; inf when exact.
         cosine_similarity: Mean over windows.
-        passed: Whether the delta is below the threshold.
+        passed: Whether the delta itself is below the threshold; `verdict` also asks how certain
+            that is.
         threshold: Largest acceptable delta.
         delta_error: Standard error of the delta.
         kl: Mean KL divergence of next-token distributions, nats per token.
@@ -40,6 +52,10 @@ class ValidationResult:
         bits_per_value: Bits of the whole files for each value.
         codec: Codec, and preset after a colon.
         layer_snr_db: SNR in dB by tensor, mean over windows; nan where exact.
+        delta_low: Lower end of the 95 % confidence interval of the delta: that of the mean change
+            of the negative log-likelihood over windows, as perplexity from the baseline.
+        delta_high: Its upper end.
+        position_kl: KL divergence by position after the prefix, mean over windows.
     """
 
     baseline_perplexity: float
@@ -63,12 +79,33 @@ class ValidationResult:
     bits_per_value: float = math.nan
     codec: str = "int4"
     layer_snr_db: dict[str, float] = field(default_factory=dict)
+    delta_low: float = math.nan
+    delta_high: float = math.nan
+    position_kl: list[float] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """PASSED or FAILED; INCONCLUSIVE where the interval of the delta contains the threshold.
+
+        One window has no interval, so that nothing but equal predictions can pass with it.
+        Without windows no perplexity was measured, and `passed` decides.
+        """
+        if self.windows == 0 or (self.kl == 0 and self.delta == 0):
+            return PASSED if self.passed else FAILED
+        if self.delta_high < self.threshold:
+            return PASSED
+        return FAILED if self.delta_low >= self.threshold else INCONCLUSIVE
 
     @classmethod
     def from_outcome(cls, outcome: Outcome, codec: str, threshold: float) -> "ValidationResult":
         """Takes what a validation measured."""
         summary = outcome.summary
         delta = summary.delta_perplexity
+        # Windows differ in perplexity by far more than in how much of it is added, as a factor.
+        low, high = (
+            summary.base_perplexity * math.expm1(end)
+            for end in interval(summary.delta_nll, summary.windows)
+        )
         return cls(
             baseline_perplexity=summary.base_perplexity,
             compressed_perplexity=summary.perplexity,
@@ -91,6 +128,9 @@ class ValidationResult:
             bits_per_value=16 / outcome.compression_ratio,
             codec=codec,
             layer_snr_db=outcome.layer_snr_db,
+            delta_low=low,
+            delta_high=high,
+            position_kl=list(outcome.position_kl),
         )
 
     @classmethod
@@ -111,12 +151,17 @@ class ValidationResult:
             tensors_failed=metrics.tensors_failed,
             bits_per_value=16 / metrics.compression_ratio,
             codec=codec,
+            layer_snr_db={
+                name: value if math.isfinite(value) else math.nan
+                for name, value in metrics.tensor_snr_db.items()
+            },
         )
 
     def __str__(self) -> str:
         """Gives the verdict and what it rests on, a line each; without what was not measured."""
-        verdict = "PASSED" if self.passed else "FAILED"
-        lines = [f"{self.codec}: {verdict}"]
+        lines = [f"{self.codec}: {self.verdict}"]
+        if not math.isnan(self.kl):
+            lines.append(f"  KL divergence      {self.kl:.6f} nats/token")
         if not math.isnan(self.delta):
             lines += [
                 f"  perplexity         {self.baseline_perplexity:.4f} -> "
@@ -138,9 +183,74 @@ class ValidationResult:
         def finite(value: Any) -> Any:
             if isinstance(value, dict):
                 return {key: finite(each) for key, each in value.items()}
+            if isinstance(value, list):
+                return [finite(each) for each in value]
             return None if isinstance(value, float) and not math.isfinite(value) else value
 
-        return {key: finite(value) for key, value in asdict(self).items()}
+        fields = {key: finite(value) for key, value in asdict(self).items()}
+        return {**fields, "verdict": self.verdict}
+
+    def headline(self) -> str:
+        """Gives the verdict and what it rests on in one line."""
+        if math.isnan(self.kl):
+            return f"{self.codec}: {self.verdict}"
+        return (
+            f"{self.codec}: {self.verdict}, KL {self.kl:.4g} nats/token, "
+            f"perplexity {_delta(self)}, {self.compression_ratio:.2f}x"
+        )
+
+
+def snr_by_layer(tensors: Mapping[str, float], part: str) -> list[float]:
+    """Gives the values of `key` or `value` tensors in the order of layers, not of names."""
+    found = [(int(name.split("_")[1]), snr) for name, snr in tensors.items() if name.endswith(part)]
+    return [snr for _, snr in sorted(found)]
+
+
+def _delta(result: ValidationResult) -> str:
+    """The rise of perplexity with its interval, as far as they are known."""
+    if math.isnan(result.delta):
+        return "not measured"
+    if math.isnan(result.delta_low):
+        return f"{result.delta:+.3f}"
+    return f"{result.delta:+.3f} ({result.delta_low:+.3f} to {result.delta_high:+.3f})"
+
+
+def _row(result: ValidationResult) -> tuple[str, ...]:
+    """What the columns name."""
+    measured = not math.isnan(result.kl)
+    inside = 1 - result.tensors_failed / result.tensors if result.tensors else math.nan
+    return (
+        result.codec,
+        f"{result.compression_ratio:.2f}x",
+        f"{result.kl:.5f} ± {result.kl_error:.5f}" if measured else "-",
+        _delta(result) if measured else "-",
+        f"{result.top1:.1%}" if measured else "-",
+        format_db(result.snr_db),
+        "-" if math.isnan(inside) else f"{inside:.0%}",
+        result.verdict,
+    )
+
+
+def table(results: Sequence[ValidationResult]) -> list[tuple[str, ...]]:
+    """Gives names of columns, then a row for each codec; a column without a number is left out."""
+    rows = [_COLUMNS, *map(_row, results)]
+    shown = [
+        column for column in zip(*rows, strict=True) if any(cell != "-" for cell in column[1:])
+    ]
+    return list(zip(*shown, strict=True))
+
+
+def comparison(results: Sequence[ValidationResult]) -> str:
+    """Gives the table of codecs as text, a line each."""
+    rows = table(results)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        )
+        for cells in rows
+    )
 
 
 def print_quick(metrics: CompressionMetrics) -> None:
@@ -156,17 +266,31 @@ def print_result(result: ValidationResult) -> None:
     """Prints the result of a full validation for people."""
     percent = f"{result.delta_percent:+.2f}%"
     print(f"{LINE}\n  RESULTS ({result.codec})\n{LINE}")
+    print(f"  KL Divergence:         {result.kl:.6f} ± {result.kl_error:.6f} nats/token")
     print(f"  Baseline Perplexity:   {result.baseline_perplexity:.4f}")
     print(f"  Compressed Perplexity: {result.compressed_perplexity:.4f}")
     print(f"  Delta:                 {result.delta:+.4f} ({percent}) ± {result.delta_error:.4f}")
+    print(f"  95 % Interval:         {result.delta_low:+.4f} to {result.delta_high:+.4f}")
     print(f"  Compression Ratio:     {result.compression_ratio:.2f}x")
     print("-" * 60)
     print(f"  RMSE:                  {result.rmse:.6f}")
     print(f"  SNR:                   {format_db(result.snr_db)}")
     print(f"  Cosine Similarity:     {result.cosine_similarity:.6f}")
-    print(f"  KL Divergence:         {result.kl:.6f} ± {result.kl_error:.6f} nats/token")
     print(f"  Top-1 Agreement:       {result.top1:.2%} ± {result.top1_error:.2%}")
     print(f"  Outside Thresholds:    {result.tensors_failed} of {result.tensors} tensors")
-    print(LINE)
-    sign, verdict = ("<", "[OK] PASSED") if result.passed else (">=", "[X] FAILED")
-    print(f"  {verdict}: Delta {result.delta:.4f} {sign} {result.threshold} threshold\n{LINE}")
+    print(f"{LINE}\n  {_verdict_line(result)}\n  KL {result.kl:.4g} nats/token\n{LINE}")
+
+
+def _verdict_line(result: ValidationResult) -> str:
+    """The verdict, and why it is not more certain."""
+    delta, threshold = f"Delta {result.delta:.4f}", f"{result.threshold} threshold"
+    if result.verdict == PASSED:
+        return f"[OK] PASSED: {delta} < {threshold}"
+    if result.verdict == FAILED:
+        return f"[X] FAILED: {delta} >= {threshold}"
+    if result.windows < 2:
+        return f"[?] INCONCLUSIVE: {delta} of one window has no interval; give a longer text"
+    return (
+        f"[?] INCONCLUSIVE: the interval of {delta} contains the {threshold};\n"
+        f"  more than {result.windows} windows make it narrower: --windows"
+    )

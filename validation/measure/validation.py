@@ -15,7 +15,6 @@ import kv_cache_utils
 from compression_bridge import CompressionMetrics, compress_kv_cache, format_db
 from measure.scores import Summary, WindowScore, summarize
 
-DEFAULT_TEXT = "wikitext:wikitext-2-raw-v1:test"
 _SHORTEST = 16  # tokens of text with which anything can be said
 
 Say = Callable[[str], None]
@@ -38,6 +37,7 @@ class Outcome:
         tensors: Number of tensors.
         tensors_failed: Number of them outside the usual thresholds.
         layer_snr_db: Mean over windows by tensor; nan where exact.
+        position_kl: KL divergence by position after the prefix, mean over windows.
     """
 
     summary: Summary
@@ -48,6 +48,7 @@ class Outcome:
     tensors: int
     tensors_failed: int
     layer_snr_db: dict[str, float]
+    position_kl: Sequence[float] = ()
 
 
 def load_dataset_text(name: str, config: str | None, split: str) -> str:
@@ -245,10 +246,12 @@ class Validation:
         ]
         say("[6/6] Computing perplexity with compressed KV cache...")
         scores: list[WindowScore] = []
+        positions: list[list[float]] = []
         for index, window in enumerate(self._progress("compressed")):
             _, fed, targets = injection.split(window, self._prefix)
             changed = injection.continue_with(self._model, [caches[index]], fed)[0]
             scores.append(injection.compare(self._base[index], changed, targets))
+            positions.append(injection.kl_by_position(self._base[index], changed).tolist())
         summary = summarize(scores)
         say(f"    Compressed perplexity: {summary.perplexity:.4f}")
         return Outcome(
@@ -259,6 +262,7 @@ class Validation:
                 tensor: _mean_db([each.tensor_snr_db[tensor] for each in metrics])
                 for tensor in metrics[0].tensor_snr_db
             },
+            position_kl=[float(np.mean(each)) for each in zip(*positions, strict=True)],
             **pooled,
         )
 

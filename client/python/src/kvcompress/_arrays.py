@@ -97,7 +97,7 @@ def load_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
         ValueError: The bytes are not such a file, or are an artefact of KV Compress, which
             `Client.decompress` and `payload.read` read; or a shape is one that NumPy cannot hold.
 
-    Example:
+    Examples:
         >>> import safetensors.numpy
         >>> file = safetensors.numpy.save({"layer_0_key": np.ones((1, 2, 3), np.float16)})
         >>> arrays, metadata = load_arrays(file)

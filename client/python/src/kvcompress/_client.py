@@ -26,7 +26,7 @@ class Client(BaseClient, AbstractContextManager["Client"]):
     call fails, and OSError when a file cannot be read or written; either way no output file
     is left behind, and one that was there stays as it was.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import kvcompress
         >>> random = np.random.default_rng(0)  # stands for a model

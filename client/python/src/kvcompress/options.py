@@ -39,7 +39,7 @@ class CompressArguments(ThresholdArguments, total=False):
     the server's defaults, which the verdict counts and nothing enforces.
 
     Attributes:
-        codec: A codec string, NAME[:PARAMETERS][+BYTE_COMPRESSOR], such as `klt:ultra` or
+        codec: A codec string, `NAME[:PARAMETERS][+BYTE_COMPRESSOR]`, such as `klt:ultra` or
             `int4:64+zstd`, or a mapping of the same fields; see `codec_string`.
             Default `auto`, which holds the bounds.
         thresholds: Bounds for the verdict: a `kvcompress.Thresholds`, or a mapping with the names
@@ -121,7 +121,7 @@ def codec_string(codec: CodecChoice) -> str:
             `{"name": "sparse", "sparsity": 0.25, "byte_compressor": "zstd"}`. None and an empty
             text are as if the field was not there.
 
-    Example:
+    Examples:
         >>> codec_string({"name": "int4", "group_size": 32, "byte_compressor": "zstd"})
         'int4:group_size=32+zstd'
 

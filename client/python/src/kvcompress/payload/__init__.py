@@ -131,7 +131,7 @@ def payload_size(codec: str, shape: tuple[int, ...], dtype: str, role: str = "-"
     Returns:
         Bytes: the exact size for codecs whose size follows from the shape, else the most.
 
-    Example:
+    Examples:
         >>> payload_size("int4:64", (1, 8, 128, 64), "F16")
         34816
 
