@@ -20,7 +20,7 @@ __all__ = ["bin_dir", "client", "model", "sample", "server"]
 
 
 def pytest_configure() -> None:
-    """Puts LMCache, SGLang and Ray behind the packages of an environment that has torch and not these."""
+    """Puts LMCache, SGLang and Ray behind the packages of an environment that has torch alone."""
     found = {name: importlib.util.find_spec(name) for name in ("torch", "lmcache")}
     if found["torch"] is None or found["lmcache"] is not None:
         return
