@@ -60,6 +60,7 @@ WAYS = {
     "grpcurl": r"grpcurl .+",
     "image": r"podman build .+",
     "klt study": r"\$python validation/klt_study\.py",
+    "helm": r"helm install \S+ deploy/helm/kv-compress .+",
     "kubectl": r"kubectl apply -k \S+",
     "library": r"cmake --install \S+ .+",
     "malformed": r"python -m malformed DIR",
@@ -137,7 +138,18 @@ BLOCKS = {
 
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _INDENTED_PYTHON = re.compile(r"^ {4}import .*\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
-_FOREIGN = {"apt", "cmake", "ctest", "grpcurl", "kubectl", "pip", "podman", "python", "systemctl"}
+_FOREIGN = {
+    "apt",
+    "cmake",
+    "ctest",
+    "grpcurl",
+    "helm",
+    "kubectl",
+    "pip",
+    "podman",
+    "python",
+    "systemctl",
+}
 _OURS = {"kv-compress", "kv-compressd"}
 
 
