@@ -127,6 +127,7 @@ BLOCKS = {
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
     "consumer": r"find_package\(",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
+    "llama.cpp": r"integrations\.llama_cpp",
     "lmcache": r'integrations\.lmcache"',
     "lmcache serde": r"integrations\.lmcache_serde",
     "pool": r'"dns:///',
