@@ -93,8 +93,11 @@ def test_values(helm: Path) -> None:
     assert not names & {"KVCOMPRESS_PROFILE_DIRECTORY", "KVCOMPRESS_SHARED_DIRECTORY"}
     assert [each["kind"] for each in manifests] == ["Deployment"]
 
-    options = ["--set", "sidecar.profiles.createClaim=false"]
-    assert not of_kind(made(helm, "a", "--values", EXAMPLE, *options), "PersistentVolumeClaim")
+    options = ["--set", "sidecar.profiles.createClaim=false,vllm.profile=qwen"]
+    manifests = made(helm, "a", "--values", EXAMPLE, *options)
+    assert not of_kind(manifests, "PersistentVolumeClaim")
+    [engine] = the(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert by_name(engine["args"][1])["kv_connector_extra_config"]["profile"] == "qwen"
 
 
 @pytest.mark.parametrize(

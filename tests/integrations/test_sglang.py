@@ -252,6 +252,16 @@ def test_artefacts_have_roles_and_are_smaller(
     assert status["source_bytes"] > 2 * status["saved_bytes"]
 
 
+def test_tokens_of_an_artefact_follow_one_another(make: Make, tmp_path: Path) -> None:
+    """What is there already ends a run, and is not saved again."""
+    pool = pool_of("mha", "page_first")
+    backend = make(pool)
+    assert backend.set(KEYS[2], pool.get_data_page(2 * PAGE))
+    assert all(backend.batch_set_v1(KEYS, torch.arange(PAGES * PAGE)))
+    assert backend.report_status()["saved"] == PAGES
+    assert len(artefacts(tmp_path)) == 3
+
+
 def test_ranks_and_models_are_apart(make: Make) -> None:
     """Heads of one rank are nothing to another; latents are the same for all."""
     places = torch.arange(PAGES * PAGE)

@@ -19,6 +19,8 @@ class Parameters:
         server: Address of a service; None for a server of the engine's own.
         codec: Codec string.
         effort: As `CompressArguments` has it.
+        profile: As there: the name, digest or label of the model's profile on the server.
+        profile_directory: Without `server`: where the engine's own server finds profiles.
         rope_theta: As there.
         artefact_tokens: Tokens of an artefact, at most; one page at least.
         threads: Artefacts that are loaded at once.
@@ -33,6 +35,8 @@ class Parameters:
     server: str | None = None
     codec: str = "auto"
     effort: str = "fast"
+    profile: str | None = None
+    profile_directory: str | None = None
     rope_theta: float | None = None
     artefact_tokens: int = 512
     threads: int = 2
@@ -66,6 +70,8 @@ class Parameters:
             "effort": cast("Any", self.effort),
             "report_tensors": False,
         }
+        if self.profile is not None:
+            options["profile"] = self.profile
         if self.rope_theta is not None:
             options["rope_theta"] = self.rope_theta
         return options

@@ -45,7 +45,7 @@ class Backend:
         """Makes threads; the service is connected to with the first call."""
         self.parameters = parameters
         self.options = parameters.options()
-        self.service = Service(parameters.server)
+        self.service = Service(parameters.server, parameters.profile_directory)
         self.loaders = ThreadPoolExecutor(parameters.threads, "kvcompress-load")
         self._lock = threading.Lock()
         self._counters = Counter(dict.fromkeys(_COUNTERS, 0))
@@ -131,10 +131,15 @@ class PageStore:
     def save(self, keys: Sequence[str], row: Callable[[int], torch.Tensor]) -> list[bool]:
         """Saves pages that are not there yet, in runs; tells which there are."""
         there = [self.folder.holds(_block(key)) for key in keys]
-        missing = [index for index, is_there in enumerate(there) if not is_there]
         most = max(1, self._backend.parameters.artefact_tokens // self.pages.tokens)
-        for begin in range(0, len(missing), most):
-            run = missing[begin : begin + most]
+        # Tokens of an artefact follow one another: a page that is there ends a run.
+        runs: list[list[int]] = [[]]
+        for index, is_there in enumerate(there):
+            if is_there or len(runs[-1]) == most:
+                runs.append([])
+            if not is_there:
+                runs[-1].append(index)
+        for run in filter(None, runs):
             if not self._save_run([_block(keys[i]) for i in run], [row(i) for i in run]):
                 break
             for index in run:
