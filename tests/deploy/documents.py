@@ -64,6 +64,7 @@ WAYS = {
     "grpcurl, with files": r"(\(echo .+ \| )?grpcurl -plaintext (-d @|-unix) .+",
     "image": r"podman build .+",
     "klt study": r"\$python validation/klt_study\.py",
+    "helm": r"helm install \S+ deploy/helm/kv-compress .+",
     "kubectl": r"kubectl apply -k \S+",
     "library": r"cmake --install \S+ .+",
     "malformed": r"python -m malformed DIR",
@@ -136,6 +137,7 @@ BLOCKS = {
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
     "consumer": r"find_package\(",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
+    "llama.cpp": r"integrations\.llama_cpp",
     "lmcache": r'integrations\.lmcache"',
     "lmcache serde": r"integrations\.lmcache_serde",
     "pool": r'"dns:///',
@@ -148,7 +150,18 @@ BLOCKS = {
 
 _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _INDENTED_PYTHON = re.compile(r"^ {4}import .*\n(?:(?: {4}.*)?\n)*", re.MULTILINE)
-_FOREIGN = {"apt", "cmake", "ctest", "grpcurl", "kubectl", "pip", "podman", "python", "systemctl"}
+_FOREIGN = {
+    "apt",
+    "cmake",
+    "ctest",
+    "grpcurl",
+    "helm",
+    "kubectl",
+    "pip",
+    "podman",
+    "python",
+    "systemctl",
+}
 _OURS = {"kv-compress", "kv-compressd"}
 
 

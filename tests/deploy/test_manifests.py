@@ -14,6 +14,7 @@ from tools import REPOSITORY, Fact, Tool, output
 
 # The oldest where native sidecars are on unless turned off, and the newest with schemas.
 KUBERNETES_VERSIONS = ("1.29", "1.34", "1.37")
+FOLDERS = ("PROFILE", "SHARED")
 DRAFT = "http://json-schema.org/draft-07/schema#"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -138,6 +139,10 @@ def test_configuration_is_valid(
             if name == "kv-compressd"
         ]
         variables = {variable["name"]: variable["value"] for variable in server["env"]}
+        mounted = {mount["mountPath"] for mount in server.get("volumeMounts", [])}
+        for name in variables.keys() & {f"KVCOMPRESS_{kind}_DIRECTORY" for kind in FOLDERS}:
+            assert variables[name] in mounted
+            variables[name] = str(tmp_path)
         done = run("--check-config", **variables)
         if "KVCOMPRESS_TLS_CERT" in variables:
             assert "/etc/kvcompress/tls/" in done.stderr
@@ -211,13 +216,25 @@ def test_autoscaler_knows_the_budget(rendered: dict[str, list[Manifest]]) -> Non
     assert rules["rules"][0]["seriesQuery"].startswith(metric["metric"]["name"])
 
 
+def size_of_files(pod: Manifest) -> int:
+    """MiB of the directory in memory that an engine shares with its sidecar."""
+    [volume] = [each for each in pod["volumes"] if each["name"] == "kvcompress-files"]
+    return int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) * 1024
+
+
 def test_budgets_take_128k_tokens(rendered: dict[str, list[Manifest]]) -> None:
     """Of an 8B model, under `klt` and `auto`: 4 MiB and four times a tensor of 256 MiB."""
     pool = the(rendered["overlays/production"], "Deployment")
     beside = the(rendered["examples/vllm"], "Deployment")["spec"]["template"]["spec"]
     for server in (containers(pool)["kv-compressd"], beside["initContainers"][0]):
         limit = int(server["resources"]["limits"]["memory"].removesuffix("Gi")) * 1024
-        assert (limit - 64) // 2 >= 4 + 4 * 256
+        budget = (limit - 64) // 2
+        variables = {variable["name"]: variable["value"] for variable in server["env"]}
+        if "KVCOMPRESS_MEMORY_BUDGET_BYTES" in variables:
+            budget = int(variables["KVCOMPRESS_MEMORY_BUDGET_BYTES"]) >> 20
+            profiles = int(variables["KVCOMPRESS_MAX_PROFILE_BYTES"]) >> 20
+            assert 2 * budget + 64 + profiles + size_of_files(beside) <= limit
+        assert budget >= 4 + 4 * 256
 
 
 def test_profiles(tools: Path, bin_dir: Path, tmp_path: Path) -> None:
@@ -244,19 +261,26 @@ def test_profiles(tools: Path, bin_dir: Path, tmp_path: Path) -> None:
 
 
 def test_sidecar(rendered: dict[str, list[Manifest]]) -> None:
-    """Starts before the engine, stops after it, and shares nothing with it but the socket."""
+    """Starts before the engine, stops after it, and shares two folders in memory with it."""
     manifests = rendered["examples/vllm"]
     deployment = the(manifests, "Deployment")
     pod = deployment["spec"]["template"]["spec"]
     [sidecar] = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
-    [mount] = sidecar["volumeMounts"]
-    assert mount in containers(deployment)["vllm"]["volumeMounts"]
+    engine = containers(deployment)["vllm"]["volumeMounts"]
+    shared = {each["mountPath"]: each for each in sidecar["volumeMounts"] if each in engine}
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    assert volumes[mount["name"]]["emptyDir"]["medium"] == "Memory"
+    for mount in shared.values():
+        assert volumes[mount["name"]]["emptyDir"]["medium"] == "Memory"
     variables = {variable["name"]: variable["value"] for variable in sidecar["env"]}
     address = variables["KVCOMPRESS_LISTEN"]
-    assert address.startswith(f"unix:{mount['mountPath']}/")
+    folder, files = "/run/kvcompress", variables["KVCOMPRESS_SHARED_DIRECTORY"]
+    assert set(shared) == {folder, files}
+    assert address.startswith(f"unix:{folder}/")
+    [profiles] = [each for each in sidecar["volumeMounts"] if each not in engine]
+    assert profiles["mountPath"] == variables["KVCOMPRESS_PROFILE_DIRECTORY"]
+    assert profiles["readOnly"]
+    assert "persistentVolumeClaim" in volumes[profiles["name"]]
     arguments = " ".join(containers(deployment)["vllm"]["args"])
     transfer = json.loads(arguments.partition("--kv-transfer-config=")[2])
     assert transfer["kv_connector_extra_config"]["server"] == address

@@ -20,7 +20,7 @@ __all__ = ["bin_dir", "client", "model", "sample", "server"]
 
 
 def pytest_configure() -> None:
-    """Puts LMCache and Ray behind the packages of an environment that has torch and not these."""
+    """Puts LMCache, SGLang and Ray behind the packages of an environment that has torch alone."""
     found = {name: importlib.util.find_spec(name) for name in ("torch", "lmcache")}
     if found["torch"] is None or found["lmcache"] is not None:
         return
@@ -31,7 +31,7 @@ def pytest_configure() -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        print(f"no environment for LMCache and Ray:\n{done.stderr}", file=sys.stderr)
+        print(f"no environment for LMCache, SGLang and Ray:\n{done.stderr}", file=sys.stderr)
         return
     (packages,) = Path(done.stdout.strip()).glob("lib/python3*/site-packages")
     sys.path.append(str(packages))

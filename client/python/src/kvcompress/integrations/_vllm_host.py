@@ -45,8 +45,14 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc,unused-ignore]
         """Copies blocks into chunks."""
         return self._copy(job_id, src_spec, dst_spec.chunk_ids, store=True)
 
-    def submit_load(self, job_id: int, src_spec: Any, dst_spec: Any) -> bool:  # noqa: ANN401
-        """Copies chunks into blocks."""
+    def submit_load(
+        self,
+        job_id: int,
+        src_spec: Any,  # noqa: ANN401
+        dst_spec: Any,  # noqa: ANN401
+        expedited: bool = False,
+    ) -> bool:
+        """Copies chunks into blocks, at once; `expedited` is given since vLLM 0.33."""
         return self._copy(job_id, dst_spec, src_spec.chunk_ids, store=False)
 
     def get_finished(self) -> list[TransferResult]:
