@@ -14,7 +14,8 @@
 
 namespace kvcompress::cli {
 
-// One line: percentage, bar, bytes and speed; without a total, bytes and speed.
+// One line: percentage, bar, bytes of how many, speed and the time left at that
+// speed; without a total, bytes and speed.
 std::string ProgressLine(uint64_t done, std::optional<uint64_t> total,
                          absl::Duration elapsed);
 
@@ -23,13 +24,17 @@ std::string ProgressLine(uint64_t done, std::optional<uint64_t> total,
 // is drawn in the first second, and the line is wiped at the end.
 class Progress {
  public:
-  Progress(ProgressMode mode, std::optional<uint64_t> total);
+  Progress(ProgressMode mode, std::optional<uint64_t> total,
+           const std::string& label = "");
   ~Progress();
 
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void Advance(uint64_t bytes);
+
+  // Stands before the line from now on.
+  void SetLabel(const std::string& label);
 
  private:
   void Draw(absl::Time now);
@@ -42,6 +47,7 @@ class Progress {
   absl::Time next_;  // when to draw again
   uint64_t done_ = 0;
   bool drawn_ = false;
+  std::string label_;  // with a space behind it, or empty
 };
 
 }  // namespace kvcompress::cli

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "client/cli/file_type.h"
 #include "client/cli/files.h"
 #include "client/cli/progress.h"
 #include "client/cpp/status.h"
@@ -29,7 +30,9 @@ class FileCache : public TrainingCache {
   static absl::StatusOr<std::unique_ptr<FileCache>> Open(
       const std::string& path) {
     auto cache = std::unique_ptr<FileCache>(new FileCache(path));
-    if (absl::Status status = cache->ReadHeader(); !status.ok()) {
+    absl::Status status = CheckFileTypeOf(path);
+    if (status.ok()) status = cache->ReadHeader();
+    if (!status.ok()) {
       return Annotate(status, absl::StrCat(path, ": "));
     }
     return cache;
