@@ -30,68 +30,70 @@ std::string InQuotes(absl::string_view text) {
   return absl::StrReplaceAll(text, {{"'", "'\\''"}});
 }
 
-// The words before the cursor may have been split at "=" and ":", which bash
-// does by itself; they are put together again.
+// "a | b)" of the flags that are completed in this way.
+std::string CaseOf(Completed completed) {
+  std::vector<std::string> names;
+  for (const FlagDescription& flag : DescribeFlags()) {
+    if (!flag.type.empty() && CompletedBy(flag) == completed) {
+      names.push_back(flag.name);
+    }
+  }
+  return absl::StrCat("    ", absl::StrJoin(names, " | "), ")");
+}
+
+// Files are left to readline, which knows how names are quoted. Bash splits
+// words at "=" and ":" and replaces only what follows them; so the script looks
+// at the line itself.
 std::string BashScript() {
   std::vector<std::string> names;
   std::string values;
   for (const FlagDescription& flag : DescribeFlags()) {
     names.push_back(absl::StrCat("-", flag.name));
-    if (flag.type.empty()) continue;
-    absl::StrAppend(&values, "    ", flag.name, ") ");
-    switch (CompletedBy(flag)) {
-      case Completed::kValues:
-        absl::StrAppend(&values, "words='", absl::StrJoin(flag.values, " "),
-                        "'");
-        break;
-      case Completed::kFiles:
-        values += "files=-f";
-        break;
-      case Completed::kFolders:
-        values += "files=-d";
-        break;
-      case Completed::kNothing:
-        values += "return";
-        break;
-    }
-    values += " ;;\n";
+    if (flag.values.empty()) continue;
+    absl::StrAppend(&values, "    ", flag.name, ") words='",
+                    absl::StrJoin(flag.values, " "), "' ;;\n");
   }
   return absl::StrCat(
       "# Completion of kv-compress for bash.\n"
       "_kv_compress() {\n"
-      "  local line=${COMP_LINE:0:COMP_POINT} current previous words files\n"
+      "  local line=${COMP_LINE:0:COMP_POINT} current previous='' words=''\n"
       "  local -a all\n"
       "  COMPREPLY=()\n"
       "  read -r -a all <<<\"$line\"\n"
       "  [[ $line == *' ' ]] && all+=('')\n"
-      "  current=${all[-1]} previous=''\n"
+      "  current=${all[-1]}\n"
       "  ((${#all[@]} > 1)) && previous=${all[-2]}\n"
       "  if [[ $current == -*=* ]]; then\n"
       "    previous=${current%%=*} current=${current#*=}\n"
       "  fi\n"
-      "  files=-f words=''\n"
       "  previous=${previous/#--/-}\n"
       "  [[ $previous == -* ]] && case ${previous#-} in\n",
-      values,
+      values, CaseOf(Completed::kFiles), " return ;;\n",
+      CaseOf(Completed::kFolders),
+      "\n"
+      "      compopt -o filenames +o default\n"
+      "      mapfile -t COMPREPLY < <(compgen -d -- \"$current\")\n"
+      "      return\n"
+      "      ;;\n",
+      CaseOf(Completed::kNothing),
+      "\n"
+      "      compopt +o default\n"
+      "      return\n"
+      "      ;;\n"
       "  esac\n"
       "  if [[ $current == -* && -z $words ]]; then\n"
       "    words='",
       absl::StrJoin(names, " "),
-      "' files=''\n"
+      "'\n"
       "    [[ $current == --* ]] && words=\"-${words// -/ --}\"\n"
       "  fi\n"
-      "  if [[ -n $words ]]; then\n"
-      "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
-      "    # Bash replaces only what follows the last colon.\n"
-      "    if [[ $current == *:* && $COMP_WORDBREAKS == *:* ]]; then\n"
-      "      COMPREPLY=(\"${COMPREPLY[@]#\"${current%:*}:\"}\")\n"
-      "    fi\n"
-      "  else\n"
-      "    compopt -o filenames 2>/dev/null\n"
-      "    mapfile -t COMPREPLY < <(compgen \"$files\" -- \"$current\")\n"
+      "  [[ -n $words ]] || return\n"
+      "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+      "  if [[ $current == *:* && $COMP_WORDBREAKS == *:* ]]; then\n"
+      "    COMPREPLY=(\"${COMPREPLY[@]#\"${current%:*}:\"}\")\n"
       "  fi\n"
       "}\n"
-      "complete -F _kv_compress kv-compress\n");
+      "complete -o default -F _kv_compress kv-compress\n");
 }
 
 std::string ZshScript() {

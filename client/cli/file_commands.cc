@@ -37,17 +37,6 @@ struct Session {
   const Client& client() const { return service->client(); }
 };
 
-// Refuses to overwrite a file without leave.
-absl::Status CheckOverwriting(const Flags& flags, const std::string& path) {
-  struct stat file;
-  if (flags.force || flags.seed_invocation || IsStandardOutput(path) ||
-      stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
-    return absl::OkStatus();
-  }
-  return absl::AlreadyExistsError(absl::StrCat(
-      "write output: ", path, " already exists: give -force to overwrite it"));
-}
-
 absl::Status OpenFiles(Session* session) {
   absl::StatusOr<std::unique_ptr<Input>> input = Input::Open(
       session->task.input, session->flags.progress, session->task.label);

@@ -2,12 +2,14 @@
 
 #include "client/cli/files.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
 #include "client/cli/file_type.h"
 #include "client/cli/signals.h"
 #include "client/cpp/status.h"
@@ -41,6 +43,16 @@ absl::StatusOr<size_t> Input::Read(absl::Span<char> buffer) {
   }
   progress_.Advance(*size);
   return size;
+}
+
+absl::Status CheckOverwriting(const Flags& flags, const std::string& path) {
+  struct stat file;
+  if (flags.force || flags.seed_invocation || IsStandardOutput(path) ||
+      stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
+    return absl::OkStatus();
+  }
+  return absl::AlreadyExistsError(absl::StrCat(
+      kWriteOutput, path, " already exists: give -force to overwrite it"));
 }
 
 absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path) {

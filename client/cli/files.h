@@ -48,6 +48,10 @@ class Input : public ByteSource {
   bool begun_ = false;
 };
 
+// ALREADY_EXISTS where writing `path` would overwrite a file and neither -force
+// nor the Go program's own flags allow it.
+absl::Status CheckOverwriting(const Flags& flags, const std::string& path);
+
 // Writes a file that is removed when a signal ends the process. Refuses to
 // write to a terminal.
 class Output : public ByteSink {

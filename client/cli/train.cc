@@ -130,6 +130,10 @@ absl::StatusOr<Json> Train(const Flags& flags) {
     files.push_back(*std::move(file));
     caches.push_back(files.back().get());
   }
+  if (absl::Status status = CheckOverwriting(flags, flags.output);
+      !status.ok()) {
+    return status;
+  }
   absl::StatusOr<std::unique_ptr<Output>> output = Output::Open(flags.output);
   if (!output.ok()) return output.status();
   std::unique_ptr<Progress> progress;
