@@ -129,15 +129,15 @@ std::string ZshScript() {
   return absl::StrCat(
       "#compdef kv-compress\n"
       "# Completion of kv-compress for zsh.\n"
-      "_kv_compress() {\n"
+      "_kv-compress() {\n"
       "  _arguments",
       specs,
       " \\\n    '*:file:_files'\n"
       "}\n"
-      "if [[ $funcstack[1] == _kv_compress ]]; then\n"
-      "  _kv_compress \"$@\"\n"
+      "if [[ $funcstack[1] == _kv-compress ]]; then\n"
+      "  _kv-compress \"$@\"\n"
       "else\n"
-      "  compdef _kv_compress kv-compress\n"
+      "  compdef _kv-compress kv-compress\n"
       "fi\n");
 }
 

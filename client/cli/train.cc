@@ -161,7 +161,8 @@ absl::StatusOr<Json> Train(const Flags& flags) {
   }
   options.progress = [&](size_t, size_t all) {
     if (progress == nullptr) {
-      progress = std::make_unique<Progress>(flags.progress, all);
+      progress = std::make_unique<Progress>(flags.progress, all, "training",
+                                            ProgressUnit::kSteps);
     }
     progress->Advance(1);
     return absl::OkStatus();

@@ -248,13 +248,30 @@ TEST(ConfigTest, EmptyMetricsAddressMeansNone) {
   }
 }
 
+TEST(ConfigTest, SizesMayHaveABinaryUnit) {
+  const auto budget = [](const char* size) {
+    const auto line = Parse({"--memory-budget-bytes", size});
+    EXPECT_TRUE(line.ok()) << line.status();
+    return line.ok() ? line->options.memory_budget_bytes : std::nullopt;
+  };
+  EXPECT_EQ(budget("2GiB"), uint64_t{2} << 30);
+  EXPECT_EQ(budget("512MiB"), uint64_t{512} << 20);
+  EXPECT_EQ(budget("16777216"), uint64_t{1} << 24);
+  for (const char* size :
+       {"2 GiB", "2GB", "2gib", "GiB", "-2GiB", "1.5GiB", "16777216TiB"}) {
+    EXPECT_THAT(ErrorOf({"--memory-budget-bytes", size}),
+                HasSubstr("is not a number of bytes"))
+        << size;
+  }
+}
+
 TEST(ConfigTest, ErrorsNameTheFlagAndTheRange) {
   EXPECT_EQ(ErrorOf({"--max-message-bytes", "8MB"}),
             "--max-message-bytes: \"8MB\" is not a number of bytes from 65536 "
-            "to 1073741824");
+            "to 1073741824 (units: KiB, MiB, GiB, TiB)");
   EXPECT_EQ(ErrorOf({"--max-header-bytes", "100000001"}),
             "--max-header-bytes: \"100000001\" is not a number of bytes from "
-            "1024 to 100000000");
+            "1024 to 100000000 (units: KiB, MiB, GiB, TiB)");
   for (const char* seconds : {"-1", "nan", "3600.1", "inf", "1s", ""}) {
     EXPECT_THAT(ErrorOf({"--drain-delay-seconds", seconds}),
                 HasSubstr("is not a number of seconds from 0 to 3600"));
