@@ -248,23 +248,6 @@ TEST(ConfigTest, EmptyMetricsAddressMeansNone) {
   }
 }
 
-TEST(ConfigTest, SizesMayHaveABinaryUnit) {
-  const auto budget = [](const char* size) {
-    const auto line = Parse({"--memory-budget-bytes", size});
-    EXPECT_TRUE(line.ok()) << line.status();
-    return line.ok() ? line->options.memory_budget_bytes : std::nullopt;
-  };
-  EXPECT_EQ(budget("2GiB"), uint64_t{2} << 30);
-  EXPECT_EQ(budget("512MiB"), uint64_t{512} << 20);
-  EXPECT_EQ(budget("16777216"), uint64_t{1} << 24);
-  for (const char* size :
-       {"2 GiB", "2GB", "2gib", "GiB", "-2GiB", "1.5GiB", "16777216TiB"}) {
-    EXPECT_THAT(ErrorOf({"--memory-budget-bytes", size}),
-                HasSubstr("is not a number of bytes"))
-        << size;
-  }
-}
-
 TEST(ConfigTest, ErrorsNameTheFlagAndTheRange) {
   EXPECT_EQ(ErrorOf({"--max-message-bytes", "8MB"}),
             "--max-message-bytes: \"8MB\" is not a number of bytes from 65536 "
