@@ -1,5 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
+// More than 400 lines: one test for each group of flags, which share the ways
+// to parse a command line.
+
 #include "config.h"
 
 #include <gmock/gmock.h>
