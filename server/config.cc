@@ -343,7 +343,8 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
       "kv-compressd");
   app.footer(
       "Every flag can also be set by an environment variable: "
-      "--drain-delay-seconds by KVCOMPRESS_DRAIN_DELAY_SECONDS.");
+      "--drain-delay-seconds by KVCOMPRESS_DRAIN_DELAY_SECONDS. BYTES may have "
+      "a unit: 512MiB, 2GiB.");
   app.set_version_flag("--version", VersionText(), "Print the versions");
   CommandLine line;
   app.add_flag("--check-config", line.check_only,

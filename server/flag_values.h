@@ -23,7 +23,7 @@
 
 namespace kvcompress {
 
-// A number of bytes from `min` to `max`.
+// A number of bytes from `min` to `max`, such as 1073741824 or 1GiB.
 absl::Status SetBytes(absl::string_view text, uint64_t min, uint64_t max,
                       uint64_t* bytes);
 

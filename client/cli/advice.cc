@@ -99,14 +99,16 @@ std::string Finding(const Flags& flags, const v1::CompressOptions& options,
 
 }  // namespace
 
-void PrintWarnings(const v1::CompressionReport& report) {
+void PrintWarnings(const v1::CompressionReport& report,
+                   absl::string_view prefix) {
   for (const v1::Warning& warning : report.warnings()) {
     const std::string where =
         warning.tensor().empty()
             ? ""
             : absl::StrCat(" (tensor ", QuoteName(warning.tensor()), ")");
-    absl::FPrintF(stderr, "Warning: %s%s [%s]\n", Printable(warning.message()),
-                  where, Printable(warning.code()));
+    absl::FPrintF(stderr, "Warning: %s%s%s [%s]\n", Printable(prefix),
+                  Printable(warning.message()), where,
+                  Printable(warning.code()));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
 #include "client/cli/flags.h"
 #include "kvcompress/client.h"
 #include "kvcompress/v1/compression_service.pb.h"
@@ -15,8 +16,9 @@
 
 namespace kvcompress::cli {
 
-// A line for each warning.
-void PrintWarnings(const v1::CompressionReport& report);
+// A line for each warning, which begins with `prefix`.
+void PrintWarnings(const v1::CompressionReport& report,
+                   absl::string_view prefix = "");
 
 // Largest input that is measured once more for advice, in bytes.
 inline constexpr uint64_t kMostMeasuredAgain = uint64_t{256} << 20;

@@ -26,8 +26,11 @@ namespace kvcompress::cli {
 // Reads a file and shows how far it has come.
 class Input : public ByteSource {
  public:
-  static absl::StatusOr<std::unique_ptr<Input>> Open(const std::string& path,
-                                                     ProgressMode progress);
+  // `label` stands before the line of progress. INVALID_ARGUMENT for a file of
+  // another kind (file_type.h).
+  static absl::StatusOr<std::unique_ptr<Input>> Open(
+      const std::string& path, ProgressMode progress,
+      const std::string& label = "");
 
   absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
   void Cancel() override { file_->Cancel(); }
@@ -36,12 +39,18 @@ class Input : public ByteSource {
   void Advance(uint64_t bytes) { progress_.Advance(bytes); }
 
  private:
-  Input(std::unique_ptr<FileSource> file, ProgressMode progress)
-      : file_(std::move(file)), progress_(progress, file_->size()) {}
+  Input(std::unique_ptr<FileSource> file, ProgressMode progress,
+        const std::string& label)
+      : file_(std::move(file)), progress_(progress, file_->size(), label) {}
 
   const std::unique_ptr<FileSource> file_;
   Progress progress_;
+  bool begun_ = false;
 };
+
+// ALREADY_EXISTS where writing `path` would overwrite a file and neither -force
+// nor the Go program's own flags allow it.
+absl::Status CheckOverwriting(const Flags& flags, const std::string& path);
 
 // Writes a file that is removed when a signal ends the process. Refuses to
 // write to a terminal.

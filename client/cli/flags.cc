@@ -3,18 +3,15 @@
 #include "client/cli/flags.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/codec_flags.h"
 #include "client/cli/model_config.h"
 #include "client/cli/profile_flags.h"
 #include "client/cli/raw_flags.h"
@@ -37,42 +34,66 @@ absl::Status SetThreads(const RawFlags& raw, Flags* flags) {
   return SetCount(raw.threads, "threads", 1, 1024, &flags->threads);
 }
 
-absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
+absl::Status SetMode(const RawFlags& raw, Flags* flags) {
   const int modes = raw.decompress + raw.metrics_only + raw.info.has_value() +
-                    raw.verify.has_value() + raw.train_profile.has_value();
+                    raw.verify.has_value() + raw.compare.has_value() +
+                    raw.train_profile.has_value();
   if (modes > 1) {
     return absl::InvalidArgumentError(
-        "-decompress, -metrics-only, -info, -verify and -train-profile cannot "
-        "be combined");
+        "-decompress, -metrics-only, -info, -verify, -compare and "
+        "-train-profile cannot be combined");
   }
-  if (raw.train_profile) {
-    flags->mode = Mode::kTrain;
-    if (!raw.input.empty() || !raw.output.empty()) {
-      return absl::InvalidArgumentError(
-          "-train-profile names its file itself, and takes caches behind the "
-          "flags, without -input and -output");
-    }
-    if (raw.train_profile->empty()) {
-      return absl::InvalidArgumentError("-train-profile needs a file");
-    }
-    flags->output = *raw.train_profile;
-    return absl::OkStatus();
-  }
-  flags->input = raw.input;
-  flags->output = raw.output;
   if (raw.decompress) flags->mode = Mode::kDecompress;
   if (raw.metrics_only) flags->mode = Mode::kMeasure;
-  if (raw.info || raw.verify) {
-    if (!raw.input.empty()) {
-      return absl::InvalidArgumentError(
-          "-info and -verify name their file themselves, without -input");
-    }
-    flags->mode = raw.info ? Mode::kInfo : Mode::kVerify;
-    flags->input = raw.info ? *raw.info : *raw.verify;
+  if (raw.info) flags->mode = Mode::kInfo;
+  if (raw.verify) flags->mode = Mode::kVerify;
+  if (raw.compare) flags->mode = Mode::kCompare;
+  if (raw.train_profile) flags->mode = Mode::kTrain;
+  return absl::OkStatus();
+}
+
+absl::Status SetTrainedFile(const RawFlags& raw, Flags* flags) {
+  if (!raw.input.empty() || !raw.output.empty()) {
+    return absl::InvalidArgumentError(
+        "-train-profile names its file itself, and takes caches behind the "
+        "flags, without -input and -output");
   }
-  if (flags->input.empty()) {
+  if (raw.train_profile->empty()) {
+    return absl::InvalidArgumentError("-train-profile needs a file");
+  }
+  flags->output = *raw.train_profile;
+  return absl::OkStatus();
+}
+
+absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
+  if (absl::Status status = SetMode(raw, flags); !status.ok()) return status;
+  if (raw.train_profile) return SetTrainedFile(raw, flags);
+  const std::optional<std::string>& named = raw.info     ? raw.info
+                                            : raw.verify ? raw.verify
+                                                         : raw.compare;
+  if (named && !raw.input.empty()) {
+    return absl::InvalidArgumentError(
+        "-info, -verify and -compare name their file themselves, without "
+        "-input");
+  }
+  if (raw.compare && !raw.output.empty()) {
+    return absl::InvalidArgumentError(
+        "-compare writes nothing: leave out -output");
+  }
+  if (!raw.files.empty() && (raw.compare || !raw.input.empty())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unexpected argument: ", raw.files[0]));
+  }
+  flags->several = raw.input.empty() && !raw.compare;
+  if (named || !raw.input.empty()) {
+    flags->inputs.push_back(named ? *named : raw.input);
+  }
+  flags->inputs.insert(flags->inputs.end(), raw.files.begin(), raw.files.end());
+  flags->output = raw.output;
+  if (flags->inputs.empty() || flags->inputs[0].empty()) {
     return absl::InvalidArgumentError("-input is required");
   }
+  flags->input = flags->inputs[0];
   const bool writes =
       flags->mode == Mode::kCompress || flags->mode == Mode::kDecompress;
   if (writes && flags->output.empty()) {
@@ -91,8 +112,10 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (!raw.tensors.empty()) return need("-tensors", "-decompress");
     if (raw.tokens) return need("-tokens", "-decompress");
   }
-  if (mode != Mode::kCompress && mode != Mode::kMeasure) {
-    constexpr absl::string_view kModes = "compression or -metrics-only";
+  if (mode != Mode::kCompress && mode != Mode::kMeasure &&
+      mode != Mode::kCompare) {
+    constexpr absl::string_view kModes =
+        "compression, -metrics-only or -compare";
     if (!raw.codec.empty()) return need("-codec", kModes);
     if (!raw.preset.empty()) return need("-preset", kModes);
     if (raw.min_snr_db) return need("-min-snr-db", kModes);
@@ -113,7 +136,17 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (!raw.keys.empty()) return need("-keys", kModes);
     if (!raw.values.empty()) return need("-values", kModes);
   }
-  if ((mode == Mode::kInfo || mode == Mode::kTrain) && !raw.labels.empty()) {
+  if (mode == Mode::kCompare &&
+      (!raw.preset.empty() || !raw.last_stage.empty() || raw.group_size ||
+       raw.sparsity)) {
+    return absl::InvalidArgumentError(
+        "-compare takes whole codec strings, such as -codec "
+        "\"int4:32+zstd klt:high\", without -preset, -group-size, -sparsity "
+        "and "
+        "-last-stage");
+  }
+  if ((mode == Mode::kInfo || mode == Mode::kTrain || mode == Mode::kCompare) &&
+      !raw.labels.empty()) {
     return need("-label", "compression or decoding");
   }
   return absl::OkStatus();
@@ -199,66 +232,6 @@ absl::Status SetEffort(const RawFlags& raw, Flags* flags) {
   return absl::OkStatus();
 }
 
-// The shortest text that reads as this number, without an exponent.
-std::string DecimalText(double value) {
-  char digits[512];
-  const std::to_chars_result end = std::to_chars(
-      std::begin(digits), std::end(digits), value, std::chars_format::fixed);
-  return std::string(std::begin(digits), end.ptr);
-}
-
-// Composes the codec string from -codec and the shorthands for parts of it.
-// What a codec takes, the service says; of the Go program's two flags their
-// messages are here.
-absl::Status SetCodec(const RawFlags& raw, Flags* flags) {
-  absl::string_view given = raw.codec;
-  if (given.empty()) given = "int4";
-  const size_t plus = std::min(given.find('+'), given.size());
-  std::string codec(given.substr(0, plus));
-  std::vector<std::string> parameters;
-  if (!raw.preset.empty()) parameters.push_back(raw.preset);
-  if (raw.group_size) {
-    uint32_t size;
-    if (!absl::SimpleAtoi(*raw.group_size, &size)) {
-      return InvalidValue(*raw.group_size, "group-size");
-    }
-    if (size != 32 && size != 64 && size != 128) {
-      return InvalidValue(*raw.group_size, "group-size",
-                          "must be 32, 64 or 128");
-    }
-    parameters.push_back(absl::StrCat("group_size=", size));
-  }
-  if (raw.sparsity) {
-    double sparsity;
-    if (!absl::SimpleAtod(*raw.sparsity, &sparsity)) {
-      return InvalidValue(*raw.sparsity, "sparsity");
-    }
-    if (!(sparsity >= 0 && sparsity <= 1)) {
-      return InvalidValue(*raw.sparsity, "sparsity", "must be from 0 to 1");
-    }
-    // It stands for the codec that has one.
-    const bool sparse = codec.substr(0, codec.find(':')) == "sparse";
-    if (sparsity != 0 && !raw.codec.empty() && !sparse) {
-      return absl::InvalidArgumentError(
-          "-sparsity needs -codec sparse, or no -codec");
-    }
-    if (sparsity != 0 && raw.codec.empty()) codec = "sparse";
-    if (sparsity != 0 || sparse) {
-      parameters.push_back(absl::StrCat("sparsity=", DecimalText(sparsity)));
-    }
-  }
-  if (!parameters.empty()) {
-    absl::StrAppend(&codec, absl::StrContains(codec, ':') ? "," : ":",
-                    absl::StrJoin(parameters, ","));
-  }
-  absl::StrAppend(&codec, given.substr(plus), raw.last_stage.empty() ? "" : "+",
-                  raw.last_stage);
-  flags->default_codec = raw.codec.empty() && raw.preset.empty() &&
-                         raw.last_stage.empty() && codec.starts_with("int4");
-  flags->codec = std::move(codec);
-  return absl::OkStatus();
-}
-
 absl::Status SetTls(const RawFlags& raw, Flags* flags) {
   if (raw.tls_cert.empty() != raw.tls_key.empty()) {
     return absl::InvalidArgumentError("-tls-cert and -tls-key go together");
@@ -272,6 +245,25 @@ absl::Status SetTls(const RawFlags& raw, Flags* flags) {
   flags->tls_ca = raw.tls_ca;
   flags->tls_cert = raw.tls_cert;
   flags->tls_key = raw.tls_key;
+  return absl::OkStatus();
+}
+
+absl::Status SetPrinting(const RawFlags& raw, Flags* flags) {
+  flags->quiet = raw.quiet;
+  flags->force = raw.force;
+  flags->seed_invocation = raw.seed_invocation;
+  if (raw.format == "json") {
+    flags->format = Format::kJson;
+  } else if (raw.format == "table") {
+    flags->format = Format::kTable;
+  } else if (raw.format) {
+    return InvalidValue(*raw.format, "format", "must be json or table");
+  }
+  if (raw.quiet && raw.progress && raw.progress != "never") {
+    return absl::InvalidArgumentError(
+        "-quiet and -progress cannot be combined");
+  }
+  if (raw.quiet) flags->progress = ProgressMode::kNever;
   return absl::OkStatus();
 }
 
@@ -319,13 +311,16 @@ absl::Status SetSelection(const RawFlags& raw, Flags* flags) {
 absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   const absl::StatusOr<RawFlags> raw = ParseRawFlags(arguments);
   if (!raw.ok()) return raw.status();
-  if (!raw->train_profile && !raw->files.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unexpected argument: ", raw->files[0]));
-  }
   Flags flags;
-  if (raw->help || raw->version) {
-    flags.mode = raw->help ? Mode::kHelp : Mode::kVersion;
+  if (raw->help || raw->version || raw->man) {
+    flags.mode = raw->help      ? Mode::kHelp
+                 : raw->version ? Mode::kVersion
+                                : Mode::kManual;
+    return flags;
+  }
+  if (raw->completion) {
+    flags.mode = Mode::kCompletion;
+    flags.shell = *raw->completion;
     return flags;
   }
   flags.verbose = raw->verbose;
@@ -338,10 +333,15 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   status.Update(SetNumbers(*raw, &flags));
   status.Update(SetRope(*raw, &flags));
   status.Update(SetBounds(*raw, &flags));
-  status.Update(SetCodec(*raw, &flags));
+  if (flags.mode == Mode::kCompare) {
+    flags.codecs = SplitCodecs(raw->codec);
+  } else {
+    status.Update(SetCodec(*raw, &flags));
+  }
   status.Update(SetEffort(*raw, &flags));
   status.Update(SetTls(*raw, &flags));
   status.Update(SetProgress(*raw, &flags));
+  status.Update(SetPrinting(*raw, &flags));
   status.Update(SetSelection(*raw, &flags));
   if (!status.ok()) return status;
   return flags;

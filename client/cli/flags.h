@@ -29,6 +29,9 @@ enum class Mode {
   kInfo,
   kVerify,
   kTrain,
+  kCompare,
+  kCompletion,
+  kManual,
   kHelp,
   kVersion
 };
@@ -36,10 +39,24 @@ enum class Mode {
 // When to draw a progress bar. kAuto: on a terminal, once work takes a second.
 enum class ProgressMode { kAuto, kAlways, kNever };
 
+// How results are printed. kAuto: as a table on a terminal, else as JSON; the
+// invocations of the Go program always as JSON.
+enum class Format { kAuto, kJson, kTable };
+
 struct Flags {
   Mode mode = Mode::kCompress;
-  std::string input;   // "-" is standard input
+  std::string input;   // the first of `inputs`; "-" is standard input
   std::string output;  // "-" is standard output
+  std::vector<std::string> inputs;
+  // Whether `inputs` may be several files or folders; not after -input.
+  bool several = false;
+  // Whether no flag was given that the Go program did not have.
+  bool seed_invocation = false;
+  Format format = Format::kAuto;
+  bool quiet = false;
+  bool force = false;
+  std::string shell;                // of kCompletion
+  std::vector<std::string> codecs;  // of kCompare; empty for the usual ones
   bool verbose = false;
   std::string server;  // empty: the service runs in this process
   // Where this process sees the directory that the server shares; empty: where

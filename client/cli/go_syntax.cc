@@ -17,10 +17,15 @@ absl::StatusOr<std::vector<std::string>> FromGoSyntax(
   std::vector<std::string> result;
   for (size_t i = 0; i < arguments.size(); ++i) {
     absl::string_view text = arguments[i];
-    if (text.size() < 2 || text[0] != '-' || text == "--") {
-      rest->assign(arguments.begin() + static_cast<ptrdiff_t>(i),
+    if (text == "--") {
+      rest->insert(rest->end(),
+                   arguments.begin() + static_cast<ptrdiff_t>(i) + 1,
                    arguments.end());
       break;
+    }
+    if (text.size() < 2 || text[0] != '-') {
+      rest->push_back(arguments[i]);
+      continue;
     }
     text.remove_prefix(absl::StartsWith(text, "--") ? 2 : 1);
     const size_t equals = text.find('=');

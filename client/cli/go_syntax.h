@@ -22,9 +22,10 @@ struct FlagSyntax {
   std::vector<std::string> choices;
 };
 
-// Rewrites every flag as two arguments, "--name" and its value. The first
-// argument that is none, and all after it, go to `*rest`. The errors are those
-// of Go: "flag provided but not defined: -x", "flag needs an argument: -x".
+// Rewrites every flag as two arguments, "--name" and its value. Arguments that
+// are no flags go to `*rest`, and so does all that follows "--". The errors are
+// those of Go: "flag provided but not defined: -x", "flag needs an argument:
+// -x".
 absl::StatusOr<std::vector<std::string>> FromGoSyntax(
     const std::vector<std::string>& arguments,
     const std::map<std::string, FlagSyntax>& flags,

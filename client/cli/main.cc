@@ -10,12 +10,22 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/commands.h"
+#include "client/cli/completion.h"
 #include "client/cli/flags.h"
 #include "client/cli/signals.h"
 #include "kvcompress/error.h"
 #include "kvcompress/kernels.h"
 #include "kvcompress/version.h"
 #include "tuning.h"
+
+namespace {
+
+int Fail(const absl::Status& status) {
+  absl::FPrintF(stderr, "Error: %s\n", kvcompress::Printable(status.message()));
+  return kvcompress::cli::kExitError;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   namespace cli = kvcompress::cli;
@@ -40,6 +50,17 @@ int main(int argc, char** argv) {
                  kvcompress::kFormatVersion);
     return cli::kExitOk;
   }
+  if (flags->mode == cli::Mode::kManual) {
+    absl::PrintF("%s", cli::ManualPage());
+    return cli::kExitOk;
+  }
+  if (flags->mode == cli::Mode::kCompletion) {
+    const absl::StatusOr<std::string> script =
+        cli::CompletionScript(flags->shell);
+    if (!script.ok()) return Fail(script.status());
+    absl::PrintF("%s", *script);
+    return cli::kExitOk;
+  }
   // For tests and comparisons; of the embedded service.
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment now.
   const char* const kernels = std::getenv("KVCOMPRESS_KERNELS");
@@ -55,7 +76,5 @@ int main(int argc, char** argv) {
   cli::InstallSignalHandlers();
   const absl::StatusOr<int> code = cli::RunCommand(*flags);
   if (code.ok()) return *code;
-  absl::FPrintF(stderr, "Error: %s\n",
-                kvcompress::Printable(code.status().message()));
-  return cli::kExitError;
+  return Fail(code.status());
 }

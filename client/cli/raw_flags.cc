@@ -22,62 +22,23 @@
 namespace kvcompress::cli {
 namespace {
 
-constexpr char kFooter[] =
-    "Flags take one dash or two. The result is printed to standard output as\n"
-    "JSON, everything else to standard error; with -output - the JSON goes to\n"
-    "standard error too.\n\n"
-    "Examples:\n"
-    "  kv-compress -input cache.safetensors -output cache.kvc.safetensors\n"
-    "  kv-compress -input cache.safetensors -metrics-only -verbose\n"
-    "  kv-compress -input cache.safetensors -metrics-only -codec klt:ultra\n"
-    "  kv-compress -decompress -input cache.kvc.safetensors -output -\n"
-    "  kv-compress -train-profile model.profile -model-label NAME "
-    "*.safetensors\n"
-    "  kv-compress -profile model.profile -codec klt:ultra -input "
-    "cache.safetensors \\\n"
-    "      -output cache.kvc.safetensors\n\n"
-    "Exit status: 0 success, 1 error, 2 when a bound that was asked for does\n"
-    "not hold: -min-snr-db, -thresholds, -key-thresholds, -value-thresholds.";
-
-// Codecs and their options, from what each declares.
-std::string DescribeCodecs() {
-  std::string text =
-      "CODEC is NAME[:PARAMETERS][+BYTE_COMPRESSOR]. PARAMETERS are a preset,\n"
-      "or values of the options below, separated by commas: first those "
-      "without\n"
-      "a name, in this order, then NAME=VALUE. Such as int4, klt:ultra,\n"
-      "sparse:0.5,32, sparse:group_size=32, int4:64+zstd. -preset, "
-      "-group-size,\n"
-      "-sparsity and -last-stage are shorthands for parts of it.\n\n"
-      "Codecs:\n";
-  for (const Codec* codec : AllCodecs()) {
-    const CodecTraits& traits = codec->traits();
-    absl::StrAppend(&text, "  ", traits.name, "\n      ", traits.description,
-                    "\n");
-    for (const CodecOption& option : traits.options) {
-      absl::StrAppend(&text, "      ", option.name, ": ", option.description,
-                      ": ", option.Range());
-      if (option.default_value) {
-        absl::StrAppend(&text, " (default ", option.DefaultText(), ")");
-      }
-      absl::StrAppend(&text, "\n");
-    }
-    if (!traits.presets.empty()) {
-      absl::StrAppend(&text,
-                      "      presets: ", absl::StrJoin(traits.presets, ", "),
-                      " (default ", traits.presets[0], ")\n");
-    }
-  }
-  absl::StrAppend(&text,
-                  "Byte compressors: ", absl::StrJoin(ByteCompressors(), ", "),
-                  "\n\n");
-  return text;
-}
+// The flags of the Go program. An invocation with no other overwrites its
+// output and prints JSON, as that program did.
+constexpr absl::string_view kSeedFlags[] = {
+    "input",      "output",       "group-size", "sparsity",
+    "decompress", "metrics-only", "verbose",
+};
 
 // Describes every flag to CLI11. A flag without a type is boolean.
 void Define(CLI::App* app, RawFlags* raw) {
   app->set_help_flag();
-  app->footer(DescribeCodecs() + kFooter);
+  std::string footer = absl::StrCat(DescribeCodecs(), "\n", DescribeOutputs(),
+                                    "\n\n", "Examples:\n");
+  for (const Example& example : Examples()) {
+    absl::StrAppend(&footer, "  ", example.command, "\n      ", example.text,
+                    "\n");
+  }
+  app->footer(absl::StrCat(footer, "\n", DescribeExitStatus()));
   const auto value = [app](const char* name, auto* target, const char* type,
                            const std::string& text) {
     using Target = std::remove_pointer_t<decltype(target)>;
@@ -193,6 +154,20 @@ void Define(CLI::App* app, RawFlags* raw) {
         "measured, :RATIO:KL:KL_OF_INT4");
   value("--train-note", &raw->train_note, "TEXT",
         "Text for the profile's record of its training");
+  value("--compare", &raw->compare, "FILE",
+        "Measure a file with several codecs, those of -codec or a usual "
+        "choice, and those of -profile; print a table of ratio, quality and "
+        "speed; write nothing, but hold one artefact at a time in memory");
+  value("--format", &raw->format, "FORMAT",
+        "How results are printed: json or table (default: table on a terminal "
+        "unless all flags are those of the first release, else json)");
+  flag("--quiet", &raw->quiet, "Print nothing to standard error but errors");
+  flag("--force", &raw->force,
+       "Overwrite outputs that exist; with no flags but input, output, "
+       "group-size, sparsity, decompress and verbose they always are");
+  value("--completion", &raw->completion, "SHELL",
+        "Print the completion of this command for bash, zsh or fish");
+  flag("--man", &raw->man, "Print the manual page");
   flag("--help", &raw->help, "Print this text");
   flag("--version", &raw->version, "Print the versions");
 }
@@ -209,6 +184,42 @@ std::map<std::string, FlagSyntax> Syntax(const CLI::App& app) {
   return result;
 }
 
+// Every codec alone and with each of its presets.
+std::vector<std::string> CodecValues() {
+  std::vector<std::string> values;
+  for (const Codec* codec : AllCodecs()) {
+    const CodecTraits& traits = codec->traits();
+    values.push_back(traits.name);
+    for (const std::string& preset : traits.presets) {
+      values.push_back(absl::StrCat(traits.name, ":", preset));
+    }
+  }
+  return values;
+}
+
+std::vector<std::string> ValuesOf(const std::string& flag) {
+  if (flag == "codec") return CodecValues();
+  if (flag == "last-stage") return ByteCompressors();
+  if (flag == "progress") return {"auto", "always", "never"};
+  if (flag == "effort") return {"fast", "balanced", "best"};
+  if (flag == "format") return {"json", "table"};
+  if (flag == "completion") return {"bash", "zsh", "fish"};
+  if (flag == "group-size") return {"32", "64", "128"};
+  return {};
+}
+
+bool OnlySeedFlags(const std::vector<std::string>& names_and_values) {
+  for (size_t i = 0; i < names_and_values.size(); i += 2) {
+    const absl::string_view name =
+        absl::string_view(names_and_values[i]).substr(2);
+    if (std::find(std::begin(kSeedFlags), std::end(kSeedFlags), name) ==
+        std::end(kSeedFlags)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<RawFlags> ParseRawFlags(
@@ -219,6 +230,7 @@ absl::StatusOr<RawFlags> ParseRawFlags(
   absl::StatusOr<std::vector<std::string>> normal =
       FromGoSyntax(arguments, Syntax(app), &raw.files);
   if (!normal.ok()) return normal.status();
+  raw.seed_invocation = raw.files.empty() && OnlySeedFlags(*normal);
   std::reverse(normal->begin(), normal->end());  // as CLI11 takes them
   try {
     app.parse(*std::move(normal));
@@ -226,6 +238,98 @@ absl::StatusOr<RawFlags> ParseRawFlags(
     return absl::InvalidArgumentError(error.what());
   }
   return raw;
+}
+
+std::vector<FlagDescription> DescribeFlags() {
+  RawFlags raw;
+  CLI::App app;
+  Define(&app, &raw);
+  std::vector<FlagDescription> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_lnames().front();
+    flags.push_back({.name = name,
+                     .type = option->get_type_name(),
+                     .text = option->get_description(),
+                     .environment = option->get_envname(),
+                     .values = ValuesOf(name)});
+  }
+  return flags;
+}
+
+std::string DescribeCodecs() {
+  std::string text =
+      "CODEC is NAME[:PARAMETERS][+BYTE_COMPRESSOR]. PARAMETERS are a preset,\n"
+      "or values of the options below, separated by commas: first those "
+      "without\n"
+      "a name, in this order, then NAME=VALUE. Such as int4, klt:ultra,\n"
+      "sparse:0.5,32, sparse:group_size=32, int4:64+zstd. -preset, "
+      "-group-size,\n"
+      "-sparsity and -last-stage are shorthands for parts of it.\n\n"
+      "Codecs:\n";
+  for (const Codec* codec : AllCodecs()) {
+    const CodecTraits& traits = codec->traits();
+    absl::StrAppend(&text, "  ", traits.name, "\n      ", traits.description,
+                    "\n");
+    for (const CodecOption& option : traits.options) {
+      absl::StrAppend(&text, "      ", option.name, ": ", option.description,
+                      ": ", option.Range());
+      if (option.default_value) {
+        absl::StrAppend(&text, " (default ", option.DefaultText(), ")");
+      }
+      absl::StrAppend(&text, "\n");
+    }
+    if (!traits.presets.empty()) {
+      absl::StrAppend(&text,
+                      "      presets: ", absl::StrJoin(traits.presets, ", "),
+                      " (default ", traits.presets[0], ")\n");
+    }
+  }
+  absl::StrAppend(&text,
+                  "Byte compressors: ", absl::StrJoin(ByteCompressors(), ", "),
+                  "\n");
+  return text;
+}
+
+std::string DescribeOutputs() {
+  return "Flags take one dash or two, and may stand before and behind files. "
+         "The\nresult is printed to standard output, everything else to "
+         "standard error;\nwith -output - the result goes to standard error "
+         "too.\n\n"
+         "Several files, and folders with all safetensors files below them, "
+         "are\ncompressed or restored into the folder that -output names. Each "
+         "has a\nline of its own in the result, and one that fails does not "
+         "stop the\nothers.";
+}
+
+std::vector<Example> Examples() {
+  return {
+      {"kv-compress -compare cache.safetensors",
+       "Which codec suits this cache: ratio, quality and speed of each"},
+      {"kv-compress cache.safetensors -codec auto -output "
+       "cache.kvc.safetensors",
+       "Compress, every tensor within the default thresholds"},
+      {"kv-compress -input cache.safetensors -output cache.kvc.safetensors",
+       "Compress with the default codec, int4"},
+      {"kv-compress -decompress cache.kvc.safetensors -output -",
+       "Restore to standard output"},
+      {"kv-compress caches/ -codec klt:high -output compressed/",
+       "Compress every cache below a folder"},
+      {"kv-compress -info cache.safetensors", "What the tensors are taken for"},
+      {"kv-compress -metrics-only -verbose cache.safetensors",
+       "Measure every tensor, write nothing"},
+      {"kv-compress -train-profile model.profile -model-label NAME "
+       "*.safetensors",
+       "Train a profile of a model"},
+      {"kv-compress -profile model.profile -codec klt:ultra cache.safetensors "
+       "-output cache.kvc.safetensors",
+       "Compress with it"},
+  };
+}
+
+std::string DescribeExitStatus() {
+  return "Exit status: 0 success, 1 error, 2 when a bound that was asked for "
+         "does\nnot hold: -min-snr-db, -thresholds, -key-thresholds, "
+         "-value-thresholds.\nOf several files the worst: 1 before 2.";
 }
 
 std::string Usage() {

@@ -22,19 +22,52 @@ struct RawFlags {
   std::optional<std::string> thresholds, key_thresholds, value_thresholds;
   std::optional<std::string> rope_theta, rope, model_config, effort, layout,
       threads;
-  std::optional<std::string> info, verify;
+  std::optional<std::string> info, verify, compare, format, completion;
   std::vector<std::string> keys, values, tensors, labels;
   std::string profile;
   std::optional<std::string> train_profile, model_label, profile_layers,
       profile_directions, train_metric, train_basis, train_presets, train_note;
-  std::vector<std::string> files;  // behind all flags
+  std::vector<std::string> files;  // arguments that are no flags
   bool decompress = false, metrics_only = false, verbose = false;
-  bool help = false, version = false;
+  bool quiet = false, force = false;
+  bool help = false, version = false, man = false;
+  // Whether nothing is on the command line but flags of the Go program.
+  bool seed_invocation = false;
+};
+
+// A flag, as -help, the manual page and the completions describe it.
+struct FlagDescription {
+  std::string name;  // without dashes
+  std::string type;  // such as FILE; empty for one that stands alone
+  std::string text;
+  std::string environment;  // the variable that sets it too; may be empty
+  // All values that it takes, or the usual ones; empty where they are open.
+  std::vector<std::string> values;
 };
 
 // INVALID_ARGUMENT for what does not follow the syntax.
 absl::StatusOr<RawFlags> ParseRawFlags(
     const std::vector<std::string>& arguments);
+
+// Every flag, in the order of -help.
+std::vector<FlagDescription> DescribeFlags();
+
+// What -help says behind the flags: the syntax of codecs, each codec with its
+// options and presets, and the byte compressors.
+std::string DescribeCodecs();
+
+// Where results go, and what is done with several files.
+std::string DescribeOutputs();
+
+// A command and what it does, for -help and the manual page.
+struct Example {
+  std::string command;
+  std::string text;
+};
+std::vector<Example> Examples();
+
+// What each exit status says.
+std::string DescribeExitStatus();
 
 }  // namespace kvcompress::cli
 

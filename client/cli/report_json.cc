@@ -240,8 +240,13 @@ Json VerifiedJson(const v1::DecompressionReport& report) {
 }
 
 Json DamagedJson(const absl::Status& error) {
-  Json json = {{"verified", false},
-               {"code", absl::StatusCodeToString(error.code())},
+  Json json = {{"verified", false}};
+  json.update(ErrorJson(error));
+  return json;
+}
+
+Json ErrorJson(const absl::Status& error) {
+  Json json = {{"code", absl::StatusCodeToString(error.code())},
                {"message", std::string(error.message())}};
   if (const auto detail = GetErrorDetail(error)) {
     json["reason"] = detail->reason;
@@ -255,6 +260,10 @@ Json DamagedJson(const absl::Status& error) {
 
 std::string Print(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string PrintLine(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace kvcompress::cli

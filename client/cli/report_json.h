@@ -25,8 +25,14 @@ nlohmann::ordered_json DecompressionJson(const v1::DecompressionReport& report);
 nlohmann::ordered_json VerifiedJson(const v1::DecompressionReport& report);
 nlohmann::ordered_json DamagedJson(const absl::Status& error);
 
+// An error: its code, its message, its reason and the place that it names.
+nlohmann::ordered_json ErrorJson(const absl::Status& error);
+
 // Indented by two spaces, with a line end. Text that is not UTF-8 is made so.
 std::string Print(const nlohmann::ordered_json& json);
+
+// The same in one line.
+std::string PrintLine(const nlohmann::ordered_json& json);
 
 }  // namespace kvcompress::cli
 

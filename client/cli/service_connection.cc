@@ -2,10 +2,12 @@
 
 #include "client/cli/service_connection.h"
 
+#include <cstdio>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "client/cli/train.h"
 #include "client/cpp/status.h"
@@ -45,6 +47,15 @@ absl::StatusOr<std::optional<ClientTls>> ReadTls(const Flags& flags) {
   status.Update(ReadPem(flags.tls_key, &tls.private_key));
   if (!status.ok()) return status;
   return tls;
+}
+
+absl::Status LogServer(const Client& client) {
+  const absl::StatusOr<v1::GetServerInfoResponse> info = client.GetServerInfo();
+  if (!info.ok()) return info.status();
+  absl::FPrintF(stderr, "service: version %s, format %d, kernels %s\n",
+                Printable(info->version()), info->format_version(),
+                Printable(info->kernels()));
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -88,6 +99,18 @@ absl::Status ServiceConnection::Explain(const absl::Status& status) const {
       status,
       absl::StrCat("server ", address_, ": ",
                    status.message().empty() ? "no such service there" : ""));
+}
+
+absl::StatusOr<const ServiceConnection*> LazyConnection::Get() {
+  if (connection_) return &*connection_;
+  absl::StatusOr<ServiceConnection> opened = ServiceConnection::Open(flags_);
+  if (!opened.ok()) return opened.status();
+  if (flags_.verbose && !flags_.quiet) {
+    const absl::Status logged = LogServer(opened->client());
+    if (!logged.ok()) return opened->Explain(logged);
+  }
+  connection_ = *std::move(opened);
+  return &*connection_;
 }
 
 }  // namespace kvcompress::cli

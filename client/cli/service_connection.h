@@ -6,6 +6,7 @@
 #define KVCOMPRESS_CLIENT_CLI_SERVICE_CONNECTION_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -38,6 +39,21 @@ class ServiceConnection {
   // The embedded service outlives the client that uses it.
   std::unique_ptr<EmbeddedServer> embedded_;
   std::unique_ptr<Client> client_;
+};
+
+// A connection that is opened when it is first asked for.
+class LazyConnection {
+ public:
+  // `flags` outlive it.
+  explicit LazyConnection(const Flags& flags) : flags_(flags) {}
+
+  // The errors of ServiceConnection::Open. With -verbose, and without -quiet,
+  // says on standard error what the service is, once.
+  absl::StatusOr<const ServiceConnection*> Get();
+
+ private:
+  const Flags& flags_;
+  std::optional<ServiceConnection> connection_;
 };
 
 }  // namespace kvcompress::cli

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "client/cli/file_type.h"
 #include "client/cli/files.h"
 #include "client/cli/progress.h"
 #include "client/cpp/status.h"
@@ -29,7 +30,9 @@ class FileCache : public TrainingCache {
   static absl::StatusOr<std::unique_ptr<FileCache>> Open(
       const std::string& path) {
     auto cache = std::unique_ptr<FileCache>(new FileCache(path));
-    if (absl::Status status = cache->ReadHeader(); !status.ok()) {
+    absl::Status status = CheckFileTypeOf(path);
+    if (status.ok()) status = cache->ReadHeader();
+    if (!status.ok()) {
       return Annotate(status, absl::StrCat(path, ": "));
     }
     return cache;
@@ -127,6 +130,10 @@ absl::StatusOr<Json> Train(const Flags& flags) {
     files.push_back(*std::move(file));
     caches.push_back(files.back().get());
   }
+  if (absl::Status status = CheckOverwriting(flags, flags.output);
+      !status.ok()) {
+    return status;
+  }
   absl::StatusOr<std::unique_ptr<Output>> output = Output::Open(flags.output);
   if (!output.ok()) return output.status();
   std::unique_ptr<Progress> progress;
@@ -154,7 +161,8 @@ absl::StatusOr<Json> Train(const Flags& flags) {
   }
   options.progress = [&](size_t, size_t all) {
     if (progress == nullptr) {
-      progress = std::make_unique<Progress>(flags.progress, all);
+      progress = std::make_unique<Progress>(flags.progress, all, "training",
+                                            ProgressUnit::kSteps);
     }
     progress->Advance(1);
     return absl::OkStatus();

@@ -5,6 +5,7 @@ include(GNUInstallDirs)
 
 install(TARGETS kv-compress kv-compressd
         RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT server)
+include(${CMAKE_CURRENT_LIST_DIR}/command_line.cmake)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/kv-compressd.service
         DESTINATION lib/systemd/system COMPONENT server)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/sysusers.conf

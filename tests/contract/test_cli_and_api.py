@@ -104,7 +104,8 @@ def test_report_of_decompression(run: Run, client: Client, tmp_path: Path) -> No
             client.decompress(path, tensors=patterns),
         ),
     ):
-        printed = succeed(run("-decompress", "-input", path, "-output", "out", *arguments))
+        restore = ("-decompress", "-input", path, "-output", "out", "-force")
+        printed = succeed(run(*restore, *arguments))
         assert printed.items() >= fields(answer.report, RESTORED).items()
         assert printed["labels"] == {"model": "m"}
         assert (tmp_path / "out").read_bytes() == answer.safetensors

@@ -132,7 +132,7 @@ def test_last_stage(run: Run) -> None:
     """Both round trips, and a name that there is not."""
     sizes = {}
     for stage in ("", "lz4", "zstd"):
-        answer = succeed(run("-input", SAMPLE, "-output", "out", "-last-stage", stage))
+        answer = succeed(run("-input", SAMPLE, "-output", "out", "-last-stage", stage, "-force"))
         sizes[stage] = answer["compressed_size_bytes"]
         succeed(run("-verify", "out"))
         succeed(run("-decompress", "-input", "out", "-output", "back"))
@@ -143,7 +143,7 @@ def test_last_stage(run: Run) -> None:
 def test_rope_theta(run: Run) -> None:
     """The right base is found out anyway; none costs bits."""
     found, told, none = (
-        succeed(run("-input", SAMPLE, "-output", "out", "-codec", "ecsq", *more))
+        succeed(run("-input", SAMPLE, "-output", "out", "-force", "-codec", "ecsq", *more))
         for more in ([], ["-rope-theta", "100000"], ["-rope-theta", "0"])
     )
     assert found["payload_digest"] == told["payload_digest"]

@@ -74,7 +74,8 @@ def test_roles_of_every_name(run: Run, tmp_path: Path) -> None:
     for scheme, name_of in {**SCHEMES, "patterns": by_index}.items():
         cache = renamed(tmp_path / scheme, name_of)
         patterns = BY_INDEX if scheme == "patterns" else ()
-        answer = succeed(run("-input", cache, "-output", "out", "-codec", "ecsq:high", *patterns))
+        flags = ("-output", "out", "-force", "-codec", "ecsq:high")
+        answer = succeed(run("-input", cache, *flags, *patterns))
         assert answer["roles"] == {"keys": 30, "values": 30, "neither": 0}
         assert answer["warnings"] == []
         entries = payload.read_header((tmp_path / "out").read_bytes()).tensors

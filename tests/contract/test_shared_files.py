@@ -113,6 +113,7 @@ def test_a_directory_that_is_elsewhere_for_the_client(
     seen = tmp_path / "mount"
     seen.symlink_to(place.shared)
     flags = ["-server", place.server.unix_target, "-input", f"{seen}/in", "-output", f"{seen}/a"]
+    flags += ["-force"]
     before = place.named()
     command(bin_dir, *flags, KVCOMPRESS_SHARED_DIRECTORY=str(seen))
     command(bin_dir, *flags, "-shared-directory", str(seen))

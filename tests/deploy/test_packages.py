@@ -81,10 +81,16 @@ def test_package_of_the_server(packages: dict[str, Path], tmp_path: Path) -> Non
         "usr/bin/kv-compressd",
         "usr/lib/systemd/system/kv-compressd.service",
         "usr/lib/sysusers.d/kvcompress.conf",
+        "usr/share/bash-completion/completions/kv-compress",
         "usr/share/doc/kvcompress/CHANGELOG.md",
         "usr/share/doc/kvcompress/OPERATIONS.md",
         "usr/share/doc/kvcompress/copyright",
+        "usr/share/fish/vendor_completions.d/kv-compress.fish",
+        "usr/share/man/man1/kv-compress.1",
+        "usr/share/zsh/vendor-completions/_kv-compress",
     }
+    page = (tmp_path / "usr/share/man/man1/kv-compress.1").read_text()
+    assert page == output(tmp_path / "usr/bin/kv-compress", "-man")
     assert output(tmp_path / "usr/bin/kv-compressd", "--version").startswith("kv-compressd 0.")
 
 

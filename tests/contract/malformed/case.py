@@ -16,6 +16,8 @@ class Case:
         name: What is wrong.
         data: The file.
         words: A regular expression that the message matches.
+        recognised: One for the message of kv-compress, where that knows what the file is; empty
+            where it says what the service does.
         code: Canonical code of the error.
         tensor: Name the error gives for the tensor; None when it is about the file.
         offset: Position the error gives; None when any will do, or none.
@@ -31,3 +33,4 @@ class Case:
     offset: int | None = None
     element: int | None = None
     library_refuses: bool = True
+    recognised: str = ""

@@ -23,8 +23,9 @@ def _cut(name: str, size: int) -> Case:
     return Case(name, SOUND[:size], "ends after", offset=size)
 
 
-def _length(name: str, data: bytes) -> Case:
-    return Case(name, data, "announces a header of [0-9]+ bytes", offset=0)
+def _length(name: str, data: bytes, recognised: str = "") -> Case:
+    words = "announces a header of [0-9]+ bytes"
+    return Case(name, data, words, offset=0, recognised=recognised)
 
 
 def _beginnings() -> list[Case]:
@@ -51,10 +52,10 @@ def _beginnings() -> list[Case]:
         _length("header_length_2_63", framed("{}", length=2**63)),
         _length("header_length_above_limit", framed("{}", length=MAX_HEADER + 1)),
         _length("header_length_big_endian", len("{}").to_bytes(8, "big") + b"{}"),
-        _length("git_lfs_pointer", pointer),
-        _length("gzip_of_a_file", gzip.compress(SOUND, mtime=1_700_000_000)),
-        _length("pickle", pickle.dumps([0.5] * 4, protocol=2)),
-        _length("zip_of_pickles", _zip()),
+        _length("git_lfs_pointer", pointer, "a Git LFS pointer.*git lfs pull"),
+        _length("gzip_of_a_file", gzip.compress(SOUND, mtime=1_700_000_000), "with gzip"),
+        _length("pickle", pickle.dumps([0.5] * 4, protocol=2), "a Python pickle"),
+        _length("zip_of_pickles", _zip(), "a PyTorch checkpoint"),
     ]
 
 

@@ -84,7 +84,7 @@ def train(run: Run, folder: Path, *flags: object) -> Path:
         paths[-1].write_bytes(cache(seed, tokens))
     path = folder / "test.profile"
     options = ("-model-label", "tiny", "-profile-layers", 2, "-profile-directions", 40)
-    done = run("-train-profile", path, *options, *flags, *paths)
+    done = run("-train-profile", path, "-force", *options, *flags, *paths)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["profile"] == Profile(path.read_bytes()).digest
@@ -118,7 +118,7 @@ def compress(run: Run, profile: Path, source: bytes, *flags: object) -> tuple[An
     path.write_bytes(source)
     artefact = profile.with_name("artefact")
     flags = ("-codec", "klt:high", "-profile", profile, *flags)
-    done = run("-input", path, "-output", artefact, *flags)
+    done = run("-input", path, "-output", artefact, "-force", *flags)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), artefact.read_bytes()
 
@@ -136,9 +136,8 @@ def test_a_cache_begins_where_its_keys_say(run: Run, tmp_path: Path) -> None:
         assert report["profile"]["first_token"] == first
         assert payloads(same) == payloads(artefact)
         back = tmp_path / "back"
-        done = run(
-            "-decompress", "-input", tmp_path / "artefact", "-output", back, "-profile", profile
-        )
+        restoring = ("-decompress", "-input", tmp_path / "artefact", "-output", back, "-force")
+        done = run(*restoring, "-profile", profile)
         assert done.returncode == 0, done.stderr
         restored = read_safetensors(back.read_bytes())[1]
         read = restore(same, Profile(profile.read_bytes()))
@@ -190,7 +189,7 @@ def test_a_layout_beside_a_profile(run: Run, tmp_path: Path) -> None:
     assert len(artefact) < 1.1 * len(compress(run, profile, plain)[1])
     (tmp_path / "laid-out").write_bytes(artefact)
     restored = tmp_path / "restored"
-    flags = ("-profile", profile, "-decompress", "-input", tmp_path / "laid-out")
+    flags = ("-profile", profile, "-decompress", "-force", "-input", tmp_path / "laid-out")
     assert run(*flags, "-output", restored).returncode == 0
     (tmp_path / "plain").write_bytes(compress(run, profile, plain)[1])
     back = read_safetensors(restored.read_bytes())[1]["kv"][1]

@@ -197,6 +197,55 @@ TEST(FlagsTest, Threads) {
       HasSubstr("cannot be combined"));
 }
 
+TEST(FlagsTest, FilesAreArguments) {
+  const Flags flags = Parse({"a", "-output", "out/", "b", "--", "-c"});
+  EXPECT_THAT(flags.inputs, ElementsAre("a", "b", "-c"));
+  EXPECT_EQ(flags.input, "a");
+  EXPECT_TRUE(flags.several);
+  EXPECT_FALSE(Parse({"-input", "a", "-output", "b"}).several);
+  EXPECT_THAT(Parse({"-info", "a", "b"}).inputs, ElementsAre("a", "b"));
+  EXPECT_EQ(Error({"a"}), "-output is required");
+  EXPECT_EQ(Error({"-compare", "a", "b"}), "unexpected argument: b");
+}
+
+TEST(FlagsTest, InvocationsOfTheGoProgram) {
+  const auto seed = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"-input", "a", "-output", "b"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Parse(arguments).seed_invocation;
+  };
+  EXPECT_TRUE(seed({}));
+  EXPECT_TRUE(seed({"-group-size=32", "--sparsity", "0.5", "-verbose"}));
+  EXPECT_TRUE(seed({"-decompress"}));
+  EXPECT_FALSE(seed({"-codec", "int4"}));
+  EXPECT_FALSE(Parse({"a", "-output", "b"}).seed_invocation);
+  setenv("KVCOMPRESS_SERVER", "host:1", 1);
+  EXPECT_TRUE(seed({}));
+  unsetenv("KVCOMPRESS_SERVER");
+}
+
+TEST(FlagsTest, Comparison) {
+  const Flags flags = Parse({"-compare", "a", "-codec", "int4 auto"});
+  EXPECT_EQ(flags.mode, Mode::kCompare);
+  EXPECT_THAT(flags.codecs, ElementsAre("int4", "auto"));
+  EXPECT_THAT(Parse({"-compare", "a"}).codecs, testing::IsEmpty());
+  for (const char* flag : {"-output=b", "-preset=high", "-group-size=32",
+                           "-last-stage=zstd", "-label=a=b", "-tokens=0:1"}) {
+    EXPECT_NE(Error({"-compare", "a", flag}), "") << flag;
+  }
+}
+
+TEST(FlagsTest, Printing) {
+  EXPECT_EQ(Parse({"-info", "a"}).format, Format::kAuto);
+  EXPECT_EQ(Parse({"-info", "a", "-format", "table"}).format, Format::kTable);
+  EXPECT_EQ(Parse({"-info", "a", "-quiet"}).progress, ProgressMode::kNever);
+  EXPECT_EQ(Error({"-info", "a", "-quiet", "-progress"}),
+            "-quiet and -progress cannot be combined");
+  EXPECT_TRUE(Parse({"a", "-output", "b", "-force"}).force);
+  EXPECT_EQ(Parse({"-completion", "zsh"}).shell, "zsh");
+  EXPECT_EQ(Parse({"-man"}).mode, Mode::kManual);
+}
+
 TEST(FlagsTest, UsageNamesEveryFlag) {
   const std::string usage = Usage();
   for (const char* flag :

@@ -1,6 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 // More than 400 lines: what every flag takes, and what it refuses.
 
+// More than 400 lines: one test for each group of flags, which share the ways
+// to parse a command line.
+
 #include "config.h"
 
 #include <gmock/gmock.h>
@@ -252,10 +255,10 @@ TEST(ConfigTest, EmptyMetricsAddressMeansNone) {
 TEST(ConfigTest, ErrorsNameTheFlagAndTheRange) {
   EXPECT_EQ(ErrorOf({"--max-message-bytes", "8MB"}),
             "--max-message-bytes: \"8MB\" is not a number of bytes from 65536 "
-            "to 1073741824");
+            "to 1073741824 (units: KiB, MiB, GiB, TiB)");
   EXPECT_EQ(ErrorOf({"--max-header-bytes", "100000001"}),
             "--max-header-bytes: \"100000001\" is not a number of bytes from "
-            "1024 to 100000000");
+            "1024 to 100000000 (units: KiB, MiB, GiB, TiB)");
   for (const char* seconds : {"-1", "nan", "3600.1", "inf", "1s", ""}) {
     EXPECT_THAT(ErrorOf({"--drain-delay-seconds", seconds}),
                 HasSubstr("is not a number of seconds from 0 to 3600"));

@@ -108,7 +108,7 @@ def train(
         + (f":{e.ratio:.9g}:{e.divergence:.9g}:{e.int4_divergence:.9g}" if e else "")
         for name, step, e in presets
     )
-    flags: list[str | Path] = ["-train-profile", output, "-model-label", label]
+    flags: list[str | Path] = ["-train-profile", output, "-force", "-model-label", label]
     flags += ["-train-presets", listed]
     if basis is not None:
         flags += ["-train-basis", basis]

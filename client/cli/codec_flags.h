@@ -1,0 +1,29 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The flags that say which codec compresses.
+
+#ifndef KVCOMPRESS_CLIENT_CLI_CODEC_FLAGS_H_
+#define KVCOMPRESS_CLIENT_CLI_CODEC_FLAGS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/flags.h"
+#include "client/cli/raw_flags.h"
+
+namespace kvcompress::cli {
+
+// Composes the codec string from -codec and the shorthands for parts of it.
+// What a codec takes, the service says; of the Go program's two flags their
+// messages are here.
+absl::Status SetCodec(const RawFlags& raw, Flags* flags);
+
+// Splits the value of -codec that -compare takes: at spaces, and at commas
+// before the name of a codec.
+std::vector<std::string> SplitCodecs(absl::string_view text);
+
+}  // namespace kvcompress::cli
+
+#endif  // KVCOMPRESS_CLIENT_CLI_CODEC_FLAGS_H_

@@ -1,0 +1,38 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "client/cli/printing.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "client/cli/commands.h"
+#include "client/cpp/errno_error.h"
+
+namespace kvcompress::cli {
+
+bool PrintsTable(const Flags& flags, std::FILE* file) {
+  if (flags.format != Format::kAuto) return flags.format == Format::kTable;
+  return !flags.seed_invocation && isatty(fileno(file)) == 1;
+}
+
+absl::Status PrintText(absl::string_view text, std::FILE* file) {
+  if (std::fwrite(text.data(), 1, text.size(), file) < text.size() ||
+      std::fflush(file) != 0) {
+    return ErrnoError(errno, "write",
+                      file == stdout ? "/dev/stdout" : "/dev/stderr");
+  }
+  return absl::OkStatus();
+}
+
+int ExitStatus(const FileResult& result) {
+  if (!result.error.ok()) return kExitError;
+  return result.holds_bounds ? kExitOk : kExitGate;
+}
+
+int Worse(int a, int b) {
+  if (a == kExitError || b == kExitError) return kExitError;
+  return a == kExitOk ? b : a;
+}
+
+}  // namespace kvcompress::cli

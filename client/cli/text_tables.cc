@@ -1,0 +1,349 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "client/cli/text_tables.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/columns.h"
+#include "kvcompress/error.h"
+
+namespace kvcompress::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Side = Columns::Side;
+
+std::string Text(const Json& value) {
+  return Printable(value.get<std::string>());
+}
+
+// "14.9"; an SNR that is not known is that of an exact reconstruction.
+std::string SnrText(const Json& snr) {
+  return snr.is_null() ? "exact" : absl::StrFormat("%.1f", snr.get<double>());
+}
+
+std::string Decibels(const Json& snr) {
+  return snr.is_null() ? "exact" : absl::StrCat(SnrText(snr), " dB");
+}
+
+std::string WorstSnr(const Json& json) {
+  const Json& worst = json.at("worst_tensor");
+  return worst.is_null() ? "exact" : SnrText(worst.at("snr_db"));
+}
+
+std::string SizeOf(const Json& json, const char* field) {
+  return SizeText(json.at(field).get<uint64_t>());
+}
+
+std::string RatioOf(const Json& json) {
+  return RatioText(json.at("compression_ratio").get<double>());
+}
+
+// "9 of 60" tensors that are within the thresholds.
+std::string WithinText(const Json& json) {
+  const auto count = json.at("tensor_count").get<uint64_t>();
+  return absl::StrCat(count - json.at("tensors_failed").get<uint64_t>(), " of ",
+                      count);
+}
+
+std::string ShapeText(const Json& shape) {
+  std::vector<std::string> parts;
+  for (const Json& dimension : shape) parts.push_back(dimension.dump());
+  return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+}
+
+std::string RolesText(const Json& roles) {
+  return absl::StrFormat(
+      "%d keys, %d values, %d neither", roles.at("keys").get<uint64_t>(),
+      roles.at("values").get<uint64_t>(), roles.at("neither").get<uint64_t>());
+}
+
+std::string RoleText(const Json& tensor) {
+  const Json& role = tensor.at("role");
+  return role.is_null() ? "-" : Text(role);
+}
+
+std::string FilesText(const std::string& input, const std::string& output) {
+  return output.empty()
+             ? Printable(input)
+             : absl::StrCat(Printable(input), " -> ", Printable(output));
+}
+
+// Names on the left, what they name on the right.
+class Facts {
+ public:
+  void Add(std::string name, std::string fact) {
+    columns_.AddRow({std::move(name), std::move(fact)});
+  }
+  std::string ToString() const { return columns_.ToString(); }
+
+ private:
+  Columns columns_{{Side::kLeft, Side::kLeft}};
+};
+
+std::string SpeedText(const Json& json) {
+  const double milliseconds = json.at("processing_time_ms").get<double>();
+  const auto bytes =
+      static_cast<double>(json.at("original_size_bytes").get<uint64_t>());
+  return absl::StrFormat("%.0f ms, %.0f MB/s", milliseconds,
+                         milliseconds > 0 ? bytes / 1e3 / milliseconds : 0);
+}
+
+void AddProfile(const Json& json, Facts* facts) {
+  const Json& profile = json.at("profile");
+  if (!profile.is_null()) facts->Add("profile", Text(profile.at("label")));
+}
+
+std::string CompressionTable(const std::string& files, const Json& json) {
+  Facts facts;
+  facts.Add("file", files);
+  facts.Add("codec", Text(json.at("codec")));
+  AddProfile(json, &facts);
+  facts.Add("size", absl::StrFormat("%s -> %s, %s, %.2f bits per value",
+                                    SizeOf(json, "original_size_bytes"),
+                                    SizeOf(json, "compressed_size_bytes"),
+                                    RatioOf(json),
+                                    json.at("bits_per_value").get<double>()));
+  facts.Add("quality",
+            absl::StrFormat("%s: SNR %s, RMSE %.4g, largest error %.4g",
+                            Text(json.at("quality_level")),
+                            Decibels(json.at("snr_db")),
+                            json.at("rmse").get<double>(),
+                            json.at("max_error").get<double>()));
+  if (const Json& worst = json.at("worst_tensor"); !worst.is_null()) {
+    facts.Add("worst tensor", absl::StrCat(Text(worst.at("name")), ": SNR ",
+                                           Decibels(worst.at("snr_db"))));
+  }
+  facts.Add("tensors",
+            absl::StrCat(WithinText(json), " within the thresholds; ",
+                         RolesText(json.at("roles"))));
+  for (const Json& violation : json.at("violations")) {
+    facts.Add("missed", Text(violation));
+  }
+  facts.Add("time", SpeedText(json));
+  std::string text = facts.ToString();
+  if (!json.contains("tensors")) return text;
+  Columns columns({Side::kLeft, Side::kLeft, Side::kLeft, Side::kRight,
+                   Side::kRight, Side::kLeft, Side::kLeft});
+  columns.AddRow({"tensor", "role", "codec", "bits", "SNR dB", "quality",
+                  "within thresholds"});
+  for (const Json& tensor : json.at("tensors")) {
+    columns.AddRow(
+        {Text(tensor.at("name")), RoleText(tensor), Text(tensor.at("codec")),
+         absl::StrFormat("%.2f", tensor.at("bits_per_value").get<double>()),
+         SnrText(tensor.at("snr_db")),
+         tensor.at("quality_level").is_null()
+             ? "-"
+             : Text(tensor.at("quality_level")),
+         tensor.at("passed").get<bool>() ? "yes" : "no"});
+  }
+  return absl::StrCat(text, "\n", columns.ToString());
+}
+
+std::string DecompressionTable(const std::string& files, const Json& json) {
+  Facts facts;
+  facts.Add("file", files);
+  if (const auto verified = json.find("verified"); verified != json.end()) {
+    if (!verified->get<bool>()) {
+      facts.Add("verified", "no: the artefact is damaged");
+      facts.Add("why", Text(json.at("message")));
+      return facts.ToString();
+    }
+    facts.Add("verified", "yes: every payload and checksum");
+  }
+  AddProfile(json, &facts);
+  facts.Add("size", absl::StrFormat(
+                        "%s -> %s, %s", SizeOf(json, "compressed_size_bytes"),
+                        SizeOf(json, "original_size_bytes"), RatioOf(json)));
+  facts.Add(
+      "tensors",
+      absl::StrFormat("%d of %d", json.at("tensors_selected").get<uint64_t>(),
+                      json.at("tensor_count").get<uint64_t>()));
+  facts.Add("time", SpeedText(json));
+  return facts.ToString();
+}
+
+void AddMetadata(const Json& json, Facts* facts) {
+  for (const auto& [key, value] : json.items()) {
+    facts->Add("metadata", absl::StrCat(Printable(key), "=", Text(value)));
+  }
+}
+
+std::string ArtefactTable(const std::string& files, const Json& json) {
+  Facts facts;
+  facts.Add("file", files);
+  facts.Add("format",
+            absl::StrFormat("artefact, version %d",
+                            json.at("format_version").get<uint64_t>()));
+  AddProfile(json, &facts);
+  facts.Add("size", absl::StrFormat("%s -> %s, %s, %.2f bits per value",
+                                    SizeOf(json, "original_size_bytes"),
+                                    SizeOf(json, "compressed_size_bytes"),
+                                    RatioOf(json),
+                                    json.at("bits_per_value").get<double>()));
+  facts.Add("tensors", RolesText(json.at("roles")));
+  for (const auto& [key, value] : json.at("labels").items()) {
+    facts.Add("label", absl::StrCat(Printable(key), "=", Text(value)));
+  }
+  AddMetadata(json.at("metadata"), &facts);
+  Columns columns({Side::kLeft, Side::kLeft, Side::kLeft, Side::kLeft,
+                   Side::kLeft, Side::kRight, Side::kRight});
+  columns.AddRow({"tensor", "role", "type", "shape", "codec", "bytes", "bits"});
+  for (const Json& tensor : json.at("tensors")) {
+    columns.AddRow(
+        {Text(tensor.at("name")), RoleText(tensor), Text(tensor.at("dtype")),
+         ShapeText(tensor.at("shape")), Text(tensor.at("codec")),
+         tensor.at("payload_size_bytes").dump(),
+         absl::StrFormat("%.2f", tensor.at("bits_per_value").get<double>())});
+  }
+  return absl::StrCat(facts.ToString(), "\n", columns.ToString());
+}
+
+std::string PlainTable(const std::string& files, const Json& json) {
+  Facts facts;
+  facts.Add("file", files);
+  facts.Add("format", "safetensors, not compressed");
+  facts.Add("size", SizeOf(json, "original_size_bytes"));
+  facts.Add("tensors", RolesText(json.at("roles")));
+  const Json& layout = json.at("layout");
+  facts.Add("layout", layout.is_null()
+                          ? "bhtd, as nothing is declared"
+                          : absl::StrCat(Text(layout), ", declared"));
+  AddMetadata(json.at("metadata"), &facts);
+  Columns columns({Side::kLeft, Side::kLeft, Side::kLeft, Side::kLeft,
+                   Side::kRight, Side::kLeft});
+  columns.AddRow({"tensor", "role", "type", "shape", "bytes", "remarks"});
+  for (const Json& tensor : json.at("tensors")) {
+    std::vector<std::string> remarks;
+    if (tensor.at("kept_bit_for_bit").get<bool>()) {
+      remarks.push_back("kept bit for bit");
+    }
+    if (const Json& likely = tensor.at("likely_layout"); !likely.is_null()) {
+      remarks.push_back(absl::StrCat("looks like ", Text(likely)));
+    }
+    columns.AddRow({Text(tensor.at("name")), RoleText(tensor),
+                    Text(tensor.at("dtype")), ShapeText(tensor.at("shape")),
+                    tensor.at("original_size_bytes").dump(),
+                    absl::StrJoin(remarks, "; ")});
+  }
+  return absl::StrCat(facts.ToString(), "\n", columns.ToString());
+}
+
+bool IsPlain(const Json& info) { return info.at("format") == "safetensors"; }
+
+std::string CodecCell(const Json& row) {
+  const Json& profile = row.at("profile");
+  return profile.is_null()
+             ? Text(row.at("codec"))
+             : absl::StrCat(Text(row.at("codec")), " (", Text(profile), ")");
+}
+
+std::string SpeedCell(const Json& speed) {
+  return speed.is_null() ? "-" : absl::StrFormat("%.0f", speed.get<double>());
+}
+
+}  // namespace
+
+std::string ResultTable(Mode mode, const std::string& input,
+                        const std::string& output, const Json& json) {
+  const std::string files = FilesText(input, output);
+  switch (mode) {
+    case Mode::kInfo:
+      return IsPlain(json) ? PlainTable(files, json)
+                           : ArtefactTable(files, json);
+    case Mode::kDecompress:
+    case Mode::kVerify:
+      return DecompressionTable(files, json);
+    default:
+      return CompressionTable(files, json);
+  }
+}
+
+std::string ComparisonTable(const Json& json) {
+  Columns columns({Side::kLeft, Side::kRight, Side::kRight, Side::kRight,
+                   Side::kRight, Side::kRight, Side::kRight});
+  columns.AddRow({"codec", "ratio", "SNR dB", "worst SNR dB", "within bounds",
+                  "compress MB/s", "restore MB/s"});
+  std::string errors;
+  for (const Json& row : json.at("codecs")) {
+    if (row.contains("error")) {
+      columns.AddRow({CodecCell(row), "failed"});
+      absl::StrAppend(&errors, CodecCell(row), ": ",
+                      Text(row.at("error").at("message")), "\n");
+      continue;
+    }
+    columns.AddRow(
+        {CodecCell(row), RatioOf(row), SnrText(row.at("snr_db")), WorstSnr(row),
+         absl::StrFormat("%d of %d",
+                         row.at("tensors_within_bounds").get<uint64_t>(),
+                         row.at("tensor_count").get<uint64_t>()),
+         SpeedCell(row.at("compress_mb_per_second")),
+         SpeedCell(row.at("restore_mb_per_second"))});
+  }
+  const bool requested = json.at("bounds") == "requested";
+  const Json& best = json.at("smallest_within_bounds");
+  const std::string verdict =
+      best.is_null()
+          ? "None of them holds the bounds on every tensor."
+          : absl::StrCat("Smallest within the bounds on every tensor: ",
+                         CodecCell(best), ", ", RatioOf(best));
+  return absl::StrCat(Printable(json.at("input").get<std::string>()),
+                      requested ? "; bounds: those of the flags\n\n"
+                                : "; bounds: the default thresholds\n\n",
+                      columns.ToString(), "\n", errors, verdict, "\n");
+}
+
+std::string BatchHeading(Mode mode) {
+  switch (mode) {
+    case Mode::kInfo:
+      return absl::StrFormat("%-11s  %7s  %7s  %7s  %9s  %s\n", "format",
+                             "tensors", "keys", "values", "size", "file");
+    case Mode::kDecompress:
+    case Mode::kVerify:
+      return absl::StrFormat("%-8s  %7s  %9s  %s\n", "result", "ratio", "size",
+                             "file");
+    default:
+      return absl::StrFormat("%7s  %6s  %12s  %17s  %9s  %s\n", "ratio",
+                             "SNR dB", "worst SNR dB", "within thresholds",
+                             "size", "file");
+  }
+}
+
+std::string BatchRow(Mode mode, const std::string& input, const Json& json) {
+  const std::string name = Printable(input);
+  const bool failed = json.is_null() || (mode == Mode::kVerify &&
+                                         !json.at("verified").get<bool>());
+  switch (mode) {
+    case Mode::kInfo:
+      if (failed) return absl::StrFormat("%-11s  %37s%s\n", "failed", "", name);
+      return absl::StrFormat(
+          "%-11s  %7d  %7d  %7d  %9s  %s\n", Text(json.at("format")),
+          json.at("tensor_count").get<uint64_t>(),
+          json.at("roles").at("keys").get<uint64_t>(),
+          json.at("roles").at("values").get<uint64_t>(),
+          SizeOf(json, IsPlain(json) ? "original_size_bytes"
+                                     : "compressed_size_bytes"),
+          name);
+    case Mode::kDecompress:
+    case Mode::kVerify:
+      if (failed) return absl::StrFormat("%-8s  %20s%s\n", "failed", "", name);
+      return absl::StrFormat("%-8s  %7s  %9s  %s\n",
+                             mode == Mode::kVerify ? "verified" : "restored",
+                             RatioOf(json), SizeOf(json, "original_size_bytes"),
+                             name);
+    default:
+      if (failed) return absl::StrFormat("%7s  %50s%s\n", "failed", "", name);
+      return absl::StrFormat("%7s  %6s  %12s  %17s  %9s  %s\n", RatioOf(json),
+                             SnrText(json.at("snr_db")), WorstSnr(json),
+                             WithinText(json),
+                             SizeOf(json, "compressed_size_bytes"), name);
+  }
+}
+
+}  // namespace kvcompress::cli
