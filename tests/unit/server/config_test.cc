@@ -1,6 +1,4 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-// More than 400 lines: what every flag takes, and what it refuses.
-
 // More than 400 lines: one test for each group of flags, which share the ways
 // to parse a command line.
 

@@ -28,7 +28,7 @@ TEST(FlagValuesTest, SizesMayHaveABinaryUnit) {
   for (const char* text : {"2GB", "2gib", "GiB", "-2GiB", "1.5GiB", "0",
                            "1025TiB", "18014398509481984KiB"}) {
     EXPECT_THAT(parse(text).message(),
-                testing::HasSubstr("is not a number of bytes"))
+                ::testing::HasSubstr("is not a number of bytes"))
         << text;
   }
 }
