@@ -59,7 +59,7 @@ class ServiceTest : public ::testing::Test {
 
 v1::CompressRequest Options() {
   v1::CompressRequest request;
-  request.mutable_options();
+  request.mutable_options()->set_codec("int4");
   return request;
 }
 
@@ -218,6 +218,7 @@ TEST_F(ServiceTest, MeasureReportsWhatCompressDoes) {
     grpc::ClientContext context;
     auto writer = stub_->Measure(&context, response);
     v1::MeasureRequest request;
+    request.mutable_options()->set_codec("int4");
     request.mutable_options()->set_reconstruct(reconstruct);
     writer->Write(request);
     request.set_safetensors(SmallFile());
