@@ -21,10 +21,14 @@ constexpr uint64_t kTokens = 256;
 constexpr uint64_t kSkipped = 4;
 // Of the most that is possible: no other position can be so close.
 constexpr double kSure = 0.98;
-// Positions between looks at whether one is sure.
+// Positions between looks at whether one is sure, and pairs in each of them
+// between looks at the checkpoint.
 constexpr uint64_t kStretch = 4096;
+constexpr uint64_t kPairsAtOnce = uint64_t{1} << 20;
 // Neighbours of the right position agree nearly as much.
 constexpr uint64_t kNeighbours = 64;
+// No model has so many: a profile may, and time goes with them.
+constexpr size_t kMostPairs = 8192;
 
 std::complex<double> Turn(uint64_t phase) {
   return std::polar(
@@ -82,6 +86,10 @@ KeyPositions::KeyPositions(const ProfileContent& content, size_t group,
       }
     }
   }
+  if (agreements.size() > kMostPairs) {
+    expected_ = 0;
+    return;
+  }
   for (const auto& [place, agreement] : agreements) {
     pairs_.push_back(
         {content.rotations[place.first].increments[place.second], agreement});
@@ -102,39 +110,43 @@ double KeyPositions::FitAt(uint64_t position) const {
 }
 
 uint64_t KeyPositions::Find(uint64_t likely, Checkpoint* checkpoint) const {
-  uint64_t best = likely;
-  double most = AgreementAt(likely);
-  const auto is_sure = [&] { return most >= kSure * most_; };
+  Best best = {likely, AgreementAt(likely)};
+  const auto is_sure = [&] { return best.agreement >= kSure * most_; };
   if (is_sure()) {
     // Perhaps a neighbour is meant.
-    const uint64_t end = likely + kNeighbours;
-    for (uint64_t p = likely - std::min(likely, kNeighbours); p < end; ++p) {
-      const double agreement = AgreementAt(p);
-      if (agreement > most) std::tie(best, most) = std::pair(p, agreement);
-    }
-    return best;
-  }
-  std::vector<std::complex<double>> turned(pairs_.size());
-  std::vector<std::complex<double>> steps(pairs_.size());
-  for (size_t i = 0; i < pairs_.size(); ++i) {
-    steps[i] = std::conj(Turn(pairs_[i].increment));
+    Search(likely - std::min(likely, kNeighbours), likely + kNeighbours,
+           checkpoint, &best);
+    return best.position;
   }
   for (uint64_t begin = 0; begin < kMostFoundPosition; begin += kStretch) {
-    if (Stops(checkpoint) || (is_sure() && best + kNeighbours < begin)) break;
-    for (size_t i = 0; i < pairs_.size(); ++i) {
-      turned[i] =
-          pairs_[i].agreement * std::conj(Turn(begin * pairs_[i].increment));
-    }
-    for (uint64_t p = begin; p < begin + kStretch; ++p) {
-      double sum = 0;
-      for (size_t i = 0; i < pairs_.size(); ++i) {
-        sum += turned[i].real();
-        turned[i] *= steps[i];
-      }
-      if (sum > most) std::tie(best, most) = std::pair(p, sum);
-    }
+    if (Stops(checkpoint)) break;
+    if (is_sure() && best.position + kNeighbours < begin) break;
+    Search(begin, begin + kStretch, checkpoint, &best);
   }
-  return best;
+  return best.position;
+}
+
+void KeyPositions::Search(uint64_t begin, uint64_t end, Checkpoint* checkpoint,
+                          Best* best) const {
+  const size_t count = pairs_.size();
+  const uint64_t at_once = std::max<uint64_t>(1, kPairsAtOnce / (count + 1));
+  std::vector<std::complex<double>> turned(count);
+  std::vector<std::complex<double>> steps(count);
+  for (size_t i = 0; i < count; ++i) {
+    steps[i] = std::conj(Turn(pairs_[i].increment));
+    turned[i] =
+        pairs_[i].agreement * std::conj(Turn(begin * pairs_[i].increment));
+  }
+  for (uint64_t position = begin; position < end; ++position) {
+    if ((position - begin) % at_once == at_once - 1 && Stops(checkpoint))
+      return;
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i) {
+      sum += turned[i].real();
+      turned[i] *= steps[i];
+    }
+    if (sum > best->agreement) *best = {position, sum};
+  }
 }
 
 }  // namespace kvcompress::profile

@@ -37,8 +37,8 @@ class KeyPositions {
                const GroupShape& shape,
                absl::Span<const absl::string_view> sources);
 
-  // Whether keys are turned, and have a mean that is large enough beside them:
-  // else nothing can be found.
+  // Whether keys are turned, by not too many frequencies, and have a mean that
+  // is large enough beside them: else nothing can be found.
   bool known() const { return expected_ > kLeastMean * energy_; }
 
   // How much the keys are like those of the training if the cache begins at
@@ -62,7 +62,15 @@ class KeyPositions {
   // Part of the sum of squares of keys.
   static constexpr double kLeastMean = 0.05;
 
+  struct Best {
+    uint64_t position = 0;
+    double agreement = 0;
+  };
+
   double AgreementAt(uint64_t position) const;
+  // Replaces `*best` by what is better of positions [begin, end).
+  void Search(uint64_t begin, uint64_t end, Checkpoint* checkpoint,
+              Best* best) const;
 
   std::vector<Pair> pairs_;
   double expected_ = 0;  // agreement with keys that are the means
