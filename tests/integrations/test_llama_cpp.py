@@ -36,7 +36,7 @@ def library() -> Any:  # noqa: ANN401
     """llama-cpp-python, if it is installed or was built: that takes longer than all else here."""
     if importlib.util.find_spec("llama_cpp") is not None:
         return pytest.importorskip("llama_cpp")
-    command = [REPOSITORY / "tests/tools/llama-cpp", "--cached"]
+    command = [str(REPOSITORY / "tests/tools/llama-cpp"), "--cached"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         pytest.skip("there is no llama-cpp-python: run tests/tools/llama-cpp, once")
