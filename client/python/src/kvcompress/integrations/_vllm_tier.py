@@ -96,22 +96,20 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         """Makes the folders of all groups.
 
         Args:
-            offloading_spec: What vLLM gives every tier, and so are the next two.
+            offloading_spec: What vLLM gives every tier, as the next two.
             primary_kv_view: All chunks of the primary tier.
             tier_type: The tier's name in metrics.
             folder: Where artefacts are kept.
-            groups: By group of layers the fields of a `PageLayout`. KVCompressConnector
-                finds them out; otherwise they are declared here.
-            identity: What the caches depend on beside their tokens: model, revision... It is
-                bound to each artefact.
+            groups: By group of layers the fields of a `PageLayout`, found by KVCompressConnector.
+            identity: What caches depend on beside their tokens; bound to each artefact.
             server: Address of a service; None to start one.
-            codec: Codec string.
-            effort: As `CompressArguments` has it, and so is the next.
-            profile: Name, digest or label of a profile of the service.
-            profile_directory: Of a service of its own.
+            codec: As `CompressArguments` has it.
+            effort: The same.
+            profile: The same.
+            profile_directory: Of its own service.
             artefact_tokens: Tokens of an artefact, at most; one chunk at least.
-            threads: Artefacts that are restored at once; as many jobs are saved at once.
-            timeout: Seconds that restoring or saving an artefact may take.
+            threads: Artefacts that are restored, and jobs that are saved, at once.
+            timeout: Seconds that each of these may take.
             backpressure_detector: vLLM's own.
 
         Raises:
@@ -130,8 +128,8 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         self._options = _options(codec, effort, profile)
         self._artefact_tokens, self._timeout = artefact_tokens, timeout
         self._service = Service(server, profile_directory)
-        self._loaders = ThreadPoolExecutor(threads, "kvcompress-load")
-        self._savers = ThreadPoolExecutor(threads, "kvcompress-save")
+        pools = (ThreadPoolExecutor(threads, f"kvcompress-{use}") for use in ("load", "save"))
+        self._loaders, self._savers = pools
         self._pending: set[Future[None]] = set()
         self._finished: queue.SimpleQueue[tuple[TransferJob, JobResult]] = queue.SimpleQueue()
         self._stats, self._stats_lock = OffloadingConnectorStats(), threading.Lock()
