@@ -78,7 +78,7 @@ TEST(CliTextTest, ProgressHasTotalSpeedAndTimeLeft) {
 }
 
 TEST(CliTextTest, OnlyWhatIsRecognisedIsRefused) {
-  for (const std::string start :
+  for (const std::string& start :
        {std::string(), std::string("no artefact"), std::string(600, '\0'),
         std::string("\x10\0\0\0\0\0\0\0{\"x\":1}", 15)}) {
     EXPECT_TRUE(CheckFileType(start).ok()) << start;
