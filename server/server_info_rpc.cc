@@ -2,6 +2,7 @@
 
 #include "server_info_rpc.h"
 
+#include <memory>
 #include <string>
 
 #include "absl/time/time.h"
@@ -62,7 +63,8 @@ void FillServerInfo(const ServiceOptions& options, bool to_local,
     limits.set_max_profile_bytes(options.profiles->max_bytes());
     limits.set_max_profiles(kMaxProfiles);
   }
-  for (const LoadedProfile& loaded : options.CurrentProfiles()->loaded()) {
+  const std::shared_ptr<const ProfileSet> profiles = options.CurrentProfiles();
+  for (const LoadedProfile& loaded : profiles->loaded()) {
     *response->add_profiles() = ToProto(loaded);
   }
   for (const Codec* codec : AllCodecs()) {
