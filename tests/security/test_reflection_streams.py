@@ -6,12 +6,23 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
 from health import SERVING, Watch
-from http2 import DATA, END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, block, frame, frames_in
+from http2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    PREFACE,
+    RST_STREAM,
+    SETTINGS,
+    block,
+    frame,
+    frames_in,
+)
 from process_memory import peak
 from raw_calls import REFLECTION, call, field
 from server_process import PATIENCE, Start
@@ -38,36 +49,57 @@ def opening(path: str, question: bytes = LIST_SERVICES, end: int = 0) -> bytes:
     )
 
 
-def outcomes(connection: socket.socket) -> Counter[str]:
-    """How many streams of a connection were answered, and how many refused."""
-    data, give_up = b"", time.monotonic() + PATIENCE
-    while time.monotonic() < give_up:
-        ends: dict[int, str] = {}
-        for kind, flags, stream, _ in frames_in(data):
-            if kind == HEADERS and flags & END_STREAM:
-                ends[stream] = "refused"
-            elif kind == DATA:
-                ends[stream] = "answered"
-        if len(ends) == STREAMS_OF_ONE:
-            return Counter(ends.values())
-        with contextlib.suppress(TimeoutError):
-            data += connection.recv(1 << 16)
-    raise AssertionError("streams without an answer")
+class Streams:
+    """A connection with a hundred open streams, and what came on it."""
 
+    def __init__(self, address: str, opening: bytes, stack: contextlib.ExitStack) -> None:
+        """Connects, until `stack` ends, and sends `opening`."""
+        host, port = address.rsplit(":", 1)
+        self._socket = stack.enter_context(socket.create_connection((host, int(port)), timeout=1))
+        self._socket.sendall(opening)
+        self._rest = b""  # of a frame that has not come whole
+        self._answered: set[int] = set()
+        self._ended: set[int] = set()
+        self._reset: dict[int, int] = {}
 
-def wait_until_ended(connection: socket.socket) -> None:
-    """Waits until every stream of a connection has its end."""
-    data, give_up = b"", time.monotonic() + PATIENCE
-    ended: set[int] = set()
-    while len(ended) < STREAMS_OF_ONE:
-        assert time.monotonic() < give_up
-        with contextlib.suppress(TimeoutError):
-            data += connection.recv(1 << 16)
-        ended = {
-            stream
-            for kind, flags, stream, _ in frames_in(data)
-            if kind == HEADERS and flags & END_STREAM
-        }
+    def outcomes(self) -> Counter[str]:
+        """How many streams were answered, and how many refused."""
+        self._receive(lambda: len(self._answered | self._ended) == STREAMS_OF_ONE)
+        refused = self._ended - self._answered
+        return Counter("answered" for _ in self._answered) + Counter("refused" for _ in refused)
+
+    def wait_until_ended(self) -> None:
+        """Waits until every stream has its end."""
+        self._receive(lambda: len(self._ended) == STREAMS_OF_ONE)
+
+    def _receive(self, enough: Callable[[], bool]) -> None:
+        give_up = time.monotonic() + PATIENCE
+        while not enough():
+            assert time.monotonic() < give_up, self._account()
+            with contextlib.suppress(TimeoutError):
+                data = self._socket.recv(1 << 16)
+                assert data, f"the server closed the connection; {self._account()}"
+                self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        data = self._rest + data
+        taken = 0
+        for kind, flags, stream, payload in frames_in(data):
+            taken += 9 + len(payload)
+            if kind == DATA:
+                self._answered.add(stream)
+            elif kind == HEADERS and flags & END_STREAM:
+                self._ended.add(stream)
+            elif kind == RST_STREAM:
+                self._reset[stream] = int.from_bytes(payload, "big")
+        self._rest = data[taken:]
+
+    def _account(self) -> str:
+        unended = {stream: self._reset.get(stream) for stream in self._answered - self._ended}
+        return (
+            f"{len(self._answered)} streams answered, {len(self._ended)} ended, of the others "
+            f"and how they were reset: {unended}; {len(self._rest)} bytes of a frame"
+        )
 
 
 def test_two_thousand_open_streams(start: Start) -> None:
@@ -77,17 +109,14 @@ def test_two_thousand_open_streams(start: Start) -> None:
     def threads() -> int:
         return len(list(Path(f"/proc/{server.pid}/task").iterdir()))
 
-    before, host_and_port = threads(), server.addresses[0].rsplit(":", 1)
-    address = (host_and_port[0], int(host_and_port[1]))
-    connections = []
+    before, connections = threads(), []
     with contextlib.ExitStack() as stack:
         for index in range(CONNECTIONS):
-            connection = stack.enter_context(socket.create_connection(address, timeout=1))
-            connections.append(connection)
-            connection.sendall(opening(REFLECTION[index % 2].path))
-            assert outcomes(connection) == {"answered": STREAMS_OF_ONE}
+            begin = opening(REFLECTION[index % 2].path)
+            connections.append(Streams(server.addresses[0], begin, stack))
+            assert connections[-1].outcomes() == {"answered": STREAMS_OF_ONE}
         for connection in connections[: -MOST_STREAMS // STREAMS_OF_ONE]:
-            wait_until_ended(connection)
+            connection.wait_until_ended()
         print(f"{threads()} threads, {before} before; {peak(server.pid) / MIB:.0f} MiB")
         assert threads() <= before + 16
         assert peak(server.pid) < 150 * MIB
@@ -101,14 +130,11 @@ def test_two_thousand_open_streams(start: Start) -> None:
 def test_streams_of_watch(start: Start) -> None:
     """As many as are allowed hear of the health, and Check goes on."""
     server = start()
-    host, port = server.addresses[0].rsplit(":", 1)
     total: Counter[str] = Counter()
     path = "/grpc.health.v1.Health/Watch"
     with contextlib.ExitStack() as stack:
         for _ in range(12):
-            connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=1))
-            connection.sendall(opening(path, b"", END_STREAM))
-            total += outcomes(connection)
+            total += Streams(server.addresses[0], opening(path, b"", END_STREAM), stack).outcomes()
         assert total == {"answered": MOST_WATCHERS, "refused": 1200 - MOST_WATCHERS}
         assert server.check() == SERVING
     give_up = time.monotonic() + PATIENCE
@@ -123,11 +149,10 @@ def test_streams_of_watch(start: Start) -> None:
 def test_streams_that_say_nothing_are_cut_off(start: Start) -> None:
     """So that nobody holds all of them."""
     server = start("--stall-seconds", "0.5")
-    host, port = server.addresses[0].rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=1) as connection:
-        connection.sendall(opening(REFLECTION[0].path))
-        assert outcomes(connection) == {"answered": STREAMS_OF_ONE}
-        wait_until_ended(connection)
+    with contextlib.ExitStack() as stack:
+        streams = Streams(server.addresses[0], opening(REFLECTION[0].path), stack)
+        assert streams.outcomes() == {"answered": STREAMS_OF_ONE}
+        streams.wait_until_ended()
 
 
 def test_names_that_are_not_there_take_no_memory(start: Start) -> None:
