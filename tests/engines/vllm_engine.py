@@ -61,9 +61,13 @@ def run(
     engine.add_request(f"request-{number}", {"prompt_token_ids": prompt}, parameters)
     began, first, output = time.monotonic(), None, None
     while engine.has_unfinished_requests():
-        for output in engine.step():
+        outputs = engine.step()
+        for output in outputs:
             if first is None and output.outputs and output.outputs[0].token_ids:
                 first = time.monotonic() - began
+        if not outputs:
+            # As vLLM's own loop does, for the threads that transfer.
+            time.sleep(0.001)
     if output is None:
         raise RuntimeError("the engine gave nothing")
     return {
