@@ -24,15 +24,17 @@ if importlib.util.find_spec("vllm") is None:  # to import it takes long
 
 from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 
+from kvcompress import payload  # noqa: E402
 from kvcompress.child import server_binary  # noqa: E402
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 TOKENS = 8  # that are generated
 DOCUMENT = 1100  # tokens; eight blocks of 128 and some
-DAMAGE = """
+ARTEFACTS = "*/artefacts/*/*.safetensors"
+DAMAGE = f"""
 import pathlib, sys
-for path in pathlib.Path(sys.argv[1]).glob("*/artefacts/*/*.safetensors"):
+for path in pathlib.Path(sys.argv[1]).glob("{ARTEFACTS}"):
     data = bytearray(path.read_bytes())
     data[-100] ^= 1
     path.write_bytes(data)
@@ -117,6 +119,8 @@ def test_other_questions_hit_and_failures_are_misses(
     results, counters = run_engine(extra, requests)
 
     tokens = [each["tokens"] for each in expected]
+    computed, killed = expected[0]["seconds"], results[-1]["seconds"]
+    print(f"first token after {computed:.2f} s, with a killed server after {killed:.2f} s")
     assert [each["tokens"] for each in results] == [*tokens, tokens[0], tokens[1]]
     served = [each["served"] for each in results]
     assert min(served[:3]) >= 0.9 * DOCUMENT, served
@@ -135,3 +139,6 @@ def test_ratio(prompts: list[list[int]], tmp_path: Path) -> None:
         counter(counters, f"kvcompress_{kind}_bytes", "load") for kind in ("raw", "artefact")
     )
     assert raw / artefacts >= 4, (raw, artefacts)
+    # Each has tokens that follow one another, though vLLM tells of its chunks in no order.
+    headers = [payload.read_header(path.read_bytes()) for path in tmp_path.glob(ARTEFACTS)]
+    assert sorted(int(header.metadata["first_token"]) for header in headers) == [0, 512]

@@ -6,13 +6,16 @@
 A document is the prompt, with another question in each round; between rounds the engine's own cache
 and the tier in host memory are emptied. Ways: `compute` (no tier), `raw` (vLLM's own tier of
 files, blocks as they are) and a codec each. Files are read again, so that they come from the
-system's cache of files unless it is small. Prints a table in Markdown; with --json the rounds too.
+system's cache of files unless it is small. Each prompt goes on for 16 tokens, greedily: `same` is
+how many of them, on average, come before the first that is not what the model says without a cache.
+Prints a table in Markdown; --json saves what it says, and with --plot a picture is made of that.
 """
 
 import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,16 +23,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]
-
 HERE = Path(__file__).parent
+_GENERATED = 16
 _HOST = {
     "spec_name": "HostTieringSpec",
     "spec_module_path": "kvcompress.integrations._vllm_host",
 }
 
 
-def job_of(way: str, folder: str) -> dict[str, Any]:
+def job_of(way: str, folder: str, profile: Path | None) -> dict[str, Any]:
     """Gives what vllm_engine.py needs for a way."""
     size = {"cpu_bytes_to_use": 1 << 29}
     if way == "compute":
@@ -37,10 +39,16 @@ def job_of(way: str, folder: str) -> dict[str, Any]:
     if way == "raw":
         tiers = {"secondary_tiers": [{"type": "fs", "root_dir": folder}]}
         return {"connector": "OffloadingConnector", "module": None, "extra": size | _HOST | tiers}
-    return {"extra": {**size, "folder": folder, "codec": way}}
+    codec, _, with_profile = way.partition(", ")
+    extra = {**size, "folder": folder, "codec": codec}
+    if with_profile and profile is not None:
+        extra |= {"profile": profile.stem, "profile_directory": str(profile.resolve().parent)}
+    return {"extra": extra}
 
 
-def measure(model: str, way: str, prompts: list[list[list[int]]]) -> dict[str, Any]:
+def measure(
+    model: str, way: str, prompts: list[list[list[int]]], profile: Path | None
+) -> dict[str, Any]:
     """Runs all rounds of a way in one engine; the first of each length fills the tier."""
     requests: list[Any] = []
     for rounds in prompts:
@@ -48,7 +56,12 @@ def measure(model: str, way: str, prompts: list[list[list[int]]]) -> dict[str, A
             requests += [prompt, {"reset": True}]
     alone = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
     with tempfile.TemporaryDirectory() as folder:
-        job = {"model": model, "tokens": 1, "requests": requests, **job_of(way, folder)}
+        job = {
+            "model": model,
+            "tokens": _GENERATED,
+            "requests": requests,
+            **job_of(way, folder, profile),
+        }
         job["max_model_len"] = max(len(rounds[0]) for rounds in prompts) + 64
         done = subprocess.run(
             [sys.executable, HERE / "vllm_engine.py"],
@@ -65,10 +78,20 @@ def quantile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
+def agreed(tokens: list[int], computed: list[int]) -> int:
+    """Gives how many tokens come before the first that differs."""
+    pairs = zip(tokens, computed, strict=True)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), len(tokens))
+
+
 def rows_of(
-    way: str, result: dict[str, Any], prompts: list[list[list[int]]], lengths: list[int]
-) -> list[str]:
-    """Gives the table's rows of a way."""
+    way: str,
+    result: dict[str, Any],
+    computed: dict[str, Any],
+    prompts: list[list[list[int]]],
+    lengths: list[int],
+) -> list[dict[str, Any]]:
+    """Gives what the table says of a way, for each length."""
     raw, stored = (
         sum(
             v
@@ -77,47 +100,110 @@ def rows_of(
         )
         for kind in ("raw", "artefact")
     )
-    ratio = "" if not stored else f"{raw / stored:.2f}"
-    found, rows = iter(result["results"]), []
+    found, rows = zip(result["results"], computed["results"], strict=True), []
     for rounds, length in zip(prompts, lengths, strict=True):
-        each = [next(found) for _ in rounds][1:]
+        pairs = [next(found) for _ in rounds][1:]
+        each = [one for one, _ in pairs]
         seconds = [one["seconds"] for one in each]
-        hit = sum(one["served"] for one in each) / (len(each) * length)
-        times = f"{quantile(seconds, 0.5):.2f} | {quantile(seconds, 0.99):.2f}"
-        rows.append(f"| {length} | {way} | {ratio} | {100 * hit:.0f} % | {times} |")
+        row = {
+            "tokens": length,
+            "way": way,
+            "ratio": raw / stored if stored else None,
+            "served": sum(one["served"] for one in each) / (len(each) * length),
+            "p50": quantile(seconds, 0.5),
+            "p99": quantile(seconds, 0.99),
+            "same": sum(agreed(one["tokens"], other["tokens"]) for one, other in pairs) / len(each),
+        }
+        rows.append(row)
     return rows
 
 
-def main() -> None:
-    """Measures and prints."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--text", type=Path, default=HERE.parents[1] / "core" / "FORMAT.md")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048, 4096])
-    parser.add_argument("--ways", nargs="+", default=["compute", "raw", "lossless", "ecsq", "klt"])
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+def line_of(row: dict[str, Any]) -> str:
+    """Gives a row of the table in Markdown."""
+    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
+    times = f"{row['p50']:.2f} | {row['p99']:.2f}"
+    served = f"{100 * row['served']:.0f} %"
+    return f"| {row['tokens']} | {row['way']} | {ratio} | {served} | {times} | {row['same']:.1f} |"
+
+
+def draw(rows: list[dict[str, Any]], caption: str, path: Path) -> None:
+    """Draws the medians of each way, with its ratio."""
+    import matplotlib  # type: ignore[import-not-found,unused-ignore]
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 4.5), dpi=120)
+    for way in dict.fromkeys(row["way"] for row in rows):
+        of_way = [row for row in rows if row["way"] == way]
+        ratio = of_way[0]["ratio"]
+        label = way if ratio is None else f"{way}, {ratio:.1f}x smaller"
+        axes.plot(
+            [row["tokens"] for row in of_way],
+            [row["p50"] for row in of_way],
+            marker="o",
+            label=label,
+        )
+    axes.set(xlabel="tokens of the document", ylabel="seconds to the first token, median")
+    axes.set_title(caption, fontsize=9)
+    axes.set_yscale("log")
+    axes.grid(alpha=0.3, which="both")
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+def prompts_of(arguments: argparse.Namespace) -> list[list[list[int]]]:
+    """Gives the prompts of each length, one for each round and one before them."""
+    from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]
+
     tokenizer = Tokenizer.from_file(f"{arguments.model}/tokenizer.json")
     ids = tokenizer.encode(arguments.text.read_text()).ids
     # No document is the beginning of another, so that none finds another's blocks.
-    prompts = [
+    return [
         [
             ids[index : index + length] + tokenizer.encode(f"\nQuestion {each}:").ids
             for each in range(arguments.rounds + 1)
         ]
         for index, length in enumerate(arguments.tokens)
     ]
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors, ", end="")
-    print(f"load {os.getloadavg()[0]:.1f}, {time.strftime('%Y-%m-%d', time.gmtime())}\n")
-    print("| tokens | way | smaller | from files | first token, s, p50 | p99 |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    results = {}
-    for way in arguments.ways:
-        results[way] = measure(arguments.model, way, prompts)
-        print("\n".join(rows_of(way, results[way], prompts, arguments.tokens)), flush=True)
+
+
+def main() -> None:
+    """Measures and prints, or draws what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model")
+    parser.add_argument("--text", type=Path, default=HERE.parents[1] / "core" / "FORMAT.md")
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048, 4096])
+    parser.add_argument("--ways", nargs="+", default=["raw", "lossless", "ecsq", "klt"])
+    parser.add_argument("--profile", type=Path, help="a profile of the model, for klt:max")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--plot", type=Path, help="draw --json, and measure nothing")
+    arguments = parser.parse_args()
+    if arguments.plot:
+        saved = json.loads(arguments.json.read_text())
+        draw(saved["rows"], saved["where"], arguments.plot)
+        return
+    prompts = prompts_of(arguments)
+    named = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+    processor = named[1] if named else platform.machine()
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    where = f"vLLM on {os.cpu_count()} processors of {processor}, {date}"
+    print(f"{where}, load {os.getloadavg()[0]:.1f}\n")
+    print("| tokens | way | smaller | from files | first token, s, p50 | p99 | same |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    computed, rows = None, []
+    profiled = ["klt:max, profile"] if arguments.profile else []
+    for way in ("compute", *arguments.ways, *profiled):
+        result = measure(arguments.model, way, prompts, arguments.profile)
+        computed = computed or result
+        of_way = rows_of(way, result, computed, prompts, arguments.tokens)
+        print("\n".join(map(line_of, of_way)), flush=True)
+        rows += of_way
     if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
+        saved = {"where": where, "rounds": arguments.rounds, "rows": rows}
+        arguments.json.write_text(json.dumps(saved, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -80,6 +80,7 @@ class ArtefactFolder:
         tensors: Mapping[str, Any],
         options: CompressArguments,
         timeout: float,
+        first_token: int | None = None,
     ) -> int:
         """Compresses a run of blocks into an artefact, and links it.
 
@@ -89,6 +90,7 @@ class ArtefactFolder:
             tensors: What they hold.
             options: Of the call.
             timeout: Seconds.
+            first_token: The position of their first token in the text, where that is known.
 
         Returns:
             The bytes of the artefact.
@@ -101,10 +103,13 @@ class ArtefactFolder:
         artefact = self._artefacts / digest[:2] / f"{digest[:40]}-{secrets.token_hex(4)}{_SUFFIX}"
         artefact.parent.mkdir(exist_ok=True)
         wanted: CompressArguments = {**options, "labels": self._labels(blocks)}
+        metadata = {_BLOCKS: ",".join(blocks)}
+        if first_token is not None:
+            metadata["first_token"] = str(first_token)
         client.compress(
             tensors,
             artefact,
-            metadata={_BLOCKS: ",".join(blocks)},
+            metadata=metadata,
             timeout=timeout,
             **wanted,
         )

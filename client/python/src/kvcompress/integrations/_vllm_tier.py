@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -64,6 +64,21 @@ class _Lookup(AsyncLookupManager):  # type: ignore[misc,unused-ignore]
     ) -> Iterable[bool]:
         """Tells for each key whether there is an artefact."""
         return self._tier.are_there(keys)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """A chunk in the primary tier.
+
+    Attributes:
+        key: Of vLLM.
+        number: In the primary tier.
+        end: Tokens of the prompt up to its end; None where vLLM does not tell.
+    """
+
+    key: bytes
+    number: int
+    end: int | None
 
 
 class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
@@ -253,37 +268,35 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
     def _save(self, job: TransferJob) -> set[bytes]:
         """Saves the chunks of a job that are not there yet."""
         done: set[bytes] = set()
-        # Tokens of an artefact follow one another: a chunk that is there ends a run.
-        runs: dict[int, list[list[tuple[bytes, int]]]] = {}
-        for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
-            of_group = runs.setdefault(_group(key), [[]])
-            if not self._folders[_group(key)].holds(_block(key)):
-                of_group[-1].append((key, chunk))
+        missing: dict[int, list[_Chunk]] = {}
+        for key, number in zip(job.keys, map(int, job.chunk_ids), strict=True):
+            if self._folders[_group(key)].holds(_block(key)):
+                done.add(key)
                 continue
-            done.add(key)
-            if of_group[-1]:
-                of_group.append([])
-        for group, run in ((group, run) for group, of_group in runs.items() for run in of_group):
-            most = max(1, self._artefact_tokens // self._layouts[group].chunk_tokens)
-            if not run:
-                continue
-            for part in np.array_split(np.arange(len(run)), -(-len(run) // most)):
-                chosen = [run[index] for index in part]
-                if self._save_run(group, chosen):
-                    done.update(key for key, _ in chosen)
+            end = job.req_context.get_offload_key_position(key)
+            missing.setdefault(_group(key), []).append(_Chunk(key, number, end))
+        for group, chunks in missing.items():
+            tokens = self._layouts[group].chunk_tokens
+            most = max(1, self._artefact_tokens // tokens)
+            for run in _runs(chunks, tokens):
+                for part in np.array_split(np.arange(len(run)), -(-len(run) // most)):
+                    chosen = [run[index] for index in part]
+                    if self._save_run(group, chosen):
+                        done.update(chunk.key for chunk in chosen)
         return done
 
-    def _save_run(self, group: int, run: Sequence[tuple[bytes, int]]) -> bool:
+    def _save_run(self, group: int, run: Sequence[_Chunk]) -> bool:
         """Saves one artefact; tells whether it is there."""
-        layout, folder = self._layouts[group], self._folders[group]
+        layout, folder, end = self._layouts[group], self._folders[group], run[0].end
         try:
-            tensors = layout.gather(self._view, [chunk for _, chunk in run])
+            tensors = layout.gather(self._view, [chunk.number for chunk in run])
             size = folder.save(
                 self._service.client(),
-                [_block(key) for key, _ in run],
+                [_block(chunk.key) for chunk in run],
                 tensors,
                 {**self._options, "layout": layout.notation},
                 self._timeout,
+                first_token=None if end is None else end - layout.chunk_tokens,
             )
         except (KVCompressError, OSError, ValueError) as error:
             self._note_failure("save", f"{len(run)} chunks are not saved", error)
@@ -349,6 +362,21 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         with self._stats_lock:
             self._stats.increase_counter(_RAW_BYTES, raw, (operation,))
             self._stats.increase_counter(_ARTEFACT_BYTES, size, (operation,))
+
+
+def _runs(chunks: Sequence[_Chunk], tokens: int) -> list[list[_Chunk]]:
+    """Gives chunks, each of `tokens`, as runs in which each follows the one before in the prompt.
+
+    vLLM keeps the keys of a job as a set, in no order.
+    """
+    runs: list[list[_Chunk]] = []
+    for chunk in sorted(chunks, key=lambda chunk: -1 if chunk.end is None else chunk.end):
+        last = runs[-1][-1].end if runs else None
+        if last is not None and chunk.end == last + tokens:
+            runs[-1].append(chunk)
+        else:
+            runs.append([chunk])
+    return runs
 
 
 def _options(codec: str, effort: str, profile: str | None) -> CompressArguments:
