@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +40,7 @@ from kvcompress.integrations import _vllm_layouts
 from kvcompress.integrations._artefact_folder import ArtefactFolder
 from kvcompress.integrations._pages import PageLayout
 from kvcompress.integrations._service import Service
+from kvcompress.integrations._vllm_chunks import Chunk, block_of, group_of, runs_of
 from kvcompress.options import CompressArguments
 
 _LOG = logging.getLogger(__name__)
@@ -64,21 +65,6 @@ class _Lookup(AsyncLookupManager):  # type: ignore[misc,unused-ignore]
     ) -> Iterable[bool]:
         """Tells for each key whether there is an artefact."""
         return self._tier.are_there(keys)
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """A chunk in the primary tier.
-
-    Attributes:
-        key: Of vLLM.
-        number: In the primary tier.
-        end: Tokens of the prompt up to its end; None where vLLM does not tell.
-    """
-
-    key: bytes
-    number: int
-    end: int | None
 
 
 class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
@@ -234,7 +220,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         """Tells for each key whether there is an artefact, and a service to restore it."""
         if self._service.paused:
             return [False] * len(keys)
-        return [self._folders[_group(key)].holds(_block(key)) for key in keys]
+        return [self._folders[group_of(key)].holds(block_of(key)) for key in keys]
 
     def _submit(
         self,
@@ -268,31 +254,31 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
     def _save(self, job: TransferJob) -> set[bytes]:
         """Saves the chunks of a job that are not there yet."""
         done: set[bytes] = set()
-        missing: dict[int, list[_Chunk]] = {}
+        missing: dict[int, list[Chunk]] = {}
         for key, number in zip(job.keys, map(int, job.chunk_ids), strict=True):
-            if self._folders[_group(key)].holds(_block(key)):
+            if self._folders[group_of(key)].holds(block_of(key)):
                 done.add(key)
                 continue
             end = job.req_context.get_offload_key_position(key)
-            missing.setdefault(_group(key), []).append(_Chunk(key, number, end))
+            missing.setdefault(group_of(key), []).append(Chunk(key, number, end))
         for group, chunks in missing.items():
             tokens = self._layouts[group].chunk_tokens
             most = max(1, self._artefact_tokens // tokens)
-            for run in _runs(chunks, tokens):
+            for run in runs_of(chunks, tokens):
                 for part in np.array_split(np.arange(len(run)), -(-len(run) // most)):
                     chosen = [run[index] for index in part]
                     if self._save_run(group, chosen):
                         done.update(chunk.key for chunk in chosen)
         return done
 
-    def _save_run(self, group: int, run: Sequence[_Chunk]) -> bool:
+    def _save_run(self, group: int, run: Sequence[Chunk]) -> bool:
         """Saves one artefact; tells whether it is there."""
         layout, folder, end = self._layouts[group], self._folders[group], run[0].end
         try:
             tensors = layout.gather(self._view, [chunk.number for chunk in run])
             size = folder.save(
                 self._service.client(),
-                [_block(chunk.key) for chunk in run],
+                [block_of(chunk.key) for chunk in run],
                 tensors,
                 {**self._options, "layout": layout.notation},
                 self._timeout,
@@ -310,8 +296,8 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         done: set[bytes] = set()
         runs: dict[tuple[int, Path | None], list[tuple[bytes, int]]] = {}
         for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
-            group = _group(key)
-            artefact = self._folders[group].artefact_of(_block(key))
+            group = group_of(key)
+            artefact = self._folders[group].artefact_of(block_of(key))
             runs.setdefault((group, artefact), []).append((key, chunk))
         for (group, artefact), run in runs.items():
             if artefact is not None and self._load_run(group, artefact, run):
@@ -321,7 +307,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
     def _load_run(self, group: int, artefact: Path, run: Sequence[tuple[bytes, int]]) -> bool:
         """Restores chunks of one artefact, after every check; tells whether they are there."""
         layout, folder = self._layouts[group], self._folders[group]
-        blocks = [_block(key) for key, _ in run]
+        blocks = [block_of(key) for key, _ in run]
         try:
             found = folder.read(artefact)
             wanted = [found.blocks.index(block) for block in blocks]
@@ -364,21 +350,6 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             self._stats.increase_counter(_ARTEFACT_BYTES, size, (operation,))
 
 
-def _runs(chunks: Sequence[_Chunk], tokens: int) -> list[list[_Chunk]]:
-    """Gives chunks, each of `tokens`, as runs in which each follows the one before in the prompt.
-
-    vLLM keeps the keys of a job as a set, in no order.
-    """
-    runs: list[list[_Chunk]] = []
-    for chunk in sorted(chunks, key=lambda chunk: -1 if chunk.end is None else chunk.end):
-        last = runs[-1][-1].end if runs else None
-        if last is not None and chunk.end == last + tokens:
-            runs[-1].append(chunk)
-        else:
-            runs.append([chunk])
-    return runs
-
-
 def _options(codec: str, effort: str, profile: str | None) -> CompressArguments:
     """How artefacts are made."""
     options: CompressArguments = {"codec": codec, "report_tensors": False}
@@ -399,16 +370,6 @@ def _folder(root: Path, identity: dict[str, str], group: int, layout: PageLayout
         del shape["axes"], shape["keys_transposed"]
     own = {"engine": "vllm", "group": str(group), "shape": _vllm_layouts.digest(shape)}
     return ArtefactFolder(root, identity.get("model", "model"), {**identity, **own})
-
-
-def _group(key: bytes) -> int:
-    """Gives the group of layers that a key is for."""
-    return int.from_bytes(key[-4:], "big")
-
-
-def _block(key: bytes) -> str:
-    """Gives the hash of the block, and of all tokens before it."""
-    return key[:-4].hex()
 
 
 def _reason(error: Exception) -> str:

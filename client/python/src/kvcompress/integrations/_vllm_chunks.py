@@ -1,0 +1,45 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The chunks of vLLM's offloading: their keys, and their order in a prompt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk in the primary tier.
+
+    Attributes:
+        key: Of vLLM.
+        number: In the primary tier.
+        end: Tokens of the prompt up to its end; None where vLLM does not tell.
+    """
+
+    key: bytes
+    number: int
+    end: int | None
+
+
+def runs_of(chunks: Sequence[Chunk], tokens: int) -> list[list[Chunk]]:
+    """Gives chunks, each of `tokens`, as runs in which each follows the one before in the prompt.
+
+    vLLM keeps the keys of a job as a set, in no order.
+    """
+    runs: list[list[Chunk]] = []
+    for chunk in sorted(chunks, key=lambda chunk: -1 if chunk.end is None else chunk.end):
+        last = runs[-1][-1].end if runs else None
+        if last is not None and chunk.end == last + tokens:
+            runs[-1].append(chunk)
+        else:
+            runs.append([chunk])
+    return runs
+
+
+def group_of(key: bytes) -> int:
+    """Gives the group of layers that a key is for."""
+    return int.from_bytes(key[-4:], "big")
+
+
+def block_of(key: bytes) -> str:
+    """Gives the hash of the block, and of all tokens before it."""
+    return key[:-4].hex()
