@@ -29,8 +29,6 @@ from kvcompress.batch import Outcome, Worker, main, run, table  # noqa: E402
 def folder(bin_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder `in` with four caches, one of them with a value that int4 refuses."""
     monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
-    # Ray's own patience is short for its first start on a machine that also compiles.
-    monkeypatch.setenv("RAY_gcs_server_port_wait_time_s", "120")
     (tmp_path / "in" / "deep").mkdir(parents=True)
     random = np.random.default_rng(0)
     for number, name in enumerate(("a", "b", "deep/c", "bad")):

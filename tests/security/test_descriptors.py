@@ -45,8 +45,11 @@ def healthz(server: ServerProcess) -> bool:
     return server.get("/healthz")[0] == 200
 
 
-def serves(server: ServerProcess, client: dict[str, Any]) -> bool:
-    """Whether a client with these arguments gets an answer."""
+def serves(server: ServerProcess, **client: Any) -> bool:
+    """Whether a client with these arguments gets an answer.
+
+    A new connection is refused until the server has read that others are closed.
+    """
     with kvcompress.Client(server.addresses[0], timeout=PATIENCE, **client) as caller:
         try:
             return caller.measure(SAMPLE).tensor_count == TENSORS
@@ -81,8 +84,7 @@ def test_idle_connections_do_not_end_the_service(
         assert metric(server, "kvcompress_reachable") == 0
         assert metric(server, 'kvcompress_connections_refused_total{reason="host_limit"}') > 0
         assert len(server.descriptors()) < DESCRIPTORS[resource.RLIMIT_NOFILE]
-    # A connection is refused until the server has read that the others are closed.
-    wait_until(lambda: serves(server, client), "a call is served again")
+    wait_until(lambda: serves(server, **client), "a call is served again")
     wait_until(lambda: healthz(server), "health says that service is back")
     assert metric(server, "kvcompress_reachable") == 1
     assert server.send_and_wait()[0] == 0
@@ -109,7 +111,7 @@ def test_one_host_does_not_take_all_connections(start: Start) -> None:
         assert other.recv(9)[3] == 4, "no frame of settings"
         assert metric(server, 'kvcompress_connections_refused_total{reason="host_limit"}') >= 30
         assert metric(server, 'kvcompress_connections_refused_total{reason="limit"}') == 0
-    wait_until(lambda: server.check() == SERVING, "service is back")
+    wait_until(lambda: serves(server), "service is back")
 
 
 def test_a_unix_socket_is_served_beside_a_flood_of_tcp(start: Start, tmp_path: Path) -> None:
@@ -216,4 +218,4 @@ def test_calls_on_open_connections_go_on_without_descriptors(start: Start) -> No
         set_descriptors(server, 3)
         assert client.measure(SAMPLE).tensor_count == TENSORS
         set_descriptors(server, before)
-    wait_until(lambda: server.check() == SERVING, "service is back")
+    wait_until(lambda: serves(server), "service is back")

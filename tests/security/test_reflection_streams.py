@@ -57,20 +57,18 @@ class Streams:
         host, port = address.rsplit(":", 1)
         self._socket = stack.enter_context(socket.create_connection((host, int(port)), timeout=1))
         self._socket.sendall(opening)
-        self._rest = b""  # of a frame that has not come whole
-        self._answered: set[int] = set()
-        self._ended: set[int] = set()
-        self._reset: dict[int, int] = {}
+        self._data = b""
 
     def outcomes(self) -> Counter[str]:
         """How many streams were answered, and how many refused."""
-        self._receive(lambda: len(self._answered | self._ended) == STREAMS_OF_ONE)
-        refused = self._ended - self._answered
-        return Counter("answered" for _ in self._answered) + Counter("refused" for _ in refused)
+        self._receive(lambda: len(self._answered() | self._ended()) == STREAMS_OF_ONE)
+        answered = self._answered()
+        refused = self._ended() - answered
+        return Counter("answered" for _ in answered) + Counter("refused" for _ in refused)
 
     def wait_until_ended(self) -> None:
         """Waits until every stream has its end."""
-        self._receive(lambda: len(self._ended) == STREAMS_OF_ONE)
+        self._receive(lambda: len(self._ended()) == STREAMS_OF_ONE)
 
     def _receive(self, enough: Callable[[], bool]) -> None:
         give_up = time.monotonic() + PATIENCE
@@ -79,26 +77,24 @@ class Streams:
             with contextlib.suppress(TimeoutError):
                 data = self._socket.recv(1 << 16)
                 assert data, f"the server closed the connection; {self._account()}"
-                self._take(data)
+                self._data += data
 
-    def _take(self, data: bytes) -> None:
-        data = self._rest + data
-        taken = 0
-        for kind, flags, stream, payload in frames_in(data):
-            taken += 9 + len(payload)
-            if kind == DATA:
-                self._answered.add(stream)
-            elif kind == HEADERS and flags & END_STREAM:
-                self._ended.add(stream)
-            elif kind == RST_STREAM:
-                self._reset[stream] = int.from_bytes(payload, "big")
-        self._rest = data[taken:]
+    def _answered(self) -> set[int]:
+        return {each.stream for each in frames_in(self._data) if each.kind == DATA}
+
+    def _ended(self) -> set[int]:
+        return {
+            each.stream
+            for each in frames_in(self._data)
+            if each.kind == HEADERS and each.flags & END_STREAM
+        }
 
     def _account(self) -> str:
-        unended = {stream: self._reset.get(stream) for stream in self._answered - self._ended}
+        answered, ended = self._answered(), self._ended()
+        reset = {each.stream for each in frames_in(self._data) if each.kind == RST_STREAM}
         return (
-            f"{len(self._answered)} streams answered, {len(self._ended)} ended, of the others "
-            f"and how they were reset: {unended}; {len(self._rest)} bytes of a frame"
+            f"{len(answered)} streams answered, {len(ended)} ended; without an end "
+            f"{sorted(answered - ended)}, of which reset {sorted(reset - ended)}"
         )
 
 

@@ -256,11 +256,12 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         done: set[bytes] = set()
         missing: dict[int, list[Chunk]] = {}
         for key, number in zip(job.keys, map(int, job.chunk_ids), strict=True):
-            if self._folders[group_of(key)].holds(block_of(key)):
+            group = group_of(key)
+            if self._folders[group].holds(block_of(key)):
                 done.add(key)
                 continue
             end = job.req_context.get_offload_key_position(key)
-            missing.setdefault(group_of(key), []).append(Chunk(key, number, end))
+            missing.setdefault(group, []).append(Chunk(key, number, end))
         for group, chunks in missing.items():
             tokens = self._layouts[group].chunk_tokens
             most = max(1, self._artefact_tokens // tokens)
