@@ -20,7 +20,7 @@ constexpr char kRetryPayload[] = "kvcompress/retry-after-milliseconds";
 // another time so that they do not come back as one.
 constexpr double kFirstDelay = 0.1;     // seconds
 constexpr double kLongestDelay = 10.0;  // seconds
-constexpr uint32_t kMostRefused = 100;  // counted: more do not delay further
+constexpr uint32_t kMaxRefused = 100;   // counted: more do not delay further
 // How many are refused for each that is let in, when a client's streams have
 // come to an even pace: so that whatever ends is soon followed by another, and
 // little is spent on saying no.
@@ -28,7 +28,7 @@ constexpr uint32_t kRefusedForOne = 2;
 
 // How many clients that hold nothing are remembered: enough to be fair among,
 // few enough to be no attack.
-constexpr size_t kMostClients = 4096;
+constexpr size_t kMaxClients = 4096;
 
 absl::Duration Around(double mean) {
   thread_local std::minstd_rand random{std::random_device{}()};
@@ -141,12 +141,12 @@ absl::Duration MemoryBudget::Turn(absl::string_view client, bool favoured,
       ++waiting;
     }
   }
-  if (clients_.size() >= kMostClients && !clients_.contains(client)) {
+  if (clients_.size() >= kMaxClients && !clients_.contains(client)) {
     return Around(kLongestDelay);
   }
   Share& share = clients_[client];
   const double mean = kFirstDelay * (waiting + (favoured ? 0 : share.refused));
-  share.refused = std::min(share.refused + 1, kMostRefused);
+  share.refused = std::min(share.refused + 1, kMaxRefused);
   const absl::Duration delay = Around(std::min(mean, kLongestDelay));
   share.waits_until = now + 2 * delay + absl::Seconds(1);
   return delay;

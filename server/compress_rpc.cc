@@ -18,7 +18,7 @@ namespace {
 // Output is gathered up to here, in bytes, before it is sent.
 constexpr size_t kGathered = 512 << 10;
 // Clients take messages of 4 MiB unless they are told otherwise.
-constexpr size_t kMostSent = 2 << 20;
+constexpr size_t kMaxSent = 2 << 20;
 
 // What Compress and Measure do with their requests.
 template <typename Request>
@@ -123,7 +123,7 @@ class OutgoingBytes {
 
   // The next message. Leaves `*bytes` empty where all are sent.
   grpc::ByteBuffer Next(int field, std::string* bytes) {
-    const size_t size = std::min(PendingOf(*bytes), kMostSent);
+    const size_t size = std::min(PendingOf(*bytes), kMaxSent);
     const uint64_t offset = std::exchange(offset_, offset_ + size);
     if (size < bytes->size()) {
       std::string part = bytes->substr(sent_, size);

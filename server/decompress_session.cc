@@ -30,7 +30,7 @@ absl::StatusOr<bool> DecompressSession::Decode(absl::string_view* bytes,
   if (!status.ok()) return status;
   const StageTimer timer(&decode_seconds_);
   const absl::StatusOr<bool> more =
-      decompressor_->Restore(bytes, kMostOutput, restored);
+      decompressor_->Restore(bytes, kMaxOutput, restored);
   if (!more.ok()) {
     return ReportIntegrity(options_.CurrentProfiles()->Explain(more.status()));
   }

@@ -22,8 +22,8 @@ namespace kvcompress {
 
 // Restored bytes are gathered up to this size, or are one block that is larger:
 // clients may limit messages to 4 MB.
-inline constexpr size_t kMostOutput = 1 << 20;
-static_assert(2 * kMostOutput >= kMaxDecodedBlock);
+inline constexpr size_t kMaxOutput = 1 << 20;
+static_assert(2 * kMaxOutput >= kMaxDecodedBlock);
 
 class DecompressSession {
  public:
@@ -41,7 +41,7 @@ class DecompressSession {
   bool begun() const { return decompressor_ != nullptr; }
 
   // A step: decodes `*bytes` from its front, and appends what is restored to
-  // `*restored`, which never becomes larger than kMostOutput, or than one block
+  // `*restored`, which never becomes larger than kMaxOutput, or than one block
   // of at most kMaxDecodedBlock. True when there may be more without more
   // input; see Decompressor::Restore. Reserves what that needs. CANCELLED once
   // nobody waits for it. REQUIRES: begun.

@@ -14,7 +14,7 @@ namespace kvcompress {
 namespace {
 
 // Of those that a message lists.
-constexpr size_t kMostNames = 16;
+constexpr size_t kMaxNames = 16;
 
 absl::Status Refuse(absl::StatusCode code, absl::string_view reason,
                     absl::string_view message) {
@@ -24,7 +24,7 @@ absl::Status Refuse(absl::StatusCode code, absl::string_view reason,
 
 std::string NamesOf(const std::vector<LoadedProfile>& loaded) {
   if (loaded.empty()) return "it has none";
-  const size_t shown = std::min(loaded.size(), kMostNames);
+  const size_t shown = std::min(loaded.size(), kMaxNames);
   return absl::StrCat(
       "it has: ",
       absl::StrJoin(loaded.begin(), loaded.begin() + shown, ", ",

@@ -76,12 +76,12 @@ RequestMemory MemoryFor(uint64_t wire, const ParsedSize::Result& parsed) {
 absl::Status CheckSmallRequest(const grpc::ByteBuffer& bytes,
                                const ParsedSize& size) {
   // Of what it may become, in bytes.
-  constexpr uint64_t kMostParsed = 1 << 20;
+  constexpr uint64_t kMaxParsed = 1 << 20;
   if (bytes.Length() <= kMaxSmallRequest) {
     const absl::StatusOr<ParsedSize::Result> parsed =
-        size.Of(bytes, kMostParsed);
+        size.Of(bytes, kMaxParsed);
     if (!parsed.ok()) return parsed.status();
-    if (parsed->bytes <= kMostParsed) return absl::OkStatus();
+    if (parsed->bytes <= kMaxParsed) return absl::OkStatus();
   }
   return MakeError(absl::StatusCode::kInvalidArgument,
                    absl::StrCat("the request of ", bytes.Length(),

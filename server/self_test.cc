@@ -156,11 +156,11 @@ absl::StatusOr<std::vector<SelfTestOutcome>> RecentSelfTests::Get(
 
 absl::Status SelfTestQueue::Add(absl::string_view client,
                                 std::function<void()> task) {
-  if (++waiting_ > kMostWaiting) {
+  if (++waiting_ > kMaxWaiting) {
     --waiting_;
     return MakeError(absl::StatusCode::kResourceExhausted,
                      "too many self-tests wait already",
-                     {.reason = "TOO_MANY_STREAMS", .limit = kMostWaiting});
+                     {.reason = "TOO_MANY_STREAMS", .limit = kMaxWaiting});
   }
   try {
     workers_.Run(client, [this, task = std::move(task)] {

@@ -69,7 +69,7 @@ class RecentSelfTests {
 class SelfTestQueue {
  public:
   // Most tests that wait.
-  static constexpr size_t kMostWaiting = kMaxSmallCalls;
+  static constexpr size_t kMaxWaiting = kMaxSmallCalls;
 
   // Has a thread run `task`, which throws nothing, for a client.
   // RESOURCE_EXHAUSTED when too many wait. Throws std::bad_alloc, and is then

@@ -197,7 +197,7 @@ void WorkerPool::Oversee() {
       due <= now ? void(++overdue) : void(next = std::min(next, due));
     }
     while (overdue > idle_added_ &&
-           threads_.size() + added_.size() < kMostThreads && AddThread()) {
+           threads_.size() + added_.size() < kMaxThreads && AddThread()) {
     }
     if (overdue > 0) {
       work_for_added_.notify_all();

@@ -27,7 +27,7 @@ namespace kvcompress {
 // as there are threads.
 //
 // A client none of whose tasks runs waits for kPatience at most: then there is
-// another thread for it, up to kMostThreads in all. Such a thread serves
+// another thread for it, up to kMaxThreads in all. Such a thread serves
 // clients none of whose tasks runs, and ends when for kLinger none came. Where
 // the system gives no more threads, the client waits for one of those there
 // are. Thread safe.
@@ -35,7 +35,7 @@ class WorkerPool {
  public:
   static constexpr std::chrono::milliseconds kPatience{50};
   static constexpr std::chrono::milliseconds kLinger{1000};
-  static constexpr unsigned kMostThreads = 64;
+  static constexpr unsigned kMaxThreads = 64;
 
   // `threads` is at least 1; fewer where the system gives no more. Throws
   // std::system_error when it gives none at all.

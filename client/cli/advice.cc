@@ -26,13 +26,13 @@
 namespace kvcompress::cli {
 namespace {
 
-constexpr size_t kMostCodecs = 3;
+constexpr size_t kMaxCodecs = 3;
 
 bool CanBeMeasuredAgain(const Flags& flags) {
   struct stat file;
   return flags.input != "-" && stat(flags.input.c_str(), &file) == 0 &&
          S_ISREG(file.st_mode) &&
-         static_cast<uint64_t>(file.st_size) <= kMostMeasuredAgain;
+         static_cast<uint64_t>(file.st_size) <= kMaxMeasuredAgain;
 }
 
 // What `auto` gives on the input, under the same bounds.
@@ -66,7 +66,7 @@ std::string DescribeHolding(const v1::CompressionReport& report) {
   int others = 0;
   for (size_t i = 0; i < codecs.size(); ++i) {
     const auto& [count, codec] = codecs[i];
-    if (i >= kMostCodecs) {
+    if (i >= kMaxCodecs) {
       others += count;
     } else {
       parts.push_back(absl::StrCat(Printable(codec), " for ", count,

@@ -21,12 +21,12 @@ void PrintWarnings(const v1::CompressionReport& report,
                    absl::string_view prefix = "");
 
 // Largest input that is measured once more for advice, in bytes.
-inline constexpr uint64_t kMostMeasuredAgain = uint64_t{256} << 20;
+inline constexpr uint64_t kMaxMeasuredAgain = uint64_t{256} << 20;
 
 // Where bounds that were asked for do not hold (`!holds`), or the default codec
 // misses the default thresholds: prints a line with the codec that holds them.
 // That is measured, with `auto` on the same input. Where it cannot be, because
-// the input is no file or is larger than kMostMeasuredAgain, and without bounds
+// the input is no file or is larger than kMaxMeasuredAgain, and without bounds
 // where nobody watches (standard error is no terminal), the line says which
 // command does it.
 void Advise(const Flags& flags, const v1::CompressOptions& options,

@@ -144,7 +144,7 @@ absl::StatusOr<Measurement> MeasureCodec(const Flags& flags,
   if (!best.ok()) return best;
   absl::Duration spent = best->compression + best->restoration;
   Progress unseen(ProgressMode::kNever, std::nullopt);
-  for (int run = 1; run < kMostRuns && spent < kEnoughTime; ++run) {
+  for (int run = 1; run < kMaxRuns && spent < kEnoughTime; ++run) {
     absl::StatusOr<Measurement> next =
         MeasureOnce(flags, options, client, &unseen);
     if (!next.ok()) return next;

@@ -18,7 +18,7 @@ namespace kvcompress::cli {
 // with its presets. Writes nothing. Of each codec: sizes, quality, how many
 // tensors hold the bounds that `flags` set (the default thresholds where it
 // sets none), and megabytes of tensor data a second as this client sees them,
-// the best of up to kMostRuns runs. A codec that fails has "error" instead.
+// the best of up to kMaxRuns runs. A codec that fails has "error" instead.
 //
 // INVALID_ARGUMENT for an input that is no regular file, which cannot be read
 // again; the error of the first codec where all fail.
@@ -26,7 +26,7 @@ absl::StatusOr<nlohmann::ordered_json> CompareCodecs(
     const Flags& flags, const ServiceConnection& service);
 
 // Short runs are repeated, at most so often.
-inline constexpr int kMostRuns = 5;
+inline constexpr int kMaxRuns = 5;
 
 }  // namespace kvcompress::cli
 

@@ -89,7 +89,7 @@ struct Flags {
   std::vector<std::string> files;
   std::string model_label;
   size_t profile_layers = 10;
-  size_t profile_directions = 1024;
+  size_t profile_components = 1024;
   std::vector<ProfilePreset> train_presets;  // empty for the default
   std::string train_metric;                  // a file; empty for none
   std::string train_basis;                   // a file; empty for none

@@ -13,7 +13,7 @@ namespace kvcompress::cli {
 namespace {
 
 // The others are counted.
-constexpr size_t kMostSentences = 20;
+constexpr size_t kMaxSentences = 20;
 
 std::string Sentence(const v1::TensorReport& tensor,
                      const v1::MissedBound& missed) {
@@ -49,12 +49,12 @@ bool ApplyGate(v1::CompressionReport* report) {
   if (sentences.empty()) return true;
   v1::QualityVerdict* verdict = report->mutable_verdict();
   verdict->set_passed(false);
-  for (size_t i = 0; i < sentences.size() && i < kMostSentences; ++i) {
+  for (size_t i = 0; i < sentences.size() && i < kMaxSentences; ++i) {
     verdict->add_violations(sentences[i]);
   }
-  if (sentences.size() > kMostSentences) {
+  if (sentences.size() > kMaxSentences) {
     verdict->add_violations(absl::StrCat(
-        "and ", sentences.size() - kMostSentences, " more bounds are missed"));
+        "and ", sentences.size() - kMaxSentences, " more bounds are missed"));
   }
   return false;
 }

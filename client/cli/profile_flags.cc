@@ -70,10 +70,10 @@ absl::Status SetCount(const std::optional<std::string>& text,
 absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
   const bool trains = flags->mode == Mode::kTrain;
   if (!trains && (raw.model_label || raw.profile_layers ||
-                  raw.profile_directions || raw.train_metric ||
+                  raw.profile_components || raw.train_metric ||
                   raw.train_basis || raw.train_presets || raw.train_note)) {
     return absl::InvalidArgumentError(
-        "-model-label, -profile-layers, -profile-directions, -train-metric, "
+        "-model-label, -profile-layers, -profile-components, -train-metric, "
         "-train-basis, -train-presets and -train-note need -train-profile");
   }
   if (!raw.profile.empty() && (trains || flags->mode == Mode::kInfo)) {
@@ -104,16 +104,16 @@ absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
   flags->model_label = *raw.model_label;
   absl::Status status = SetCount(raw.profile_layers, "profile-layers", 0,
                                  kMaxGroupTensors / 2, &flags->profile_layers);
-  status.Update(SetCount(raw.profile_directions, "profile-directions", 1,
-                         kMaxGroupDirections, &flags->profile_directions));
+  status.Update(SetCount(raw.profile_components, "profile-components", 1,
+                         kMaxGroupComponents, &flags->profile_components));
   if (raw.train_presets) {
     status.Update(SetPresets(*raw.train_presets, &flags->train_presets));
   }
   if (raw.train_basis && (raw.train_metric || raw.train_note ||
-                          raw.profile_layers || raw.profile_directions)) {
+                          raw.profile_layers || raw.profile_components)) {
     status.Update(absl::InvalidArgumentError(
         "-train-basis cannot be combined with -train-metric, -train-note, "
-        "-profile-layers and -profile-directions: the profile has them"));
+        "-profile-layers and -profile-components: the profile has them"));
   }
   flags->train_metric = raw.train_metric.value_or("");
   flags->train_basis = raw.train_basis.value_or("");

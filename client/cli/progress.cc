@@ -20,9 +20,9 @@ constexpr double kMegabyte = 1e6;
 
 // "  0:07 left", or with hours "  1:00:07 left".
 std::string TimeLeft(double seconds) {
-  constexpr double kMostSeconds = 360000;  // 100 hours
+  constexpr double kMaxSeconds = 360000;  // 100 hours
   const auto whole =
-      static_cast<int>(std::ceil(std::min(seconds, kMostSeconds)));
+      static_cast<int>(std::ceil(std::min(seconds, kMaxSeconds)));
   const int minutes = whole / 60 % 60;
   return whole < 3600 ? absl::StrFormat("  %d:%02d left", minutes, whole % 60)
                       : absl::StrFormat("  %d:%02d:%02d left", whole / 3600,

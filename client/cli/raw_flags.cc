@@ -142,8 +142,8 @@ void Define(CLI::App* app, RawFlags* raw) {
         "What the model is called, for -train-profile");
   value("--profile-layers", &raw->profile_layers, "N",
         "Layers that are transformed together, 0 for all (default 10)");
-  value("--profile-directions", &raw->profile_directions, "N",
-        "Directions that are kept of each group, 1 to 8192 (default 1024)");
+  value("--profile-components", &raw->profile_components, "N",
+        "Components that are kept of each group, 1 to 8192 (default 1024)");
   value("--train-metric", &raw->train_metric, "FILE",
         "Safetensors file with a matrix for each tensor: errors matter by "
         "their length after it (default: by spreads)");

@@ -26,7 +26,7 @@ struct RawFlags {
   std::vector<std::string> keys, values, tensors, labels;
   std::string profile;
   std::optional<std::string> train_profile, model_label, profile_layers,
-      profile_directions, train_metric, train_basis, train_presets, train_note;
+      profile_components, train_metric, train_basis, train_presets, train_note;
   std::vector<std::string> files;  // arguments that are no flags
   bool decompress = false, metrics_only = false, verbose = false;
   bool quiet = false, force = false;

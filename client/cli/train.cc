@@ -107,7 +107,7 @@ Json ProfileJson(const Profile& profile, uint64_t size) {
   for (const ProfileGroup& group : content.groups) {
     groups.push_back({{"tensors", group.tensors.size()},
                       {"channels", group.channels()},
-                      {"directions", group.directions}});
+                      {"components", group.components}});
   }
   return Json{{"profile", profile.id().digest},
               {"label", profile.id().label},
@@ -139,7 +139,7 @@ absl::StatusOr<Json> Train(const Flags& flags) {
   std::unique_ptr<Progress> progress;
   TrainingOptions options = {.label = flags.model_label,
                              .layers_per_group = flags.profile_layers,
-                             .directions = flags.profile_directions,
+                             .components = flags.profile_components,
                              .rope_theta = flags.rope_theta,
                              .presets = flags.train_presets,
                              .note = flags.train_note};

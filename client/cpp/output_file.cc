@@ -26,9 +26,9 @@ bool IsStandardOutputName(const std::string& path) {
 
 // Where `path` leads, which need not exist.
 absl::StatusOr<std::string> FollowLinks(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel's own limit
+  constexpr int kMaxLinks = 40;  // as the kernel's own limit
   std::string target = path;
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     char link[PATH_MAX];
     const ssize_t size = readlink(target.c_str(), link, sizeof(link));
     if (size < 0) return target;

@@ -66,12 +66,12 @@ absl::Status VerifyChecksum(absl::string_view raw) {
 
 // A version in decimal; one that is too long for a number is a later one.
 absl::StatusOr<int> ParseVersion(absl::string_view text) {
-  constexpr size_t kMostDigits = 9;
+  constexpr size_t kMaxDigits = 9;
   int version = 0;
   bool valid = !text.empty() && text[0] != '0';
   for (char c : text) valid = valid && c >= '0' && c <= '9';
   if (!valid) return Damaged(absl::StrCat("format version ", QuoteName(text)));
-  if (text.size() > kMostDigits || !absl::SimpleAtoi(text, &version) ||
+  if (text.size() > kMaxDigits || !absl::SimpleAtoi(text, &version) ||
       version > kFormatVersion) {
     return MakeError(
         absl::StatusCode::kUnimplemented,
@@ -138,9 +138,9 @@ absl::Status CheckSizes(const ArtefactHeader& header) {
     const CodecSpec& codec = tensor.codec;
     const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
     if (!elements.ok()) return Damaged(elements.status());
-    constexpr uint64_t kMost = std::numeric_limits<int64_t>::max() / 2;
+    constexpr uint64_t kMax = std::numeric_limits<int64_t>::max() / 2;
     const uint64_t size = *elements * DTypeSize(tensor.spec.dtype);
-    if (size > kMost - decoded_size) {
+    if (size > kMax - decoded_size) {
       return Damaged("the tensors are too large together", tensor.spec.name);
     }
     decoded_size += size;
@@ -149,7 +149,7 @@ absl::Status CheckSizes(const ArtefactHeader& header) {
     if (!most.ok()) return Damaged(most.status());
     if (codec.codec->coded_in_groups()) {
       shared_size += tensor.payload_size;
-      most_shared = std::min(kMost, most_shared + std::min(kMost, *most));
+      most_shared = std::min(kMax, most_shared + std::min(kMax, *most));
       continue;
     }
     if (tensor.payload_size > *most ||

@@ -32,8 +32,8 @@ bool Escapes::Next(int32_t* value) {
   if (!Take(&two)) return false;
   *value = two;
   if (two != INT16_MIN) return true;
-  return Take(value) && *value >= -kernels::kMostQuantum &&
-         *value <= kernels::kMostQuantum && !FitsTwoBytes(*value);
+  return Take(value) && *value >= -kernels::kMaxQuantum &&
+         *value <= kernels::kMaxQuantum && !FitsTwoBytes(*value);
 }
 
 template <typename T>

@@ -23,7 +23,7 @@ class Escapes {
   explicit Escapes(absl::Span<const uint8_t> bytes) : left_(bytes) {}
 
   // False at the end of the list, for a value in six bytes that two can hold,
-  // and for one beyond kernels::kMostQuantum.
+  // and for one beyond kernels::kMaxQuantum.
   bool Next(int32_t* value);
   bool AtEnd() const { return left_.empty(); }
 

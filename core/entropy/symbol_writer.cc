@@ -25,21 +25,21 @@ TableFit FitTable(absl::Span<const int32_t> values, int32_t middle, int shift) {
   const Tables& tables = GetTables();
   // How often each difference is there that a table can have, and how often one
   // that none has.
-  constexpr int kMost = 127;
-  uint32_t counts[2 * kMost + 1] = {};
+  constexpr int kMax = 127;
+  uint32_t counts[2 * kMax + 1] = {};
   uint32_t beyond = 0;
   int32_t far = 0;  // one of those
-  int least = kMost;
-  int most = -kMost;
+  int least = kMax;
+  int most = -kMax;
   double squares = 0;
   for (const int32_t value : values) {
     const int32_t difference = (value - middle) >> shift;
     squares += static_cast<double>(difference) * difference;
-    if (difference < -kMost || difference > kMost) {
+    if (difference < -kMax || difference > kMax) {
       ++beyond;
       far = difference;
     } else {
-      ++counts[difference + kMost];
+      ++counts[difference + kMax];
       least = std::min(least, difference);
       most = std::max(most, difference);
     }
@@ -54,7 +54,7 @@ TableFit FitTable(absl::Span<const int32_t> values, int32_t middle, int shift) {
     cost += uint64_t{beyond} * tables.Cost(index, far);
     for (int difference = least; difference <= most; ++difference) {
       cost +=
-          uint64_t{counts[difference + kMost]} * tables.Cost(index, difference);
+          uint64_t{counts[difference + kMax]} * tables.Cost(index, difference);
     }
     if (table == first || cost < best.cost) best = {index, cost};
   }

@@ -30,7 +30,7 @@ namespace {
 constexpr size_t kRows = 16;
 constexpr size_t kInner = 64;
 constexpr size_t kColumns = 16;
-constexpr size_t kMostInner = 256;
+constexpr size_t kMaxInner = 256;
 constexpr size_t kRowSize = 64;  // bytes
 constexpr size_t kTileSize = kRows * kRowSize;
 
@@ -50,14 +50,14 @@ constexpr TileConfiguration kConfiguration;
 // matrix is, for 16 columns after the other, the tiles of their low bytes, 64
 // rows each, and then those of their high ones.
 using Ints = uint32_t __attribute__((vector_size(kRowSize)));
-using LeftTiles = uint8_t[kMostInner / kInner][kTileSize];
+using LeftTiles = uint8_t[kMaxInner / kInner][kTileSize];
 struct alignas(kRowSize) Left {
   LeftTiles low;
   LeftTiles high;
 };
 
 bool FitTiles(size_t inner, size_t columns) {
-  return inner % kInner == 0 && inner <= kMostInner && columns % kColumns == 0;
+  return inner % kInner == 0 && inner <= kMaxInner && columns % kColumns == 0;
 }
 
 KVCOMPRESS_AMX void Prepare(const int16_t* pairs, size_t inner, size_t columns,

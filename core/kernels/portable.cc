@@ -17,7 +17,7 @@ constexpr uint16_t kHalfInfinity = 0x7c00;
 
 // The two widths of codes. Codes of a group of m elements take Size(m) bytes.
 struct Codes4 {
-  static constexpr float kDivisor = 7, kLeast = -8, kMost = 7;
+  static constexpr float kDivisor = 7, kLeast = -8, kMax = 7;
   static size_t Size(size_t m) { return (m + 1) / 2; }
   // Halves of the group share a byte. REQUIRES: zeroed bytes.
   static void Store(int q, size_t i, size_t m, uint8_t* codes) {
@@ -37,7 +37,7 @@ struct Codes4 {
 };
 
 struct Codes8 {
-  static constexpr float kDivisor = 127, kLeast = -128, kMost = 127;
+  static constexpr float kDivisor = 127, kLeast = -128, kMax = 127;
   static size_t Size(size_t m) { return m; }
   static void Store(int q, size_t i, size_t, uint8_t* codes) {
     codes[i] = static_cast<uint8_t>(q);
@@ -141,7 +141,7 @@ EncodeFault Quantize(BlockLayout layout, float* values, uint8_t* payload) {
           scale_bits == 0
               ? 0
               : static_cast<int>(std::clamp(std::round(x[i] / scale),
-                                            Codes::kLeast, Codes::kMost));
+                                            Codes::kLeast, Codes::kMax));
       Codes::Store(q, i, m, codes);
       x[i] = static_cast<float>(q) * scale;
     }

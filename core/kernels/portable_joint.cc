@@ -44,7 +44,7 @@ void Parts(const float* values, size_t rows, size_t columns, const float* means,
     for (size_t i = 0; i < columns; ++i) {
       const float exact = (values[i] - means[i]) * inverse;
       const float magnitude =
-          std::floor(std::min<float>(std::abs(exact), kMostQuantum) + 0.5f);
+          std::floor(std::min<float>(std::abs(exact), kMaxQuantum) + 0.5f);
       sums[i % kSquareLanes] += magnitude * magnitude;
       const float part = std::min(magnitude, 32767.0f);
       parts[i] = static_cast<int16_t>(exact < 0 ? -part : part);

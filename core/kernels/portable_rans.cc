@@ -28,10 +28,10 @@ uint16_t* EncodeRows(const RansInterval* intervals, const uint16_t* rows,
 size_t DecodeRows(const uint32_t* slots, const uint8_t* const* tables,
                   size_t count, uint32_t* states, const uint8_t** words,
                   const uint8_t* end, int8_t* rows) {
-  constexpr ptrdiff_t kMost = kRansLanes * sizeof(uint16_t);
+  constexpr ptrdiff_t kMax = kRansLanes * sizeof(uint16_t);
   const uint8_t* next = *words;
   size_t row = 0;
-  for (; row < count && end - next >= kMost; ++row, rows += kRansLanes) {
+  for (; row < count && end - next >= kMax; ++row, rows += kRansLanes) {
     for (size_t lane = 0; lane < kRansLanes; ++lane) {
       uint32_t state = states[lane];
       const uint32_t slot =

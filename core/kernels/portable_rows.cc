@@ -141,11 +141,11 @@ void Scale(const float* factors, size_t rows, size_t columns, float* values) {
 
 void Quantize(const float* values, size_t rows, size_t columns,
               const QuantizeStep& step, int32_t* quanta) {
-  constexpr float kMost = kMostQuantum;
+  constexpr float kMax = kMaxQuantum;
   for (size_t row = 0; row < rows; ++row) {
     for (size_t i = 0; i < columns; ++i) {
       const float exact = (values[i] - step.means[i]) * step.inverse;
-      const float magnitude = std::min(std::abs(exact), kMost);
+      const float magnitude = std::min(std::abs(exact), kMax);
       // What vectors do; lround differs just below a half.
       // NOLINTNEXTLINE(bugprone-incorrect-roundings)
       int32_t quantum = static_cast<int32_t>(magnitude + 0.5f);

@@ -94,8 +94,8 @@ using SumColumns = float (*)(const float* values, MatrixShape shape, double* x,
 // Sum of the squares in binary64: lanes as in CompareElements, added in order.
 using SumSquares = double (*)(const float* values, size_t count);
 
-// Quanta are within -kMostQuantum .. kMostQuantum.
-inline constexpr int32_t kMostQuantum = 1 << 20;
+// Quanta are within -kMaxQuantum .. kMaxQuantum.
+inline constexpr int32_t kMaxQuantum = 1 << 20;
 
 // Multiplies each row of a matrix [rows, columns] by its factor.
 using ScaleRows = void (*)(const float* factors, size_t rows, size_t columns,

@@ -18,7 +18,7 @@ namespace kvcompress {
 namespace {
 
 // More channels than a head of any model has.
-constexpr uint64_t kMostChannels = 256;
+constexpr uint64_t kMaxChannels = 256;
 // A latent of DeepSeek's models, 512 channels, with its rotated part, 64.
 constexpr uint64_t kLatentChannels = 576;
 constexpr uint64_t kLargestPage = 128;  // tokens
@@ -269,7 +269,7 @@ absl::string_view LayoutSample::Likely() const {
   if (rank > 4) return "lbhtd";
   if (two && a.mean() < c.mean() / 3) return "2ltd:heads=N";
   const bool latent = absl::StrContains(spec_.layout, "(d+r)");
-  if (!known && !latent && shape_[3] > kMostChannels) return "1ltf:heads=N";
+  if (!known && !latent && shape_[3] > kMaxChannels) return "1ltf:heads=N";
   return "";
 }
 

@@ -13,7 +13,7 @@ namespace kvcompress {
 namespace {
 
 // Beyond it nothing differs.
-constexpr float kMostOctaves = 64;
+constexpr float kMaxOctaves = 64;
 
 absl::Status Refuse(absl::string_view message, absl::string_view tensor = "") {
   return MakeError(absl::StatusCode::kInvalidArgument, message,
@@ -27,7 +27,7 @@ absl::Status Refuse(absl::string_view message, absl::string_view tensor = "") {
 absl::Status ValidateAttention(const LayerAttention& attention) {
   for (const auto& [layer, octaves] : attention) {
     for (const float each : octaves) {
-      if (each >= -kMostOctaves && each <= kMostOctaves) continue;
+      if (each >= -kMaxOctaves && each <= kMaxOctaves) continue;
       return Refuse(absl::StrCat("attention of layer ", layer,
                                  " is not a number from -64 to 64"));
     }

@@ -15,7 +15,7 @@ using Kind = GlobItem::Kind;
 // Patterns are matched together up to so many bits: the table of as many stays
 // in a near cache. A longer one has a table of its own.
 constexpr size_t kBatchBits = 4096;
-constexpr size_t kMostInRegisters = 8;  // words
+constexpr size_t kMaxInRegisters = 8;  // words
 
 // Row i has bit j of column j's word i: turns 64 words of 64 bits around.
 void Transpose(uint64_t (&words)[64]) {
@@ -94,8 +94,8 @@ class Globs::Automaton {
       case 4:
         TakeInRegisters<4>(name);
         break;
-      case kMostInRegisters:
-        TakeInRegisters<kMostInRegisters>(name);
+      case kMaxInRegisters:
+        TakeInRegisters<kMaxInRegisters>(name);
         break;
       default:
         Take(name);
@@ -127,7 +127,7 @@ class Globs::Automaton {
   // Words of the states that take so many: those that fit registers are taken
   // in one of four widths.
   static size_t WidthFor(size_t words) {
-    return words <= kMostInRegisters ? std::bit_ceil(words) : words;
+    return words <= kMaxInRegisters ? std::bit_ceil(words) : words;
   }
 
   template <size_t kWords>

@@ -115,7 +115,7 @@ GlobReader::Bracket GlobReader::ReadBracket(ByteSet* set) {
 }
 
 std::optional<bool> GlobReader::ReadClass(size_t* at, ByteSet* set) const {
-  constexpr size_t kMostName = 6;
+  constexpr size_t kMaxName = 6;
   if (At(*at) != '[') return false;
   if (At(*at + 1) == '=' && At(*at + 3) == '=' && At(*at + 4) == ']') {
     set->Add(static_cast<uint8_t>(pattern_[*at + 2]));
@@ -127,7 +127,7 @@ std::optional<bool> GlobReader::ReadClass(size_t* at, ByteSet* set) const {
   size_t length = 0;
   while (length < name.size() && absl::ascii_islower(name[length])) ++length;
   if (name.substr(length, 2) != ":]") return false;
-  if (length > kMostName || !AddClass(name.substr(0, length), set)) {
+  if (length > kMaxName || !AddClass(name.substr(0, length), set)) {
     return std::nullopt;
   }
   *at += 2 + length + 2;

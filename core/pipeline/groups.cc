@@ -155,9 +155,9 @@ uint64_t GroupCompression::memory(bool reconstruct) const {
     if (group.last != i) continue;
     const ProfileGroup& basis = profile_->content().groups[group.index];
     // Prepared matrices, quanta twice, a block, and the payload.
-    uint64_t working = 8 * basis.channels() * basis.directions +
+    uint64_t working = 8 * basis.channels() * basis.components +
                        2 * profile::GroupQuanta::MaxMemory(basis, group.shape) +
-                       16 * profile::kMostBlockTokens * basis.channels();
+                       16 * profile::kMaxBlockTokens * basis.channels();
     uint64_t largest = 0;
     for (const size_t member : group.members) {
       largest = std::max(largest, SizeOf(specs_[member]));

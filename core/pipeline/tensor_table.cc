@@ -16,7 +16,7 @@ namespace {
 
 // As the parser of headers has it, so that a position in a file always fits 63
 // bits.
-constexpr uint64_t kMostData = std::numeric_limits<int64_t>::max() / 2;
+constexpr uint64_t kMaxData = std::numeric_limits<int64_t>::max() / 2;
 
 }  // namespace
 
@@ -43,7 +43,7 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
     }
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
     const uint64_t size = elements * DTypeSize(spec.dtype);
-    if (size > kMostData - header.data_size) {
+    if (size > kMaxData - header.data_size) {
       return MakeError(absl::StatusCode::kInvalidArgument,
                        "the tensors are too large together",
                        {.reason = "SHAPE_OVERFLOW", .tensor = spec.name});

@@ -28,7 +28,7 @@ using coding::kMaxLanes;
 
 // Quanta whose magnitudes have this sum fit 16 bits, and times 32767 they fit
 // 31.
-constexpr int64_t kMostNarrow = 32767;
+constexpr int64_t kMaxNarrow = 32767;
 
 absl::Status Bad(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("a group's payload has ", what));
@@ -147,12 +147,12 @@ class GroupQuanta::Parser {
   }
 
   absl::Status ReadBlock(uint64_t first, size_t tokens) {
-    const size_t directions = out_.group().directions;
+    const size_t components = out_.group().components;
     if (left_.size() < kGroupBlockHeaderSize) return Bad("too few blocks");
     KVC_ASSIGN_OR_RETURN(
         const GroupBlockHeader header,
         ReadGroupBlockHeader(Bytes(left_.substr(0, kGroupBlockHeaderSize)),
-                             directions));
+                             components));
     KVC_ASSIGN_OR_RETURN(absl::string_view block, Take(header.size));
     block.remove_prefix(kGroupBlockHeaderSize);
     const auto part = [&](size_t size) {
@@ -165,7 +165,7 @@ class GroupQuanta::Parser {
     coding::Escapes escapes(part(header.escapes));
     coding::BitReader low_bits(Bytes(block));
     if (!decoder.valid()) return Bad("a state out of its range");
-    levels_.assign(tokens * directions, 0);
+    levels_.assign(tokens * components, 0);
     for (size_t run = 0; run < header.runs; ++run) {
       KVC_RETURN_IF_ERROR(ReadRun(run * kMaxLanes, first, tokens, &decoder,
                                   &escapes, &low_bits));
@@ -173,18 +173,18 @@ class GroupQuanta::Parser {
     if (!decoder.AtEnd() || !escapes.AtEnd() || !low_bits.AtEnd()) {
       return Bad("a block that does not end where its symbols do");
     }
-    for (size_t t = 0; t < tokens; ++t) TakeToken(&levels_[t * directions]);
+    for (size_t t = 0; t < tokens; ++t) TakeToken(&levels_[t * components]);
     return absl::OkStatus();
   }
 
-  // Reads the quanta of up to kMaxLanes directions.
+  // Reads the quanta of up to kMaxLanes components.
   absl::Status ReadRun(size_t begin, uint64_t first, size_t tokens,
                        coding::RansDecoder* decoder, coding::Escapes* escapes,
                        coding::BitReader* low_bits) {
     const ProfileGroup& group = out_.group();
-    const size_t lanes = std::min(kMaxLanes, group.directions - begin);
+    const size_t lanes = std::min(kMaxLanes, group.components - begin);
     const uint8_t* const classes =
-        &group.classes[out_.header_.preset * group.directions + begin];
+        &group.classes[out_.header_.preset * group.components + begin];
     uint8_t tables[kMaxLanes];
     int counts[kMaxLanes] = {};
     std::fill(std::begin(tables), std::end(tables), coding::kNoTable);
@@ -202,7 +202,7 @@ class GroupQuanta::Parser {
       if (!decoder->ReadRow(tables, absl::MakeSpan(symbols))) {
         return Bad("a block with too few words");
       }
-      int32_t* const levels = &levels_[t * group.directions + begin];
+      int32_t* const levels = &levels_[t * group.components + begin];
       for (size_t lane = 0; lane < lanes; ++lane) {
         int32_t value = symbols[lane];
         if (value == coding::kEscape && !escapes->Next(&value)) {
@@ -224,9 +224,9 @@ class GroupQuanta::Parser {
 
   void TakeToken(const int32_t* levels) {
     int64_t sum = 0;
-    for (size_t j = 0; j < out_.group().directions; ++j) {
+    for (size_t j = 0; j < out_.group().components; ++j) {
       if (levels[j] == 0) continue;
-      out_.directions_.push_back(static_cast<uint16_t>(j));
+      out_.components_.push_back(static_cast<uint16_t>(j));
       out_.quanta_.push_back(levels[j]);
       sum += std::abs(levels[j]);
     }
@@ -234,12 +234,12 @@ class GroupQuanta::Parser {
   }
   void EndToken(int64_t sum) {
     out_.begins_.push_back(out_.quanta_.size());
-    out_.narrow_.push_back(sum <= kMostNarrow);
+    out_.narrow_.push_back(sum <= kMaxNarrow);
   }
 
   absl::string_view left_;
   GroupQuanta& out_;
-  std::vector<int32_t> levels_;  // of a block, [tokens, directions]
+  std::vector<int32_t> levels_;  // of a block, [tokens, components]
 };
 
 absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
@@ -257,14 +257,14 @@ uint64_t GroupQuanta::MaxMemory(const ProfileGroup& group,
   // Vectors that grow have up to twice the room of what is in them.
   constexpr uint64_t kEach = 2 * (sizeof(uint16_t) + sizeof(int32_t));
   constexpr uint64_t kToken = 32;
-  return shape.batches * shape.tokens * (kEach * group.directions + kToken);
+  return shape.batches * shape.tokens * (kEach * group.components + kToken);
 }
 
 GroupQuanta::Token GroupQuanta::TokenAt(uint64_t token) const {
   const uint64_t begin = begins_[token];
   const uint64_t size = begins_[token + 1] - begin;
   const int offset = offsets_.empty() ? 0 : offsets_[token % shape_.tokens];
-  return {.directions = absl::MakeConstSpan(directions_).subspan(begin, size),
+  return {.components = absl::MakeConstSpan(components_).subspan(begin, size),
           .quanta = absl::MakeConstSpan(quanta_).subspan(begin, size),
           .unit = header_.step * coding::StepFactor(offset),
           .narrow = narrow_[token]};
@@ -297,9 +297,9 @@ void MemberRestorer::TakeHead(uint64_t head) {
   head_ = head;
   const ProfileGroup& group = quanta_->group();
   const size_t channels = tensor_.channels;
-  basis_.resize(group.directions * channels);
+  basis_.resize(group.components * channels);
   const int16_t* const first = &group.decode[first_channel_ + head * channels];
-  for (size_t j = 0; j < group.directions; ++j) {
+  for (size_t j = 0; j < group.components; ++j) {
     std::memcpy(&basis_[j * channels], first + j * group.channels(),
                 channels * sizeof(int16_t));
   }
@@ -317,14 +317,14 @@ void MemberRestorer::RestoreToken(uint64_t batch, uint64_t token,
   if (sparse.narrow) {
     kernels::Active().joint->sum_scaled_rows({.rows = basis_.data(),
                                               .columns = channels,
-                                              .index = sparse.directions.data(),
+                                              .index = sparse.components.data(),
                                               .factors = sparse.quanta.data(),
                                               .count = sparse.quanta.size()},
                                              narrow_.data());
   } else {
     std::fill(wide_.begin(), wide_.end(), 0);
     for (size_t k = 0; k < sparse.quanta.size(); ++k) {
-      const int16_t* const row = &basis_[sparse.directions[k] * channels];
+      const int16_t* const row = &basis_[sparse.components[k] * channels];
       for (size_t i = 0; i < channels; ++i) {
         wide_[i] += int64_t{sparse.quanta[k]} * row[i];
       }

@@ -41,7 +41,7 @@ class GroupQuanta {
 
   // The quanta of a token that are not 0. Tokens of all batches are counted on.
   struct Token {
-    absl::Span<const uint16_t> directions;
+    absl::Span<const uint16_t> components;
     absl::Span<const int32_t> quanta;
     float unit = 0;       // the step of the token
     bool narrow = false;  // 16-bit products with 32-bit sums suffice
@@ -64,7 +64,7 @@ class GroupQuanta {
   std::string sinks_;
   std::vector<uint64_t> sink_begins_;  // of each member
   std::vector<uint64_t> begins_;       // of each token and of the end
-  std::vector<uint16_t> directions_;
+  std::vector<uint16_t> components_;
   std::vector<int32_t> quanta_;
   std::vector<bool> narrow_;
 };
@@ -95,7 +95,7 @@ class MemberRestorer {
   const DType dtype_;
   size_t first_channel_ = 0;  // of the member in the group
   uint64_t head_ = UINT64_MAX;
-  std::vector<int16_t> basis_;  // [directions, channels] of the head
+  std::vector<int16_t> basis_;  // [components, channels] of the head
   std::vector<int32_t> narrow_;
   std::vector<int64_t> wide_;
   std::vector<float> values_;

@@ -51,15 +51,15 @@ class Encoder {
         sources_(sources),
         step_(content.presets[encoding.preset].step),
         classes_(absl::MakeConstSpan(group_.classes)
-                     .subspan(encoding.preset * group_.directions,
-                              group_.directions)),
+                     .subspan(encoding.preset * group_.components,
+                              group_.components)),
         sinks_(
             std::min<uint64_t>(SinksAt(encoding.first_position), shape.tokens)),
         gatherer_(content, encoding.group, shape, sources,
                   encoding.first_position),
         projector_(group_),
-        zeros_(group_.directions),
-        threshold_offsets_(group_.directions) {}
+        zeros_(group_.components),
+        threshold_offsets_(group_.components) {}
 
   void Encode(Checkpoint* checkpoint, std::string* payload) {
     const std::string runs = OffsetRuns(encoding_.offsets);
@@ -76,7 +76,7 @@ class Encoder {
       for (uint64_t t = sinks_; t < shape_.tokens;) {
         if (Stops(checkpoint)) return;
         const size_t count =
-            std::min<uint64_t>(kMostBlockTokens, shape_.tokens - t);
+            std::min<uint64_t>(kMaxBlockTokens, shape_.tokens - t);
         AppendBlock(batch, t, count, payload);
         t += count;
       }
@@ -115,27 +115,27 @@ class Encoder {
   // Quanta of tokens [first, first + count) to quanta_.
   void Quantize(uint64_t batch, uint64_t first, size_t count) {
     values_.resize(count * group_.channels());
-    projected_.resize(count * group_.directions);
-    quanta_.resize(count * group_.directions);
+    projected_.resize(count * group_.components);
+    quanta_.resize(count * group_.components);
     gatherer_.Gather(batch, first, count, values_.data());
     projector_.Project(count, values_.data(), projected_.data());
     for (size_t begin = 0; begin < count;) {
       const int offset = OffsetOf(first + begin);
       size_t end = begin + 1;
       while (end < count && OffsetOf(first + end) == offset) ++end;
-      for (size_t j = 0; j < group_.directions; ++j) {
+      for (size_t j = 0; j < group_.components; ++j) {
         threshold_offsets_[j] =
             coding::DecisionThresholds::Begin(ClassAt(classes_[j], 0, offset));
       }
       const float unit = step_ * coding::StepFactor(offset);
       kernels::Active().rows.quantize(
-          &projected_[begin * group_.directions], end - begin,
-          group_.directions,
+          &projected_[begin * group_.components], end - begin,
+          group_.components,
           {.inverse = 1 / unit,
            .means = zeros_.data(),
            .thresholds = coding::GetDecisionThresholds().values.data(),
            .threshold_offsets = threshold_offsets_.data()},
-          &quanta_[begin * group_.directions]);
+          &quanta_[begin * group_.components]);
       begin = end;
     }
   }
@@ -143,11 +143,11 @@ class Encoder {
   void AppendBlock(uint64_t batch, uint64_t first, size_t count,
                    std::string* payload) {
     Quantize(batch, first, count);
-    const size_t directions = group_.directions;
-    size_t last = 0;  // behind the last direction that is not all zeros
+    const size_t components = group_.components;
+    size_t last = 0;  // behind the last component that is not all zeros
     for (size_t t = 0; t < count; ++t) {
-      const int32_t* const row = &quanta_[t * directions];
-      size_t end = directions;
+      const int32_t* const row = &quanta_[t * components];
+      size_t end = components;
       while (end > last && row[end - 1] == 0) --end;
       last = std::max(last, end);
     }
@@ -155,7 +155,7 @@ class Encoder {
     coding::SymbolWriter writer(&rows_);
     for (size_t run = 0; run < runs; ++run) {
       const size_t begin = run * kMaxLanes;
-      const size_t lanes = std::min(kMaxLanes, directions - begin);
+      const size_t lanes = std::min(kMaxLanes, components - begin);
       const absl::Span<uint16_t> rows = writer.AddRows(count, lanes);
       for (size_t t = 0; t < count; ++t) {
         const int offset = OffsetOf(first + t);
@@ -164,7 +164,7 @@ class Encoder {
               ClassAt(classes_[begin + lane], 0, offset));
           rows[t * kMaxLanes + lane] = writer.Code(
               static_cast<size_t>(split.table),
-              quanta_[t * directions + begin + lane], split.low_bits);
+              quanta_[t * components + begin + lane], split.low_bits);
         }
       }
     }
@@ -195,7 +195,7 @@ class Encoder {
   TokenGatherer gatherer_;
   Projector projector_;
   const std::vector<float> zeros_;
-  std::vector<int32_t> threshold_offsets_;  // of each direction
+  std::vector<int32_t> threshold_offsets_;  // of each component
   // Of a block, [tokens, ..].
   std::vector<float> values_;
   std::vector<float> projected_;

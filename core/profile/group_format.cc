@@ -41,7 +41,7 @@ bool Fits(const ProfileTensor& member, const TensorSpec& spec,
   shape->tokens = spec.shape[rank - 2];
   return spec.shape[rank - 3] == member.heads &&
          spec.shape[rank - 1] == member.channels && shape->batches > 0 &&
-         shape->tokens > 0 && shape->tokens < kMostPosition;
+         shape->tokens > 0 && shape->tokens < kMaxPosition;
 }
 
 void WriteGroupHeader(const GroupHeader& header, std::string* out) {
@@ -81,10 +81,10 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
     return Bad("a shift of classes out of its range");
   }
   if (header.sinks > shape.tokens) return Bad("more sinks than tokens");
-  if (header.first_position >= kMostPosition) return Bad("a bad position");
+  if (header.first_position >= kMaxPosition) return Bad("a bad position");
   if (!IsProfileStep(header.step)) return Bad("a bad step");
   if (header.block_tokens < kLeastBlockTokens ||
-      header.block_tokens > kMostBlockTokens) {
+      header.block_tokens > kMaxBlockTokens) {
     return Bad("blocks of a bad number of tokens");
   }
   if (header.offset_bytes % kOffsetRunSize != 0) {
@@ -106,7 +106,7 @@ void WriteGroupBlockHeader(const GroupBlockHeader& header, std::string* out) {
 }
 
 absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
-    absl::Span<const uint8_t> bytes, size_t directions) {
+    absl::Span<const uint8_t> bytes, size_t components) {
   GroupBlockHeader header;
   header.size = Get<uint32_t>(bytes, 0);
   header.words = Get<uint32_t>(bytes, 4);
@@ -116,9 +116,9 @@ absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
                                   2 * uint64_t{header.words} + header.escapes) {
     return Bad("a block whose parts are larger than it is");
   }
-  const size_t most = (directions + coding::kMaxLanes - 1) / coding::kMaxLanes;
+  const size_t most = (components + coding::kMaxLanes - 1) / coding::kMaxLanes;
   if (header.runs > most || Get<uint16_t>(bytes, 14) != 0) {
-    return Bad("a block with more directions than the profile");
+    return Bad("a block with more components than the profile");
   }
   return header;
 }

@@ -38,8 +38,8 @@ inline constexpr size_t kGroupHeaderSize = 32;
 inline constexpr size_t kGroupBlockHeaderSize = 16;
 inline constexpr size_t kStatesSize = coding::kMaxLanes * sizeof(uint32_t);
 inline constexpr size_t kLeastBlockTokens = 16;
-inline constexpr size_t kMostBlockTokens = 256;
-inline constexpr uint64_t kMostPosition = uint64_t{1} << 32;
+inline constexpr size_t kMaxBlockTokens = 256;
+inline constexpr uint64_t kMaxPosition = uint64_t{1} << 32;
 inline constexpr size_t kOffsetRunSize = 3;  // a count and an offset
 
 struct GroupHeader {
@@ -50,7 +50,7 @@ struct GroupHeader {
   uint8_t sinks = 0;            // first tokens that are not transformed
   uint64_t first_position = 0;  // of token 0
   float step = 1;
-  uint16_t block_tokens = kMostBlockTokens;
+  uint16_t block_tokens = kMaxBlockTokens;
   uint32_t offset_bytes = 0;
 };
 
@@ -64,15 +64,15 @@ struct GroupBlockHeader {
   uint32_t size = 0;  // of the block, this header included
   uint32_t words = 0;
   uint32_t escapes = 0;  // bytes
-  uint16_t runs = 0;     // of directions that are coded
+  uint16_t runs = 0;     // of components that are coded
 };
 
 void WriteGroupBlockHeader(const GroupBlockHeader& header, std::string* out);
 // The same. REQUIRES: kGroupBlockHeaderSize bytes.
 absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
-    absl::Span<const uint8_t> bytes, size_t directions);
+    absl::Span<const uint8_t> bytes, size_t components);
 
-// The class of a direction at tokens of an offset.
+// The class of a component at tokens of an offset.
 int ClassAt(uint8_t klass, int shift, int offset);
 
 // What each tensor of a group adds to the bound of the group's payload.

@@ -28,7 +28,7 @@ constexpr uint64_t kPairsAtOnce = uint64_t{1} << 20;
 // Neighbours of the right position agree nearly as much.
 constexpr uint64_t kNeighbours = 64;
 // No model has so many: a profile may, and time goes with them.
-constexpr size_t kMostPairs = 8192;
+constexpr size_t kMaxPairs = 8192;
 
 std::complex<double> Turn(uint64_t phase) {
   return std::polar(
@@ -86,7 +86,7 @@ KeyPositions::KeyPositions(const ProfileContent& content, size_t group,
       }
     }
   }
-  if (agreements.size() > kMostPairs) {
+  if (agreements.size() > kMaxPairs) {
     expected_ = 0;
     return;
   }
@@ -118,7 +118,7 @@ uint64_t KeyPositions::Find(uint64_t likely, Checkpoint* checkpoint) const {
            checkpoint, &best);
     return best.position;
   }
-  for (uint64_t begin = 0; begin < kMostFoundPosition; begin += kStretch) {
+  for (uint64_t begin = 0; begin < kMaxFoundPosition; begin += kStretch) {
     if (Stops(checkpoint)) break;
     if (is_sure() && best.position + kNeighbours < begin) break;
     Search(begin, begin + kStretch, checkpoint, &best);

@@ -24,7 +24,7 @@
 namespace kvcompress::profile {
 
 // Positions from here on are not looked for.
-inline constexpr uint64_t kMostFoundPosition = uint64_t{1} << 17;
+inline constexpr uint64_t kMaxFoundPosition = uint64_t{1} << 17;
 // Keys that fit less than this are not like those of the training.
 inline constexpr double kLeastFit = 0.5;
 
@@ -46,7 +46,7 @@ class KeyPositions {
   // known().
   double FitAt(uint64_t position) const;
 
-  // The position below kMostFoundPosition that fits best. The first look is at
+  // The position below kMaxFoundPosition that fits best. The first look is at
   // `likely`. Any when the checkpoint, which may be null, stops. REQUIRES:
   // known().
   uint64_t Find(uint64_t likely, Checkpoint* checkpoint) const;

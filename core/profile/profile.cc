@@ -94,7 +94,7 @@ absl::Status ReadGroup(size_t index, Reader* reader, ProfileGroup* group) {
       reader->Take(name("scales"), DType::kF32, 1, &shape, &group->scales));
   KVC_RETURN_IF_ERROR(
       reader->Take(name("decode"), DType::kI16, 2, &shape, &group->decode));
-  group->directions = shape[0];
+  group->components = shape[0];
   if (shape[1] != group->channels()) {
     return Damaged("a matrix has another number of channels");
   }
@@ -132,16 +132,16 @@ absl::StatusOr<std::string> SerializeProfile(const ProfileContent& content) {
     const uint64_t channels = group.channels();
     writer.Add(name("means"), DType::kF32, {channels}, group.means);
     writer.Add(name("scales"), DType::kF32, {channels}, group.scales);
-    writer.Add(name("decode"), DType::kI16, {group.directions, channels},
+    writer.Add(name("decode"), DType::kI16, {group.components, channels},
                group.decode);
     if (!group.encode.empty()) {
-      writer.Add(name("encode"), DType::kI16, {group.directions, channels},
+      writer.Add(name("encode"), DType::kI16, {group.components, channels},
                  group.encode);
       writer.Add(name("encode_scales"), DType::kF32, {channels},
                  group.encode_scales);
     }
     writer.Add(name("classes"), DType::kU8,
-               {content.presets.size(), group.directions}, group.classes);
+               {content.presets.size(), group.components}, group.classes);
   }
   return SerializeSafetensorsHeader(writer.header) + writer.data;
 }

@@ -12,12 +12,12 @@
 namespace kvcompress::profile {
 namespace {
 
-// A unit of the factors of a direction, whose length is about 1.
+// A unit of the factors of a component, whose length is about 1.
 constexpr float kUnit = 0x1p-15f;
-// Directions of length 2^15 and tokens of at most this length have products
+// Components of length 2^15 and tokens of at most this length have products
 // below 2^31.
-constexpr float kMostLength = 60000;
-constexpr float kMostPart = 32767;
+constexpr float kMaxLength = 60000;
+constexpr float kMaxPart = 32767;
 
 }  // namespace
 
@@ -59,7 +59,7 @@ Projector::Projector(const ProfileGroup& group)
     : group_(group),
       inner_(group.channels() + group.channels() % 2),
       factors_(group.channels()),
-      right_(inner_ * group.directions) {
+      right_(inner_ * group.components) {
   const size_t channels = group.channels();
   const bool own = !group.encode.empty();
   for (size_t i = 0; i < channels; ++i) {
@@ -68,13 +68,13 @@ Projector::Projector(const ProfileGroup& group)
   }
   const std::vector<int16_t>& matrix = own ? group.encode : group.decode;
   std::vector<int16_t> pairs(right_.size());
-  for (size_t j = 0; j < group.directions; ++j) {
+  for (size_t j = 0; j < group.components; ++j) {
     for (size_t i = 0; i < channels; ++i) {
-      pairs[(i / 2 * group.directions + j) * 2 + i % 2] =
+      pairs[(i / 2 * group.components + j) * 2 + i % 2] =
           matrix[j * channels + i];
     }
   }
-  kernels::Active().product.prepare(pairs.data(), inner_, group.directions,
+  kernels::Active().product.prepare(pairs.data(), inner_, group.components,
                                     right_.data());
 }
 
@@ -90,22 +90,22 @@ void Projector::Project(size_t count, float* values, float* projected) {
       squares += row[i] * row[i];
     }
     if (!(squares > 0) || !std::isfinite(squares)) continue;
-    const float scale = kMostLength / std::sqrt(squares);
+    const float scale = kMaxLength / std::sqrt(squares);
     units[t] = kUnit / scale;
     for (size_t i = 0; i < channels; ++i) {
       left_[t * inner_ + i] = static_cast<int16_t>(
-          std::lrint(std::clamp(row[i] * scale, -kMostPart, kMostPart)));
+          std::lrint(std::clamp(row[i] * scale, -kMaxPart, kMaxPart)));
     }
   }
-  product_.resize(count * group_.directions);
+  product_.resize(count * group_.components);
   kernels::Active().product.multiply(
       left_.data(), right_.data(),
-      {.rows = count, .inner = inner_, .columns = group_.directions},
+      {.rows = count, .inner = inner_, .columns = group_.components},
       product_.data());
   for (size_t t = 0; t < count; ++t) {
-    for (size_t j = 0; j < group_.directions; ++j) {
-      projected[t * group_.directions + j] =
-          static_cast<float>(product_[t * group_.directions + j]) * units[t];
+    for (size_t j = 0; j < group_.components; ++j) {
+      projected[t * group_.components + j] =
+          static_cast<float>(product_[t * group_.components + j]) * units[t];
     }
   }
 }

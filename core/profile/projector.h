@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Tokens of a group in the directions of its profile. The encoder's affair:
+// Tokens of a group in the components of its profile. The encoder's affair:
 // nothing that decoders see depends on how exact it is. Internal to the
 // library.
 
@@ -48,13 +48,13 @@ class TokenGatherer {
   std::vector<float> pairs_;
 };
 
-// Projects tokens to directions by products of 16-bit integers. Not thread
+// Projects tokens to components by products of 16-bit integers. Not thread
 // safe. The group must outlive it.
 class Projector {
  public:
   explicit Projector(const ProfileGroup& group);
 
-  // `values` [count, channels] are used up. Writes [count, directions].
+  // `values` [count, channels] are used up. Writes [count, components].
   void Project(size_t count, float* values, float* projected);
 
  private:

@@ -79,22 +79,22 @@ absl::Status CheckTensors(const ProfileContent& content, size_t index,
 absl::Status CheckNumbers(const ProfileContent& content, size_t index) {
   const ProfileGroup& group = content.groups[index];
   const size_t channels = group.channels();
-  if (group.directions == 0 || group.directions > kMaxGroupDirections ||
-      group.directions > channels) {
-    return BadGroup(index, "a bad number of directions");
+  if (group.components == 0 || group.components > kMaxGroupComponents ||
+      group.components > channels) {
+    return BadGroup(index, "a bad number of components");
   }
-  const size_t numbers = group.directions * channels;
+  const size_t numbers = group.components * channels;
   const bool encodes = !group.encode.empty() || !group.encode_scales.empty();
   if (group.scales.size() != channels || group.decode.size() != numbers ||
-      group.classes.size() != content.presets.size() * group.directions ||
+      group.classes.size() != content.presets.size() * group.components ||
       (encodes && (group.encode.size() != numbers ||
                    group.encode_scales.size() != channels))) {
     return BadGroup(index, "a matrix of another size");
   }
-  if (!AllWithin(group.means, -kMostMean, kMostMean)) {
+  if (!AllWithin(group.means, -kMaxMean, kMaxMean)) {
     return BadGroup(index, "a mean out of its range");
   }
-  if (!AllWithin(group.scales, kLeastScale, kMostScale) ||
+  if (!AllWithin(group.scales, kLeastScale, kMaxScale) ||
       !AllWithin(group.encode_scales, kLeastScale, 1 / kLeastScale)) {
     return BadGroup(index, "a scale out of its range");
   }
@@ -110,9 +110,9 @@ absl::Status CheckNumbers(const ProfileContent& content, size_t index) {
 
 bool IsExpectation(const ProfileExpectation& expected) {
   const float least = std::numeric_limits<float>::min();
-  return Within(expected.ratio, least, kMostExpectation) &&
-         Within(expected.divergence, least, kMostExpectation) &&
-         Within(expected.int4_divergence, least, kMostExpectation);
+  return Within(expected.ratio, least, kMaxExpectation) &&
+         Within(expected.divergence, least, kMaxExpectation) &&
+         Within(expected.int4_divergence, least, kMaxExpectation);
 }
 
 absl::Status CheckPresets(const std::vector<ProfilePreset>& presets) {
@@ -136,12 +136,12 @@ absl::Status CheckPresets(const std::vector<ProfilePreset>& presets) {
 }  // namespace
 
 bool IsProfileStep(float step) {
-  return Within(step, kLeastStep, kMostStep) && coding::IsStep(step);
+  return Within(step, kLeastStep, kMaxStep) && coding::IsStep(step);
 }
 
 bool IsPresetName(absl::string_view name) {
-  constexpr size_t kMost = 32;
-  return !name.empty() && name.size() <= kMost &&
+  constexpr size_t kMax = 32;
+  return !name.empty() && name.size() <= kMax &&
          std::all_of(name.begin(), name.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
          });

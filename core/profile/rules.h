@@ -14,11 +14,11 @@ namespace kvcompress::profile {
 
 // The steps of presets and of payloads.
 inline constexpr float kLeastStep = 0x1p-40f;
-inline constexpr float kMostStep = 0x1p16f;
+inline constexpr float kMaxStep = 0x1p16f;
 // Magnitudes of means, and scales, so that no arithmetic passes binary32.
-inline constexpr float kMostMean = 0x1p40f;
+inline constexpr float kMaxMean = 0x1p40f;
 inline constexpr float kLeastScale = 0x1p-60f;
-inline constexpr float kMostScale = 0x1p30f;
+inline constexpr float kMaxScale = 0x1p30f;
 
 // Whether `step` has at most 11 significant bits and lies within the bounds.
 bool IsProfileStep(float step);

@@ -117,12 +117,12 @@ const float* Rotator::TableOf(const Rotation& rotation, size_t channels,
                                          end - begin, table);
   };
   const uint64_t end = first + tokens;
-  constexpr size_t kMost = kMaxKept / sizeof(float);
-  if (end <= kMost / token) {
+  constexpr size_t kMax = kMaxKept / sizeof(float);
+  if (end <= kMax / token) {
     const size_t before = kept_.size() / token;
     if (before < end) {
       if (end * token > kept_.capacity()) {
-        kept_.reserve(std::min(Grown(end * token), kMost));
+        kept_.reserve(std::min(Grown(end * token), kMax));
       }
       kept_.resize(end * token);
       fill(before, end, &kept_[before * token]);

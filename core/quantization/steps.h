@@ -14,7 +14,7 @@
 
 namespace kvcompress::coding {
 
-inline constexpr int64_t kMaxQuantum = kernels::kMostQuantum;
+inline constexpr int64_t kMaxQuantum = kernels::kMaxQuantum;
 inline constexpr int32_t kMaxMean = 1 << 18;  // in eighths of a step
 
 // Offsets of tokens, in quarter octaves: steps are finer by 2^(offset / 4).

@@ -20,10 +20,10 @@ namespace {
 constexpr uint64_t kTextOffset = 8;
 
 // So that a position in a file always fits 63 bits.
-constexpr uint64_t kMostData = std::numeric_limits<int64_t>::max() / 2;
+constexpr uint64_t kMaxData = std::numeric_limits<int64_t>::max() / 2;
 
 // Of an artefact: what it was made from had kMaxMetadata at most.
-constexpr uint64_t kMostEntries = 2 * kMaxMetadata;
+constexpr uint64_t kMaxEntries = 2 * kMaxMetadata;
 
 absl::Status InvalidHeader(absl::string_view what, absl::string_view reason,
                            std::optional<std::string> tensor = std::nullopt,
@@ -74,9 +74,9 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
 
   bool string(string_t& value) override {
     if (place_ == Place::kMetadata) {
-      if (header.metadata.size() == kMostEntries) {
+      if (header.metadata.size() == kMaxEntries) {
         return Fail(TooMany("entries of __metadata__", "TOO_MUCH_METADATA",
-                            kMostEntries));
+                            kMaxEntries));
       }
       header.metadata.emplace_back(std::move(key_), std::move(value));
       return true;
@@ -230,7 +230,7 @@ absl::Status OrderAndCheck(uint64_t data_start, SafetensorsHeader* header) {
   for (const SafetensorsEntry& entry : header->tensors) {
     KVC_ASSIGN_OR_RETURN(const uint64_t count, ElementCount(entry.spec));
     const uint64_t size = count * DTypeSize(entry.spec.dtype);
-    if (entry.begin > entry.end || entry.end > kMostData ||
+    if (entry.begin > entry.end || entry.end > kMaxData ||
         entry.end - entry.begin != size) {
       return InvalidHeader(absl::StrCat("data_offsets [", entry.begin, ", ",
                                         entry.end, "] do not hold the ", size,

@@ -7,9 +7,9 @@
 // Levels: debug for OK, warn for warnings of reports, info for what is the
 // client's doing (bad input, a cancelled call), warn for what an operator
 // should look into: damaged artefacts, refusals for the server's sake, and
-// defects. Of info and of warn, kMostCallLines in kCallInterval are written,
+// defects. Of info and of warn, kMaxCallLines in kCallInterval are written,
 // and then how many were not: refused calls can come by the thousand in a
-// second, and metrics count them. Of warnings of reports, kMostReportLines.
+// second, and metrics count them. Of warnings of reports, kMaxReportLines.
 //
 // Thread safe.
 
@@ -25,8 +25,8 @@
 
 namespace kvcompress {
 
-inline constexpr int kMostCallLines = 100;
-inline constexpr int kMostReportLines = 10;
+inline constexpr int kMaxCallLines = 100;
+inline constexpr int kMaxReportLines = 10;
 inline constexpr std::chrono::seconds kCallInterval{10};
 
 class CallLog final : public CallObserver {
@@ -41,9 +41,9 @@ class CallLog final : public CallObserver {
 
  private:
   const std::function<Clock::time_point()> now_;
-  LineLimit infos_{kMostCallLines, kCallInterval};
-  LineLimit warnings_{kMostCallLines, kCallInterval};
-  LineLimit of_reports_{kMostReportLines, kCallInterval};
+  LineLimit infos_{kMaxCallLines, kCallInterval};
+  LineLimit warnings_{kMaxCallLines, kCallInterval};
+  LineLimit of_reports_{kMaxReportLines, kCallInterval};
 };
 
 }  // namespace kvcompress

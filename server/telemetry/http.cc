@@ -29,7 +29,7 @@ constexpr int kStatusPage = 1;
 
 // Connections taken before those that are there get their turn, and before
 // numbers are bounded again.
-constexpr int kMostAccepted = 64;
+constexpr int kMaxAccepted = 64;
 // How long nobody is taken where no descriptor can be had.
 constexpr auto kBackOff = std::chrono::milliseconds(50);
 // Of one poll; a longer wait is several.
@@ -226,7 +226,7 @@ class PollingEndpoint final : public HttpEndpoint {
   void Accept(HttpTime now) {
     if (!listener_ || no_descriptors_until_) return;
     for (const FileDescriptor& socket : listener_->sockets()) {
-      for (int i = 0; i < kMostAccepted && AcceptOne(socket, now); ++i) {
+      for (int i = 0; i < kMaxAccepted && AcceptOne(socket, now); ++i) {
       }
     }
   }

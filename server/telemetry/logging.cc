@@ -125,7 +125,7 @@ void LogFromLibrary(const char* library, LineLimit* limit,
 }
 
 void LogFromGrpc(gpr_log_func_args* args) {
-  static LineLimit limit(kMostLibraryLines, kLibraryInterval);
+  static LineLimit limit(kMaxLibraryLines, kLibraryInterval);
   spdlog::level::level_enum level = spdlog::level::debug;
   if (args->severity == GPR_LOG_SEVERITY_ERROR) level = spdlog::level::err;
   if (args->severity == GPR_LOG_SEVERITY_INFO) level = spdlog::level::info;
@@ -134,7 +134,7 @@ void LogFromGrpc(gpr_log_func_args* args) {
 
 void LogFromProtobuf(google::protobuf::LogLevel severity, const char* file,
                      int line, const std::string& message) {
-  static LineLimit limit(kMostLibraryLines, kLibraryInterval);
+  static LineLimit limit(kMaxLibraryLines, kLibraryInterval);
   spdlog::level::level_enum level = spdlog::level::err;
   if (severity == google::protobuf::LOGLEVEL_INFO) level = spdlog::level::info;
   if (severity == google::protobuf::LOGLEVEL_WARNING) {

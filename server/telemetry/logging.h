@@ -39,12 +39,12 @@ class LogNames {
 
 // Sets up the default logger, and routes what gRPC and protobuf write to it at
 // the level it has there (GRPC_VERBOSITY says which gRPC gives out: ERROR by
-// default). Clients can have them write: of each, kMostLibraryLines in
+// default). Clients can have them write: of each, kMaxLibraryLines in
 // kLibraryInterval are let through, and then how many were not. Once, before
 // other threads log.
 void SetUpLogging(LogLevel level, LogFormat format);
 
-inline constexpr int kMostLibraryLines = 20;
+inline constexpr int kMaxLibraryLines = 20;
 inline constexpr std::chrono::seconds kLibraryInterval{10};
 
 // Lets `most` lines through in each `interval`. Thread safe.
@@ -53,7 +53,7 @@ class LineLimit {
   using Clock = std::chrono::steady_clock;
 
   // Lets `most` lines through in an interval.
-  explicit LineLimit(int most = kMostLibraryLines,
+  explicit LineLimit(int most = kMaxLibraryLines,
                      Clock::duration interval = kLibraryInterval)
       : most_(most), interval_(interval) {}
 

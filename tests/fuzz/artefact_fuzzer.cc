@@ -19,7 +19,7 @@ namespace {
 
 // More than this and a fuzzer measures only memory: tensors of small payload
 // may be large.
-constexpr size_t kMostOutput = 64 << 20;
+constexpr size_t kMaxOutput = 64 << 20;
 
 // As the format says (core/FORMAT.md, section 3).
 void Sign(std::string* file) {
@@ -48,10 +48,10 @@ Outcome Restore(const DecompressOptions& options, absl::string_view file,
                 uint8_t seed) {
   Outcome outcome;
   Decompressor decompressor(
-      options, {.max_header_bytes = 1 << 20, .max_tensor_bytes = kMostOutput});
+      options, {.max_header_bytes = 1 << 20, .max_tensor_bytes = kMaxOutput});
   InChunks(file, seed, [&](absl::string_view chunk) {
-    outcome.status = RestoreChunk(chunk, seed, &decompressor, &outcome.restored,
-                                  kMostOutput);
+    outcome.status =
+        RestoreChunk(chunk, seed, &decompressor, &outcome.restored, kMaxOutput);
     return outcome.status.ok();
   });
   if (outcome.status.ok()) {

@@ -16,7 +16,7 @@
 namespace kvcompress::fuzz {
 namespace {
 
-constexpr size_t kDirections = 40;
+constexpr size_t kComponents = 40;
 constexpr uint64_t kChannels = 24;
 
 // Keys of a layer, whose first channels are turned, and its values.
@@ -34,13 +34,13 @@ std::shared_ptr<const Profile> SmallProfile() {
        .rotation = 0},
       {.role = TensorRole::kValue, .heads = 1, .channels = kChannels}};
   const size_t n = 3 * kChannels;
-  group.directions = kDirections;
+  group.components = kComponents;
   group.means.assign(n, 0.25f);
   group.scales.assign(n, 0x1p-15f);
-  for (size_t i = 0; i < n * kDirections; ++i) {
+  for (size_t i = 0; i < n * kComponents; ++i) {
     group.decode.push_back(static_cast<int16_t>(i * 7919 % 65535 - 32767));
   }
-  for (size_t i = 0; i < 2 * kDirections; ++i) {
+  for (size_t i = 0; i < 2 * kComponents; ++i) {
     group.classes.push_back(static_cast<uint8_t>(i * 5 % 72));
   }
   content.groups = {group};

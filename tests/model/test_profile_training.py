@@ -54,7 +54,7 @@ def train(model: Any, folder: Path, name: str, samples: int = 1) -> ProfileInfo:
         samples=samples,
         held_out=2,
         layers=0,
-        directions=96,
+        components=96,
     )
     return Trainer(model, options, print).train([text(1), text(2)], folder / name)
 

@@ -45,12 +45,12 @@ def healthz(server: ServerProcess) -> bool:
     return server.get("/healthz")[0] == 200
 
 
-def serves(server: ServerProcess, **client: Any) -> bool:
-    """Whether a client with these arguments gets an answer.
+def serves(server: ServerProcess, client: dict[str, Any] | None = None) -> bool:
+    """Whether a client, with these arguments, gets an answer.
 
     A new connection is refused until the server has read that others are closed.
     """
-    with kvcompress.Client(server.addresses[0], timeout=PATIENCE, **client) as caller:
+    with kvcompress.Client(server.addresses[0], timeout=PATIENCE, **(client or {})) as caller:
         try:
             return caller.measure(SAMPLE).tensor_count == TENSORS
         except kvcompress.UnavailableError:
@@ -84,7 +84,7 @@ def test_idle_connections_do_not_end_the_service(
         assert metric(server, "kvcompress_reachable") == 0
         assert metric(server, 'kvcompress_connections_refused_total{reason="host_limit"}') > 0
         assert len(server.descriptors()) < DESCRIPTORS[resource.RLIMIT_NOFILE]
-    wait_until(lambda: serves(server, **client), "a call is served again")
+    wait_until(lambda: serves(server, client), "a call is served again")
     wait_until(lambda: healthz(server), "health says that service is back")
     assert metric(server, "kvcompress_reachable") == 1
     assert server.send_and_wait()[0] == 0

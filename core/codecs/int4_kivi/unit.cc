@@ -12,7 +12,7 @@ namespace {
 constexpr int kStepCodes = 256;
 constexpr int kLevels = 16;
 constexpr int kLeastZero = -128;
-constexpr int kMostZero = 127;
+constexpr int kMaxZero = 127;
 
 // The step of a code from 1 on: 8 to the octave, from 2^-18 * 1.125 on.
 float Step(int code) {
@@ -59,7 +59,7 @@ int ChooseStep(float low, float high) {
     const float step = Step(code);
     if (step < least) continue;
     const int zero = Quantize(low, step);
-    if (zero >= kLeastZero && zero <= kMostZero &&
+    if (zero >= kLeastZero && zero <= kMaxZero &&
         Quantize(high, step) - zero < kLevels) {
       return code;
     }

@@ -20,8 +20,8 @@ constexpr Narrow kWide = std::numeric_limits<Narrow>::min();
 
 template <typename Narrow>
 bool IsWide(int32_t level) {
-  constexpr int32_t kMost = std::numeric_limits<Narrow>::max();
-  return level < -kMost || level > kMost;
+  constexpr int32_t kMax = std::numeric_limits<Narrow>::max();
+  return level < -kMax || level > kMax;
 }
 
 template <typename Narrow>

@@ -25,16 +25,16 @@ constexpr int32_t kNarrowTotal = 1 << 15;
 // more may be anything from there on.
 void Narrow(const int32_t* levels, size_t rows, size_t columns, size_t padded,
             int16_t* narrow, int32_t* totals) {
-  constexpr size_t kMost = coding::kMaxJointDimensions;
+  constexpr size_t kMax = coding::kMaxJointDimensions;
   const auto narrow_rows = kernels::Active().joint->narrow;
-  if (columns <= kMost) {
+  if (columns <= kMax) {
     narrow_rows(levels, rows, columns, padded, narrow, totals);
     return;
   }
   for (size_t row = 0; row < rows; ++row) {
     int64_t total = 0;
-    for (size_t begin = 0; begin < columns; begin += kMost) {
-      const size_t count = std::min(kMost, columns - begin);
+    for (size_t begin = 0; begin < columns; begin += kMax) {
+      const size_t count = std::min(kMax, columns - begin);
       int32_t part;
       narrow_rows(levels + row * columns + begin, 1, count, padded,
                   narrow + row * padded + begin, &part);

@@ -94,12 +94,12 @@ class QuantumCounts {
   }
 
  private:
-  static constexpr int32_t kMost = 32;
-  static constexpr size_t kQuanta = size_t{2} * kMost;
+  static constexpr int32_t kMax = 32;
+  static constexpr size_t kQuanta = size_t{2} * kMax;
   using Costs = int16_t[2][coding::kClasses][kQuanta];
 
   static uint32_t PlaceOf(int32_t quantum, int low_bits) {
-    return static_cast<uint32_t>((quantum >> low_bits) + kMost);
+    return static_cast<uint32_t>((quantum >> low_bits) + kMax);
   }
   static const Costs* MakeCosts() {
     auto* const costs = new Costs[1];
@@ -107,7 +107,7 @@ class QuantumCounts {
       for (int klass = 0; klass < coding::kClasses; ++klass) {
         for (size_t i = 0; i < kQuanta; ++i) {
           costs[0][odd][klass][i] = static_cast<int16_t>(
-              CostOf(klass, odd != 0, static_cast<int32_t>(i) - kMost));
+              CostOf(klass, odd != 0, static_cast<int32_t>(i) - kMax));
         }
       }
     }

@@ -19,11 +19,11 @@ constexpr size_t kChunk = 128 << 10;
 constexpr size_t kHeader = 8;
 // A chunk is at least this part of what it holds, so that a payload cannot ask
 // for much more work than its size pays for.
-constexpr size_t kMostGain = 4;
+constexpr size_t kMaxGain = 4;
 
 // Bytes that follow the header of a chunk.
 size_t BodySize(size_t size, size_t compressed) {
-  return std::max(compressed, (size + kMostGain - 1) / kMostGain);
+  return std::max(compressed, (size + kMaxGain - 1) / kMaxGain);
 }
 
 void AppendNumber(uint32_t number, std::string* out) {

@@ -33,7 +33,7 @@ inline constexpr size_t kMaxProfileGroups = 4096;
 inline constexpr size_t kMaxProfilePresets = 16;
 inline constexpr size_t kMaxGroupTensors = 1024;
 inline constexpr uint64_t kMaxGroupChannels = 65536;
-inline constexpr uint64_t kMaxGroupDirections = 8192;
+inline constexpr uint64_t kMaxGroupComponents = 8192;
 inline constexpr uint64_t kMaxProfileHeadDim = 4096;
 
 // A rotary position embedding: turns per token of each pair of channels.
@@ -59,21 +59,21 @@ struct ProfileTensor {
 // one after the other, of each its heads.
 struct ProfileGroup {
   std::vector<ProfileTensor> tensors;
-  size_t directions = 0;
+  size_t components = 0;
   std::vector<float> means;     // of each channel
   std::vector<float> scales;    // of each channel: what a unit of `decode` is
-  std::vector<int16_t> decode;  // [directions, channels]
-  // Where not empty, what projects to directions instead of `decode`, and the
+  std::vector<int16_t> decode;  // [components, channels]
+  // Where not empty, what projects to components instead of `decode`, and the
   // factor of each channel before it.
   std::vector<int16_t> encode;
   std::vector<float> encode_scales;
-  std::vector<uint8_t> classes;  // [presets, directions]
+  std::vector<uint8_t> classes;  // [presets, components]
 
   size_t channels() const { return means.size(); }
 };
 
 // What training measured of a preset, on text that it did not train on. All are
-// above 0 and at most kMostExpectation.
+// above 0 and at most kMaxExpectation.
 struct ProfileExpectation {
   float ratio = 0;  // of a cache's bytes to its artefact's
   // Kullback-Leibler divergence of the model's predictions after the preset,
@@ -81,7 +81,7 @@ struct ProfileExpectation {
   float divergence = 0;
   float int4_divergence = 0;
 };
-inline constexpr float kMostExpectation = 0x1p20f;
+inline constexpr float kMaxExpectation = 0x1p20f;
 
 struct ProfilePreset {
   std::string name;  // [a-z0-9-], 1 to 32 bytes

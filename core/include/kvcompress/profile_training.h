@@ -38,7 +38,7 @@ struct TrainingOptions {
   // Layers whose keys and values are transformed together; 0 for all. Memory
   // and time go with the square and the cube of their channels.
   size_t layers_per_group = 10;
-  size_t directions = 1024;  // the most of a group
+  size_t components = 1024;  // the most of a group
   // Base of the rotary position embedding of the keys, 0 for none; found in
   // the data where neither it nor a rotation of the metric is given.
   std::optional<double> rope_theta;

@@ -20,7 +20,7 @@ namespace kvcompress::kernels::HWY_NAMESPACE {
 inline constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23
 
 struct Codes4 {
-  static constexpr float kDivisor = 7, kLeast = -8, kMost = 7;
+  static constexpr float kDivisor = 7, kLeast = -8, kMax = 7;
   static constexpr size_t Size(size_t m) { return m / 2; }
   // Writes the codes of two vectors that are half a group apart.
   static HWY_INLINE void Store(WideWord low, WideWord high, size_t,
@@ -34,7 +34,7 @@ struct Codes4 {
 };
 
 struct Codes8 {
-  static constexpr float kDivisor = 127, kLeast = -128, kMost = 127;
+  static constexpr float kDivisor = 127, kLeast = -128, kMax = 127;
   static constexpr size_t Size(size_t m) { return m; }
   static HWY_INLINE void Store(WideWord low, WideWord high, size_t half,
                                uint8_t* codes) {
@@ -60,7 +60,7 @@ struct AsSpecified {
     // stays below 1.
     const WideFloat half = hn::CopySign(hn::Set(d, 0.49999997f), quotient);
     const WideFloat code = hn::Trunc(hn::Add(quotient, half));
-    return hn::Add(hn::Max(hn::Min(code, hn::Set(d, Codes::kMost)),
+    return hn::Add(hn::Max(hn::Min(code, hn::Set(d, Codes::kMax)),
                            hn::Set(d, Codes::kLeast)),
                    hn::Set(d, kRounder));
   }

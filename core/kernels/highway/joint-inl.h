@@ -74,7 +74,7 @@ inline void QuantizeMatrixParts(const float* values, size_t rows,
   const hn::CappedTag<float, kSquareLanes> d;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<int16_t, decltype(d)> d16;
-  constexpr size_t kMostVectors = kSquareLanes / 4;
+  constexpr size_t kMaxVectors = kSquareLanes / 4;
   const size_t lanes = hn::Lanes(d);
   if (columns % kSquareLanes != 0) {
     PortableJoint().quantize_parts(values, rows, columns, means, inverse,
@@ -82,7 +82,7 @@ inline void QuantizeMatrixParts(const float* values, size_t rows,
     return;
   }
   for (size_t r = 0; r < rows; ++r) {
-    hn::Vec<decltype(d)> sums[kMostVectors];
+    hn::Vec<decltype(d)> sums[kMaxVectors];
     for (auto& sum : sums) sum = hn::Zero(d);
     for (size_t i = 0; i < columns; i += kSquareLanes) {
       for (size_t v = 0; v * lanes < kSquareLanes; ++v) {
@@ -90,7 +90,7 @@ inline void QuantizeMatrixParts(const float* values, size_t rows,
         const auto exact = hn::Mul(
             hn::Sub(hn::LoadU(d, values + at), hn::LoadU(d, means + at)),
             hn::Set(d, inverse));
-        const auto bounded = hn::Min(hn::Abs(exact), hn::Set(d, kMostQuantum));
+        const auto bounded = hn::Min(hn::Abs(exact), hn::Set(d, kMaxQuantum));
         const auto whole =
             hn::ConvertTo(di, hn::Add(bounded, hn::Set(d, 0.5f)));
         const auto magnitude = hn::ConvertTo(d, whole);

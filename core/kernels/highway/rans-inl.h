@@ -188,7 +188,7 @@ inline size_t DecodeRansRows(const uint32_t* slots,
                              const uint8_t* const* tables, size_t count,
                              uint32_t* states, const uint8_t** words,
                              const uint8_t* end, int8_t* rows) {
-  constexpr ptrdiff_t kMost = kRansLanes * sizeof(uint16_t);
+  constexpr ptrdiff_t kMax = kRansLanes * sizeof(uint16_t);
   const __m512i slot_mask = _mm512_set1_epi32(kRansSlots - 1);
   const __m512i field = _mm512_set1_epi32(0xfff);
   const __m512i lowest = _mm512_set1_epi32(kRansLowest);
@@ -196,7 +196,7 @@ inline size_t DecodeRansRows(const uint32_t* slots,
                   _mm512_loadu_si512(states + kHalf)};
   const uint8_t* next = *words;
   size_t row = 0;
-  for (; row < count && end - next >= kMost; ++row, rows += kRansLanes) {
+  for (; row < count && end - next >= kMax; ++row, rows += kRansLanes) {
     for (size_t v = 0; v < 2; ++v) {
       const __m512i table = _mm512_cvtepu8_epi32(_mm_loadu_si128(
           reinterpret_cast<const __m128i*>(tables[row] + v * kHalf)));
@@ -282,7 +282,7 @@ inline size_t DecodeRansRows(const uint32_t* slots,
                              const uint8_t* const* tables, size_t count,
                              uint32_t* states, const uint8_t** words,
                              const uint8_t* end, int8_t* rows) {
-  constexpr ptrdiff_t kMost = kRansLanes * sizeof(uint16_t);
+  constexpr ptrdiff_t kMax = kRansLanes * sizeof(uint16_t);
   const Words d;
   const Ints di;
   const Word slot_mask = hn::Set(d, kRansSlots - 1);
@@ -293,7 +293,7 @@ inline size_t DecodeRansRows(const uint32_t* slots,
   }
   const uint8_t* next = *words;
   size_t row = 0;
-  for (; row < count && end - next >= kMost; ++row, rows += kRansLanes) {
+  for (; row < count && end - next >= kMax; ++row, rows += kRansLanes) {
     for (size_t v = 0; v < kRansVectors; ++v) {
       const Word table =
           hn::PromoteTo(d, hn::LoadU(Bytes(), tables[row] + v * kLanes));

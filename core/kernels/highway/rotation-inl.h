@@ -117,21 +117,21 @@ HWY_INLINE void RotateRuns(size_t width, size_t count, const float* signs,
 }
 
 // Vectors that registers hold, or nearly.
-inline constexpr size_t kMostVectors = 16;
+inline constexpr size_t kMaxVectors = 16;
 
-// The same of runs of more than kMostVectors, the last steps in memory.
+// The same of runs of more than kMaxVectors, the last steps in memory.
 template <bool kBack>
 HWY_INLINE void RotateLongRuns(size_t width, size_t count, const float* signs,
                                float* values) {
-  constexpr size_t kPart = kMostVectors * kWideLanes;
+  constexpr size_t kPart = kMaxVectors * kWideLanes;
   const WideFloats d;
   const WideFloat norm =
       hn::Set(d, static_cast<float>(1 / std::sqrt(static_cast<double>(width))));
   for (float* run = values; run < values + count; run += width) {
     for (size_t i = 0; i < width; i += kPart) {
-      WideFloat v[kMostVectors];
-      Steps<kMostVectors>(kWideLanes, kBack ? nullptr : signs + i, run + i, v);
-      for (size_t j = 0; j < kMostVectors; ++j) {
+      WideFloat v[kMaxVectors];
+      Steps<kMaxVectors>(kWideLanes, kBack ? nullptr : signs + i, run + i, v);
+      for (size_t j = 0; j < kMaxVectors; ++j) {
         hn::Store(v[j], d, run + i + j * kWideLanes);
       }
     }
@@ -159,7 +159,7 @@ HWY_INLINE void RotateWidth(size_t width, size_t count, float* values) {
   const float* const signs = kRotationSigns.sign;
   if (width == kVectors * kWideLanes) {
     RotateRuns<kVectors, kBack>(width, count, signs, values);
-  } else if constexpr (kVectors < kMostVectors) {
+  } else if constexpr (kVectors < kMaxVectors) {
     RotateWidth<kBack, 2 * kVectors>(width, count, values);
   } else if constexpr (kVectors * kWideLanes < kMaxRotation) {
     RotateLongRuns<kBack>(width, count, signs, values);

@@ -27,8 +27,8 @@ HWY_INLINE void SumRows(const uint8_t* source, const uint8_t* decoded,
   constexpr size_t kSize = sizeof(typename T::Bits);
   const WideFloats d;
   const Doubles dd;
-  HWY_ALIGN float x[kRows][kMostAtOnce];
-  HWY_ALIGN float y[kRows][kMostAtOnce];
+  HWY_ALIGN float x[kRows][kMaxAtOnce];
+  HWY_ALIGN float y[kRows][kMaxAtOnce];
   LaneSum x2[kRows];
   LaneSum e2[kRows];
   LaneSum d2[kRows];
@@ -37,8 +37,8 @@ HWY_INLINE void SumRows(const uint8_t* source, const uint8_t* decoded,
     e2[row] = LaneSum::Zero();
     d2[row] = LaneSum::Zero();
   }
-  for (size_t first = 0; first < whole; first += kMostAtOnce) {
-    const size_t part = HWY_MIN(kMostAtOnce, whole - first);
+  for (size_t first = 0; first < whole; first += kMaxAtOnce) {
+    const size_t part = HWY_MIN(kMaxAtOnce, whole - first);
     for (size_t row = 0; row < kRows; ++row) {
       const uint8_t* const from = source + (row * columns + first) * kSize;
       const uint8_t* const to = decoded + (row * columns + first) * kSize;

@@ -98,13 +98,13 @@ void CompareRow(const uint8_t* source, const uint8_t* decoded, size_t first,
   AddToLanes(kType, source, decoded, first, begin, lanes);
   const size_t whole = begin + (end - begin) / kLeastAtOnce * kLeastAtOnce;
   GroupSums sums = GroupSums::From(*lanes);
-  HWY_ALIGN float x[kMostAtOnce];
-  HWY_ALIGN float y[kMostAtOnce];
+  HWY_ALIGN float x[kMaxAtOnce];
+  HWY_ALIGN float y[kMaxAtOnce];
   const WideFloats d;
   WideFloat most_x = hn::Zero(d);
   Double most_e = hn::Zero(Doubles());
-  for (size_t at = begin; at < whole; at += kMostAtOnce) {
-    const size_t part = HWY_MIN(kMostAtOnce, whole - at);
+  for (size_t at = begin; at < whole; at += kMaxAtOnce) {
+    const size_t part = HWY_MIN(kMaxAtOnce, whole - at);
     for (size_t i = 0; i < part; i += kWideLanes) {
       const size_t byte = (at + i) * kSize;
       const WideFloat value = T::template Load<WideFloats>(source + byte);
@@ -202,7 +202,7 @@ HWY_INLINE void QuantizeTile(D d, const float* values, size_t i,
   const auto centred =
       hn::Sub(hn::LoadU(d, values + i), hn::LoadU(d, step.means + i));
   const auto exact = hn::Mul(centred, hn::Set(d, step.inverse));
-  const auto magnitude = hn::Min(hn::Abs(exact), hn::Set(d, kMostQuantum));
+  const auto magnitude = hn::Min(hn::Abs(exact), hn::Set(d, kMaxQuantum));
   auto quantum = hn::ConvertTo(di, hn::Add(magnitude, hn::Set(d, 0.5f)));
   if constexpr (kHasThresholds) {
     const auto at = hn::Add(hn::LoadU(di, step.threshold_offsets + i),

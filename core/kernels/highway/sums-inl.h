@@ -57,7 +57,7 @@ HWY_INLINE Double LoadWide(const float* values) {
 
 // Rows are widened to floats and then to doubles, up to so many elements at a
 // time, and multiples of so many.
-inline constexpr size_t kMostAtOnce = 128;
+inline constexpr size_t kMaxAtOnce = 128;
 inline constexpr size_t kLeastAtOnce = HWY_MAX(kSumLanes, kWideLanes);
 
 // Calls `visit(element, Index)` for each vector of doubles of a row of a

@@ -45,13 +45,13 @@ absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
   for (float& value : covariance) value /= largest;
   const coding::PrincipalComponents components =
       coding::FindPrincipalComponents(covariance, n, std::min(most, n));
-  group->directions = components.values.size();
+  group->components = components.values.size();
   group->scales.resize(n);
   for (size_t i = 0; i < n; ++i) {
     group->scales[i] = spreads[i] * units[i] / kOne;
   }
-  group->decode.resize(group->directions * n);
-  for (size_t j = 0; j < group->directions; ++j) {
+  group->decode.resize(group->components * n);
+  for (size_t j = 0; j < group->components; ++j) {
     for (size_t i = 0; i < n; ++i) {
       const float part =
           std::round(components.vectors[i * components.stride + j] * kOne);

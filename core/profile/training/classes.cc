@@ -27,20 +27,20 @@ ClassFinder::ClassFinder(float step, absl::Span<const float> variances)
 }
 
 void ClassFinder::Add(absl::Span<const float> projected, size_t count) {
-  const size_t directions = expected_.size();
+  const size_t components = expected_.size();
   quanta_.resize(projected.size());
   kernels::Active().rows.quantize(
-      projected.data(), count, directions,
+      projected.data(), count, components,
       {.inverse = 1 / step_,
        .means = zeros_.data(),
        .thresholds = coding::GetDecisionThresholds().values.data(),
        .threshold_offsets = threshold_offsets_.data()},
       quanta_.data());
   for (size_t t = 0; t < count; ++t) {
-    for (size_t j = 0; j < directions; ++j) {
+    for (size_t j = 0; j < components; ++j) {
       const int32_t quantum =
-          std::clamp(quanta_[t * directions + j], -kMost, kMost);
-      ++histograms_[j][static_cast<size_t>(quantum + kMost)];
+          std::clamp(quanta_[t * components + j], -kMax, kMax);
+      ++histograms_[j][static_cast<size_t>(quantum + kMax)];
     }
   }
 }
@@ -55,11 +55,11 @@ std::vector<uint8_t> ClassFinder::Classes() const {
     for (int klass = first; klass <= last; ++klass) {
       const coding::SplitClass split(klass);
       uint64_t cost = 0;
-      for (int32_t quantum = -kMost; quantum <= kMost; ++quantum) {
+      for (int32_t quantum = -kMax; quantum <= kMax; ++quantum) {
         const uint32_t bits = tables.Cost(static_cast<size_t>(split.table),
                                           quantum >> split.low_bits) +
                               256 * static_cast<uint32_t>(split.low_bits);
-        cost += uint64_t{histograms_[j][static_cast<size_t>(quantum + kMost)]} *
+        cost += uint64_t{histograms_[j][static_cast<size_t>(quantum + kMax)]} *
                 bits;
       }
       if (cost < least) {

@@ -11,7 +11,7 @@
 namespace kvcompress::profile {
 namespace {
 
-constexpr float kMostPart = 2047;
+constexpr float kMaxPart = 2047;
 // Columns of the product that are made at once.
 constexpr size_t kColumns = 256;
 
@@ -31,7 +31,7 @@ void Covariance::Add(absl::Span<const float> values, size_t count) {
     for (size_t i = 0; i < n; ++i) {
       const float part = (values[t * n + i] - origins_[i]) / units_[i];
       const auto integer = static_cast<int16_t>(
-          std::lrint(std::clamp(part, -kMostPart, kMostPart)));
+          std::lrint(std::clamp(part, -kMaxPart, kMaxPart)));
       left_[i * inner + t] = integer;
       sums_[i] += integer;
     }

@@ -20,7 +20,7 @@ namespace {
 
 // The largest integer of a matrix, and the length of its rows that the
 // products of encoders allow (profile/projector.h).
-constexpr float kMostInteger = 32767;
+constexpr float kMaxInteger = 32767;
 // What both sides of a symmetric matrix may differ by, next to its diagonal.
 constexpr float kAsymmetry = 1e-4f;
 
@@ -98,16 +98,16 @@ void MultiplyRows(absl::Span<const MetricBlock> metric, bool inverse,
 
 int16_t ToInteger(float value) {
   return static_cast<int16_t>(
-      std::clamp(std::round(value), -kMostInteger, kMostInteger));
+      std::clamp(std::round(value), -kMaxInteger, kMaxInteger));
 }
 
-// Sets `decode` and `scales` from real directions [directions, channels].
+// Sets `decode` and `scales` from real components [components, channels].
 void SetDecode(const std::vector<float>& rows, ProfileGroup* group) {
   const size_t n = group->channels();
   group->scales.assign(n, 0);
   for (size_t k = 0; k < rows.size(); ++k) {
     group->scales[k % n] =
-        std::max(group->scales[k % n], std::abs(rows[k]) / kMostInteger);
+        std::max(group->scales[k % n], std::abs(rows[k]) / kMaxInteger);
   }
   for (float& scale : group->scales) scale = std::max(scale, 0x1p-60f);
   group->decode.resize(rows.size());
@@ -116,7 +116,7 @@ void SetDecode(const std::vector<float>& rows, ProfileGroup* group) {
   }
 }
 
-// The same of `encode`, whose rows must not be longer than kMostInteger.
+// The same of `encode`, whose rows must not be longer than kMaxInteger.
 void SetEncode(const std::vector<float>& rows, ProfileGroup* group) {
   const size_t n = group->channels();
   std::vector<float>& scales = group->encode_scales;
@@ -132,7 +132,7 @@ void SetEncode(const std::vector<float>& rows, ProfileGroup* group) {
     }
     longest = std::max(longest, squares);
   }
-  const auto unit = static_cast<float>(std::sqrt(longest) / kMostInteger);
+  const auto unit = static_cast<float>(std::sqrt(longest) / kMaxInteger);
   for (float& scale : scales) scale *= unit;
   group->encode.resize(rows.size());
   for (size_t k = 0; k < rows.size(); ++k) {
@@ -216,17 +216,17 @@ absl::StatusOr<std::vector<float>> FindMetricBasis(
   for (float& value : covariance) value /= largest;
   const coding::PrincipalComponents components =
       coding::FindPrincipalComponents(covariance, n, std::min(most, n));
-  group->directions = components.values.size();
-  std::vector<float> rows(group->directions * n);
-  for (size_t j = 0; j < group->directions; ++j) {
+  group->components = components.values.size();
+  std::vector<float> rows(group->components * n);
+  for (size_t j = 0; j < group->components; ++j) {
     for (size_t i = 0; i < n; ++i) {
       rows[j * n + i] = components.vectors[i * components.stride + j];
     }
   }
   std::vector<float> decode = rows;
-  MultiplyRows(metric, /*inverse=*/true, group->directions, n, decode.data());
+  MultiplyRows(metric, /*inverse=*/true, group->components, n, decode.data());
   SetDecode(decode, group);
-  MultiplyRows(metric, /*inverse=*/false, group->directions, n, rows.data());
+  MultiplyRows(metric, /*inverse=*/false, group->components, n, rows.data());
   SetEncode(rows, group);
   std::vector<float> variances = components.values;
   for (float& variance : variances) variance *= largest;

@@ -129,9 +129,9 @@ class Trainer {
       }
       const auto first =
           options_.basis->groups[index].classes.begin() +
-          (found - known.begin()) * static_cast<ptrdiff_t>(group.directions);
+          (found - known.begin()) * static_cast<ptrdiff_t>(group.components);
       group.classes.insert(group.classes.end(), first,
-                           first + static_cast<ptrdiff_t>(group.directions));
+                           first + static_cast<ptrdiff_t>(group.components));
     }
     return true;
   }
@@ -247,7 +247,7 @@ class Trainer {
     }
     group.means = covariance.Means();
     const size_t most =
-        std::min<size_t>(options_.directions, kMaxGroupDirections);
+        std::min<size_t>(options_.components, kMaxGroupComponents);
     absl::StatusOr<std::vector<float>> variances;
     if (options_.metric == nullptr) {
       variances = profile::FindBasis(covariance.Take(), units_, most, &group);
@@ -303,7 +303,7 @@ class Trainer {
   }
 
   // Calls `take(projected, count)` with the tokens of a group of a cache in the
-  // directions of the group.
+  // components of the group.
   template <typename Take>
   absl::Status ForProjected(size_t cache, size_t index,
                             profile::Projector* projector, Take take) {
@@ -312,29 +312,29 @@ class Trainer {
     return ForTokens(
         cache, index, [&](absl::Span<const float> rows, size_t count) {
           values.assign(rows.begin(), rows.end());
-          projected.resize(count * content_.groups[index].directions);
+          projected.resize(count * content_.groups[index].components);
           projector->Project(count, values.data(), projected.data());
           take(absl::MakeConstSpan(projected), count);
         });
   }
 
-  // Variances of the directions of a given basis in the first cache.
+  // Variances of the components of a given basis in the first cache.
   absl::StatusOr<std::vector<float>> FindVariances(size_t index) {
-    const size_t directions = content_.groups[index].directions;
+    const size_t components = content_.groups[index].components;
     profile::Projector projector(content_.groups[index]);
-    std::vector<double> sums(directions);
+    std::vector<double> sums(components);
     size_t tokens = 0;
     KVC_RETURN_IF_ERROR(ForProjected(
         0, index, &projector,
         [&](absl::Span<const float> projected, size_t count) {
           for (size_t i = 0; i < projected.size(); ++i) {
-            sums[i % directions] += double{projected[i]} * projected[i];
+            sums[i % components] += double{projected[i]} * projected[i];
           }
           tokens += count;
         }));
     if (tokens == 0) return TooShort();
-    std::vector<float> variances(directions);
-    for (size_t j = 0; j < directions; ++j) {
+    std::vector<float> variances(components);
+    for (size_t j = 0; j < components; ++j) {
       variances[j] = static_cast<float>(sums[j] / static_cast<double>(tokens));
     }
     KVC_RETURN_IF_ERROR(Advance());

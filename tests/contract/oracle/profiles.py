@@ -93,7 +93,7 @@ class _Rows(BlockReader):
         self.coder = Tables.get()
 
     def quanta(self, classes: Ints, offsets: Ints, runs: int) -> Ints:
-        """Reads the quanta, [tokens, directions]."""
+        """Reads the quanta, [tokens, components]."""
         quanta = np.zeros((len(offsets), len(classes)), np.int64)
         for first in range(0, _LANES * runs, _LANES):
             group = classes[first : first + _LANES]

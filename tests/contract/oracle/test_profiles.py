@@ -83,7 +83,7 @@ def train(run: Run, folder: Path, *flags: object) -> Path:
         paths.append(folder / f"training-{seed}.safetensors")
         paths[-1].write_bytes(cache(seed, tokens))
     path = folder / "test.profile"
-    options = ("-model-label", "tiny", "-profile-layers", 2, "-profile-directions", 40)
+    options = ("-model-label", "tiny", "-profile-layers", 2, "-profile-components", 40)
     done = run("-train-profile", path, "-force", *options, *flags, *paths)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

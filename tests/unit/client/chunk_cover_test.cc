@@ -39,9 +39,9 @@ TEST(ChunkCoverTest, RefusesGapsAndOverlaps) {
 }
 
 TEST(ChunkCoverTest, RefusesSizesBeyondAnyFile) {
-  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
-  EXPECT_FALSE(ChunkCover().Add(0, kMost).ok());
-  EXPECT_FALSE(ChunkCover(kMost).Add(kMost, 1).ok());
+  constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+  EXPECT_FALSE(ChunkCover().Add(0, kMax).ok());
+  EXPECT_FALSE(ChunkCover(kMax).Add(kMax, 1).ok());
 }
 
 }  // namespace

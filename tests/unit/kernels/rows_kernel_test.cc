@@ -243,11 +243,11 @@ TEST(RowKernels, QuantizesToTheNearestAndGivesWayAtABorder) {
   std::vector<int32_t> quanta(4);
   QuantizeStep step = {.inverse = 1, .means = means.data()};
   PortableRows().quantize(values.data(), 1, 4, step, quanta.data());
-  EXPECT_EQ(quanta, (std::vector<int32_t>{1, -2, 3, -kMostQuantum}));
+  EXPECT_EQ(quanta, (std::vector<int32_t>{1, -2, 3, -kMaxQuantum}));
   step.thresholds = thresholds.data();
   step.threshold_offsets = offsets.data();
   PortableRows().quantize(values.data(), 1, 4, step, quanta.data());
-  EXPECT_EQ(quanta, (std::vector<int32_t>{1, -1, 3, -kMostQuantum}));
+  EXPECT_EQ(quanta, (std::vector<int32_t>{1, -1, 3, -kMaxQuantum}));
 }
 
 TEST(RowKernels, EverySetQuantizesAndCodesTheSame) {

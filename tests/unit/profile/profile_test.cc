@@ -86,7 +86,7 @@ TEST(Profile, ContentThatBreaksARuleIsNotWritten) {
       [](ProfileContent* c) { c->groups[1] = c->groups[0]; },
       [](ProfileContent* c) { c->groups[0].tensors[0].rotation = 1; },
       [](ProfileContent* c) { c->groups[0].tensors[0].heads = 3; },
-      [](ProfileContent* c) { c->groups[0].directions += 1; },
+      [](ProfileContent* c) { c->groups[0].components += 1; },
       [](ProfileContent* c) { c->groups[0].decode[5] = -32768; },
       [](ProfileContent* c) { c->groups[0].classes[5] = 72; },
       [](ProfileContent* c) { c->groups[0].scales[5] = 0; },

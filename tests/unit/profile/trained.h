@@ -104,7 +104,7 @@ inline std::string TrainedProfile(size_t layers_per_group = 2) {
   const absl::StatusOr<std::string> bytes =
       TrainProfile({.label = "test model",
                     .layers_per_group = layers_per_group,
-                    .directions = 40,
+                    .components = 40,
                     .rope_theta = kProfileTheta},
                    caches);
   EXPECT_TRUE(bytes.ok()) << bytes.status();

@@ -51,7 +51,7 @@ std::vector<NamedTensor> MetricOf(float weight, float mixed = 0.25f) {
 TrainingOptions Options() {
   return {.label = "test model",
           .layers_per_group = 2,
-          .directions = 64,
+          .components = 64,
           .rope_theta = testing::kProfileTheta,
           .presets = {{"max", 1.0f, {}}, {"high", 0.25f, {}}}};
 }
@@ -128,11 +128,11 @@ TEST(Training, ABasisGetsOtherPresets) {
   const ProfileGroup& before = (*basis)->content().groups[1];
   const ProfileGroup& after = (*other)->content().groups[1];
   EXPECT_EQ(after.decode, before.decode);
-  ASSERT_EQ(after.classes.size(), after.directions);
+  ASSERT_EQ(after.classes.size(), after.components);
   // A step between two has classes between theirs.
-  for (size_t j = 0; j < after.directions; ++j) {
+  for (size_t j = 0; j < after.components; ++j) {
     EXPECT_GE(after.classes[j] + 1, before.classes[j]);
-    EXPECT_LE(after.classes[j], before.classes[after.directions + j] + 1);
+    EXPECT_LE(after.classes[j], before.classes[after.components + j] + 1);
   }
 }
 

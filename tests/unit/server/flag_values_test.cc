@@ -12,10 +12,10 @@ namespace kvcompress {
 namespace {
 
 TEST(FlagValuesTest, SizesMayHaveABinaryUnit) {
-  constexpr uint64_t kMost = uint64_t{1} << 50;
+  constexpr uint64_t kMax = uint64_t{1} << 50;
   uint64_t bytes = 0;
   const auto parse = [&](absl::string_view text) {
-    return SetBytes(text, 1, kMost, &bytes);
+    return SetBytes(text, 1, kMax, &bytes);
   };
   ASSERT_TRUE(parse("2GiB").ok());
   EXPECT_EQ(bytes, uint64_t{2} << 30);

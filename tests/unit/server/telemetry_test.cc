@@ -352,13 +352,13 @@ TEST_F(LogTest, AFloodOfCallsThatFailIsCountedAndHidesNoWarning) {
   };
   const CallEnd refused = {Method::kMeasure,
                            absl::StatusCode::kPermissionDenied};
-  for (int i = 0; i < kMostCallLines + 1234; ++i) log.CallHandled(refused);
-  EXPECT_EQ(lines(), kMostCallLines);
+  for (int i = 0; i < kMaxCallLines + 1234; ++i) log.CallHandled(refused);
+  EXPECT_EQ(lines(), kMaxCallLines);
   log.CallHandled({Method::kDecompress, absl::StatusCode::kDataLoss});
-  EXPECT_EQ(lines(), kMostCallLines + 1);
+  EXPECT_EQ(lines(), kMaxCallLines + 1);
   now += kCallInterval;
   log.CallHandled(refused);
-  EXPECT_EQ(lines(), kMostCallLines + 3);
+  EXPECT_EQ(lines(), kMaxCallLines + 3);
   EXPECT_THAT(lines_.str(),
               HasSubstr("info 1234 more calls that failed were not logged\n"));
 }
@@ -372,7 +372,7 @@ TEST_F(LogTest, WarningsOfReportsAreLoggedWithoutNamesOfTensors) {
   log.Warned({"id-7", kTraceparent}, warning);
   EXPECT_THAT(lines_.str(),
               HasSubstr("warning NO_ROLES: none is known request_id=id-7"));
-  for (int i = 0; i < kMostReportLines + 4; ++i) log.Warned({}, warning);
+  for (int i = 0; i < kMaxReportLines + 4; ++i) log.Warned({}, warning);
   now += kCallInterval;
   log.Warned({}, warning);
   EXPECT_THAT(lines_.str(),
@@ -381,10 +381,10 @@ TEST_F(LogTest, WarningsOfReportsAreLoggedWithoutNamesOfTensors) {
 }
 
 TEST(LineLimit, LetsAFewThroughAndCountsTheOthers) {
-  LineLimit limit(kMostLibraryLines, kLibraryInterval);
+  LineLimit limit(kMaxLibraryLines, kLibraryInterval);
   LineLimit::Clock::time_point now{};
   uint64_t dropped = 0;
-  for (int i = 0; i < kMostLibraryLines; ++i) {
+  for (int i = 0; i < kMaxLibraryLines; ++i) {
     EXPECT_TRUE(limit.Pass(now, &dropped));
   }
   for (int i = 0; i < 5; ++i) EXPECT_FALSE(limit.Pass(now, &dropped));

@@ -190,17 +190,17 @@ TEST(SelfTestQueueTest, TooManyAreRefusedAndLaterOnesAreTaken) {
                          })
                     .ok());
     begun.WaitForNotification();
-    for (size_t i = 0; i < SelfTestQueue::kMostWaiting; ++i) {
+    for (size_t i = 0; i < SelfTestQueue::kMaxWaiting; ++i) {
       ASSERT_TRUE(queue.Add("a", [&] { ++ran; }).ok());
     }
     const absl::Status refused = queue.Add("a", [&] { ++ran; });
     EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(GetErrorDetail(refused)->reason, "TOO_MANY_STREAMS");
     go.Notify();
-    while (ran < SelfTestQueue::kMostWaiting) std::this_thread::yield();
+    while (ran < SelfTestQueue::kMaxWaiting) std::this_thread::yield();
     EXPECT_TRUE(queue.Add("a", [&] { ++ran; }).ok());
   }
-  EXPECT_EQ(ran, SelfTestQueue::kMostWaiting + 1);
+  EXPECT_EQ(ran, SelfTestQueue::kMaxWaiting + 1);
 }
 
 }  // namespace

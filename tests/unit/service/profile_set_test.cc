@@ -26,7 +26,7 @@ std::shared_ptr<const Profile> SmallProfile(std::string label,
   content.presets = {{"high", 0.5f}};
   ProfileGroup group;
   group.tensors = {{.role = TensorRole::kValue, .heads = 1, .channels = 2}};
-  group.directions = 1;
+  group.components = 1;
   group.means = {0, 0};
   group.scales = {1, 1};
   group.decode = {1, 1};

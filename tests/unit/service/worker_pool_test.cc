@@ -130,7 +130,7 @@ TEST(WorkerPoolTest, AClientAloneGetsNoMoreThreadsThanThereAre) {
 }
 
 TEST(WorkerPoolTest, ThereIsABoundToThreadsAndTheyEndAgain) {
-  constexpr int kClients = 2 * static_cast<int>(WorkerPool::kMostThreads);
+  constexpr int kClients = 2 * static_cast<int>(WorkerPool::kMaxThreads);
   WorkerPool pool(1);
   absl::Notification go;
   std::atomic<int> begun = 0;
@@ -142,12 +142,12 @@ TEST(WorkerPoolTest, ThereIsABoundToThreadsAndTheyEndAgain) {
       ++ended;
     });
   }
-  while (begun < static_cast<int>(WorkerPool::kMostThreads)) {
+  while (begun < static_cast<int>(WorkerPool::kMaxThreads)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   std::this_thread::sleep_for(4 * WorkerPool::kPatience);
-  EXPECT_EQ(begun, WorkerPool::kMostThreads);
-  EXPECT_EQ(pool.threads(), WorkerPool::kMostThreads);
+  EXPECT_EQ(begun, WorkerPool::kMaxThreads);
+  EXPECT_EQ(pool.threads(), WorkerPool::kMaxThreads);
   go.Notify();
   while (ended < kClients || pool.threads() > 1) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
         "--layers", type=int, default=10, help="layers of a group, 0: all (default 10)"
     )
     train.add_argument(
-        "--directions", type=int, default=1024, help="the most of a group (default 1024)"
+        "--components", type=int, default=1024, help="the most of a group (default 1024)"
     )
     train.add_argument("--seed", type=int, default=0, help="of the sampling (default 0)")
     train.add_argument("--work", type=Path, help="folder for temporary files")
@@ -59,7 +59,7 @@ def _train(arguments: argparse.Namespace) -> str:
         samples=arguments.samples,
         held_out=arguments.held_out,
         layers=arguments.layers,
-        directions=arguments.directions,
+        components=arguments.components,
         seed=arguments.seed,
     )
     texts = [path.read_text(encoding="utf-8") for path in arguments.text]

@@ -95,7 +95,7 @@ def train(
     metric: Path | None = None,
     basis: Path | None = None,
     layers: int = 10,
-    directions: int = 1024,
+    components: int = 1024,
     note: str = "",
 ) -> None:
     """Trains a profile from caches, or gives one with the basis of another.
@@ -113,7 +113,7 @@ def train(
     if basis is not None:
         flags += ["-train-basis", basis]
     else:
-        flags += ["-profile-layers", str(layers), "-profile-directions", str(directions)]
+        flags += ["-profile-layers", str(layers), "-profile-components", str(components)]
         flags += ["-train-note", note]
         flags += [] if metric is None else ["-train-metric", metric]
     run([*flags, *caches])

@@ -55,7 +55,7 @@ class ProfileInfo:
         training: How it was trained.
         presets: In the order of the file.
         rotations: How many rotary position embeddings it has.
-        groups: Tensors, channels and directions of each group.
+        groups: Tensors, channels and components of each group.
     """
 
     digest: str
@@ -145,11 +145,11 @@ def format_report(info: ProfileInfo) -> str:
         f"- Training: {' '.join(info.training.split())}",
         f"- Rotations: {info.rotations}",
         "",
-        "| group | tensors | channels | directions |",
+        "| group | tensors | channels | components |",
         "| --- | --- | --- | --- |",
     ]
-    for i, (tensors, channels, directions) in enumerate(info.groups):
-        lines.append(f"| {i} | {tensors} | {channels} | {directions} |")
+    for i, (tensors, channels, components) in enumerate(info.groups):
+        lines.append(f"| {i} | {tensors} | {channels} | {components} |")
     lines += ["", "| preset | step | ratio | divergence | part of int4's |"]
     lines.append("| --- | --- | --- | --- | --- |")
     for preset in info.presets:

@@ -40,7 +40,7 @@ class TrainingOptions:
         samples: Gradients for each window; 0 to train from caches alone.
         held_out: Texts to place presets on.
         layers: Whose keys and values are transformed together; 0 for all.
-        directions: The most of a group.
+        components: The most of a group.
         seed: For the sampling.
     """
 
@@ -51,7 +51,7 @@ class TrainingOptions:
     samples: int = 2
     held_out: int = 6
     layers: int = 10
-    directions: int = 1024
+    components: int = 1024
     seed: int = 0
 
 
@@ -185,7 +185,7 @@ class Trainer:
             presets=[(f"step-{i}", step, None) for i, step in enumerate(LADDER)],
             metric=metric,
             layers=options.layers,
-            directions=options.directions,
+            components=options.components,
             note=f"{how}windows={options.windows}x{options.tokens} seed={options.seed} "
             f"held-out={options.held_out}",
         )
