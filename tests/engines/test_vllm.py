@@ -25,7 +25,7 @@ if importlib.util.find_spec("vllm") is None:  # to import it takes long
 from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 
 from kvcompress import payload  # noqa: E402
-from kvcompress.child import server_binary  # noqa: E402
+from kvcompress._child import server_binary  # noqa: E402
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
