@@ -48,6 +48,7 @@ class GroupQuanta::Parser {
       : left_(payload), out_(*out) {}
 
   absl::Status Parse(size_t group) {
+    const absl::string_view payload = left_;
     KVC_ASSIGN_OR_RETURN(const absl::string_view header,
                          Take(kGroupHeaderSize));
     KVC_ASSIGN_OR_RETURN(
@@ -57,14 +58,22 @@ class GroupQuanta::Parser {
     KVC_RETURN_IF_ERROR(ReadOffsets());
     KVC_RETURN_IF_ERROR(ReadSinks());
     const uint64_t tokens = out_.shape_.tokens;
+    size_t block = 0;
     out_.begins_.push_back(0);
     for (uint64_t batch = 0; batch < out_.shape_.batches; ++batch) {
       for (uint64_t t = 0; t < out_.header_.sinks; ++t) EndToken(0);
       for (uint64_t t = out_.header_.sinks; t < tokens;) {
         const size_t count =
             std::min<uint64_t>(tokens - t, out_.header_.block_tokens);
-        KVC_RETURN_IF_ERROR(ReadBlock(t, count));
+        const size_t offset = payload.size() - left_.size();
+        absl::Status status = ReadBlock(t, count);
+        if (absl::IsDataLoss(status)) {
+          return absl::DataLossError(absl::StrCat(
+              "block ", block, ", at byte ", offset, ": ", status.message()));
+        }
+        KVC_RETURN_IF_ERROR(std::move(status));
         t += count;
+        ++block;
       }
     }
     if (!left_.empty()) return Bad("bytes behind its end");

@@ -27,8 +27,9 @@ T Get(absl::Span<const uint8_t> bytes, size_t at) {
   return value;
 }
 
-absl::Status Bad(absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("a group's payload has ", what));
+absl::Status Bad(size_t at, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(
+      "the header of a group's payload has ", what, ", at byte ", at));
 }
 
 }  // namespace
@@ -64,8 +65,8 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
                                             const ProfileContent& content,
                                             const GroupShape& shape) {
   GroupHeader header;
-  if (bytes[0] != kMode) return Bad("an unknown mode");
-  if (bytes[1] > kExactSinks) return Bad("an unknown flag");
+  if (bytes[0] != kMode) return Bad(0, "an unknown mode");
+  if (bytes[1] > kExactSinks) return Bad(1, "an unknown flag");
   header.exact_sinks = bytes[1] == kExactSinks;
   header.group = Get<uint16_t>(bytes, 2);
   header.preset = bytes[4];
@@ -75,24 +76,26 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
   header.step = Get<float>(bytes, 16);
   header.block_tokens = Get<uint16_t>(bytes, 20);
   header.offset_bytes = Get<uint32_t>(bytes, 24);
-  if (header.group >= content.groups.size()) return Bad("an unknown group");
-  if (header.preset >= content.presets.size()) return Bad("an unknown preset");
-  if (header.shift < -coding::kClasses || header.shift > coding::kClasses) {
-    return Bad("a shift of classes out of its range");
+  if (header.group >= content.groups.size()) return Bad(2, "an unknown group");
+  if (header.preset >= content.presets.size()) {
+    return Bad(4, "an unknown preset");
   }
-  if (header.sinks > shape.tokens) return Bad("more sinks than tokens");
-  if (header.first_position >= kMaxPosition) return Bad("a bad position");
-  if (!IsProfileStep(header.step)) return Bad("a bad step");
+  if (header.shift < -coding::kClasses || header.shift > coding::kClasses) {
+    return Bad(5, "a shift of classes out of its range");
+  }
+  if (header.sinks > shape.tokens) return Bad(6, "more sinks than tokens");
+  if (header.first_position >= kMaxPosition) return Bad(8, "a bad position");
+  if (!IsProfileStep(header.step)) return Bad(16, "a bad step");
   if (header.block_tokens < kLeastBlockTokens ||
       header.block_tokens > kMaxBlockTokens) {
-    return Bad("blocks of a bad number of tokens");
+    return Bad(20, "blocks of a bad number of tokens");
   }
   if (header.offset_bytes % kOffsetRunSize != 0) {
-    return Bad("offsets of a bad size");
+    return Bad(24, "offsets of a bad size");
   }
-  if (bytes[7] != 0 || Get<uint16_t>(bytes, 22) != 0 ||
-      Get<uint32_t>(bytes, 28) != 0) {
-    return Bad("reserved bytes that are not 0");
+  constexpr size_t kReserved[] = {7, 22, 23, 28, 29, 30, 31};
+  for (const size_t at : kReserved) {
+    if (bytes[at] != 0) return Bad(at, "a reserved byte that is not 0");
   }
   return header;
 }
@@ -114,11 +117,17 @@ absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
   header.runs = Get<uint16_t>(bytes, 12);
   if (uint64_t{header.size} < kGroupBlockHeaderSize + kStatesSize +
                                   2 * uint64_t{header.words} + header.escapes) {
-    return Bad("a block whose parts are larger than it is");
+    return absl::DataLossError(
+        "a group's payload has a block whose parts are larger than it is");
   }
   const size_t most = (components + coding::kMaxLanes - 1) / coding::kMaxLanes;
-  if (header.runs > most || Get<uint16_t>(bytes, 14) != 0) {
-    return Bad("a block with more components than the profile");
+  if (header.runs > most) {
+    return absl::DataLossError(
+        "a group's payload has a block with more components than the profile");
+  }
+  if (Get<uint16_t>(bytes, 14) != 0) {
+    return absl::DataLossError(
+        "a group's payload has a block whose reserved bytes are not 0");
   }
   return header;
 }

@@ -67,15 +67,12 @@ Projector::Projector(const ProfileGroup& group)
         own ? group.encode_scales[i] / kUnit : kUnit / group.scales[i];
   }
   const std::vector<int16_t>& matrix = own ? group.encode : group.decode;
-  std::vector<int16_t> pairs(right_.size());
   for (size_t j = 0; j < group.components; ++j) {
     for (size_t i = 0; i < channels; ++i) {
-      pairs[(i / 2 * group.components + j) * 2 + i % 2] =
+      right_[(i / 2 * group.components + j) * 2 + i % 2] =
           matrix[j * channels + i];
     }
   }
-  kernels::Active().product.prepare(pairs.data(), inner_, group.components,
-                                    right_.data());
 }
 
 void Projector::Project(size_t count, float* values, float* projected) {
@@ -98,7 +95,7 @@ void Projector::Project(size_t count, float* values, float* projected) {
     }
   }
   product_.resize(count * group_.components);
-  kernels::Active().product.multiply(
+  kernels::Active().multiply(
       left_.data(), right_.data(),
       {.rows = count, .inner = inner_, .columns = group_.components},
       product_.data());

@@ -61,7 +61,7 @@ class Projector {
   const ProfileGroup& group_;
   const size_t inner_;          // channels, made even
   std::vector<float> factors_;  // of each channel, before the product
-  std::vector<int16_t> right_;
+  std::vector<int16_t> right_;  // its rows in pairs
   std::vector<int16_t> left_;
   std::vector<int32_t> product_;
 };

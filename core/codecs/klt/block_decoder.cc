@@ -43,7 +43,7 @@ using coding::TensorHeader;
 struct DecoderMemory {
   std::vector<int32_t> levels;  // of a group, or of all that share strips
   std::vector<int8_t> symbols;
-  ReconstructorMemory reconstructor;
+  coding::Rotator rotator;
 };
 
 // Of one block. `bases` has those of the groups of the block before it in its
@@ -72,9 +72,8 @@ class Decoder {
     KVC_RETURN_IF_ERROR(ReadOffsets());
     KVC_RETURN_IF_ERROR(ReadBases(reader_.counts()));
     if (out == nullptr) return absl::OkStatus();
-    Reconstructor reconstructor(header_, geometry_, block_, content_,
-                                &memory_.reconstructor, dtype, head_stride,
-                                out);
+    GroupReconstructor reconstructor(header_, geometry_, block_, content_,
+                                     &memory_.rotator, dtype, head_stride, out);
     KVC_RETURN_IF_ERROR(ReadLevels(&reconstructor));
     KVC_RETURN_IF_ERROR(reader_.Finish(&content_));
     reconstructor.PutSinks();
@@ -181,7 +180,7 @@ class Decoder {
 
   // Each group becomes values as soon as it is whole, while it is still in a
   // near cache.
-  absl::Status ReadLevels(Reconstructor* reconstructor) {
+  absl::Status ReadLevels(GroupReconstructor* reconstructor) {
     const bool apart = geometry_.GroupFirst(1) % kMaxLanes == 0;
     Grow(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
                : geometry_.Elements(block_),
@@ -352,9 +351,9 @@ std::unique_ptr<coding::BlockDecoder> NewKltDecoder(uint8_t mode,
 }
 
 // The output of a part of the heads; a block that is not whole yet; its levels,
-// symbols and bases, with the one that is prepared; sines and cosines. The
-// first part and the first block are the largest, but symbols grow after a
-// block with sinks, to at most twice as many.
+// symbols and bases; sines and cosines. The first part and the first block are
+// the largest, but symbols grow after a block with sinks, to at most twice as
+// many.
 DecoderBounds BoundsOfKltDecoder(const TensorSpec& spec, uint64_t elements) {
   DecoderBounds bounds = coding::BoundsOfIdentityDecoder(spec, elements);
   const Geometry geometry(spec);
@@ -368,7 +367,7 @@ DecoderBounds BoundsOfKltDecoder(const TensorSpec& spec, uint64_t elements) {
       bounds.memory,
       block.heads * geometry.tokens() * channels * DTypeSize(spec.dtype) +
           coding::MaxBlockSize(coded) + coded * sizeof(int32_t) +
-          2 * block.tokens * kMaxLanes + (geometry.Groups(block) + 1) * matrix +
+          2 * block.tokens * kMaxLanes + geometry.Groups(block) * matrix +
           coding::Rotator::MaxMemory(geometry.tokens(), channels,
                                      block.tokens));
   return bounds;

@@ -42,13 +42,13 @@ Bases::Bases(absl::Span<const coding::Loadings> groups, double unit,
     if (Stops(checkpoint)) return;
     reflectors.push_back(coding::MakeReflectors(loadings, unit));
     matrices.push_back(coding::MakeMatrix(reflectors.back()));
-    matrices.back().Transposed().Prepare(&transposed.emplace_back());
+    transposed.push_back(matrices.back().Transposed());
   }
 }
 
 BlockEncoder::BlockEncoder(const coding::TensorHeader& header,
                            const Geometry& geometry, const Block& block,
-                           float max_error, DType dtype, BlockInput input,
+                           float max_error, DType dtype, BlockSource input,
                            absl::Span<const int8_t> offsets)
     : header_(header),
       geometry_(geometry),
@@ -251,7 +251,7 @@ void BlockEncoder::AddTo(size_t group, const float* values,
 
 void BlockEncoder::Transform(size_t group, const float* values,
                              const coding::Matrix& matrix,
-                             const coding::Lines& transposed,
+                             const coding::Matrix& transposed,
                              EncoderMemory* memory, double* variances) const {
   const kernels::KernelSet& set = kernels::Active();
   const size_t first = geometry_.GroupFirst(group);
@@ -277,9 +277,9 @@ void BlockEncoder::Transform(size_t group, const float* values,
                                 &means[i], inverse_step * kParts, padded,
                                 &memory->parts[i], squares);
     }
-    set.product.multiply(memory->parts.data(), transposed.data(),
-                         {.rows = count, .inner = padded, .columns = n},
-                         memory->sums.data());
+    set.multiply(memory->parts.data(), transposed.pairs(),
+                 {.rows = count, .inner = padded, .columns = n},
+                 memory->sums.data());
     float* const out = &memory->coefficients[begin * n];
     set.joint->finish(memory->sums.data(), n, count, n,
                       {.units = units.data(), .means = zeros.data()}, out);
@@ -326,9 +326,9 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                            ? 0
                            : static_cast<double>(all_channels_) /
                                  static_cast<double>(square_count_);
-  Reconstructor reconstructor(header_, geometry_, block_, content_,
-                              &memory->reconstructor, dtype_,
-                              input_.head_stride, decoded);
+  GroupReconstructor reconstructor(header_, geometry_, block_, content_,
+                                   &memory->rotator, dtype_, input_.head_stride,
+                                   decoded);
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
     if (Stops(memory->checkpoint)) return;
     const coding::Matrix& matrix = bases.matrices[group];

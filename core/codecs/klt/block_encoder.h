@@ -31,7 +31,7 @@
 namespace kvcompress::klt {
 
 // A block within its tensor: heads of [tokens, channels].
-struct BlockInput {
+struct BlockSource {
   // Makes its values: without rotation, and zero where the encoder would rather
   // store an exception.
   coding::SourceRows* rows = nullptr;
@@ -49,7 +49,7 @@ struct Bases {
 
   std::vector<coding::Reflectors> reflectors;
   std::vector<coding::Matrix> matrices;
-  std::vector<coding::Lines> transposed;  // matrices, as products take them
+  std::vector<coding::Matrix> transposed;  // matrices
 };
 
 // What one block after the other is quantized and written in, and what ends
@@ -70,7 +70,7 @@ struct EncoderMemory {
   std::vector<float> coefficients;        // of a group
   std::vector<int16_t> parts;
   std::vector<int32_t> sums;
-  ReconstructorMemory reconstructor;
+  coding::Rotator rotator;
   Borrowed<std::vector<uint16_t>> symbols;
   Borrowed<std::vector<uint16_t>> words;
 };
@@ -82,7 +82,7 @@ class BlockEncoder {
   // more than `max_error` is an exception; none where that is 0.
   BlockEncoder(const coding::TensorHeader& header, const Geometry& geometry,
                const Block& block, float max_error, DType dtype,
-               BlockInput input, absl::Span<const int8_t> offsets);
+               BlockSource input, absl::Span<const int8_t> offsets);
 
   // Finds means and norms of a group: what does not depend on the step. Adds
   // the tokens that the sums below are over to `*covariance`. Groups come once,
@@ -150,7 +150,7 @@ class BlockEncoder {
   // Gives the coefficients of a group, [tokens, components], in memory, and
   // adds to the variances of the block's components.
   void Transform(size_t group, const float* values,
-                 const coding::Matrix& matrix, const coding::Lines& transposed,
+                 const coding::Matrix& matrix, const coding::Matrix& transposed,
                  EncoderMemory* memory, double* variances) const;
   // Those of a token whose integers need more bits.
   void TransformWide(const float* values, size_t token,
@@ -162,7 +162,7 @@ class BlockEncoder {
   const Block block_;
   const float max_error_;
   const DType dtype_;
-  BlockInput input_;
+  BlockSource input_;
   std::vector<float> sample_values_;  // [heads, tokens, channels]
   std::vector<uint8_t> sample_source_;
   const size_t channels_;      // of a head

@@ -70,8 +70,7 @@ class Encoder {
         checkpoint_(hints.checkpoint),
         bases_(geometry_, checkpoint_),
         memory_(hints.buffers, checkpoint_),
-        rows_(header_, geometry_, dtype_, bytes_,
-              &memory_.reconstructor.rotator),
+        rows_(header_, geometry_, dtype_, bytes_, &memory_.rotator),
         decoded_(hints.buffers, &EncoderBuffers::decoded) {
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     rotations_ =
@@ -161,7 +160,7 @@ class Encoder {
       if (Stops(checkpoint_)) return;
       const Block block = geometry_.block(i);
       const uint64_t first = geometry_.RowBegin(block, 0);
-      const BlockInput input = {
+      const BlockSource input = {
           .rows = &rows_,
           .source = bytes_ + first * DTypeSize(dtype_),
           .head_stride = geometry_.tokens() * geometry_.channels()};

@@ -101,16 +101,13 @@ class Decoder {
         int8_t* const symbols = SymbolsAt(index, run.begin);
         if (!reader_.rans().ReadRows(
                 tables_, absl::MakeSpan(symbols, tables_.size() * kMaxLanes))) {
-          return BrokenStrip(index, "has too few words");
+          return BrokenStrip(index, "the words end within it");
         }
         content.has_quanta[run.shift] = coding.low_lanes != 0;
-        if (!(coding.low_lanes != 0 ? ReadLowBits(strip, coding, run, symbols)
-                                    : FindEscapes(run, symbols, &content))) {
-          return BrokenStrip(
-              index,
-              "has an escape that is not in their list, or a quantum "
-              "beyond 2^20");
-        }
+        const absl::Status read = coding.low_lanes != 0
+                                      ? ReadLowBits(strip, coding, run, symbols)
+                                      : FindEscapes(run, symbols, &content);
+        if (!read.ok()) return BrokenStrip(index, read.message());
       }
     }
     return absl::OkStatus();
@@ -118,7 +115,12 @@ class Decoder {
 
   static absl::Status BrokenStrip(size_t index, absl::string_view rule) {
     return absl::DataLossError(absl::StrCat("the strip of channels from ",
-                                            index * kMaxLanes, " on ", rule));
+                                            index * kMaxLanes, " on: ", rule));
+  }
+
+  static absl::Status NoEscape(size_t token) {
+    return absl::DataLossError(
+        absl::StrCat("the list of escapes has no valid one for token ", token));
   }
 
   int8_t* SymbolsAt(size_t strip, size_t token) {
@@ -126,21 +128,24 @@ class Decoder {
                 .symbols[(strip * coded_tokens_ + token - sinks_) * kMaxLanes];
   }
 
-  bool ReadLowBits(const Strip& strip, const LaneCoding& coding, const Run& run,
-                   const int8_t* symbols) {
+  absl::Status ReadLowBits(const Strip& strip, const LaneCoding& coding,
+                           const Run& run, const int8_t* symbols) {
     Grow(geometry_.Elements(block_), &buffers_.quanta);
     for (size_t t = run.begin; t < run.end; ++t, symbols += kMaxLanes) {
       for (size_t lane = 0; lane < strip.size(); ++lane) {
         int64_t quantum;
         if (!reader_.Resolve(symbols[lane], coding.low_counts[lane],
-                             &quantum) ||
-            std::abs(quantum) > kMaxQuantum) {
-          return false;
+                             &quantum)) {
+          return NoEscape(t);
+        }
+        if (std::abs(quantum) > kMaxQuantum) {
+          return absl::DataLossError(
+              absl::StrCat("a quantum of token ", t, " is beyond 2^20"));
         }
         buffers_.quanta[strip.Place(lane, t)] = static_cast<int32_t>(quantum);
       }
     }
-    return true;
+    return absl::OkStatus();
   }
 
   struct Escape {
@@ -153,17 +158,19 @@ class Decoder {
     std::vector<Escape> escapes;          // among symbols, in their order
   };
 
-  bool FindEscapes(const Run& run, const int8_t* symbols,
-                   StripContent* content) {
+  absl::Status FindEscapes(const Run& run, const int8_t* symbols,
+                           StripContent* content) {
     const int8_t* const end = symbols + (run.end - run.begin) * kMaxLanes;
     for (const int8_t* at = symbols;; ++at) {
       at = static_cast<const int8_t*>(
           std::memchr(at, kEscape & 0xff, static_cast<size_t>(end - at)));
-      if (at == nullptr) return true;
+      if (at == nullptr) return absl::OkStatus();
       const auto index = static_cast<size_t>(at - symbols);
       Escape escape = {.token = run.begin + index / kMaxLanes,
                        .lane = index % kMaxLanes};
-      if (!reader_.escapes().Next(&escape.quantum)) return false;
+      if (!reader_.escapes().Next(&escape.quantum)) {
+        return NoEscape(escape.token);
+      }
       content->escapes.push_back(escape);
     }
   }

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/amx.h"
 #include "kernels/vnni.h"
 #include "kvcompress/dtype.h"
 
@@ -136,7 +135,7 @@ const KernelSet* Set() {
       .int8 = Grouped<Codes8, 8>(),
       .measure = {Measure<F32, DType::kF32>, Measure<F16, DType::kF16>,
                   Measure<BF16, DType::kBF16>},
-      .product = {.prepare = KeepPairs, .multiply = MultiplyMatrices},
+      .multiply = MultiplyMatrices,
       .reflect = ReflectMatrix,
       .rows = {.load = {LoadRow<F32, 0>, LoadRow<F16, 1>, LoadRow<BF16, 2>},
                .largest = {LargestOfRow<F32, 0>, LargestOfRow<F16, 1>,
@@ -181,7 +180,7 @@ namespace {
 const KernelSet* Avx512() {
   static const KernelSet* const set = [] {
     auto* const kernels = new KernelSet(*N_AVX3::Set());
-    kernels->product = Amx() != nullptr ? *Amx() : *Vnni();
+    kernels->multiply = Vnni();
     return kernels;
   }();
   return set;

@@ -282,10 +282,9 @@ TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
 
 TEST(KernelSets, MultiplyAsThePortableOneDoes) {
   std::mt19937 random(11);
-  std::map<std::string, ProductKernels> kernels;
-  for (const KernelSet* set : Available()) kernels[set->name] = set->product;
-  // Also where the processor has something faster.
-  if (Vnni() != nullptr) kernels["vnni"] = *Vnni();
+  std::map<std::string, MultiplyInt16> kernels;
+  for (const KernelSet* set : Available()) kernels[set->name] = set->multiply;
+  if (Vnni() != nullptr) kernels["vnni"] = Vnni();
   for (const size_t columns : {1, 8, 16, 40, 61, 192, 256}) {
     for (const size_t rows : {1, 5, 17, 40, 64}) {
       for (const size_t inner : {2, 6, 64, 192, 256, 320}) {
@@ -304,13 +303,10 @@ TEST(KernelSets, MultiplyAsThePortableOneDoes) {
           right[0] = -32768;
           const ProductShape shape = {rows, inner, columns};
           std::vector<int32_t> wanted(rows * columns);
-          Portable().product.multiply(left.data(), right.data(), shape,
-                                      wanted.data());
+          Portable().multiply(left.data(), right.data(), shape, wanted.data());
           for (const auto& [name, each] : kernels) {
-            std::vector<int16_t> prepared(right.size());
-            each.prepare(right.data(), inner, columns, prepared.data());
             std::vector<int32_t> product(rows * columns, 7);
-            each.multiply(left.data(), prepared.data(), shape, product.data());
+            each(left.data(), right.data(), shape, product.data());
             EXPECT_EQ(product, wanted)
                 << name << " " << rows << " " << inner << " " << columns;
           }
