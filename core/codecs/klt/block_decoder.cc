@@ -189,11 +189,11 @@ class Decoder {
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
       levels_begin_ = apart ? geometry_.GroupBegin(block_, group) : 0;
       Strip strip(geometry_.Layout(block_), content_.classes, first, kMaxClass);
-      if (!(header_.trellis ? ReadTrellis(&strip) : ReadStrip(&strip))) {
+      const absl::Status read =
+          header_.trellis ? ReadTrellis(&strip) : ReadStrip(&strip);
+      if (!read.ok()) {
         return absl::DataLossError(absl::StrCat(
-            "the strip of components from ", first,
-            " on has too few words, an escape that is not in their list, or a "
-            "quantum beyond 2^20"));
+            "the strip of components from ", first, " on: ", read.message()));
       }
       for (; group < bases_.size() &&
              geometry_.GroupFirst(group) + bases_[group].size() <=
@@ -212,7 +212,16 @@ class Decoder {
     return &memory_.levels[strip.Place(lane, token) - levels_begin_];
   }
 
-  bool ReadStrip(Strip* strip) {
+  static absl::Status NoEscape(size_t token) {
+    return absl::DataLossError(
+        absl::StrCat("the list of escapes has no valid one for token ", token));
+  }
+  static absl::Status BeyondLimit(size_t token) {
+    return absl::DataLossError(
+        absl::StrCat("a quantum of token ", token, " is beyond 2^20"));
+  }
+
+  absl::Status ReadStrip(Strip* strip) {
     const size_t tokens = block_.tokens - sinks_;
     std::vector<const uint8_t*> tables;
     tables.reserve(tokens);
@@ -221,7 +230,7 @@ class Decoder {
     }
     memory_.symbols.resize(tokens * kMaxLanes);
     if (!reader_.rans().ReadRows(tables, absl::MakeSpan(memory_.symbols))) {
-      return false;
+      return absl::DataLossError("the words end within it");
     }
     for (size_t i = 0; i < tokens; ++i) {
       if (strip->is_run()) {
@@ -233,8 +242,8 @@ class Decoder {
                                            .stride = strip->stride()},
                                           LevelAt(*strip, 0, sinks_ + i));
         for (size_t t = sinks_ + begin; t < sinks_ + i; ++t) {
-          const LaneCoding& at = strip->At(content_.offsets[t]);
-          if (!AddLowBits(at, LevelAt(*strip, 0, t))) return false;
+          KVC_RETURN_IF_ERROR(AddLowBits(strip->At(content_.offsets[t]), t,
+                                         LevelAt(*strip, 0, t)));
         }
         if (i == tokens) break;
       }
@@ -242,30 +251,31 @@ class Decoder {
       for (size_t lane = 0; lane < strip->size(); ++lane) {
         int64_t quantum;
         if (!reader_.Resolve(memory_.symbols[i * kMaxLanes + lane],
-                             at.low_counts[lane], &quantum) ||
-            std::abs(quantum) > kMaxQuantum) {
-          return false;
+                             at.low_counts[lane], &quantum)) {
+          return NoEscape(sinks_ + i);
         }
+        if (std::abs(quantum) > kMaxQuantum) return BeyondLimit(sinks_ + i);
         *LevelAt(*strip, lane, sinks_ + i) = static_cast<int32_t>(quantum);
       }
     }
-    return true;
+    return absl::OkStatus();
   }
 
   // To the levels of a token, which have none yet.
-  bool AddLowBits(const LaneCoding& coding, int32_t* levels) {
+  absl::Status AddLowBits(const LaneCoding& coding, size_t token,
+                          int32_t* levels) {
     for (uint32_t lanes = coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
       const int lane = std::countr_zero(lanes);
       const int count = coding.low_counts[lane];
       levels[lane] = levels[lane] * (1 << count) +
                      static_cast<int32_t>(reader_.low_bits().Get(count));
-      if (std::abs(levels[lane]) > kMaxQuantum) return false;
+      if (std::abs(levels[lane]) > kMaxQuantum) return BeyondLimit(token);
     }
-    return true;
+    return absl::OkStatus();
   }
 
   // The tables of a token depend on what the one before it had.
-  bool ReadTrellis(Strip* strip) {
+  absl::Status ReadTrellis(Strip* strip) {
     uint8_t tables[kMaxLanes];
     std::fill(tables + strip->size(), tables + kMaxLanes, kNoTable);
     int8_t symbols[kMaxLanes];
@@ -276,22 +286,23 @@ class Decoder {
         tables[lane] = at.Table(lane, coding::IsOddState(states[lane]));
       }
       if (!reader_.rans().ReadRow(tables, absl::MakeSpan(symbols))) {
-        return false;
+        return absl::DataLossError(absl::StrCat("the words end at token ", t));
       }
       for (size_t lane = 0; lane < strip->size(); ++lane) {
         int64_t quantum = symbols[lane];
         const int low_bits = at.low_counts[lane];
-        if ((symbols[lane] == kEscape || low_bits > 0) &&
-            (!reader_.Resolve(symbols[lane], low_bits, &quantum) ||
-             std::abs(quantum) > kMaxQuantum)) {
-          return false;
+        if (symbols[lane] == kEscape || low_bits > 0) {
+          if (!reader_.Resolve(symbols[lane], low_bits, &quantum)) {
+            return NoEscape(t);
+          }
+          if (std::abs(quantum) > kMaxQuantum) return BeyondLimit(t);
         }
         *LevelAt(*strip, lane, t) =
             coding::LevelOf(quantum, coding::IsOddState(states[lane]));
         states[lane] = coding::NextState(states[lane], quantum);
       }
     }
-    return true;
+    return absl::OkStatus();
   }
 
   const TensorHeader& header_;
