@@ -31,7 +31,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
 TARGET = REPOSITORY / "deploy" / "CAPACITY.md"
 # The sample's tokens over and over: klt needs more than it has, and a call should be
-# long beside what it costs to make one.
+# long compared with what it costs to make one.
 REPEATS = 6
 CHOICES = (
     ("lossless", ""),

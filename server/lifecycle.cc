@@ -85,7 +85,7 @@ void LogStart(const DaemonOptions& options,
   }
 }
 
-// Bytes for all streams. Profiles are held beside them.
+// Bytes for all streams. Profiles are not among them.
 uint64_t BudgetOf(const DaemonOptions& options) {
   if (options.memory_budget_bytes) return *options.memory_budget_bytes;
   const uint64_t limit = MemoryLimit();

@@ -153,7 +153,7 @@ def run_quick_test(
     """Runs the service on data, without a model: no perplexity is measured.
 
     Synthetic data, N(0, 0.3) of TinyLlama's shapes, flatters INT4, so the committed sample of a
-    real cache is shown beside it.
+    real cache is shown next to it.
 
     Args:
         verbose: Whether to print.

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What kv-compress tells people on standard error beside the result: warnings
-// of the report, and which codec holds bounds that did not hold.
+// What kv-compress tells people on standard error in addition to the result:
+// warnings of the report, and which codec holds bounds that did not hold.
 
 #ifndef KVCOMPRESS_CLIENT_CLI_ADVICE_H_
 #define KVCOMPRESS_CLIENT_CLI_ADVICE_H_

@@ -88,7 +88,7 @@ struct Tridiagonal {
   size_t size;
 };
 
-// So many eigenvalues or eigenvectors are found side by side.
+// So many eigenvalues or eigenvectors are found at once.
 inline constexpr size_t kEigenLanes = 32;
 
 // Eigenvalues number `first` and on, from the largest, by bisection of
@@ -97,7 +97,7 @@ using FindEigenvalues = void (*)(const Tridiagonal& matrix, size_t first,
                                  float low, float high, float* values);
 
 // One inverse iteration from the columns of `vectors`, [size, stride], to
-// eigenvectors of length 1 of these values. Pivots below `tiny` count as it.
+// eigenvectors of length 1 of these values. Pivots are clamped to `tiny`.
 // With `begins`, an iteration before it that solves with U alone, for columns
 // that have nothing of the matrix yet. `memory` has room for size rows.
 struct FactorsOfRow;

@@ -38,7 +38,7 @@ class KeyPositions {
                absl::Span<const absl::string_view> sources);
 
   // Whether keys are turned, by not too many frequencies, and have a mean that
-  // is large enough beside them: else nothing can be found.
+  // is large enough compared with them: else nothing can be found.
   bool known() const { return expected_ > kLeastMean * energy_; }
 
   // How much the keys are like those of the training if the cache begins at

@@ -90,7 +90,7 @@ def test_a_codec_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path) -
 
 
 def test_a_profile_adds_its_presets(run: Run, bin_dir: Path) -> None:
-    """Beside the same codecs without it: of this process, and of a server."""
+    """Next to the same codecs without it: of this process, and of a server."""
     cache, profile = GOLDEN / "cache.safetensors", GOLDEN / "tiny.profile"
     answer = succeed(run("-compare", cache, "-profile", profile))
     added = [row for row in answer["codecs"] if row["profile"]]

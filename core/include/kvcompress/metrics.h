@@ -8,7 +8,7 @@
 // with Neumaier's compensated summation (Z. Angew. Math. Mech. 54, 1974), so
 // the result neither depends on how the input was cut into chunks nor loses
 // digits on long tensors. No single number tells whether a cache is good: read
-// RMSE beside the largest error, and SNR beside the worst tensor's.
+// RMSE next to the largest error, and SNR next to the worst tensor's.
 
 #ifndef KVCOMPRESS_METRICS_H_
 #define KVCOMPRESS_METRICS_H_

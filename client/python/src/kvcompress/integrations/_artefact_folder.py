@@ -46,7 +46,7 @@ class ArtefactFolder:
     """Saves runs of blocks, and gives them back by block. Thread safe.
 
     Attributes:
-        path: Of this model, type and layout; others are beside it.
+        path: Of this model, type and layout; others are next to it.
     """
 
     def __init__(self, root: Path, name: str, identity: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class ArtefactFolder:
         Args:
             root: Where models' folders are.
             name: For people, such as the model's; part of the folder's name.
-            identity: What blocks depend on beside their hashes. Bound to each artefact.
+            identity: What blocks depend on other than their hashes. Bound to each artefact.
 
         Raises:
             OSError: It cannot be made.

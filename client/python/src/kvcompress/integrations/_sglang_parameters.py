@@ -12,7 +12,7 @@ _SGLANGS_OWN = ("backend_name", "module_path", "class_name", "interface_v1", "tp
 
 @dataclass(frozen=True)
 class Parameters:
-    """What `--hicache-storage-backend-extra-config` says beside SGLang's own.
+    """What `--hicache-storage-backend-extra-config` says in addition to SGLang's own.
 
     Attributes:
         folder: Where artefacts are kept; engines may share it.
@@ -27,8 +27,8 @@ class Parameters:
         timeout: Seconds that loading or saving an artefact may take.
         element_type: `float8_e4m3fn` or `float8_e5m2`, where SGLang keeps these and calls them
             bytes. Without it bytes are kept as they are.
-        identity: What caches depend on beside model name and types, such as a revision; bound to
-            each artefact.
+        identity: What caches depend on other than model name and types, such as a revision; bound
+            to each artefact.
     """
 
     folder: str

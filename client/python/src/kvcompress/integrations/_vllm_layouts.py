@@ -228,7 +228,7 @@ def check(
 
 
 def identity(vllm_config: Any) -> dict[str, str]:  # noqa: ANN401
-    """Gives what caches depend on beside their tokens."""
+    """Gives what caches depend on other than their tokens."""
     model, cache = vllm_config.model_config, vllm_config.cache_config
     config = {
         name: value for name, value in model.hf_config.to_dict().items() if name not in _PASSING

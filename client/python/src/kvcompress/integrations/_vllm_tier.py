@@ -102,7 +102,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             tier_type: The tier's name in metrics.
             folder: Where artefacts are kept.
             groups: By group of layers the fields of a `PageLayout`, found by KVCompressConnector.
-            identity: What caches depend on beside their tokens; bound to each artefact.
+            identity: What caches depend on other than their tokens; bound to each artefact.
             server: Address of a service; None to start one.
             codec: As `CompressArguments` has it.
             effort: The same.

@@ -56,8 +56,8 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
                 model whose layers all see every token.
             residual_length: How many of the newest tokens are never compressed.
             block_length: How many older tokens are compressed at once, at least.
-            decoded_bytes: How much of what was decompressed may stay for the next step, beside the
-                artefacts; `release` gives it back. The result does not depend on it.
+            decoded_bytes: How much of what was decompressed may stay for the next step, on top of
+                the artefacts; `release` gives it back. The result does not depend on it.
             options: See `kvcompress.options.CompressArguments`. With bounds, `update` raises
                 QualityError when a block misses one, and keeps its tokens as they are.
 

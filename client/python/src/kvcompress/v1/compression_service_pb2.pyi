@@ -135,7 +135,7 @@ class CompressOptions(_message.Message):
     report_tensors: _builtins.bool
     """Whether the report lists every tensor."""
     reconstruct: _builtins.bool
-    """Whether to send back, beside the artefact, the safetensors file that
+    """Whether to send back, with the artefact, the safetensors file that
     Decompress would give, as `reconstructed` chunks.
     """
     rope_theta: _builtins.float
