@@ -75,12 +75,20 @@ std::set<std::string> ErrorsOfChangedBytes(const char* codec) {
                            .shape = {1, 2, 48, 40},
                            .role = TensorRole::kKey};
   const CodecSpec parsed = *ParseCodec(codec);
+  // Channels of both heads follow one signal. Some values are far from the
+  // others, and become escapes.
+  constexpr size_t kTokens = 48;
+  constexpr size_t kChannels = 40;
   std::mt19937 random(3);
+  const auto number = [&] {
+    return static_cast<float>(random()) * 0x1p-31f - 1;
+  };
+  std::vector<float> signal(kTokens);
+  for (float& each : signal) each = 4 * number();
   std::string source;
-  for (size_t i = 0; i < *ElementCount(spec); ++i) {
-    // Some are far from the others, and become escapes.
-    const float value = static_cast<float>(random()) * 0x1p-31f - 1;
-    AppendElement(spec.dtype, i % 97 == 5 ? 60 * value : value, &source);
+  for (size_t i = 0; i < 2 * kTokens * kChannels; ++i) {
+    const float value = signal[i / kChannels % kTokens] + 0.2f * number();
+    AppendElement(spec.dtype, i % 997 == 5 ? 90 * value : value, &source);
   }
   auto encoder = parsed.codec->NewEncoder(spec, parsed.parameters, {});
   std::string payload;
@@ -102,10 +110,10 @@ std::set<std::string> ErrorsOfChangedBytes(const char* codec) {
 }
 
 TEST(BlockErrors, EntropyCodersSayTheFieldAndTheToken) {
-  const std::set<std::string> ecsq = ErrorsOfChangedBytes("ecsq:ultra");
-  const std::set<std::string> klt = ErrorsOfChangedBytes("klt:ultra");
+  const std::set<std::string> ecsq = ErrorsOfChangedBytes("ecsq:high");
+  const std::set<std::string> klt = ErrorsOfChangedBytes("klt:high");
   for (const std::set<std::string>& errors : {ecsq, klt}) {
-    EXPECT_THAT(errors, Contains(AllOf(StartsWith("block 0 of 1, at offset "),
+    EXPECT_THAT(errors, Contains(AllOf(StartsWith("block 0 of "),
                                        HasSubstr("the words do not end"))));
     EXPECT_THAT(errors,
                 Contains(HasSubstr("a state of the entropy coder is out of")));
@@ -115,7 +123,7 @@ TEST(BlockErrors, EntropyCodersSayTheFieldAndTheToken) {
                            HasSubstr("the list of escapes has no valid one for "
                                      "token "))));
   EXPECT_THAT(klt, Contains(AllOf(HasSubstr("the strip of components from "),
-                                  HasSubstr(" on: "), HasSubstr("token "))));
+                                  HasSubstr(" on: "))));
 }
 
 }  // namespace
