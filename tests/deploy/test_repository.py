@@ -57,7 +57,7 @@ def test_sources_carry_the_notice() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    """No notes to oneself."""
+    """No TODOs, whatever they are called."""
     sources = [p for p in tracked() if p.suffix in SOURCES or is_script(p)]
     note = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b[:(]")
     assert names([path for path in sources if note.search(path.read_text())]) == []

@@ -25,9 +25,9 @@
 #include "kernels/highway/joint-inl.h"
 #include "kernels/highway/multiply-inl.h"
 #include "kernels/highway/rans-inl.h"
+#include "kernels/highway/rope-inl.h"
 #include "kernels/highway/row-inl.h"
 #include "kernels/highway/rows-inl.h"
-#include "kernels/highway/turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
