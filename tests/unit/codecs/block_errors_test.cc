@@ -72,12 +72,12 @@ TEST(BlockErrors, SparseCountsWhatItsBitmapKeeps) {
 std::set<std::string> ErrorsOfChangedBytes(const char* codec) {
   const TensorSpec spec = {.name = "t",
                            .dtype = DType::kF32,
-                           .shape = {1, 2, 48, 40},
+                           .shape = {1, 2, 160, 40},
                            .role = TensorRole::kKey};
   const CodecSpec parsed = *ParseCodec(codec);
   // Channels of both heads follow one signal. Some values are far from the
   // others, and become escapes.
-  constexpr size_t kTokens = 48;
+  constexpr size_t kTokens = 160;
   constexpr size_t kChannels = 40;
   std::mt19937 random(3);
   const auto number = [&] {
@@ -96,15 +96,13 @@ std::set<std::string> ErrorsOfChangedBytes(const char* codec) {
   EXPECT_TRUE((*encoder)->Finish(&payload, nullptr).ok());
   std::set<std::string> errors;
   for (size_t i = 0; i < payload.size(); ++i) {
-    for (const char change : {'\x01', '\x55', '\x80'}) {
-      std::string changed = payload;
-      changed[i] = static_cast<char>(changed[i] ^ change);
-      const auto decoder = parsed.codec->NewDecoder(spec, parsed.parameters);
-      std::string decoded;
-      const absl::Status status =
-          testing::DecodeAll(**decoder, changed, &decoded);
-      if (!status.ok()) errors.emplace(status.message());
-    }
+    std::string changed = payload;
+    changed[i] = static_cast<char>(changed[i] ^ 0xd5);
+    const auto decoder = parsed.codec->NewDecoder(spec, parsed.parameters);
+    std::string decoded;
+    const absl::Status status =
+        testing::DecodeAll(**decoder, changed, &decoded);
+    if (!status.ok()) errors.emplace(status.message());
   }
   return errors;
 }
