@@ -73,7 +73,7 @@ WAYS = {
     "packages": r"cmake --build build/release && cpack .+",
     "perplexity": r"\$python validation/validate_perplexity\.py .+",
     "pip": r"pip install \./client/python",
-    "pip, with extras": r"pip install '?\./client/python\[\w+\]'?",
+    "pip, with extras": r"pip install 'kvcompress\[\w+\]'",
     "query": r"((sum|count|changes|increase)( by)? ?\(|kvcompress[:_]|process_|up\{).+",
     "quickstart": r"deploy/quickstart",
     "release": r"deploy/release",
