@@ -48,7 +48,7 @@ WAYS = {
     "batch": r"python -m kvcompress\.batch (?!s3:).+",
     "benchmark": r"tests/benchmark( --save)?",
     "build": r"deploy/build",
-    "client": r"(bin/kv-compress|python -m kvcompress)( .+)?",
+    "client": r"((bin/)?kv-compress(?! -server kv\.)|python -m kvcompress)( .+)?",
     "client over TLS": r"kv-compress -server kv\.example:50051 .+",
     "codec study": r"\$python validation/codec_study\.py",
     "compare caches": r"client/python/examples/compare_caches\.py .+",
