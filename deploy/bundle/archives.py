@@ -89,7 +89,7 @@ def rewrite_deb(path: Path, date: int, fields: Mapping[str, str]) -> None:
         sums.write_text("".join(sorted(sums.read_text().splitlines(keepends=True))))
         control = contents / "DEBIAN" / "control"
         lines = [f"{name}: {value}\n" for name, value in fields.items()]
-        control.write_text("".join([control.read_text(), *lines]))
+        control.write_text("".join([control.read_text().rstrip("\n"), "\n", *lines]))
         for file in [contents, *contents.rglob("*")]:
             if not file.is_symlink():
                 file.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)
