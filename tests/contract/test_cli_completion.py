@@ -143,7 +143,7 @@ def server_help(bin_dir: Path) -> bytes:
 
 def page_of_server(form: str, text: bytes, folder: Path) -> Path:
     """A file with what is made of that."""
-    command = [PAGES, form, "1.2.3"]
+    command = [str(PAGES), form, "1.2.3"]
     done = subprocess.run(command, input=text, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
     path = folder / f"server.{form}"
