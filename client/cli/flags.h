@@ -56,7 +56,7 @@ struct Flags {
   bool quiet = false;
   bool force = false;
   std::string shell;                // of kCompletion
-  std::vector<std::string> codecs;  // of kCompare; empty for the usual ones
+  std::vector<std::string> codecs;  // of kCompare; empty for all
   bool verbose = false;
   std::string server;  // empty: the service runs in this process
   // Where this process sees the directory that the server shares; empty: where

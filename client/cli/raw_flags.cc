@@ -155,8 +155,8 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--train-note", &raw->train_note, "TEXT",
         "Text for the profile's record of its training");
   value("--compare", &raw->compare, "FILE",
-        "Measure a file with several codecs, those of -codec or a usual "
-        "choice, and those of -profile; print a table of ratio, quality and "
+        "Measure a file with several codecs, those of -codec or all with all "
+        "presets, and those of -profile; print a table of ratio, quality and "
         "speed; write nothing, but hold one artefact at a time in memory");
   value("--format", &raw->format, "FORMAT",
         "How results are printed: json or table (default: table on a terminal "
