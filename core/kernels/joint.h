@@ -44,6 +44,19 @@ using ReflectRows = void (*)(const float* v, float factor, RowsShape shape,
 // So many columns stay in the nearest cache from one reflection to the next.
 inline constexpr size_t kReflectedColumns = 32;
 
+// Matrices of binary32: `left` [rows, inner] and `right` [inner, columns], with
+// their rows so far apart.
+struct FloatFactors {
+  const float* left;
+  size_t left_stride;
+  const float* right;
+  size_t right_stride;
+  size_t inner;
+};
+// Adds their product to `sums`: to each sum, its products one after the other.
+using AddFloatProduct = void (*)(const FloatFactors& factors, RowsShape shape,
+                                 float* sums);
+
 // Levels [rows, columns] to 16 bits, saturated, rows of the result `padded`
 // apart and what is left of each untouched, and the sum of the magnitudes of
 // each row: at most 256, all below 2^22.
@@ -136,6 +149,7 @@ struct JointKernels {
   PairRows pair_rows;
   UpdateSymmetric update_symmetric;
   ReflectRows reflect_rows;
+  AddFloatProduct add_float_product;
   ScaleToUnit scale_to_unit;
   SumScaledRows sum_scaled_rows;
   FindEigenvalues find_eigenvalues;

@@ -122,6 +122,7 @@ const KernelSet* Set() {
       .pair_rows = PairFloatRows,
       .update_symmetric = UpdateSymmetricRows,
       .reflect_rows = ReflectFloatRows,
+      .add_float_product = AddProductOfFloats,
       .scale_to_unit = ScaleToUnitVector,
       .sum_scaled_rows = SumScaled,
       .find_eigenvalues = FindEigenvaluesOf,

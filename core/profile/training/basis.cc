@@ -6,9 +6,25 @@
 #include <cmath>
 
 #include "kvcompress/error.h"
-#include "transform/principal_components.h"
+#include "transform/leading_components.h"
 
 namespace kvcompress::profile {
+namespace {
+
+// Up to these channels, and where more than a third of the components is
+// wanted, all are found as fast.
+constexpr size_t kMaxDenseChannels = 4096;
+
+}  // namespace
+
+coding::PrincipalComponents FindComponents(absl::Span<const float> covariance,
+                                           size_t size, size_t most) {
+  most = std::min(most, size);
+  const auto find = size > kMaxDenseChannels && 3 * most <= size
+                        ? coding::FindLeadingComponents
+                        : coding::FindPrincipalComponents;
+  return find(covariance, size, most);
+}
 
 absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
                                              absl::Span<const float> units,
@@ -44,7 +60,7 @@ absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
   }
   for (float& value : covariance) value /= largest;
   const coding::PrincipalComponents components =
-      coding::FindPrincipalComponents(covariance, n, std::min(most, n));
+      FindComponents(covariance, n, most);
   group->components = components.values.size();
   group->scales.resize(n);
   for (size_t i = 0; i < n; ++i) {
