@@ -24,6 +24,7 @@ RUN apt-get update && \
       libspdlog1.10 \
       libssl3 \
       libxxhash0 \
+      libyaml-cpp0.7 \
       libzstd1 && \
     rm -rf /var/cache/apt /var/lib/apt/lists/*
 COPY --from=build /src/bin/ /usr/local/bin/
