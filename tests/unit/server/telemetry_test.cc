@@ -140,23 +140,51 @@ TEST(MetricsTest, BytesInFlightGoUpAndDown) {
   EXPECT_EQ(Value(metrics, "kvcompress_inflight_bytes"), 0);
 }
 
-TEST(MetricsTest, EveryCodecHasSeriesFromTheStart) {
+// A rate sees no step from nothing to 1. So what alerts count is 0 first.
+TEST(MetricsTest, WhatAlertsCountIsThereFromTheStart) {
   const ServerMetrics metrics;
-  for (const Codec* codec : AllCodecs()) {
-    const std::string label =
-        absl::StrCat("codec=\"", codec->traits().name, "\"");
-    for (const char* name :
-         {"compression_ratio", "snr_decibels", "cosine_similarity", "rmse"}) {
-      EXPECT_EQ(Value(metrics,
-                      absl::StrCat("kvcompress_", name, "_count{", label, "}")),
-                0);
-    }
-    for (const char* stage : {"encode", "decode"}) {
-      EXPECT_EQ(Value(metrics, absl::StrCat("kvcompress_codec_seconds_count{",
-                                            label, ",stage=\"", stage, "\"}")),
-                0);
-    }
+  for (const absl::string_view reason : kIntegrityReasons) {
+    EXPECT_EQ(Value(metrics,
+                    absl::StrCat("kvcompress_integrity_failures_total{reason="
+                                 "\"",
+                                 reason, "\"}")),
+              0);
   }
+  for (const char* code :
+       {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "RESOURCE_EXHAUSTED"}) {
+    EXPECT_EQ(Value(metrics, absl::StrCat("kvcompress_errors_total{code=\"",
+                                          code, "\",method=\"Compress\"}")),
+              0);
+  }
+}
+
+TEST(MetricsTest, ACodecHasAllItsSeriesFromItsFirstUseOn) {
+  ServerMetrics metrics;
+  EXPECT_THAT(metrics.Render(), Not(HasSubstr("codec=")));
+  CompressReport exact = Report("lossless");
+  exact.metrics.snr_db.reset();
+  metrics.Compressed(exact);
+  const auto of_codec = [&](absl::string_view series) {
+    return Value(metrics, absl::StrCat("kvcompress_", series, "}"));
+  };
+  EXPECT_EQ(of_codec("snr_decibels_bucket{codec=\"lossless\",le=\"18\""), 0);
+  EXPECT_EQ(of_codec("compression_ratio_count{codec=\"lossless\""), 1);
+  EXPECT_EQ(of_codec("saved_bytes_total{codec=\"lossless\""), 0);
+  EXPECT_EQ(of_codec("quality_total{codec=\"lossless\",level=\"POOR\""), 0);
+  EXPECT_EQ(of_codec("verdicts_total{codec=\"lossless\",verdict=\"failed\""),
+            0);
+  EXPECT_THAT(metrics.Render(), Not(HasSubstr("int4")));
+  EXPECT_THAT(metrics.Render(), Not(HasSubstr("codec_seconds")));
+}
+
+TEST(MetricsTest, BytesSavedAddUp) {
+  ServerMetrics metrics;
+  metrics.Saved("int4:64+zstd", 100);
+  metrics.Saved("int4", 20);
+  metrics.Saved("mystery", 5);
+  EXPECT_EQ(Value(metrics, "kvcompress_saved_bytes_total{codec=\"int4\"}"),
+            120);
+  EXPECT_THAT(metrics.Render(), Not(HasSubstr("mystery")));
 }
 
 TEST(MetricsTest, KeysAndTokensHaveSeriesOfTheirOwn) {
@@ -197,7 +225,9 @@ TEST(MetricsTest, QualityIsCountedByCodec) {
                   "kvcompress_cosine_similarity_bucket{codec=\"int4\","
                   "le=\"0.9997\"}"),
             1);
-  EXPECT_EQ(Value(metrics, "kvcompress_quality_total{level=\"ACCEPTABLE\"}"),
+  EXPECT_EQ(Value(metrics,
+                  "kvcompress_quality_total{codec=\"int4\",level="
+                  "\"ACCEPTABLE\"}"),
             1);
   EXPECT_EQ(Value(metrics,
                   "kvcompress_codec_seconds_sum{codec=\"int4\",stage="
@@ -228,7 +258,11 @@ TEST(MetricsTest, ExactCachesHaveNoSnrAndEmptyOnesNothing) {
 
 // Some fractions come out as 0.9995000000000001, which no query would match.
 TEST(MetricsTest, BoundsOfBucketsAreShortNumbers) {
-  const std::string page = ServerMetrics().Render();
+  ServerMetrics metrics;
+  metrics.Compressed(Report("int4"));
+  metrics.CodecTime("int4", Stage::kEncode, 1);
+  metrics.CallHandled({Method::kCompress, absl::StatusCode::kOk});
+  const std::string page = metrics.Render();
   for (absl::string_view rest = page;;) {
     const size_t label = rest.find("le=\"");
     if (label == absl::string_view::npos) break;
