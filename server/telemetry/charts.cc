@@ -16,9 +16,9 @@ namespace {
 // Of both charts, in the units of their drawings.
 constexpr double kWidth = 400;
 // Columns.
-constexpr double kLeft = 66, kTop = 8, kPlotHeight = 104;
+constexpr double kLeft = 80, kTop = 8, kPlotHeight = 104;
 // Bars.
-constexpr double kNameWidth = 104, kBarWidth = 190, kRow = 25, kThickness = 15;
+constexpr double kNameWidth = 116, kBarWidth = 170, kRow = 25, kThickness = 15;
 
 std::string Rectangle(absl::string_view kind, double x, double y, double width,
                       double height) {

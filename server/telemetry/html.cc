@@ -31,7 +31,7 @@ grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr))}
 figure{margin:0;padding:.75rem .9rem;border:1px solid var(--line);
 border-radius:.5rem}
 figcaption{margin-bottom:.4rem}svg{display:block;width:100%;height:auto}
-svg text{font:12px system-ui,sans-serif;fill:var(--muted)}
+svg text{font:14px system-ui,sans-serif;fill:var(--muted)}
 svg .name{fill:var(--text)}svg .rule{stroke:var(--line)}
 .good{fill:var(--good);color:var(--good)}.bad{fill:var(--bad);color:var(--bad)}
 dt{font-weight:600;margin-top:1rem}dd{margin:0}
