@@ -34,6 +34,7 @@
 #include "service.h"
 #include "telemetry/call_log.h"
 #include "telemetry/http.h"
+#include "telemetry/index_page.h"
 #include "telemetry/metrics.h"
 #include "telemetry/observers.h"
 #include "telemetry/status_page.h"
@@ -262,7 +263,7 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   const uint64_t budget = BudgetOf(options);
   metrics.SetMemoryBudget(budget);
   metrics.connections().SetLimit(limits->total);
-  page.SetFact("memory budget, bytes", absl::StrCat(budget));
+  page.SetMemoryBudget(budget);
   page.SetFact("kernels", ActiveKernels());
   if (shared != nullptr) page.SetFact("shared directory", shared->path());
   const absl::StatusOr<std::shared_ptr<const ProfileSource>> profiles =
@@ -318,7 +319,8 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
            const Reachability* const watch = watching;
            return watch == nullptr || watch->alive();
          },
-         [&] { return page.Render(health.serving(), absl::Now()); }},
+         [&] { return page.Render(health.serving(), absl::Now()); },
+         IndexPage()},
         {.limits = HttpLimits(limits->http),
          .observer = metrics.http_observer()});
     if (!started.ok()) return started.status();

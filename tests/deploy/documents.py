@@ -135,6 +135,7 @@ BLOCKS = {
     "asyncio": r"asyncio\.gather",
     "C++": r"kvcompress::Client client\(",
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
+    "configuration": r"memory-budget-bytes: 2GiB",
     "consumer": r"find_package\(",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
     "llama.cpp": r"integrations\.llama_cpp",
