@@ -29,6 +29,12 @@ using coding::kMaxLanes;
 // Quanta whose magnitudes have this sum fit 16 bits, and times 32767 they fit
 // 31.
 constexpr int64_t kMaxNarrow = 32767;
+// Symbols that are read between two looks at the checkpoint.
+constexpr uint64_t kStep = uint64_t{1} << 16;
+// Elements that are restored at once, in bytes, if a token is not larger, and
+// products that this takes at most, if one token does not take more.
+constexpr uint64_t kPiece = 64 << 10;
+constexpr uint64_t kMaxProducts = uint64_t{1} << 26;
 
 absl::Status Bad(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("a group's payload has ", what));
@@ -44,8 +50,8 @@ absl::Span<const uint8_t> Bytes(absl::string_view text) {
 // Reads a payload from its front on.
 class GroupQuanta::Parser {
  public:
-  Parser(absl::string_view payload, GroupQuanta* out)
-      : left_(payload), out_(*out) {}
+  Parser(absl::string_view payload, Checkpoint* checkpoint, GroupQuanta* out)
+      : left_(payload), checkpoint_(checkpoint), out_(*out) {}
 
   absl::Status Parse(size_t group) {
     KVC_ASSIGN_OR_RETURN(const absl::string_view header,
@@ -72,6 +78,14 @@ class GroupQuanta::Parser {
   }
 
  private:
+  // Asks the checkpoint once that many steps are done.
+  absl::Status Spend(uint64_t steps) {
+    steps_ += steps;
+    if (steps_ < kStep) return absl::OkStatus();
+    steps_ = 0;
+    return Stops(checkpoint_) ? checkpoint_->status() : absl::OkStatus();
+  }
+
   absl::StatusOr<absl::string_view> Take(uint64_t size) {
     if (size > left_.size()) return Bad("fewer bytes than it says");
     const absl::string_view taken = left_.substr(0, size);
@@ -115,6 +129,7 @@ class GroupQuanta::Parser {
     out_.sinks_ = std::string(sinks);
     for (size_t i = 0; count > 0 && i < tensors.size(); ++i) {
       for (uint64_t s = 0; s < tensors[i].heads * count; ++s) {
+        KVC_RETURN_IF_ERROR(Spend(SinkSize(i)));
         const absl::string_view sink =
             sinks.substr(out_.sink_begins_[i] + s * SinkSize(i), SinkSize(i));
         if (!IsSink(i, sink)) return Bad("a sink that is not finite");
@@ -165,24 +180,29 @@ class GroupQuanta::Parser {
     coding::Escapes escapes(part(header.escapes));
     coding::BitReader low_bits(Bytes(block));
     if (!decoder.valid()) return Bad("a state out of its range");
-    levels_.assign(tokens * components, 0);
+    // Those behind the last run are zeros, which cost nothing.
+    const size_t coded = std::min(components, header.runs * kMaxLanes);
+    levels_.resize(tokens * coded);
     for (size_t run = 0; run < header.runs; ++run) {
-      KVC_RETURN_IF_ERROR(ReadRun(run * kMaxLanes, first, tokens, &decoder,
-                                  &escapes, &low_bits));
+      KVC_RETURN_IF_ERROR(Spend(tokens * kMaxLanes));
+      KVC_RETURN_IF_ERROR(ReadRun(run * kMaxLanes, coded, first, tokens,
+                                  &decoder, &escapes, &low_bits));
     }
     if (!decoder.AtEnd() || !escapes.AtEnd() || !low_bits.AtEnd()) {
       return Bad("a block that does not end where its symbols do");
     }
-    for (size_t t = 0; t < tokens; ++t) TakeToken(&levels_[t * components]);
-    return absl::OkStatus();
+    for (size_t t = 0; t < tokens; ++t) {
+      TakeToken(absl::MakeConstSpan(levels_).subspan(t * coded, coded));
+    }
+    return Spend(tokens * coded);
   }
 
-  // Reads the quanta of up to kMaxLanes components.
-  absl::Status ReadRun(size_t begin, uint64_t first, size_t tokens,
-                       coding::RansDecoder* decoder, coding::Escapes* escapes,
-                       coding::BitReader* low_bits) {
+  // Reads the quanta of up to kMaxLanes components of `coded` to levels_.
+  absl::Status ReadRun(size_t begin, size_t coded, uint64_t first,
+                       size_t tokens, coding::RansDecoder* decoder,
+                       coding::Escapes* escapes, coding::BitReader* low_bits) {
     const ProfileGroup& group = out_.group();
-    const size_t lanes = std::min(kMaxLanes, group.components - begin);
+    const size_t lanes = std::min(kMaxLanes, coded - begin);
     const uint8_t* const classes =
         &group.classes[out_.header_.preset * group.components + begin];
     uint8_t tables[kMaxLanes];
@@ -202,7 +222,7 @@ class GroupQuanta::Parser {
       if (!decoder->ReadRow(tables, absl::MakeSpan(symbols))) {
         return Bad("a block with too few words");
       }
-      int32_t* const levels = &levels_[t * group.components + begin];
+      int32_t* const levels = &levels_[t * coded + begin];
       for (size_t lane = 0; lane < lanes; ++lane) {
         int32_t value = symbols[lane];
         if (value == coding::kEscape && !escapes->Next(&value)) {
@@ -222,10 +242,11 @@ class GroupQuanta::Parser {
     return absl::OkStatus();
   }
 
-  void TakeToken(const int32_t* levels) {
+  void TakeToken(absl::Span<const int32_t> levels) {
     int64_t sum = 0;
-    for (size_t j = 0; j < out_.group().components; ++j) {
+    for (size_t j = 0; j < levels.size(); ++j) {
       if (levels[j] == 0) continue;
+      out_.components_end_ = std::max(out_.components_end_, j + 1);
       out_.components_.push_back(static_cast<uint16_t>(j));
       out_.quanta_.push_back(levels[j]);
       sum += std::abs(levels[j]);
@@ -238,17 +259,19 @@ class GroupQuanta::Parser {
   }
 
   absl::string_view left_;
+  Checkpoint* const checkpoint_;
+  uint64_t steps_ = 0;  // since the last look at it
   GroupQuanta& out_;
-  std::vector<int32_t> levels_;  // of a block, [tokens, components]
+  std::vector<int32_t> levels_;  // of a block, [tokens, components coded]
 };
 
 absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
     absl::string_view payload, std::shared_ptr<const Profile> profile,
-    size_t group, GroupShape shape) {
+    size_t group, GroupShape shape, Checkpoint* checkpoint) {
   auto quanta = std::shared_ptr<GroupQuanta>(new GroupQuanta);
   quanta->profile_ = std::move(profile);
   quanta->shape_ = std::move(shape);
-  KVC_RETURN_IF_ERROR(Parser(payload, quanta.get()).Parse(group));
+  KVC_RETURN_IF_ERROR(Parser(payload, checkpoint, quanta.get()).Parse(group));
   return quanta;
 }
 
@@ -292,14 +315,23 @@ MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
   }
 }
 
+size_t MemberRestorer::tokens_at_once() const {
+  const uint64_t used = std::max<uint64_t>(1, quanta_->components_end());
+  return std::max<uint64_t>(
+      1, std::min(kPiece / (tensor_.channels * DTypeSize(dtype_)),
+                  kMaxProducts / (used * tensor_.channels)));
+}
+
 void MemberRestorer::TakeHead(uint64_t head) {
   if (head == head_) return;
   head_ = head;
   const ProfileGroup& group = quanta_->group();
   const size_t channels = tensor_.channels;
-  basis_.resize(group.components * channels);
+  // Few tokens may use few components of a large matrix.
+  const size_t components = quanta_->components_end();
+  basis_.resize(components * channels);
   const int16_t* const first = &group.decode[first_channel_ + head * channels];
-  for (size_t j = 0; j < group.components; ++j) {
+  for (size_t j = 0; j < components; ++j) {
     std::memcpy(&basis_[j * channels], first + j * group.channels(),
                 channels * sizeof(int16_t));
   }
