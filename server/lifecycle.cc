@@ -256,7 +256,7 @@ namespace {
 absl::Status Run(const DaemonOptions& options, StopSignals* signals) {
   // Until there are workers, which take what there is.
   absl::StatusOr<std::unique_ptr<ThreadReserve>> reserve =
-      ThreadReserve::Take(ThreadsOfServer(WorkerPool::Processors()));
+      ThreadReserve::Take(ThreadsBesideWorkers(WorkerPool::Processors()));
   if (!reserve.ok()) return reserve.status();
   std::shared_ptr<const SharedDirectory> shared;
   if (!options.shared_directory.empty()) {
@@ -301,6 +301,8 @@ absl::Status Run(const DaemonOptions& options, StopSignals* signals) {
        .connections = *limits},
       &observer);
   reserve->reset();
+  const absl::Status grown = StartThreadsOfGrpc(WorkerPool::Processors());
+  if (!grown.ok()) return grown;
 
   std::unique_ptr<CertificateWatcher> certificates;
   std::shared_ptr<grpc::ServerCredentials> tls;

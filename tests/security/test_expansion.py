@@ -202,9 +202,7 @@ def test_unread_streams(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_reader_has_all_of_it(
-    server: ServerProcess, artefact_of: ArtefactOf, codec: str
-) -> None:
+def test_a_reader_has_all_of_it(server: ServerProcess, artefact_of: ArtefactOf, codec: str) -> None:
     """In messages of a bounded size, from a server that stays small."""
     restored = zeros = 0
     with server.channel() as channel:
