@@ -79,7 +79,7 @@ std::shared_ptr<const Profile> TestProfile() {
 
 Choice WithProfile() {
   Choice choice = {.file = MakeFile(testing::CacheOf(1100, 5))};
-  choice.options.codec = "klt";
+  choice.options.codec = "klt:high";
   choice.options.profile = TestProfile();
   return choice;
 }
