@@ -52,6 +52,11 @@ CONTENTS: dict[str, Fill] = {
 }
 # So many times the tensors, as little is left of them and that is decoded soon.
 TIMES = {"zeros": 8}
+CACHES = [(shape, content) for shape in SHAPES for content in CONTENTS]
+# Of the layers of a profile: zeros of as many more tokens instead.
+SHAPES["tokens"] = (1, (1, 8, 8192, 128))
+CACHES_OF_PROFILES = [("heads", each) for each in CONTENTS if each not in TIMES]
+CACHES_OF_PROFILES += [("tokens", each) for each in TIMES]
 PROFILED = "klt-profile"
 # Also with these parameters, which are slower than those that a codec has by itself.
 SLOWER = {"klt": ["klt:0.05,0.05,128"]}
@@ -142,11 +147,11 @@ def largest(all_costs: list[Costs]) -> Costs:
     return Costs(*(max(costs) for costs in zip(*all_costs, strict=True)))
 
 
-Choice = tuple[str, list[list[str]], list[str]]
+Choice = tuple[str, list[list[str]], list[tuple[str, str]]]
 
 
 def choices(folder: Path, wanted: list[str]) -> Iterator[Choice]:
-    """Codecs, the flags that each is tried with, and the shapes of the caches."""
+    """Codecs, the flags that each is tried with, and shapes and contents of caches."""
     with Client() as client:
         info = client.server_info()
     for codec in info.codecs:
@@ -154,9 +159,14 @@ def choices(folder: Path, wanted: list[str]) -> Iterator[Choice]:
             name = f"{codec.name}+{stage}" if stage else codec.name
             if codec.name != PROFILED and (not wanted or name in wanted):
                 flags = [["-codec", each] for each in (name, *SLOWER.get(name, []))]
-                yield name, flags, SHAPES_OF_STAGES if stage else list(SHAPES)
+                yield (
+                    name,
+                    flags,
+                    [each for each in CACHES if not stage or each[0] in SHAPES_OF_STAGES],
+                )
     if not wanted or PROFILED in wanted:
-        yield PROFILED, [["-codec", "klt:ultra", "-profile", str(train(folder))]], ["heads"]
+        flags = [["-codec", "klt:ultra", "-profile", str(train(folder))]]
+        yield PROFILED, flags, CACHES_OF_PROFILES
 
 
 def main(wanted: list[str]) -> None:
@@ -165,20 +175,18 @@ def main(wanted: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         caches = {}
-        for shape in SHAPES:
-            for content in CONTENTS:
-                caches[shape, content] = folder / f"{shape}-{content}"
-                write_cache(caches[shape, content], shape, content)
+        for shape, content in {*CACHES, *CACHES_OF_PROFILES}:
+            caches[shape, content] = folder / f"{shape}-{content}"
+            write_cache(caches[shape, content], shape, content)
         start = min(processor_seconds("-version") for _ in range(5))
         print("| codec | encode, s/MB of input | decode, s/MB of artefact | of output |")
         print("| --- | --- | --- | --- |")
-        for codec, tried, shapes in choices(folder, wanted):
+        for codec, tried, of in choices(folder, wanted):
             costs = largest(
                 [
                     measure(folder, caches[shape, content], f"{shape}, {content}", flags, start)
                     for flags in tried
-                    for shape in shapes
-                    for content in CONTENTS
+                    for shape, content in of
                 ]
             )
             print(f"| `{codec}` | {costs.encode} | {costs.decode} | {costs.restore} |", flush=True)
