@@ -65,12 +65,17 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     return {**inherited, **variables}
 
 
-def run(
-    *flags: str, limits: Mapping[int, int] | None = None, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run(*flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs the server to its end: for starts that fail, --help and --version."""
+    return run_within({}, *flags, **variables)
+
+
+def run_within(
+    limits: Mapping[int, int], *flags: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """The same within limits, of LIMITS."""
     return subprocess.run(
-        [*within(limits or {}), BINARY, *flags],
+        [*within(limits), BINARY, *flags],
         env=environment(variables),
         capture_output=True,
         text=True,

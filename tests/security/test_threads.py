@@ -35,9 +35,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("most", [1, 2, 4, 8, 12, 16, 20])
 def test_too_few_at_the_start(most: int) -> None:
     """An error that says what to raise, and an exit status."""
-    ended = server_process.run(
-        *("--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"), limits={THREADS: most}
-    )
+    listen = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    ended = server_process.run_within({THREADS: most}, *listen)
     assert ended.returncode == 1, ended.stderr
     assert "Raise the limit on them: ulimit -u" in ended.stderr
     assert "terminate" not in ended.stderr
