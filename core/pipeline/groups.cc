@@ -13,6 +13,7 @@
 #include "kvcompress/error.h"
 #include "profile/codec.h"
 #include "profile/group_encoder.h"
+#include "profile/member_restorer.h"
 #include "profile/position.h"
 #include "status/macros.h"
 #include "tensor/whole_tensor.h"

@@ -12,6 +12,7 @@
 #include "kvcompress/profile.h"
 #include "profile/group_decoder.h"
 #include "profile/group_format.h"
+#include "profile/member_restorer.h"
 
 namespace kvcompress::fuzz {
 namespace {
