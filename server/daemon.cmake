@@ -50,6 +50,7 @@ add_library(kvcompress_daemon STATIC
     telemetry/quality_metrics.cc
     telemetry/rpc_metrics.cc
     telemetry/status_page.cc
+    thread_reserve.cc
     tls.cc
     unread.cc)
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})

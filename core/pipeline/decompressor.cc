@@ -434,13 +434,15 @@ class Decompressor::Impl {
       if (i <= last) held_.resize(i + 1);
     }
     due_ = held_[index_];
-    if (absl::Status status = groups_.Prepare(index_, held_[last]);
+    Checkpoint* const checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
+    if (absl::Status status = groups_.Prepare(index_, held_[last], checkpoint);
         !status.ok()) {
+      KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
       return DataLoss(status.message(),
                       {.reason = "PAYLOAD_DAMAGED",
                        .tensor = header_.tensors[last].spec.name});
     }
-    decoder_ = groups_.NewDecoder(index_);
+    decoder_ = groups_.NewDecoder(index_, checkpoint);
     NeedWhatIsSelected();
     return true;
   }

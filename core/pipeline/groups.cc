@@ -8,9 +8,12 @@
 #include "absl/strings/str_format.h"
 #include "codecs/klt/token_weights.h"
 #include "kernels/elements.h"
+#include "kernels/kernels.h"
+#include "kernels/lane_sums.h"
 #include "kvcompress/error.h"
 #include "profile/codec.h"
 #include "profile/group_encoder.h"
+#include "profile/member_restorer.h"
 #include "profile/position.h"
 #include "status/macros.h"
 #include "tensor/whole_tensor.h"
@@ -20,8 +23,8 @@ namespace {
 
 // How strongly steps follow the age of tokens.
 constexpr double kWeighting = 0.3;
-// Elements that are restored at once, in bytes, if a token is not larger.
-constexpr uint64_t kPiece = 64 << 10;
+// Elements that are compared between two looks at the checkpoint.
+constexpr size_t kCompared = size_t{1} << 20;
 
 uint64_t SizeOf(const TensorSpec& spec) {
   uint64_t size = DTypeSize(spec.dtype);
@@ -29,21 +32,35 @@ uint64_t SizeOf(const TensorSpec& spec) {
   return size;
 }
 
-size_t TokensAtOnce(const profile::MemberRestorer& member) {
-  const uint64_t token = member.channels() * DTypeSize(member.dtype());
-  return std::max<uint64_t>(1, kPiece / token);
+// What a member lost. Anything when the checkpoint, which may be null, stops.
+DistortionSums CompareMember(DType dtype, absl::string_view source,
+                             absl::string_view decoded,
+                             Checkpoint* checkpoint) {
+  const auto bytes = [](absl::string_view elements) {
+    return reinterpret_cast<const uint8_t*>(elements.data());
+  };
+  const size_t count = decoded.size() / DTypeSize(dtype);
+  const auto compare = kernels::Active().rows.compare[static_cast<int>(dtype)];
+  kernels::LaneSums lanes;
+  for (size_t i = 0; i < count && !Stops(checkpoint); i += kCompared) {
+    compare(bytes(source), bytes(decoded), i, std::min(count, i + kCompared),
+            &lanes);
+  }
+  return lanes.Total(count);
 }
 
-// Gives the elements of a member piece by piece.
+// Gives the elements of a member piece by piece, and asks a checkpoint, which
+// may be null, before each.
 class MemberDecoder : public TensorDecoder {
  public:
   MemberDecoder(std::shared_ptr<const profile::GroupQuanta> quanta,
-                size_t member)
+                size_t member, Checkpoint* checkpoint)
       : heads_(quanta->shape().batches * quanta->group().tensors[member].heads),
         tokens_(quanta->shape().tokens),
         restorer_(std::move(quanta), member),
         token_size_(restorer_.channels() * DTypeSize(restorer_.dtype())),
-        at_once_(TokensAtOnce(restorer_)) {}
+        at_once_(restorer_.tokens_at_once()),
+        checkpoint_(checkpoint) {}
 
   absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
                               std::string* decoded) override {
@@ -52,6 +69,7 @@ class MemberDecoder : public TensorDecoder {
       const size_t count = std::min<uint64_t>(at_once_, tokens_ - token_);
       const size_t size = count * token_size_;
       if (!Fits(size, most, *decoded)) return true;
+      if (Stops(checkpoint_)) return checkpoint_->status();
       const uint64_t begin = (head_ * tokens_ + token_) * restorer_.channels();
       const size_t before = decoded->size();
       decoded->resize(before + size);
@@ -76,6 +94,7 @@ class MemberDecoder : public TensorDecoder {
   profile::MemberRestorer restorer_;
   const size_t token_size_;  // bytes
   const size_t at_once_;     // tokens
+  Checkpoint* const checkpoint_;
   uint64_t head_ = 0;
   uint64_t token_ = 0;
 };
@@ -174,7 +193,7 @@ uint64_t GroupCompression::PositionOf(
     Checkpoint* checkpoint) {
   const uint64_t likely = declared_.value_or(found_.value_or(0));
   const profile::KeyPositions keys(profile_->content(), group.index,
-                                   group.shape, sources);
+                                   group.shape, sources, checkpoint);
   if (!keys.known()) return likely;
   const uint64_t position = declared_ ? likely : keys.Find(likely, checkpoint);
   const double fit = keys.FitAt(position);
@@ -238,8 +257,10 @@ absl::Status GroupCompression::TakeOutcomes(
   const TensorGroup& group = groups_[group_of_.at(tensor)];
   if (group.last != tensor) return absl::OkStatus();
   absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
-      profile::GroupQuanta::Parse(payload_, profile_, group.index, group.shape);
+      profile::GroupQuanta::Parse(payload_, profile_, group.index, group.shape,
+                                  checkpoint);
   if (!quanta.ok()) {
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
     return absl::InternalError(quanta.status().message());
   }
   for (size_t i = 0; i < group.members.size(); ++i) {
@@ -250,12 +271,11 @@ absl::Status GroupCompression::TakeOutcomes(
     Outcome outcome{.tensor = member};
     std::string bytes;
     absl::string_view none;
-    MemberDecoder decoder(*quanta, i);
+    MemberDecoder decoder(*quanta, i, checkpoint);
     KVC_RETURN_IF_ERROR(decoder.Decode(&none, SIZE_MAX, &bytes).status());
-    outcome.distortion.Add(CompareElements(
-        spec.dtype, reinterpret_cast<const uint8_t*>(source->second.data()),
-        reinterpret_cast<const uint8_t*>(bytes.data()),
-        bytes.size() / DTypeSize(spec.dtype)));
+    outcome.distortion.Add(
+        CompareMember(spec.dtype, source->second, bytes, checkpoint));
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
     if (TokenAccumulator::Applies(spec)) {
       TokenAccumulator tokens(spec);
       tokens.AddSource(source->second);
@@ -322,22 +342,27 @@ absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
 }
 
 absl::Status GroupDecompression::Prepare(size_t tensor,
-                                         absl::string_view payload) {
+                                         absl::string_view payload,
+                                         Checkpoint* checkpoint) {
   const size_t index = group_of_.at(tensor);
   if (quanta_.count(index) != 0) return absl::OkStatus();
   const TensorGroup& group = groups_[index];
   KVC_ASSIGN_OR_RETURN(
-      quanta_[index],
-      profile::GroupQuanta::Parse(payload, profile_, group.index, group.shape));
+      std::shared_ptr<const profile::GroupQuanta> quanta,
+      profile::GroupQuanta::Parse(payload, profile_, group.index, group.shape,
+                                  checkpoint));
+  quanta_[index] = std::move(quanta);
   return absl::OkStatus();
 }
 
-std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(size_t tensor) {
+std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(
+    size_t tensor, Checkpoint* checkpoint) {
   const size_t index = group_of_.at(tensor);
   const std::vector<size_t>& members = groups_[index].members;
   const auto place = std::find(members.begin(), members.end(), tensor);
   return std::make_unique<MemberDecoder>(
-      quanta_.at(index), static_cast<size_t>(place - members.begin()));
+      quanta_.at(index), static_cast<size_t>(place - members.begin()),
+      checkpoint);
 }
 
 void GroupDecompression::End(size_t tensor) {

@@ -19,6 +19,10 @@ namespace {
 
 using coding::kMaxLanes;
 
+// Runs of a block that are coded between two looks at the checkpoint: some
+// 2^18 symbols.
+constexpr size_t kRunsAtOnce = 32;
+
 template <typename T>
 void AppendNumbers(absl::Span<const T> numbers, std::string* out) {
   out->append(reinterpret_cast<const char*>(numbers.data()),
@@ -44,7 +48,8 @@ std::string OffsetRuns(absl::Span<const int8_t> offsets) {
 class Encoder {
  public:
   Encoder(const ProfileContent& content, const GroupEncoding& encoding,
-          const GroupShape& shape, absl::Span<const absl::string_view> sources)
+          const GroupShape& shape, absl::Span<const absl::string_view> sources,
+          Checkpoint* checkpoint)
       : group_(content.groups[encoding.group]),
         encoding_(encoding),
         shape_(shape),
@@ -55,13 +60,14 @@ class Encoder {
                               group_.components)),
         sinks_(
             std::min<uint64_t>(SinksAt(encoding.first_position), shape.tokens)),
+        checkpoint_(checkpoint),
         gatherer_(content, encoding.group, shape, sources,
-                  encoding.first_position),
-        projector_(group_),
+                  encoding.first_position, checkpoint),
+        projector_(group_, checkpoint),
         zeros_(group_.components),
         threshold_offsets_(group_.components) {}
 
-  void Encode(Checkpoint* checkpoint, std::string* payload) {
+  void Encode(std::string* payload) {
     const std::string runs = OffsetRuns(encoding_.offsets);
     WriteGroupHeader({.group = static_cast<uint16_t>(encoding_.group),
                       .preset = static_cast<uint8_t>(encoding_.preset),
@@ -74,7 +80,7 @@ class Encoder {
     if (sinks_ > 0) AppendSinks(payload);
     for (uint64_t batch = 0; batch < shape_.batches; ++batch) {
       for (uint64_t t = sinks_; t < shape_.tokens;) {
-        if (Stops(checkpoint)) return;
+        if (Stops(checkpoint_)) return;
         const size_t count =
             std::min<uint64_t>(kMaxBlockTokens, shape_.tokens - t);
         AppendBlock(batch, t, count, payload);
@@ -91,6 +97,7 @@ class Encoder {
       const size_t size = DTypeSize(shape_.dtypes[i]);
       values.resize(tensor.channels);
       for (uint64_t head = 0; head < shape_.batches * tensor.heads; ++head) {
+        if (Stops(checkpoint_)) return;
         for (uint64_t t = 0; t < sinks_; ++t) {
           const uint64_t element = (head * shape_.tokens + t) * tensor.channels;
           LoadElements(shape_.dtypes[i],
@@ -119,6 +126,7 @@ class Encoder {
     quanta_.resize(count * group_.components);
     gatherer_.Gather(batch, first, count, values_.data());
     projector_.Project(count, values_.data(), projected_.data());
+    if (Stops(checkpoint_)) return;
     for (size_t begin = 0; begin < count;) {
       const int offset = OffsetOf(first + begin);
       size_t end = begin + 1;
@@ -154,6 +162,7 @@ class Encoder {
     const size_t runs = (last + kMaxLanes - 1) / kMaxLanes;
     coding::SymbolWriter writer(&rows_);
     for (size_t run = 0; run < runs; ++run) {
+      if (run % kRunsAtOnce == 0 && Stops(checkpoint_)) return;
       const size_t begin = run * kMaxLanes;
       const size_t lanes = std::min(kMaxLanes, components - begin);
       const absl::Span<uint16_t> rows = writer.AddRows(count, lanes);
@@ -192,6 +201,7 @@ class Encoder {
   const float step_;
   const absl::Span<const uint8_t> classes_;  // of the preset
   const size_t sinks_;
+  Checkpoint* const checkpoint_;
   TokenGatherer gatherer_;
   Projector projector_;
   const std::vector<float> zeros_;
@@ -212,7 +222,7 @@ void EncodeGroup(const ProfileContent& content, const GroupEncoding& encoding,
                  const GroupShape& shape,
                  absl::Span<const absl::string_view> sources,
                  Checkpoint* checkpoint, std::string* payload) {
-  Encoder(content, encoding, shape, sources).Encode(checkpoint, payload);
+  Encoder(content, encoding, shape, sources, checkpoint).Encode(payload);
 }
 
 }  // namespace kvcompress::profile

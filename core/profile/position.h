@@ -32,10 +32,12 @@ inline constexpr double kLeastFit = 0.5;
 class KeyPositions {
  public:
   // `sources` has the elements of each tensor of the group, all finite. Looks
-  // at the first tokens of the first batch.
+  // at the first tokens of the first batch. Any when the checkpoint, which may
+  // be null, stops.
   KeyPositions(const ProfileContent& content, size_t group,
                const GroupShape& shape,
-               absl::Span<const absl::string_view> sources);
+               absl::Span<const absl::string_view> sources,
+               Checkpoint* checkpoint);
 
   // Whether keys are turned, by not too many frequencies, and have a mean that
   // is large enough compared with them: else nothing can be found.

@@ -18,6 +18,16 @@ constexpr float kUnit = 0x1p-15f;
 // below 2^31.
 constexpr float kMaxLength = 60000;
 constexpr float kMaxPart = 32767;
+// Products of a block between two looks at the checkpoint, if kLeastPanel
+// components do not take more.
+constexpr uint64_t kMaxProducts = uint64_t{1} << 27;
+constexpr size_t kLeastPanel = 16;
+
+size_t PanelOf(size_t inner) {
+  const uint64_t components = kMaxProducts / (kMaxBlockTokens * inner);
+  return std::max<uint64_t>(kLeastPanel,
+                            components / kLeastPanel * kLeastPanel);
+}
 
 }  // namespace
 
@@ -34,6 +44,7 @@ void TokenGatherer::Gather(uint64_t batch, uint64_t first, size_t count,
     const size_t size = DTypeSize(shape_.dtypes[i]);
     head_.resize(count * tensor.channels);
     for (uint64_t h = 0; h < tensor.heads; ++h) {
+      if (Stops(checkpoint_)) return;
       const uint64_t element =
           ((batch * tensor.heads + h) * shape_.tokens + first) *
           tensor.channels;
@@ -55,9 +66,11 @@ void TokenGatherer::Gather(uint64_t batch, uint64_t first, size_t count,
   }
 }
 
-Projector::Projector(const ProfileGroup& group)
+Projector::Projector(const ProfileGroup& group, Checkpoint* checkpoint)
     : group_(group),
+      checkpoint_(checkpoint),
       inner_(group.channels() + group.channels() % 2),
+      panel_(PanelOf(inner_)),
       factors_(group.channels()),
       right_(inner_ * group.components) {
   const size_t channels = group.channels();
@@ -66,11 +79,22 @@ Projector::Projector(const ProfileGroup& group)
     factors_[i] =
         own ? group.encode_scales[i] / kUnit : kUnit / group.scales[i];
   }
-  const std::vector<int16_t>& matrix = own ? group.encode : group.decode;
-  for (size_t j = 0; j < group.components; ++j) {
-    for (size_t i = 0; i < channels; ++i) {
-      right_[(i / 2 * group.components + j) * 2 + i % 2] =
-          matrix[j * channels + i];
+  PrepareRight();
+}
+
+void Projector::PrepareRight() {
+  const size_t channels = group_.channels();
+  const std::vector<int16_t>& matrix =
+      group_.encode.empty() ? group_.decode : group_.encode;
+  for (size_t begin = 0; begin < group_.components; begin += panel_) {
+    if (Stops(checkpoint_)) return;
+    const size_t columns = std::min(panel_, group_.components - begin);
+    int16_t* const pairs = &right_[begin * inner_];
+    for (size_t j = 0; j < columns; ++j) {
+      const int16_t* const row = &matrix[(begin + j) * channels];
+      for (size_t i = 0; i < channels; ++i) {
+        pairs[(i / 2 * columns + j) * 2 + i % 2] = row[i];
+      }
     }
   }
 }
@@ -94,15 +118,18 @@ void Projector::Project(size_t count, float* values, float* projected) {
           std::lrint(std::clamp(row[i] * scale, -kMaxPart, kMaxPart)));
     }
   }
-  product_.resize(count * group_.components);
-  kernels::Active().multiply(
-      left_.data(), right_.data(),
-      {.rows = count, .inner = inner_, .columns = group_.components},
-      product_.data());
-  for (size_t t = 0; t < count; ++t) {
-    for (size_t j = 0; j < group_.components; ++j) {
-      projected[t * group_.components + j] =
-          static_cast<float>(product_[t * group_.components + j]) * units[t];
+  product_.resize(count * std::min(panel_, group_.components));
+  for (size_t begin = 0; begin < group_.components; begin += panel_) {
+    if (Stops(checkpoint_)) return;
+    const size_t columns = std::min(panel_, group_.components - begin);
+    kernels::Active().multiply(
+        left_.data(), &right_[begin * inner_],
+        {.rows = count, .inner = inner_, .columns = columns}, product_.data());
+    for (size_t t = 0; t < count; ++t) {
+      for (size_t j = 0; j < columns; ++j) {
+        projected[t * group_.components + begin + j] =
+            static_cast<float>(product_[t * columns + j]) * units[t];
+      }
     }
   }
 }

@@ -13,10 +13,14 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
 
 namespace kvcompress::profile {
+
+// Both ask a checkpoint, which may be null, every few milliseconds: when it
+// stops, what they give may be anything.
 
 // Gathers tokens of all tensors of a group, the rotation of keys undone.
 // Not thread safe. What it is made from must outlive it.
@@ -26,12 +30,13 @@ class TokenGatherer {
   TokenGatherer(const ProfileContent& content, size_t group,
                 const GroupShape& shape,
                 absl::Span<const absl::string_view> sources,
-                uint64_t first_position)
+                uint64_t first_position, Checkpoint* checkpoint)
       : content_(content),
         group_(content.groups[group]),
         shape_(shape),
         sources_(sources),
         first_position_(first_position),
+        checkpoint_(checkpoint),
         tables_(content.rotations.size()) {}
 
   // Writes tokens [first, first + count) of a batch, [count, channels].
@@ -43,25 +48,30 @@ class TokenGatherer {
   const GroupShape& shape_;
   const absl::Span<const absl::string_view> sources_;
   const uint64_t first_position_;
+  Checkpoint* const checkpoint_;
   std::vector<std::vector<float>> tables_;  // of each rotation
   std::vector<float> head_;
   std::vector<float> pairs_;
 };
 
 // Projects tokens to components by products of 16-bit integers. Not thread
-// safe. The group must outlive it.
+// safe. The group and the checkpoint must outlive it.
 class Projector {
  public:
-  explicit Projector(const ProfileGroup& group);
+  Projector(const ProfileGroup& group, Checkpoint* checkpoint);
 
   // `values` [count, channels] are used up. Writes [count, components].
   void Project(size_t count, float* values, float* projected);
 
  private:
+  void PrepareRight();
+
   const ProfileGroup& group_;
+  Checkpoint* const checkpoint_;
   const size_t inner_;          // channels, made even
+  const size_t panel_;          // components between two looks
   std::vector<float> factors_;  // of each channel, before the product
-  std::vector<int16_t> right_;  // its rows in pairs
+  std::vector<int16_t> right_;  // panel after panel, rows in pairs
   std::vector<int16_t> left_;
   std::vector<int32_t> product_;
 };
