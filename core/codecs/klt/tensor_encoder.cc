@@ -87,7 +87,9 @@ class Encoder {
         (preset.steps.contract || PresetStep() <= kMaxTrellisStep);
     vectors_ = preset.vectors.value_or(
         VectorsFor(role_, RunBases::TokensOf(geometry_), geometry_.channels()));
-    if (preset.steps.contract) max_error_ = kMaxError;
+    if (preset.steps.contract) {
+      max_error_ = static_cast<float>(kMaxError * rotations_.step_factor);
+    }
   }
 
   // Nothing where another mode is better for certain, or the checkpoint stops.
@@ -187,7 +189,8 @@ class Encoder {
     least_step_ = largest / kMaxSteps;
     const double size =
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
-    const double coarser = header_.trellis ? kTrellisSteps : 1;
+    const double coarser =
+        rotations_.step_factor * (header_.trellis ? kTrellisSteps : 1);
     if (!preset_.steps.contract) {
       return coarser * size * PresetStep() *
              SharpnessFactor(preset_, from_keys_.sharpness);
@@ -268,6 +271,12 @@ class Encoder {
     return all;
   }
 
+  // What the bounds are held against: a tensor with finer steps has narrower
+  // ones.
+  DistortionSums Bounded(const DistortionSums& sums) const {
+    return coding::WithErrorsTimes(1 / rotations_.step_factor, sums);
+  }
+
   // About the largest step that keeps the bounds, by trials from `step` on with
   // some of the tokens, in the bases of that step and without rotation.
   double SampleStep(double step) {
@@ -292,7 +301,7 @@ class Encoder {
       const DistortionSums sums = QuantizeSamples(&samples);
       if (Stops(checkpoint_)) return step;
       if (sums.sum_e2 == 0) break;
-      const double headroom = coding::Headroom(Extend(sums));
+      const double headroom = coding::Headroom(Bounded(Extend(sums)));
       if (!(headroom > 1 / kMaxHeadroom && headroom < kMaxHeadroom)) break;
       step *= std::pow(headroom, kStride);
       if (std::abs(headroom - 1) < kNear) break;
@@ -324,13 +333,14 @@ class Encoder {
     for (int trial = 0; trial < kTrials; ++trial) {
       QuantizeWith(last = step);
       if (Stops(checkpoint_)) return false;
-      const bool keeps = coding::KeepsContract(sums_);
+      const DistortionSums bounded = Bounded(sums_);
+      const bool keeps = coding::KeepsContract(bounded);
       if (keeps && step > best) {
         best = step;
         best_bases = bases_.step();
       }
       if (sums_.sum_e2 == 0) break;
-      const double headroom = coding::Headroom(sums_);
+      const double headroom = coding::Headroom(bounded);
       if (keeps && headroom < kEnough) break;
       // First a stride, then with care.
       step *=
