@@ -86,7 +86,7 @@ class Encoder {
         hints.effort == Effort::kBest &&
         (preset.steps.contract || PresetStep() <= kMaxTrellisStep);
     vectors_ = preset.vectors.value_or(
-        VectorsFor(role_, RunBases::TokensOf(geometry_), geometry_.channels()));
+        VectorsFor(role_, RunBases::TokensOf(geometry_)));
     if (preset.steps.contract) {
       max_error_ = static_cast<float>(kMaxError * rotations_.step_factor);
     }

@@ -64,9 +64,7 @@ def arrangements(heads: int) -> dict[str, Arrangement]:
         ),
         "2thd": Arrangement("2thd", "2thd", lambda x: x, holds="both"),
         "2ltd": Arrangement(f"2ltd:heads={heads}", "2ltd:heads=N", _flat, holds="all"),
-        "ltf": Arrangement(
-            f"ltf:heads={heads}", "ltf:heads=N", lambda x: _fused(x), holds="all"
-        ),
+        "ltf": Arrangement(f"ltf:heads={heads}", "ltf:heads=N", lambda x: _fused(x), holds="all"),
         "1ltf": Arrangement(
             f"1ltf:heads={heads}", "1ltf:heads=N", lambda x: _fused(x)[None], holds="all"
         ),

@@ -64,9 +64,8 @@ TEST(InferRole, ReadsLayerAndRoleFromTheName) {
   for (const char* together :
        {"model.layers.12.self_attn.attn", "layers.12.self_attn.attn",
         "model.decoder.layers.12.encoder_attn.attn",
-        "model.layers.12.self_attn.attn.kv_cache",
-        "transformer.h.12.attn.attn", "h.12.attn.kv_cache", "kv_cache.12",
-        "token_to_kv_pool.kv_buffer.12"}) {
+        "model.layers.12.self_attn.attn.kv_cache", "transformer.h.12.attn.attn",
+        "h.12.attn.kv_cache", "kv_cache.12", "token_to_kv_pool.kv_buffer.12"}) {
     EXPECT_EQ(infer(together).role, TensorRole::kNone) << together;
     EXPECT_EQ(infer(together).layer, 12) << together;
   }

@@ -125,7 +125,8 @@ TEST(Rope, ALatentHasBothPartsOrOne) {
   EXPECT_TRUE(candidates(512).empty());
 }
 
-// Where a rotated part is a tensor of its own, as in a head of both: half steps.
+// Where a rotated part is a tensor of its own, as in a head of both: half
+// steps.
 TEST(Rope, ARotatedPartHasFinerSteps) {
   const EncodeHints told{
       .rope = std::make_shared<RopeParameters>(RopeParameters{
