@@ -84,7 +84,6 @@ def test_every_scheme_in_every_layout(
         return
     undeclared = succeed(run("-input", path, "-metrics-only", "-codec", "int4"))
     (warning,) = [each for each in undeclared["warnings"] if each["code"] == "LAYOUT_SUSPECT"]
-    # Of pages whose heads come after tokens and which keep keys and values apart: as sequences.
     assert warning["message"].endswith(LAYOUTS[layout].likely)
 
 
