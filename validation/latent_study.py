@@ -2,10 +2,11 @@
 """What codecs make of the latents of multi-head latent attention (MLA), made from real caches.
 
     PYTHON=$(deploy/python-env --no-deps validation/requirements.txt)/bin/python
-    PYTHONPATH=client/python/src $PYTHON validation/latent_study.py --windows 2 --prefix 2048
+    PYTHONPATH=client/python/src $PYTHON validation/latent_study.py
 
-Windows are those of codec_study.py. From the first tokens of each, and from all, a latent is made
-of every four layers of LAYERS, and coded in several layouts. No model goes on with it.
+Caches are those of codec_study.py, of the first window of each of TEXTS. From its first tokens, and
+from all, latents are made of the layers from each of LAYERS on, and coded in several layouts. No
+model goes on with them.
 """
 
 import datetime
@@ -33,6 +34,7 @@ Floats = npt.NDArray[np.float64]
 STEPS, CONTRACT = ("ecsq:0.52,0.52", "klt:0.52,0.52"), ("ecsq:contract", "klt:contract")
 """Codecs, each pair compared at the error of its first."""
 LATENT = 512
+TEXTS = ("news", "reference")
 LAYERS = (0, 6, 14, 22)
 """The first of each four whose keys and values make a latent: more dimensions than it has."""
 FEW = 512
@@ -98,11 +100,13 @@ def measure(
     return found
 
 
-def study_rows(client: kvcompress.Client, study: Study, theta: float) -> list[dict[str, Any]]:
-    """Measures every latent of every window in every layout."""
+def study_rows(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]:
+    """Measures every latent of every text in every layout."""
     rows = []
-    for index, window in enumerate(study.windows):
-        arrays, _ = load_arrays(study.cache_file(index).read_bytes())
+    texts = [window.text for window in study.windows]
+    for text in TEXTS:
+        arrays, metadata = load_arrays(study.cache_file(texts.index(text)).read_bytes())
+        theta = float(metadata["rope_theta"])
         for tokens in (FEW, study.setting.prefix):
             for first in LAYERS:
                 layers = [
@@ -114,9 +118,9 @@ def study_rows(client: kvcompress.Client, study: Study, theta: float) -> list[di
                 ]
                 for name, options, values in layouts(*latents(layers), theta):
                     found = measure(client, values, options)
-                    rows.append({"text": window.text, "tokens": tokens, "first": first})
+                    rows.append({"text": text, "tokens": tokens, "first": first})
                     rows[-1] |= {"layout": name, "codecs": found}
-            say(f"{window.text}, {tokens} tokens")
+            say(f"{text}, {tokens} tokens")
     return rows
 
 
@@ -168,7 +172,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     quieten(parsed.threads or os.cpu_count() or 1)
     setting = setting_of(parsed)
     study = Study(setting, parsed.cache, say)
-    theta = float(study.model.config.rope_parameters["rope_theta"])
     with open_client() as client:
         setup = {
             "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
@@ -177,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "command": shlex.join(words_of("latent_study.py", setting)),
             "numpy": version("numpy"),
         }
-        rows = study_rows(client, study, theta)
+        rows = study_rows(client, study)
     folder: Path = parsed.output / "latents"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "latent_study.json").write_text(json.dumps({"setup": setup, "rows": rows}) + "\n")
