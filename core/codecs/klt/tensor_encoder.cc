@@ -13,6 +13,7 @@
 
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/geometry.h"
+#include "codecs/klt/repeats.h"
 #include "codecs/klt/run_bases.h"
 #include "codecs/klt/token_weights.h"
 #include "coding/format.h"
@@ -94,7 +95,7 @@ class Encoder {
 
   // Nothing where another mode is better for certain, or the checkpoint stops.
   std::optional<EncodedTensor> Encode() {
-    const bool analyzes = role_ == TensorRole::kKey && preset_.sharpening > 0;
+    const bool analyzes = role_ != TensorRole::kNone && preset_.sharpening > 0;
     if (!geometry_.codable() || (vectors_ == 0 && !analyzes)) {
       return std::nullopt;
     }
@@ -113,6 +114,8 @@ class Encoder {
     return Write();
   }
 
+  // The preset, finer where the tokens repeat themselves. After Encode.
+  const Preset& refined() const { return preset_; }
   // What the keys showed, if these are keys. After Encode.
   KeyHints TakeHints() { return std::move(from_keys_); }
 
@@ -121,7 +124,7 @@ class Encoder {
     return header_.norms ? preset_.steps.value_step : preset_.steps.key_step;
   }
 
-  // Finds the rotation, hides outliers, and analyzes keys.
+  // Finds the rotation, hides outliers, and analyzes keys and repetitions.
   void Analyze() {
     if (preset_.steps.contract) {
       square_sum_ = rows_.SumSquares(elements_, checkpoint_);
@@ -131,9 +134,10 @@ class Encoder {
       header_.rotation = std::move(found->rotation);
       rope_ = std::move(found->finding);
     }
-    if (role_ != TensorRole::kKey || preset_.steps.contract ||
-        Stops(checkpoint_))
+    if (role_ == TensorRole::kNone || preset_.steps.contract ||
+        Stops(checkpoint_)) {
       return;
+    }
     const auto load = [this](size_t head, size_t begin, size_t end,
                              float* values) {
       const Block tokens = {.first_head = head,
@@ -143,7 +147,12 @@ class Encoder {
       coding::SourceRows::OfBlock(&rows_, tokens)
           .LoadUnscaled(0, 0, tokens.tokens, values);
     };
-    from_keys_ = AnalyzeKeys(geometry_, load, checkpoint_);
+    if (role_ == TensorRole::kKey) {
+      from_keys_ = AnalyzeKeys(geometry_, load, checkpoint_);
+    }
+    if (preset_.sharpening > 0) {
+      preset_ = Refined(preset_, Repetition(geometry_, load, checkpoint_));
+    }
   }
 
   // Cuts it into blocks.
@@ -356,7 +365,7 @@ class Encoder {
 
   const TensorSpec& spec_;
   const DType dtype_;
-  const Preset preset_;
+  Preset preset_;
   const Geometry geometry_;
   const WholeTensor& tensor_;
   const uint8_t* const bytes_;
@@ -389,13 +398,15 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
                            const WholeTensor& tensor) {
   std::optional<EncodedTensor> joint;
   KeyHints told;
+  Preset refined;
   {
     Encoder encoder(spec, preset, hints, tensor);
     joint = encoder.Encode();
+    refined = encoder.refined();
     told = encoder.TakeHints();
   }
-  const double factor = SharpnessFactor(preset, told.sharpness);
-  coding::StepOptions steps = preset.steps;
+  const double factor = SharpnessFactor(refined, told.sharpness);
+  coding::StepOptions steps = refined.steps;
   steps.key_step *= factor;
   steps.value_step *= factor;
   if (!joint ||
