@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "kvcompress/layout.h"
+
 namespace kvcompress::coding {
 namespace {
 
@@ -49,6 +51,7 @@ std::vector<Rotation::Run> RunsOf(const std::vector<double>& multipliers) {
 // steps. It is read by every head as it is, and the latent only through each
 // head's own projection.
 constexpr uint8_t kRotatedPartShift = 1;
+constexpr double kRotatedPartFactor = 1.0 / (1 << kRotatedPartShift);
 
 void AddCandidates(const RopeEmbedding& embedding, size_t channels,
                    RotationCandidates* candidates) {
@@ -95,6 +98,16 @@ bool IsLatentRope(const RopeParameters* rope, size_t channels) {
                      });
 }
 
+// Whether tensors of so many channels are the rotated part of a latent alone.
+bool IsRotatedPartOf(const RopeParameters* rope, size_t channels) {
+  return rope != nullptr &&
+         std::any_of(rope->embeddings.begin(), rope->embeddings.end(),
+                     [channels](const RopeEmbedding& embedding) {
+                       return embedding.first_channel > 0 &&
+                              embedding.rotary_channels == channels;
+                     });
+}
+
 }  // namespace
 
 RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
@@ -108,6 +121,9 @@ RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
   if (role != TensorRole::kKey &&
       (spec.role == TensorRole::kValue || !IsLatentRope(rope, channels))) {
     return candidates;
+  }
+  if (IsRotatedPart(spec) || IsRotatedPartOf(rope, channels)) {
+    candidates.step_factor = kRotatedPartFactor;
   }
   if (rope != nullptr) {
     for (const RopeEmbedding& embedding : EmbeddingsOf(*rope, spec.layer)) {

@@ -138,8 +138,10 @@ Loadings FindLoadings(const Covariance& covariance, size_t most) {
   if (covariance.count() == 0 || most == 0) return loadings;
   // A binary32 need not hold the square of a large value.
   double largest = 0;
+  double trace = 0;
   for (size_t i = 0; i < size; ++i) {
     largest = std::max(largest, covariance.at(i, i));
+    trace += covariance.at(i, i);
   }
   if (largest == 0) return loadings;
   std::vector<float> matrix(size * size);
@@ -159,7 +161,11 @@ Loadings FindLoadings(const Covariance& covariance, size_t most) {
   std::vector<float> lengths(loadings.stride);
   for (size_t j = 0; j < loadings.count; ++j) {
     lengths[j] = static_cast<float>(unit) * std::sqrt(components.values[j]);
+    trace -= largest * components.values[j];
   }
+  loadings.residual =
+      std::max(trace, 0.0) /
+      (static_cast<double>(covariance.count()) * static_cast<double>(size));
   for (size_t i = 0; i < size; ++i) {
     for (size_t j = 0; j < loadings.stride; ++j) {
       loadings.columns[i * loadings.stride + j] *= lengths[j];

@@ -36,11 +36,11 @@ constexpr float kNarrowSquares = 0x1p30f;
 
 }  // namespace
 
-Bases::Bases(absl::Span<const coding::Loadings> groups, double unit,
-             Checkpoint* checkpoint) {
-  for (const coding::Loadings& loadings : groups) {
+Bases::Bases(absl::Span<const coding::Loadings> groups,
+             absl::Span<const double> units, Checkpoint* checkpoint) {
+  for (size_t g = 0; g < groups.size(); ++g) {
     if (Stops(checkpoint)) return;
-    reflectors.push_back(coding::MakeReflectors(loadings, unit));
+    reflectors.push_back(coding::MakeReflectors(groups[g], units[g]));
     matrices.push_back(coding::MakeMatrix(reflectors.back()));
     transposed.push_back(matrices.back().Transposed());
   }

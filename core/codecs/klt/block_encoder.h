@@ -42,10 +42,10 @@ struct BlockSource {
 
 // The bases of the groups of a run of blocks.
 struct Bases {
-  // From the loadings of each, rounded to multiples of `unit`. Fewer where the
+  // From the loadings of each, rounded to multiples of units. Fewer where the
   // checkpoint, which may be null, stops.
-  Bases(absl::Span<const coding::Loadings> groups, double unit,
-        Checkpoint* checkpoint);
+  Bases(absl::Span<const coding::Loadings> groups,
+        absl::Span<const double> units, Checkpoint* checkpoint);
 
   std::vector<coding::Reflectors> reflectors;
   std::vector<coding::Matrix> matrices;

@@ -7,21 +7,23 @@
 namespace kvcompress::klt {
 namespace {
 
-// The unit of loadings in steps for 512 tokens; it falls with their root's
-// root, as the basis of more tokens is worth more bits.
+// The least unit of loadings in steps for 512 tokens; it falls with their
+// root's root, as the basis of more tokens is worth more bits.
 constexpr double kLoadingUnit = 0.05;
+// Rounded to units u, one more vector adds u^2 / 12 to the variance v that the
+// basis leaves in each channel, which takes t u^2 / (24 v) nats a channel of t
+// tokens; twice the unit saves one bit. That balances at u^2 = 12 v / t, and
+// the shorter vectors are not sent at all: measured, twice as much is best.
+constexpr double kLoadingNoise = 24;
 
 }  // namespace
 
-size_t VectorsFor(TensorRole role, uint64_t tokens, uint64_t channels) {
+size_t VectorsFor(TensorRole role, uint64_t tokens) {
   if (tokens < 128) return 0;
   const bool value = role == TensorRole::kValue;
   if (tokens < 256) return value ? 0 : 8;
   if (tokens < 512) return value ? 16 : 32;
-  // A vector of more channels takes more bits.
-  const bool wide = channels > coding::kMaxJointDimensions;
-  if (tokens < 1024) return wide ? 48 : 64;
-  return wide ? 64 : 96;
+  return tokens < 1024 ? 64 : 96;
 }
 
 void RunBases::Analyze(absl::Span<BlockEncoder> encoders, size_t vectors,
@@ -58,10 +60,14 @@ void RunBases::MakeFor(double step) {
   bases_.clear();
   for (size_t run = 0; run < loadings_.size(); ++run) {
     if (Stops(checkpoint_)) return;
-    const double spread =
-        std::pow(512.0 / static_cast<double>(run_tokens_[run]), 0.25);
-    bases_.emplace_back(loadings_[run], kLoadingUnit * spread * step,
-                        checkpoint_);
+    const auto tokens = static_cast<double>(run_tokens_[run]);
+    const double least = kLoadingUnit * std::pow(512.0 / tokens, 0.25) * step;
+    std::vector<double> units;
+    for (const coding::Loadings& each : loadings_[run]) {
+      units.push_back(
+          std::max(least, std::sqrt(kLoadingNoise * each.residual / tokens)));
+    }
+    bases_.emplace_back(loadings_[run], units, checkpoint_);
   }
 }
 

@@ -19,9 +19,9 @@
 
 namespace kvcompress::klt {
 
-// The most basis vectors of a group by the tokens of a block, and the channels
-// of a head: more are not worth their bits.
-size_t VectorsFor(TensorRole role, uint64_t tokens, uint64_t channels);
+// The most basis vectors of a group by the tokens of a block: more are not
+// worth their bits.
+size_t VectorsFor(TensorRole role, uint64_t tokens);
 
 // Not thread safe. Where the checkpoint stops, bases are missing.
 class RunBases {

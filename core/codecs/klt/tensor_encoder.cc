@@ -13,6 +13,7 @@
 
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/geometry.h"
+#include "codecs/klt/repeats.h"
 #include "codecs/klt/run_bases.h"
 #include "codecs/klt/token_weights.h"
 #include "coding/format.h"
@@ -85,13 +86,15 @@ class Encoder {
         hints.effort == Effort::kBest &&
         (preset.steps.contract || PresetStep() <= kMaxTrellisStep);
     vectors_ = preset.vectors.value_or(
-        VectorsFor(role_, RunBases::TokensOf(geometry_), geometry_.channels()));
-    if (preset.steps.contract) max_error_ = kMaxError;
+        VectorsFor(role_, RunBases::TokensOf(geometry_)));
+    if (preset.steps.contract) {
+      max_error_ = static_cast<float>(kMaxError * rotations_.step_factor);
+    }
   }
 
   // Nothing where another mode is better for certain, or the checkpoint stops.
   std::optional<EncodedTensor> Encode() {
-    const bool analyzes = role_ == TensorRole::kKey && preset_.sharpening > 0;
+    const bool analyzes = role_ != TensorRole::kNone && preset_.sharpening > 0;
     if (!geometry_.codable() || (vectors_ == 0 && !analyzes)) {
       return std::nullopt;
     }
@@ -110,6 +113,8 @@ class Encoder {
     return Write();
   }
 
+  // The preset, finer where the tokens repeat themselves. After Encode.
+  const Preset& refined() const { return preset_; }
   // What the keys showed, if these are keys. After Encode.
   KeyHints TakeHints() { return std::move(from_keys_); }
 
@@ -118,7 +123,7 @@ class Encoder {
     return header_.norms ? preset_.steps.value_step : preset_.steps.key_step;
   }
 
-  // Finds the rotation, hides outliers, and analyzes keys.
+  // Finds the rotation, hides outliers, and analyzes keys and repetitions.
   void Analyze() {
     if (preset_.steps.contract) {
       square_sum_ = rows_.SumSquares(elements_, checkpoint_);
@@ -128,9 +133,10 @@ class Encoder {
       header_.rotation = std::move(found->rotation);
       rope_ = std::move(found->finding);
     }
-    if (role_ != TensorRole::kKey || preset_.steps.contract ||
-        Stops(checkpoint_))
+    if (role_ == TensorRole::kNone || preset_.steps.contract ||
+        Stops(checkpoint_)) {
       return;
+    }
     const auto load = [this](size_t head, size_t begin, size_t end,
                              float* values) {
       const Block tokens = {.first_head = head,
@@ -140,7 +146,12 @@ class Encoder {
       coding::SourceRows::OfBlock(&rows_, tokens)
           .LoadUnscaled(0, 0, tokens.tokens, values);
     };
-    from_keys_ = AnalyzeKeys(geometry_, load, checkpoint_);
+    if (role_ == TensorRole::kKey) {
+      from_keys_ = AnalyzeKeys(geometry_, load, checkpoint_);
+    }
+    if (preset_.sharpening > 0) {
+      preset_ = Refined(preset_, Repetition(geometry_, load, checkpoint_));
+    }
   }
 
   // Cuts it into blocks.
@@ -186,7 +197,8 @@ class Encoder {
     least_step_ = largest / kMaxSteps;
     const double size =
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
-    const double coarser = header_.trellis ? kTrellisSteps : 1;
+    const double coarser =
+        rotations_.step_factor * (header_.trellis ? kTrellisSteps : 1);
     if (!preset_.steps.contract) {
       return coarser * size * PresetStep() *
              SharpnessFactor(preset_, from_keys_.sharpness);
@@ -267,6 +279,12 @@ class Encoder {
     return all;
   }
 
+  // What the bounds are held against: a tensor with finer steps has narrower
+  // ones.
+  DistortionSums Bounded(const DistortionSums& sums) const {
+    return coding::WithErrorsTimes(1 / rotations_.step_factor, sums);
+  }
+
   // About the largest step that keeps the bounds, by trials from `step` on with
   // some of the tokens, in the bases of that step and without rotation.
   double SampleStep(double step) {
@@ -291,7 +309,7 @@ class Encoder {
       const DistortionSums sums = QuantizeSamples(&samples);
       if (Stops(checkpoint_)) return step;
       if (sums.sum_e2 == 0) break;
-      const double headroom = coding::Headroom(Extend(sums));
+      const double headroom = coding::Headroom(Bounded(Extend(sums)));
       if (!(headroom > 1 / kMaxHeadroom && headroom < kMaxHeadroom)) break;
       step *= std::pow(headroom, kStride);
       if (std::abs(headroom - 1) < kNear) break;
@@ -323,13 +341,14 @@ class Encoder {
     for (int trial = 0; trial < kTrials; ++trial) {
       QuantizeWith(last = step);
       if (Stops(checkpoint_)) return false;
-      const bool keeps = coding::KeepsContract(sums_);
+      const DistortionSums bounded = Bounded(sums_);
+      const bool keeps = coding::KeepsContract(bounded);
       if (keeps && step > best) {
         best = step;
         best_bases = bases_.step();
       }
       if (sums_.sum_e2 == 0) break;
-      const double headroom = coding::Headroom(sums_);
+      const double headroom = coding::Headroom(bounded);
       if (keeps && headroom < kEnough) break;
       // First a stride, then with care.
       step *=
@@ -345,7 +364,7 @@ class Encoder {
 
   const TensorSpec& spec_;
   const DType dtype_;
-  const Preset preset_;
+  Preset preset_;
   const Geometry geometry_;
   const WholeTensor& tensor_;
   const uint8_t* const bytes_;
@@ -378,13 +397,15 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
                            const WholeTensor& tensor) {
   std::optional<EncodedTensor> joint;
   KeyHints told;
+  Preset refined;
   {
     Encoder encoder(spec, preset, hints, tensor);
     joint = encoder.Encode();
+    refined = encoder.refined();
     told = encoder.TakeHints();
   }
-  const double factor = SharpnessFactor(preset, told.sharpness);
-  coding::StepOptions steps = preset.steps;
+  const double factor = SharpnessFactor(refined, told.sharpness);
+  coding::StepOptions steps = refined.steps;
   steps.key_step *= factor;
   steps.value_step *= factor;
   if (!joint ||

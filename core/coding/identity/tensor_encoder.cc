@@ -150,8 +150,10 @@ class Encoder {
                    SourceRows::OfBlock(&rows_, block), &buffers_);
   }
 
-  // The step that the preset asks for.
-  double WantedStep() {
+  // The step that the preset asks for, of this tensor.
+  double WantedStep() { return rotations_.step_factor * UsualStep(); }
+
+  double UsualStep() {
     ForEachBlock([&](uint64_t, const Block& block, size_t) {
       statistics_.push_back(MeasureBlock(block));
       return true;
