@@ -374,7 +374,7 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   try {
     return Run(options, signals);
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
+    return TooFewThreads(
         absl::StrCat("cannot start the server's threads: ", error.what()));
   }
 }

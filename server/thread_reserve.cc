@@ -39,6 +39,14 @@ unsigned ThreadsBesideWorkers(unsigned processors) {
   return kOwn + grpc + Callbacks(processors) + kSpare;
 }
 
+absl::Status TooFewThreads(absl::string_view what) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      what,
+      ". Raise the limit on them: ulimit -u (LimitNPROC of systemd) of its "
+      "user, or that of the control group (TasksMax of systemd, --pids-limit "
+      "of Docker)"));
+}
+
 absl::StatusOr<std::unique_ptr<ThreadReserve>> ThreadReserve::Take(
     unsigned threads) {
   std::unique_ptr<ThreadReserve> reserve(new ThreadReserve);
@@ -51,12 +59,9 @@ absl::StatusOr<std::unique_ptr<ThreadReserve>> ThreadReserve::Take(
       });
     }
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat(
+    return TooFewThreads(absl::StrCat(
         "the server needs ", threads, " threads besides its workers, and got ",
-        reserve->threads_.size(), ": ", error.code().message(),
-        ". Raise the limit on them: ulimit -u (LimitNPROC of systemd) of its "
-        "user, or that of the control group (TasksMax of systemd, --pids-limit "
-        "of Docker)"));
+        reserve->threads_.size(), ": ", error.code().message()));
   }
   return reserve;
 }

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace kvcompress {
 
@@ -22,10 +23,13 @@ namespace kvcompress {
 // gRPC's included, and a few for later.
 unsigned ThreadsBesideWorkers(unsigned processors);
 
+// RESOURCE_EXHAUSTED, with what to raise behind `what`.
+absl::Status TooFewThreads(absl::string_view what);
+
 // Threads that do nothing, so that nobody else takes them.
 class ThreadReserve {
  public:
-  // RESOURCE_EXHAUSTED, with what to raise, when the system gives fewer.
+  // TooFewThreads when the system gives fewer.
   static absl::StatusOr<std::unique_ptr<ThreadReserve>> Take(unsigned threads);
   // Gives them back.
   ~ThreadReserve();

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("most", [1, 2, 4, 8, 12, 16, 20])
+@pytest.mark.parametrize("most", [1, 2, 4, 8, 12, 16, 20, 24, 28])
 def test_too_few_at_the_start(most: int) -> None:
     """An error that says what to raise, and an exit status."""
     listen = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]

@@ -53,9 +53,10 @@ CONTENTS: dict[str, Fill] = {
 # So many times the tensors, as little is left of them and that is decoded soon.
 TIMES = {"zeros": 8}
 CACHES = [(shape, content) for shape in SHAPES for content in CONTENTS]
-# Of the layers of a profile: zeros of as many more tokens instead.
-SHAPES["tokens"] = (1, (1, 8, 8192, 128))
-CACHES_OF_PROFILES = [("heads", each) for each in CONTENTS if each not in TIMES]
+# Of the layers of a profile, which takes long to train: zeros of as many more tokens instead.
+SHAPES["layers"] = (8, (1, 4, 1024, 128))
+SHAPES["tokens"] = (1, (1, 4, 8192, 128))
+CACHES_OF_PROFILES = [("layers", each) for each in CONTENTS if each not in TIMES]
 CACHES_OF_PROFILES += [("tokens", each) for each in TIMES]
 PROFILED = "klt-profile"
 # Also with these parameters, which are slower than those that a codec has by itself.
@@ -118,8 +119,8 @@ def write_cache(path: Path, shape: str, content: str, seed: int = 1) -> None:
 def train(folder: Path) -> Path:
     """A profile of noise for the shape of a model, with all the components that there can be."""
     cache, profile = folder / "training", folder / "noise.profile"
-    write_cache(cache, "heads", "noise", seed=2)
-    flags = ["-profile-layers", "1", "-profile-components", "2048", "-rope-theta", "0"]
+    write_cache(cache, "layers", "noise", seed=2)
+    flags = ["-profile-layers", "1", "-profile-components", "1024", "-rope-theta", "0"]
     processor_seconds("-train-profile", str(profile), "-model-label", "noise", *flags, str(cache))
     return profile
 
@@ -175,7 +176,8 @@ def main(wanted: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         caches = {}
-        for shape, content in {*CACHES, *CACHES_OF_PROFILES}:
+        only_profiles = wanted == [PROFILED]
+        for shape, content in {*([] if only_profiles else CACHES), *CACHES_OF_PROFILES}:
             caches[shape, content] = folder / f"{shape}-{content}"
             write_cache(caches[shape, content], shape, content)
         start = min(processor_seconds("-version") for _ in range(5))
