@@ -87,7 +87,7 @@ def main() -> None:
         "# There and back, by layout, type and codec",
         "",
         "Small tensors of normally distributed numbers, coded, and restored to their layout. A",
-        "cell has the RMSE and the SNR that NumPy finds, or `exact` for what is bit for bit the same.",
+        "cell has the RMSE and the SNR that NumPy finds, or `exact` where no bit differs.",
         "`test_layouts.py` holds what the service reports of every view against these numbers.",
         "",
         f"| layout | type | {' | '.join(f'`{codec}`' for codec in CODECS)} |",
