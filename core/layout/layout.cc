@@ -20,7 +20,6 @@ namespace {
 constexpr absl::string_view kPlainLayouts[] = {"", "bhtd", "flat"};
 
 constexpr absl::string_view kRotatedPart = "part=rope";
-constexpr absl::string_view kLatentPart = "part=latent";
 
 // Bytes of a tile.
 constexpr uint64_t kTile = 64 << 10;
@@ -234,7 +233,7 @@ TensorSpec Layout::View(uint64_t index) const {
       view.shape.back() = axis('r').size;
       view.role = TensorRole::kKey;
     }
-    marks.emplace_back(rope ? kRotatedPart : kLatentPart);
+    marks.emplace_back(rope ? kRotatedPart : "part=latent");
   }
   for (size_t i = view_axes_.size(); i-- > 0;) {
     const uint64_t size = axis(view_axes_[i]).size;

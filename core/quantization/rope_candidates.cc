@@ -98,16 +98,6 @@ bool IsLatentRope(const RopeParameters* rope, size_t channels) {
                      });
 }
 
-// Whether tensors of so many channels are the rotated part of a latent alone.
-bool IsRotatedPartOf(const RopeParameters* rope, size_t channels) {
-  return rope != nullptr &&
-         std::any_of(rope->embeddings.begin(), rope->embeddings.end(),
-                     [channels](const RopeEmbedding& embedding) {
-                       return embedding.first_channel > 0 &&
-                              embedding.rotary_channels == channels;
-                     });
-}
-
 }  // namespace
 
 RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
@@ -122,9 +112,7 @@ RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
       (spec.role == TensorRole::kValue || !IsLatentRope(rope, channels))) {
     return candidates;
   }
-  if (IsRotatedPart(spec) || IsRotatedPartOf(rope, channels)) {
-    candidates.step_factor = kRotatedPartFactor;
-  }
+  if (IsRotatedPart(spec)) candidates.step_factor = kRotatedPartFactor;
   if (rope != nullptr) {
     for (const RopeEmbedding& embedding : EmbeddingsOf(*rope, spec.layer)) {
       AddCandidates(embedding, channels, &candidates);

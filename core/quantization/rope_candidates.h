@@ -21,7 +21,7 @@ namespace kvcompress::coding {
 // is there. Nothing for a tensor that is not rotated, and of hints.rope only
 // what a head of so many channels can have: with channels before the rotated
 // ones (MLA) a head is both parts, or one of them alone, whatever the role. The
-// rotated part alone, which a layout may tell too, has finer steps.
+// rotated part that a layout sets apart has finer steps.
 RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
                                  const EncodeHints& hints, size_t channels);
 

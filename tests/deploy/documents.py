@@ -115,6 +115,13 @@ NOT_RUN = {
         "needs a profile of a model, and takes minutes",
         "../model/test_profile_training.py::test_the_presets_do_what_the_profile_says",
     ),
+    r"\$python validation/latent_study\.py": Reason(
+        "needs a model and takes minutes", "../model/test_latent_study.py"
+    ),
+    r"deploy/capacity --memory": Reason(
+        "starts dozens of servers and takes minutes",
+        "test_scripts.py::test_arguments_that_are_not_taken",
+    ),
     r"pip install --no-deps -r validation/requirements\.txt": Reason(
         "downloads 2.6 GB; deploy/python-env installs the same", "../model/test_real_model.py::run"
     ),

@@ -15,6 +15,8 @@ constexpr double kLoadingUnit = 0.05;
 // tokens; twice the unit saves one bit. That balances at u^2 = 12 v / t, and
 // the shorter vectors are not sent at all: measured, twice as much is best.
 constexpr double kLoadingNoise = 24;
+// Tokens from which on that was measured.
+constexpr double kFewTokens = 128;
 
 }  // namespace
 
@@ -64,8 +66,9 @@ void RunBases::MakeFor(double step) {
     const double least = kLoadingUnit * std::pow(512.0 / tokens, 0.25) * step;
     std::vector<double> units;
     for (const coding::Loadings& each : loadings_[run]) {
+      const double noise = tokens < kFewTokens ? 0 : kLoadingNoise;
       units.push_back(
-          std::max(least, std::sqrt(kLoadingNoise * each.residual / tokens)));
+          std::max(least, std::sqrt(noise * each.residual / tokens)));
     }
     bases_.emplace_back(loadings_[run], units, checkpoint_);
   }

@@ -145,7 +145,7 @@ TEST(Rope, ARotatedPartHasFinerSteps) {
     EXPECT_EQ(factor(layout.View(1), hints), 0.5);
   }
   EXPECT_EQ(factor(plain, {}), 1);
-  EXPECT_EQ(factor(plain, told), 0.5);
+  EXPECT_EQ(factor(plain, told), 1);
   const TensorSpec both{.name = "a", .shape = {1, 1, 30, 576}};
   EXPECT_EQ(factor(both, told), 1);
 }
