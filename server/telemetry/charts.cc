@@ -44,7 +44,8 @@ std::string Key(absl::string_view kind, absl::string_view text) {
 std::string Figure(absl::string_view title, const Caption& caption,
                    double height, absl::string_view drawing) {
   return absl::StrFormat(
-      "<figure><figcaption><b>%s</b><br/><span class=muted>%s%s%s</span>"
+      "<figure><figcaption><strong>%s</strong><br/><span "
+      "class=muted>%s%s%s</span>"
       "</figcaption>\n<svg viewBox=\"0 0 %.0f %.0f\" role=img "
       "aria-label=\"%s\">%s</svg></figure>\n",
       EscapeHtml(title), Key("good", caption.good), Key("bad", caption.bad),
