@@ -45,7 +45,8 @@ def flags_of(run: Run) -> list[str]:
     ("line", "expected"),
     [
         ("kv-compress -comp", ["-compare", "-completion"]),
-        ("kv-compress cache --metr", ["--metrics-only"]),
+        ("kv-compress cache --metrics-", ["--metrics-only"]),
+        ("kv-compress cache -metrics=", ["basic", "full"]),
         ("kv-compress -effort ", ["fast", "balanced", "best"]),
         ("kv-compress -effort=b", ["balanced", "best"]),
         ("kv-compress -codec ecs", ["ecsq", "ecsq:contract", "ecsq:high", "ecsq:max"]),
