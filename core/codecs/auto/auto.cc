@@ -36,14 +36,8 @@ absl::StatusOr<uint64_t> MostOf(Size size) {
 // seen to be too large. A multiple of the size of every element.
 constexpr size_t kPiece = 64 << 10;
 
-// The part of the best so far that a likely size is to be below; where it
-// would take more luck to hold the thresholds, there must be more to win.
+// The part of the best so far that a likely size is to be below.
 constexpr double kWorthIt = 0.99;
-constexpr double kWorthMore = 0.9;
-constexpr Slack kLikely = {
-    .error = 0.93, .largest_error = 0.8, .decibels = 0.6};
-constexpr Slack kWithLuck = {
-    .error = 0.88, .largest_error = 0.6, .decibels = 1.2};
 
 struct Attempt {
   CodecSpec spec;
@@ -215,20 +209,14 @@ class Encoder : public TensorEncoder {
         if (tried_[row][column] || !before || !MayBeKept(candidate, row)) {
           continue;
         }
-        std::optional<uint64_t> size;
-        for (const auto& [slack, worth] :
-             {std::pair(kLikely, kWorthIt), std::pair(kWithLuck, kWorthMore)}) {
-          size = LikelySize(*before, *earlier_, kept,
-                            size_ / DTypeSize(spec_.dtype), findings_->power,
-                            hints_.thresholds, slack);
-          if (size && best_ &&
-              static_cast<double>(*size) >
-                  worth * static_cast<double>(best_->payload.size())) {
-            size.reset();
-          }
-          if (size) break;
+        const std::optional<uint64_t> size =
+            LikelySize(*before, *earlier_, kept, size_ / DTypeSize(spec_.dtype),
+                       findings_->power, hints_.thresholds);
+        if (!size || (best_ && static_cast<double>(*size) >
+                                   kWorthIt * static_cast<double>(
+                                                  best_->payload.size()))) {
+          continue;
         }
-        if (!size) continue;
         if (!most || *size < most->size) most = Likely{*size, row, column};
       }
     }

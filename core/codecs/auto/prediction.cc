@@ -10,6 +10,11 @@
 namespace kvcompress {
 namespace {
 
+// What is within these of its bound is tried.
+constexpr double kErrorSlack = 0.93;
+constexpr double kLargestErrorSlack = 0.8;
+constexpr double kDecibelSlack = 0.6;
+
 double Decibels(double power, double rmse) {
   return 10 * std::log10(power / (rmse * rmse));
 }
@@ -22,18 +27,18 @@ std::optional<double> Raised(std::optional<double> decibels, double by) {
 // What the metrics of a candidate become with another error, in a tensor of
 // another power; rather too good.
 Metrics With(const Metrics& earlier, double earlier_power, double rmse,
-             double power, const Slack& slack) {
+             double power) {
   Metrics metrics = earlier;
   const double grown = earlier.rmse == 0 ? 1 : rmse / earlier.rmse;
-  metrics.rmse = rmse * slack.error;
-  metrics.max_error = earlier.max_error * grown * slack.largest_error;
+  metrics.rmse = rmse * kErrorSlack;
+  metrics.max_error = earlier.max_error * grown * kLargestErrorSlack;
   if (!earlier.snr_db || power == 0 || earlier_power == 0) return metrics;
-  metrics.snr_db = Decibels(power, rmse) + slack.decibels;
+  metrics.snr_db = Decibels(power, rmse) + kDecibelSlack;
   const double better = Decibels(power, rmse) - *earlier.snr_db;
   metrics.cosine_similarity = 1 - (1 - earlier.cosine_similarity) *
-                                      slack.error * slack.error *
+                                      kErrorSlack * kErrorSlack *
                                       std::pow(10, -better / 10);
-  const double raise = std::max(0.0, better) + slack.decibels;
+  const double raise = std::max(0.0, better) + kDecibelSlack;
   metrics.centred_snr_db = Raised(earlier.centred_snr_db, raise);
   metrics.token_snr_db_p1 = Raised(earlier.token_snr_db_p1, raise);
   return metrics;
@@ -45,8 +50,7 @@ std::optional<uint64_t> LikelySize(const AutoFinding& earlier,
                                    const AutoFindings& all,
                                    const AutoFinding& kept, uint64_t elements,
                                    double power,
-                                   const QualityThresholds& thresholds,
-                                   const Slack& slack) {
+                                   const QualityThresholds& thresholds) {
   const AutoFinding& reference = all.kept();
   if (!earlier.metrics || !kept.metrics || reference.size == 0) {
     return std::nullopt;
@@ -65,8 +69,7 @@ std::optional<uint64_t> LikelySize(const AutoFinding& earlier,
   }
   std::optional<double> least;
   for (const double rmse : errors) {
-    if (!Judge(With(*earlier.metrics, all.power, rmse, power, slack),
-               thresholds)
+    if (!Judge(With(*earlier.metrics, all.power, rmse, power), thresholds)
              .passed) {
       continue;
     }

@@ -34,13 +34,6 @@ struct AutoFindings : EncoderFindings {
   const AutoFinding& kept() const { return *rows[row][column]; }
 };
 
-// How far beyond its bounds a candidate may be thought to be and is tried.
-struct Slack {
-  double error;          // part of the RMSE
-  double largest_error;  // part of the largest error
-  double decibels;
-};
-
 // The smallest size, in bytes, with which a candidate that gave `earlier` is
 // likely to hold the thresholds for a tensor of `elements` elements whose mean
 // square is `power`; nothing where it is not likely to hold them. `all` is what
@@ -50,8 +43,7 @@ std::optional<uint64_t> LikelySize(const AutoFinding& earlier,
                                    const AutoFindings& all,
                                    const AutoFinding& kept, uint64_t elements,
                                    double power,
-                                   const QualityThresholds& thresholds,
-                                   const Slack& slack);
+                                   const QualityThresholds& thresholds);
 
 }  // namespace kvcompress
 
