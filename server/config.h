@@ -99,7 +99,7 @@ struct DaemonOptions {
   // The most of that memory that one client may hold: 1 to 100 percent.
   // --client-budget-percent
   int client_budget_percent = 100;
-  // --call-threads; nothing for one on each processor.
+  // --threads; nothing for one on each processor.
   std::optional<int> call_threads;
 
   // Longest that a stream may wait for its client to send or to take the next

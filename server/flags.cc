@@ -159,7 +159,7 @@ constexpr Flag kFlags[] = {
      [](Values v, DaemonOptions* o) {
        return SetPercent(v[0], &o->client_budget_percent);
      }},
-    {"call-threads", "COUNT",
+    {"threads", "COUNT",
      "How many threads work on a call at a time, at most, 1 to 1024 [one on "
      "each processor]",
      false, false,

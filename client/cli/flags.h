@@ -74,6 +74,7 @@ struct Flags {
   std::optional<v1::RopeParameters> rope;  // not together
   std::string layout;  // empty: what the input's metadata says
   v1::Effort effort = v1::EFFORT_UNSPECIFIED;
+  v1::MetricsLevel metrics = v1::METRICS_LEVEL_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they
   // differ.
   std::optional<v1::QualityThresholds> thresholds, key_thresholds,

@@ -60,7 +60,8 @@ def flags_of(run: Run) -> list[str]:
     ("line", "expected"),
     [
         ("kv-compress -comp", ["-compare", "-completion"]),
-        ("kv-compress cache --metr", ["--metrics-only"]),
+        ("kv-compress cache --metrics-", ["--metrics-only"]),
+        ("kv-compress cache -metrics=", ["basic", "full"]),
         ("kv-compress -effort ", ["fast", "balanced", "best"]),
         ("kv-compress -effort=b", ["balanced", "best"]),
         ("kv-compress -codec ecs", ["ecsq", "ecsq:contract", "ecsq:high", "ecsq:max"]),
@@ -166,7 +167,7 @@ def flags_of_server(text: bytes) -> list[str]:
         ("kv-compressd --log-format=j", ["json"]),
         ("kv-compressd --kernels avx", ["avx512", "avx2"]),
         ("kv-compressd --tls-key ", [""]),
-        ("kv-compressd --call-threads ", ["compopt +o default", ""]),
+        ("kv-compressd --threads ", ["compopt +o default", ""]),
         ("kv-compressd --profile-directory f", ["compopt -o filenames +o default", "folder"]),
     ],
 )

@@ -347,6 +347,28 @@ class KltDecoder : public coding::BlockDecoder {
         .Decode(dtype(), bytes, head_size, needed ? out : nullptr);
   }
 
+  bool BeginsAnew(const TensorHeader& header, const Block& block,
+                  Bytes bytes) const override {
+    coding::BlockReader reader(header, groups_, block);
+    return !reader.Open(bytes, groups_.Groups(block)).ok() ||
+           reader.counts()[0] != kSameBasis;
+  }
+
+  absl::Status DecodeTo(const TensorHeader& header, const Block& block,
+                        Bytes bytes, coding::BlockDecoder* before,
+                        uint8_t* tensor) override {
+    if (before == nullptr) bases_.clear();
+    std::vector<coding::Matrix>* const bases =
+        before == nullptr ? &bases_ : &static_cast<KltDecoder*>(before)->bases_;
+    return Decoder(header, groups_, block, bases, &memory_)
+        .Decode(dtype(), bytes, groups_.tokens() * groups_.channels(),
+                tensor + groups_.RowBegin(block, 0) * DTypeSize(dtype()));
+  }
+
+  void TakeForOthers(coding::BlockDecoder* other) override {
+    bases_.swap(static_cast<KltDecoder*>(other)->bases_);
+  }
+
  private:
   const Geometry groups_;
   std::vector<coding::Matrix> bases_;  // of the groups of the block before

@@ -42,11 +42,6 @@ struct BlockSource {
 
 // The bases of the groups of a run of blocks.
 struct Bases {
-  // From the loadings of each, rounded to multiples of units. Fewer where the
-  // checkpoint, which may be null, stops.
-  Bases(absl::Span<const coding::Loadings> groups,
-        absl::Span<const double> units, Checkpoint* checkpoint);
-
   std::vector<coding::Reflectors> reflectors;
   std::vector<coding::Matrix> matrices;
   std::vector<coding::Matrix> transposed;  // matrices
@@ -55,8 +50,9 @@ struct Bases {
 // What one block after the other is quantized and written in, and what ends
 // that. Both pointers are null or outlive it.
 struct EncoderMemory {
-  explicit EncoderMemory(EncoderBuffers* buffers,
-                         Checkpoint* its_checkpoint = nullptr)
+  explicit EncoderMemory(Checkpoint* its_checkpoint)
+      : EncoderMemory(nullptr, its_checkpoint) {}
+  EncoderMemory(EncoderBuffers* buffers, Checkpoint* its_checkpoint)
       : checkpoint(its_checkpoint),
         values(buffers, &EncoderBuffers::values),
         levels(buffers, &EncoderBuffers::quanta),
@@ -85,15 +81,18 @@ class BlockEncoder {
                BlockSource input, absl::Span<const int8_t> offsets);
 
   // Finds means and norms of a group: what does not depend on the step. Adds
-  // the tokens that the sums below are over to `*covariance`. Groups come once,
-  // in their order, and before anything else is asked for.
+  // the tokens that the sums below are over to `*covariance`. Each group comes
+  // once, any of them at the same time, before FinishMeasuring and anything
+  // else that is asked for.
   void Measure(size_t group, EncoderMemory* memory,
                coding::Covariance* covariance);
+  void FinishMeasuring();
 
   // The same of one token in `stride`, to be tried instead of all, and not
   // written; the source is what is left without rotation. `header` has neither
   // rotation nor sinks, and must outlive it. REQUIRES: stride <= tokens.
-  BlockEncoder Sample(const coding::TensorHeader& header, size_t stride) const;
+  BlockEncoder Sample(const coding::TensorHeader& header, size_t stride,
+                      coding::Rotator* rotator) const;
 
   const Block& block() const { return block_; }
 
@@ -106,10 +105,10 @@ class BlockEncoder {
   double norm_square_sum() const { return norm_square_sum_; }
 
   // Quantizes with the step of the header in `bases`, writes the decoded
-  // elements to `decoded`, laid out as the source is, and adds what they lost;
-  // or a part of them when the checkpoint stops.
-  void Quantize(const Bases& bases, EncoderMemory* memory, uint8_t* decoded,
-                DistortionSums* sums, DistortionAccumulator* distortion);
+  // elements to `decoded`, laid out as the source is, and gives what the heads
+  // lost; or a part of them when the checkpoint stops.
+  std::vector<DistortionSums> Quantize(const Bases& bases,
+                                       EncoderMemory* memory, uint8_t* decoded);
 
   // Appends what was quantized last to `*payload`, with the bases or, where
   // they are those of the block before, without. False when it is larger than a
@@ -142,9 +141,9 @@ class BlockEncoder {
   const float* LoadGroup(size_t group, EncoderMemory* memory) const;
   // Divides tokens from `token` on of a head by their norms, which are known.
   void Normalize(size_t head, size_t token, size_t count, float* values) const;
-  void FindNorms(size_t count, const float* values);
-  // Measures the channels of a head, and says how many tokens take part.
-  uint64_t MeasureHead(size_t head, const float* values);
+  void FindNorms(size_t head, size_t token, size_t count, const float* values);
+  // Measures the channels of a head.
+  void MeasureHead(size_t head, const float* values);
   void AddTo(size_t group, const float* values,
              coding::Covariance* covariance) const;
   // Gives the coefficients of a group, [tokens, components], in memory, and
@@ -171,6 +170,7 @@ class BlockEncoder {
   std::vector<double> means_;
   std::vector<double> squares_;  // what the mean of each channel leaves
   std::vector<double> most_;     // its largest magnitude, or more
+  std::vector<double> largest_of_groups_;
   double square_sum_ = 0;
   uint64_t square_count_ = 0;
   double largest_ = 0;

@@ -2,7 +2,10 @@
 
 #include "codecs/klt/run_bases.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 namespace kvcompress::klt {
 namespace {
@@ -29,48 +32,61 @@ size_t VectorsFor(TensorRole role, uint64_t tokens) {
 }
 
 void RunBases::Analyze(absl::Span<BlockEncoder> encoders, size_t vectors,
-                       EncoderMemory* memory) {
-  std::vector<coding::Covariance> covariances;  // of the run's groups
+                       Workers* workers, AtPlaces<EncoderMemory>* memory) {
   for (size_t i = 0; i < encoders.size(); ++i) {
     const Block& block = encoders[i].block();
-    const uint64_t part = i % geometry_.token_parts();
-    const size_t groups = geometry_.Groups(block);
-    if (part % kRun == 0) {
-      run_tokens_.push_back(0);
-      covariances.clear();
-      for (size_t g = 0; g < groups; ++g) {
-        covariances.emplace_back(geometry_.GroupSize(block, g));
+    if (i % geometry_.token_parts() % kRun == 0) {
+      for (size_t g = 0; g < geometry_.Groups(block); ++g) {
+        groups_.push_back(
+            {.run = run_tokens_.size(), .group = g, .first_block = i});
       }
-    }
-    for (size_t g = 0; g < groups; ++g) {
-      if (Stops(checkpoint_)) return;
-      encoders[i].Measure(g, memory, &covariances[g]);
+      run_tokens_.push_back(0);
     }
     run_tokens_.back() += block.tokens;
     run_of_.push_back(run_tokens_.size() - 1);
-    if ((part + 1) % kRun != 0 && part + 1 != geometry_.token_parts()) continue;
-    loadings_.emplace_back();
-    for (const coding::Covariance& covariance : covariances) {
-      if (Stops(checkpoint_)) return;
-      loadings_.back().push_back(coding::FindLoadings(covariance, vectors));
-    }
   }
+  ForEach(workers, groups_.size(), [&](size_t index, size_t place) {
+    EncoderMemory& here = (*memory)[place];
+    GroupOfRun& of = groups_[index];
+    coding::Covariance covariance(
+        geometry_.GroupSize(encoders[of.first_block].block(), of.group));
+    for (size_t i = of.first_block; i < encoders.size() && run_of_[i] == of.run;
+         ++i) {
+      if (Stops(here.checkpoint)) return;
+      encoders[i].Measure(of.group, &here, &covariance);
+    }
+    of.loadings = coding::FindLoadings(covariance, vectors);
+  });
+  for (BlockEncoder& encoder : encoders) encoder.FinishMeasuring();
 }
 
-void RunBases::MakeFor(double step) {
+void RunBases::MakeFor(double step, Workers* workers) {
   step_ = step;
-  bases_.clear();
-  for (size_t run = 0; run < loadings_.size(); ++run) {
-    if (Stops(checkpoint_)) return;
-    const auto tokens = static_cast<double>(run_tokens_[run]);
+  bases_.assign(run_tokens_.size(), Bases());
+  struct OfGroup {
+    std::optional<coding::Reflectors> reflectors;
+    std::optional<coding::Matrix> matrix;
+    std::optional<coding::Matrix> transposed;
+  };
+  std::vector<OfGroup> made(groups_.size());
+  ForEach(workers, groups_.size(), [&](size_t index, size_t) {
+    const GroupOfRun& of = groups_[index];
+    const auto tokens = static_cast<double>(run_tokens_[of.run]);
     const double least = kLoadingUnit * std::pow(512.0 / tokens, 0.25) * step;
-    std::vector<double> units;
-    for (const coding::Loadings& each : loadings_[run]) {
-      const double noise = tokens < kFewTokens ? 0 : kLoadingNoise;
-      units.push_back(
-          std::max(least, std::sqrt(noise * each.residual / tokens)));
-    }
-    bases_.emplace_back(loadings_[run], units, checkpoint_);
+    const double noise = tokens < kFewTokens ? 0 : kLoadingNoise;
+    OfGroup& group = made[index];
+    group.reflectors = coding::MakeReflectors(
+        of.loadings,
+        std::max(least, std::sqrt(noise * of.loadings.residual / tokens)));
+    group.matrix = coding::MakeMatrix(*group.reflectors);
+    group.transposed = group.matrix->Transposed();
+  });
+  if (Stops(checkpoint_)) return;
+  for (size_t index = 0; index < groups_.size(); ++index) {
+    Bases& bases = bases_[groups_[index].run];
+    bases.reflectors.push_back(*std::move(made[index].reflectors));
+    bases.matrices.push_back(*std::move(made[index].matrix));
+    bases.transposed.push_back(*std::move(made[index].transposed));
   }
 }
 

@@ -54,17 +54,17 @@ class Decoder {
         runs_(RunsOf(header, geometry, block)),
         reader_(header, geometry, block) {}
 
+  // Writes the elements, which are consecutive, to `out`.
   absl::Status Decode(DType dtype, absl::Span<const uint8_t> bytes,
-                      Rotator* rotator, std::string* decoded) {
+                      Rotator* rotator, uint8_t* out) {
     KVC_RETURN_IF_ERROR(reader_.Open(bytes, 0));
     KVC_RETURN_IF_ERROR(reader_.ReadSideData(&content_));
     KVC_RETURN_IF_ERROR(ReadQuanta());
     KVC_RETURN_IF_ERROR(reader_.Finish(&content_));
     const Reconstructor reconstructor(header_, geometry_, block_, content_,
                                       rotator);
-    const size_t first = decoded->size();
+    uint8_t* next = out;
     float values[kMaxTileElements];
-    uint8_t tile[kMaxTileElements * sizeof(float)];
     geometry_.ForEachTile(block_, [&](size_t h, size_t begin, size_t end) {
       const size_t count = (end - begin) * channels_;
       reconstructor.Restore(
@@ -72,13 +72,12 @@ class Decoder {
           [&](size_t t, size_t run_end, const kernels::DequantizeStep& step,
               float* rows) { Dequantize(h, t, run_end, step, rows); },
           values);
-      StoreElements(dtype, absl::MakeConstSpan(values, count), tile);
-      decoded->append(reinterpret_cast<const char*>(tile),
-                      count * DTypeSize(dtype));
+      StoreElements(dtype, absl::MakeConstSpan(values, count), next);
+      next += count * DTypeSize(dtype);
     });
     const size_t elements = geometry_.Elements(block_);
     return ApplyExceptions(reader_.exceptions(), dtype, 1, elements, elements,
-                           reinterpret_cast<uint8_t*>(decoded->data() + first));
+                           out);
   }
 
  private:
@@ -257,12 +256,20 @@ class IdentityDecoder : public BlockDecoder {
                       std::string* output) override {
     const uint64_t first = geometry().RowBegin(block, 0);
     const uint64_t elements = geometry().Elements(block);
-    if (!is_needed(first, first + elements)) {
-      output->resize(output->size() + elements * DTypeSize(dtype()));
-      return absl::OkStatus();
-    }
+    const size_t begin = output->size();
+    output->resize(begin + elements * DTypeSize(dtype()));
+    if (!is_needed(first, first + elements)) return absl::OkStatus();
     return Decoder(header, geometry(), block, &buffers_)
-        .Decode(dtype(), bytes, &rotator_, output);
+        .Decode(dtype(), bytes, &rotator_,
+                reinterpret_cast<uint8_t*>(output->data() + begin));
+  }
+
+  absl::Status DecodeTo(const TensorHeader& header, const Block& block,
+                        absl::Span<const uint8_t> bytes, BlockDecoder*,
+                        uint8_t* tensor) override {
+    return Decoder(header, geometry(), block, &buffers_)
+        .Decode(dtype(), bytes, &rotator_,
+                tensor + geometry().RowBegin(block, 0) * DTypeSize(dtype()));
   }
 
  private:

@@ -33,6 +33,12 @@ struct DistortionSums {
   double max_abs_x = 0;
 };
 
+// How much is measured of a tensor; see kvcompress.v1.MetricsLevel.
+enum class MetricsLevel {
+  kFull,   // the default
+  kBasic,  // not what tokens and channels lose
+};
+
 // See kvcompress.v1.QualityMetrics, which has the same fields and meanings.
 // Nothing is: not known for these tensors, or exact.
 struct Metrics {

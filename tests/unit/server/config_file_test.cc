@@ -123,9 +123,9 @@ TEST_F(ConfigFileTest, WhatCannotBeReadIsNamed) {
 }
 
 TEST_F(ConfigFileTest, FlagsWinOverVariablesAndThoseOverTheFile) {
-  Write("stall-seconds: 1\nmax-call-seconds: 2\ncall-threads: 3\n");
+  Write("stall-seconds: 1\nmax-call-seconds: 2\nthreads: 3\n");
   setenv("KVCOMPRESS_STALL_SECONDS", "10", 1);
-  auto line = Parse({"--config", path_, "--call-threads=30"});
+  auto line = Parse({"--config", path_, "--threads=30"});
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_EQ(line->options.stall, absl::Seconds(10));
   EXPECT_EQ(line->options.max_call, absl::Seconds(2));
