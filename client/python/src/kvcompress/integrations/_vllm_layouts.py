@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 TIER = {"type": "KVCompressTier", "module_path": "kvcompress.integrations.vllm"}
 _SERVICE = ("server", "codec", "effort", "profile", "profile_directory")
-_OPTIONS = (*_SERVICE, "folder", "artefact_tokens", "threads", "timeout")
+_OPTIONS = (*_SERVICE, "folder", "artefact_tokens", "threads", "timeout", "store_timeout")
 _PRIMARY_BYTES = 1 << 30
 _BITS = 3  # of numbers that all types of caches hold exactly
 _FP8 = {
