@@ -60,8 +60,7 @@ class _MetricsLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MetricsL
     """As METRICS_LEVEL_FULL."""
     METRICS_LEVEL_BASIC: _MetricsLevel.ValueType  # 1
     """Without `centred_snr_db`, `token_snr_db_p1` and `first_token_rmse`, which
-    need tokens, and without warnings of a likely layout. About a tenth of the
-    time less.
+    need tokens, and without warnings of a likely layout.
     """
     METRICS_LEVEL_FULL: _MetricsLevel.ValueType  # 2
     """All of QualityMetrics."""
@@ -73,8 +72,7 @@ METRICS_LEVEL_UNSPECIFIED: MetricsLevel.ValueType  # 0
 """As METRICS_LEVEL_FULL."""
 METRICS_LEVEL_BASIC: MetricsLevel.ValueType  # 1
 """Without `centred_snr_db`, `token_snr_db_p1` and `first_token_rmse`, which
-need tokens, and without warnings of a likely layout. About a tenth of the
-time less.
+need tokens, and without warnings of a likely layout.
 """
 METRICS_LEVEL_FULL: MetricsLevel.ValueType  # 2
 """All of QualityMetrics."""
