@@ -74,7 +74,7 @@ def run(*arguments: str | Path) -> None:
     program = find_program("kv-compress")
     if program is None:
         sys.exit("Error: no kv-compress: name its folder in KVCOMPRESS_BIN_DIR")
-    subprocess.run([program, *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "-force", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 def rows_of(info: ProfileInfo, profile: Path) -> dict[str, list[str | Path]]:
