@@ -41,7 +41,7 @@ class GroupErrors : public ::testing::Test {
 
   std::string ErrorOf(absl::string_view payload) const {
     const auto parsed = GroupQuanta::Parse(payload, profile_, 0, shape_,
-                                         /*checkpoint=*/nullptr);
+                                           /*checkpoint=*/nullptr);
     if (parsed.ok()) return "";
     EXPECT_EQ(parsed.status().code(), absl::StatusCode::kDataLoss);
     return std::string(parsed.status().message());
