@@ -8,16 +8,23 @@ import socket
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from health import SERVING
 from process_memory import peak
 from server_process import PATIENCE, ServerProcess, Start, wait_until
 from slow_clients import KINDS, ask, read_answer, slow_clients
 
+import kvcompress
+
 MIB = 1 << 20
 # What the endpoint may hold of answers and requests, and the allocator around it.
 MOST_GROWTH = 96 * MIB
 CLIENTS = 600
+SAMPLE = {
+    f"layer_0_{role}": np.random.default_rng(0).normal(size=(1, 2, 64, 32)).astype(np.float32)
+    for role in ("key", "value")
+}
 
 
 def wait_for_descriptors(server: ServerProcess, wanted: int) -> None:
@@ -68,6 +75,13 @@ def assert_answers(server: ServerProcess) -> None:
     assert server.check() == SERVING
 
 
+def use_every_codec(server: ServerProcess) -> None:
+    """Makes the page of metrics as long as it gets: longer than what sockets buffer unread."""
+    with kvcompress.Client(server.addresses[0], timeout=PATIENCE) as client:
+        for codec in client.server_info().codecs:
+            client.compress(SAMPLE, codec=codec.name)
+
+
 @pytest.mark.parametrize(
     ("kinds", "seconds"),
     [
@@ -81,6 +95,7 @@ def test_slow_clients_do_not_silence_health_and_metrics(
 ) -> None:
     """From the address of the prober itself, twice as many as one address may have."""
     server = start()
+    use_every_codec(server)
     assert_answers(server)
     before, peak_before = len(server.descriptors()), peak(server.pid)
     health, metrics, held = [], [], 0
