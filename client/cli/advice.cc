@@ -118,7 +118,8 @@ void Advise(const Flags& flags, const v1::CompressOptions& options,
   if (holds && !default_misses) return;
   const std::string misses =
       HasGate(options)
-          ? absl::StrCat(Printable(report.codec()), " does not hold the bounds")
+          ? absl::StrCat(Printable(report.codec()), " does not hold the bounds",
+                         flags.output.empty() ? "" : ", and no file is written")
           : absl::StrCat(Printable(report.codec()),
                          " misses the default thresholds in ",
                          report.tensors_failed(), " of ", report.tensor_count(),

@@ -50,7 +50,8 @@ absl::StatusOr<int> RunOne(const Flags& flags) {
   if (!result.json.is_null() && !(result.to_stdout && flags.quiet)) {
     status = PrintText(
         PrintsTable(flags, file)
-            ? ResultTable(flags.mode, task.input, task.output, result.json)
+            ? ResultTable(flags.mode, task.input,
+                          result.holds_bounds ? task.output : "", result.json)
             : Print(result.json),
         file);
   }

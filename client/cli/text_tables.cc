@@ -149,7 +149,8 @@ std::string CompressionTable(const std::string& files, const Json& json) {
 std::string DecompressionTable(const std::string& files, const Json& json) {
   Facts facts;
   facts.Add("file", files);
-  if (const auto verified = json.find("verified"); verified != json.end()) {
+  const auto verified = json.find("verified");
+  if (verified != json.end()) {
     if (!verified->get<bool>()) {
       facts.Add("verified", "no: the artefact is damaged");
       facts.Add("why", Text(json.at("message")));
@@ -161,10 +162,13 @@ std::string DecompressionTable(const std::string& files, const Json& json) {
   facts.Add("size", absl::StrFormat(
                         "%s -> %s, %s", SizeOf(json, "compressed_size_bytes"),
                         SizeOf(json, "original_size_bytes"), RatioOf(json)));
-  facts.Add(
-      "tensors",
-      absl::StrFormat("%d of %d", json.at("tensors_selected").get<uint64_t>(),
-                      json.at("tensor_count").get<uint64_t>()));
+  const auto count = json.at("tensor_count").get<uint64_t>();
+  facts.Add("tensors",
+            verified != json.end()
+                ? absl::StrFormat("%d, all decoded", count)
+                : absl::StrFormat("%d of %d",
+                                  json.at("tensors_selected").get<uint64_t>(),
+                                  count));
   facts.Add("time", SpeedText(json));
   return facts.ToString();
 }

@@ -158,6 +158,11 @@ def test_tables(run: Run, artefact: Path) -> None:
     assert re.search(r"^format +safetensors, not compressed$", text, re.M)
     text = run("-verify", artefact, "-format=table").stdout.decode()
     assert re.search(r"^verified +yes", text, re.M)
+    assert re.search(r"^tensors +60, all decoded$", text, re.M)
+    refused = run(SAMPLE, "-output", "refused", "-min-snr-db", "60", "-format", "table")
+    assert refused.returncode == 2
+    assert re.search(r"^file +\S+safetensors$", refused.stdout.decode(), re.M)
+    assert b"does not hold the bounds, and no file is written; " in refused.stderr
     text = run("-metrics-only", SAMPLE, "absent", "-format", "table").stdout.decode()
     heading, row, failed = text.splitlines()
     assert heading.split()[0] == "ratio"

@@ -88,6 +88,14 @@ def test_console_scripts_are_passed_over(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{expected}: -info\n".encode()), done.stderr
 
 
+def test_console_script_leads_to_the_program_of_its_wheel(tmp_path: Path) -> None:
+    """Of an environment on the PATH, where the package that runs has no programs."""
+    script = program(tmp_path / "bin", CONSOLE_SCRIPT)
+    expected = program(tmp_path / "lib" / "python3.13" / "site-packages" / "kvcompress" / "bin")
+    done = launch("-info", path=str(script.parent))
+    assert (done.returncode, done.stdout) == (0, f"{expected}: -info\n".encode()), done.stderr
+
+
 def test_console_script_of_the_server(tmp_path: Path) -> None:
     """It passes itself over too, and becomes kv-compressd."""
     script = program(

@@ -13,7 +13,7 @@ def find_program(name: str) -> Path | None:
     """Finds a native program.
 
     The console script of this package is never the answer, whatever environment it was installed
-    in, so that it cannot start itself.
+    in, so that it cannot start itself. Where there is one, the program of its wheel is.
 
     Args:
         name: File name of the program.
@@ -26,9 +26,19 @@ def find_program(name: str) -> Path | None:
     folders = [str(Path(__file__).parent / "bin"), os.environ.get("KVCOMPRESS_BIN_DIR", "")]
     for folder in (*filter(None, folders), *os.get_exec_path()):
         path = Path(folder, name)
-        if path.is_file() and os.access(path, os.X_OK) and not _is_console_script(path):
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            continue
+        if not _is_console_script(path):
             return path
+        if (program := _of_wheel(path)) is not None:
+            return program
     return None
+
+
+def _of_wheel(script: Path) -> Path | None:
+    """Finds the program that a console script of this package starts."""
+    packages = script.parent.parent.glob(f"lib/python3*/site-packages/kvcompress/bin/{script.name}")
+    return next((path for path in packages if os.access(path, os.X_OK)), None)
 
 
 def _is_console_script(path: Path) -> bool:
