@@ -271,7 +271,7 @@ def fairness(binary: Path, tensor: NDArray[np.uint16], large: int, count: int) -
             other.start()
             time.sleep(0.5)
             beside: list[float] = []
-            while other.is_alive() and len(beside) < count:
+            while not beside or (other.is_alive() and len(beside) < count):
                 beside += small_calls(address, tensor, 10)
             other.join()
             p99 = sorted(beside)[int(len(beside) * 0.99)]

@@ -85,6 +85,7 @@ WAYS = {
     "tarball, by links": r"ln -s /opt/\S+ .+",
     "tests": r"tests/run (-k \w+|-- (tests/golden -x|tests/\w+/test_\w+\.py))",
     "thread sanitizer": r"(deploy/build --preset|KVCOMPRESS_BIN_DIR=\S+ TSAN_OPTIONS=\S+) .+",
+    "threads": r"tests/benchmark --threads",
     "tidy": r"tests/tidy \w+ \w+",
     "transport": r"tests/benchmark --transport( --save)?",
     "wheel": r"pip install build/dist/\S+\.whl",

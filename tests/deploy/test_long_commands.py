@@ -42,6 +42,15 @@ def test_transport(tmp_path: Path) -> None:
     assert "Going once over the file" in saved
 
 
+def test_threads() -> None:
+    """It has a row for every question, of calls that are small here."""
+    line = claimed_line("threads")
+    small = "--rounds 1 --large-gb 0.05 --tokens 512 --small-calls 20"
+    printed = run_line(f"{line} {small}", seconds=SECONDS)
+    for row in ("klt:contract | 64 ", "auto, 8 tensors ", "8 tensors | ", "klt:contract, 0.1 GB "):
+        assert f"| {row}" in printed, printed
+
+
 def test_overload(tmp_path: Path) -> None:
     """Some calls are served, and some refused."""
     line = claimed_line("overload")

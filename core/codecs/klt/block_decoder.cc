@@ -1,4 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+// More than 400 lines: parts of a block are read in their order, each by what
+// those before it said.
 
 #include "codecs/klt/block_decoder.h"
 
