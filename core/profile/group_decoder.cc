@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coding/strip.h"
 #include "entropy/bits.h"
 #include "entropy/escapes.h"
 #include "entropy/rans.h"
@@ -54,6 +55,7 @@ class GroupQuanta::Parser {
         out_.header_,
         ReadGroupHeader(Bytes(header), out_.content(), out_.shape_));
     if (out_.header_.group != group) return Bad("the number of another group");
+    KVC_RETURN_IF_ERROR(ReadUnits());
     KVC_RETURN_IF_ERROR(ReadOffsets());
     KVC_RETURN_IF_ERROR(ReadSinks());
     const uint64_t tokens = out_.shape_.tokens;
@@ -67,8 +69,10 @@ class GroupQuanta::Parser {
         t += count;
       }
     }
-    if (!left_.empty()) return Bad("bytes behind its end");
-    return absl::OkStatus();
+    if (left_.size() != out_.header_.exception_bytes) {
+      return Bad("another end than it says");
+    }
+    return out_.header_.exceptions ? ReadExceptions() : absl::OkStatus();
   }
 
  private:
@@ -77,6 +81,36 @@ class GroupQuanta::Parser {
     const absl::string_view taken = left_.substr(0, size);
     left_.remove_prefix(size);
     return taken;
+  }
+
+  absl::Status ReadUnits() {
+    std::vector<float>& units = out_.units_;
+    units.assign(out_.group().tensors.size(), 1);
+    if (!out_.header_.units) return absl::OkStatus();
+    KVC_ASSIGN_OR_RETURN(const absl::string_view bytes,
+                         Take(units.size() * sizeof(float)));
+    std::memcpy(units.data(), bytes.data(), bytes.size());
+    if (!std::all_of(units.begin(), units.end(), IsUnit)) {
+      return Bad("a bad unit of a tensor");
+    }
+    return absl::OkStatus();
+  }
+
+  // All that is left.
+  absl::Status ReadExceptions() {
+    const std::vector<ProfileTensor>& tensors = out_.group().tensors;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      uint32_t size;
+      KVC_ASSIGN_OR_RETURN(absl::string_view bytes, Take(sizeof(size)));
+      std::memcpy(&size, bytes.data(), sizeof(size));
+      KVC_ASSIGN_OR_RETURN(bytes, Take(size));
+      KVC_RETURN_IF_ERROR(CheckExceptions(
+          bytes, out_.shape_.dtypes[i],
+          out_.shape_.batches * out_.shape_.tokens * tensors[i].width()));
+      out_.exceptions_.emplace_back(bytes);
+    }
+    if (!left_.empty()) return Bad("bytes behind its end");
+    return absl::OkStatus();
   }
 
   absl::Status ReadOffsets() {
@@ -185,39 +219,65 @@ class GroupQuanta::Parser {
     const size_t lanes = std::min(kMaxLanes, group.components - begin);
     const uint8_t* const classes =
         &group.classes[out_.header_.preset * group.components + begin];
-    uint8_t tables[kMaxLanes];
-    int counts[kMaxLanes] = {};
-    std::fill(std::begin(tables), std::end(tables), coding::kNoTable);
-    int8_t symbols[kMaxLanes];
+    std::vector<coding::LaneCoding> codings;  // of runs of tokens
+    std::vector<size_t> coding_of(tokens);
     for (size_t t = 0; t < tokens; ++t) {
       const int offset = OffsetOf(first + t);
       if (t == 0 || offset != OffsetOf(first + t - 1)) {
+        codings.emplace_back();
         for (size_t lane = 0; lane < lanes; ++lane) {
-          const coding::SplitClass split(
-              ClassAt(classes[lane], out_.header_.shift, offset));
-          tables[lane] = static_cast<uint8_t>(split.table);
-          counts[lane] = split.low_bits;
+          codings.back().Set(
+              lane, coding::SplitClass(
+                        ClassAt(classes[lane], out_.header_.shift, offset)));
         }
       }
-      if (!decoder->ReadRow(tables, absl::MakeSpan(symbols))) {
-        return Bad("a block with too few words");
-      }
+      coding_of[t] = codings.size() - 1;
+    }
+    std::vector<const uint8_t*> tables(tokens);
+    for (size_t t = 0; t < tokens; ++t) {
+      tables[t] = codings[coding_of[t]].tables;
+    }
+    symbols_.resize(tokens * kMaxLanes);
+    if (!decoder->ReadRows(tables, absl::MakeSpan(symbols_))) {
+      return Bad("a block with too few words");
+    }
+    for (size_t t = 0; t < tokens; ++t) {
       int32_t* const levels = &levels_[t * group.components + begin];
+      // Up to the next token that has an escape.
+      const size_t plain = kernels::Active().rows.widen(
+          &symbols_[t * kMaxLanes],
+          {.rows = tokens - t, .columns = lanes, .stride = group.components},
+          levels);
+      for (size_t i = 0; i < plain; ++i) {
+        KVC_RETURN_IF_ERROR(AddLowBits(codings[coding_of[t + i]], low_bits,
+                                       levels + i * group.components));
+      }
+      t += plain;
+      if (t == tokens) break;
+      int32_t* const row = levels + plain * group.components;
       for (size_t lane = 0; lane < lanes; ++lane) {
-        int32_t value = symbols[lane];
-        if (value == coding::kEscape && !escapes->Next(&value)) {
+        row[lane] = symbols_[t * kMaxLanes + lane];
+        if (row[lane] == coding::kEscape && !escapes->Next(&row[lane])) {
           return Bad("a bad escape");
         }
-        if (counts[lane] > 0) {
-          const int64_t whole = int64_t{value} * (int64_t{1} << counts[lane]) +
-                                low_bits->Get(counts[lane]);
-          if (std::abs(whole) > coding::kMaxQuantum) {
-            return Bad("a quantum out of its range");
-          }
-          value = static_cast<int32_t>(whole);
-        }
-        levels[lane] = value;
       }
+      KVC_RETURN_IF_ERROR(AddLowBits(codings[coding_of[t]], low_bits, row));
+    }
+    return absl::OkStatus();
+  }
+
+  // To the quanta of a token, which have none yet.
+  absl::Status AddLowBits(const coding::LaneCoding& coding,
+                          coding::BitReader* low_bits, int32_t* row) {
+    for (uint32_t lanes = coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
+      const int lane = std::countr_zero(lanes);
+      const int count = coding.low_counts[lane];
+      const int64_t whole =
+          int64_t{row[lane]} * (int64_t{1} << count) + low_bits->Get(count);
+      if (std::abs(whole) > coding::kMaxQuantum) {
+        return Bad("a quantum out of its range");
+      }
+      row[lane] = static_cast<int32_t>(whole);
     }
     return absl::OkStatus();
   }
@@ -240,6 +300,7 @@ class GroupQuanta::Parser {
   absl::string_view left_;
   GroupQuanta& out_;
   std::vector<int32_t> levels_;  // of a block, [tokens, components]
+  std::vector<int8_t> symbols_;  // of a run, [tokens, kMaxLanes]
 };
 
 absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
@@ -286,7 +347,8 @@ MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
     : quanta_(std::move(quanta)),
       member_(member),
       tensor_(quanta_->group().tensors[member]),
-      dtype_(quanta_->shape().dtypes[member]) {
+      dtype_(quanta_->shape().dtypes[member]),
+      exceptions_(quanta_->ExceptionsOf(member), dtype_) {
   for (size_t i = 0; i < member; ++i) {
     first_channel_ += quanta_->group().tensors[i].width();
   }
@@ -302,6 +364,11 @@ void MemberRestorer::TakeHead(uint64_t head) {
   for (size_t j = 0; j < group.components; ++j) {
     std::memcpy(&basis_[j * channels], first + j * group.channels(),
                 channels * sizeof(int16_t));
+  }
+  scales_.resize(channels);
+  const float unit = quanta_->UnitOf(member_);
+  for (size_t i = 0; i < channels; ++i) {
+    scales_[i] = group.scales[first_channel_ + head * channels + i] * unit;
   }
   narrow_.resize(channels);
   wide_.resize(channels);
@@ -333,8 +400,7 @@ void MemberRestorer::RestoreToken(uint64_t batch, uint64_t token,
   for (size_t i = 0; i < channels; ++i) {
     const float sum = sparse.narrow ? static_cast<float>(narrow_[i])
                                     : static_cast<float>(wide_[i]);
-    values[i] =
-        sum * (sparse.unit * group.scales[first + i]) + group.means[first + i];
+    values[i] = sum * (sparse.unit * scales_[i]) + group.means[first + i];
   }
 }
 
@@ -353,6 +419,14 @@ void MemberRestorer::Turn(uint64_t first, size_t count, float* values) {
 
 void MemberRestorer::Restore(uint64_t batch, uint64_t head, uint64_t first,
                              size_t count, uint8_t* elements) {
+  RestoreCoded(batch, head, first, count, elements);
+  const uint64_t row =
+      (batch * tensor_.heads + head) * quanta_->shape().tokens + first;
+  exceptions_.Apply(row * tensor_.channels, count * tensor_.channels, elements);
+}
+
+void MemberRestorer::RestoreCoded(uint64_t batch, uint64_t head, uint64_t first,
+                                  size_t count, uint8_t* elements) {
   TakeHead(head);
   const size_t channels = tensor_.channels;
   const size_t row = channels * DTypeSize(dtype_);

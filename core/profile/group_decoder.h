@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kvcompress/profile.h"
+#include "profile/group_exceptions.h"
 #include "profile/group_format.h"
 
 namespace kvcompress::profile {
@@ -48,6 +49,14 @@ class GroupQuanta {
   };
   Token TokenAt(uint64_t token) const;
 
+  // What the scales of a member are multiplied by.
+  float UnitOf(size_t member) const { return units_[member]; }
+
+  // Of a member, for ExceptionCursor.
+  absl::string_view ExceptionsOf(size_t member) const {
+    return exceptions_.empty() ? absl::string_view() : exceptions_[member];
+  }
+
   // The sink `token` of a head: elements, or a scale and codes.
   absl::string_view Sink(size_t member, uint64_t batch, uint64_t head,
                          uint64_t token) const;
@@ -60,6 +69,7 @@ class GroupQuanta {
   std::shared_ptr<const Profile> profile_;
   GroupShape shape_;
   GroupHeader header_;
+  std::vector<float> units_;     // of each member
   std::vector<int8_t> offsets_;  // of the tokens of a batch; empty: all 0
   std::string sinks_;
   std::vector<uint64_t> sink_begins_;  // of each member
@@ -67,6 +77,7 @@ class GroupQuanta {
   std::vector<uint16_t> components_;
   std::vector<int32_t> quanta_;
   std::vector<bool> narrow_;
+  std::vector<std::string> exceptions_;  // of each member; empty: none
 };
 
 // Restores one tensor of a group. Not thread safe.
@@ -85,6 +96,9 @@ class MemberRestorer {
                uint8_t* elements);
 
  private:
+  // All but exceptions.
+  void RestoreCoded(uint64_t batch, uint64_t head, uint64_t first, size_t count,
+                    uint8_t* elements);
   void TakeHead(uint64_t head);
   void RestoreToken(uint64_t batch, uint64_t token, float* values);
   void Turn(uint64_t first, size_t count, float* values);
@@ -94,8 +108,10 @@ class MemberRestorer {
   const ProfileTensor& tensor_;
   const DType dtype_;
   size_t first_channel_ = 0;  // of the member in the group
+  ExceptionCursor exceptions_;
   uint64_t head_ = UINT64_MAX;
   std::vector<int16_t> basis_;  // [components, channels] of the head
+  std::vector<float> scales_;   // of the channels of the head
   std::vector<int32_t> narrow_;
   std::vector<int64_t> wide_;
   std::vector<float> values_;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/elements.h"
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 #include "profile/rotation.h"
 
@@ -17,7 +19,6 @@ constexpr float kUnit = 0x1p-15f;
 // Components of length 2^15 and tokens of at most this length have products
 // below 2^31.
 constexpr float kMaxLength = 60000;
-constexpr float kMaxPart = 32767;
 
 }  // namespace
 
@@ -55,59 +56,53 @@ void TokenGatherer::Gather(uint64_t batch, uint64_t first, size_t count,
   }
 }
 
-Projector::Projector(const ProfileGroup& group)
+Projector::Projector(const ProfileGroup& group,
+                     std::shared_ptr<const PreparedBasis> basis,
+                     absl::Span<const float> units)
     : group_(group),
-      inner_(group.channels() + group.channels() % 2),
+      basis_(std::move(basis)),
       factors_(group.channels()),
-      right_(inner_ * group.components) {
+      zeros_(std::max(group.channels(), group.components)) {
   const size_t channels = group.channels();
   const bool own = !group.encode.empty();
   for (size_t i = 0; i < channels; ++i) {
     factors_[i] =
         own ? group.encode_scales[i] / kUnit : kUnit / group.scales[i];
   }
-  const std::vector<int16_t>& matrix = own ? group.encode : group.decode;
-  std::vector<int16_t> pairs(right_.size());
-  for (size_t j = 0; j < group.components; ++j) {
-    for (size_t i = 0; i < channels; ++i) {
-      pairs[(i / 2 * group.components + j) * 2 + i % 2] =
-          matrix[j * channels + i];
-    }
+  size_t first = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const size_t end = first + group.tensors[i].width();
+    for (; first < end; ++first) factors_[first] /= units[i];
   }
-  kernels::Active().product.prepare(pairs.data(), inner_, group.components,
-                                    right_.data());
 }
 
 void Projector::Project(size_t count, float* values, float* projected) {
+  const kernels::KernelSet& kernels = kernels::Active();
   const size_t channels = group_.channels();
-  left_.assign(count * inner_, 0);
-  std::vector<float> units(count);
+  const size_t inner = basis_->inner();
+  left_.assign(count * inner, 0);
+  units_.assign(count, 0);
   for (size_t t = 0; t < count; ++t) {
     float* const row = values + t * channels;
-    float squares = 0;
     for (size_t i = 0; i < channels; ++i) {
       row[i] = (row[i] - group_.means[i]) * factors_[i];
-      squares += row[i] * row[i];
     }
+    const double squares = kernels.rows.sum_squares(row, channels);
     if (!(squares > 0) || !std::isfinite(squares)) continue;
-    const float scale = kMaxLength / std::sqrt(squares);
-    units[t] = kUnit / scale;
-    for (size_t i = 0; i < channels; ++i) {
-      left_[t * inner_ + i] = static_cast<int16_t>(
-          std::lrint(std::clamp(row[i] * scale, -kMaxPart, kMaxPart)));
-    }
+    const auto scale = static_cast<float>(kMaxLength / std::sqrt(squares));
+    units_[t] = kUnit / scale;
+    float unused = 0;
+    kernels.joint->quantize_parts(row, 1, channels, zeros_.data(), scale, inner,
+                                  &left_[t * inner], &unused);
   }
   product_.resize(count * group_.components);
-  kernels::Active().product.multiply(
-      left_.data(), right_.data(),
-      {.rows = count, .inner = inner_, .columns = group_.components},
+  kernels.product.multiply(
+      left_.data(), basis_->right(),
+      {.rows = count, .inner = inner, .columns = group_.components},
       product_.data());
-  for (size_t t = 0; t < count; ++t) {
-    for (size_t j = 0; j < group_.components; ++j) {
-      projected[t * group_.components + j] =
-          static_cast<float>(product_[t * group_.components + j]) * units[t];
-    }
-  }
+  kernels.joint->finish(
+      product_.data(), group_.components, count, group_.components,
+      {.units = units_.data(), .means = zeros_.data()}, projected);
 }
 
 }  // namespace kvcompress::profile

@@ -9,12 +9,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
+#include "profile/prepared_basis.h"
 
 namespace kvcompress::profile {
 
@@ -52,16 +54,21 @@ class TokenGatherer {
 // safe. The group must outlive it.
 class Projector {
  public:
-  explicit Projector(const ProfileGroup& group);
+  // `units` are those of the tensors, which their channels are divided by; or
+  // none.
+  explicit Projector(const ProfileGroup& group,
+                     std::shared_ptr<const PreparedBasis> basis,
+                     absl::Span<const float> units = {});
 
   // `values` [count, channels] are used up. Writes [count, components].
   void Project(size_t count, float* values, float* projected);
 
  private:
   const ProfileGroup& group_;
-  const size_t inner_;          // channels, made even
+  const std::shared_ptr<const PreparedBasis> basis_;
   std::vector<float> factors_;  // of each channel, before the product
-  std::vector<int16_t> right_;
+  const std::vector<float> zeros_;
+  std::vector<float> units_;  // of the products of each token
   std::vector<int16_t> left_;
   std::vector<int32_t> product_;
 };

@@ -6,16 +6,32 @@
 #include <cmath>
 
 #include "kvcompress/error.h"
+#include "kvcompress/metrics.h"
 #include "transform/principal_components.h"
 
 namespace kvcompress::profile {
 
+namespace {
+
+// The most error that the usual bounds allow a tensor of such channels.
+double BoundOf(double variance, absl::Span<const float> means) {
+  const QualityThresholds bounds;
+  double squares = 0;
+  for (const float mean : means) squares += double{mean} * mean;
+  const double energy = variance + squares / static_cast<double>(means.size());
+  const double part = std::pow(10, -*bounds.min_snr_db / 10);
+  return std::min(*bounds.max_rmse, std::sqrt(energy * part));
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
                                              absl::Span<const float> units,
-                                             size_t most, ProfileGroup* group) {
+                                             TensorUnit unit, size_t most,
+                                             ProfileGroup* group) {
   constexpr float kOne = 0x1p15f;
   const size_t n = group->channels();
-  // A tensor's spread in units.
+  // A tensor's unit in units of the covariance.
   std::vector<float> spreads(n);
   size_t first = 0;
   for (const ProfileTensor& tensor : group->tensors) {
@@ -24,9 +40,16 @@ absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
       variance += covariance[i * n + i];
     }
     variance /= static_cast<double>(tensor.width());
-    std::fill_n(
-        spreads.begin() + static_cast<ptrdiff_t>(first), tensor.width(),
-        std::max(kLeastSpread, static_cast<float>(std::sqrt(variance))));
+    double spread = std::sqrt(variance);
+    if (unit == TensorUnit::kBound) {
+      const double one = units[first];
+      spread =
+          BoundOf(variance * one * one, absl::MakeConstSpan(group->means)
+                                            .subspan(first, tensor.width())) /
+          one;
+    }
+    std::fill_n(spreads.begin() + static_cast<ptrdiff_t>(first), tensor.width(),
+                std::max(kLeastSpread, static_cast<float>(spread)));
     first += tensor.width();
   }
   float largest = 0;
