@@ -90,7 +90,18 @@ std::string ShapeField(const TensorSpec& spec) {
                             : absl::StrJoin(spec.shape, "x");
 }
 
+// The digest of the payload of a tensor whose group has it elsewhere.
+constexpr char kElsewhere[] = "-";
+
+const std::string& EmptyDigest() {
+  static const auto* const digest = new std::string(Digest().Hex());
+  return *digest;
+}
+
 absl::string_view DigestField(const ArtefactTensor& tensor) {
+  if (tensor.codec.codec->coded_in_groups() && tensor.digest == EmptyDigest()) {
+    return kElsewhere;
+  }
   return tensor.digest.empty() ? kNoDigest : tensor.digest;
 }
 
@@ -150,8 +161,11 @@ class Parser {
                    ArtefactTensor tensor) {
     if (!codec_.codec->traits().Takes(tensor.spec.dtype)) return Bad("dtype");
     if (!ParseRole(role, &tensor.spec)) return Bad("role");
-    if (!IsDigest(digest)) return Bad("digest");
     tensor.codec = codec_;
+    if (digest == kElsewhere && codec_.codec->coded_in_groups()) {
+      digest = EmptyDigest();
+    }
+    if (!IsDigest(digest)) return Bad("digest");
     tensor.digest = std::string(digest);
     header_->tensors.push_back(std::move(tensor));
     return absl::OkStatus();

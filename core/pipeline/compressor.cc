@@ -230,7 +230,8 @@ class Compressor::Impl {
     ReportRoles(codec.codec->traits(), artefact_.tensors, &builder_.report());
     suspicions_.Begin(artefact_.tensors.size());
     KVC_ASSIGN_OR_RETURN(reserved_size_, ReservedHeaderSize(artefact_));
-    reserved_size_ += (groups_.FieldGrowth() + 7) / 8 * 8;
+    reserved_size_ += (groups_.HeaderGrowth() + 7) / 8 * 8;
+    reserved_size_ -= groups_.HeaderSavings() / 8 * 8;
     begun_ = true;
     KVC_RETURN_IF_ERROR(StartTensor(output));
     return FinishCompleteTensors(output);

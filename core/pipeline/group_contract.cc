@@ -77,7 +77,8 @@ class ContractEncoder {
     for (int trial = 1;; ++trial) {
       KVC_RETURN_IF_ERROR(EncodeOnce(payload));
       if (trial == kTrials) break;
-      KVC_ASSIGN_OR_RETURN(const bool changed, CorrectUnits());
+      KVC_ASSIGN_OR_RETURN(const bool changed,
+                           CorrectUnits(/*last=*/trial + 1 == kTrials));
       if (!changed) break;
     }
     return TakeExceptions(payload);
@@ -113,11 +114,12 @@ class ContractEncoder {
     return gains;
   }
 
-  // Units with which errors that are spread evenly over a step are at the
-  // bounds.
+  // The unit with which errors that are spread evenly over a step are within
+  // all bounds.
   void GuessUnits() {
     const double step = profile_->content().presets[encoding_.preset].step;
     const std::vector<double> gains = Gains();
+    double least = std::numeric_limits<double>::infinity();
     for (size_t m = 0; m < count(); ++m) {
       const absl::string_view source = members_.sources[m];
       const DType dtype = members_.specs[m].dtype;
@@ -136,23 +138,19 @@ class ContractEncoder {
         most = std::min(most, 2 * energy * (1 - *bounds.min_cosine_similarity));
       }
       const double error = gains[m] * step * step / 12;
-      units_.push_back(std::isfinite(most) && most > 0 && error > 0
-                           ? std::sqrt(kAim * most / error)
-                           : 1);
+      if (std::isfinite(most) && most > 0 && error > 0) {
+        least = std::min(least, std::sqrt(kAim * most / error));
+      }
     }
+    unit_ = std::isfinite(least) ? least : 1;
   }
 
   void SetUnits() {
-    encoding_.units.clear();
-    double octaves = 0;
-    for (double& unit : units_) {
-      unit = std::clamp(unit, 1 / kMostUnit, kMostUnit);
-      encoding_.units.push_back(profile::RoundToUnit(unit));
-      octaves -= std::log2(unit);
-    }
-    encoding_.shift = static_cast<int8_t>(std::clamp<double>(
-        std::round(4 * octaves / static_cast<double>(count())),
-        -coding::kClasses, coding::kClasses));
+    unit_ = std::clamp(unit_, 1 / kMostUnit, kMostUnit);
+    encoding_.units.assign(count(), profile::RoundToUnit(unit_));
+    encoding_.shift = static_cast<int8_t>(
+        std::clamp<double>(std::round(-4 * std::log2(unit_)), -coding::kClasses,
+                           coding::kClasses));
   }
 
   absl::Status EncodeOnce(std::string* payload) {
@@ -169,9 +167,10 @@ class ContractEncoder {
     return absl::OkStatus();
   }
 
-  // Gives whether another trial is worth it.
-  absl::StatusOr<bool> CorrectUnits() {
-    bool changed = false;
+  // Gives whether another trial is worth it. For the last, the unit does not
+  // become larger, and one that was too large becomes what was not.
+  absl::StatusOr<bool> CorrectUnits(bool last) {
+    double room = std::numeric_limits<double>::infinity();
     for (size_t m = 0; m < count(); ++m) {
       if (Stops(checkpoint_)) return checkpoint_->status();
       KVC_ASSIGN_OR_RETURN(const std::string decoded,
@@ -179,15 +178,21 @@ class ContractEncoder {
       KVC_ASSIGN_OR_RETURN(const MemberQuality quality,
                            MeasureMember(members_.specs[m], members_.sources[m],
                                          decoded, checkpoint_));
-      const double room =
-          RoomOf(quality.MetricsOf(members_.specs[m]), members_.thresholds[m]);
-      if (room > 1 && room < kLoose) continue;
-      if (!std::isfinite(room)) continue;
-      changed = true;
-      units_[m] *=
-          std::sqrt(std::clamp(kAim * room, 1 / kMostChange, kMostChange));
+      room = std::min(room, RoomOf(quality.MetricsOf(members_.specs[m]),
+                                   members_.thresholds[m]));
     }
-    return changed;
+    if (room > 1) holding_ = std::max(holding_, unit_);
+    if (room > 1 && (room < kLoose || last || !std::isfinite(room))) {
+      return false;
+    }
+    const double factor =
+        std::sqrt(std::clamp(kAim * room, 1 / kMostChange, kMostChange));
+    if (last) {
+      unit_ = holding_ > 0 ? holding_ : unit_ * factor * factor;
+    } else {
+      unit_ = room > 1 ? unit_ * factor : std::max(unit_ * factor, holding_);
+    }
+    return true;
   }
 
   // False where there is no room for them.
@@ -244,7 +249,10 @@ class ContractEncoder {
   const profile::GroupShape& shape_;
   const ContractMembers& members_;
   Checkpoint* const checkpoint_;
-  std::vector<double> units_;  // of each member
+  // Of all members: with units of their own the basis would not be that of
+  // what is coded, and large components would leak into small ones.
+  double unit_ = 1;
+  double holding_ = 0;  // the largest that held all bounds, or 0
   std::shared_ptr<const GroupQuanta> quanta_;
 };
 

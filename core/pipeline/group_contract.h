@@ -29,11 +29,11 @@ struct ContractMembers {
   std::vector<QualityThresholds> thresholds;
 };
 
-// Writes the payload of a group to `*payload`. The tensors' units are corrected
-// by what a few trials lose; elements that are too far off after these become
-// exceptions, so that all bounds hold, unless that takes more than a payload
-// may have: then it gives false. The error of the checkpoint, which may be
-// null.
+// Writes the payload of a group to `*payload`. The unit of its tensors is
+// corrected by what a few trials lose; elements that are too far off after
+// these become exceptions, so that all bounds hold, unless that takes more than
+// a payload may have: then it gives false. The error of the checkpoint, which
+// may be null.
 absl::StatusOr<bool> EncodeWithinBounds(std::shared_ptr<const Profile> profile,
                                         profile::GroupEncoding encoding,
                                         const profile::GroupShape& shape,

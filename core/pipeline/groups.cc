@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "codecs/auto/auto.h"
 #include "codecs/klt/token_weights.h"
+#include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "pipeline/group_contract.h"
 #include "profile/codec.h"
@@ -85,11 +86,26 @@ void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
   report->profile = ProfileUse{profile_->id(), group_of_.size()};
 }
 
-uint64_t GroupCompression::FieldGrowth() const {
+uint64_t GroupCompression::HeaderGrowth() const {
   if (!falls_back_) return 0;
   const uint64_t own = KltProfileSpec(kContractPreset).ManifestField().size();
   const uint64_t other = AutoCodec().MaxFieldSize(CodecParameters());
   return group_of_.size() * (other > own ? other - own : 0);
+}
+
+uint64_t GroupCompression::HeaderSavings() const {
+  if (falls_back_) return 0;
+  uint64_t savings = 0;
+  for (const TensorGroup& group : groups_) {
+    for (const size_t member : group.members) {
+      if (member == group.last) continue;
+      const uint64_t largest =
+          profile::GroupPayloadBound(ElementCount(specs_[member]).value_or(0));
+      // Its size is 0, and its digest is left out.
+      savings += absl::StrCat(largest).size() - 1 + kDigestDigits - 1;
+    }
+  }
+  return savings;
 }
 
 std::optional<uint32_t> GroupCompression::GroupOf(size_t tensor) const {

@@ -82,8 +82,10 @@ class GroupCompression {
   // payloads of its members come with TakeOutcomes.
   bool may_fall_back() const { return falls_back_; }
 
-  // Bytes by which the fields of the manifest may grow when groups do.
-  uint64_t FieldGrowth() const;
+  // Bytes by which the reserved header must grow, for fields of `auto`, and may
+  // shrink, for what tensors that surely have no payload do not need.
+  uint64_t HeaderGrowth() const;
+  uint64_t HeaderSavings() const;
 
   // The group of the profile that a tensor is in, if it is in one.
   std::optional<uint32_t> GroupOf(size_t tensor) const;

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kvcompress/error.h"
 #include "kvcompress/metrics.h"
-#include "transform/principal_components.h"
+#include "profile/training/components.h"
 
 namespace kvcompress::profile {
 
@@ -65,26 +66,21 @@ absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
                      "all tokens of the caches are the same",
                      {.reason = "INVALID_TRAINING_CACHE"});
   }
-  for (float& value : covariance) value /= largest;
-  const coding::PrincipalComponents components =
-      coding::FindPrincipalComponents(covariance, n, std::min(most, n));
+  const Components components =
+      FindComponents(std::move(covariance), n, std::min(most, n),
+                     /*tiny=*/unit == TensorUnit::kBound);
   group->components = components.values.size();
   group->scales.resize(n);
   for (size_t i = 0; i < n; ++i) {
     group->scales[i] = spreads[i] * units[i] / kOne;
   }
   group->decode.resize(group->components * n);
-  for (size_t j = 0; j < group->components; ++j) {
-    for (size_t i = 0; i < n; ++i) {
-      const float part =
-          std::round(components.vectors[i * components.stride + j] * kOne);
-      group->decode[j * n + i] =
-          static_cast<int16_t>(std::clamp(part, -32767.0f, 32767.0f));
-    }
+  for (size_t k = 0; k < group->decode.size(); ++k) {
+    const float part = std::round(components.rows[k] * kOne);
+    group->decode[k] =
+        static_cast<int16_t>(std::clamp(part, -32767.0f, 32767.0f));
   }
-  std::vector<float> variances = components.values;
-  for (float& variance : variances) variance *= largest;
-  return variances;
+  return components.values;
 }
 
 }  // namespace kvcompress::profile

@@ -8,7 +8,6 @@
 #include <memory>
 #include <random>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,12 +20,12 @@
 namespace kvcompress {
 namespace {
 
-using std::string_view_literals::operator""sv;
+using std::string_literals::operator""s;
 using testing::CacheOf;
 using testing::MakeFile;
 using testing::NamedTensor;
 
-constexpr size_t kTokens = 120;
+constexpr size_t kTokens = 300;
 
 std::shared_ptr<const Profile> ContractProfile() {
   static const auto* const profile = [] {
@@ -68,7 +67,7 @@ std::vector<NamedTensor> NoiseOf(size_t tokens) {
 }
 
 TEST(Contract, EveryTensorHoldsItsBounds) {
-  const std::string file = MakeFile(CacheOf(kTokens, 21));
+  const std::string file = MakeFile(CacheOf(kTokens, 1));
   const auto compressed =
       testing::CompressFile(file, WithProfile("klt:contract"));
   ASSERT_TRUE(compressed.ok()) << compressed.status();
@@ -112,10 +111,8 @@ TEST(Contract, BoundsOfTheRequestAreHeld) {
 
 TEST(Contract, TensorsUnlikeThoseOfTheTrainingHoldThemToo) {
   std::vector<NamedTensor> tensors = CacheOf(kTokens, 23);
-  for (size_t i = 0; i < tensors[2].bytes.size(); ++i) {
-    tensors[2].bytes[i] = NoiseOf(kTokens)[2].bytes[i];
-    tensors[5].bytes[i] = '\0';
-  }
+  tensors[2].bytes = NoiseOf(kTokens)[2].bytes;
+  tensors[5].bytes.assign(tensors[5].bytes.size(), '\0');
   const auto compressed =
       testing::CompressFile(MakeFile(tensors), WithProfile("klt:contract"));
   ASSERT_TRUE(compressed.ok()) << compressed.status();
@@ -150,7 +147,7 @@ TEST(Contract, TokensAreRestoredAlone) {
 }
 
 TEST(Auto, TakesTheProfileWhereItIsSmaller) {
-  const std::string file = MakeFile(CacheOf(kTokens, 25));
+  const std::string file = MakeFile(CacheOf(kTokens, 1));
   CompressOptions options = WithProfile("auto");
   const auto named = testing::CompressFile(file, options);
   options.candidate_profiles = {std::exchange(options.profile, nullptr)};
@@ -192,7 +189,9 @@ TEST(Auto, DoesWithoutAProfileThatDoesNotFit) {
     // It needs no profile.
     const auto restored = testing::DecompressFile(compressed->artefact, {});
     ASSERT_TRUE(restored.ok()) << restored.status();
-    if (reconstruct) EXPECT_EQ(*restored, compressed->reconstructed);
+    if (reconstruct) {
+      EXPECT_EQ(*restored, compressed->reconstructed);
+    }
   }
 }
 
@@ -242,7 +241,7 @@ TEST(Exceptions, ReplaceElementsInAnyOrderOfReading) {
   const std::string list =
       profile::TakeExceptions(DType::kF32, source, 1.0f, &decoded);
   EXPECT_EQ(decoded, source);
-  EXPECT_EQ(list.size(), 10 * 5 + 4);  // four gaps of two bytes
+  EXPECT_EQ(list.size(), 10 * 5 + 5);  // five gaps of two bytes
   EXPECT_TRUE(profile::CheckExceptions(list, DType::kF32, 5000).ok());
   EXPECT_FALSE(profile::CheckExceptions(list, DType::kF32, 4999).ok());
   profile::ExceptionCursor cursor(list, DType::kF32);
@@ -255,15 +254,15 @@ TEST(Exceptions, ReplaceElementsInAnyOrderOfReading) {
 }
 
 TEST(Exceptions, ListsThatBreakARuleAreRefused) {
-  const auto ok = [](std::string_view list) {
+  const auto ok = [](const std::string& list) {
     return profile::CheckExceptions(list, DType::kBF16, 10).ok();
   };
   EXPECT_TRUE(ok(""));
-  EXPECT_TRUE(ok("\x09\x80\x3f"sv));
-  EXPECT_FALSE(ok("\x0a\x80\x3f"sv));                 // beyond
-  EXPECT_FALSE(ok("\x09\x80"sv));                     // cut short
-  EXPECT_FALSE(ok("\x80\x00\x80\x3f"sv));             // a longer gap
-  EXPECT_FALSE(ok("\x01\x80\x7f"sv));                 // infinite
+  EXPECT_TRUE(ok("\x09\x80\x3f"s));
+  EXPECT_FALSE(ok("\x0a\x80\x3f"s));                  // beyond
+  EXPECT_FALSE(ok("\x09\x80"s));                      // cut short
+  EXPECT_FALSE(ok("\x80\x00\x80\x3f"s));              // a longer gap
+  EXPECT_FALSE(ok("\x01\x80\x7f"s));                  // infinite
   EXPECT_FALSE(ok(std::string(9, '\xff') + "\x01"));  // too many bytes
 }
 
