@@ -60,6 +60,14 @@ double RoomOf(const Metrics& metrics, const QualityThresholds& bounds) {
   return room;
 }
 
+// The largest error that surely holds the bound.
+float LimitOf(const QualityThresholds& bounds) {
+  if (!bounds.max_error) return std::numeric_limits<float>::infinity();
+  const float limit =
+      std::nextafter(static_cast<float>(*bounds.max_error), 0.0f);
+  return std::nextafter(limit, 0.0f);
+}
+
 class ContractEncoder {
  public:
   ContractEncoder(std::shared_ptr<const Profile> profile,
@@ -173,8 +181,11 @@ class ContractEncoder {
     double room = std::numeric_limits<double>::infinity();
     for (size_t m = 0; m < count(); ++m) {
       if (Stops(checkpoint_)) return checkpoint_->status();
-      KVC_ASSIGN_OR_RETURN(const std::string decoded,
-                           RestoreMember(quanta_, m));
+      KVC_ASSIGN_OR_RETURN(std::string decoded, RestoreMember(quanta_, m));
+      const QualityThresholds& bounds = members_.thresholds[m];
+      // What becomes an exception in any case is no reason for a finer step.
+      profile::TakeExceptions(members_.specs[m].dtype, members_.sources[m],
+                              LimitOf(bounds), &decoded);
       KVC_ASSIGN_OR_RETURN(const MemberQuality quality,
                            MeasureMember(members_.specs[m], members_.sources[m],
                                          decoded, checkpoint_));
@@ -223,11 +234,7 @@ class ContractEncoder {
     const absl::string_view source = members_.sources[m];
     const QualityThresholds& bounds = members_.thresholds[m];
     KVC_ASSIGN_OR_RETURN(const std::string restored, RestoreMember(quanta_, m));
-    float limit = std::numeric_limits<float>::infinity();
-    if (bounds.max_error) {
-      limit = std::nextafter(static_cast<float>(*bounds.max_error), 0.0f);
-      limit = std::nextafter(limit, 0.0f);
-    }
+    float limit = LimitOf(bounds);
     for (int i = 0;; ++i) {
       if (Stops(checkpoint_)) return checkpoint_->status();
       std::string decoded = restored;

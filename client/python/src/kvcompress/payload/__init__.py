@@ -44,7 +44,9 @@ _LABEL = re.compile(r"kvcompress\.label\.[a-z0-9_.-]{1,64}")
 _DECIMAL = r"(?:0|[1-9][0-9]*)"
 _TYPE = rf"({'|'.join(SIZES)}) (-|{_DECIMAL}(?:x{_DECIMAL})*)"
 _ENTRY = re.compile(rf"([^ ]+) {_TYPE} ([kv-])({_DECIMAL}?) ([0-9a-f]{{32}}|-)")
-_LAYOUT = re.compile(rf"@([^ ]+) {_TYPE}(( [^ ]+ [kv-]{_DECIMAL}? {_DECIMAL} (?:[0-9a-f]{{32}}|-))+)")
+_LAYOUT = re.compile(
+    rf"@([^ ]+) {_TYPE}(( [^ ]+ [kv-]{_DECIMAL}? {_DECIMAL} (?:[0-9a-f]{{32}}|-))+)"
+)
 _VIEW = re.compile(rf" ([^ ]+) ([kv-])({_DECIMAL}?) ({_DECIMAL}) ([0-9a-f]{{32}}|-)")
 
 CODECS: dict[str, Codec] = {
