@@ -25,7 +25,7 @@ using testing::CacheOf;
 using testing::MakeFile;
 using testing::NamedTensor;
 
-constexpr size_t kTokens = 300;
+constexpr size_t kContractTokens = 300;
 
 std::shared_ptr<const Profile> ContractProfile() {
   static const auto* const profile = [] {
@@ -36,7 +36,7 @@ std::shared_ptr<const Profile> ContractProfile() {
   return *profile;
 }
 
-CompressOptions WithProfile(std::string codec) {
+CompressOptions WithContract(std::string codec) {
   CompressOptions options;
   options.codec = std::move(codec);
   options.profile = ContractProfile();
@@ -44,8 +44,8 @@ CompressOptions WithProfile(std::string codec) {
   return options;
 }
 
-absl::StatusOr<std::string> Restore(absl::string_view artefact,
-                                    size_t chunk = 1 << 20) {
+absl::StatusOr<std::string> RestoreContract(absl::string_view artefact,
+                                            size_t chunk = 1 << 20) {
   DecompressOptions options;
   options.profiles = {ContractProfile()};
   return testing::DecompressFile(artefact, options, chunk);
@@ -67,20 +67,20 @@ std::vector<NamedTensor> NoiseOf(size_t tokens) {
 }
 
 TEST(Contract, EveryTensorHoldsItsBounds) {
-  const std::string file = MakeFile(CacheOf(kTokens, 1));
+  const std::string file = MakeFile(CacheOf(kContractTokens, 1));
   const auto compressed =
-      testing::CompressFile(file, WithProfile("klt:contract"));
+      testing::CompressFile(file, WithContract("klt:contract"));
   ASSERT_TRUE(compressed.ok()) << compressed.status();
   EXPECT_EQ(compressed->report.tensors_failed, 0);
   EXPECT_TRUE(compressed->report.verdict.passed);
   EXPECT_EQ(compressed->report.tensors[0].codec, "klt-profile:contract");
-  CompressOptions alone = WithProfile("klt:contract");
+  CompressOptions alone = WithContract("klt:contract");
   alone.profile = nullptr;
   const auto stateless = testing::CompressFile(file, alone);
   ASSERT_TRUE(stateless.ok());
   EXPECT_LT(compressed->artefact.size(), stateless->artefact.size());
   for (const size_t chunk : {size_t{1}, size_t{777}, size_t{1} << 20}) {
-    const auto restored = Restore(compressed->artefact, chunk);
+    const auto restored = RestoreContract(compressed->artefact, chunk);
     ASSERT_TRUE(restored.ok()) << restored.status();
     EXPECT_EQ(*restored, compressed->reconstructed);
   }
@@ -97,36 +97,36 @@ TEST(Contract, BoundsOfTheRequestAreHeld) {
       [](QualityThresholds* bounds) { *bounds = {.max_error = 1e-9}; },
   };
   for (const auto& change : changes) {
-    CompressOptions options = WithProfile("klt:contract");
+    CompressOptions options = WithContract("klt:contract");
     change(&options.thresholds);
     const auto compressed =
         testing::CompressFile(MakeFile(CacheOf(60, 22)), options);
     ASSERT_TRUE(compressed.ok()) << compressed.status();
     EXPECT_EQ(compressed->report.tensors_failed, 0) << &change - changes;
-    const auto restored = Restore(compressed->artefact);
+    const auto restored = RestoreContract(compressed->artefact);
     ASSERT_TRUE(restored.ok()) << restored.status();
     EXPECT_EQ(*restored, compressed->reconstructed);
   }
 }
 
 TEST(Contract, TensorsUnlikeThoseOfTheTrainingHoldThemToo) {
-  std::vector<NamedTensor> tensors = CacheOf(kTokens, 23);
-  tensors[2].bytes = NoiseOf(kTokens)[2].bytes;
+  std::vector<NamedTensor> tensors = CacheOf(kContractTokens, 23);
+  tensors[2].bytes = NoiseOf(kContractTokens)[2].bytes;
   tensors[5].bytes.assign(tensors[5].bytes.size(), '\0');
   const auto compressed =
-      testing::CompressFile(MakeFile(tensors), WithProfile("klt:contract"));
+      testing::CompressFile(MakeFile(tensors), WithContract("klt:contract"));
   ASSERT_TRUE(compressed.ok()) << compressed.status();
   EXPECT_EQ(compressed->report.tensors_failed, 0);
-  const auto restored = Restore(compressed->artefact);
+  const auto restored = RestoreContract(compressed->artefact);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(*restored, compressed->reconstructed);
 }
 
 TEST(Contract, TokensAreRestoredAlone) {
-  CompressOptions options = WithProfile("klt:contract");
+  CompressOptions options = WithContract("klt:contract");
   options.thresholds.max_error = 0.1;  // some exceptions
   const auto compressed =
-      testing::CompressFile(MakeFile(CacheOf(kTokens, 24)), options);
+      testing::CompressFile(MakeFile(CacheOf(kContractTokens, 24)), options);
   ASSERT_TRUE(compressed.ok());
   DecompressOptions some;
   some.profiles = {ContractProfile()};
@@ -135,7 +135,7 @@ TEST(Contract, TokensAreRestoredAlone) {
   const auto part = testing::DecompressFile(compressed->artefact, some);
   ASSERT_TRUE(part.ok()) << part.status();
   const size_t row = testing::kProfileChannels * 2;
-  const size_t head = kTokens * row;
+  const size_t head = kContractTokens * row;
   for (size_t h = 0; h < testing::kProfileHeads; ++h) {
     const size_t back = (testing::kProfileHeads - h) * head - 50 * row;
     EXPECT_EQ(
@@ -147,8 +147,8 @@ TEST(Contract, TokensAreRestoredAlone) {
 }
 
 TEST(Auto, TakesTheProfileWhereItIsSmaller) {
-  const std::string file = MakeFile(CacheOf(kTokens, 1));
-  CompressOptions options = WithProfile("auto");
+  const std::string file = MakeFile(CacheOf(kContractTokens, 1));
+  CompressOptions options = WithContract("auto");
   const auto named = testing::CompressFile(file, options);
   options.candidate_profiles = {std::exchange(options.profile, nullptr)};
   const auto offered = testing::CompressFile(file, options);
@@ -159,7 +159,7 @@ TEST(Auto, TakesTheProfileWhereItIsSmaller) {
   ASSERT_TRUE(named->report.profile.has_value());
   EXPECT_EQ(named->report.profile->tensors, 8);
   EXPECT_EQ(named->report.tensors[0].codec, "klt-profile:contract");
-  const auto restored = Restore(named->artefact);
+  const auto restored = RestoreContract(named->artefact);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(*restored, named->reconstructed);
   options.candidate_profiles.clear();
@@ -169,8 +169,8 @@ TEST(Auto, TakesTheProfileWhereItIsSmaller) {
 }
 
 TEST(Auto, DoesWithoutAProfileThatDoesNotFit) {
-  const std::string file = MakeFile(NoiseOf(kTokens));
-  CompressOptions options = WithProfile("auto");
+  const std::string file = MakeFile(NoiseOf(kContractTokens));
+  CompressOptions options = WithContract("auto");
   for (const bool reconstruct : {false, true}) {
     options.reconstruct = reconstruct;
     const auto compressed = testing::CompressFile(file, options, 999);
@@ -196,12 +196,12 @@ TEST(Auto, DoesWithoutAProfileThatDoesNotFit) {
 }
 
 TEST(Auto, DecidesGroupByGroup) {
-  std::vector<NamedTensor> tensors = CacheOf(kTokens, 26);
-  const std::vector<NamedTensor> noise = NoiseOf(kTokens);
+  std::vector<NamedTensor> tensors = CacheOf(kContractTokens, 26);
+  const std::vector<NamedTensor> noise = NoiseOf(kContractTokens);
   for (size_t i = 4; i < tensors.size(); ++i) tensors[i] = noise[i];
   std::swap(tensors[1], tensors[6]);
   const auto compressed =
-      testing::CompressFile(MakeFile(tensors), WithProfile("auto"));
+      testing::CompressFile(MakeFile(tensors), WithContract("auto"));
   ASSERT_TRUE(compressed.ok()) << compressed.status();
   ASSERT_TRUE(compressed->report.profile.has_value());
   EXPECT_EQ(compressed->report.profile->tensors, 4);
@@ -210,13 +210,13 @@ TEST(Auto, DecidesGroupByGroup) {
     const bool known = *compressed->report.tensors[i].spec.layer < 2;
     EXPECT_EQ(compressed->report.tensors[i].profile_group.has_value(), known);
   }
-  const auto restored = Restore(compressed->artefact, 333);
+  const auto restored = RestoreContract(compressed->artefact, 333);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(*restored, compressed->reconstructed);
 }
 
 TEST(Auto, ANamedProfileWithoutThePresetIsRefused) {
-  CompressOptions options = WithProfile("auto");
+  CompressOptions options = WithContract("auto");
   auto other = Profile::Parse(testing::TrainedProfile());
   ASSERT_TRUE(other.ok());
   options.profile = *other;
