@@ -1,42 +1,20 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-# Build with `--format docker` where the tool would leave out the health check.
-FROM debian:12-slim AS build
-WORKDIR /src
-COPY deploy/build deploy/common.sh deploy/
-RUN deploy/build --deps-only
-COPY . .
-RUN deploy/build --preset image --binaries-only && strip bin/kv-compress bin/kv-compressd
-
+# The image of the Debian package that `deploy/release` leaves in build/dist. Build with
+# `--format docker` where the tool would leave out the health check.
 FROM debian:12-slim
-# The libraries that the two binaries name, and nothing else.
-# hadolint ignore=DL3008
-RUN apt-get update && \
-    apt-get install --yes --no-install-recommends \
-      libabsl20220623 \
-      libfmt9 \
-      libgrpc++1.51 \
-      libgrpc29 \
-      libhwy1 \
-      liblz4-1 \
-      libprometheus-cpp-core1.0 \
-      libprotobuf32 \
-      libspdlog1.10 \
-      libssl3 \
-      libxxhash0 \
-      libzstd1 && \
+# The package, the libraries that it depends on, and nothing else.
+RUN --mount=type=bind,source=build/dist,target=/packages \
+    apt-get update && \
+    apt-get install --yes --no-install-recommends /packages/kvcompress_*.deb && \
     rm -rf /var/cache/apt /var/lib/apt/lists/*
-COPY --from=build /src/bin/ /usr/local/bin/
-COPY LICENSE /usr/share/doc/kvcompress/
 
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 ARG CREATED=1970-01-01T00:00:00Z
-# The bill of materials: what is installed here, and what was compiled in there.
-RUN --mount=type=bind,from=build,source=/,target=/build \
-    /build/src/deploy/sbom "${VERSION}" "${REVISION}" /build/var/lib/dpkg \
-      libcli11-dev nlohmann-json3-dev \
-      >/usr/share/doc/kvcompress/sbom.spdx.json
+# The bill of materials: what is installed, and what was compiled in.
+RUN --mount=type=bind,source=deploy/sbom,target=/sbom \
+    /sbom "${VERSION}" "${REVISION}" >/usr/share/doc/kvcompress/sbom.spdx.json
 
 LABEL org.opencontainers.image.title="KV Compress" \
       org.opencontainers.image.description="Compresses KV caches of LLM inference with measured quality, over gRPC" \
@@ -56,5 +34,5 @@ ENV KVCOMPRESS_LISTEN=0.0.0.0:50051 \
 EXPOSE 50051 9464
 USER 65532:65532
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=3 \
-  CMD ["/usr/local/bin/kv-compressd", "--probe"]
-ENTRYPOINT ["/usr/local/bin/kv-compressd"]
+  CMD ["/usr/bin/kv-compressd", "--probe"]
+ENTRYPOINT ["/usr/bin/kv-compressd"]

@@ -31,7 +31,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
 TARGET = REPOSITORY / "deploy" / "CAPACITY.md"
 # The sample's tokens over and over: klt needs more than it has, and a call should be
-# long beside what it costs to make one.
+# long compared with what it costs to make one.
 REPEATS = 6
 CHOICES = (
     ("lossless", ""),
@@ -240,11 +240,36 @@ def measure() -> tuple[dict[str, Cost], dict[str, float], str]:
     return costs, ways, version
 
 
-def main() -> None:
-    """Measures and writes the page."""
+def today() -> str:
+    """The date."""
+    return datetime.now(UTC).strftime("%Y-%m-%d")
+
+
+def filled_memory() -> dict[str, str]:
+    """Measures memory, and gives what the template has of it."""
     limit = sidecar_limit()
     budget = (limit - PROCESS) // 2
-    holding = memory_table(budget)
+    return {
+        "limit": f"{limit >> 30} GiB",
+        "budget": f"{budget // MIB:,} MiB",
+        "holders": row("model", "context", "tensor", "its size", *(f"`{n}`" for n in HOLDERS)),
+        "memory": "\n".join(memory_table(budget)),
+        "memory_machine": processor(),
+        "memory_date": today(),
+    }
+
+
+def write_memory() -> None:
+    """Writes that part of the page anew, and leaves the others."""
+    begin, end = "## Memory\n", "## Sidecar or shared pool\n"
+    template, page = TEMPLATE.read_text(), TARGET.read_text()
+    part = template[template.index(begin) : template.index(end)].format(**filled_memory())
+    TARGET.write_text(page[: page.index(begin)] + part + page[page.index(end) :])
+
+
+def write_page() -> None:
+    """Measures all of it and writes the page."""
+    memory_part = filled_memory()
     costs, ways, version = measure()
     rate = LINE_GIGABITS / 8
     codecs = [
@@ -268,7 +293,7 @@ def main() -> None:
     cache = long_cache()
     text = TEMPLATE.read_text().format(
         machine=processor(),
-        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        date=today(),
         version=version,
         repeats=REPEATS,
         megabytes=sum(tensor.nbytes for tensor in cache.values()) / 1e6,
@@ -277,17 +302,17 @@ def main() -> None:
         line=LINE_GIGABITS,
         rate=rate,
         codecs="\n".join(codecs),
-        limit=f"{limit >> 30} GiB",
-        budget=f"{budget // MIB:,} MiB",
-        holders=row("model", "context", "tensor", "its size", *(f"`{name}`" for name in HOLDERS)),
-        memory="\n".join(holding),
         ways="\n".join(row(way, f"{cost:.2f}") for way, cost in ways.items()),
         pools="\n".join(pools),
         wire=1e3 * 8 / LINE_GIGABITS,
         least=least,
+        **memory_part,
     )
     TARGET.write_text(text)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--memory"]:
+        write_memory()
+    else:
+        write_page()

@@ -135,7 +135,7 @@ class Call {
                          : state->options.call_threads,
             .run =
                 [state, client = caller_.client](std::function<void()> task) {
-                  state->workers.Run(client, std::move(task));
+                  state->workers.Help(client, std::move(task));
                 },
             .memory = state->budget.limit() == 0 ? kUnboundedCallMemory
                                                  : state->budget.limit() / 4};

@@ -2,6 +2,7 @@
 
 #include "compress_session.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -152,6 +153,12 @@ absl::StatusOr<CompressReport> CompressSession::Finish() {
   absl::StatusOr<CompressReport> report = compressor_->Finish();
   if (report.ok()) {
     call_->observer().Compressed(*report);
+    if (call_->method() != Method::kMeasure) {
+      call_->observer().Saved(
+          report->codec,
+          report->original_size -
+              std::min(report->original_size, report->compressed_size));
+    }
     for (const Warning& warning : report->warnings) {
       call_->observer().Warned(call_->names(), warning);
     }

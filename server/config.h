@@ -1,10 +1,12 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The options of kv-compressd, from its flags and environment.
+// The options of kv-compressd, from its flags, environment and configuration
+// file.
 //
-// Every flag `--some-name` is also the variable KVCOMPRESS_SOME_NAME; a flag
-// wins over its variable, and a variable that is set but empty counts as not
-// set, except KVCOMPRESS_METRICS_LISTEN, where empty means none.
+// Every flag `--some-name` is also the variable KVCOMPRESS_SOME_NAME and the
+// key `some-name` of the file that --config names. A flag wins over its
+// variable, and that over the file. A variable that is set but empty counts as
+// not set, except KVCOMPRESS_METRICS_LISTEN, where empty means none.
 
 #ifndef KVCOMPRESS_SERVER_CONFIG_H_
 #define KVCOMPRESS_SERVER_CONFIG_H_
@@ -64,8 +66,8 @@ struct DaemonOptions {
   // --insecure
   bool insecure = false;
 
-  // Where /metrics, /healthz, /livez and /statusz are served over HTTP: a host
-  // and a port, or nothing for no HTTP at all. --metrics-listen
+  // Where /, /metrics, /healthz, /livez and /statusz are served over HTTP: a
+  // host and a port, or nothing for no HTTP at all. --metrics-listen
   std::optional<ListenAddress> metrics_listen =
       ListenAddress{"127.0.0.1", 9464, ""};
 
@@ -97,7 +99,7 @@ struct DaemonOptions {
   // The most of that memory that one client may hold: 1 to 100 percent.
   // --client-budget-percent
   int client_budget_percent = 100;
-  // --call-threads; nothing for one on each processor.
+  // --threads; nothing for one on each processor.
   std::optional<int> call_threads;
 
   // Longest that a stream may wait for its client to send or to take the next
@@ -148,13 +150,17 @@ struct CommandLine {
   bool check_only = false;
   // Ask the server that runs with these options whether it is SERVING. --probe
   bool probe_only = false;
+  // What is likely a mistake and no error: see UnknownVariables.
+  std::vector<std::string> warnings;
   // When set: print this on stdout and exit with 0 (--help, --version).
   std::optional<std::string> answer;
 };
 
-// INVALID_ARGUMENT, naming the flag or the variable, for whatever is outside
-// the ranges above, and for plain text that other machines can reach, without
-// --insecure. Reads no files. Not thread safe: reads the environment.
+// INVALID_ARGUMENT, naming the flag, the variable, or the file and the line,
+// for whatever is outside the ranges above, for a configuration file that
+// ReadConfigFile refuses, and for plain text that other machines can reach,
+// without --insecure. Reads no other files. Not thread safe: reads the
+// environment.
 absl::StatusOr<CommandLine> ParseCommandLine(int argc, const char* const* argv);
 
 }  // namespace kvcompress

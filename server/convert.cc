@@ -207,6 +207,14 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
       proto.codec().empty() && proto.effort() == v1::EFFORT_UNSPECIFIED
           ? Effort::kFast
           : FromProto(proto.effort());
+  if (!v1::MetricsLevel_IsValid(proto.metrics())) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("unknown level of metrics ", proto.metrics()),
+                     {.reason = "INVALID_OPTIONS", .field = "options.metrics"});
+  }
+  options.metrics = proto.metrics() == v1::METRICS_LEVEL_BASIC
+                        ? MetricsLevel::kBasic
+                        : MetricsLevel::kFull;
   for (const v1::LayerAttention& layer : proto.attention()) {
     const auto [place, added] = options.attention.try_emplace(
         layer.layer(), layer.octaves().begin(), layer.octaves().end());

@@ -18,8 +18,8 @@
 
 namespace kvcompress {
 
-// INVALID_ARGUMENT for an effort that there is not, and a layer that is there
-// twice.
+// INVALID_ARGUMENT for an effort or level that there is not, and a layer that
+// is there twice.
 absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto);
 DecompressOptions FromProto(const v1::DecompressOptions& proto);
 

@@ -34,10 +34,13 @@
 #include "service.h"
 #include "telemetry/call_log.h"
 #include "telemetry/http.h"
+#include "telemetry/index_page.h"
 #include "telemetry/metrics.h"
 #include "telemetry/observers.h"
 #include "telemetry/status_page.h"
+#include "thread_reserve.h"
 #include "tls.h"
+#include "worker_pool.h"
 
 namespace kvcompress {
 namespace {
@@ -85,7 +88,7 @@ void LogStart(const DaemonOptions& options,
   }
 }
 
-// Bytes for all streams. Profiles are held beside them.
+// Bytes for all streams. Profiles are not among them.
 uint64_t BudgetOf(const DaemonOptions& options) {
   if (options.memory_budget_bytes) return *options.memory_budget_bytes;
   const uint64_t limit = MemoryLimit();
@@ -133,11 +136,20 @@ void ShutDown(absl::Duration grace, GrpcServer* server, HealthService* health,
   health->Shutdown();
   const absl::Time deadline = absl::Now() + grace;
   std::atomic<bool> over = false;
-  std::thread shutdown([&] {
+  std::thread shutdown;
+  try {
+    shutdown = std::thread([&] {
+      server->Shutdown(deadline);
+      over = true;
+      signals->Wake();
+    });
+  } catch (const std::system_error&) {
+    spdlog::warn(
+        "no thread is left to wait for calls and for signals: "
+        "waiting for calls alone");
     server->Shutdown(deadline);
-    over = true;
-    signals->Wake();
-  });
+    return;
+  }
   int signal = 0;
   // A wake may be left over from an address that was lost.
   while (!over && signal == 0) signal = signals->Wait(absl::InfiniteFuture());
@@ -238,7 +250,15 @@ absl::Status CheckConfig(const DaemonOptions& options) {
   return ReadCertificates(options.tls, absl::Now()).status();
 }
 
-absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
+namespace {
+
+// RunServer, but that it throws std::system_error where a thread of ours cannot
+// be started.
+absl::Status Run(const DaemonOptions& options, StopSignals* signals) {
+  // Until there are workers, which take what there is.
+  absl::StatusOr<std::unique_ptr<ThreadReserve>> reserve =
+      ThreadReserve::Take(ThreadsBesideWorkers(WorkerPool::Processors()));
+  if (!reserve.ok()) return reserve.status();
   std::shared_ptr<const SharedDirectory> shared;
   if (!options.shared_directory.empty()) {
     absl::StatusOr<std::shared_ptr<const SharedDirectory>> opened =
@@ -262,32 +282,28 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   const uint64_t budget = BudgetOf(options);
   metrics.SetMemoryBudget(budget);
   metrics.connections().SetLimit(limits->total);
-  page.SetFact("memory budget, bytes", absl::StrCat(budget));
+  page.SetMemoryBudget(budget);
   page.SetFact("kernels", ActiveKernels());
   if (shared != nullptr) page.SetFact("shared directory", shared->path());
   const absl::StatusOr<std::shared_ptr<const ProfileSource>> profiles =
       StartProfiles(options, &metrics, &page);
   if (!profiles.ok()) return profiles.status();
-  std::unique_ptr<grpc::Service> service;
-  try {
-    service = NewCompressionService(
-        {.max_message_bytes = options.max_message_bytes,
-         .max_header_bytes = options.max_header_bytes,
-         .max_tensor_bytes = options.max_tensor_bytes,
-         .memory_budget_bytes = budget,
-         .client_budget_percent = options.client_budget_percent,
-         .call_threads =
-             static_cast<unsigned>(options.call_threads.value_or(0)),
-         .shared_directory = shared,
-         .profiles = *profiles,
-         .access = options.access,
-         .time = {.stall = options.stall, .call = options.max_call},
-         .connections = *limits},
-        &observer);
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot start the server's threads: ", error.what()));
-  }
+  const std::unique_ptr<grpc::Service> service = NewCompressionService(
+      {.max_message_bytes = options.max_message_bytes,
+       .max_header_bytes = options.max_header_bytes,
+       .max_tensor_bytes = options.max_tensor_bytes,
+       .memory_budget_bytes = budget,
+       .client_budget_percent = options.client_budget_percent,
+       .call_threads = static_cast<unsigned>(options.call_threads.value_or(0)),
+       .shared_directory = shared,
+       .profiles = *profiles,
+       .access = options.access,
+       .time = {.stall = options.stall, .call = options.max_call},
+       .connections = *limits},
+      &observer);
+  reserve->reset();
+  const absl::Status grown = StartThreadsOfGrpc(WorkerPool::Processors());
+  if (!grown.ok()) return grown;
 
   std::unique_ptr<CertificateWatcher> certificates;
   std::shared_ptr<grpc::ServerCredentials> tls;
@@ -318,7 +334,8 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
            const Reachability* const watch = watching;
            return watch == nullptr || watch->alive();
          },
-         [&] { return page.Render(health.serving(), absl::Now()); }},
+         [&] { return page.Render(health.serving(), absl::Now()); },
+         IndexPage()},
         {.limits = HttpLimits(limits->http),
          .observer = metrics.http_observer()});
     if (!started.ok()) return started.status();
@@ -349,6 +366,17 @@ absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
   watching = &*reachability;
   return ServeUntilStopped(options, &*reachability, server->get(), &health,
                            signals);
+}
+
+}  // namespace
+
+absl::Status RunServer(const DaemonOptions& options, StopSignals* signals) {
+  try {
+    return Run(options, signals);
+  } catch (const std::system_error& error) {
+    return TooFewThreads(
+        absl::StrCat("cannot start the server's threads: ", error.what()));
+  }
 }
 
 }  // namespace kvcompress

@@ -29,7 +29,8 @@ absl::Status CheckConfig(const DaemonOptions& options);
 
 // Serves until stopped: OK. UNAVAILABLE when an address cannot be bound,
 // FAILED_PRECONDITION when the path of a Unix socket is taken or the files of
-// TLS are not fit, INTERNAL when the self-test fails. Logs through spdlog.
+// TLS are not fit, RESOURCE_EXHAUSTED when the system gives too few threads,
+// INTERNAL when the self-test fails. Logs through spdlog.
 // REQUIRES: the options are within their ranges.
 absl::Status RunServer(const DaemonOptions& options, StopSignals* signals);
 

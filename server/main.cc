@@ -53,6 +53,9 @@ int main(int argc, char** argv) {
   }
 
   if (line->check_only) {
+    for (const std::string& warning : line->warnings) {
+      std::fprintf(stderr, "kv-compressd: warning: %s\n", warning.c_str());
+    }
     const absl::Status status = kvcompress::CheckConfig(line->options);
     if (!status.ok()) {
       std::fprintf(stderr, "kv-compressd: %s\n",
@@ -80,6 +83,9 @@ int main(int argc, char** argv) {
   kvcompress::StopSignals signals;
   kvcompress::KeepGrpc();
   kvcompress::SetUpLogging(line->options.log_level, line->options.log_format);
+  for (const std::string& warning : line->warnings) {
+    spdlog::warn("{}", warning);
+  }
   const absl::Status status = kvcompress::RunServer(line->options, &signals);
   if (!status.ok()) {
     spdlog::error("{}", std::string(status.message()));

@@ -23,7 +23,7 @@ uint64_t DefaultMemoryBudget(uint64_t memory_limit);
 // The least limit with such a budget, in bytes.
 uint64_t MemoryLimitFor(uint64_t budget);
 
-// How much gRPC may buffer beside such a budget, in bytes: its part of the
+// How much gRPC may buffer on top of such a budget, in bytes: its part of the
 // streams that are let in, and of connections and streams that are refused what
 // the limit leaves, up to 128 MiB.
 uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit);

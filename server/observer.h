@@ -83,6 +83,10 @@ class CallObserver {
   // registry, tensor names are not for labels.
   virtual void Compressed(const CompressReport&) {}
 
+  // An artefact was made with `codec`, as in the report: how many bytes fewer
+  // than the cache's tensors it has, 0 where it has more.
+  virtual void Saved(absl::string_view /*codec*/, uint64_t /*bytes*/) {}
+
   // The report of a finished Decompress.
   virtual void Decompressed(const DecompressReport&) {}
 

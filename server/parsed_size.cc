@@ -181,10 +181,13 @@ class ParsedSize::Walk {
     }
     int size = 0;
     if (!Length(&size)) return false;
-    if (field.size > 0) {  // packed: a varint has at least a byte
-      const bool varints = field.wire == WireFormatLite::WIRETYPE_VARINT;
-      const uint64_t elements = varints ? size : size / field.size;
-      Add(kArrayGrowth * field.size * elements + kSmallestArray);
+    if (field.size > 0) {
+      Add(kSmallestArray);
+      if (field.wire == WireFormatLite::WIRETYPE_VARINT) {
+        return Varints(field, size);
+      }
+      const uint64_t elements = size / field.size;
+      Add(kArrayGrowth * field.size * elements);
       return Count(field, elements) && Skip(size);
     }
     if (!Count(field, 1)) return false;
@@ -196,6 +199,18 @@ class ParsedSize::Walk {
     }
     Add(String(size) + (field.repeated ? kPointer : 0));
     return field.is_text ? Text(field, size) : Skip(size);
+  }
+
+  // Packed ones.
+  bool Varints(const Field& field, int size) {
+    const auto outer = input_.PushLimit(size);
+    while (input_.BytesUntilLimit() > 0) {
+      Add(kArrayGrowth * field.size);
+      if (!Count(field, 1) || !SkipNumber(field.wire)) return false;
+      if (result_.bytes > enough_) return false;
+    }
+    input_.PopLimit(outer);
+    return true;
   }
 
   bool Nested(const Field& field, int size, int depth) {

@@ -10,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/patterns.h"
+#include "kvcompress/rope.h"
 #include "kvcompress/safetensors.h"
+#include "kvcompress/tensor.h"
 #include "kvcompress/v1/compression_service.pb.h"
 
 namespace kvcompress {
@@ -28,6 +30,12 @@ std::vector<ElementLimit> Limits() {
        kMaxAttentionLayers, kInvalid, "INVALID_ATTENTION"},
       {"kvcompress.v1.LayerAttention.octaves", "options.attention.octaves",
        kMaxAttentionValues, kInvalid, "INVALID_ATTENTION"},
+      {"kvcompress.v1.TensorSpec.shape", "tensors.tensors.shape",
+       kMaxTensors * kMaxRank, kInvalid, "RANK_TOO_LARGE"},
+      {"kvcompress.v1.RopeParameters.embeddings", "options.rope.embeddings",
+       kMaxRopeEmbeddings, kInvalid, "INVALID_OPTIONS"},
+      {"kvcompress.v1.RopeParameters.layers", "options.rope.layers",
+       kMaxRopeLayers, kInvalid, "INVALID_OPTIONS"},
       {"kvcompress.v1.TensorTable.metadata", "tensors.metadata", kMaxMetadata,
        kInvalid, "TOO_MUCH_METADATA"},
       {"kvcompress.v1.CompressOptions.labels", "options.labels", kMaxLabels,

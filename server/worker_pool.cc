@@ -41,31 +41,50 @@ WorkerPool::~WorkerPool() {
 
 void WorkerPool::Run(absl::string_view client, std::function<void()> task) {
   const std::lock_guard lock(mutex_);
-  Client& entry = Put(client, std::move(task))->second;
-  ++waiting_;
-  // Threads that were woken already are idle until they take a task.
-  if (waiting_ <= idle_) work_.notify_one();
-  if (entry.running == 0 && entry.waiting.size() == 1) BeginUnserved(&entry);
+  Client& entry = Put(client, &Client::calls, &turns_, std::move(task))->second;
+  if (entry.running == 0 && entry.calls.tasks.size() == 1) {
+    BeginUnserved(&entry);
+  }
+  if (waiting_ > idle_) FindStandIn();
+}
+
+void WorkerPool::Help(absl::string_view client, std::function<void()> task) {
+  const std::lock_guard lock(mutex_);
+  Put(client, &Client::helpers, &helper_turns_, std::move(task));
 }
 
 WorkerPool::Clients::iterator WorkerPool::Put(absl::string_view client,
+                                              Waiting Client::*kind,
+                                              Turns* turns,
                                               std::function<void()> task) {
   auto found = clients_.find(client);
   if (found == clients_.end()) {
     found = clients_.try_emplace(std::string(client)).first;
   }
-  Client& entry = found->second;
+  Waiting& waiting = found->second.*kind;
   try {
-    if (entry.waiting.empty() && entry.turn.empty()) {
-      entry.turn.push_back(found);
+    if (waiting.tasks.empty() && waiting.turn.empty()) {
+      waiting.turn.push_back(found);
     }
-    entry.waiting.push_back(std::move(task));
+    waiting.tasks.push_back(std::move(task));
   } catch (const std::bad_alloc&) {
-    if (entry.waiting.empty() && entry.running == 0) clients_.erase(found);
+    if (found->second.gone()) clients_.erase(found);
     throw;
   }
-  turns_.splice(turns_.end(), entry.turn);
+  turns->splice(turns->end(), waiting.turn);
+  ++waiting_;
+  // Threads that were woken already are idle until they take a task.
+  if (waiting_ <= idle_) work_.notify_one();
   return found;
+}
+
+void WorkerPool::FindStandIn() {
+  if (standing_in_ + idle_added_ < helping_ &&
+      threads_.size() + added_.size() < kMaxThreads) {
+    StartOverseer();  // which joins it
+    AddThread();
+  }
+  if (CanStandIn()) work_for_added_.notify_one();
 }
 
 unsigned WorkerPool::threads() const {
@@ -81,10 +100,17 @@ void WorkerPool::Work() {
   std::unique_lock lock(mutex_);
   while (true) {
     ++idle_;
-    work_.wait(lock, [this] { return ending_ || !turns_.empty(); });
+    work_.wait(lock, [this] {
+      return ending_ || !turns_.empty() || !helper_turns_.empty();
+    });
     --idle_;
-    if (turns_.empty()) return;
-    RunNext(turns_.begin(), &lock);
+    if (!turns_.empty()) {
+      RunNext(turns_.begin(), &lock);
+    } else if (!helper_turns_.empty()) {
+      HelpNext(&lock);
+    } else {
+      return;
+    }
   }
 }
 
@@ -92,12 +118,15 @@ void WorkerPool::WorkForUnserved(Threads::iterator thread) {
   std::unique_lock lock(mutex_);
   while (true) {
     work_for_added_.wait_for(lock, kLinger, [this] {
-      return ending_ || LongestUnserved() != turns_.end();
+      return ending_ || CanStandIn() || LongestUnserved() != turns_.end();
     });
-    const auto turn = LongestUnserved();
+    const bool stands_in = CanStandIn();
+    const auto turn = stands_in ? turns_.begin() : LongestUnserved();
     if (turn == turns_.end()) break;
     --idle_added_;
+    standing_in_ += stands_in ? 1 : 0;
     RunNext(turn, &lock);
+    standing_in_ -= stands_in ? 1 : 0;
     ++idle_added_;
   }
   --idle_added_;
@@ -105,28 +134,54 @@ void WorkerPool::WorkForUnserved(Threads::iterator thread) {
   oversee_.notify_all();
 }
 
+std::function<void()> WorkerPool::TakeNext(Turns::iterator turn,
+                                           Waiting Client::*kind,
+                                           Turns* turns) {
+  Waiting& waiting = (*turn)->second.*kind;
+  waiting.turn.splice(waiting.turn.end(), *turns, turn);
+  std::function<void()> task = std::move(waiting.tasks.front());
+  waiting.tasks.pop_front();
+  if (!waiting.tasks.empty()) turns->splice(turns->end(), waiting.turn);
+  return task;
+}
+
 void WorkerPool::RunNext(Turns::iterator turn,
                          std::unique_lock<std::mutex>* lock) {
   const Clients::iterator client = *turn;
   Client& entry = client->second;
-  entry.turn.splice(entry.turn.end(), turns_, turn);
   {
-    const std::function<void()> task = std::move(entry.waiting.front());
-    entry.waiting.pop_front();
+    const std::function<void()> task = TakeNext(turn, &Client::calls, &turns_);
     --waiting_;
     ++entry.running;
-    if (!entry.waiting.empty()) turns_.splice(turns_.end(), entry.turn);
     lock->unlock();
     task();
   }
   lock->lock();
   --entry.running;
   if (entry.running > 0) return;
-  if (entry.waiting.empty()) {
+  if (entry.gone()) {
     clients_.erase(client);
-  } else {
+  } else if (entry.unserved()) {
     BeginUnserved(&entry);
   }
+}
+
+void WorkerPool::HelpNext(std::unique_lock<std::mutex>* lock) {
+  const auto turn = helper_turns_.begin();
+  const Clients::iterator client = *turn;
+  {
+    const std::function<void()> task =
+        TakeNext(turn, &Client::helpers, &helper_turns_);
+    --waiting_;
+    ++client->second.helping;
+    ++helping_;
+    lock->unlock();
+    task();
+  }
+  lock->lock();
+  --helping_;
+  --client->second.helping;
+  if (client->second.gone()) clients_.erase(client);
 }
 
 void WorkerPool::BeginUnserved(Client* client) {

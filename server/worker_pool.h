@@ -24,7 +24,9 @@ namespace kvcompress {
 
 // Runs the tasks of clients: those of each in the order in which they come, and
 // of clients that have tasks waiting one after the other. As many run at once
-// as there are threads.
+// as there are threads. Tasks that help a call run only where no others wait,
+// and while they do, others have threads instead of theirs: what helps a large
+// call does not keep a small one waiting.
 //
 // A client none of whose tasks runs waits for kPatience at most: then there is
 // another thread for it, up to kMaxThreads in all. Such a thread serves
@@ -51,6 +53,9 @@ class WorkerPool {
   // std::bad_alloc, and is then as if it had not been called.
   void Run(absl::string_view client, std::function<void()> task);
 
+  // The same of a task that helps a call which goes on without it.
+  void Help(absl::string_view client, std::function<void()> task);
+
   // Threads that there are now.
   unsigned threads() const;
 
@@ -64,27 +69,46 @@ class WorkerPool {
   using Turns = std::list<Clients::iterator>;
   using Threads = std::list<std::thread>;
 
-  // A client that has tasks, waiting or running.
-  struct Client {
-    std::deque<std::function<void()>> waiting;
+  // Tasks of one kind of a client, and the turns of that kind.
+  struct Waiting {
+    std::deque<std::function<void()>> tasks;
     // What is put among the turns, while it is not: only who comes may find no
     // memory, and not who is there.
     Turns turn;
-    unsigned running = 0;
+  };
+
+  // A client that has tasks, waiting or running.
+  struct Client {
+    Waiting calls;
+    Waiting helpers;
+    unsigned running = 0;  // of the calls
+    unsigned helping = 0;  // of the helpers that run
     // Since when none runs while some wait.
     Clock::time_point unserved_since;
 
-    bool unserved() const { return running == 0 && !waiting.empty(); }
+    bool unserved() const { return running == 0 && !calls.tasks.empty(); }
+    bool gone() const {
+      return running == 0 && helping == 0 && calls.tasks.empty() &&
+             helpers.tasks.empty();
+    }
   };
 
   void Work();
   void WorkForUnserved(Threads::iterator thread);
   void Oversee();
   // The following need the mutex.
-  // Adds a task; gives its client.
-  Clients::iterator Put(absl::string_view client, std::function<void()> task);
+  // Adds a task, of one kind of a client's; gives the client.
+  Clients::iterator Put(absl::string_view client, Waiting Client::*kind,
+                        Turns* turns, std::function<void()> task);
   // Runs the next task of a client, without the mutex.
   void RunNext(Turns::iterator turn, std::unique_lock<std::mutex>* lock);
+  void HelpNext(std::unique_lock<std::mutex>* lock);
+  static std::function<void()> TakeNext(Turns::iterator turn,
+                                        Waiting Client::*kind, Turns* turns);
+  // Whether an added thread may have a task instead of one that helps.
+  bool CanStandIn() const { return !turns_.empty() && standing_in_ < helping_; }
+  // Sees to it that there is one for the tasks that wait, if so.
+  void FindStandIn();
   // A client begins to be unserved.
   void BeginUnserved(Client* client);
   // The turn of the client that is unserved for longest, or the end.
@@ -102,7 +126,10 @@ class WorkerPool {
   bool ending_ = false;
   Clients clients_;
   Turns turns_;                   // of clients with tasks that wait
+  Turns helper_turns_;            // of those with helpers that wait
   uint64_t waiting_ = 0;          // tasks of all of them
+  uint64_t helping_ = 0;          // threads of the start that help calls
+  uint64_t standing_in_ = 0;      // of those added, for these
   uint64_t idle_ = 0;             // threads of the start that wait
   uint64_t idle_added_ = 0;       // of those added
   bool overseer_sleeps_ = false;  // until somebody is unserved

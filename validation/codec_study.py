@@ -1,11 +1,11 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Measures every codec on a real model, beside codecs of others, and writes the results.
+"""Measures every codec on a real model, next to codecs of others, and writes the results.
 
     PYTHON=$(deploy/python-env --no-deps validation/requirements.txt)/bin/python
     PYTHONPATH=client/python/src $PYTHON validation/codec_study.py
 
 A model reads real text; its cache goes through the running service and back, into the model,
-which goes on reading. See README.md beside this file.
+which goes on reading. See README.md next to this file.
 """
 
 import os
@@ -90,7 +90,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument(
-        "--codec", action="append", help="only this row of the service, beside the reference"
+        "--codec", action="append", help="only this row of the service, with the reference"
     )
     parser.add_argument("--no-peers", action="store_true", help="leave the others out")
     parser.add_argument("--no-stages", action="store_true", help="leave the last stages out")

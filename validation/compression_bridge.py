@@ -121,10 +121,10 @@ class CompressionMetrics:
 
 
 def find_cli_binary() -> str:
-    """Finds kv-compress; kv-compressd is looked for beside it.
+    """Finds kv-compress; kv-compressd is looked for next to it.
 
     Returns:
-        The file that KV_COMPRESS_PATH names, else ../bin/kv-compress beside this folder, else
+        The file that KV_COMPRESS_PATH names, else ../bin/kv-compress next to this folder, else
         ./bin/kv-compress, else the one on the PATH.
 
     Raises:

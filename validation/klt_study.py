@@ -4,7 +4,7 @@
     PYTHON=$(deploy/python-env --no-deps validation/requirements.txt)/bin/python
     PYTHONPATH=client/python/src $PYTHON validation/klt_study.py
 
-Windows, caches and scores are those of codec_study.py. See README.md beside this file.
+Windows, caches and scores are those of codec_study.py. See README.md next to this file.
 """
 
 import os

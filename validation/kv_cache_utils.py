@@ -171,8 +171,8 @@ def save_kv_cache(
             tensors[f"layer_{i}_{part}"] = whole.contiguous().clone()
     metadata.dtype = str(tensors["layer_0_key"].dtype).removeprefix("torch.")
     save_file(tensors, path)
-    beside = Path(metadata_path or f"{path}.metadata.json")
-    beside.write_text(json.dumps(metadata.to_dict(), indent=2) + "\n")
+    sidecar = Path(metadata_path or f"{path}.metadata.json")
+    sidecar.write_text(json.dumps(metadata.to_dict(), indent=2) + "\n")
     return metadata
 
 
@@ -234,9 +234,9 @@ def load_kv_cache(
         except KeyError as error:
             raise ValueError(f"{path} has no tensor {error}") from error
     metadata = _describe(cache, "")
-    beside = Path(metadata_path or f"{path}.metadata.json")
-    if metadata_path is not None or beside.exists():
-        metadata.model_name = str(json.loads(beside.read_text()).get("model_name", ""))
+    sidecar = Path(metadata_path or f"{path}.metadata.json")
+    if metadata_path is not None or sidecar.exists():
+        metadata.model_name = str(json.loads(sidecar.read_text()).get("model_name", ""))
     return cache, metadata
 
 

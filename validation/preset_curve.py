@@ -5,7 +5,7 @@
     $PYTHON validation/preset_curve.py --before A.json B.json --after C.json D.json
 
 The files are what codec_study.py wrote, one for each model. KL divergences are given as shares of
-that of `int4` on the same windows, so that models compare. See README.md beside this file.
+that of `int4` on the same windows, so that models compare. See README.md next to this file.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def points(study: Mapping[str, Any], state: str) -> Iterator[dict[str, Any]]:
 
 
 def page(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Gives the points as a table in Markdown, before beside after."""
+    """Gives the points as a table in Markdown, before next to after."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     found = {(row["model"], row["state"], row["codec"], row["preset"]): row for row in rows}
     presets = list(dict.fromkeys((row["codec"], row["preset"]) for row in rows))

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Measures what the presets of a profile do to a model, beside codecs without one.
+"""Measures what the presets of a profile do to a model, next to codecs without one.
 
     PYTHON=$(deploy/python-env --no-deps validation/requirements.txt)/bin/python
     export PYTHONPATH=client/python/src KVCOMPRESS_BIN_DIR=bin
@@ -7,7 +7,7 @@
     $PYTHON validation/profile_study.py --model smollm2 --profile model.profile
 
 Texts are those of codec_study.py, and one that repeats a passage of its own word for word. No
-profile may have been trained on them. See README.md beside this file.
+profile may have been trained on them. See README.md next to this file.
 """
 
 import os
@@ -74,7 +74,7 @@ def run(*arguments: str | Path) -> None:
     program = find_program("kv-compress")
     if program is None:
         sys.exit("Error: no kv-compress: name its folder in KVCOMPRESS_BIN_DIR")
-    subprocess.run([program, *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([program, "-force", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 def rows_of(info: ProfileInfo, profile: Path) -> dict[str, list[str | Path]]:
@@ -125,7 +125,7 @@ def mean(rows: Sequence[dict[str, Any]], key: str) -> float:
 
 
 def table(results: Sequence[dict[str, Any]]) -> list[str]:
-    """Rows of means over all windows, and of each text's divergence beside int4's."""
+    """Rows of means over all windows, and of each text's divergence next to int4's."""
     texts = list(dict.fromkeys(row["text"] for row in results))
     head = ["codec", "ratio", "KL", "of int4's", "perplexity", "top-1"]
     head += [f"{text}: ratio, KL of int4's" for text in texts]

@@ -153,7 +153,7 @@ def run_quick_test(
     """Runs the service on data, without a model: no perplexity is measured.
 
     Synthetic data, N(0, 0.3) of TinyLlama's shapes, flatters INT4, so the committed sample of a
-    real cache is shown beside it.
+    real cache is shown next to it.
 
     Args:
         verbose: Whether to print.
@@ -186,7 +186,7 @@ def run_quick_test(
     verdict = "[OK] PASSED" if result.passed else "[X] FAILED"
     failed = f"{real.tensors_failed} of {real.tensors} tensors outside the thresholds"
     lines = [
-        f"{verdict}: synthetic data against RMSE < 0.1, SNR > 18 dB, cosine > 0.99",
+        f"{verdict} ON SYNTHETIC DATA, which flatters: RMSE < 0.1, SNR > 18 dB, cosine > 0.99",
         f"Real sample: {'within the thresholds' if not real.tensors_failed else failed}",
     ]
     if sample == "real":
@@ -371,8 +371,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         results = _run(parsed)
         if parsed.quiet:
-            for result in results:
-                print(result.headline())
+            data = " on synthetic data" if parsed.quick_test == "synthetic" else ""
+            print(*(f"{result.headline()}{data}" for result in results), sep="\n")
         if parsed.json is not None:
             text = json.dumps([result.to_dict() for result in results], indent=2) + "\n"
             if parsed.json == "-":

@@ -3,7 +3,6 @@
 #include "client/cli/advice.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -83,8 +82,7 @@ std::string DescribeHolding(const v1::CompressionReport& report) {
 
 std::string Finding(const Flags& flags, const v1::CompressOptions& options,
                     const Client& client) {
-  if (!CanBeMeasuredAgain(flags) ||
-      (!HasGate(options) && isatty(STDERR_FILENO) != 1)) {
+  if (!CanBeMeasuredAgain(flags)) {
     return "to see which codec holds them, measure the file with the same "
            "flags and -metrics-only -codec auto -effort fast";
   }

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What kv-compress tells people on standard error beside the result: warnings
-// of the report, and which codec holds bounds that did not hold.
+// What kv-compress tells people on standard error in addition to the result:
+// warnings of the report, and which codec holds bounds that did not hold.
 
 #ifndef KVCOMPRESS_CLIENT_CLI_ADVICE_H_
 #define KVCOMPRESS_CLIENT_CLI_ADVICE_H_
@@ -26,8 +26,7 @@ inline constexpr uint64_t kMaxMeasuredAgain = uint64_t{256} << 20;
 // Where bounds that were asked for do not hold (`!holds`), or the default codec
 // misses the default thresholds: prints a line with the codec that holds them.
 // That is measured, with `auto` on the same input. Where it cannot be, because
-// the input is no file or is larger than kMaxMeasuredAgain, and without bounds
-// where nobody watches (standard error is no terminal), the line says which
+// the input is no file or is larger than kMaxMeasuredAgain, the line says which
 // command does it.
 void Advise(const Flags& flags, const v1::CompressOptions& options,
             const Client& client, const v1::CompressionReport& report,

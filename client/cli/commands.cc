@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What is said beside the result, on standard error.
+// What is said in addition to the result, on standard error.
 void PrintRemarks(const Flags& flags, const FileResult& result,
                   LazyConnection* service) {
   const absl::StatusOr<const ServiceConnection*> opened = service->Get();

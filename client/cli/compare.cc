@@ -34,10 +34,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Smaller and smaller, as a rule.
-constexpr absl::string_view kUsualCodecs[] = {
-    "lossless",      "int8",         "int4",     "auto",
-    "ecsq:contract", "klt:contract", "klt:high", "klt:ultra",
+// Every codec and preset, by family; smaller and smaller within each.
+constexpr absl::string_view kAllCodecs[] = {
+    "lossless",     "int8",     "int4",          "int4-hadamard", "int4-kivi",
+    "sparse",       "auto",     "ecsq:contract", "ecsq:high",     "ecsq:max",
+    "klt:contract", "klt:high", "klt:max",       "klt:ultra",
 };
 
 // Runs of one codec are repeated until they have taken so long.
@@ -88,7 +89,7 @@ absl::StatusOr<std::vector<Candidate>> Candidates(
     candidates.push_back({codec, with ? named : without, with ? label : ""});
   }
   if (!flags.codecs.empty()) return candidates;
-  for (const absl::string_view codec : kUsualCodecs) {
+  for (const absl::string_view codec : kAllCodecs) {
     if (!HasCodec(*info, NameOf(codec))) continue;
     candidates.push_back({std::string(codec), without, ""});
   }

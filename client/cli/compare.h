@@ -14,8 +14,8 @@
 namespace kvcompress::cli {
 
 // Compresses and restores flags.input with each codec of flags.codecs, or with
-// a usual choice of those that the service has and, where a profile is given,
-// with its presets. Writes nothing. Of each codec: sizes, quality, how many
+// every codec and preset that the service has and, where a profile is given,
+// with its presets too. Writes nothing. Of each codec: sizes, quality, how many
 // tensors hold the bounds that `flags` set (the default thresholds where it
 // sets none), and megabytes of tensor data a second as this client sees them,
 // the best of up to kMaxRuns runs. A codec that fails has "error" instead.

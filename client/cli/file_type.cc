@@ -19,7 +19,8 @@ constexpr absl::string_view kSaveArrays =
 constexpr absl::string_view kSaveTensors =
     "load it in Python and save its tensors with safetensors.torch.save_file";
 constexpr absl::string_view kDecompress = "decompress it first";
-constexpr absl::string_view kConvert = "convert its tensors to safetensors";
+constexpr absl::string_view kLlamaCpp =
+    "compress it with python -m kvcompress.integrations.llama_cpp compress";
 constexpr absl::string_view kNameCache =
     "name the .safetensors file that has the cache";
 
@@ -34,8 +35,8 @@ constexpr FileType kTypes[] = {
     {"\x93NUMPY", "a NumPy array (.npy)", kSaveArrays},
     {"GGUF", "a GGUF file, which has weights of a model, not a KV cache",
      kNameCache},
-    {"nsgg", "a session of llama.cpp", kConvert},
-    {"qsgg", "a saved slot of llama.cpp", kConvert},
+    {"nsgg", "a session of llama.cpp", kLlamaCpp},
+    {"qsgg", "a saved slot of llama.cpp", kLlamaCpp},
     {"\x80\x02", "a Python pickle, as PyTorch wrote before 1.6", kSaveTensors},
     {"\x80\x03", "a Python pickle", kSaveTensors},
     {"\x80\x04\x95", "a Python pickle", kSaveTensors},

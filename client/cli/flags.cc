@@ -128,6 +128,7 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (raw.rope) return need("-rope", kModes);
     if (raw.model_config) return need("-model-config", kModes);
     if (raw.effort) return need("-effort", kModes);
+    if (raw.metrics) return need("-metrics", kModes);
     if (raw.layout) return need("-layout", kModes);
     if (!raw.last_stage.empty()) return need("-last-stage", kModes);
   }
@@ -228,6 +229,19 @@ absl::Status SetEffort(const RawFlags& raw, Flags* flags) {
   } else {
     return InvalidValue(*raw.effort, "effort",
                         "must be fast, balanced or best");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetMetrics(const RawFlags& raw, Flags* flags) {
+  if (!raw.metrics) return absl::OkStatus();
+  if (*raw.metrics == "basic") {
+    flags->metrics = v1::METRICS_LEVEL_BASIC;
+  } else if (*raw.metrics == "full") {
+    flags->metrics = v1::METRICS_LEVEL_FULL;
+  } else {
+    return InvalidValue(*raw.metrics, "level of metrics",
+                        "must be basic or full");
   }
   return absl::OkStatus();
 }
@@ -339,6 +353,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
     status.Update(SetCodec(*raw, &flags));
   }
   status.Update(SetEffort(*raw, &flags));
+  status.Update(SetMetrics(*raw, &flags));
   status.Update(SetTls(*raw, &flags));
   status.Update(SetProgress(*raw, &flags));
   status.Update(SetPrinting(*raw, &flags));

@@ -56,7 +56,7 @@ struct Flags {
   bool quiet = false;
   bool force = false;
   std::string shell;                // of kCompletion
-  std::vector<std::string> codecs;  // of kCompare; empty for the usual ones
+  std::vector<std::string> codecs;  // of kCompare; empty for all
   bool verbose = false;
   std::string server;  // empty: the service runs in this process
   // Where this process sees the directory that the server shares; empty: where
@@ -74,6 +74,7 @@ struct Flags {
   std::optional<v1::RopeParameters> rope;  // not together
   std::string layout;  // empty: what the input's metadata says
   v1::Effort effort = v1::EFFORT_UNSPECIFIED;
+  v1::MetricsLevel metrics = v1::METRICS_LEVEL_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they
   // differ.
   std::optional<v1::QualityThresholds> thresholds, key_thresholds,

@@ -90,6 +90,9 @@ void Define(CLI::App* app, RawFlags* raw) {
         "lz4 or zstd over what the codec writes, where that makes it smaller");
   value("--effort", &raw->effort, "LEVEL",
         "Encoding effort: fast, balanced or best (default balanced)");
+  value("--metrics", &raw->metrics, "LEVEL",
+        "What is measured: full, or basic, without what needs tokens (default "
+        "full)");
   value("--threads", &raw->threads, "COUNT",
         "How many threads work at a time, at most, 1 to 1024 (default: one on "
         "each processor); without -server");
@@ -158,8 +161,8 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--train-note", &raw->train_note, "TEXT",
         "Text for the profile's record of its training");
   value("--compare", &raw->compare, "FILE",
-        "Measure a file with several codecs, those of -codec or a usual "
-        "choice, and those of -profile; print a table of ratio, quality and "
+        "Measure a file with several codecs, those of -codec or all with all "
+        "presets, and those of -profile; print a table of ratio, quality and "
         "speed; write nothing, but hold one artefact at a time in memory");
   value("--format", &raw->format, "FORMAT",
         "How results are printed: json or table (default: table on a terminal "
@@ -205,6 +208,7 @@ std::vector<std::string> ValuesOf(const std::string& flag) {
   if (flag == "last-stage") return ByteCompressors();
   if (flag == "progress") return {"auto", "always", "never"};
   if (flag == "effort") return {"fast", "balanced", "best"};
+  if (flag == "metrics") return {"basic", "full"};
   if (flag == "format") return {"json", "table"};
   if (flag == "completion") return {"bash", "zsh", "fish"};
   if (flag == "group-size") return {"32", "64", "128"};

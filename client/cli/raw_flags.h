@@ -20,8 +20,8 @@ struct RawFlags {
   std::string tls_ca, tls_cert, tls_key;
   std::optional<std::string> group_size, sparsity, min_snr_db, progress, tokens;
   std::optional<std::string> thresholds, key_thresholds, value_thresholds;
-  std::optional<std::string> rope_theta, rope, model_config, effort, layout,
-      threads;
+  std::optional<std::string> rope_theta, rope, model_config, effort, metrics,
+      layout, threads;
   std::optional<std::string> info, verify, compare, format, completion;
   std::vector<std::string> keys, values, tensors, labels;
   std::string profile;

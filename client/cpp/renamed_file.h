@@ -3,7 +3,7 @@
 // An OutputFile for regular files, which gets its name when it is complete.
 //
 // Until then it has none (O_TMPFILE), so that a process that is killed leaves
-// nothing behind. A file that takes the place of another has a name beside it
+// nothing behind. A file that takes the place of another has a name next to it
 // for the moment of Commit. File systems without such files, of networks for
 // the most part, have a temporary name instead, from the beginning on.
 

@@ -46,6 +46,22 @@ class BlockDecoder {
                               absl::Span<const uint8_t> bytes,
                               IsNeeded is_needed, std::string* output) = 0;
 
+  // Whether a block, whose header was accepted, needs nothing of the one before
+  // it; any where `bytes` are damaged.
+  virtual bool BeginsAnew(const TensorHeader&, const Block&,
+                          absl::Span<const uint8_t>) const {
+    return true;
+  }
+  // The same as Decode, of a block that is all needed, to its places in the
+  // tensor at `tensor`. One that does not begin anew needs `before`, which has
+  // what TakeForOthers gave: that is only read. Else it is null.
+  virtual absl::Status DecodeTo(const TensorHeader& header, const Block& block,
+                                absl::Span<const uint8_t> bytes,
+                                BlockDecoder* before, uint8_t* tensor) = 0;
+  // Takes over what blocks need of one that `*other`, of the same mode, has
+  // just decoded, and after which they come.
+  virtual void TakeForOthers(BlockDecoder*) {}
+
  protected:
   DType dtype() const { return dtype_; }
 

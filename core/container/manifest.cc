@@ -40,38 +40,6 @@ std::optional<uint64_t> ParseDecimal(absl::string_view text, uint64_t most) {
   return value;
 }
 
-bool ParseShape(absl::string_view text, std::vector<uint64_t>* shape) {
-  if (text == kScalar) return true;
-  for (absl::string_view part : absl::StrSplit(text, 'x')) {
-    const std::optional<uint64_t> dimension =
-        ParseDecimal(part, std::numeric_limits<int64_t>::max());
-    if (!dimension) return false;
-    shape->push_back(*dimension);
-  }
-  return true;
-}
-
-bool ParseRole(absl::string_view text, TensorSpec* spec) {
-  if (text.empty()) return false;
-  switch (text[0]) {
-    case 'k':
-      spec->role = TensorRole::kKey;
-      break;
-    case 'v':
-      spec->role = TensorRole::kValue;
-      break;
-    case '-':
-      break;
-    default:
-      return false;
-  }
-  if (text.size() == 1) return true;
-  const std::optional<uint64_t> layer =
-      ParseDecimal(text.substr(1), std::numeric_limits<uint32_t>::max());
-  if (layer) spec->layer = static_cast<uint32_t>(*layer);
-  return layer.has_value();
-}
-
 bool IsDigest(absl::string_view text) {
   return text.size() == kDigestDigits &&
          text.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
@@ -138,7 +106,40 @@ class Parser {
     const std::optional<DType> known = DTypeFromName(dtype);
     if (!known) return Bad("dtype");
     spec->dtype = *known;
-    return ParseShape(shape, &spec->shape) ? absl::OkStatus() : Bad("shape");
+    return ReadShape(shape, spec);
+  }
+
+  absl::Status ReadShape(absl::string_view text, TensorSpec* spec) const {
+    if (text == kScalar) return absl::OkStatus();
+    for (absl::string_view part : absl::StrSplit(text, 'x')) {
+      const std::optional<uint64_t> dimension =
+          ParseDecimal(part, std::numeric_limits<int64_t>::max());
+      if (!dimension) {
+        return Bad(absl::StrCat("shape: dimension ", spec->shape.size(),
+                                " is not a decimal number below 2^63"));
+      }
+      spec->shape.push_back(*dimension);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadRole(absl::string_view text, TensorSpec* spec) const {
+    const char role = text.empty() ? '\0' : text[0];
+    if (role == 'k') {
+      spec->role = TensorRole::kKey;
+    } else if (role == 'v') {
+      spec->role = TensorRole::kValue;
+    } else if (role != '-') {
+      return Bad("role: it does not begin with k, v or -");
+    }
+    if (text.size() == 1) return absl::OkStatus();
+    const std::optional<uint64_t> layer =
+        ParseDecimal(text.substr(1), std::numeric_limits<uint32_t>::max());
+    if (!layer) {
+      return Bad("role: its layer is not a decimal number below 2^32");
+    }
+    spec->layer = static_cast<uint32_t>(*layer);
+    return absl::OkStatus();
   }
 
   absl::Status ReadCodec(absl::string_view field) {
@@ -160,7 +161,7 @@ class Parser {
   absl::Status Add(absl::string_view role, absl::string_view digest,
                    ArtefactTensor tensor) {
     if (!codec_.codec->traits().Takes(tensor.spec.dtype)) return Bad("dtype");
-    if (!ParseRole(role, &tensor.spec)) return Bad("role");
+    KVC_RETURN_IF_ERROR(ReadRole(role, &tensor.spec));
     tensor.codec = codec_;
     if (digest == kElsewhere && codec_.codec->coded_in_groups()) {
       digest = EmptyDigest();

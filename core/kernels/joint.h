@@ -44,6 +44,19 @@ using ReflectRows = void (*)(const float* v, float factor, RowsShape shape,
 // So many columns stay in the nearest cache from one reflection to the next.
 inline constexpr size_t kReflectedColumns = 32;
 
+// Matrices of binary32: `left` [rows, inner] and `right` [inner, columns], with
+// their rows so far apart.
+struct FloatFactors {
+  const float* left;
+  size_t left_stride;
+  const float* right;
+  size_t right_stride;
+  size_t inner;
+};
+// Adds their product to `sums`: to each sum, its products one after the other.
+using AddFloatProduct = void (*)(const FloatFactors& factors, RowsShape shape,
+                                 float* sums);
+
 // Levels [rows, columns] to 16 bits, saturated, rows of the result `padded`
 // apart and what is left of each untouched, and the sum of the magnitudes of
 // each row: at most 256, all below 2^22.
@@ -88,7 +101,7 @@ struct Tridiagonal {
   size_t size;
 };
 
-// So many eigenvalues or eigenvectors are found side by side.
+// So many eigenvalues or eigenvectors are found at once.
 inline constexpr size_t kEigenLanes = 32;
 
 // Eigenvalues number `first` and on, from the largest, by bisection of
@@ -97,7 +110,7 @@ using FindEigenvalues = void (*)(const Tridiagonal& matrix, size_t first,
                                  float low, float high, float* values);
 
 // One inverse iteration from the columns of `vectors`, [size, stride], to
-// eigenvectors of length 1 of these values. Pivots below `tiny` count as it.
+// eigenvectors of length 1 of these values. Pivots are clamped to `tiny`.
 // With `begins`, an iteration before it that solves with U alone, for columns
 // that have nothing of the matrix yet. `memory` has room for size rows.
 struct FactorsOfRow;
@@ -136,6 +149,7 @@ struct JointKernels {
   PairRows pair_rows;
   UpdateSymmetric update_symmetric;
   ReflectRows reflect_rows;
+  AddFloatProduct add_float_product;
   ScaleToUnit scale_to_unit;
   SumScaledRows sum_scaled_rows;
   FindEigenvalues find_eigenvalues;

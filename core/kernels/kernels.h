@@ -93,22 +93,12 @@ struct ProductShape {
   size_t columns = 0;  // of the right matrix and of the product
 };
 
-// A right matrix [inner, columns] for many products: as many integers, in the
-// order that `multiply` of the same set takes them. It comes with its rows in
-// pairs: element (k, j) is at [(k / 2 * columns + j) * 2 + k % 2].
-using PrepareRight = void (*)(const int16_t* pairs, size_t inner,
-                              size_t columns, int16_t* right);
-
 // Writes the product [rows, columns] modulo 2^32: exact where sums fit an
-// int32_t. `left` is [rows, inner]; `right` was prepared with the same inner
-// and columns, and is fastest where it begins with a line of a cache.
+// int32_t. `left` is [rows, inner]. `right` is [inner, columns] with its rows
+// in pairs: element (k, j) is at [(k / 2 * columns + j) * 2 + k % 2]. It is
+// fastest where it begins with a line of a cache.
 using MultiplyInt16 = void (*)(const int16_t* left, const int16_t* right,
                                ProductShape shape, int32_t* product);
-
-struct ProductKernels {
-  PrepareRight prepare;
-  MultiplyInt16 multiply;
-};
 
 // Reflects the columns of a matrix [rows, columns], in pairs of rows as above,
 // at a unit vector of `rows` components, 15 bits after the point: with
@@ -127,7 +117,7 @@ struct KernelSet {
   GroupedKernels int4;
   GroupedKernels int8;
   MeasureRows measure[kDTypes];
-  ProductKernels product;
+  MultiplyInt16 multiply;
   ReflectInt16 reflect;
   RowKernels rows;
   RansKernels rans;
@@ -140,12 +130,8 @@ const KernelSet& Portable();
 // For sets that have no kernels of their own for a type and those after it.
 void TakeTypesOfPortable(DType first, KernelSet* set);
 
-// For sets that take right matrices in pairs of rows.
-void KeepPairs(const int16_t* pairs, size_t inner, size_t columns,
-               int16_t* right);
-
-// Columns `first` and later of a product with one in pairs of rows, and of a
-// reflection; for the other sets.
+// Columns `first` and later of a product and of a reflection; for the other
+// sets.
 void MultiplyColumns(const int16_t* left, const int16_t* right,
                      ProductShape shape, size_t first, int32_t* product);
 void ReflectColumns(const int16_t* unit, size_t rows, size_t columns,

@@ -255,7 +255,7 @@ const KernelSet kPortable = {
     .int8 = Grouped<Codes8>(),
     .measure = {Measure<F32>, Measure<F16>, Measure<BF16>, Measure<F8E4M3>,
                 Measure<F8E5M2>, Measure<F64>},
-    .product = {.prepare = KeepPairs, .multiply = Multiply},
+    .multiply = Multiply,
     .reflect = Reflect,
     .rows = PortableRows(),
     .rans = PortableRans(),
@@ -286,11 +286,6 @@ void TakeTypesOfPortable(DType first, KernelSet* set) {
   take(kPortable.rows.largest, set->rows.largest);
   take(kPortable.rows.store, set->rows.store);
   take(kPortable.rows.compare, set->rows.compare);
-}
-
-void KeepPairs(const int16_t* pairs, size_t inner, size_t columns,
-               int16_t* right) {
-  std::copy_n(pairs, inner * columns, right);
 }
 
 void MultiplyColumns(const int16_t* left, const int16_t* right,

@@ -92,6 +92,18 @@ void Reflect(const float* v, float factor, RowsShape shape, float* matrix) {
   }
 }
 
+void AddProduct(const FloatFactors& factors, RowsShape shape, float* sums) {
+  for (size_t r = 0; r < shape.rows; ++r) {
+    for (size_t k = 0; k < factors.inner; ++k) {
+      const float factor = factors.left[r * factors.left_stride + k];
+      const float* const row = factors.right + k * factors.right_stride;
+      for (size_t i = 0; i < shape.columns; ++i) {
+        sums[r * shape.stride + i] += factor * row[i];
+      }
+    }
+  }
+}
+
 void SumRows(const ScaledRows& scaled, int32_t* sums) {
   SumColumnsOfScaledRows(scaled, 0, sums);
 }
@@ -119,6 +131,7 @@ const JointKernels& PortableJoint() {
       .pair_rows = Pair,
       .update_symmetric = Update,
       .reflect_rows = Reflect,
+      .add_float_product = AddProduct,
       .scale_to_unit = ScaleIntegersToUnit,
       .sum_scaled_rows = SumRows,
       .find_eigenvalues = BisectEigenvalues,

@@ -81,10 +81,8 @@ KVCOMPRESS_VNNI void Multiply(const int16_t* left, const int16_t* right,
 
 }  // namespace
 
-const ProductKernels* Vnni() {
-  static constexpr ProductKernels kKernels = {.prepare = KeepPairs,
-                                              .multiply = Multiply};
-  return __builtin_cpu_supports("avx512vnni") ? &kKernels : nullptr;
+MultiplyInt16 Vnni() {
+  return __builtin_cpu_supports("avx512vnni") ? Multiply : nullptr;
 }
 
 }  // namespace kvcompress::kernels
@@ -93,7 +91,7 @@ const ProductKernels* Vnni() {
 
 namespace kvcompress::kernels {
 
-const ProductKernels* Vnni() { return nullptr; }
+MultiplyInt16 Vnni() { return nullptr; }
 
 }  // namespace kvcompress::kernels
 

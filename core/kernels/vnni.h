@@ -11,7 +11,7 @@
 namespace kvcompress::kernels {
 
 // Null where the processor does not have them.
-const ProductKernels* Vnni();
+MultiplyInt16 Vnni();
 
 }  // namespace kvcompress::kernels
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "kvcompress/error.h"
@@ -17,6 +18,8 @@ namespace kvcompress {
 namespace {
 
 constexpr absl::string_view kPlainLayouts[] = {"", "bhtd", "flat"};
+
+constexpr absl::string_view kRotatedPart = "part=rope";
 
 // Bytes of a tile.
 constexpr uint64_t kTile = 64 << 10;
@@ -111,6 +114,11 @@ absl::Status ValidateLayout(absl::string_view text) {
 bool IsPlainLayout(absl::string_view text) {
   return std::find(std::begin(kPlainLayouts), std::end(kPlainLayouts), text) !=
          std::end(kPlainLayouts);
+}
+
+bool IsRotatedPart(const TensorSpec& view) {
+  return absl::StrContains(view.layout, "(d+r)") &&
+         absl::EndsWith(view.name, absl::StrCat(kRotatedPart, "]"));
 }
 
 const Layout::Axis& Layout::axis(char letter) const {
@@ -225,7 +233,7 @@ TensorSpec Layout::View(uint64_t index) const {
       view.shape.back() = axis('r').size;
       view.role = TensorRole::kKey;
     }
-    marks.push_back(rope ? "part=rope" : "part=latent");
+    marks.emplace_back(rope ? kRotatedPart : "part=latent");
   }
   for (size_t i = view_axes_.size(); i-- > 0;) {
     const uint64_t size = axis(view_axes_[i]).size;

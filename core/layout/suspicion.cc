@@ -269,7 +269,11 @@ absl::string_view LayoutSample::Likely() const {
   if (rank > 4) return "lbhtd";
   if (two && a.mean() < c.mean() / 3) return "2ltd:heads=N";
   const bool latent = absl::StrContains(spec_.layout, "(d+r)");
-  if (!known && !latent && shape_[3] > kMaxChannels) return "1ltf:heads=N";
+  // Of one head it is a latent as it should be.
+  const bool one_head = shape_[0] == 1 && shape_[1] == 1;
+  if (!known && !latent && !one_head && shape_[3] > kMaxChannels) {
+    return "1ltf:heads=N";
+  }
   return "";
 }
 

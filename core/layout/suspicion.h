@@ -29,7 +29,7 @@ class LayoutSample {
 
   // Whether a tensor is one of numbers, and has rows enough.
   static bool Applies(const TensorSpec& spec);
-  // Bytes that one holds at most. Likely takes 16 for each element beside, and
+  // Bytes that one holds at most. Likely takes 16 for each other element, and
   // gives them back. REQUIRES: Applies(spec).
   static uint64_t MemoryFor(const TensorSpec& spec);
 

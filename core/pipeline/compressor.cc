@@ -12,8 +12,10 @@
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/layout.h"
+#include "kvcompress/metric_table.h"
 #include "layout/suspicion.h"
 #include "pipeline/attention.h"
+#include "pipeline/earlier.h"
 #include "pipeline/groups.h"
 #include "pipeline/hints.h"
 #include "pipeline/job_queue.h"
@@ -51,6 +53,7 @@ class Compressor::Impl {
         ValidateThresholds(builder_.ThresholdsOf(TensorRole::kKey)));
     KVC_RETURN_IF_ERROR(
         ValidateThresholds(builder_.ThresholdsOf(TensorRole::kValue)));
+    KVC_RETURN_IF_ERROR(CheckMetricsLevel());
     KVC_RETURN_IF_ERROR(ValidateRolePatterns(options_.roles));
     KVC_RETURN_IF_ERROR(ValidateLabels(options_.labels));
     return codec_.status();
@@ -119,7 +122,7 @@ class Compressor::Impl {
     }
     KVC_ASSIGN_OR_RETURN(header_,
                          SerializeArtefactHeader(reserved_size_, &artefact_));
-    suspicions_.Report(&builder_.report().warnings);
+    if (looks_at_layouts()) suspicions_.Report(&builder_.report().warnings);
     return builder_.Finish(reserved_size_ + payload_size_, artefact_.checksum);
   }
 
@@ -128,12 +131,18 @@ class Compressor::Impl {
       return kHeaderMemory * std::min(header_reader_.raw().size() + next,
                                       header_reader_.announced_size());
     }
-    return kHeaderMemory * reserved_size_ + MemoryWith(workers_) +
+    return kHeaderMemory * reserved_size_ +
+           MemoryWith(workers_, queue_.places()) +
            groups_.memory(options_.reconstruct);
   }
 
-  unsigned workers() const { return workers_; }
-  void UseOneThread() { workers_ = 1; }
+  unsigned threads() const {
+    return ThreadsOf(workers_, queue_.places(), limits_.threads.count);
+  }
+  void UseOneThread() {
+    workers_ = 1;
+    queue_.set_places(1);
+  }
 
   bool begun() const { return begun_; }
   uint64_t reserved_size() const { return reserved_size_; }
@@ -146,27 +155,55 @@ class Compressor::Impl {
   const std::string& header() const { return header_; }
 
  private:
-  // What tensors take, with so many of them encoded at a time and as many more
-  // that wait for it or for their turn in the output.
-  uint64_t MemoryWith(unsigned workers) const {
-    const uint64_t waiting = options_.reconstruct ? 2 : 1;
-    return workers == 1 ? tensor_memory_
-                        : workers * (tensor_memory_ + waiting * job_size_);
+  // INVALID_ARGUMENT for a bound on what is not measured.
+  absl::Status CheckMetricsLevel() const {
+    if (options_.metrics == MetricsLevel::kFull) return absl::OkStatus();
+    for (const QualityThresholds& thresholds :
+         {options_.thresholds, builder_.ThresholdsOf(TensorRole::kKey),
+          builder_.ThresholdsOf(TensorRole::kValue)}) {
+      for (const MetricTraits& metric : AllMetrics()) {
+        if (metric.scope == MetricScope::kAll || metric.bound == nullptr ||
+            !(thresholds.*metric.bound)) {
+          continue;
+        }
+        return Invalid(absl::StrCat(metric.bound_name, " bounds ", metric.name,
+                                    ", which basic metrics leave out"),
+                       {.reason = "THRESHOLD_NEEDS_FULL_METRICS",
+                        .field = "options.metrics"});
+      }
+    }
+    return absl::OkStatus();
   }
 
-  // As many threads as tensors there are, and memory for them.
+  // What tensors take, with so many of them encoded at a time and as many more
+  // that wait for it or for their turn in the output.
+  uint64_t MemoryWith(unsigned workers, size_t places) const {
+    const uint64_t waiting = options_.reconstruct ? 2 : 1;
+    return workers * (tensor_memory_ + (places - 1) * place_memory_) +
+           (workers == 1 ? 0 : workers * waiting * job_size_);
+  }
+
+  // As many threads as there are, on as many tensors as there is memory for.
   void PlanThreads() {
+    bool shares = false;
     for (const ArtefactTensor& tensor : artefact_.tensors) {
       job_size_ = std::max(job_size_, SizeOf(tensor.spec));
+      shares |= tensor.codec.codec->shares_blocks();
     }
+    place_memory_ = std::min(kPlaceMemoryPerByte * job_size_, kMaxPlaceMemory);
     // Where the codec streams, a job takes what it holds for others.
     job_size_ += kAtOnce;
-    workers_ = static_cast<unsigned>(std::min<size_t>(
-        limits_.threads.count, std::max<size_t>(1, artefact_.tensors.size())));
-    while (workers_ > 1 &&
-           MemoryWith(workers_) - tensor_memory_ > limits_.threads.memory) {
-      --workers_;
-    }
+    const ThreadPlan plan =
+        PlanOf(limits_.threads, artefact_.tensors.size(), shares,
+               [&](unsigned workers, size_t places) {
+                 return MemoryWith(workers, places) - tensor_memory_;
+               });
+    workers_ = plan.workers;
+    queue_.set_places(plan.places);
+  }
+
+  bool looks_at_layouts() const {
+    return options_.metrics == MetricsLevel::kFull;
   }
 
   // REQUIRES: the spec was checked.
@@ -214,6 +251,8 @@ class Compressor::Impl {
         options_.attention, codec.codec->traits(), artefact_.tensors));
     hints_ = HintsFrom(options_, header.metadata);
     hints_.buffers = &buffers_;
+    hints_.workers = &queue_;
+    hints_.measures_tokens = options_.metrics == MetricsLevel::kFull;
     if (limits_.still_wanted) {
       hints_.checkpoint = &checkpoint_.emplace(limits_.still_wanted);
     }
@@ -259,7 +298,7 @@ class Compressor::Impl {
 
   // Takes the next bytes of the tensor or view under way.
   absl::Status EncodePart(absl::string_view part, CompressOutput* output) {
-    suspicions_.Add(part);
+    if (looks_at_layouts()) suspicions_.Add(part);
     if (job_ != nullptr) {
       job_->Append(part);
       return absl::OkStatus();
@@ -372,25 +411,36 @@ class Compressor::Impl {
     hints_.thresholds = builder_.ThresholdsOf(tensor.spec.role);
     attention_.Tell(tensor.spec, options_.attention, &hints_);
     KVC_RETURN_IF_ERROR(CheckRope(*tensor.codec.codec, tensor.spec, hints_));
-    suspicions_.StartTensor(tensor.spec);
+    if (looks_at_layouts()) suspicions_.StartTensor(tensor.spec);
+    const EarlierTensors::Teacher* const teacher =
+        tensor.codec.codec->learns() ? earlier_.Next(tensor.spec) : nullptr;
+    hints_.earlier = teacher == nullptr ? nullptr : teacher->findings;
     // What is given back by parts comes tensor by tensor.
     if (workers_ > 1 && !groups_.Has(index_) && restored_view_ == nullptr) {
       job_ = std::make_shared<EncodeJob>(tensor, tensor_size_, hints_,
                                          options_.reconstruct,
                                          limits_.still_wanted, &pool_, &queue_);
+      if (teacher == nullptr) {
+        if (tensor.codec.codec->learns()) earlier_.Teach(job_);
+      } else if (teacher->job != nullptr) {
+        job_->RunAfterTeacher(teacher->job);
+      }
       return absl::OkStatus();
     }
     KVC_RETURN_IF_ERROR(SettleJobs(0, output));
     // Now it is known what the jobs before told of attention.
     attention_.Tell(tensor.spec, options_.attention, &hints_);
+    if (teacher != nullptr && teacher->job != nullptr) {
+      hints_.earlier = teacher->job->outcome().findings;
+    }
     const bool grouped = groups_.Has(index_);
     KVC_ASSIGN_OR_RETURN(
         std::unique_ptr<TensorEncoder> encoder,
         grouped ? groups_.NewEncoder(index_, tensor.spec, hints_)
                 : tensor.codec.codec->NewEncoder(
                       tensor.spec, tensor.codec.parameters, hints_));
-    encoding_.emplace(tensor.spec, std::move(encoder), !grouped,
-                      hints_.checkpoint);
+    encoding_.emplace(tensor.spec, std::move(encoder),
+                      !grouped && hints_.measures_tokens, hints_.checkpoint);
     return absl::OkStatus();
   }
 
@@ -412,7 +462,7 @@ class Compressor::Impl {
 
   // Ends the tensor or view at index_.
   absl::Status FinishEncoder(CompressOutput* output) {
-    suspicions_.FinishTensor();
+    if (looks_at_layouts()) suspicions_.FinishTensor();
     if (job_ != nullptr) return SubmitJob(output);
     KVC_RETURN_IF_ERROR(
         Encode(output, [&](std::string* payload, std::string* decoded) {
@@ -423,6 +473,7 @@ class Compressor::Impl {
     if (encoder.chosen() != nullptr) tensor.codec = *encoder.chosen();
     tensor.digest = encoding_->digest();
     Report(tensor, encoder.key_hints());
+    if (encoder.findings() != nullptr) earlier_.Teach(encoder.findings());
     builder_.report().tensors.back().profile_group = groups_.GroupOf(index_);
     if (groups_.Has(index_)) {
       KVC_RETURN_IF_ERROR(EndGroup(output));
@@ -549,6 +600,7 @@ class Compressor::Impl {
   uint64_t payload_size_ = 0;
   EncodeHints hints_;
   AttentionHints attention_;
+  EarlierTensors earlier_;
   GroupCompression groups_;  // outlives the encoder
   OrderedOutput ordered_;    // where it reconstructs
   OrderedOutput payloads_;   // where groups may fall back
@@ -569,19 +621,20 @@ class Compressor::Impl {
   size_t index_ = 0;
   uint64_t tensor_size_ = 0;  // bytes
   ViewWriter* restored_view_ = nullptr;
-  EncoderBuffers buffers_;  // outlives the encoder
-  std::optional<TensorEncoding> encoding_;
+  EncoderBuffers buffers_;     // outlives the encoder
   std::string restored_part_;  // of restored_view_
 
   // Tensors that are encoded at a time, where there are several.
   unsigned workers_ = 1;
-  uint64_t job_size_ = 0;  // most bytes of one
+  uint64_t job_size_ = 0;      // most bytes of one
+  uint64_t place_memory_ = 0;  // most bytes that one works on blocks in
   BufferPool pool_;
   std::shared_ptr<EncodeJob> job_;  // whose bytes are coming
   std::deque<std::pair<size_t, std::shared_ptr<EncodeJob>>> jobs_;
   std::shared_ptr<EncodeJob> last_keys_;  // null where these were no job
   std::optional<uint32_t> last_keys_layer_;
   JobQueue queue_{limits_.threads};  // ends before what its jobs work with
+  std::optional<TensorEncoding> encoding_;  // may share blocks by the queue
 };
 
 Compressor::Compressor(CompressOptions options, CompressLimits limits)
@@ -611,7 +664,7 @@ bool Compressor::begun() const { return impl_->begun(); }
 uint64_t Compressor::working_bytes(uint64_t next) const {
   return impl_->working_bytes(next);
 }
-unsigned Compressor::threads() const { return impl_->workers(); }
+unsigned Compressor::threads() const { return impl_->threads(); }
 void Compressor::UseOneThread() { impl_->UseOneThread(); }
 uint64_t Compressor::reserved_header_size() const {
   return impl_->reserved_size();

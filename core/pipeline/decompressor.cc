@@ -74,7 +74,7 @@ class Decompressor::Impl {
     // Decoded bytes that this call has not put into `*restored` itself.
     for (uint64_t work = 0;;) {
       if (!Give(most, restored) || work >= most) return true;
-      if (workers_ > 1 && index_ < header_.tensors.size()) {
+      if (by_jobs() && index_ < header_.tensors.size()) {
         KVC_ASSIGN_OR_RETURN(const bool moved, StepJobs(bytes));
         if (!moved) return false;
         continue;
@@ -106,11 +106,16 @@ class Decompressor::Impl {
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
     return kHeaderMemory * header_size_ + groups_.memory() + slab_size_ +
-           MemoryWith(workers_);
+           MemoryWith(workers_, queue_.places());
   }
 
-  unsigned workers() const { return workers_; }
-  void UseOneThread() { workers_ = 1; }
+  unsigned threads() const {
+    return ThreadsOf(workers_, queue_.places(), limits_.threads.count);
+  }
+  void UseOneThread() {
+    workers_ = 1;
+    queue_.set_places(1);
+  }
 
   absl::StatusOr<DecompressReport> Finish() {
     if (!begun_) return HeaderError(header_reader_.TruncatedError());
@@ -177,14 +182,19 @@ class Decompressor::Impl {
 
   // What is held besides the header, with so many tensors decoded at a time,
   // and as many more that wait for it or to be given back.
-  uint64_t MemoryWith(unsigned workers) const {
-    return workers == 1
-               ? decoder_memory_ + 2 * scratch_size_
-               : workers * (decoder_memory_ + kMaxDecodedBlock + 2 * job_size_);
+  uint64_t MemoryWith(unsigned workers, size_t places) const {
+    if (workers == 1 && places == 1) return decoder_memory_ + 2 * scratch_size_;
+    return workers * (decoder_memory_ + kMaxDecodedBlock + 2 * job_size_ +
+                      (places - 1) * place_memory_);
   }
 
-  // As many threads as tensors there are, and memory for them.
+  // Whether tensors are decoded whole, several of them or by several threads.
+  bool by_jobs() const { return workers_ > 1 || queue_.places() > 1; }
+
+  // As many threads as there are, on as many tensors as there is memory for.
   void PlanThreads() {
+    queue_.set_places(1);
+    bool shares = !options_.verify_only && !options_.tokens;
     for (size_t i = 0; i < header_.tensors.size(); ++i) {
       const ArtefactTensor& tensor = header_.tensors[i];
       if (groups_.Has(i)) return;
@@ -194,12 +204,17 @@ class Decompressor::Impl {
       job_size_ =
           std::max(job_size_, tensor.payload_size + (selected_[i] ? size : 0));
     }
-    workers_ = static_cast<unsigned>(std::min<size_t>(
-        limits_.threads.count, std::max<size_t>(1, header_.tensors.size())));
-    while (workers_ > 1 &&
-           MemoryWith(workers_) - MemoryWith(1) > limits_.threads.memory) {
-      --workers_;
+    for (const ArtefactTensor& tensor : header_.tensors) {
+      shares &= tensor.codec.codec->shares_blocks();
     }
+    place_memory_ = std::min(decoder_memory_, kMaxPlaceMemory);
+    const ThreadPlan plan =
+        PlanOf(limits_.threads, header_.tensors.size(), shares,
+               [&](unsigned workers, size_t places) {
+                 return MemoryWith(workers, places) - MemoryWith(1, 1);
+               });
+    workers_ = plan.workers;
+    queue_.set_places(plan.places);
   }
 
   // Selects tensors by name, each with all of its views.
@@ -393,7 +408,7 @@ class Decompressor::Impl {
   }
 
   // Of the tensor whose payload comes next.
-  size_t due() const { return workers_ > 1 ? collected_ : index_; }
+  size_t due() const { return by_jobs() ? collected_ : index_; }
 
   absl::Status StartTensor() {
     if (index_ == header_.tensors.size()) return absl::OkStatus();
@@ -434,13 +449,15 @@ class Decompressor::Impl {
       if (i <= last) held_.resize(i + 1);
     }
     due_ = held_[index_];
-    if (absl::Status status = groups_.Prepare(index_, held_[last]);
+    Checkpoint* const checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
+    if (absl::Status status = groups_.Prepare(index_, held_[last], checkpoint);
         !status.ok()) {
+      KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
       return DataLoss(status.message(),
                       {.reason = "PAYLOAD_DAMAGED",
                        .tensor = header_.tensors[last].spec.name});
     }
-    decoder_ = groups_.NewDecoder(index_);
+    decoder_ = groups_.NewDecoder(index_, checkpoint);
     NeedWhatIsSelected();
     return true;
   }
@@ -545,6 +562,7 @@ class Decompressor::Impl {
   // Tensors that are decoded at a time, where there are several.
   unsigned workers_ = 1;
   uint64_t job_size_ = 0;           // most bytes of payload and what it becomes
+  uint64_t place_memory_ = 0;       // most bytes that one works on blocks in
   size_t collected_ = 0;            // tensors whose payload has come
   std::shared_ptr<DecodeJob> job_;  // whose payload is coming
   std::deque<std::shared_ptr<DecodeJob>> jobs_;
@@ -560,7 +578,7 @@ absl::StatusOr<bool> Decompressor::Restore(absl::string_view* bytes,
   return impl_->Restore(bytes, most, restored);
 }
 uint64_t Decompressor::working_bytes() const { return impl_->working_bytes(); }
-unsigned Decompressor::threads() const { return impl_->workers(); }
+unsigned Decompressor::threads() const { return impl_->threads(); }
 void Decompressor::UseOneThread() { impl_->UseOneThread(); }
 absl::StatusOr<DecompressReport> Decompressor::Finish() {
   return impl_->Finish();

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "entropy/tables.h"
-#include "kernels/elements.h"
 #include "kvcompress/quality.h"
 #include "pipeline/group_members.h"
 #include "profile/group_decoder.h"
@@ -103,7 +102,7 @@ class ContractEncoder {
   std::vector<double> Gains() const {
     const size_t channels = group().channels();
     std::vector<double> squares(channels);
-    for (size_t j = 0; j < group().components; ++j) {
+    for (size_t j = 0; j < group().components && !Stops(checkpoint_); ++j) {
       const int16_t* const row = &group().decode[j * channels];
       for (size_t i = 0; i < channels; ++i) {
         squares[i] += static_cast<double>(row[i]) * row[i];
@@ -131,11 +130,9 @@ class ContractEncoder {
     for (size_t m = 0; m < count(); ++m) {
       const absl::string_view source = members_.sources[m];
       const DType dtype = members_.specs[m].dtype;
-      const auto* const data = reinterpret_cast<const uint8_t*>(source.data());
-      const size_t elements = source.size() / DTypeSize(dtype);
       const double energy =
-          CompareElements(dtype, data, data, elements).sum_x2 /
-          static_cast<double>(elements);
+          CompareMember(dtype, source, source, checkpoint_).sum_x2 /
+          static_cast<double>(source.size() / DTypeSize(dtype));
       const QualityThresholds& bounds = members_.thresholds[m];
       double most = std::numeric_limits<double>::infinity();
       if (bounds.max_rmse) most = *bounds.max_rmse * *bounds.max_rmse;
@@ -169,8 +166,12 @@ class ContractEncoder {
                          checkpoint_, payload);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     absl::StatusOr<std::shared_ptr<const GroupQuanta>> quanta =
-        GroupQuanta::Parse(*payload, profile_, encoding_.group, shape_);
-    if (!quanta.ok()) return absl::InternalError(quanta.status().message());
+        GroupQuanta::Parse(*payload, profile_, encoding_.group, shape_,
+                           checkpoint_);
+    if (!quanta.ok()) {
+      KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
+      return absl::InternalError(quanta.status().message());
+    }
     quanta_ = *std::move(quanta);
     return absl::OkStatus();
   }
@@ -181,11 +182,12 @@ class ContractEncoder {
     double room = std::numeric_limits<double>::infinity();
     for (size_t m = 0; m < count(); ++m) {
       if (Stops(checkpoint_)) return checkpoint_->status();
-      KVC_ASSIGN_OR_RETURN(std::string decoded, RestoreMember(quanta_, m));
+      KVC_ASSIGN_OR_RETURN(std::string decoded,
+                           RestoreMember(quanta_, m, checkpoint_));
       const QualityThresholds& bounds = members_.thresholds[m];
       // What becomes an exception in any case is no reason for a finer step.
       profile::TakeExceptions(members_.specs[m].dtype, members_.sources[m],
-                              LimitOf(bounds), &decoded);
+                              LimitOf(bounds), checkpoint_, &decoded);
       KVC_ASSIGN_OR_RETURN(const MemberQuality quality,
                            MeasureMember(members_.specs[m], members_.sources[m],
                                          decoded, checkpoint_));
@@ -233,13 +235,14 @@ class ContractEncoder {
     const TensorSpec& spec = members_.specs[m];
     const absl::string_view source = members_.sources[m];
     const QualityThresholds& bounds = members_.thresholds[m];
-    KVC_ASSIGN_OR_RETURN(const std::string restored, RestoreMember(quanta_, m));
+    KVC_ASSIGN_OR_RETURN(const std::string restored,
+                         RestoreMember(quanta_, m, checkpoint_));
     float limit = LimitOf(bounds);
     for (int i = 0;; ++i) {
       if (Stops(checkpoint_)) return checkpoint_->status();
       std::string decoded = restored;
-      std::string list =
-          profile::TakeExceptions(spec.dtype, source, limit, &decoded);
+      std::string list = profile::TakeExceptions(spec.dtype, source, limit,
+                                                 checkpoint_, &decoded);
       KVC_ASSIGN_OR_RETURN(const MemberQuality quality,
                            MeasureMember(spec, source, decoded, checkpoint_));
       const Metrics metrics = quality.MetricsOf(spec);

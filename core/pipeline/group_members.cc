@@ -5,30 +5,29 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/elements.h"
+#include "kernels/kernels.h"
+#include "kernels/lane_sums.h"
+#include "profile/member_restorer.h"
 #include "status/macros.h"
 
 namespace kvcompress {
 namespace {
 
-// Elements that are restored at once, in bytes, if a token is not larger.
-constexpr uint64_t kPiece = 64 << 10;
+// Elements that are compared between two looks at the checkpoint.
+constexpr size_t kCompared = size_t{1} << 20;
 
-size_t TokensAtOnce(const profile::MemberRestorer& member) {
-  const uint64_t token = member.channels() * DTypeSize(member.dtype());
-  return std::max<uint64_t>(1, kPiece / token);
-}
-
-// Gives the elements of a member piece by piece.
+// Gives the elements of a member piece by piece, and asks a checkpoint, which
+// may be null, before each.
 class MemberDecoder : public TensorDecoder {
  public:
   MemberDecoder(std::shared_ptr<const profile::GroupQuanta> quanta,
-                size_t member)
+                size_t member, Checkpoint* checkpoint)
       : heads_(quanta->shape().batches * quanta->group().tensors[member].heads),
         tokens_(quanta->shape().tokens),
         restorer_(std::move(quanta), member),
         token_size_(restorer_.channels() * DTypeSize(restorer_.dtype())),
-        at_once_(TokensAtOnce(restorer_)) {}
+        at_once_(restorer_.tokens_at_once()),
+        checkpoint_(checkpoint) {}
 
   absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
                               std::string* decoded) override {
@@ -37,6 +36,7 @@ class MemberDecoder : public TensorDecoder {
       const size_t count = std::min<uint64_t>(at_once_, tokens_ - token_);
       const size_t size = count * token_size_;
       if (!Fits(size, most, *decoded)) return true;
+      if (Stops(checkpoint_)) return checkpoint_->status();
       const uint64_t begin = (head_ * tokens_ + token_) * restorer_.channels();
       const size_t before = decoded->size();
       decoded->resize(before + size);
@@ -44,6 +44,9 @@ class MemberDecoder : public TensorDecoder {
         restorer_.Restore(head_ / restorer_.heads(), head_ % restorer_.heads(),
                           token_, count,
                           reinterpret_cast<uint8_t*>(&(*decoded)[before]));
+      } else {
+        restorer_.Skip(head_ / restorer_.heads(), head_ % restorer_.heads(),
+                       token_, count);
       }
       token_ += count;
       if (token_ < tokens_) continue;
@@ -61,22 +64,41 @@ class MemberDecoder : public TensorDecoder {
   profile::MemberRestorer restorer_;
   const size_t token_size_;  // bytes
   const size_t at_once_;     // tokens
+  Checkpoint* const checkpoint_;
   uint64_t head_ = 0;
   uint64_t token_ = 0;
 };
 
 }  // namespace
 
+DistortionSums CompareMember(DType dtype, absl::string_view source,
+                             absl::string_view decoded,
+                             Checkpoint* checkpoint) {
+  const auto bytes = [](absl::string_view elements) {
+    return reinterpret_cast<const uint8_t*>(elements.data());
+  };
+  const size_t count = decoded.size() / DTypeSize(dtype);
+  const auto compare = kernels::Active().rows.compare[static_cast<int>(dtype)];
+  kernels::LaneSums lanes;
+  for (size_t i = 0; i < count && !Stops(checkpoint); i += kCompared) {
+    compare(bytes(source), bytes(decoded), i, std::min(count, i + kCompared),
+            &lanes);
+  }
+  return lanes.Total(count);
+}
+
 std::unique_ptr<TensorDecoder> NewMemberDecoder(
-    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member) {
-  return std::make_unique<MemberDecoder>(std::move(quanta), member);
+    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
+    Checkpoint* checkpoint) {
+  return std::make_unique<MemberDecoder>(std::move(quanta), member, checkpoint);
 }
 
 absl::StatusOr<std::string> RestoreMember(
-    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member) {
+    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
+    Checkpoint* checkpoint) {
   std::string bytes;
   absl::string_view none;
-  MemberDecoder decoder(std::move(quanta), member);
+  MemberDecoder decoder(std::move(quanta), member, checkpoint);
   KVC_RETURN_IF_ERROR(decoder.Decode(&none, SIZE_MAX, &bytes).status());
   return bytes;
 }
@@ -93,10 +115,9 @@ absl::StatusOr<MemberQuality> MeasureMember(const TensorSpec& spec,
                                             absl::string_view decoded,
                                             Checkpoint* checkpoint) {
   MemberQuality quality;
-  quality.distortion.Add(CompareElements(
-      spec.dtype, reinterpret_cast<const uint8_t*>(source.data()),
-      reinterpret_cast<const uint8_t*>(decoded.data()),
-      decoded.size() / DTypeSize(spec.dtype)));
+  quality.distortion.Add(
+      CompareMember(spec.dtype, source, decoded, checkpoint));
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (TokenAccumulator::Applies(spec)) {
     TokenAccumulator tokens(spec);
     tokens.AddSource(source);

@@ -21,13 +21,20 @@
 
 namespace kvcompress {
 
-// Gives the elements of a member piece by piece.
+// Gives the elements of a member piece by piece, and asks the checkpoint, which
+// may be null, before each.
 std::unique_ptr<TensorDecoder> NewMemberDecoder(
-    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member);
+    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
+    Checkpoint* checkpoint);
 
 // All of them.
 absl::StatusOr<std::string> RestoreMember(
-    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member);
+    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
+    Checkpoint* checkpoint);
+
+// What a member lost. Anything when the checkpoint, which may be null, stops.
+DistortionSums CompareMember(DType dtype, absl::string_view source,
+                             absl::string_view decoded, Checkpoint* checkpoint);
 
 struct MemberQuality {
   DistortionAccumulator distortion;

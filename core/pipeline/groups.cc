@@ -22,6 +22,7 @@ namespace {
 
 // How strongly steps follow the age of tokens.
 constexpr double kWeighting = 0.3;
+
 uint64_t SizeOf(const TensorSpec& spec) {
   uint64_t size = DTypeSize(spec.dtype);
   for (const uint64_t dimension : spec.shape) size *= dimension;
@@ -153,7 +154,7 @@ uint64_t GroupCompression::PositionOf(
   const uint64_t likely = declared_.value_or(found_.value_or(0));
   fits_ = true;
   const profile::KeyPositions keys(profile_->content(), group.index,
-                                   group.shape, sources);
+                                   group.shape, sources, checkpoint);
   if (!keys.known()) return likely;
   const uint64_t position = declared_ ? likely : keys.Find(likely, checkpoint);
   const double fit = keys.FitAt(position);
@@ -291,8 +292,10 @@ absl::Status GroupCompression::TakeOutcomes(
     return absl::OkStatus();
   }
   absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
-      profile::GroupQuanta::Parse(payload_, profile_, group.index, group.shape);
+      profile::GroupQuanta::Parse(payload_, profile_, group.index, group.shape,
+                                  checkpoint);
   if (!quanta.ok()) {
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
     return absl::InternalError(quanta.status().message());
   }
   for (size_t i = 0; i < group.members.size(); ++i) {
@@ -300,7 +303,8 @@ absl::Status GroupCompression::TakeOutcomes(
     const size_t member = group.members[i];
     const TensorSpec& spec = specs_[member];
     const auto source = sources_.find(member);
-    KVC_ASSIGN_OR_RETURN(const std::string bytes, RestoreMember(*quanta, i));
+    KVC_ASSIGN_OR_RETURN(const std::string bytes,
+                         RestoreMember(*quanta, i, checkpoint));
     KVC_ASSIGN_OR_RETURN(
         MemberQuality quality,
         MeasureMember(spec, source->second, bytes, checkpoint));
@@ -363,22 +367,27 @@ absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
 }
 
 absl::Status GroupDecompression::Prepare(size_t tensor,
-                                         absl::string_view payload) {
+                                         absl::string_view payload,
+                                         Checkpoint* checkpoint) {
   const size_t index = group_of_.at(tensor);
   if (quanta_.count(index) != 0) return absl::OkStatus();
   const TensorGroup& group = groups_[index];
   KVC_ASSIGN_OR_RETURN(
-      quanta_[index],
-      profile::GroupQuanta::Parse(payload, profile_, group.index, group.shape));
+      std::shared_ptr<const profile::GroupQuanta> quanta,
+      profile::GroupQuanta::Parse(payload, profile_, group.index, group.shape,
+                                  checkpoint));
+  quanta_[index] = std::move(quanta);
   return absl::OkStatus();
 }
 
-std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(size_t tensor) {
+std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(
+    size_t tensor, Checkpoint* checkpoint) {
   const size_t index = group_of_.at(tensor);
   const std::vector<size_t>& members = groups_[index].members;
   const auto place = std::find(members.begin(), members.end(), tensor);
   return NewMemberDecoder(quanta_.at(index),
-                          static_cast<size_t>(place - members.begin()));
+                          static_cast<size_t>(place - members.begin()),
+                          checkpoint);
 }
 
 void GroupDecompression::End(size_t tensor) {

@@ -180,12 +180,16 @@ class GroupDecompression {
     return groups_[group_of_.at(tensor)].last;
   }
 
-  // Decodes the payload of the group of a member, unless it was.
-  absl::Status Prepare(size_t tensor, absl::string_view payload);
+  // Decodes the payload of the group of a member, unless it was. The status of
+  // the checkpoint, which may be null, when that stops.
+  absl::Status Prepare(size_t tensor, absl::string_view payload,
+                       Checkpoint* checkpoint);
 
   // Gives the member's elements, and takes its payload, which was prepared.
-  // REQUIRES: Prepare succeeded.
-  std::unique_ptr<TensorDecoder> NewDecoder(size_t tensor);
+  // The checkpoint may be null and is asked every few milliseconds.
+  // REQUIRES: Prepare succeeded; the checkpoint outlives the decoder.
+  std::unique_ptr<TensorDecoder> NewDecoder(size_t tensor,
+                                            Checkpoint* checkpoint);
 
   // Forgets the group where the tensor is its last.
   void End(size_t tensor);

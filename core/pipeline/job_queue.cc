@@ -9,12 +9,15 @@
 #include <deque>
 #include <mutex>
 #include <new>
+#include <vector>
 
 namespace kvcompress {
 namespace {
 
 // How often one that waits looks at its checkpoint.
 constexpr std::chrono::milliseconds kGlance{5};
+// After how long one that helps has another turn, so that others have theirs.
+constexpr std::chrono::milliseconds kStint{2};
 
 }  // namespace
 
@@ -23,9 +26,31 @@ struct JobQueue::State {
 
   explicit State(Threads lent) : threads(std::move(lent)) {}
 
+  // Pieces of work that threads share.
+  struct Loop {
+    Loop(size_t its_count, size_t places, Workers::Piece its_piece)
+        : count(its_count), piece(its_piece), taken(places) {}
+
+    // For one that helps; the first place is not for these.
+    bool has_room() const {
+      return next < count &&
+             std::find(taken.begin() + 1, taken.end(), false) != taken.end();
+    }
+
+    const size_t count;
+    const Workers::Piece piece;
+    size_t next = 0;
+    size_t working = 0;       // threads
+    std::vector<bool> taken;  // the places
+    std::exception_ptr error;
+  };
+
   static bool IsReady(const Job& job) {
     return job.state_ == Job::State::kWaiting &&
-           (job.after_ == nullptr || job.after_->state_ == Job::State::kDone);
+           std::all_of(job.after_.begin(), job.after_.end(),
+                       [](const std::shared_ptr<Job>& other) {
+                         return other->state_ == Job::State::kDone;
+                       });
   }
 
   // The following need the mutex.
@@ -47,9 +72,48 @@ struct JobQueue::State {
     return job;
   }
 
+  Loop* FindLoop() const {
+    const auto found = std::find_if(loops.begin(), loops.end(), [](Loop* loop) {
+      return loop->has_room();
+    });
+    return found == loops.end() ? nullptr : *found;
+  }
+
   bool has_ready() const {
-    return std::any_of(waiting.begin(), waiting.end(),
+    return FindLoop() != nullptr ||
+           std::any_of(waiting.begin(), waiting.end(),
                        [](const auto& job) { return IsReady(*job); });
+  }
+
+  // Does pieces of a loop until none is left to begin or, but for the one whose
+  // loop it is, kStint is over; without the lock. REQUIRES: it has room.
+  void Share(Loop* loop, bool own, std::unique_lock<std::mutex>* lock) {
+    const auto free =
+        own ? loop->taken.begin()
+            : std::find(loop->taken.begin() + 1, loop->taken.end(), false);
+    const auto place = static_cast<size_t>(free - loop->taken.begin());
+    *free = true;
+    ++loop->working;
+    const auto end = std::chrono::steady_clock::now() + kStint;
+    do {
+      const size_t index = loop->next++;
+      lock->unlock();
+      std::exception_ptr error;
+      try {
+        loop->piece(index, place);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock->lock();
+      if (error != nullptr) {
+        loop->error = std::move(error);
+        loop->next = loop->count;
+      }
+    } while (loop->next < loop->count &&
+             (own || std::chrono::steady_clock::now() < end));
+    loop->taken[place] = false;
+    --loop->working;
+    if (loop->working == 0 || own) done.notify_all();
   }
 
   // Runs a job that was taken, without the lock.
@@ -65,7 +129,7 @@ struct JobQueue::State {
     lock->lock();
     --running;
     job->state_ = Job::State::kDone;
-    job->after_.reset();
+    job->after_.clear();
     job->error_ = std::move(error);
     done.notify_all();
   }
@@ -76,12 +140,14 @@ struct JobQueue::State {
   std::condition_variable done;
   // Guarded by the mutex.
   Jobs waiting;
-  unsigned helpers = 0;  // tasks that were given to threads
-  unsigned running = 0;  // jobs
+  std::deque<Loop*> loops;  // of threads that are in ForEach
+  unsigned helpers = 0;     // tasks that were given to threads
+  unsigned running = 0;     // jobs
 };
 
 JobQueue::JobQueue(Threads threads)
-    : state_(std::make_shared<State>(std::move(threads))) {}
+    : state_(std::make_shared<State>(std::move(threads))),
+      places_(std::max(state_->threads.count, 1U)) {}
 
 JobQueue::~JobQueue() {
   std::unique_lock<std::mutex> lock(state_->mutex);
@@ -94,16 +160,44 @@ void JobQueue::Add(const std::shared_ptr<Job>& job) {
   {
     const std::unique_lock<std::mutex> lock(state_->mutex);
     state_->waiting.push_back(job);
-    if (state_->helpers + 1 >= state_->threads.count) return;
-    ++state_->helpers;
   }
-  try {
-    state_->threads.run([state = state_] { Help(state); });
-  } catch (const std::bad_alloc&) {
-    // It is done without help.
-    const std::unique_lock<std::mutex> lock(state_->mutex);
-    --state_->helpers;
+  AskForHelp(state_, 1);
+}
+
+void JobQueue::AskForHelp(const std::shared_ptr<State>& state, size_t more) {
+  for (; more > 0; --more) {
+    {
+      const std::unique_lock<std::mutex> lock(state->mutex);
+      if (state->helpers + 1 >= state->threads.count) return;
+      ++state->helpers;
+    }
+    try {
+      state->threads.run([state] { Help(state); });
+    } catch (const std::bad_alloc&) {
+      // It is done without help.
+      const std::unique_lock<std::mutex> lock(state->mutex);
+      --state->helpers;
+      return;
+    }
   }
+}
+
+void JobQueue::ForEach(size_t count, Piece piece) {
+  const size_t places = std::min(count, places_);
+  if (places < 2) {
+    for (size_t index = 0; index < count; ++index) piece(index, 0);
+    return;
+  }
+  State::Loop loop(count, places, piece);
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  state_->loops.push_back(&loop);
+  lock.unlock();
+  AskForHelp(state_, places - 1);
+  lock.lock();
+  if (loop.next < count) state_->Share(&loop, /*own=*/true, &lock);
+  std::erase(state_->loops, &loop);
+  state_->done.wait(lock, [&] { return loop.working == 0; });
+  if (loop.error != nullptr) std::rethrow_exception(loop.error);
 }
 
 bool JobQueue::IsDone(const Job& job) const {
@@ -114,6 +208,13 @@ bool JobQueue::IsDone(const Job& job) const {
 bool JobQueue::Wait(const std::shared_ptr<Job>& job, Checkpoint* checkpoint) {
   std::unique_lock<std::mutex> lock(state_->mutex);
   while (job->state_ != Job::State::kDone) {
+    // What is asked for first, then what threads share, which may be of it.
+    State::Loop* const loop =
+        State::IsReady(*job) ? nullptr : state_->FindLoop();
+    if (loop != nullptr) {
+      state_->Share(loop, /*own=*/false, &lock);
+      continue;
+    }
     if (const std::shared_ptr<Job> taken = state_->TakeReady(job.get())) {
       state_->RunTaken(taken.get(), &lock);
       continue;
@@ -129,10 +230,13 @@ bool JobQueue::Wait(const std::shared_ptr<Job>& job, Checkpoint* checkpoint) {
 
 bool JobQueue::abandoned() const { return state_->abandoned; }
 
-// One job, and then another turn, so that others have theirs.
+// A few pieces of work that is shared, or one job, and then another turn, so
+// that others have theirs.
 void JobQueue::Help(const std::shared_ptr<State>& state) {
   std::unique_lock<std::mutex> lock(state->mutex);
-  if (const std::shared_ptr<Job> taken = state->TakeReady(nullptr)) {
+  if (State::Loop* const loop = state->FindLoop()) {
+    state->Share(loop, /*own=*/false, &lock);
+  } else if (const std::shared_ptr<Job> taken = state->TakeReady(nullptr)) {
     state->RunTaken(taken.get(), &lock);
   }
   if (!state->has_ready()) {
@@ -146,6 +250,30 @@ void JobQueue::Help(const std::shared_ptr<State>& state) {
     lock.lock();
     --state->helpers;
   }
+}
+
+ThreadPlan PlanOf(
+    const Threads& threads, size_t tensors, bool shares,
+    absl::FunctionRef<uint64_t(unsigned workers, size_t places)> more_memory) {
+  const size_t count = std::max(threads.count, 1U);
+  ThreadPlan plan;
+  plan.workers =
+      static_cast<unsigned>(std::min(count, std::max<size_t>(1, tensors)));
+  const auto places_for = [&](size_t workers) {
+    if (!shares) return size_t{1};
+    return std::min(count,
+                    (count + workers - 1) / workers + (workers > 1 ? 1 : 0));
+  };
+  plan.places = places_for(plan.workers);
+  while (plan.workers > 1 &&
+         more_memory(plan.workers, plan.places) > threads.memory) {
+    plan.places = places_for(--plan.workers);
+  }
+  while (plan.places > 1 &&
+         more_memory(plan.workers, plan.places) > threads.memory) {
+    --plan.places;
+  }
+  return plan;
 }
 
 }  // namespace kvcompress

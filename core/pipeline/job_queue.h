@@ -8,12 +8,18 @@
 #ifndef KVCOMPRESS_PIPELINE_JOB_QUEUE_H_
 #define KVCOMPRESS_PIPELINE_JOB_QUEUE_H_
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <utility>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/threads.h"
+#include "tensor/workers.h"
 
 namespace kvcompress {
 
@@ -24,7 +30,9 @@ class Job {
 
   // Lets it begin only when another one, added earlier, is done. To be called
   // before it is added.
-  void RunAfter(std::shared_ptr<Job> other) { after_ = std::move(other); }
+  void RunAfter(std::shared_ptr<Job> other) {
+    after_.push_back(std::move(other));
+  }
 
  private:
   friend class JobQueue;
@@ -35,18 +43,19 @@ class Job {
 
   // Guarded by the mutex of the queue.
   State state_ = State::kWaiting;
-  std::shared_ptr<Job> after_;
+  std::vector<std::shared_ptr<Job>> after_;
   std::exception_ptr error_;
 };
 
-// Used by one thread: that of the call, or one after the other.
-class JobQueue {
+// Used by one thread: that of the call, or one after the other; as Workers also
+// by jobs that run, and pieces of their work come before jobs that wait.
+class JobQueue : public Workers {
  public:
   // At 1 thread, whatever is added is done by those who wait for it.
   explicit JobQueue(Threads threads);
   // Jobs that have not begun never will. Waits for those that run, which
   // should look at abandoned() every few milliseconds.
-  ~JobQueue();
+  ~JobQueue() override;
 
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
@@ -64,14 +73,43 @@ class JobQueue {
   // Whether nobody waits for what runs. Thread safe.
   bool abandoned() const;
 
+  // How many threads share one piece of work at most: as many as there are, or
+  // fewer from now on. Before there is any.
+  size_t places() const override { return places_; }
+  void set_places(size_t places) { places_ = places; }
+  void ForEach(size_t count, Piece piece) override;
+
  private:
   struct State;
 
   static void Help(const std::shared_ptr<State>& state);
+  // Asks for helpers while there is work for `more` of them.
+  static void AskForHelp(const std::shared_ptr<State>& state, size_t more);
 
   // Shared with tasks that threads have not run yet.
   const std::shared_ptr<State> state_;
+  size_t places_;
 };
+
+// How the threads of a call work: on so many tensors at a time, on each of
+// which so many share blocks.
+struct ThreadPlan {
+  unsigned workers = 1;
+  size_t places = 1;
+};
+
+// As many tensors as there are threads and, by `more_memory`, what a plan takes
+// beyond that of one thread, memory for. With `shares` threads that are left
+// share blocks, and one more where there are several tensors, for the last.
+ThreadPlan PlanOf(
+    const Threads& threads, size_t tensors, bool shares,
+    absl::FunctionRef<uint64_t(unsigned workers, size_t places)> more_memory);
+
+// The most of `count` threads that work by a plan.
+inline unsigned ThreadsOf(unsigned workers, size_t places, unsigned count) {
+  return static_cast<unsigned>(
+      std::min<size_t>(std::max(count, 1U), workers * places));
+}
 
 }  // namespace kvcompress
 

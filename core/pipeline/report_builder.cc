@@ -45,6 +45,11 @@ void ReportBuilder::Judge(const DistortionAccumulator& distortion,
                           const std::optional<TokenSums>& tokens,
                           TensorReport* report) {
   pooled_.Merge(distortion);
+  if (options_.metrics == MetricsLevel::kBasic) {
+    report->verdict =
+        kvcompress::Judge(report->metrics, ThresholdsOf(report->spec.role));
+    return;
+  }
   const TokenSums sums =
       tokens ? *tokens
              : TokenSums::Unknown(report->spec, report->metrics.max_error);
@@ -58,7 +63,9 @@ CompressReport ReportBuilder::Finish(uint64_t compressed_size,
                                      std::string payload_digest) {
   report_.compressed_size = compressed_size;
   report_.metrics = pooled_.Compute();
-  AddTokenMetrics(pooled_tokens_, &report_.metrics);
+  if (options_.metrics == MetricsLevel::kFull) {
+    AddTokenMetrics(pooled_tokens_, &report_.metrics);
+  }
   report_.verdict = kvcompress::Judge(report_.metrics, options_.thresholds);
   if (report_.elements > 0) {
     const double elements = static_cast<double>(report_.elements);

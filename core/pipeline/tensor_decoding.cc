@@ -30,7 +30,7 @@ absl::Status DigestMismatch(const ArtefactTensor& tensor, uint64_t offset) {
 
 DecodeJob::DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
                      std::optional<TokenRange> tokens, StillWanted still_wanted,
-                     const JobQueue* queue)
+                     JobQueue* queue)
     : tensor_(tensor),
       offset_(offset),
       use_(use),
@@ -47,6 +47,18 @@ void DecodeJob::Run() {
   });
   status_ = Decode(&checkpoint);
   std::string().swap(payload_);
+}
+
+absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
+                                             Checkpoint* checkpoint) {
+  if (!tensor_.codec.codec->shares_blocks()) return false;
+  Digest digest;
+  InSlabs(checkpoint, payload_.size(), [&](size_t first, size_t size) {
+    digest.Update(absl::string_view(payload_).substr(first, size));
+  });
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  if (digest.Hex() != tensor_.digest) return false;
+  return decoder->DecodeWhole(payload_, queue_, checkpoint, &decoded_);
 }
 
 absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
@@ -66,6 +78,9 @@ absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
   if (direct) {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));
     decoded_.reserve(elements * DTypeSize(tensor_.spec.dtype));
+    KVC_ASSIGN_OR_RETURN(const bool done,
+                         DecodeByMany(decoder.get(), checkpoint));
+    if (done) return decoder->Finish();
   }
   std::string scratch;
   std::string* const out = direct ? &decoded_ : &scratch;

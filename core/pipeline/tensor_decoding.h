@@ -11,9 +11,11 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/checkpoint.h"
+#include "kvcompress/codec.h"
 #include "pipeline/job_queue.h"
 #include "pipeline/selection.h"
 
@@ -34,7 +36,7 @@ class DecodeJob final : public Job {
   // `tokens` are kept, if there are any. `tensor` and `queue` outlive this.
   DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
             std::optional<TokenRange> tokens, StillWanted still_wanted,
-            const JobQueue* queue);
+            JobQueue* queue);
 
   // Takes payload, before the job is added. Gives what is still missing of it.
   uint64_t Append(absl::string_view bytes) {
@@ -50,13 +52,17 @@ class DecodeJob final : public Job {
  private:
   void Run() override;
   absl::Status Decode(Checkpoint* checkpoint);
+  // Decodes all of it by several threads, where that is for this payload, and
+  // it is whole; else false, and nothing has happened.
+  absl::StatusOr<bool> DecodeByMany(TensorDecoder* decoder,
+                                    Checkpoint* checkpoint);
 
   const ArtefactTensor& tensor_;
   const uint64_t offset_;
   const Use use_;
   const std::optional<TokenRange> tokens_;
   const StillWanted still_wanted_;
-  const JobQueue* const queue_;
+  JobQueue* const queue_;
   std::string payload_;
   absl::Status status_;
   std::string decoded_;

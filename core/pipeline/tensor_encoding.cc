@@ -75,7 +75,7 @@ void BufferPool::PutBack(std::unique_ptr<EncoderBuffers> buffers) {
 EncodeJob::EncodeJob(const ArtefactTensor& tensor, uint64_t size,
                      EncodeHints hints, bool wants_decoded,
                      StillWanted still_wanted, BufferPool* pool,
-                     const JobQueue* queue)
+                     JobQueue* queue)
     : tensor_(tensor),
       hints_(std::move(hints)),
       wants_decoded_(wants_decoded),
@@ -94,6 +94,8 @@ void EncodeJob::Run() {
   status_ = Encode(&checkpoint, buffers.get());
   pool_->PutBack(std::move(buffers));
   keys_.reset();
+  teacher_.reset();
+  hints_.earlier.reset();
   std::string().swap(source_);
 }
 
@@ -102,14 +104,16 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
   if (keys_ != nullptr) {
     hints_.from_keys.attention = keys_->outcome().told.attention;
   }
+  if (teacher_ != nullptr) hints_.earlier = teacher_->outcome().findings;
   hints_.source = source_;
+  hints_.workers = queue_;
   hints_.buffers = buffers;
   hints_.checkpoint = checkpoint;
   KVC_ASSIGN_OR_RETURN(std::unique_ptr<TensorEncoder> encoder,
                        tensor_.codec.codec->NewEncoder(
                            tensor_.spec, tensor_.codec.parameters, hints_));
-  TensorEncoding encoding(tensor_.spec, std::move(encoder), /*measures=*/true,
-                          checkpoint);
+  TensorEncoding encoding(tensor_.spec, std::move(encoder),
+                          hints_.measures_tokens, checkpoint);
   std::string* const decoded = wants_decoded_ ? &outcome_.decoded : nullptr;
   if (wants_decoded_) outcome_.decoded.reserve(source_.size());
   for (absl::string_view left = source_; !left.empty();) {
@@ -121,6 +125,7 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
   KVC_RETURN_IF_ERROR(encoding.Finish(&outcome_.payload, decoded));
   outcome_.digest = encoding.digest();
   outcome_.told = encoding.encoder().key_hints();
+  outcome_.findings = encoding.encoder().findings();
   if (const CodecSpec* chosen = encoding.encoder().chosen()) {
     outcome_.chosen = *chosen;
   }

@@ -69,6 +69,7 @@ struct EncodedOutcome {
   std::string decoded;  // empty unless asked for
   std::string digest;
   KeyHints told;
+  std::shared_ptr<const EncoderFindings> findings;
   std::optional<CodecSpec> chosen;
   DistortionAccumulator distortion;
   std::optional<TokenSums> tokens;
@@ -91,7 +92,7 @@ class EncodeJob final : public Job {
   // `tensor` has `size` bytes and outlives this, as do `pool` and `queue`.
   EncodeJob(const ArtefactTensor& tensor, uint64_t size, EncodeHints hints,
             bool wants_decoded, StillWanted still_wanted, BufferPool* pool,
-            const JobQueue* queue);
+            JobQueue* queue);
 
   // Takes bytes of the tensor, before the job is added.
   void Append(absl::string_view bytes) {
@@ -104,8 +105,14 @@ class EncodeJob final : public Job {
     RunAfter(keys);
   }
 
+  // The same for a tensor that its encoder learns from.
+  void RunAfterTeacher(const std::shared_ptr<EncodeJob>& teacher) {
+    teacher_ = teacher;
+    RunAfter(teacher);
+  }
+
   // Of a job that is done: whether it succeeded, and what it made, which the
-  // caller may take away all but `told`.
+  // caller may take away all but `told` and `findings`.
   const absl::Status& status() const { return status_; }
   EncodedOutcome& outcome() { return outcome_; }
 
@@ -118,8 +125,9 @@ class EncodeJob final : public Job {
   const bool wants_decoded_;
   const StillWanted still_wanted_;
   BufferPool* const pool_;
-  const JobQueue* const queue_;
+  JobQueue* const queue_;
   std::shared_ptr<EncodeJob> keys_;
+  std::shared_ptr<EncodeJob> teacher_;
   std::string source_;
   absl::Status status_;
   EncodedOutcome outcome_;

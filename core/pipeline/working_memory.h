@@ -14,6 +14,11 @@ namespace kvcompress {
 // report for each tensor.
 inline constexpr uint64_t kHeaderMemory = 16;
 
+// What one more thread works on the blocks of a tensor in, in bytes: at most,
+// and for each byte of a small tensor.
+inline constexpr uint64_t kMaxPlaceMemory = 16 << 20;
+inline constexpr uint64_t kPlaceMemoryPerByte = 8;
+
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_PIPELINE_WORKING_MEMORY_H_

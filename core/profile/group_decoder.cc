@@ -15,9 +15,8 @@
 #include "entropy/escapes.h"
 #include "entropy/rans.h"
 #include "kernels/elements.h"
-#include "kernels/joint.h"
 #include "kernels/kernels.h"
-#include "profile/rotation.h"
+#include "profile/group_exceptions.h"
 #include "quantization/int8.h"
 #include "quantization/steps.h"
 #include "status/macros.h"
@@ -30,6 +29,8 @@ using coding::kMaxLanes;
 // Quanta whose magnitudes have this sum fit 16 bits, and times 32767 they fit
 // 31.
 constexpr int64_t kMaxNarrow = 32767;
+// Symbols that are read between two looks at the checkpoint.
+constexpr uint64_t kStep = uint64_t{1} << 16;
 
 absl::Status Bad(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("a group's payload has ", what));
@@ -45,10 +46,11 @@ absl::Span<const uint8_t> Bytes(absl::string_view text) {
 // Reads a payload from its front on.
 class GroupQuanta::Parser {
  public:
-  Parser(absl::string_view payload, GroupQuanta* out)
-      : left_(payload), out_(*out) {}
+  Parser(absl::string_view payload, Checkpoint* checkpoint, GroupQuanta* out)
+      : left_(payload), checkpoint_(checkpoint), out_(*out) {}
 
   absl::Status Parse(size_t group) {
+    const absl::string_view payload = left_;
     KVC_ASSIGN_OR_RETURN(const absl::string_view header,
                          Take(kGroupHeaderSize));
     KVC_ASSIGN_OR_RETURN(
@@ -59,14 +61,22 @@ class GroupQuanta::Parser {
     KVC_RETURN_IF_ERROR(ReadOffsets());
     KVC_RETURN_IF_ERROR(ReadSinks());
     const uint64_t tokens = out_.shape_.tokens;
+    size_t block = 0;
     out_.begins_.push_back(0);
     for (uint64_t batch = 0; batch < out_.shape_.batches; ++batch) {
       for (uint64_t t = 0; t < out_.header_.sinks; ++t) EndToken(0);
       for (uint64_t t = out_.header_.sinks; t < tokens;) {
         const size_t count =
             std::min<uint64_t>(tokens - t, out_.header_.block_tokens);
-        KVC_RETURN_IF_ERROR(ReadBlock(t, count));
+        const size_t offset = payload.size() - left_.size();
+        absl::Status status = ReadBlock(t, count);
+        if (absl::IsDataLoss(status)) {
+          return absl::DataLossError(absl::StrCat(
+              "block ", block, ", at byte ", offset, ": ", status.message()));
+        }
+        KVC_RETURN_IF_ERROR(std::move(status));
         t += count;
+        ++block;
       }
     }
     if (left_.size() != out_.header_.exception_bytes) {
@@ -76,6 +86,14 @@ class GroupQuanta::Parser {
   }
 
  private:
+  // Asks the checkpoint once that many steps are done.
+  absl::Status Spend(uint64_t steps) {
+    steps_ += steps;
+    if (steps_ < kStep) return absl::OkStatus();
+    steps_ = 0;
+    return Stops(checkpoint_) ? checkpoint_->status() : absl::OkStatus();
+  }
+
   absl::StatusOr<absl::string_view> Take(uint64_t size) {
     if (size > left_.size()) return Bad("fewer bytes than it says");
     const absl::string_view taken = left_.substr(0, size);
@@ -106,7 +124,8 @@ class GroupQuanta::Parser {
       KVC_ASSIGN_OR_RETURN(bytes, Take(size));
       KVC_RETURN_IF_ERROR(CheckExceptions(
           bytes, out_.shape_.dtypes[i],
-          out_.shape_.batches * out_.shape_.tokens * tensors[i].width()));
+          out_.shape_.batches * out_.shape_.tokens * tensors[i].width(),
+          checkpoint_));
       out_.exceptions_.emplace_back(bytes);
     }
     if (!left_.empty()) return Bad("bytes behind its end");
@@ -149,6 +168,7 @@ class GroupQuanta::Parser {
     out_.sinks_ = std::string(sinks);
     for (size_t i = 0; count > 0 && i < tensors.size(); ++i) {
       for (uint64_t s = 0; s < tensors[i].heads * count; ++s) {
+        KVC_RETURN_IF_ERROR(Spend(SinkSize(i)));
         const absl::string_view sink =
             sinks.substr(out_.sink_begins_[i] + s * SinkSize(i), SinkSize(i));
         if (!IsSink(i, sink)) return Bad("a sink that is not finite");
@@ -199,24 +219,29 @@ class GroupQuanta::Parser {
     coding::Escapes escapes(part(header.escapes));
     coding::BitReader low_bits(Bytes(block));
     if (!decoder.valid()) return Bad("a state out of its range");
-    levels_.assign(tokens * components, 0);
+    // Those behind the last run are zeros, which cost nothing.
+    const size_t coded = std::min(components, header.runs * kMaxLanes);
+    levels_.resize(tokens * coded);
     for (size_t run = 0; run < header.runs; ++run) {
-      KVC_RETURN_IF_ERROR(ReadRun(run * kMaxLanes, first, tokens, &decoder,
-                                  &escapes, &low_bits));
+      KVC_RETURN_IF_ERROR(Spend(tokens * kMaxLanes));
+      KVC_RETURN_IF_ERROR(ReadRun(run * kMaxLanes, coded, first, tokens,
+                                  &decoder, &escapes, &low_bits));
     }
     if (!decoder.AtEnd() || !escapes.AtEnd() || !low_bits.AtEnd()) {
       return Bad("a block that does not end where its symbols do");
     }
-    for (size_t t = 0; t < tokens; ++t) TakeToken(&levels_[t * components]);
-    return absl::OkStatus();
+    for (size_t t = 0; t < tokens; ++t) {
+      TakeToken(absl::MakeConstSpan(levels_).subspan(t * coded, coded));
+    }
+    return Spend(tokens * coded);
   }
 
-  // Reads the quanta of up to kMaxLanes components.
-  absl::Status ReadRun(size_t begin, uint64_t first, size_t tokens,
-                       coding::RansDecoder* decoder, coding::Escapes* escapes,
-                       coding::BitReader* low_bits) {
+  // Reads the quanta of up to kMaxLanes components of `coded` to levels_.
+  absl::Status ReadRun(size_t begin, size_t coded, uint64_t first,
+                       size_t tokens, coding::RansDecoder* decoder,
+                       coding::Escapes* escapes, coding::BitReader* low_bits) {
     const ProfileGroup& group = out_.group();
-    const size_t lanes = std::min(kMaxLanes, group.components - begin);
+    const size_t lanes = std::min(kMaxLanes, coded - begin);
     const uint8_t* const classes =
         &group.classes[out_.header_.preset * group.components + begin];
     std::vector<coding::LaneCoding> codings;  // of runs of tokens
@@ -242,19 +267,18 @@ class GroupQuanta::Parser {
       return Bad("a block with too few words");
     }
     for (size_t t = 0; t < tokens; ++t) {
-      int32_t* const levels = &levels_[t * group.components + begin];
+      int32_t* const levels = &levels_[t * coded + begin];
       // Up to the next token that has an escape.
       const size_t plain = kernels::Active().rows.widen(
           &symbols_[t * kMaxLanes],
-          {.rows = tokens - t, .columns = lanes, .stride = group.components},
-          levels);
+          {.rows = tokens - t, .columns = lanes, .stride = coded}, levels);
       for (size_t i = 0; i < plain; ++i) {
         KVC_RETURN_IF_ERROR(AddLowBits(codings[coding_of[t + i]], low_bits,
-                                       levels + i * group.components));
+                                       levels + i * coded));
       }
       t += plain;
       if (t == tokens) break;
-      int32_t* const row = levels + plain * group.components;
+      int32_t* const row = levels + plain * coded;
       for (size_t lane = 0; lane < lanes; ++lane) {
         row[lane] = symbols_[t * kMaxLanes + lane];
         if (row[lane] == coding::kEscape && !escapes->Next(&row[lane])) {
@@ -282,10 +306,11 @@ class GroupQuanta::Parser {
     return absl::OkStatus();
   }
 
-  void TakeToken(const int32_t* levels) {
+  void TakeToken(absl::Span<const int32_t> levels) {
     int64_t sum = 0;
-    for (size_t j = 0; j < out_.group().components; ++j) {
+    for (size_t j = 0; j < levels.size(); ++j) {
       if (levels[j] == 0) continue;
+      out_.components_end_ = std::max(out_.components_end_, j + 1);
       out_.components_.push_back(static_cast<uint16_t>(j));
       out_.quanta_.push_back(levels[j]);
       sum += std::abs(levels[j]);
@@ -298,18 +323,20 @@ class GroupQuanta::Parser {
   }
 
   absl::string_view left_;
+  Checkpoint* const checkpoint_;
+  uint64_t steps_ = 0;  // since the last look at it
   GroupQuanta& out_;
-  std::vector<int32_t> levels_;  // of a block, [tokens, components]
+  std::vector<int32_t> levels_;  // of a block, [tokens, components coded]
   std::vector<int8_t> symbols_;  // of a run, [tokens, kMaxLanes]
 };
 
 absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
     absl::string_view payload, std::shared_ptr<const Profile> profile,
-    size_t group, GroupShape shape) {
+    size_t group, GroupShape shape, Checkpoint* checkpoint) {
   auto quanta = std::shared_ptr<GroupQuanta>(new GroupQuanta);
   quanta->profile_ = std::move(profile);
   quanta->shape_ = std::move(shape);
-  KVC_RETURN_IF_ERROR(Parser(payload, quanta.get()).Parse(group));
+  KVC_RETURN_IF_ERROR(Parser(payload, checkpoint, quanta.get()).Parse(group));
   return quanta;
 }
 
@@ -340,124 +367,6 @@ absl::string_view GroupQuanta::Sink(size_t member, uint64_t batch,
   const uint64_t index = (batch * tensor.heads + head) * header_.sinks + token;
   return absl::string_view(sinks_).substr(sink_begins_[member] + index * size,
                                           size);
-}
-
-MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
-                               size_t member)
-    : quanta_(std::move(quanta)),
-      member_(member),
-      tensor_(quanta_->group().tensors[member]),
-      dtype_(quanta_->shape().dtypes[member]),
-      exceptions_(quanta_->ExceptionsOf(member), dtype_) {
-  for (size_t i = 0; i < member; ++i) {
-    first_channel_ += quanta_->group().tensors[i].width();
-  }
-}
-
-void MemberRestorer::TakeHead(uint64_t head) {
-  if (head == head_) return;
-  head_ = head;
-  const ProfileGroup& group = quanta_->group();
-  const size_t channels = tensor_.channels;
-  basis_.resize(group.components * channels);
-  const int16_t* const first = &group.decode[first_channel_ + head * channels];
-  for (size_t j = 0; j < group.components; ++j) {
-    std::memcpy(&basis_[j * channels], first + j * group.channels(),
-                channels * sizeof(int16_t));
-  }
-  scales_.resize(channels);
-  const float unit = quanta_->UnitOf(member_);
-  for (size_t i = 0; i < channels; ++i) {
-    scales_[i] = group.scales[first_channel_ + head * channels + i] * unit;
-  }
-  narrow_.resize(channels);
-  wide_.resize(channels);
-}
-
-void MemberRestorer::RestoreToken(uint64_t batch, uint64_t token,
-                                  float* values) {
-  const ProfileGroup& group = quanta_->group();
-  const size_t channels = tensor_.channels;
-  const size_t first = first_channel_ + head_ * channels;
-  const GroupQuanta::Token sparse =
-      quanta_->TokenAt(batch * quanta_->shape().tokens + token);
-  if (sparse.narrow) {
-    kernels::Active().joint->sum_scaled_rows({.rows = basis_.data(),
-                                              .columns = channels,
-                                              .index = sparse.components.data(),
-                                              .factors = sparse.quanta.data(),
-                                              .count = sparse.quanta.size()},
-                                             narrow_.data());
-  } else {
-    std::fill(wide_.begin(), wide_.end(), 0);
-    for (size_t k = 0; k < sparse.quanta.size(); ++k) {
-      const int16_t* const row = &basis_[sparse.components[k] * channels];
-      for (size_t i = 0; i < channels; ++i) {
-        wide_[i] += int64_t{sparse.quanta[k]} * row[i];
-      }
-    }
-  }
-  for (size_t i = 0; i < channels; ++i) {
-    const float sum = sparse.narrow ? static_cast<float>(narrow_[i])
-                                    : static_cast<float>(wide_[i]);
-    values[i] = sum * (sparse.unit * scales_[i]) + group.means[first + i];
-  }
-}
-
-void MemberRestorer::Turn(uint64_t first, size_t count, float* values) {
-  const ProfileRotation& rotation =
-      quanta_->content().rotations[*tensor_.rotation];
-  const uint64_t position = quanta_->header().first_position + first;
-  if (table_first_ != position || table_count_ != count) {
-    table_first_ = position;
-    table_count_ = count;
-    FillTable(rotation, position, count, &table_);
-  }
-  RotateHead(rotation, table_.data(), count, tensor_.channels, /*back=*/false,
-             &pairs_, values);
-}
-
-void MemberRestorer::Restore(uint64_t batch, uint64_t head, uint64_t first,
-                             size_t count, uint8_t* elements) {
-  RestoreCoded(batch, head, first, count, elements);
-  const uint64_t row =
-      (batch * tensor_.heads + head) * quanta_->shape().tokens + first;
-  exceptions_.Apply(row * tensor_.channels, count * tensor_.channels, elements);
-}
-
-void MemberRestorer::RestoreCoded(uint64_t batch, uint64_t head, uint64_t first,
-                                  size_t count, uint8_t* elements) {
-  TakeHead(head);
-  const size_t channels = tensor_.channels;
-  const size_t row = channels * DTypeSize(dtype_);
-  values_.resize(count * channels);
-  const uint64_t sinks = quanta_->header().sinks;
-  size_t coded = 0;
-  for (; coded < count && first + coded < sinks; ++coded) {
-    const absl::string_view sink =
-        quanta_->Sink(member_, batch, head, first + coded);
-    if (quanta_->header().exact_sinks) {
-      std::memcpy(elements + coded * row, sink.data(), row);
-      continue;
-    }
-    uint16_t scale;
-    std::memcpy(&scale, sink.data(), sizeof(scale));
-    float* const values = &values_[coded * channels];
-    for (size_t i = 0; i < channels; ++i) {
-      values[i] = coding::Int8Scale::Dequantize(
-          static_cast<int8_t>(sink[sizeof(scale) + i]), scale);
-    }
-    StoreElements(dtype_, absl::MakeConstSpan(values, channels),
-                  elements + coded * row);
-  }
-  if (coded == count) return;
-  for (size_t t = coded; t < count; ++t) {
-    RestoreToken(batch, first + t, &values_[t * channels]);
-  }
-  float* const values = &values_[coded * channels];
-  if (tensor_.rotation) Turn(first + coded, count - coded, values);
-  StoreElements(dtype_, absl::MakeConstSpan(values, (count - coded) * channels),
-                elements + coded * row);
 }
 
 }  // namespace kvcompress::profile

@@ -1,8 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The payload of a group, decoded to quanta, and tensors restored from these,
-// each by itself. Specified in core/FORMAT.md, "klt-profile". Internal to the
-// library.
+// The payload of a group, decoded to quanta. Specified in core/FORMAT.md,
+// "klt-profile". Internal to the library.
 
 #ifndef KVCOMPRESS_PROFILE_GROUP_DECODER_H_
 #define KVCOMPRESS_PROFILE_GROUP_DECODER_H_
@@ -17,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
-#include "profile/group_exceptions.h"
 #include "profile/group_format.h"
 
 namespace kvcompress::profile {
@@ -27,10 +26,12 @@ namespace kvcompress::profile {
 class GroupQuanta {
  public:
   // Reads all of a payload, which is not trusted. DATA_LOSS says which rule of
-  // the format it breaks; also where it is of another group.
+  // the format it breaks; also where it is of another group. The checkpoint,
+  // which may be null, is asked every millisecond or so; its status when it
+  // stops.
   static absl::StatusOr<std::shared_ptr<const GroupQuanta>> Parse(
       absl::string_view payload, std::shared_ptr<const Profile> profile,
-      size_t group, GroupShape shape);
+      size_t group, GroupShape shape, Checkpoint* checkpoint);
 
   // The most that one of such a group holds, in bytes.
   static uint64_t MaxMemory(const ProfileGroup& group, const GroupShape& shape);
@@ -48,6 +49,8 @@ class GroupQuanta {
     bool narrow = false;  // 16-bit products with 32-bit sums suffice
   };
   Token TokenAt(uint64_t token) const;
+  // All components of all tokens are below it.
+  size_t components_end() const { return components_end_; }
 
   // What the scales of a member are multiplied by.
   float UnitOf(size_t member) const { return units_[member]; }
@@ -77,48 +80,8 @@ class GroupQuanta {
   std::vector<uint16_t> components_;
   std::vector<int32_t> quanta_;
   std::vector<bool> narrow_;
+  size_t components_end_ = 0;
   std::vector<std::string> exceptions_;  // of each member; empty: none
-};
-
-// Restores one tensor of a group. Not thread safe.
-class MemberRestorer {
- public:
-  // `member` is the index of the tensor in its group.
-  MemberRestorer(std::shared_ptr<const GroupQuanta> quanta, size_t member);
-
-  uint64_t heads() const { return tensor_.heads; }
-  uint64_t channels() const { return tensor_.channels; }
-  DType dtype() const { return dtype_; }
-
-  // The elements of tokens [first, first + count) of a head; fastest where
-  // calls go on in the order of the tensor.
-  void Restore(uint64_t batch, uint64_t head, uint64_t first, size_t count,
-               uint8_t* elements);
-
- private:
-  // All but exceptions.
-  void RestoreCoded(uint64_t batch, uint64_t head, uint64_t first, size_t count,
-                    uint8_t* elements);
-  void TakeHead(uint64_t head);
-  void RestoreToken(uint64_t batch, uint64_t token, float* values);
-  void Turn(uint64_t first, size_t count, float* values);
-
-  const std::shared_ptr<const GroupQuanta> quanta_;
-  const size_t member_;
-  const ProfileTensor& tensor_;
-  const DType dtype_;
-  size_t first_channel_ = 0;  // of the member in the group
-  ExceptionCursor exceptions_;
-  uint64_t head_ = UINT64_MAX;
-  std::vector<int16_t> basis_;  // [components, channels] of the head
-  std::vector<float> scales_;   // of the channels of the head
-  std::vector<int32_t> narrow_;
-  std::vector<int64_t> wide_;
-  std::vector<float> values_;
-  std::vector<float> pairs_;
-  std::vector<float> table_;
-  uint64_t table_first_ = 0;
-  size_t table_count_ = 0;
 };
 
 }  // namespace kvcompress::profile

@@ -21,6 +21,10 @@ namespace {
 
 using coding::kMaxLanes;
 
+// Runs of a block that are coded between two looks at the checkpoint: some
+// 2^18 symbols.
+constexpr size_t kRunsAtOnce = 32;
+
 template <typename T>
 void AppendNumbers(absl::Span<const T> numbers, std::string* out) {
   out->append(reinterpret_cast<const char*>(numbers.data()),
@@ -47,7 +51,7 @@ class Encoder {
  public:
   Encoder(const std::shared_ptr<const Profile>& profile,
           const GroupEncoding& encoding, const GroupShape& shape,
-          absl::Span<const absl::string_view> sources)
+          absl::Span<const absl::string_view> sources, Checkpoint* checkpoint)
       : group_(profile->content().groups[encoding.group]),
         encoding_(encoding),
         shape_(shape),
@@ -58,14 +62,15 @@ class Encoder {
                               group_.components)),
         sinks_(
             std::min<uint64_t>(SinksAt(encoding.first_position), shape.tokens)),
+        checkpoint_(checkpoint),
         gatherer_(profile->content(), encoding.group, shape, sources,
-                  encoding.first_position),
-        projector_(group_, PreparedBasisOf(profile, encoding.group),
-                   encoding.units),
+                  encoding.first_position, checkpoint),
+        projector_(group_, PreparedBasisOf(profile, encoding.group, checkpoint),
+                   checkpoint, encoding.units),
         zeros_(group_.components),
         threshold_offsets_(group_.components) {}
 
-  void Encode(Checkpoint* checkpoint, std::string* payload) {
+  void Encode(std::string* payload) {
     const std::string runs = OffsetRuns(encoding_.offsets);
     WriteGroupHeader({.units = !encoding_.units.empty(),
                       .group = static_cast<uint16_t>(encoding_.group),
@@ -81,7 +86,7 @@ class Encoder {
     if (sinks_ > 0) AppendSinks(payload);
     for (uint64_t batch = 0; batch < shape_.batches; ++batch) {
       for (uint64_t t = sinks_; t < shape_.tokens;) {
-        if (Stops(checkpoint)) return;
+        if (Stops(checkpoint_)) return;
         const size_t count =
             std::min<uint64_t>(kMaxBlockTokens, shape_.tokens - t);
         AppendBlock(batch, t, count, payload);
@@ -98,6 +103,7 @@ class Encoder {
       const size_t size = DTypeSize(shape_.dtypes[i]);
       values.resize(tensor.channels);
       for (uint64_t head = 0; head < shape_.batches * tensor.heads; ++head) {
+        if (Stops(checkpoint_)) return;
         for (uint64_t t = 0; t < sinks_; ++t) {
           const uint64_t element = (head * shape_.tokens + t) * tensor.channels;
           LoadElements(shape_.dtypes[i],
@@ -126,6 +132,7 @@ class Encoder {
     quanta_.resize(count * group_.components);
     gatherer_.Gather(batch, first, count, values_.data());
     projector_.Project(count, values_.data(), projected_.data());
+    if (Stops(checkpoint_)) return;
     for (size_t begin = 0; begin < count;) {
       const int offset = OffsetOf(first + begin);
       size_t end = begin + 1;
@@ -197,6 +204,7 @@ class Encoder {
     const size_t runs = (last + kMaxLanes - 1) / kMaxLanes;
     coding::SymbolWriter writer(&rows_);
     for (size_t run = 0; run < runs; ++run) {
+      if (run % kRunsAtOnce == 0 && Stops(checkpoint_)) return;
       AppendRun(run * kMaxLanes, first, count, &writer);
     }
     writer.Finish();
@@ -223,6 +231,7 @@ class Encoder {
   const float step_;
   const absl::Span<const uint8_t> classes_;  // of the preset
   const size_t sinks_;
+  Checkpoint* const checkpoint_;
   TokenGatherer gatherer_;
   Projector projector_;
   const std::vector<float> zeros_;
@@ -254,7 +263,7 @@ void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  const GroupEncoding& encoding, const GroupShape& shape,
                  absl::Span<const absl::string_view> sources,
                  Checkpoint* checkpoint, std::string* payload) {
-  Encoder(profile, encoding, shape, sources).Encode(checkpoint, payload);
+  Encoder(profile, encoding, shape, sources, checkpoint).Encode(payload);
 }
 
 }  // namespace kvcompress::profile

@@ -15,6 +15,8 @@ namespace {
 
 // Elements that are looked at one by one where one of them is an exception.
 constexpr size_t kAtOnce = 512;
+// Elements, and exceptions, between two looks at the checkpoint.
+constexpr size_t kBetweenLooks = size_t{1} << 16;
 constexpr size_t kMaxGapBytes = 9;
 constexpr int kGapBits = 7;
 constexpr uint8_t kMore = 0x80;
@@ -45,7 +47,8 @@ size_t ReadGap(absl::string_view list, uint64_t* gap) {
 }  // namespace
 
 std::string TakeExceptions(DType dtype, absl::string_view source,
-                           float max_error, std::string* decoded) {
+                           float max_error, Checkpoint* checkpoint,
+                           std::string* decoded) {
   const size_t size = DTypeSize(dtype);
   const size_t elements = source.size() / size;
   std::string list;
@@ -53,6 +56,7 @@ std::string TakeExceptions(DType dtype, absl::string_view source,
   float y[kAtOnce];
   size_t next = 0;  // the first element that may still be one
   for (size_t begin = 0; begin < elements; begin += kAtOnce) {
+    if (begin % kBetweenLooks == 0 && Stops(checkpoint)) break;
     const size_t some = std::min(kAtOnce, elements - begin);
     const uint8_t* const from = Data(source) + begin * size;
     auto* const to = reinterpret_cast<uint8_t*>(&(*decoded)[begin * size]);
@@ -73,14 +77,17 @@ std::string TakeExceptions(DType dtype, absl::string_view source,
 }
 
 absl::Status CheckExceptions(absl::string_view list, DType dtype,
-                             uint64_t elements) {
+                             uint64_t elements, Checkpoint* checkpoint) {
   const auto bad = [](absl::string_view what) {
     return absl::DataLossError(
         absl::StrCat("a group's payload has an exception ", what));
   };
   const size_t size = DTypeSize(dtype);
   uint64_t next = 0;
-  while (!list.empty()) {
+  for (uint64_t i = 0; !list.empty(); ++i) {
+    if (i % kBetweenLooks == 0 && Stops(checkpoint)) {
+      return checkpoint->status();
+    }
     uint64_t gap = 0;
     const size_t length = ReadGap(list, &gap);
     if (length == 0) return bad("with a bad gap");
@@ -105,7 +112,7 @@ void ExceptionCursor::Apply(uint64_t first, uint64_t count, uint8_t* out) {
     const size_t length = ReadGap(left_, &gap);
     const uint64_t element = next_ + gap;
     if (element >= first + count) return;
-    if (element >= first) {
+    if (element >= first && out != nullptr) {
       std::memcpy(out + (element - first) * size_, left_.data() + length,
                   size_);
     }

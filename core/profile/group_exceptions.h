@@ -12,18 +12,22 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/dtype.h"
 
 namespace kvcompress::profile {
 
 // The list of the elements of `decoded` that are off by more than `max_error`,
 // which are replaced there. Both have the elements of a tensor, all finite.
+// Anything when the checkpoint, which may be null, stops.
 std::string TakeExceptions(DType dtype, absl::string_view source,
-                           float max_error, std::string* decoded);
+                           float max_error, Checkpoint* checkpoint,
+                           std::string* decoded);
 
-// DATA_LOSS where a list breaks a rule for a tensor of so many elements.
+// DATA_LOSS where a list breaks a rule for a tensor of so many elements. The
+// status of the checkpoint, which may be null, when that stops.
 absl::Status CheckExceptions(absl::string_view list, DType dtype,
-                             uint64_t elements);
+                             uint64_t elements, Checkpoint* checkpoint);
 
 // Goes through a list that was checked, and outlives this.
 class ExceptionCursor {
@@ -31,7 +35,8 @@ class ExceptionCursor {
   ExceptionCursor(absl::string_view list, DType dtype)
       : all_(list), left_(list), size_(DTypeSize(dtype)) {}
 
-  // Replaces those of the elements [first, first + count), which are at `out`.
+  // Replaces those of the elements [first, first + count), which are at `out`;
+  // passes them where that is null.
   // Fastest where calls go on in the order of the tensor.
   void Apply(uint64_t first, uint64_t count, uint8_t* out);
 

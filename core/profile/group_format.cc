@@ -17,6 +17,8 @@ constexpr uint8_t kMode = 1;
 enum Flag : uint8_t { kExactSinks = 1, kUnits = 2, kExceptions = 4 };
 constexpr uint8_t kFlags = kExactSinks | kUnits | kExceptions;
 constexpr float kMaxUnit = 0x1p32f;
+// Where the size of the exceptions is; without these it is reserved.
+constexpr size_t kExceptionBytesAt = 28;
 
 template <typename T>
 void Put(T value, std::string* out) {
@@ -30,8 +32,9 @@ T Get(absl::Span<const uint8_t> bytes, size_t at) {
   return value;
 }
 
-absl::Status Bad(absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("a group's payload has ", what));
+absl::Status Bad(size_t at, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(
+      "the header of a group's payload has ", what, ", at byte ", at));
 }
 
 }  // namespace
@@ -69,15 +72,15 @@ void WriteGroupHeader(const GroupHeader& header, std::string* out) {
 void MarkExceptions(uint32_t bytes, std::string* payload) {
   std::string& out = *payload;
   out[1] = static_cast<char>(out[1] | kExceptions);
-  std::memcpy(&out[kGroupHeaderSize - sizeof(bytes)], &bytes, sizeof(bytes));
+  std::memcpy(&out[kExceptionBytesAt], &bytes, sizeof(bytes));
 }
 
 absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
                                             const ProfileContent& content,
                                             const GroupShape& shape) {
   GroupHeader header;
-  if (bytes[0] != kMode) return Bad("an unknown mode");
-  if (bytes[1] > kFlags) return Bad("an unknown flag");
+  if (bytes[0] != kMode) return Bad(0, "an unknown mode");
+  if (bytes[1] > kFlags) return Bad(1, "an unknown flag");
   header.exact_sinks = (bytes[1] & kExactSinks) != 0;
   header.units = (bytes[1] & kUnits) != 0;
   header.exceptions = (bytes[1] & kExceptions) != 0;
@@ -89,25 +92,28 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
   header.step = Get<float>(bytes, 16);
   header.block_tokens = Get<uint16_t>(bytes, 20);
   header.offset_bytes = Get<uint32_t>(bytes, 24);
-  header.exception_bytes = Get<uint32_t>(bytes, 28);
-  if (header.group >= content.groups.size()) return Bad("an unknown group");
-  if (header.preset >= content.presets.size()) return Bad("an unknown preset");
-  if (header.shift < -coding::kClasses || header.shift > coding::kClasses) {
-    return Bad("a shift of classes out of its range");
+  header.exception_bytes = Get<uint32_t>(bytes, kExceptionBytesAt);
+  if (header.group >= content.groups.size()) return Bad(2, "an unknown group");
+  if (header.preset >= content.presets.size()) {
+    return Bad(4, "an unknown preset");
   }
-  if (header.sinks > shape.tokens) return Bad("more sinks than tokens");
-  if (header.first_position >= kMaxPosition) return Bad("a bad position");
-  if (!IsProfileStep(header.step)) return Bad("a bad step");
+  if (header.shift < -coding::kClasses || header.shift > coding::kClasses) {
+    return Bad(5, "a shift of classes out of its range");
+  }
+  if (header.sinks > shape.tokens) return Bad(6, "more sinks than tokens");
+  if (header.first_position >= kMaxPosition) return Bad(8, "a bad position");
+  if (!IsProfileStep(header.step)) return Bad(16, "a bad step");
   if (header.block_tokens < kLeastBlockTokens ||
       header.block_tokens > kMaxBlockTokens) {
-    return Bad("blocks of a bad number of tokens");
+    return Bad(20, "blocks of a bad number of tokens");
   }
   if (header.offset_bytes % kOffsetRunSize != 0) {
-    return Bad("offsets of a bad size");
+    return Bad(24, "offsets of a bad size");
   }
-  if (bytes[7] != 0 || Get<uint16_t>(bytes, 22) != 0 ||
-      (!header.exceptions && header.exception_bytes != 0)) {
-    return Bad("reserved bytes that are not 0");
+  constexpr size_t kReserved[] = {7, 22, 23, 28, 29, 30, 31};
+  for (const size_t at : kReserved) {
+    if (header.exceptions && at >= kExceptionBytesAt) break;
+    if (bytes[at] != 0) return Bad(at, "a reserved byte that is not 0");
   }
   return header;
 }
@@ -129,11 +135,17 @@ absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
   header.runs = Get<uint16_t>(bytes, 12);
   if (uint64_t{header.size} < kGroupBlockHeaderSize + kStatesSize +
                                   2 * uint64_t{header.words} + header.escapes) {
-    return Bad("a block whose parts are larger than it is");
+    return absl::DataLossError(
+        "a group's payload has a block whose parts are larger than it is");
   }
   const size_t most = (components + coding::kMaxLanes - 1) / coding::kMaxLanes;
-  if (header.runs > most || Get<uint16_t>(bytes, 14) != 0) {
-    return Bad("a block with more components than the profile");
+  if (header.runs > most) {
+    return absl::DataLossError(
+        "a group's payload has a block with more components than the profile");
+  }
+  if (Get<uint16_t>(bytes, 14) != 0) {
+    return absl::DataLossError(
+        "a group's payload has a block whose reserved bytes are not 0");
   }
   return header;
 }

@@ -60,7 +60,8 @@ struct GroupHeader {
 void WriteGroupHeader(const GroupHeader& header, std::string* out);
 // Sets in the header of a payload that exceptions of so many bytes follow.
 void MarkExceptions(uint32_t bytes, std::string* payload);
-// DATA_LOSS says which field breaks a rule. REQUIRES: kGroupHeaderSize bytes.
+// DATA_LOSS says which field breaks a rule, and its offset. REQUIRES:
+// kGroupHeaderSize bytes.
 absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
                                             const ProfileContent& content,
                                             const GroupShape& shape);
@@ -73,7 +74,8 @@ struct GroupBlockHeader {
 };
 
 void WriteGroupBlockHeader(const GroupBlockHeader& header, std::string* out);
-// The same. REQUIRES: kGroupBlockHeaderSize bytes.
+// DATA_LOSS says which field breaks a rule; the caller adds the block and its
+// offset. REQUIRES: kGroupBlockHeaderSize bytes.
 absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
     absl::Span<const uint8_t> bytes, size_t components);
 

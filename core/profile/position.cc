@@ -39,7 +39,8 @@ std::complex<double> Turn(uint64_t phase) {
 
 KeyPositions::KeyPositions(const ProfileContent& content, size_t group,
                            const GroupShape& shape,
-                           absl::Span<const absl::string_view> sources) {
+                           absl::Span<const absl::string_view> sources,
+                           Checkpoint* checkpoint) {
   const ProfileGroup& basis = content.groups[group];
   const uint64_t end = std::min(shape.tokens, kTokens);
   const uint64_t begin =
@@ -60,6 +61,7 @@ KeyPositions::KeyPositions(const ProfileContent& content, size_t group,
     FillTable(rotation, begin, count, &table);
     head.resize(count * tensor.channels);
     for (uint64_t h = 0; h < tensor.heads; ++h) {
+      if (Stops(checkpoint)) return;
       const size_t offset = (h * shape.tokens + begin) * tensor.channels *
                             DTypeSize(shape.dtypes[i]);
       LoadElements(shape.dtypes[i],

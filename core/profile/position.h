@@ -32,13 +32,15 @@ inline constexpr double kLeastFit = 0.5;
 class KeyPositions {
  public:
   // `sources` has the elements of each tensor of the group, all finite. Looks
-  // at the first tokens of the first batch.
+  // at the first tokens of the first batch. Any when the checkpoint, which may
+  // be null, stops.
   KeyPositions(const ProfileContent& content, size_t group,
                const GroupShape& shape,
-               absl::Span<const absl::string_view> sources);
+               absl::Span<const absl::string_view> sources,
+               Checkpoint* checkpoint);
 
   // Whether keys are turned, by not too many frequencies, and have a mean that
-  // is large enough beside them: else nothing can be found.
+  // is large enough compared with them: else nothing can be found.
   bool known() const { return expected_ > kLeastMean * energy_; }
 
   // How much the keys are like those of the training if the cache begins at

@@ -35,6 +35,7 @@ void TokenGatherer::Gather(uint64_t batch, uint64_t first, size_t count,
     const size_t size = DTypeSize(shape_.dtypes[i]);
     head_.resize(count * tensor.channels);
     for (uint64_t h = 0; h < tensor.heads; ++h) {
+      if (Stops(checkpoint_)) return;
       const uint64_t element =
           ((batch * tensor.heads + h) * shape_.tokens + first) *
           tensor.channels;
@@ -58,9 +59,10 @@ void TokenGatherer::Gather(uint64_t batch, uint64_t first, size_t count,
 
 Projector::Projector(const ProfileGroup& group,
                      std::shared_ptr<const PreparedBasis> basis,
-                     absl::Span<const float> units)
+                     Checkpoint* checkpoint, absl::Span<const float> units)
     : group_(group),
       basis_(std::move(basis)),
+      checkpoint_(checkpoint),
       factors_(group.channels()),
       zeros_(std::max(group.channels(), group.components)) {
   const size_t channels = group.channels();
@@ -95,14 +97,20 @@ void Projector::Project(size_t count, float* values, float* projected) {
     kernels.joint->quantize_parts(row, 1, channels, zeros_.data(), scale, inner,
                                   &left_[t * inner], &unused);
   }
-  product_.resize(count * group_.components);
-  kernels.product.multiply(
-      left_.data(), basis_->right(),
-      {.rows = count, .inner = inner, .columns = group_.components},
-      product_.data());
-  kernels.joint->finish(
-      product_.data(), group_.components, count, group_.components,
-      {.units = units_.data(), .means = zeros_.data()}, projected);
+  const size_t panel = basis_->panel();
+  product_.resize(count * std::min(panel, group_.components));
+  for (size_t begin = 0; begin < group_.components; begin += panel) {
+    if (Stops(checkpoint_)) return;
+    const size_t columns = std::min(panel, group_.components - begin);
+    kernels.multiply(left_.data(), basis_->Panel(begin),
+                     {.rows = count, .inner = inner, .columns = columns},
+                     product_.data());
+    for (size_t t = 0; t < count; ++t) {
+      kernels.joint->finish(&product_[t * columns], columns, 1, columns,
+                            {.units = &units_[t], .means = zeros_.data()},
+                            &projected[t * group_.components + begin]);
+    }
+  }
 }
 
 }  // namespace kvcompress::profile

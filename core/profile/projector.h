@@ -14,11 +14,15 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
 #include "profile/prepared_basis.h"
 
 namespace kvcompress::profile {
+
+// Both ask a checkpoint, which may be null, every few milliseconds: when it
+// stops, what they give may be anything.
 
 // Gathers tokens of all tensors of a group, the rotation of keys undone.
 // Not thread safe. What it is made from must outlive it.
@@ -28,12 +32,13 @@ class TokenGatherer {
   TokenGatherer(const ProfileContent& content, size_t group,
                 const GroupShape& shape,
                 absl::Span<const absl::string_view> sources,
-                uint64_t first_position)
+                uint64_t first_position, Checkpoint* checkpoint)
       : content_(content),
         group_(content.groups[group]),
         shape_(shape),
         sources_(sources),
         first_position_(first_position),
+        checkpoint_(checkpoint),
         tables_(content.rotations.size()) {}
 
   // Writes tokens [first, first + count) of a batch, [count, channels].
@@ -45,20 +50,21 @@ class TokenGatherer {
   const GroupShape& shape_;
   const absl::Span<const absl::string_view> sources_;
   const uint64_t first_position_;
+  Checkpoint* const checkpoint_;
   std::vector<std::vector<float>> tables_;  // of each rotation
   std::vector<float> head_;
   std::vector<float> pairs_;
 };
 
 // Projects tokens to components by products of 16-bit integers. Not thread
-// safe. The group must outlive it.
+// safe. The group and the checkpoint must outlive it.
 class Projector {
  public:
   // `units` are those of the tensors, which their channels are divided by; or
   // none.
-  explicit Projector(const ProfileGroup& group,
-                     std::shared_ptr<const PreparedBasis> basis,
-                     absl::Span<const float> units = {});
+  Projector(const ProfileGroup& group,
+            std::shared_ptr<const PreparedBasis> basis, Checkpoint* checkpoint,
+            absl::Span<const float> units = {});
 
   // `values` [count, channels] are used up. Writes [count, components].
   void Project(size_t count, float* values, float* projected);
@@ -66,6 +72,7 @@ class Projector {
  private:
   const ProfileGroup& group_;
   const std::shared_ptr<const PreparedBasis> basis_;
+  Checkpoint* const checkpoint_;
   std::vector<float> factors_;  // of each channel, before the product
   const std::vector<float> zeros_;
   std::vector<float> units_;  // of the products of each token

@@ -39,6 +39,16 @@ bool KeepsContract(const DistortionSums& sums) {
              kMinCosine * std::sqrt(sums.sum_x2) * std::sqrt(sums.sum_y2);
 }
 
+DistortionSums WithErrorsTimes(double factor, DistortionSums sums) {
+  if (factor == 1) return sums;  // to the last bit
+  const double x_e = sums.sum_xy - sums.sum_x2;
+  sums.sum_e2 *= factor * factor;
+  sums.sum_xy = sums.sum_x2 + factor * x_e;
+  sums.sum_y2 = sums.sum_x2 + 2 * factor * x_e + sums.sum_e2;
+  sums.max_abs_e *= factor;
+  return sums;
+}
+
 double Headroom(const DistortionSums& sums) {
   const double count = static_cast<double>(sums.count);
   const double rmse = std::sqrt(sums.sum_e2 / count);

@@ -20,6 +20,9 @@ void AddDistortion(const DistortionSums& sums, DistortionSums* all,
 // operations that give the same on every machine: no logarithm.
 bool KeepsContract(const DistortionSums& sums);
 
+// What would have been lost if each error had been so many times as large.
+DistortionSums WithErrorsTimes(double factor, DistortionSums sums);
+
 // The targets of "contract" lie a little inside its bounds: how much larger the
 // step might be by what a trial lost, and that is something.
 double Headroom(const DistortionSums& sums);

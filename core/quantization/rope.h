@@ -115,6 +115,9 @@ struct RotationCandidates {
   };
   std::vector<Candidate> list;
   bool declared = false;
+  // What the steps of the tensor are multiplied with: below 1 where all of it
+  // is the rotated part of a latent. Candidate::rotation has what a part has.
+  double step_factor = 1;
 };
 
 struct FoundRotation {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "kvcompress/layout.h"
+
 namespace kvcompress::coding {
 namespace {
 
@@ -49,6 +51,7 @@ std::vector<Rotation::Run> RunsOf(const std::vector<double>& multipliers) {
 // steps. It is read by every head as it is, and the latent only through each
 // head's own projection.
 constexpr uint8_t kRotatedPartShift = 1;
+constexpr double kRotatedPartFactor = 1.0 / (1 << kRotatedPartShift);
 
 void AddCandidates(const RopeEmbedding& embedding, size_t channels,
                    RotationCandidates* candidates) {
@@ -109,6 +112,7 @@ RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
       (spec.role == TensorRole::kValue || !IsLatentRope(rope, channels))) {
     return candidates;
   }
+  if (IsRotatedPart(spec)) candidates.step_factor = kRotatedPartFactor;
   if (rope != nullptr) {
     for (const RopeEmbedding& embedding : EmbeddingsOf(*rope, spec.layer)) {
       AddCandidates(embedding, channels, &candidates);

@@ -20,7 +20,8 @@ namespace kvcompress::coding {
 // this: of `hints.rope`, else of `hints.rope_theta`; common bases where neither
 // is there. Nothing for a tensor that is not rotated, and of hints.rope only
 // what a head of so many channels can have: with channels before the rotated
-// ones (MLA) a head is both parts, or one of them alone, whatever the role.
+// ones (MLA) a head is both parts, or one of them alone, whatever the role. The
+// rotated part that a layout sets apart has finer steps.
 RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
                                  const EncodeHints& hints, size_t channels);
 

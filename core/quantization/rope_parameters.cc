@@ -12,8 +12,6 @@ namespace kvcompress {
 namespace {
 
 constexpr double kTwoPi = 6.283185307179586;
-constexpr size_t kMaxEmbeddings = 16;
-constexpr size_t kMaxLayers = 65536;
 
 bool Within(double value, double least, double most) {
   return value >= least && value <= most;
@@ -85,16 +83,17 @@ absl::Status ValidateRope(const RopeParameters& rope) {
                      absl::StrCat("rope: ", what),
                      {.reason = "INVALID_OPTIONS", .field = "options.rope"});
   };
-  if (rope.embeddings.size() > kMaxEmbeddings) {
-    return invalid(
-        absl::StrCat("there are more than ", kMaxEmbeddings, " embeddings"));
+  if (rope.embeddings.size() > kMaxRopeEmbeddings) {
+    return invalid(absl::StrCat("there are more than ", kMaxRopeEmbeddings,
+                                " embeddings"));
   }
   for (const RopeEmbedding& embedding : rope.embeddings) {
     const std::string wrong = Wrong(embedding);
     if (!wrong.empty()) return invalid(wrong);
   }
-  if (rope.layers.size() > kMaxLayers) {
-    return invalid(absl::StrCat("there are more than ", kMaxLayers, " layers"));
+  if (rope.layers.size() > kMaxRopeLayers) {
+    return invalid(
+        absl::StrCat("there are more than ", kMaxRopeLayers, " layers"));
   }
   for (const uint32_t number : rope.layers) {
     if (number > rope.embeddings.size()) {

@@ -50,6 +50,13 @@ constexpr NamingRule kNamingRules[] = {
     {TensorRole::kValue, "h.", ".value_cache", true, true},
     {TensorRole::kKey, "k_buffer.", "", true},
     {TensorRole::kValue, "v_buffer.", "", true},
+    // Keys and values together: a layer, and no role.
+    {TensorRole::kNone, "layers.", ".attn", true, true},
+    {TensorRole::kNone, "layers.", ".kv_cache", true, true},
+    {TensorRole::kNone, "h.", ".attn", true, true},
+    {TensorRole::kNone, "h.", ".kv_cache", true, true},
+    {TensorRole::kNone, "kv_cache.", "", true},
+    {TensorRole::kNone, "kv_buffer.", "", true},
     {TensorRole::kKey, "cache_k_l", "", false},
     {TensorRole::kValue, "cache_v_l", "", false},
 };

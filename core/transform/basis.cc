@@ -70,12 +70,6 @@ bool UnitVector(absl::Span<const int32_t> integers, int16_t* unit) {
   return true;
 }
 
-void Matrix::Prepare(Lines* right) const {
-  right->resize(pairs_.size());
-  kernels::Active().product.prepare(pairs_.data(), PaddedSize(), size_,
-                                    right->data());
-}
-
 Matrix Matrix::Transposed() const {
   Matrix result(size_);
   for (size_t row = 0; row < size_; ++row) {

@@ -51,11 +51,10 @@ class Matrix {
     return pairs_[Position(row, column)];
   }
 
-  // From the pair of rows that has `row` on.
+  // With rows in pairs, as a product takes a right matrix; from the pair that
+  // has `row` on.
   int16_t* pairs_from(size_t row) { return &pairs_[row / 2 * 2 * size_]; }
-
-  // Writes it as the kernels in use take it for products.
-  void Prepare(Lines* right) const;
+  const int16_t* pairs() const { return pairs_.data(); }
 
   Matrix Transposed() const;
 

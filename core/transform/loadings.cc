@@ -62,8 +62,7 @@ class Covariance::Factors {
       : channels_(channels),
         head_size_(kTokens * channels),
         pairs_(head_size_),
-        left_(heads * head_size_),
-        right_(head_size_) {}
+        left_(heads * head_size_) {}
 
   // Makes those of a head from tokens, whose channels begin `stride` pointers
   // apart at `rows`. The right side is that of the head that came last.
@@ -81,23 +80,21 @@ class Covariance::Factors {
     }
     Transpose<2>(pairs_.data(), channels_, inner_ / 2, channels_,
                  &left_[head * head_size_], inner_ / 2);
-    set.product.prepare(pairs_.data(), inner_, channels_, right_.data());
   }
 
   // The sums of products of a head's channels with those of the last one's.
   void Multiply(size_t head, int32_t* product) const {
-    kernels::Active().product.multiply(
-        &left_[head * head_size_], right_.data(),
+    kernels::Active().multiply(
+        &left_[head * head_size_], pairs_.data(),
         {.rows = channels_, .inner = inner_, .columns = channels_}, product);
   }
 
  private:
   const size_t channels_;
   const size_t head_size_;
-  size_t inner_ = 0;            // tokens, and zeros
-  std::vector<int16_t> pairs_;  // of tokens
+  size_t inner_ = 0;  // tokens, and zeros
+  Lines pairs_;       // of tokens: the right side
   std::vector<int16_t> left_;
-  Lines right_;
 };
 
 void Covariance::Add(absl::Span<const float* const> rows, size_t channels,
@@ -141,8 +138,10 @@ Loadings FindLoadings(const Covariance& covariance, size_t most) {
   if (covariance.count() == 0 || most == 0) return loadings;
   // A binary32 need not hold the square of a large value.
   double largest = 0;
+  double trace = 0;
   for (size_t i = 0; i < size; ++i) {
     largest = std::max(largest, covariance.at(i, i));
+    trace += covariance.at(i, i);
   }
   if (largest == 0) return loadings;
   std::vector<float> matrix(size * size);
@@ -162,7 +161,11 @@ Loadings FindLoadings(const Covariance& covariance, size_t most) {
   std::vector<float> lengths(loadings.stride);
   for (size_t j = 0; j < loadings.count; ++j) {
     lengths[j] = static_cast<float>(unit) * std::sqrt(components.values[j]);
+    trace -= largest * components.values[j];
   }
+  loadings.residual =
+      std::max(trace, 0.0) /
+      (static_cast<double>(covariance.count()) * static_cast<double>(size));
   for (size_t i = 0; i < size; ++i) {
     for (size_t j = 0; j < loadings.stride; ++j) {
       loadings.columns[i * loadings.stride + j] *= lengths[j];

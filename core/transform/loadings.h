@@ -52,6 +52,8 @@ struct Loadings {
   size_t count = 0;
   size_t stride = 0;  // a multiple of kernels::kSymmetricColumns
   std::vector<float> columns;
+  // Variance of a channel, in the mean, beyond these.
+  double residual = 0;
 };
 
 // The `most` largest.

@@ -74,13 +74,22 @@ def write_zip(path: Path, tree: Mapping[str, File], date: int) -> None:
             archive.writestr(member, file.content, compresslevel=6)
 
 
-def rewrite_deb(path: Path, date: int) -> None:
-    """Writes a Debian package anew, with one date and one owner for all files."""
+def rewrite_deb(path: Path, date: int, fields: Mapping[str, str]) -> None:
+    """Writes a Debian package anew, with one date and one owner for all files.
+
+    Args:
+        path: The package.
+        date: Of every file, in seconds since 1970.
+        fields: What is added to what it says of itself, by name.
+    """
     with tempfile.TemporaryDirectory(prefix="kvcompress-deb-") as folder:
         contents = Path(folder, "contents")
         subprocess.run(["dpkg-deb", "--raw-extract", path, contents], check=True)  # noqa: S607
         sums = contents / "DEBIAN" / "md5sums"
         sums.write_text("".join(sorted(sums.read_text().splitlines(keepends=True))))
+        control = contents / "DEBIAN" / "control"
+        lines = [f"{name}: {value}\n" for name, value in fields.items()]
+        control.write_text("".join([control.read_text().rstrip("\n"), "\n", *lines]))
         for file in [contents, *contents.rglob("*")]:
             if not file.is_symlink():
                 file.chmod(0o755 if file.stat().st_mode & 0o100 else 0o644)

@@ -28,6 +28,7 @@ _LICENCES = {
     "libssl": "Apache-2.0",
     "libstdc++": "GPL-3.0-or-later WITH GCC-exception-3.1",
     "libxxhash": "BSD-2-Clause",
+    "libyaml-cpp": "MIT",
     "libzstd": "BSD-3-Clause",
     "nlohmann-json": "MIT",
     "zlib1g": "Zlib",

@@ -23,6 +23,7 @@ def write_wheel(
     client: Path,
     folder: Path,
     programs: Mapping[str, File],
+    data: Mapping[str, File],
     licences: Mapping[str, bytes],
     expression: str,
     bill: bytes,
@@ -34,6 +35,7 @@ def write_wheel(
         client: The source of the Python package.
         folder: Where to.
         programs: Files by name, which become those of the folder `kvcompress`.
+        data: Files by name, which are installed into the environment's folder.
         licences: Texts by name, of what the programs come with.
         expression: The licences of all of it, in SPDX.
         bill: The bill of materials, SPDX in JSON.
@@ -50,12 +52,14 @@ def write_wheel(
     texts = {f"bundled/{name}": File(text) for name, text in licences.items()}
     _say_what_it_is(tree, information, expression, sorted(texts))
     tree |= {f"kvcompress/{name}": file for name, file in programs.items()}
+    distribution = information.removesuffix(".dist-info")
+    tree |= {f"{distribution}.data/data/{name}": file for name, file in data.items()}
     tree |= {f"{information}/licenses/{name}": file for name, file in texts.items()}
     tree[f"{information}/sboms/kvcompress.spdx.json"] = File(bill)
     # The record comes last, and the rest of .dist-info before it.
     tree = dict(sorted(tree.items(), key=lambda item: (item[0].startswith(information), item[0])))
     tree[f"{information}/RECORD"] = File(_record(tree, f"{information}/RECORD"))
-    path = folder / f"{information.removesuffix('.dist-info')}-py3-none-{PLATFORM}.whl"
+    path = folder / f"{distribution}-py3-none-{PLATFORM}.whl"
     write_zip(path, tree, date)
     return path
 

@@ -21,6 +21,8 @@ from platform_wheel import write_wheel
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _PROGRAMS = ("kv-compress", "kv-compressd")
 _FOLDER = "lib/kvcompress"
+# Folders of the Debian package that wheel and tarball have too: manual pages, completions.
+_PAGES = ("bash-completion", "fish", "man", "zsh")
 # Files of the repository that the tarball has too.
 _DOCUMENTS = ("CHANGELOG.md", "LICENSE", "server/OPERATIONS.md")
 
@@ -54,10 +56,12 @@ def _write(arguments: argparse.Namespace) -> None:
     (out / f"kvcompress-{version}.spdx.json").write_bytes(bill)
 
     tree = _runnable(programs, loader, libraries)
+    pages = _pages(arguments.debs)
     client = _REPOSITORY / "client/python"
     expression = licence_expression(packages)
-    write_wheel(client, out, tree, licences, expression, bill, date)
+    write_wheel(client, out, tree, pages, licences, expression, bill, date)
 
+    tree |= pages
     share = "share/doc/kvcompress"
     tree |= {f"{share}/licenses/{name}": File(text) for name, text in licences.items()}
     tree[f"{share}/sbom.spdx.json"] = File(bill)
@@ -70,7 +74,9 @@ def _write(arguments: argparse.Namespace) -> None:
     for deb in sorted(arguments.debs.glob("*.deb")):
         target = out / deb.name
         target.write_bytes(deb.read_bytes())
-        rewrite_deb(target, date)
+        of_programs = deb.name.startswith("kvcompress_")
+        fields = {"Static-Built-Using": _versions(COMPILED_IN)} if of_programs else {}
+        rewrite_deb(target, date, fields)
 
 
 def _runnable(programs: dict[str, Path], loader: Path, libraries: dict[str, Path]) -> Tree:
@@ -84,6 +90,30 @@ def _runnable(programs: dict[str, Path], loader: Path, libraries: dict[str, Path
     for name, library in libraries.items():
         tree[f"{_FOLDER}/{name}"] = File(library.read_bytes())
     return tree
+
+
+def _pages(debs: Path) -> Tree:
+    """Returns the manual pages and completions of both programs, below share."""
+    [deb] = debs.glob("kvcompress_*.deb")
+    with tempfile.TemporaryDirectory(prefix="kvcompress-pages-") as folder:
+        subprocess.run(["dpkg-deb", "--extract", deb, folder], check=True)  # noqa: S607
+        root = Path(folder, "usr")
+        paths = [path for name in _PAGES for path in (root / "share" / name).rglob("*")]
+        pages = {
+            str(path.relative_to(root)): File(path.read_bytes())
+            for path in sorted(paths)
+            if path.is_file()
+        }
+    if not pages:
+        raise MissingError(f"{deb} has no manual pages")
+    return pages
+
+
+def _versions(packages: tuple[str, ...]) -> str:
+    """Returns installed packages with their versions, as a package refers to others."""
+    command = ["dpkg-query", "--show", "--showformat", "${Package} (= ${Version})\n", *packages]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return ", ".join(done.stdout.splitlines())
 
 
 def _stripped(program: Path) -> bytes:

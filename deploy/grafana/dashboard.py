@@ -175,6 +175,16 @@ SECTIONS = [
                 stacked=True,
             ),
             Graph(
+                "Caches of the level POOR",
+                "By codec, each second: below the bounds of ACCEPTABLE.",
+                "ops",
+                {
+                    "{{codec}}": "sum by (codec) ("
+                    + rate("kvcompress_quality_total", 'level="POOR"')
+                    + ")"
+                },
+            ),
+            Graph(
                 "SNR, the median of caches",
                 "Pooled over each cache. The usual bound is 18 dB.",
                 "dB",
@@ -203,6 +213,18 @@ SECTIONS = [
                 {"{{codec}}": quantile(0.1, "kvcompress_worst_tensor_snr_decibels", "codec")},
             ),
             Graph(
+                "Caches outside their thresholds",
+                "By codec: the share in which a tensor misses a threshold of its request.",
+                "percentunit",
+                {"{{codec}}": 'kvcompress:verdicts_failed:ratio_rate5m{job="$job"}'},
+            ),
+            Graph(
+                "Warnings in reports",
+                "By code: clients whose caches lack roles, or have another layout than declared.",
+                "ops",
+                {"{{code}}": f"sum by (code) ({rate('kvcompress_warnings_total')})"},
+            ),
+            Graph(
                 "Artefacts that failed a check",
                 "By reason: damaged, cut short, or of another identity than expected.",
                 "ops",
@@ -220,21 +242,20 @@ SECTIONS = [
                 {"{{codec}}": mean("kvcompress_compression_ratio", "codec")},
             ),
             Graph(
-                "Compress: bytes in and out",
-                "The distance of the two is what storage and network are spared.",
+                "Bytes saved",
+                "By codec: bytes of the tensors less those of the artefacts, each second.",
                 "Bps",
-                {
-                    "in": moved("input", "Compress"),
-                    "out": moved("output", "Compress"),
-                },
+                {"{{codec}}": f"sum by (codec) ({rate('kvcompress_saved_bytes_total')})"},
+                stacked=True,
             ),
             Graph(
-                "Decompress: bytes in and out",
-                "Artefacts in, caches out.",
+                "Bytes in and out",
+                "Compress takes caches and gives artefacts; Decompress the other way round.",
                 "Bps",
                 {
-                    "in": moved("input", "Decompress"),
-                    "out": moved("output", "Decompress"),
+                    f"{method} {direction}": moved(f"{direction}put", method)
+                    for method in ("Compress", "Decompress")
+                    for direction in ("in", "out")
                 },
             ),
         ],

@@ -10,7 +10,10 @@
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
+#include <atomic>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/types/span.h"
 
@@ -36,6 +39,29 @@ inline prometheus::Histogram::BucketBoundaries Boundaries(
     absl::Span<const double> bounds) {
   return {bounds.begin(), bounds.end()};
 }
+
+// A series that is on the page from its first use on. Thread safe once it is
+// bound.
+template <typename Metric>
+class OnFirstUse {
+ public:
+  // `make` adds the series to its family. Threads may call it at the same time:
+  // a family gives one series for equal labels.
+  void Bind(std::function<Metric*()> make) { make_ = std::move(make); }
+
+  Metric* operator->() {
+    Metric* series = series_.load(std::memory_order_acquire);
+    if (series == nullptr) {
+      series = make_();
+      series_.store(series, std::memory_order_release);
+    }
+    return series;
+  }
+
+ private:
+  std::function<Metric*()> make_;
+  std::atomic<Metric*> series_ = nullptr;
+};
 
 }  // namespace kvcompress
 

@@ -56,6 +56,7 @@ class PollingEndpoint final : public HttpEndpoint {
         wake_(std::move(wake)),
         serving_(std::move(content.serving)),
         alive_(std::move(content.alive)),
+        index_(std::make_shared<const std::string>(std::move(content.index))),
         deadlines_(options.deadlines),
         table_(options.limits, std::move(options.observer)),
         renderer_({std::move(content.metrics), std::move(content.status)},
@@ -274,6 +275,8 @@ class PollingEndpoint final : public HttpEndpoint {
     } else if (request.path == "/metrics" || request.path == "/statusz") {
       const int page = request.path == "/metrics" ? kMetricsPage : kStatusPage;
       connection->AwaitRendering(page, renderer_.Ask(page), now);
+    } else if (request.path == "/") {
+      connection->Answer({200, kHtml, index_}, now);
     } else {
       connection->Answer(ErrorResponse(404), now);
     }
@@ -305,6 +308,7 @@ class PollingEndpoint final : public HttpEndpoint {
   const FileDescriptor wake_;
   const std::function<bool()> serving_;
   const std::function<bool()> alive_;
+  const HttpBody index_;
   const HttpConnection::Deadlines deadlines_;
   HttpTable table_;
   DescriptorReserve reserve_;

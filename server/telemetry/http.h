@@ -2,6 +2,7 @@
 
 // The HTTP side of a server, for Prometheus and for probes that cannot speak
 // gRPC. GET and HEAD:
+//   /         200, a page with links to the others
 //   /metrics  200, Prometheus's text format, version 0.0.4
 //   /healthz  200 "SERVING" or 503 "NOT_SERVING"
 //   /livez    200 "ALIVE" or 503 "NOT_ALIVE"
@@ -53,6 +54,7 @@ class HttpEndpoint {
     std::function<bool()> serving;
     std::function<bool()> alive;
     std::function<std::string()> status;
+    std::string index;  // the page at `/`, HTML
   };
 
   // Listens on `address`, a host and a port. UNAVAILABLE, with the reason, when

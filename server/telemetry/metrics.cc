@@ -93,6 +93,10 @@ void ServerMetrics::Compressed(const CompressReport& report) {
   profiles_.Compressed(report);
 }
 
+void ServerMetrics::Saved(absl::string_view codec, uint64_t bytes) {
+  quality_.Saved(codec, bytes);
+}
+
 void ServerMetrics::Decompressed(const DecompressReport& report) {
   profiles_.Decompressed(report);
 }

@@ -1,7 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // Everything on the /metrics page; server/OPERATIONS.md lists the series. Label
-// sets are closed and every series is there from the start, at zero.
+// sets are closed. What alerts count is there from the start, at zero; series
+// by method and by codec come with their first use.
 //
 // Thread safe.
 
@@ -55,6 +56,7 @@ class ServerMetrics final : public CallObserver {
   void BytesSent(Method method, uint64_t bytes) override;
   void InFlightBytes(int64_t delta) override;
   void Compressed(const CompressReport& report) override;
+  void Saved(absl::string_view codec, uint64_t bytes) override;
   void Decompressed(const DecompressReport& report) override;
   void CodecTime(absl::string_view codec, Stage stage, double seconds) override;
   void IntegrityFailure(absl::string_view reason) override;

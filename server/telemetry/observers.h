@@ -37,6 +37,9 @@ class Observers final : public CallObserver {
   void Compressed(const CompressReport& report) override {
     for (CallObserver* each : all_) each->Compressed(report);
   }
+  void Saved(absl::string_view codec, uint64_t bytes) override {
+    for (CallObserver* each : all_) each->Saved(codec, bytes);
+  }
   void Decompressed(const DecompressReport& report) override {
     for (CallObserver* each : all_) each->Decompressed(report);
   }

@@ -27,66 +27,9 @@ constexpr double kSecondsBuckets[] = {.0001, .0005, .001, .005, .01, .05, .1,
 }  // namespace
 
 QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
-  auto& ratio = HistogramFamily(
-      registry, "kvcompress_compression_ratio",
-      "2 bytes x elements / bytes of the artefact, of each cache compressed or "
-      "measured.");
-  auto& value_bytes = HistogramFamily(
-      registry, "kvcompress_value_bytes",
-      "Bytes of the artefact / elements, of each cache compressed or "
-      "measured.");
-  auto& worst_snr = HistogramFamily(
-      registry, "kvcompress_worst_tensor_snr_decibels",
-      "Signal-to-noise ratio of the worst tensor of each cache; exact ones are "
-      "left out.");
-  std::vector<prometheus::Family<prometheus::Histogram>*> families;
-  for (const MetricTraits& metric : AllMetrics()) {
-    families.push_back(
-        metric.histogram.empty()
-            ? nullptr
-            : &HistogramFamily(registry,
-                               absl::StrCat("kvcompress_", metric.histogram),
-                               std::string(metric.histogram_help)));
-  }
-  auto& seconds =
-      HistogramFamily(registry, "kvcompress_codec_seconds",
-                      "Time one call spent in a codec, in seconds, by stage.");
-  auto& verdicts = CounterFamily(
-      registry, "kvcompress_verdicts_total",
-      "Caches compressed or measured: passed when every tensor is within the "
-      "thresholds of its request.");
+  AddFamilies(registry);
   for (const Codec* codec : AllCodecs()) {
-    const std::string& name = codec->traits().name;
-    const prometheus::Labels labels = {{"codec", name}};
-    PerCodec series = {
-        .name = name,
-        .ratio = &ratio.Add(labels, Boundaries(kRatioBuckets)),
-        .value_bytes = &value_bytes.Add(labels, Boundaries(kValueBytesBuckets)),
-        .worst_snr =
-            &worst_snr.Add(labels, Boundaries(FindMetric("snr_db").buckets)),
-        .metrics = {},
-        .passed = &verdicts.Add({{"codec", name}, {"verdict", "passed"}}),
-        .failed = &verdicts.Add({{"codec", name}, {"verdict", "failed"}}),
-        .seconds = {}};
-    for (size_t i = 0; i < families.size(); ++i) {
-      series.metrics.push_back(
-          families[i] == nullptr
-              ? nullptr
-              : &families[i]->Add(labels, Boundaries(AllMetrics()[i].buckets)));
-    }
-    series.seconds[static_cast<int>(Stage::kEncode)] = &seconds.Add(
-        {{"codec", name}, {"stage", "encode"}}, Boundaries(kSecondsBuckets));
-    series.seconds[static_cast<int>(Stage::kDecode)] = &seconds.Add(
-        {{"codec", name}, {"stage", "decode"}}, Boundaries(kSecondsBuckets));
-    codecs_.push_back(std::move(series));
-  }
-
-  auto& levels = CounterFamily(
-      registry, "kvcompress_quality_total",
-      "Caches compressed or measured, by the quality level reached.");
-  for (int i = 0; i < kLevelCount; ++i) {
-    levels_[i] = &levels.Add({{"level", std::string(QualityLevelName(
-                                            static_cast<QualityLevel>(i)))}});
+    codecs_.emplace_back().name = codec->traits().name;
   }
   auto& failures =
       CounterFamily(registry, "kvcompress_integrity_failures_total",
@@ -103,18 +46,82 @@ QualityMetrics::QualityMetrics(prometheus::Registry* registry) {
   }
 }
 
-const QualityMetrics::PerCodec* QualityMetrics::Find(
-    absl::string_view codec) const {
+void QualityMetrics::AddFamilies(prometheus::Registry* registry) {
+  ratio_ = &HistogramFamily(
+      registry, "kvcompress_compression_ratio",
+      "2 bytes x elements / bytes of the artefact, of each cache compressed or "
+      "measured.");
+  value_bytes_ = &HistogramFamily(
+      registry, "kvcompress_value_bytes",
+      "Bytes of the artefact / elements, of each cache compressed or "
+      "measured.");
+  worst_snr_ = &HistogramFamily(
+      registry, "kvcompress_worst_tensor_snr_decibels",
+      "Signal-to-noise ratio of the worst tensor of each cache; exact ones are "
+      "left out.");
+  for (const MetricTraits& metric : AllMetrics()) {
+    metric_families_.push_back(
+        metric.histogram.empty()
+            ? nullptr
+            : &HistogramFamily(registry,
+                               absl::StrCat("kvcompress_", metric.histogram),
+                               std::string(metric.histogram_help)));
+  }
+  levels_ = &CounterFamily(
+      registry, "kvcompress_quality_total",
+      "Caches compressed or measured, by the quality level reached.");
+  verdicts_ = &CounterFamily(
+      registry, "kvcompress_verdicts_total",
+      "Caches compressed or measured: passed when every tensor is within the "
+      "thresholds of its request.");
+  saved_ = &CounterFamily(
+      registry, "kvcompress_saved_bytes_total",
+      "Bytes of tensor data - bytes of the artefact, of caches compressed.");
+  seconds_ =
+      &HistogramFamily(registry, "kvcompress_codec_seconds",
+                       "Time one call spent in a codec, in seconds, by stage.");
+}
+
+QualityMetrics::PerCodec* QualityMetrics::Find(absl::string_view codec) {
   const absl::string_view name = codec.substr(0, codec.find_first_of("+:"));
-  for (const PerCodec& series : codecs_) {
+  for (PerCodec& series : codecs_) {
     if (series.name == name) return &series;
   }
   return nullptr;
 }
 
+void QualityMetrics::AddSeries(PerCodec* series) const {
+  if (series->ratio != nullptr) return;
+  const std::string name(series->name);
+  const prometheus::Labels labels = {{"codec", name}};
+  series->value_bytes =
+      &value_bytes_->Add(labels, Boundaries(kValueBytesBuckets));
+  series->worst_snr =
+      &worst_snr_->Add(labels, Boundaries(FindMetric("snr_db").buckets));
+  series->metrics.clear();
+  for (size_t i = 0; i < metric_families_.size(); ++i) {
+    series->metrics.push_back(
+        metric_families_[i] == nullptr
+            ? nullptr
+            : &metric_families_[i]->Add(labels,
+                                        Boundaries(AllMetrics()[i].buckets)));
+  }
+  for (int i = 0; i < kLevelCount; ++i) {
+    const auto level = QualityLevelName(static_cast<QualityLevel>(i));
+    series->levels[i] =
+        &levels_->Add({{"codec", name}, {"level", std::string(level)}});
+  }
+  series->passed = &verdicts_->Add({{"codec", name}, {"verdict", "passed"}});
+  series->failed = &verdicts_->Add({{"codec", name}, {"verdict", "failed"}});
+  series->saved = &saved_->Add(labels);
+  series->ratio = &ratio_->Add(labels, Boundaries(kRatioBuckets));
+}
+
 void QualityMetrics::Compressed(const CompressReport& report) {
-  const PerCodec* series = Find(report.codec);
+  const std::lock_guard lock(mutex_);
+  PerCodec* series = Find(report.codec);
   if (series == nullptr || report.elements == 0) return;
+  AddSeries(series);
   series->ratio->Observe(report.compression_ratio);
   series->value_bytes->Observe(report.bits_per_value / 8);
   if (report.worst_tensor >= 0) {
@@ -128,15 +135,31 @@ void QualityMetrics::Compressed(const CompressReport& report) {
       series->metrics[i]->Observe(*value);
     }
   }
-  levels_[static_cast<int>(report.verdict.level)]->Increment();
+  series->levels[static_cast<int>(report.verdict.level)]->Increment();
   (report.tensors_failed == 0 ? series->passed : series->failed)->Increment();
+}
+
+void QualityMetrics::Saved(absl::string_view codec, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  PerCodec* series = Find(codec);
+  if (series == nullptr) return;
+  AddSeries(series);
+  series->saved->Increment(static_cast<double>(bytes));
 }
 
 void QualityMetrics::CodecTime(absl::string_view codec, Stage stage,
                                double seconds) {
-  const PerCodec* series = Find(codec);
-  if (series == nullptr) return;
-  series->seconds[static_cast<int>(stage)]->Observe(seconds);
+  const std::lock_guard lock(mutex_);
+  PerCodec* found = Find(codec);
+  if (found == nullptr) return;
+  prometheus::Histogram*& series = found->seconds[static_cast<int>(stage)];
+  if (series == nullptr) {
+    series = &seconds_->Add(
+        {{"codec", std::string(found->name)},
+         {"stage", stage == Stage::kEncode ? "encode" : "decode"}},
+        Boundaries(kSecondsBuckets));
+  }
+  series->Observe(seconds);
 }
 
 void QualityMetrics::IntegrityFailure(absl::string_view reason) {

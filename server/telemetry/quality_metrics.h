@@ -1,7 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What compression achieved and cost, by codec: ratio, distortion, levels,
-// time, and artefacts found damaged. Every series exists from the start.
+// What compression achieved and cost, by codec: ratio, bytes saved, distortion,
+// levels, verdicts, time, and artefacts found damaged. The series of a codec
+// are there from its first use on; those of failures and warnings from the
+// start.
 //
 // Thread safe.
 
@@ -13,7 +15,9 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <cstdint>
 #include <iterator>
+#include <mutex>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -25,40 +29,57 @@ namespace kvcompress {
 
 class QualityMetrics {
  public:
-  // Has series for each of AllCodecs(). `registry` must outlive this.
+  // `registry` must outlive this.
   explicit QualityMetrics(prometheus::Registry* registry);
 
   // As in CallObserver. A cache without elements counts for nothing; an exact
   // one has no SNR. What names no known codec, reason or code is not counted.
   void Compressed(const CompressReport& report);
+  void Saved(absl::string_view codec, uint64_t bytes);
   void CodecTime(absl::string_view codec, Stage stage, double seconds);
   void IntegrityFailure(absl::string_view reason);
   void Warned(absl::string_view code);
 
  private:
+  using Counters = prometheus::Family<prometheus::Counter>;
+  using Histograms = prometheus::Family<prometheus::Histogram>;
   static constexpr int kStageCount = 2;
   static constexpr int kLevelCount = 4;
 
+  // Null until the codec is used.
   struct PerCodec {
     absl::string_view name;
-    prometheus::Histogram* ratio;
-    prometheus::Histogram* value_bytes;
-    prometheus::Histogram* worst_snr;
+    prometheus::Histogram* ratio = nullptr;
+    prometheus::Histogram* value_bytes = nullptr;
+    prometheus::Histogram* worst_snr = nullptr;
     // As AllMetrics(); null where that has no histogram.
     std::vector<prometheus::Histogram*> metrics;
-    prometheus::Counter* passed;
-    prometheus::Counter* failed;
-    std::array<prometheus::Histogram*, kStageCount> seconds;
+    std::array<prometheus::Counter*, kLevelCount> levels = {};
+    prometheus::Counter* passed = nullptr;
+    prometheus::Counter* failed = nullptr;
+    prometheus::Counter* saved = nullptr;
+    std::array<prometheus::Histogram*, kStageCount> seconds = {};
   };
 
-  // The series of "int4", also for "int4:64" or "int4+zstd:64"; null for an
-  // unknown codec.
-  const PerCodec* Find(absl::string_view codec) const;
+  void AddFamilies(prometheus::Registry* registry);
+  // "int4", also for "int4:64" or "int4+zstd:64"; null for an unknown codec.
+  PerCodec* Find(absl::string_view codec);
+  // All series of a codec at once, so that no quotient of two of them lacks
+  // one; those of time are apart, for servers that only restore.
+  void AddSeries(PerCodec* series) const;
 
-  std::vector<PerCodec> codecs_;
-  std::array<prometheus::Counter*, kLevelCount> levels_;
+  Histograms* ratio_;
+  Histograms* value_bytes_;
+  Histograms* worst_snr_;
+  std::vector<Histograms*> metric_families_;
+  Counters* levels_;
+  Counters* verdicts_;
+  Counters* saved_;
+  Histograms* seconds_;
   std::array<prometheus::Counter*, std::size(kIntegrityReasons)> failures_;
   std::array<prometheus::Counter*, std::size(kWarningCodes)> warnings_;
+  std::mutex mutex_;
+  std::vector<PerCodec> codecs_;  // guarded by the mutex
 };
 
 }  // namespace kvcompress

@@ -39,6 +39,13 @@ constexpr double kDurationBuckets[] = {.001, .0025, .005, .01, .025, .05,
                                        .1,   .25,   .5,   1,   2.5,  5,
                                        10,   30,    60,   120, 300,  600};
 
+// The errors that recording rules and alerts count. An increase from nothing to
+// 1 is none to Prometheus: the first error shows only in a series that was 0.
+constexpr absl::StatusCode kCodesOfRules[] = {
+    absl::StatusCode::kUnknown, absl::StatusCode::kDeadlineExceeded,
+    absl::StatusCode::kResourceExhausted, absl::StatusCode::kInternal,
+    absl::StatusCode::kUnavailable};
+
 }  // namespace
 
 RpcMetrics::RpcMetrics(prometheus::Registry* registry) {
@@ -47,58 +54,70 @@ RpcMetrics::RpcMetrics(prometheus::Registry* registry) {
 }
 
 void RpcMetrics::AddGrpcSeries(prometheus::Registry* registry) {
-  auto& started = CounterFamily(registry, "grpc_server_started_total",
-                                "Calls started on the server.");
-  auto& handled =
-      CounterFamily(registry, "grpc_server_handled_total",
-                    "Calls completed on the server, whatever the outcome.");
-  auto& handling =
-      HistogramFamily(registry, "grpc_server_handling_seconds",
-                      "Time from the start of a call to its end, in seconds.");
+  auto* started = &CounterFamily(registry, "grpc_server_started_total",
+                                 "Calls started on the server.");
+  auto* handled =
+      &CounterFamily(registry, "grpc_server_handled_total",
+                     "Calls completed on the server, whatever the outcome.");
+  auto* handling =
+      &HistogramFamily(registry, "grpc_server_handling_seconds",
+                       "Time from the start of a call to its end, in seconds.");
   for (int i = 0; i < kMethodCount; ++i) {
     const auto method = static_cast<Method>(i);
+    PerMethod& series = methods_[i];
     const prometheus::Labels labels = {
         {"grpc_type", std::string(MethodType(method))},
         {"grpc_service", kServiceName},
         {"grpc_method", std::string(MethodName(method))}};
-    methods_[i].grpc_started = &started.Add(labels);
-    methods_[i].grpc_handling_seconds =
-        &handling.Add(labels, Boundaries(kHandlingBuckets));
+    series.grpc_started = &started->Add(labels);
+    series.grpc_handling_seconds.Bind([handling, labels] {
+      return &handling->Add(labels, Boundaries(kHandlingBuckets));
+    });
     for (int code = 0; code < kCodeCount; ++code) {
       prometheus::Labels with_code = labels;
       with_code["grpc_code"] = kGrpcCodeNames[code];
-      methods_[i].grpc_handled[code] = &handled.Add(with_code);
+      series.grpc_handled[code].Bind(
+          [handled, with_code] { return &handled->Add(with_code); });
     }
+    // Started less handled is how many run, from the first call on.
+    series.grpc_handled[0]->Increment(0);
   }
 }
 
 void RpcMetrics::AddOwnSeries(prometheus::Registry* registry) {
-  auto& requests =
-      CounterFamily(registry, "kvcompress_requests_total", "Calls received.");
-  auto& errors = CounterFamily(registry, "kvcompress_errors_total",
-                               "Calls that ended with an error.");
-  auto& durations = HistogramFamily(
+  auto* requests =
+      &CounterFamily(registry, "kvcompress_requests_total", "Calls received.");
+  auto* errors = &CounterFamily(registry, "kvcompress_errors_total",
+                                "Calls that ended with an error.");
+  auto* durations = &HistogramFamily(
       registry, "kvcompress_request_duration_seconds",
       "Time from the start of a call to its end, in seconds; waiting for the "
       "client included.");
-  auto& input =
-      CounterFamily(registry, "kvcompress_input_bytes_total",
-                    "Bytes of request messages of streams, as serialized.");
-  auto& output =
-      CounterFamily(registry, "kvcompress_output_bytes_total",
-                    "Bytes of response messages of streams, as serialized.");
+  auto* input =
+      &CounterFamily(registry, "kvcompress_input_bytes_total",
+                     "Bytes of request messages of streams, as serialized.");
+  auto* output =
+      &CounterFamily(registry, "kvcompress_output_bytes_total",
+                     "Bytes of response messages of streams, as serialized.");
   for (int i = 0; i < kMethodCount; ++i) {
-    const std::string name(MethodName(static_cast<Method>(i)));
-    methods_[i].requests = &requests.Add({{"method", name}});
-    methods_[i].duration_seconds =
-        &durations.Add({{"method", name}}, Boundaries(kDurationBuckets));
-    methods_[i].input_bytes = &input.Add({{"method", name}});
-    methods_[i].output_bytes = &output.Add({{"method", name}});
+    PerMethod& series = methods_[i];
+    const prometheus::Labels labels = {
+        {"method", std::string(MethodName(static_cast<Method>(i)))}};
+    series.requests = &requests->Add(labels);
+    series.duration_seconds.Bind([durations, labels] {
+      return &durations->Add(labels, Boundaries(kDurationBuckets));
+    });
+    series.input_bytes = &input->Add(labels);
+    series.output_bytes = &output->Add(labels);
     for (int code = 1; code < kCodeCount; ++code) {
-      methods_[i].errors[code] = &errors.Add(
-          {{"method", name},
-           {"code",
-            absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}});
+      prometheus::Labels with_code = labels;
+      with_code["code"] =
+          absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
+      series.errors[code].Bind(
+          [errors, with_code] { return &errors->Add(with_code); });
+    }
+    for (const absl::StatusCode code : kCodesOfRules) {
+      series.errors[static_cast<int>(code)]->Increment(0);
     }
   }
   auto& rejected = CounterFamily(registry, "kvcompress_requests_rejected_total",

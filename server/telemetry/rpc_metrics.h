@@ -1,7 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Counters and latencies of calls, by method and code. Every series exists from
-// the start, and is then reached by index: no look-up in a call's path.
+// Counters and latencies of calls, by method and code, reached by index: no
+// look-up in a call's path. Counters of calls, of bytes, and of the errors and
+// rejections that rules count, are there from the start; durations and other
+// codes from their first use.
 //
 // Thread safe.
 
@@ -17,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "observer.h"
+#include "telemetry/families.h"
 
 namespace kvcompress {
 
@@ -35,13 +38,16 @@ class RpcMetrics {
   // The canonical codes, 0 (OK) to 16 (UNAUTHENTICATED).
   static constexpr int kCodeCount = 17;
 
+  using Counter = OnFirstUse<prometheus::Counter>;
+  using Histogram = OnFirstUse<prometheus::Histogram>;
+
   struct PerMethod {
     prometheus::Counter* grpc_started;
-    std::array<prometheus::Counter*, kCodeCount> grpc_handled;
-    prometheus::Histogram* grpc_handling_seconds;
+    std::array<Counter, kCodeCount> grpc_handled;
+    Histogram grpc_handling_seconds;
     prometheus::Counter* requests;
-    std::array<prometheus::Counter*, kCodeCount> errors;  // none for OK
-    prometheus::Histogram* duration_seconds;
+    std::array<Counter, kCodeCount> errors;  // none for OK
+    Histogram duration_seconds;
     prometheus::Counter* input_bytes;
     prometheus::Counter* output_bytes;
   };
@@ -50,7 +56,7 @@ class RpcMetrics {
   void AddGrpcSeries(prometheus::Registry* registry);
   void AddOwnSeries(prometheus::Registry* registry);
 
-  std::array<PerMethod, kMethodCount> methods_ = {};
+  std::array<PerMethod, kMethodCount> methods_;
   prometheus::Counter* rejected_budget_;
   prometheus::Counter* rejected_limit_;
   prometheus::Counter* rejected_draining_;

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // /statusz: what a server is doing, on one page of HTML for a person in a
-// browser. For machines there is /metrics.
+// browser, with charts. For machines there is /metrics.
 //
 // Thread safe.
 
@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "observer.h"
+#include "telemetry/load_history.h"
 
 namespace kvcompress {
 
@@ -33,6 +34,9 @@ class StatusPage final : public CallObserver {
   // A line of the first table, new or changed. What depends on the time is made
   // at every rendering.
   void SetFact(absl::string_view name, absl::string_view value);
+
+  // Bound on the bytes in flight; 0 for none, as it is without a call.
+  void SetMemoryBudget(uint64_t bytes);
 
   // HTML, with everything in it escaped. It needs nothing from elsewhere.
   std::string Render(bool serving, absl::Time now) const;
@@ -56,7 +60,17 @@ class StatusPage final : public CallObserver {
     uint64_t elements = 0, compressed = 0;  // compressed in bytes
     double worst_snr_db = 0;                // of a cache; valid if any
     bool any_snr = false;
+    uint64_t failed = 0;  // caches that are outside the thresholds
   };
+
+  // Parts of the page. REQUIRES: the mutex is held.
+  std::string CallsChart(absl::Time now) const;
+  std::string MemoryChart(absl::Time now) const;
+  std::string CodecCharts() const;
+  std::string ServerTable(absl::Time now) const;
+  std::string CallsTable() const;
+  std::string CodecsTable() const;
+  std::string ErrorsTable() const;
 
   const absl::Time start_;
   mutable std::mutex mutex_;
@@ -65,6 +79,8 @@ class StatusPage final : public CallObserver {
   std::array<PerMethod, kMethodCount> methods_;
   std::vector<PerCodec> codecs_;
   int64_t inflight_bytes_ = 0;
+  uint64_t budget_bytes_ = 0;
+  mutable LoadHistory history_;
   std::deque<std::pair<absl::Time, CallEnd>> errors_;  // the newest first
 };
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Measures kernels and codecs beside their peers; see tests/benchmark."""
+"""Measures kernels and codecs next to their peers; see tests/benchmark."""
 
 import argparse
 import os

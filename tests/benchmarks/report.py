@@ -25,8 +25,8 @@ class Row:
 ECSQ = "ecsq:contract"
 KLT = "klt:contract"
 
-# What is compared, the two sides, and the ratio aimed at.
-GOALS: tuple[tuple[str, str, str, float | None], ...] = (
+# What is compared, the two sides, and the target of the ratio.
+TARGETS: tuple[tuple[str, str, str, float | None], ...] = (
     ("int4 with metrics, against ggml without", "int4 F32 encode", "ggml q4_0 encode", 3),
     ("the same, against a pass that only reads", "int4 F32 encode", "read", 0.65),
     ("the same, against memcpy", "int4 F32 encode", "memcpy", None),
@@ -59,7 +59,7 @@ GOALS: tuple[tuple[str, str, str, float | None], ...] = (
             f"klt {role}s {side}, against ecsq, {text}",
             f"{KLT} {role} BF16{name} {side}",
             f"{ECSQ} {role} BF16{name} {side}",
-            aim,
+            target,
         )
         for name, text in (
             ("", "groups of 256 dimensions, 1024 tokens"),
@@ -67,7 +67,7 @@ GOALS: tuple[tuple[str, str, str, float | None], ...] = (
             (", 192 x 1024", "192 dimensions, 1024 tokens"),
             (", 192 x 4096", "192 dimensions, 4096 tokens"),
         )
-        for side, aim in (("encode", 0.15), ("decode", 0.35))
+        for side, target in (("encode", 0.15), ("decode", 0.35))
         for role in ("key", "value")
     ),
     ("lossless encode, against zstd-1", "lossless BF16 encode", "zstd-1 BF16 encode", None),
@@ -128,10 +128,10 @@ def render(rows: list[Row], work: Workload, rounds: int) -> str:
         f" | {row.gigabytes / read:.0%} |"
         for row in rows
     ]
-    lines += ["", "| ratio of values a second | measured | aim |", "| --- | --- | --- |"]
-    for text, ours, theirs, aim in GOALS:
+    lines += ["", "| ratio of values a second | measured | target |", "| --- | --- | --- |"]
+    for text, ours, theirs, target in TARGETS:
         if ours not in by_name:  # for which there were too few values
             continue
         ratio = by_name[ours].megavalues / by_name[theirs].megavalues
-        lines.append(f"| {text} | {ratio:.2f} | {'' if aim is None else aim} |")
+        lines.append(f"| {text} | {ratio:.2f} | {'' if target is None else target} |")
     return "\n".join(lines) + "\n"

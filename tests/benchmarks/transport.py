@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Measures what carries caches: streams, files that are named, clients; see tests/benchmark."""
+"""Measures what carries caches: streams, shared directories, clients; see tests/benchmark."""
 
 import argparse
 import datetime
@@ -287,12 +287,12 @@ def speeds(size: int, rounds: Rounds) -> list[str]:
 
 
 def ratios(rounds: Rounds) -> list[str]:
-    """The table of what is fast beside what."""
+    """The table of the ratios."""
     lines = [
-        "| ratio of speeds | by wall time | by processor time | aim |",
+        "| ratio of speeds | by wall time | by processor time | target |",
         "| --- | --- | --- | --- |",
     ]
-    for text, ours, theirs, aim in (
+    for text, ours, theirs, target in (
         ("Compress against the null echo", "int4", "echo", "0.85"),
         ("Compress against the raw socket", "int4", "socket", "0.5"),
         ("the null echo against the raw socket", "echo", "socket", ""),
@@ -301,7 +301,7 @@ def ratios(rounds: Rounds) -> list[str]:
         ("Compress against the embedded service", "int4", "embedded", ""),
     ):
         wall, used = rounds.ratio(ours, theirs)
-        lines.append(f"| {text} | {wall:.2f} | {used:.2f} | {aim} |")
+        lines.append(f"| {text} | {wall:.2f} | {used:.2f} | {target} |")
     return [
         *lines,
         "| `kv-compress` against the Go program of the seed |"
@@ -314,7 +314,7 @@ def memory_table(large_gb: int, found: dict[str, float]) -> list[str]:
     """The table of the server's memory."""
     growth = found["large"] / found["small"]
     return [
-        "| most memory of kv-compressd | MiB | aim |",
+        "| most memory of kv-compressd | MiB | target |",
         "| --- | --- | --- |",
         f"| no call | {found['none']:.1f} | |",
         f"| a cache of 100 MB | {found['small']:.1f} | |",

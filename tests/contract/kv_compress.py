@@ -39,6 +39,8 @@ MISTAKES: list[tuple[list[object], str]] = [
     (["-input", SAMPLE, "-output", "out", "-sparsity", "nan"], "sparsity"),
     (["-input", SAMPLE, "-output", "out", "-codec", "bogus"], "bogus"),
     (["-input", SAMPLE, "-output", "out", "-preset", "bogus"], "preset"),
+    (["-input", SAMPLE, "-output", "out", "-metrics", "some"], "metrics.*basic or full"),
+    (["-info", SAMPLE, "-metrics", "basic"], "-metrics needs compression"),
     (["-input", SAMPLE, "-output", "out", "stray"], "stray"),
     (["-input", SAMPLE, "-output", "out", "-tokens", "0:1"], "-tokens.*-decompress"),
     (["-info", SAMPLE, "-input", SAMPLE], "-input"),

@@ -116,7 +116,7 @@ def test_only_some_tensors(run: Run, tmp_path: Path, artefact: Path) -> None:
 
 
 def test_patterns_that_match_nothing(run: Run, tmp_path: Path, artefact: Path) -> None:
-    """Are refused by name, alone, together, and beside one that matches."""
+    """Are refused by name, alone, together, and with one that matches."""
     decompress = ["-decompress", "-input", artefact, "-output", "out"]
     for patterns, bad in (
         (["nothing*"], "nothing*"),

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from kv_compress import Run, refuse, succeed
 
+from kvcompress import Client
 from oracle.fixtures import REPOSITORY, SAMPLE
 from oracle.server import Server, running_server
 
-USUAL = ["lossless", "int8", "int4", "auto", "ecsq:contract"]
-USUAL += ["klt:contract", "klt:high", "klt:ultra"]
+CODECS = ["lossless", "int8", "int4", "int4-hadamard", "int4-kivi", "sparse", "auto"]
+CODECS += ["ecsq:contract", "ecsq:high", "ecsq:max"]
+CODECS += ["klt:contract", "klt:high", "klt:max", "klt:ultra"]
 GOLDEN = REPOSITORY / "tests" / "golden" / "profile"
 # What a compression of the same file says too.
 SHARED = ["compression_ratio", "compressed_size_bytes", "snr_db", "worst_tensor", "tensor_count"]
@@ -24,11 +26,21 @@ def rows(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {row["codec"]: row for row in answer["codecs"]}
 
 
-def test_the_usual_codecs(run: Run, tmp_path: Path) -> None:
+def test_every_codec_of_the_service(client: Client) -> None:
+    """None is left out that somebody could choose, nor a preset."""
+    known = [
+        f"{codec.name}:{preset}" if preset else codec.name
+        for codec in client.server_info().codecs
+        for preset in (codec.presets or [""])
+    ]
+    assert sorted(known) == sorted(CODECS)
+
+
+def test_without_a_list_all_codecs(run: Run, tmp_path: Path) -> None:
     """Sizes and quality are those of compressing; the smallest that holds the bounds is named."""
     answer = succeed(run("-compare", SAMPLE))
     found = rows(answer)
-    assert list(found) == USUAL
+    assert list(found) == CODECS
     for codec in ("int4", "auto", "klt:high"):
         measured = succeed(run("-input", SAMPLE, "-metrics-only", "-codec", codec))
         within = measured["tensor_count"] - measured["tensors_failed"]
@@ -90,11 +102,11 @@ def test_a_codec_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path) -
 
 
 def test_a_profile_adds_its_presets(run: Run, bin_dir: Path) -> None:
-    """Beside the same codecs without it: of this process, and of a server."""
+    """Next to the same codecs without it: of this process, and of a server."""
     cache, profile = GOLDEN / "cache.safetensors", GOLDEN / "tiny.profile"
     answer = succeed(run("-compare", cache, "-profile", profile))
     added = [row for row in answer["codecs"] if row["profile"]]
-    assert [row["codec"] for row in answer["codecs"] if not row["profile"]] == USUAL
+    assert [row["codec"] for row in answer["codecs"] if not row["profile"]] == CODECS
     assert added
     assert all(row["codec"].startswith("klt:") for row in added)
     with running_server(bin_dir, "--profile-directory", str(GOLDEN)) as profiled:

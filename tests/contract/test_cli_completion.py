@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""The completion scripts and the manual page that kv-compress prints of itself."""
+"""The completion scripts and the manual pages of kv-compress and of kv-compressd."""
 
 import re
 import shutil
@@ -9,12 +9,19 @@ from pathlib import Path
 import pytest
 from kv_compress import Run, refuse
 
+from oracle.fixtures import REPOSITORY
+
+PAGES = REPOSITORY / "deploy" / "packaging" / "server-pages"
+
 # What readline does: it calls the function, and completes files where that allows it.
 DRIVER = r"""
 source "$1"
 compopt() { printf 'compopt %s\n' "$*"; }
 COMP_LINE=$2 COMP_POINT=${#2} COMP_WORDBREAKS=$' \t\n"'"'"'><=;|&(:'
-_kv_compress
+read -r -a COMP_WORDS <<<"${2/=/ = }"
+[[ $2 == *' ' ]] && COMP_WORDS+=('')
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+"$3"
 printf '%s\n' "${COMPREPLY[@]}"
 """
 
@@ -36,6 +43,14 @@ def written(run: Run, folder: Path, *arguments: str) -> Path:
     return path
 
 
+def offered(script: Path, line: str, function: str, folder: Path) -> list[str]:
+    """What Tab offers behind a line."""
+    command = ["bash", "--norc", "-uc", DRIVER, "_", str(script), line, function]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
+    assert done.stderr == ""
+    return done.stdout.split("\n")[:-1]
+
+
 def flags_of(run: Run) -> list[str]:
     """Every flag of -help."""
     return re.findall(r"^  --([a-z-]+)", run("-help").stdout.decode(), re.M)
@@ -45,7 +60,8 @@ def flags_of(run: Run) -> list[str]:
     ("line", "expected"),
     [
         ("kv-compress -comp", ["-compare", "-completion"]),
-        ("kv-compress cache --metr", ["--metrics-only"]),
+        ("kv-compress cache --metrics-", ["--metrics-only"]),
+        ("kv-compress cache -metrics=", ["basic", "full"]),
         ("kv-compress -effort ", ["fast", "balanced", "best"]),
         ("kv-compress -effort=b", ["balanced", "best"]),
         ("kv-compress -codec ecs", ["ecsq", "ecsq:contract", "ecsq:high", "ecsq:max"]),
@@ -64,10 +80,7 @@ def test_bash(run: Run, tmp_path: Path, line: str, expected: list[str]) -> None:
     """What Tab offers behind a line."""
     script = written(run, tmp_path, "-completion", "bash")
     (tmp_path / "folder").mkdir()
-    command = ["bash", "--norc", "-uc", DRIVER, "_", str(script), line]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert done.stderr == ""
-    assert done.stdout.split("\n")[:-1] == expected
+    assert offered(script, line, "_kv_compress", tmp_path) == expected
 
 
 def test_bash_by_the_shell_itself(run: Run, tmp_path: Path) -> None:
@@ -121,3 +134,77 @@ def test_manual_page(run: Run, tmp_path: Path) -> None:
     shown = re.sub("\x1b\\[[0-9;]*m|.\b", "", done.stdout.decode())
     assert "compress KV caches with measured quality" in shown
     assert "klt:ultra" in shown
+
+
+@pytest.fixture
+def server_help(bin_dir: Path) -> bytes:
+    """What kv-compressd says of itself."""
+    return subprocess.run([bin_dir / "kv-compressd", "--help"], capture_output=True).stdout
+
+
+def page_of_server(form: str, text: bytes, folder: Path) -> Path:
+    """A file with what is made of that."""
+    command = [str(PAGES), form, "1.2.3"]
+    done = subprocess.run(command, input=text, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    path = folder / f"server.{form}"
+    path.write_bytes(done.stdout)
+    return path
+
+
+def flags_of_server(text: bytes) -> list[str]:
+    """Every flag of --help."""
+    flags = re.findall(r"^ +(?:-h,)?--([a-z-]+)", text.decode(), re.M)
+    assert len(flags) > 30
+    return flags
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("kv-compressd --tls-c", ["--tls-cert", "--tls-client-ca"]),
+        ("kv-compressd --log-level ", ["debug", "info", "warn", "error"]),
+        ("kv-compressd --log-format=j", ["json"]),
+        ("kv-compressd --kernels avx", ["avx512", "avx2"]),
+        ("kv-compressd --tls-key ", [""]),
+        ("kv-compressd --threads ", ["compopt +o default", ""]),
+        ("kv-compressd --profile-directory f", ["compopt -o filenames +o default", "folder"]),
+    ],
+)
+def test_bash_of_the_server(
+    server_help: bytes, tmp_path: Path, line: str, expected: list[str]
+) -> None:
+    """What Tab offers behind a line."""
+    script = page_of_server("bash", server_help, tmp_path)
+    (tmp_path / "folder").mkdir()
+    assert offered(script, line, "_kv_compressd", tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("shell", "check"), [("bash", ["-n"]), ("zsh", ["-n"]), ("fish", ["--no-execute"])]
+)
+def test_scripts_have_every_flag_of_the_server(
+    server_help: bytes, tmp_path: Path, shell: str, check: list[str]
+) -> None:
+    """And are what the shell takes, where that is installed."""
+    script = page_of_server(shell, server_help, tmp_path)
+    text = script.read_text()
+    for flag in flags_of_server(server_help):
+        assert re.search(rf"(--| -l |[ (]){flag}\b", text), flag
+    program = need(shell)
+    done = subprocess.run([program, *check, script], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_manual_page_of_the_server(server_help: bytes, tmp_path: Path) -> None:
+    """It has every flag with its variable, and groff warns of nothing."""
+    page = page_of_server("man", server_help, tmp_path)
+    text = page.read_text().replace("\\-", "-")
+    for flag in flags_of_server(server_help):
+        assert f"\n.B --{flag}" in text
+    assert "KVCOMPRESS_MAX_HEADER_BYTES" in text
+    for section in ("NAME", "SYNOPSIS", "OPTIONS", "ENVIRONMENT", "EXIT STATUS"):
+        assert f"\n.SH {section}\n" in text
+    command = [need("groff"), "-ww", "-man", "-Tutf8", str(page)]
+    done = subprocess.run(command, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")

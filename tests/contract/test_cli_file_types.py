@@ -57,7 +57,7 @@ TYPES: dict[str, tuple[bytes, str]] = {
     "pickle": (pickle.dumps([0.5] * 9, protocol=5), "a Python pickle"),
     "pickle_2": (pickle.dumps([0.5] * 9, protocol=2), "a Python pickle, as PyTorch wrote"),
     "gguf": (b"GGUF\x03\0\0\0" + bytes(64), "a GGUF file, which has weights"),
-    "slot": (b"qsgg\x02\0\0\0" + bytes(64), "a saved slot of llama.cpp"),
+    "slot": (b"qsgg\x02\0\0\0" + bytes(64), "a saved slot of llama.cpp.*llama_cpp compress"),
     "gzip": (gzip.compress(b"x" * 99, mtime=0), "compressed with gzip.*decompress it first"),
     "zstd": (b"\x28\xb5\x2f\xfd\x04\x60" + bytes(64), "compressed with Zstandard"),
     "xz": (lzma.compress(b"x" * 99), "compressed with xz"),

@@ -205,11 +205,16 @@ def test_advice_when_bounds_do_not_hold(run: Run) -> None:
     done = run("-input", "-", *arguments, stdin=SAMPLE.read_bytes())
     assert done.returncode == 2
     assert b"; to see which codec holds them, measure the file with " in done.stderr
-    # The default codec, which nobody asked for bounds: no more than a line.
+    # The default codec, which nobody asked for bounds: one line, on a terminal and elsewhere.
     done = run("-input", SAMPLE, "-metrics-only")
     assert done.returncode == 0
-    words = r"Hint: int4:64 misses the default thresholds in \d+ of 60 tensors; to see which .*\n"
+    words = (
+        r"Hint: int4:64 misses the default thresholds in \d+ of 60 tensors; measured on this file, "
+        r"-codec auto -effort fast holds them at 4\.\d\dx \(.*\)\n"
+    )
     assert re.fullmatch(words, done.stderr.decode())
+    done = run("-input", "-", "-metrics-only", stdin=SAMPLE.read_bytes())
+    assert re.fullmatch(r"Hint: .*; to see which codec .* -codec auto .*\n", done.stderr.decode())
     assert run("-input", SAMPLE, "-metrics-only", "-codec", "int8").stderr == b""
 
 

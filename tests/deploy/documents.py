@@ -48,7 +48,7 @@ WAYS = {
     "batch": r"python -m kvcompress\.batch (?!s3:).+",
     "benchmark": r"tests/benchmark( --save)?",
     "build": r"deploy/build",
-    "client": r"(bin/kv-compress|python -m kvcompress)( .+)?",
+    "client": r"((bin/)?kv-compress(?! -server kv\.)|python -m kvcompress)( .+)?",
     "client over TLS": r"kv-compress -server kv\.example:50051 .+",
     "codec study": r"\$python validation/codec_study\.py",
     "compare caches": r"client/python/examples/compare_caches\.py .+",
@@ -73,7 +73,7 @@ WAYS = {
     "packages": r"cmake --build build/release && cpack .+",
     "perplexity": r"\$python validation/validate_perplexity\.py .+",
     "pip": r"pip install \./client/python",
-    "pip, with extras": r"pip install '?\./client/python\[\w+\]'?",
+    "pip, with extras": r"pip install 'kvcompress\[\w+\]'",
     "query": r"((sum|count|changes|increase)( by)? ?\(|kvcompress[:_]|process_|up\{).+",
     "quickstart": r"deploy/quickstart",
     "release": r"deploy/release",
@@ -115,6 +115,13 @@ NOT_RUN = {
         "needs a profile of a model, and takes minutes",
         "../model/test_profile_training.py::test_the_presets_do_what_the_profile_says",
     ),
+    r"\$python validation/latent_study\.py": Reason(
+        "needs a model and takes minutes", "../model/test_latent_study.py"
+    ),
+    r"deploy/capacity --memory": Reason(
+        "starts dozens of servers and takes minutes",
+        "test_scripts.py::test_arguments_that_are_not_taken",
+    ),
     r"pip install --no-deps -r validation/requirements\.txt": Reason(
         "downloads 2.6 GB; deploy/python-env installs the same", "../model/test_real_model.py::run"
     ),
@@ -135,6 +142,7 @@ BLOCKS = {
     "asyncio": r"asyncio\.gather",
     "C++": r"kvcompress::Client client\(",
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
+    "configuration": r"memory-budget-bytes: 2GiB",
     "consumer": r"find_package\(",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
     "llama.cpp": r"integrations\.llama_cpp",

@@ -1,9 +1,15 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Real servers under load, watched by a real Prometheus with the rules of the repository."""
+"""Real servers under load, watched by a real Prometheus with the rules of the repository.
+
+The load is one of two: what makes every panel and some alerts move, for tests; and what servers
+bear without effort, for the picture.
+"""
 
 import contextlib
+import functools
 import json
 import math
+import random
 import subprocess
 import threading
 import time
@@ -30,6 +36,17 @@ CODECS = ("auto", "ecsq", "int4", "int8", "int4-kivi", "lossless")
 # The least budget there is holds four streams of the default size.
 BUDGET = 16 << 20
 
+# What clients choose that care for quality, and so what a healthy server mostly compresses with.
+HEALTHY_CODECS = ("auto", "auto", "auto", "int8", "lossless")
+# Seconds between the calls of one client, on average.
+HEALTHY_PAUSE = 0.4
+# Of a certificate that is renewed in time.
+HEALTHY_DAYS = 60
+
+# What loads the servers until told to stop, given their addresses and who signed a certificate.
+Load = Callable[[threading.Event, str, str, Path], None]
+# The flags of the two servers.
+Flags = Callable[[Authority], list[list[str]]]
 Series = dict[str, list[tuple[float, float]]]
 
 
@@ -154,14 +171,45 @@ def start_load(stop: threading.Event, plain: str, secure: str, authority: Path) 
         threading.Thread(target=forever, args=(stop, action), daemon=True).start()
 
 
-@contextlib.contextmanager
-def observed(binary: str, folder: Path) -> Iterator[Prometheus]:
-    """Two loaded servers, one with TLS and one with a small budget, and their Prometheus."""
-    authority = Authority(folder, "ours")
-    flags = [
-        ["--memory-budget-bytes", str(BUDGET)],
-        authority.sign("server").server_flags,
+def strained_flags(authority: Authority) -> list[list[str]]:
+    """One server with the least budget, and one with TLS."""
+    return [["--memory-budget-bytes", str(BUDGET)], authority.sign("server").server_flags]
+
+
+def healthy_flags(authority: Authority) -> list[list[str]]:
+    """One server as it comes, and one with TLS."""
+    return [[], authority.sign("server", days=HEALTHY_DAYS).server_flags]
+
+
+def healthy_load(stop: threading.Event, plain: str, secure: str, authority: Path) -> None:
+    """Threads that compress, restore and measure with pauses, until told to stop."""
+    cache = SAMPLE.read_bytes()
+    clients = [
+        kvcompress.Client(plain),
+        kvcompress.Client(secure, root_certificates=authority),
     ]
+    chance = random.Random(1)  # noqa: S311 - no secret
+
+    def act(client: kvcompress.Client) -> None:
+        artefact = client.compress(cache, codec=chance.choice(HEALTHY_CODECS)).artefact
+        stop.wait(chance.expovariate(1 / HEALTHY_PAUSE))
+        client.decompress(artefact or b"")
+        if chance.random() < 0.2:
+            client.measure(cache, codec="int8")
+        stop.wait(chance.expovariate(1 / HEALTHY_PAUSE))
+
+    for client in clients * 3:
+        action = functools.partial(act, client)
+        threading.Thread(target=forever, args=(stop, action), daemon=True).start()
+
+
+@contextlib.contextmanager
+def observed(
+    binary: str, folder: Path, flags_of: Flags = strained_flags, load: Load = start_load
+) -> Iterator[Prometheus]:
+    """Two loaded servers and their Prometheus."""
+    authority = Authority(folder, "ours")
+    flags = flags_of(authority)
     servers: list[ServerProcess] = []
     stop = threading.Event()
     try:
@@ -175,7 +223,7 @@ def observed(binary: str, folder: Path) -> Iterator[Prometheus]:
             while not prometheus.query("min(count_over_time(up[1m])) >= 2"):
                 time.sleep(0.5)
             secure = servers[1].addresses[0]
-            start_load(stop, servers[0].addresses[0], secure, authority.certificate)
+            load(stop, servers[0].addresses[0], secure, authority.certificate)
             yield prometheus
         finally:
             prometheus.stop()

@@ -164,7 +164,7 @@ def test_pods_are_admitted(server: ApiServer, tools: Path, fact: Fact) -> None:
         assert status == 201, answer
         path = f"/api/v1/namespaces/{namespace}/pods/a"
         assert server.request("DELETE", f"{path}?gracePeriodSeconds=0")[0] == 200
-    fact("their pods were admitted: restricted for the pool, baseline beside the engine")
+    fact("their pods were admitted: restricted for the pool, baseline next to the engine")
 
 
 def test_server_refuses_what_is_wrong(server: ApiServer, tools: Path) -> None:

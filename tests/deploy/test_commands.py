@@ -81,6 +81,13 @@ def test_server(shell: Path) -> None:
         run_line(command if "--check-config" in line else f"{command} --check-config", shell)
 
 
+def test_configuration_file(shell: Path) -> None:
+    """That of OPERATIONS.md is valid."""
+    [block] = claimed_blocks("configuration")
+    (shell / "kvcompress.yaml").write_text(block)
+    run_line("bin/kv-compressd --check-config --config kvcompress.yaml", shell)
+
+
 def test_tls(shell: Path, start: Start) -> None:
     """A server and a client that know each other's certificates, as OPERATIONS.md has them."""
     server = next(line for line in claimed("server") if "--tls-client-ca" in line)

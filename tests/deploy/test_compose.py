@@ -73,7 +73,7 @@ def test_prometheus(tool: Tool, tmp_path: Path) -> None:
 
 
 def test_grafana() -> None:
-    """It is given the dashboard, and a source of data that is the Prometheus beside it."""
+    """It is given the dashboard, and a source of data that is the Prometheus next to it."""
     grafana = mounts("grafana")
     provisioning = "/etc/grafana/provisioning"
     read = {path: yaml.safe_load(file.read_text()) for path, file in grafana.items()}

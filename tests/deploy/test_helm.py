@@ -75,14 +75,14 @@ def test_objects_are_those_of_kustomize(
 
 def test_values(helm: Path) -> None:
     """What can be left out, and what is set."""
-    chosen = ["image.tag=1", "pool.replicas=5", "pool.environment.KVCOMPRESS_CALL_THREADS=2"]
+    chosen = ["image.tag=1", "pool.replicas=5", "pool.environment.KVCOMPRESS_THREADS=2"]
     options = [part for each in chosen for part in ("--set-string", each)]
     options[2] = "--set"
     deployment = the(made(helm, "a", *options), "Deployment")
     assert deployment["spec"]["replicas"] == 5
     [server] = deployment["spec"]["template"]["spec"]["containers"]
     assert server["image"] == "kvcompress:1"
-    assert {"name": "KVCOMPRESS_CALL_THREADS", "value": "2"} in server["env"]
+    assert {"name": "KVCOMPRESS_THREADS", "value": "2"} in server["env"]
 
     without = ("sidecar.profiles.enabled", "sidecar.sharedDirectory.enabled", "sidecar.monitor")
     options = [part for each in without for part in ("--set", f"{each}=false")]

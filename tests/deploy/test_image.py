@@ -38,7 +38,7 @@ def test_user_is_a_number_and_not_root(config: dict[str, Any]) -> None:
 
 def test_listens_for_other_machines(config: dict[str, Any]) -> None:
     """A container that listens on its own loopback serves nobody."""
-    assert config["Entrypoint"] == ["/usr/local/bin/kv-compressd"]
+    assert config["Entrypoint"] == ["/usr/bin/kv-compressd"]
     assert "KVCOMPRESS_LISTEN=0.0.0.0:50051" in config["Env"]
     assert set(config["ExposedPorts"]) == {"50051/tcp", "9464/tcp"}
 

@@ -225,15 +225,15 @@ def size_of_files(pod: Manifest) -> int:
 def test_budgets_take_128k_tokens(rendered: dict[str, list[Manifest]]) -> None:
     """Of an 8B model, under `klt` and `auto`: 4 MiB and four times a tensor of 256 MiB."""
     pool = the(rendered["overlays/production"], "Deployment")
-    beside = the(rendered["examples/vllm"], "Deployment")["spec"]["template"]["spec"]
-    for server in (containers(pool)["kv-compressd"], beside["initContainers"][0]):
+    sidecar = the(rendered["examples/vllm"], "Deployment")["spec"]["template"]["spec"]
+    for server in (containers(pool)["kv-compressd"], sidecar["initContainers"][0]):
         limit = int(server["resources"]["limits"]["memory"].removesuffix("Gi")) * 1024
         budget = (limit - 64) // 2
         variables = {variable["name"]: variable["value"] for variable in server["env"]}
         if "KVCOMPRESS_MEMORY_BUDGET_BYTES" in variables:
             budget = int(variables["KVCOMPRESS_MEMORY_BUDGET_BYTES"]) >> 20
             profiles = int(variables["KVCOMPRESS_MAX_PROFILE_BYTES"]) >> 20
-            assert 2 * budget + 64 + profiles + size_of_files(beside) <= limit
+            assert 2 * budget + 64 + profiles + size_of_files(sidecar) <= limit
         assert budget >= 4 + 4 * 256
 
 

@@ -82,15 +82,22 @@ def test_package_of_the_server(packages: dict[str, Path], tmp_path: Path) -> Non
         "usr/lib/systemd/system/kv-compressd.service",
         "usr/lib/sysusers.d/kvcompress.conf",
         "usr/share/bash-completion/completions/kv-compress",
+        "usr/share/bash-completion/completions/kv-compressd",
         "usr/share/doc/kvcompress/CHANGELOG.md",
         "usr/share/doc/kvcompress/OPERATIONS.md",
         "usr/share/doc/kvcompress/copyright",
         "usr/share/fish/vendor_completions.d/kv-compress.fish",
+        "usr/share/fish/vendor_completions.d/kv-compressd.fish",
         "usr/share/man/man1/kv-compress.1",
+        "usr/share/man/man8/kv-compressd.8",
         "usr/share/zsh/vendor-completions/_kv-compress",
+        "usr/share/zsh/vendor-completions/_kv-compressd",
     }
     page = (tmp_path / "usr/share/man/man1/kv-compress.1").read_text()
     assert page == output(tmp_path / "usr/bin/kv-compress", "-man")
+    assert "--listen" in (tmp_path / "usr/share/man/man8/kv-compressd.8").read_text().replace(
+        "\\-", "-"
+    )
     assert output(tmp_path / "usr/bin/kv-compressd", "--version").startswith("kv-compressd 0.")
 
 

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from calls import page_of_a_used_server
 from documents import claimed
 from server_process import Start
 from tools import REPOSITORY, Fact, Tool, output, program
 
 PROMETHEUS = REPOSITORY / "deploy" / "prometheus"
+SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
 OPERATIONS = (REPOSITORY / "server" / "OPERATIONS.md").read_text()
 RULES = [
     rule
@@ -82,7 +84,7 @@ def test_every_alert_leads_to_its_section() -> None:
 
 def test_metrics_exist(start: Start) -> None:
     """What the rules and the queries of the documents read is what a server exports."""
-    page = start().get("/metrics")[2]
+    page = page_of_a_used_server(start(), SAMPLE)
     exported = set(re.findall(r"^([a-z_]+)(?:\{.*\})? ", page, re.MULTILINE))
     for query in [*(rule["expr"] for rule in RULES), *claimed("query")]:
         read = set(re.findall(r"\b(?:kvcompress|process|grpc)_[a-z_]+", query))

@@ -99,11 +99,16 @@ class Daemon(Process):
         )
         self.wait(path.exists, "socket")
 
+    def signal(self, number: int) -> None:
+        """Sends it a signal, unless it has ended; waits until that has come."""
+        if number == signal.SIGSTOP:
+            self.freeze()
+        else:
+            self.kill(number)
+
     def freeze(self) -> None:
         """Stops it without an end, and waits until none of its threads goes on."""
-        self.kill(signal.SIGSTOP)
-        threads = list(Path(f"/proc/{self.process.pid}/task").glob("*/status"))
-        self.wait(lambda: all("State:\tT" in each.read_text() for each in threads), "standstill")
+        freeze(self.process.pid)
 
 
 class LMCache(Process):
@@ -111,8 +116,8 @@ class LMCache(Process):
 
     def __init__(self, folder: Path, *adapters: Mapping[str, object]) -> None:
         """Starts it with L2 adapters; `ready` waits for it."""
-        self.port, self._http = free_port(), free_port()
-        flags = ["--port", self.port, "--http-port", self._http, "--chunk-size", "256"]
+        self.port, self.http_port = free_port(), free_port()
+        flags = ["--port", self.port, "--http-port", self.http_port, "--chunk-size", "256"]
         flags += ["--l1-size-gb", "1", "--l1-init-size-gb", "1", "--eviction-policy", "LRU"]
         flags += ["--supported-transfer-mode", "auto"]
         for adapter in adapters:
@@ -126,21 +131,11 @@ class LMCache(Process):
 
     def get(self, path: str, data: bytes | None = None) -> Any:  # noqa: ANN401
         """Gives what its HTTP interface answers; with data to a POST."""
-        headers = {"Content-Type": "application/json"}
-        url = f"http://127.0.0.1:{self._http}{path}"
-        request = urllib.request.Request(url, data, headers)
-        with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
-            return json.load(response)
+        return get(self.http_port, path, data)
 
     def clear(self) -> None:
         """Empties its memory, so that chunks come from L2; those that are being stored stay."""
-
-        def cleared() -> bool:
-            self.get("/cache/clear", b"{}")
-            memory = self.get("/status")["storage_manager"]["l1_manager"]
-            return bool(memory["total_object_count"] == 0)
-
-        self.wait(cleared, "memory without chunks")
+        self.wait(lambda: cleared(self.http_port), "memory without chunks")
 
     def statuses(self) -> list[dict[str, Any]]:
         """Gives what the adapters report, in their order."""
@@ -183,6 +178,34 @@ class Engine(Process):
             raise self.fail("the engine ended")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def get(port: int, path: str, data: bytes | None = None) -> Any:  # noqa: ANN401
+    """Gives what LMCache's HTTP interface answers; with data to a POST."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
+    with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
+        return json.load(response)
+
+
+def cleared(port: int) -> bool:
+    """Asks LMCache to empty its memory; tells whether it has."""
+    get(port, "/cache/clear", b"{}")
+    return bool(get(port, "/status")["storage_manager"]["l1_manager"]["total_object_count"] == 0)
+
+
+def clear(port: int) -> None:
+    """Empties LMCache's memory."""
+    while not cleared(port):
+        time.sleep(0.1)
+
+
+def freeze(process: int) -> None:
+    """Stops a process without an end, and waits until none of its threads goes on."""
+    os.kill(process, signal.SIGSTOP)
+    threads = list(Path(f"/proc/{process}/task").glob("*/status"))
+    while not all("State:\tT" in each.read_text() for each in threads):
+        time.sleep(0.01)
 
 
 def free_port() -> int:

@@ -8,8 +8,11 @@ A test leaves files in one, so that a hit can come from no other.
 
 import errno
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ import kvcompress
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CHUNK_TOKENS = 256
+LONG, RETRY_AFTER = 120, 1  # seconds
+TRIES = 3
 LAYOUT = {"layout": "cpu_attn", "head_dim": 64, "block_tokens": 128}
 PROMPT = (REPOSITORY / "core" / "FORMAT.md").read_text()[4000:5600]
 
@@ -55,17 +60,21 @@ class Deployment:
 
     def adapters(self) -> list[dict[str, object]]:
         """What is given to LMCache."""
-        # As long as a machine with much else to do may take.
-        timing = {"timeout": 10, "retry_after": 1}
-        common = {**LAYOUT, "server": f"unix:{self.folder}/socket", **timing}
+        common = {**LAYOUT, "server": f"unix:{self.folder}/socket", "retry_after": RETRY_AFTER}
         plugins: list[dict[str, object]] = [
             {
                 "type": "plugin",
                 "module_path": "kvcompress.integrations.lmcache",
                 "class_name": "KVCompressAdapter",
-                "adapter_params": {**common, "codec": name, "path": str(self.caches[name])},
+                "adapter_params": {
+                    **common,
+                    **more,
+                    "codec": name,
+                    "path": str(self.caches[name]),
+                },
             }
-            for name in ("lossless", "klt")
+            # One waits long enough to see that a call is under way.
+            for name, more in (("lossless", {"timeout": LONG}), ("klt", {}))
         ]
         stock: dict[str, object] = {
             "type": "plugin",
@@ -161,15 +170,16 @@ def test_hit_that_is_smaller(second: Deployment, name: str) -> None:
     assert answer["tokens"][0] == second.answers["computed"]["tokens"][0]
 
 
-def recomputed(deployment: Deployment) -> None:
-    """Requires that the engine computes, and gives what it gave without a cache."""
+def recomputed(deployment: Deployment) -> float:
+    """Requires that the engine computes what it gave without a cache; gives the seconds."""
     answer = deployment.ask()
     assert not hit(deployment, answer)
     assert answer["tokens"] == deployment.answers["computed"]["tokens"]
+    return float(answer["seconds"])
 
 
 def test_damage(second: Deployment) -> None:
-    """One chunk is damaged, and the request is computed; then both are there again."""
+    """All chunks are damaged, and the request is computed; then they are there again."""
     second.keep_only("lossless")
     damaged = second.files("lossless")
     for path in damaged:
@@ -223,19 +233,71 @@ def test_full_disk(second: Deployment) -> None:
     assert f"[Errno {errno.ENOSPC}]" in second.lmcache.log.read_text(errors="replace")
 
 
-def test_server_that_hangs_or_is_killed(second: Deployment) -> None:
-    """The engine computes meanwhile, and hits again when there is a server."""
-    second.keep_only("lossless")
-    second.daemon.freeze()
-    recomputed(second)
-    assert second.lmcache.statuses()[0]["unavailable"] >= 1
+@pytest.fixture
+def restarted(second: Deployment) -> Iterator[Deployment]:
+    """Has a server that a test may freeze and kill, and another one after it."""
+    yield second
     second.daemon.kill()
-    second.keep_only("lossless")
-    recomputed(second)
     second.daemon = Daemon(second.folder)
-    second.keep_only("lossless")
 
-    def hits_again() -> bool:
-        return hit(second, second.ask())
 
-    second.lmcache.wait(hits_again, "hit after the server was started again")
+def hits_again(deployment: Deployment, name: str) -> None:
+    """Waits for a hit."""
+    deployment.keep_only(name)
+    deployment.lmcache.wait(lambda: hit(deployment, deployment.ask()), "hit with a new server")
+
+
+def asked_without(deployment: Deployment, name: str | None, number: int | None = None) -> float:
+    """Asks with what a cache has, while the server has a signal; gives the seconds."""
+    deployment.keep_only(name)
+    time.sleep(RETRY_AFTER)  # or nothing is asked of a server that did not answer
+    if number is not None:
+        deployment.daemon.signal(number)
+    return recomputed(deployment)
+
+
+@pytest.mark.parametrize("name", ["klt", "slots"])
+def test_server_that_hangs_costs_a_second(restarted: Deployment, name: str) -> None:
+    """At most, beside what the prompt takes to compute; the same where it has ended.
+
+    Others use the processors as well, so that each is tried several times.
+    """
+    hits_again(restarted, name)
+    computed, frozen, killed = [], [], []
+    for _ in range(TRIES):
+        computed.append(asked_without(restarted, None))
+        frozen.append(asked_without(restarted, name, signal.SIGSTOP))
+        restarted.daemon.signal(signal.SIGCONT)
+    for _ in range(TRIES):
+        killed.append(asked_without(restarted, name, signal.SIGKILL))
+    print(f"computed {computed}, frozen {frozen}, killed {killed}")
+    assert min(frozen) <= max(computed) + 1
+    assert min(killed) <= max(computed) + 1
+
+
+def test_server_killed_in_a_call_costs_a_second(restarted: Deployment) -> None:
+    """It is computed as soon as the server has gone, however long the call might take."""
+    before = restarted.lmcache.statuses()[0]["unavailable"]
+    computed, waited = [], []
+    for _ in range(TRIES):
+        hits_again(restarted, "lossless")
+        computed.append(asked_without(restarted, None))
+        restarted.keep_only("lossless")
+        restarted.daemon.freeze()
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(recomputed, restarted)
+            with pytest.raises(TimeoutError):  # the call is under way
+                asked.result(2 * max(computed) + 2)
+            restarted.daemon.kill()
+            began = time.monotonic()
+            asked.result(LONG)
+        waited.append(time.monotonic() - began)
+        restarted.daemon = Daemon(restarted.folder)
+    print(f"computed {computed}, {waited} after the server was killed")
+    assert min(waited) <= max(computed) + 1
+    assert restarted.lmcache.statuses()[0]["unavailable"] >= before + TRIES
+
+
+def test_hits_again_with_a_new_server(restarted: Deployment) -> None:
+    for name in restarted.caches:
+        hits_again(restarted, name)

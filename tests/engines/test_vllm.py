@@ -1,9 +1,10 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """kvcompress.integrations.vllm within vLLM itself, on a CPU.
 
-Three engines run one after the other, each in a process of its own. The first saves a document
-that two other questions follow; the second, new, has to find it for each question, and goes on
-when artefacts are damaged and when the server is killed; the third compresses it well.
+Engines run one after the other, each in a process of its own. The first saves a document that
+two other questions follow; the second, new, has to find it for each question, and goes on when
+artefacts and the disk are broken on purpose, the third when the server is; the last one compresses
+it well.
 """
 
 import importlib.util
@@ -11,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,13 @@ pytestmark = pytest.mark.slow
 if importlib.util.find_spec("vllm") is None:  # to import it takes long
     pytest.skip("vLLM is not installed", allow_module_level=True)
 
+from jobs import run_engine  # noqa: E402
+from processes import Daemon  # noqa: E402
 from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 
 from kvcompress import payload  # noqa: E402
-from kvcompress.child import server_binary  # noqa: E402
 
-HERE = Path(__file__).parent
-REPOSITORY = HERE.parents[1]
-TOKENS = 8  # that are generated
+REPOSITORY = Path(__file__).parents[2]
 DOCUMENT = 1100  # tokens; eight blocks of 128 and some
 ARTEFACTS = "*/artefacts/*/*.safetensors"
 DAMAGE = f"""
@@ -39,6 +38,25 @@ for path in pathlib.Path(sys.argv[1]).glob("{ARTEFACTS}"):
     data[-100] ^= 1
     path.write_bytes(data)
 """
+OTHER_MODEL = f"""
+import contextlib, pathlib, sys, kvcompress
+with kvcompress.Client(sys.argv[2]) as client:
+    for path in pathlib.Path(sys.argv[1]).glob("{ARTEFACTS}"):
+        with contextlib.suppress(kvcompress.DataLossError):  # what was damaged before
+            found = client.decompress(path)
+            labels = {{**found.report.labels, "model": "org/other"}}
+            tensors, metadata = found.torch_tensors(), found.metadata
+            client.compress(tensors, path, codec="lossless", labels=labels, metadata=metadata)
+"""
+SMALL_DISK = """
+for each in "$1"/*; do
+  mount -t tmpfs -o size=64k tmpfs "$each" && mkdir "$each/artefacts" "$each/blocks"
+done
+"""
+Step = tuple[str, Any]  # the name of a prompt or nothing, and a request of vllm_engine.py
+Broken = tuple[dict[str, Any], dict[str, float]]
+TRIES = 3
+NEXT_CALL = 2.5  # seconds; after two failures the pause is 2
 
 
 @pytest.fixture(scope="module")
@@ -54,44 +72,11 @@ def prompts() -> list[list[int]]:
     return [document + tokenizer.encode(question).ids for question in questions]
 
 
-@pytest.fixture
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
-    """The process and the address of a server that a test may kill."""
-    socket = tmp_path_factory.mktemp("server") / "socket"
-    address = f"unix:{socket}"
-    command = [str(server_binary()), "--metrics-listen", "127.0.0.1:0", "--listen", address]
-    with subprocess.Popen(command) as process:
-        while not socket.exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        yield process.pid, address
-        process.kill()
-
-
-def run_engine(extra: dict[str, Any], requests: list[Any]) -> tuple[list[Any], dict[str, float]]:
-    """Runs an engine in a process of its own; gives the results and the tier's counters."""
-    job = {
-        "model": os.environ["KVCOMPRESS_ENGINE_MODEL"],
-        "extra": {"cpu_bytes_to_use": 1 << 28, **extra},
-        "tokens": TOKENS,
-        "max_model_len": 2048,
-        "requests": requests,
-    }
-    # Threads that wait for each other on processors that others use as well hardly get on.
-    alone = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    own = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
-    environment = {**alone, **os.environ, **own}
-    done = subprocess.run(
-        [sys.executable, HERE / "vllm_engine.py"],
-        input=json.dumps(job).encode(),
-        capture_output=True,
-        env=environment,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr.decode()[-4000:]
-    print(done.stdout.decode())
-    result = json.loads(done.stdout)
-    return result["results"], result["counters"]
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A server that a test may kill."""
+    with Daemon(tmp_path_factory.mktemp("server")) as daemon:
+        yield daemon
 
 
 def counter(counters: dict[str, float], name: str, *labels: str) -> float:
@@ -103,30 +88,129 @@ def counter(counters: dict[str, float], name: str, *labels: str) -> float:
     )
 
 
-@pytest.mark.timeout(2000)
-def test_other_questions_hit_and_failures_are_misses(
-    prompts: list[list[int]], server: tuple[int, str], tmp_path: Path
-) -> None:
-    """With `lossless` every token is the one of an engine that computes, whatever happens."""
-    extra = {"folder": str(tmp_path), "codec": "lossless", "server": server[1]}
-    expected, _ = run_engine(extra, prompts)
-    reset = {"reset": True}
-    damage = {"run": [sys.executable, "-c", DAMAGE, str(tmp_path)]}
+def answered(extra: dict[str, Any], steps: list[Step]) -> tuple[dict[str, Any], dict[str, float]]:
+    """Gives what an engine answers by the names of its prompts, and the counters."""
     requests: list[Any] = []
-    for prompt in prompts:
-        requests += [prompt, reset]
-    requests += [damage, prompts[0], reset, {"kill": server[0]}, prompts[1]]
-    results, counters = run_engine(extra, requests)
+    for _, request in steps:
+        requests += [request] if isinstance(request, dict) else [request, {"reset": True}]
+    results, counters = run_engine(extra, json.loads(json.dumps(requests, default=str)))
+    return dict(zip((name for name, _ in steps if name), results, strict=True)), counters
 
-    tokens = [each["tokens"] for each in expected]
-    computed, killed = expected[0]["seconds"], results[-1]["seconds"]
-    print(f"first token after {computed:.2f} s, with a killed server after {killed:.2f} s")
-    assert [each["tokens"] for each in results] == [*tokens, tokens[0], tokens[1]]
-    served = [each["served"] for each in results]
-    assert min(served[:3]) >= 0.9 * DOCUMENT, served
-    assert served[3:] == [0, 0]
-    assert counter(counters, "kvcompress_failures", "load", "damaged") >= 1
-    assert counter(counters, "kvcompress_failures", "load", "unavailable") >= 1
+
+@pytest.fixture(scope="module")
+def extra(server: Daemon, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The configuration of engines that share a folder, with time for every artefact."""
+    folder = tmp_path_factory.mktemp("tier")
+    return {"folder": str(folder), "codec": "lossless", "server": server.target, "timeout": 60}
+
+
+@pytest.fixture(scope="module")
+def expected(prompts: list[list[int]], extra: dict[str, Any]) -> list[list[int]]:
+    """What the first engine says, which computes and saves."""
+    return [each["tokens"] for each in run_engine(extra, prompts)[0]]
+
+
+@pytest.fixture(scope="module")
+def broken(
+    prompts: list[list[int]],
+    expected: list[list[int]],
+    extra: dict[str, Any],
+    server: Daemon,
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """What a second one says while artefacts and the disk are broken on purpose."""
+    folder, python = extra["folder"], [sys.executable, "-c"]
+    disk = [
+        ("", {"run": ["sh", "-c", SMALL_DISK, "sh", folder]}),
+        ("full disk", prompts[1]),
+        ("", {"run": ["sh", "-c", 'umount --lazy "$1"/*', "sh", folder]}),
+    ]
+    steps = [
+        *((f"question {number}", prompt) for number, prompt in enumerate(prompts)),
+        ("", {"run": [*python, DAMAGE, folder]}),
+        ("damaged", prompts[0]),
+        ("", {"run": [*python, OTHER_MODEL, folder, server.target]}),
+        ("other model", prompts[0]),
+        *(disk if may_mount() else []),
+        ("again", prompts[2]),
+    ]
+    return answered(extra, steps)
+
+
+def breaking(prompt: list[int], process: int, folder: str) -> list[Step]:
+    """A prompt that is computed, then loaded from a server that is frozen, thawed, killed."""
+    wait: Step = ("", {"run": ["sleep", str(NEXT_CALL)]})
+    nothing: Step = ("", {"run": ["sh", "-c", 'rm -r "$1"/*/blocks', "sh", folder]})
+    freeze, thaw = ("", {"freeze": process}), ("", {"thaw": process})
+    steps: list[Step] = [("warm", prompt)]
+    for number in range(TRIES):
+        steps += [nothing, (f"computed {number}", prompt)]
+        steps += [freeze, (f"frozen {number}", prompt)]
+        steps += [thaw, wait, (f"thawed {number}", prompt)]
+    steps += [("", {"kill_in_load": process}), ("killed 0", prompt)]
+    return [*steps, wait, ("killed 1", prompt), wait, wait, ("killed 2", prompt)]
+
+
+def may_mount() -> bool:
+    """Whether a small disk can be had, in the place of one that is full."""
+    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.mark.timeout(2000)
+def test_other_questions_hit(expected: list[list[int]], broken: Broken) -> None:
+    """With `lossless` every token is the one of an engine that computes."""
+    for number, tokens in enumerate(expected):
+        found = broken[0][f"question {number}"]
+        assert found["served"] >= 0.9 * DOCUMENT, found
+        assert found["tokens"] == tokens
+
+
+def test_what_is_broken_is_computed(expected: list[list[int]], broken: Broken) -> None:
+    """Nothing of it is served, and no token is another; after that, there is a hit again."""
+    results, counters = broken
+    for name in ("damaged", "other model"):
+        assert results[name]["served"] == 0
+        assert results[name]["tokens"] == expected[0]
+    assert results["again"]["served"] >= 0.9 * DOCUMENT
+    assert results["again"]["tokens"] == expected[2]
+    assert counter(counters, "kvcompress_failures", "load", "damaged") >= 2
+
+
+def test_full_disk(expected: list[list[int]], broken: Broken) -> None:
+    """The request is served, and nothing is stored."""
+    results, counters = broken
+    if "full disk" not in results:
+        pytest.skip("no file system can be mounted here")
+    assert results["full disk"]["served"] == 0
+    assert results["full disk"]["tokens"] == expected[1]
+    assert counter(counters, "kvcompress_failures", "save", "disk") >= 1
+
+
+@pytest.mark.timeout(2000)
+def test_server_that_is_away_costs_a_second(
+    prompts: list[list[int]],
+    expected: list[list[int]],
+    broken: Broken,
+    extra: dict[str, Any],
+    server: Daemon,
+) -> None:
+    """At most, beside what the same prompt takes to compute; then there is a hit again.
+
+    Others use the processors as well: what a prompt takes to compute is measured several times.
+    """
+    steps = breaking(prompts[0], server.process.pid, extra["folder"])
+    results, counters = answered({key: extra[key] for key in ("folder", "codec", "server")}, steps)
+    for name, result in results.items():
+        print(f"{name}: {result['seconds']:.2f} s, of which restoring {result['restoring']:.2f} s")
+        assert result["tokens"] == expected[0], name
+        assert name.startswith(("warm", "thawed")) or result["served"] == 0, name
+    assert max(results[f"thawed {number}"]["served"] for number in range(TRIES)) >= 0.9 * DOCUMENT
+    assert counter(counters, "kvcompress_failures", "load", "unavailable") >= TRIES + 3
+    computed = max(results[f"computed {number}"]["seconds"] for number in range(TRIES))
+    for kind in ("frozen", "killed"):
+        tried = [results[f"{kind} {number}"] for number in range(TRIES)]
+        assert min(each["restoring"] for each in tried) <= 1, kind
+        assert min(each["seconds"] for each in tried) <= computed + 1, kind
 
 
 @pytest.mark.timeout(1000)

@@ -1,13 +1,15 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Measures the time to the first token in vLLM on a CPU: computed, or restored from files.
 
-    python tests/engines/time_to_first_token.py --model FOLDER [--tokens 1024 2048 4096]
+    python tests/engines/time_to_first_token.py --model FOLDER [--tokens 1024 2048 4096 6144]
 
 A document is the prompt, with another question in each round; between rounds the engine's own cache
-and the tier in host memory are emptied. Ways: `compute` (no tier), `raw` (vLLM's own tier of
-files, blocks as they are) and a codec each. Files are read again, so that they come from the
-system's cache of files unless it is small. Each prompt goes on for 16 tokens, greedily: `same` is
-how many of them, on average, come before the first that is not what the model says without a cache.
+and the tier in host memory are emptied, and files leave the system's cache of files, so that they
+come from the disk. Ways: `compute` (no tier), `raw` (vLLM's own tier of files, blocks as they are)
+and a codec each; with `1 Gb/s, ` before it, LMCache has its chunks in a Redis behind a proxy that
+carries so much: `raw` with LMCache's own adapter, codecs with ours. Each prompt goes on for 16
+tokens, greedily: `same` is how many of them, on average, come before the first that is not what the
+model says without a cache. `KL` is the divergence, in nats, of the probabilities of the first one.
 Prints a table in Markdown; --json saves what it says, and with --plot a picture is made of that.
 """
 
@@ -23,54 +25,53 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from ways import LINK, open_way
+
 HERE = Path(__file__).parent
 _GENERATED = 16
-_HOST = {
-    "spec_name": "HostTieringSpec",
-    "spec_module_path": "kvcompress.integrations._vllm_host",
-}
-
-
-def job_of(way: str, folder: str, profile: Path | None) -> dict[str, Any]:
-    """Gives what vllm_engine.py needs for a way."""
-    size = {"cpu_bytes_to_use": 1 << 29}
-    if way == "compute":
-        return {"extra": None}
-    if way == "raw":
-        tiers = {"secondary_tiers": [{"type": "fs", "root_dir": folder}]}
-        return {"connector": "OffloadingConnector", "module": None, "extra": size | _HOST | tiers}
-    codec, _, with_profile = way.partition(", ")
-    extra = {**size, "folder": folder, "codec": codec}
-    if with_profile and profile is not None:
-        extra |= {"profile": profile.stem, "profile_directory": str(profile.resolve().parent)}
-    return {"extra": extra}
+_WAYS = ["raw", "lossless", "ecsq", "klt"]
+_WAYS += [LINK + way for way in _WAYS]
 
 
 def measure(
-    model: str, way: str, prompts: list[list[list[int]]], profile: Path | None
+    model: str, name: str, prompts: list[list[list[int]]], profile: Path | None
 ) -> dict[str, Any]:
-    """Runs all rounds of a way in one engine; the first of each length fills the tier."""
-    requests: list[Any] = []
-    for rounds in prompts:
-        for prompt in rounds:
-            requests += [prompt, {"reset": True}]
+    """Runs all rounds of a way in one engine; the first of each length fills the tier.
+
+    Beside what vllm_engine.py says the result has `predictions` and `ratio`.
+    """
     alone = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
-    with tempfile.TemporaryDirectory() as folder:
+    alone["TORCHDYNAMO_DISABLE"] = "1"  # or a kernel is compiled for the first prediction
+    with open_way(name, profile) as way, tempfile.TemporaryDirectory() as folder:
+        requests: list[Any] = []
+        for rounds in prompts:
+            for prompt in rounds:
+                requests += [prompt, {"predict": prompt}, *way.between]
         job = {
             "model": model,
             "tokens": _GENERATED,
+            "max_model_len": max(len(rounds[0]) for rounds in prompts) + 64,
             "requests": requests,
-            **job_of(way, folder, profile),
+            "predictions": f"{folder}/predictions.npy",
+            **way.job,
         }
-        job["max_model_len"] = max(len(rounds[0]) for rounds in prompts) + 64
         done = subprocess.run(
             [sys.executable, HERE / "vllm_engine.py"],
             input=json.dumps(job).encode(),
             stdout=subprocess.PIPE,
-            env={**alone, **os.environ, "HF_HUB_OFFLINE": "1"},
+            env={**alone, **os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": _paths()},
             check=True,
         )
-    return dict(json.loads(done.stdout))
+        result = dict(json.loads(done.stdout))
+        result["predictions"] = np.load(job["predictions"])
+        result["ratio"] = way.ratio(result["counters"])
+    return result
+
+
+def _paths() -> str:
+    """Where the engine's process and those that it starts find modules of this folder."""
+    return os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -92,27 +93,25 @@ def rows_of(
     lengths: list[int],
 ) -> list[dict[str, Any]]:
     """Gives what the table says of a way, for each length."""
-    raw, stored = (
-        sum(
-            v
-            for name, v in result["counters"].items()
-            if f"{kind}_bytes" in name and "save" in name
-        )
-        for kind in ("raw", "artefact")
-    )
+    # Probabilities of the token after the prompt, and how far they are from those of `compute`.
+    exact = computed["predictions"]
+    divergence = (np.exp(exact) * (exact - result["predictions"])).sum(-1)
+    count = 0
     found, rows = zip(result["results"], computed["results"], strict=True), []
     for rounds, length in zip(prompts, lengths, strict=True):
         pairs = [next(found) for _ in rounds][1:]
         each = [one for one, _ in pairs]
+        first, count = count + 1, count + len(rounds)
         seconds = [one["seconds"] for one in each]
         row = {
             "tokens": length,
             "way": way,
-            "ratio": raw / stored if stored else None,
+            "ratio": result["ratio"],
             "served": sum(one["served"] for one in each) / (len(each) * length),
             "p50": quantile(seconds, 0.5),
             "p99": quantile(seconds, 0.99),
             "same": sum(agreed(one["tokens"], other["tokens"]) for one, other in pairs) / len(each),
+            "kl": float(divergence[first:count].mean()),
         }
         rows.append(row)
     return rows
@@ -123,7 +122,8 @@ def line_of(row: dict[str, Any]) -> str:
     ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
     times = f"{row['p50']:.2f} | {row['p99']:.2f}"
     served = f"{100 * row['served']:.0f} %"
-    return f"| {row['tokens']} | {row['way']} | {ratio} | {served} | {times} | {row['same']:.1f} |"
+    same = f"{row['same']:.1f} | {row['kl']:.4f}"
+    return f"| {row['tokens']} | {row['way']} | {ratio} | {served} | {times} | {same} |"
 
 
 def draw(rows: list[dict[str, Any]], caption: str, path: Path) -> None:
@@ -174,8 +174,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model")
     parser.add_argument("--text", type=Path, default=HERE.parents[1] / "core" / "FORMAT.md")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048, 4096])
-    parser.add_argument("--ways", nargs="+", default=["raw", "lossless", "ecsq", "klt"])
+    parser.add_argument("--tokens", type=int, nargs="+", default=[1024, 2048, 4096, 6144])
+    parser.add_argument("--ways", nargs="+", default=_WAYS)
     parser.add_argument("--profile", type=Path, help="a profile of the model, for klt:max")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--json", type=Path)
@@ -191,8 +191,8 @@ def main() -> None:
     date = time.strftime("%Y-%m-%d", time.gmtime())
     where = f"vLLM on {os.cpu_count()} processors of {processor}, {date}"
     print(f"{where}, load {os.getloadavg()[0]:.1f}\n")
-    print("| tokens | way | smaller | from files | first token, s, p50 | p99 | same |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| tokens | way | smaller | from files | first token, s, p50 | p99 | same | KL |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     computed, rows = None, []
     profiled = ["klt:max, profile"] if arguments.profile else []
     for way in ("compute", *arguments.ways, *profiled):

@@ -5,10 +5,17 @@
 
 A process of its own, so that nothing but files is left for the next one. The job has `model`,
 `extra` (kv_connector_extra_config; null for none), `tokens` to generate, `max_model_len`, and
-`requests`. Each is a list of token numbers, or one of `{"kill": PID}`, which kills a process,
-`{"reset": true}`, which empties the engine's own cache and the primary tier, and
-`{"run": [COMMAND...]}`. The result has for each prompt `tokens`, `served` (tokens that were not
-computed), `seconds` to the first token, and all counters of the connector at the end.
+`requests`. Each is a list of token numbers, or one of
+
+    {"reset": true}           empties the engine's own cache and the primary tier; false: that alone
+    {"predict": [NUMBERS]}    notes the probabilities of all tokens after a prompt
+    {"run": [COMMAND...]}     runs a command
+    {"freeze": PID}           stops a process without an end; {"thaw": PID} lets it go on
+    {"kill_in_load": PID}     kills a process as soon as it was asked to restore something
+
+The result has for each prompt `tokens`, `served` (tokens that were not computed), `seconds` to the
+first token and how many of them it was `restoring`, and all counters of the connector at the end.
+What was predicted goes to the file `predictions`, a NumPy array of log-probabilities.
 """
 
 import json
@@ -17,7 +24,15 @@ import signal
 import subprocess
 import sys
 import time
+from threading import Timer
 from typing import Any
+
+from engine import repair_scan
+from processes import freeze
+
+from kvcompress.integrations._artefact_folder import ArtefactFolder
+
+_IN_CALL = 0.3  # seconds of a call before its server is killed
 
 
 def engine_of(job: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -42,6 +57,7 @@ def engine_of(job: dict[str, Any]) -> Any:  # noqa: ANN401
         enable_prefix_caching=True,
         kv_transfer_config=transfer,
         disable_log_stats=False,
+        max_logprobs=-1,
         seed=0,
         **job.get("arguments", {}),
     )
@@ -78,14 +94,63 @@ def run(
     }
 
 
-def between(engine: Any, what: dict[str, Any]) -> None:  # noqa: ANN401
+def predict(engine: Any, number: int, prompt: list[int]) -> Any:  # noqa: ANN401
+    """Gives the log-probabilities of all tokens after a prompt."""
+    import numpy as np
+    from vllm import SamplingParams
+
+    parameters = SamplingParams(temperature=0, max_tokens=1, logprobs=-1, detokenize=False)
+    engine.add_request(f"prediction-{number}", {"prompt_token_ids": prompt}, parameters)
+    outputs: list[Any] = []
+    while engine.has_unfinished_requests():
+        outputs += engine.step()
+    [found] = outputs[-1].outputs[0].logprobs
+    row = np.zeros(max(found) + 1)
+    for token, value in found.items():
+        row[token] = value.logprob
+    return row
+
+
+def between(engine: Any, what: dict[str, Any], restores: "Restores") -> None:  # noqa: ANN401
     """Does what a job wants done between prompts."""
-    if "kill" in what:
-        os.kill(what["kill"], signal.SIGKILL)
-    if "reset" in what and not engine.reset_prefix_cache(reset_connector=True):
+    if "freeze" in what:
+        freeze(what["freeze"])
+    if "thaw" in what:
+        os.kill(what["thaw"], signal.SIGCONT)
+    if "kill_in_load" in what:
+        restores.victim = what["kill_in_load"]
+    if "reset" in what and not engine.reset_prefix_cache(reset_connector=what["reset"]):
         raise RuntimeError("the engine's cache is in use")
     if "run" in what:
         subprocess.run(what["run"], check=True)
+
+
+class Restores:
+    """Notes when calls that restore artefacts begin and end; may have a server killed in one."""
+
+    def __init__(self) -> None:
+        """Takes the place of the calls."""
+        self.times: list[float] = []
+        self.victim: int | None = None
+        restore = ArtefactFolder.restore
+
+        def noted(folder: ArtefactFolder, *arguments: Any) -> Any:  # noqa: ANN401
+            self.times.append(time.monotonic())
+            victim, self.victim = self.victim, None
+            if victim is not None:
+                freeze(victim)  # or it might answer in the meantime
+                Timer(_IN_CALL, os.kill, (victim, signal.SIGKILL)).start()
+            try:
+                return restore(folder, *arguments)
+            finally:
+                self.times.append(time.monotonic())
+
+        ArtefactFolder.restore = noted  # type: ignore[method-assign, assignment]
+
+    def seconds(self) -> float:
+        """Gives the time from the first to the last since it was asked for."""
+        times, self.times = self.times, []
+        return max(times) - min(times) if times else 0.0
 
 
 def settle(engine: Any, most: float = 120.0) -> None:  # noqa: ANN401
@@ -123,14 +188,24 @@ def main() -> None:
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     fast = os.dup(1)
     os.dup2(2, 1)
+    repair_scan()
+    restores = Restores()
     engine = engine_of(job)
-    results = []
+    results, predictions = [], []
     for number, request in enumerate(job["requests"]):
-        if isinstance(request, dict):
-            between(engine, request)
-        else:
-            results.append(run(engine, number, request, job["tokens"]))
+        if "predict" in request:
+            predictions.append(predict(engine, number, request["predict"]))
             settle(engine)
+        elif isinstance(request, dict):
+            between(engine, request, restores)
+        else:
+            result = run(engine, number, request, job["tokens"])
+            results.append({**result, "restoring": restores.seconds()})
+            settle(engine)
+    if predictions:
+        import numpy as np
+
+        np.save(job["predictions"], np.stack(predictions))
     found = counters()
     engine.engine_core.shutdown()
     with os.fdopen(fast, "w") as file:

@@ -241,11 +241,8 @@ void CompareMatrices(const KernelSet& set, const Block& block,
   }
   std::vector<int16_t> right = Integers(source, shape.inner * shape.columns);
   std::vector<int32_t> product(shape.rows * shape.columns), other = product;
-  std::vector<int16_t> prepared(right.size());
-  set.product.prepare(right.data(), shape.inner, shape.columns,
-                      prepared.data());
-  Portable().product.multiply(left.data(), right.data(), shape, product.data());
-  set.product.multiply(left.data(), prepared.data(), shape, other.data());
+  Portable().multiply(left.data(), right.data(), shape, product.data());
+  set.multiply(left.data(), right.data(), shape, other.data());
   Require(product == other, "the same product");
   std::vector<int16_t> unit = Integers(source, shape.inner);
   std::replace(unit.begin(), unit.end(), int16_t{-32768}, int16_t{-32767});

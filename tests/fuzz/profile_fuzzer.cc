@@ -12,6 +12,7 @@
 #include "kvcompress/profile.h"
 #include "profile/group_decoder.h"
 #include "profile/group_format.h"
+#include "profile/member_restorer.h"
 
 namespace kvcompress::fuzz {
 namespace {
@@ -58,7 +59,8 @@ void FuzzPayload(Input input) {
   shape.dtypes = {NumberDTypes()[input.UpTo(NumberDTypes().size() - 1)],
                   DType::kBF16};
   const auto quanta =
-      profile::GroupQuanta::Parse(input.rest(), *profile, 0, shape);
+      profile::GroupQuanta::Parse(input.rest(), *profile, 0, shape,
+                                  /*checkpoint=*/nullptr);
   if (!quanta.ok()) return;
   for (size_t member = 0; member < shape.dtypes.size(); ++member) {
     profile::MemberRestorer restorer(*quanta, member);

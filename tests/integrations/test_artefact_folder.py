@@ -14,6 +14,7 @@ import numpy as np  # noqa: E402
 
 import kvcompress  # noqa: E402
 from kvcompress.integrations._artefact_folder import ArtefactFolder, NotThisError  # noqa: E402
+from kvcompress.integrations._exchange import Exchange  # noqa: E402
 from kvcompress.integrations._pages import PageLayout  # noqa: E402
 
 BLOCKS = [f"{number:064x}" for number in range(5)]
@@ -128,7 +129,7 @@ def test_blocks_of_a_run_are_found_alone(client: kvcompress.Client, tmp_path: Pa
     found = again.read(artefact)
     assert list(found.blocks) == BLOCKS[:4]
     tokens = (2 * layout.chunk_tokens, 3 * layout.chunk_tokens)
-    tensors = again.restore(client, found, tokens, 60)
+    tensors = again.restore(Exchange(client), found, tokens, 60)
     written = np.zeros_like(rows)
     layout.scatter(tensors, [0], written, [5])
     assert np.array_equal(written[5, :-5], rows[2, :-5])
@@ -137,7 +138,7 @@ def test_blocks_of_a_run_are_found_alone(client: kvcompress.Client, tmp_path: Pa
     assert other.path != again.path
     assert not other.holds(BLOCKS[0])
     with pytest.raises(kvcompress.DataLossError):
-        other.restore(client, found, None, 60)
+        other.restore(Exchange(client), found, None, 60)
     again.forget([BLOCKS[0]])
     assert [again.holds(block) for block in BLOCKS[:2]] == [False, True]
     artefact.unlink()
@@ -156,10 +157,10 @@ def test_what_is_damaged_or_another_is_refused(client: kvcompress.Client, tmp_pa
     whole = first.read_bytes()
     first.write_bytes(whole.replace(BLOCKS[0].encode(), BLOCKS[1].encode()))
     with pytest.raises(kvcompress.DataLossError):
-        folder.restore(client, folder.read(first), None, 60)
+        folder.restore(Exchange(client), folder.read(first), None, 60)
     first.write_bytes(whole[:-1])
     with pytest.raises(kvcompress.DataLossError):
-        folder.restore(client, folder.read(first), None, 60)
+        folder.restore(Exchange(client), folder.read(first), None, 60)
     for data in (b"", b"abc", whole[:20], second.read_bytes()[:8] + b"{}"):
         first.write_bytes(data)
         with pytest.raises(NotThisError):

@@ -121,7 +121,7 @@ def test_job(folder: Path) -> None:
 
 
 def test_line_of_the_readme(folder: Path) -> None:
-    """From a folder beside it into another."""
+    """From a folder next to it into another."""
     (folder / "in" / "bad.safetensors").unlink()
     (folder / "in").rename(folder / "caches")
     total = run_line(claimed_line("batch"), folder, seconds=600).splitlines()[-1].split()

@@ -6,9 +6,7 @@ import inspect
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from documents import claimed_blocks
@@ -26,17 +24,16 @@ from lmcache.v1.distributed.l2_adapters.config import (  # type: ignore[import-n
 from lmcache.v1.distributed.l2_adapters.factory import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     create_l2_adapter_from_registry,
 )
+from lmcache_adapter import MakeAdapter, found, load, make, store  # noqa: E402
 from lmcache_objects import (  # noqa: E402
     HEAD_DIM,
     KEY,
     LAYERS,
     LAYOUTS,
     OTHERS,
-    finish,
     memory,
     other_key,
     states,
-    zeros_like,
 )
 
 import kvcompress  # noqa: E402
@@ -45,67 +42,8 @@ from kvcompress.integrations._lmcache_service import Parameters  # noqa: E402
 from kvcompress.integrations._lmcache_store import Folder  # noqa: E402
 from kvcompress.integrations.lmcache import KVCompressAdapter  # noqa: E402
 
-MakeAdapter = Callable[..., Any]
+__all__ = ["make"]
 SPLIT: dict[str, object] = {"layout": "kv", "head_dim": HEAD_DIM}
-
-
-@pytest.fixture
-def make(
-    server: Any,  # noqa: ANN401
-    bin_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[MakeAdapter]:
-    """Makes adapters as LMCache does, on one folder and one service, and closes them."""
-    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
-    made = []
-
-    def make_one(**params: object) -> Any:  # noqa: ANN401
-        params = {"server": server.target, "path": str(tmp_path / "cache"), **params}
-        given = {key: value for key, value in params.items() if value is not None}
-        spec = {
-            "type": "plugin",
-            "module_path": "kvcompress.integrations.lmcache",
-            "class_name": "KVCompressAdapter",
-            "adapter_params": given,
-        }
-        config = get_l2_adapter_config_class("plugin").from_dict(spec)
-        made.append(create_l2_adapter_from_registry(config, None))
-        return made[-1]
-
-    yield make_one
-    for each in made:
-        each.close()
-
-
-def store(adapter: Any, *objects: Any, key: Any = KEY) -> bool:  # noqa: ANN401
-    """Stores an object; tells whether LMCache hears of success."""
-    done: dict[int, Any] = {}
-
-    def query(task: int) -> Any:  # noqa: ANN401
-        done.update(adapter.pop_completed_store_tasks())
-        return done.get(task)
-
-    task = adapter.submit_store_task([key] * len(objects), list(objects))
-    return bool(finish(adapter.get_store_event_fd(), query, task).is_successful())
-
-
-def found(adapter: Any, key: Any = KEY) -> bool:  # noqa: ANN401
-    """Whether a lookup finds a key."""
-    task = adapter.submit_lookup_and_lock_task([key], {})
-    descriptor = adapter.get_lookup_and_lock_event_fd()
-    return bool(finish(descriptor, adapter.query_lookup_and_lock_result, task).test(0))
-
-
-def load(adapter: Any, like: Any, key: Any = KEY) -> list[Any] | None:  # noqa: ANN401
-    """What is loaded into an object of zeros; None for a miss, which leaves it as it is."""
-    target = zeros_like(like)
-    task = adapter.submit_load_task([key], [target])
-    hit = finish(adapter.get_load_event_fd(), adapter.query_load_result, task).test(0)
-    tensors = [target.get_tensor(index) for index in range(len(target.get_shapes()))]
-    if not hit:
-        assert not any(tensor.view(torch.uint8).any() for tensor in tensors)
-    return tensors if hit else None
 
 
 def the_artefact(tmp_path: Path) -> Path:

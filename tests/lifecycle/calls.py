@@ -6,12 +6,14 @@ import queue
 import re
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 from server_process import PATIENCE, ServerProcess, wait_until
 
+import kvcompress
 from kvcompress.v1.compression_service_pb2 import CompressOptions, CompressRequest, CompressResponse
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
@@ -102,6 +104,18 @@ def metric(server: ServerProcess, series: str) -> float:
     found = re.search(rf"^{re.escape(series)} (\S+)$", server.get("/metrics")[2], re.MULTILINE)
     assert found, series
     return float(found[1])
+
+
+def page_of_a_used_server(server: ServerProcess, sample: Path) -> str:
+    """The metrics page after a cache was compressed and restored: series by codec are there too."""
+    with kvcompress.Client(server.addresses[0]) as client:
+        artefact = client.compress(sample, codec="int8").artefact
+        assert artefact is not None
+        client.decompress(artefact)
+    decoded = 'kvcompress_codec_seconds_count{codec="int8",stage="decode"} 1\n'
+    ended = 'kvcompress_request_duration_seconds_count{method="Decompress"} 1\n'
+    wait_until(lambda: all(line in server.get("/metrics")[2] for line in (decoded, ended)))
+    return server.get("/metrics")[2]
 
 
 def wait_until_released(server: ServerProcess) -> float:

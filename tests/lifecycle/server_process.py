@@ -32,7 +32,22 @@ BINARY = (
 
 
 # Resources that a test may limit, by what prlimit calls them.
-LIMITS = {resource.RLIMIT_AS: "as", resource.RLIMIT_NOFILE: "nofile"}
+LIMITS = {
+    resource.RLIMIT_AS: "as",
+    resource.RLIMIT_NOFILE: "nofile",
+    resource.RLIMIT_NPROC: "nproc",
+}
+# Root is bound by no limit on threads: what has one runs as a user who has no other processes,
+# and may read what root may.
+SOMEBODY = 60_000 + os.getpid() % 5_000
+CAPABILITIES = "+dac_override,+dac_read_search"
+
+
+def as_somebody() -> list[str]:
+    """What runs a command as that user."""
+    program = shutil.which("setpriv") or "setpriv"
+    user = [f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"]
+    return [program, *user, f"--inh-caps={CAPABILITIES}", f"--ambient-caps={CAPABILITIES}"]
 
 
 def within(limits: Mapping[int, int]) -> list[str]:
@@ -40,7 +55,8 @@ def within(limits: Mapping[int, int]) -> list[str]:
     if not limits:
         return []
     values = [f"--{LIMITS[number]}={value}:{value}" for number, value in limits.items()]
-    return [shutil.which("prlimit") or "prlimit", *values]
+    user = as_somebody() if resource.RLIMIT_NPROC in limits else []
+    return [*user, shutil.which("prlimit") or "prlimit", *values]
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -51,8 +67,15 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 def run(*flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs the server to its end: for starts that fail, --help and --version."""
+    return run_within({}, *flags, **variables)
+
+
+def run_within(
+    limits: Mapping[int, int], *flags: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """The same within limits, of LIMITS."""
     return subprocess.run(
-        [BINARY, *flags],
+        [*within(limits), BINARY, *flags],
         env=environment(variables),
         capture_output=True,
         text=True,

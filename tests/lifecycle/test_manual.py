@@ -4,9 +4,11 @@
 import re
 from pathlib import Path
 
+from calls import page_of_a_used_server
 from server_process import Start, run
 
 ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "tests/data/smollm2_kjv_96_bf16.safetensors"
 MANUAL = (ROOT / "server/OPERATIONS.md").read_text()
 
 
@@ -22,7 +24,7 @@ def test_every_flag() -> None:
 
 def test_every_metric(start: Start) -> None:
     """By its name on the page."""
-    page = start().get("/metrics")[2]
+    page = page_of_a_used_server(start(), SAMPLE)
     names = set(re.findall(r"^# TYPE (\S+)", page, re.MULTILINE))
     assert len(names) > 20
     for name in names:

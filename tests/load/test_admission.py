@@ -147,5 +147,5 @@ def test_several_times_the_load_that_fits(start: Start) -> None:
     assert metric(server, "kvcompress_inflight_bytes") == 0
     grown = peak(server.pid) - before
     print(f"{refusals} refusals; {grown / MIB:.0f} MiB above the {before / MIB:.0f} at the start")
-    # The budget, what gRPC may buffer beside it, and what the allocator keeps.
+    # The budget, what gRPC may buffer on top of it, and what the allocator keeps.
     assert grown < (32 + 160 + 48) * MIB

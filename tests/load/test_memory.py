@@ -6,10 +6,11 @@ is the peak of the resident memory of a fresh process, as the kernel counted it.
 """
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import grpc
@@ -34,18 +35,22 @@ GROWTH = 48 * MIB
 PEAK = 200 * MIB
 
 
-def header(size: int) -> bytes:
-    """The beginning of a safetensors file of BF16 tensors, `size` bytes in all."""
+def header_of(shapes: Mapping[str, Sequence[int]]) -> bytes:
+    """The beginning of a safetensors file of BF16 tensors of these shapes."""
     entries = {}
-    for index in range(size // TENSOR):
-        begin = index * TENSOR
-        entries[f"layer_{index // 2}_{('key', 'value')[index % 2]}"] = {
-            "dtype": "BF16",
-            "shape": [1, 8, TENSOR // 2048, 128],
-            "data_offsets": [begin, begin + TENSOR],
-        }
+    begin = 0
+    for name, shape in shapes.items():
+        end = begin + 2 * math.prod(shape)
+        entries[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [begin, end]}
+        begin = end
     text = json.dumps(entries).encode()
     return len(text).to_bytes(8, "little") + text
+
+
+def header(size: int) -> bytes:
+    """The beginning of a safetensors file of BF16 tensors, `size` bytes in all."""
+    names = [f"layer_{i // 2}_{('key', 'value')[i % 2]}" for i in range(size // TENSOR)]
+    return header_of({name: [1, 8, TENSOR // 2048, 128] for name in names})
 
 
 def block() -> bytes:

@@ -104,7 +104,7 @@ def test_a_watch_is_told_of_what_others_cannot_reach(start: Start) -> None:
 
 
 def test_one_host_does_not_take_all_connections(start: Start) -> None:
-    """Others are let in beside a host that has its share."""
+    """Others are let in next to a host that has its share."""
     server = start("--max-connections", "40", "--max-connections-per-host", "30")
     with idle(server.addresses[0], 60), connect(server.addresses[0], "127.0.0.2") as other:
         other.sendall(PREFACE)

@@ -22,7 +22,7 @@ class Series:
     """Points of one codec.
 
     Attributes:
-        name: Written beside a single point, and what a pointer over a line is told.
+        name: Written next to a single point, and what a pointer over a line is told.
         colour: Number of its colour, taken modulo COLOURS.
         points: Pairs (x, y). What is not finite is left out; so is y <= 0 on a logarithmic axis.
         errors: Standard errors of y, or nothing; nan where it is not known.
@@ -120,7 +120,7 @@ def points_chart(
 
 
 def _names(names: Sequence[str], places: Sequence[tuple[float, float]]) -> list[str]:
-    """Writes each name beside its point, where it covers neither another nor a point."""
+    """Writes each name next to its point, where it covers neither another nor a point."""
     taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in places]
     written = []
     for name, (x, y) in zip(names, places, strict=True):

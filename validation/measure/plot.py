@@ -169,7 +169,7 @@ def _family(axes: Any, family: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _names(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes the names beside their points: to the left where something is to the right."""
+    """Writes the names next to their points: to the left where something is to the right."""
     points = [_point(row) for row in rows]
     left: list[tuple[float, float, Mapping[str, Any]]] = []
     right: list[tuple[float, float, Mapping[str, Any]]] = []

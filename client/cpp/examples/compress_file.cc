@@ -20,8 +20,8 @@ absl::Status CompressFile(const std::string& target, const std::string& input,
   auto artefact = kvcompress::OutputFile::Create(output);
   if (!artefact.ok()) return artefact.status();
 
-  kvcompress::v1::CompressOptions options;
-  options.set_codec("auto");
+  // Without a codec: auto at effort fast, which holds the default thresholds.
+  const kvcompress::v1::CompressOptions options;
   const kvcompress::Client client(target);
   const auto report = client.Compress(options, source->get(), artefact->get());
   if (!report.ok()) return report.status();

@@ -6,9 +6,10 @@
 
 A prefix is read at once, then tokens one by one, each the text's own, with a plain
 DynamicCache, transformers' QuantizedCache where its back end is installed, and CompressedCache
-with several codecs. KL is that of the predictions from those with DynamicCache, in nats, mean
-and standard error over the steps. Bytes are those of the tensors and artefacts that a cache
-keeps at the end; `smaller` is against 16 bits a value. Needs torch and transformers, and
+with several codecs, and with one of them where half or all of what was decompressed stays. KL is
+that of the predictions from those with DynamicCache, in nats, mean and standard error over the
+steps. Bytes are those of the tensors and artefacts that a cache keeps at the end; `smaller`
+is against 16 bits a value. Needs torch and transformers, and
 kv-compressd as `kvcompress.Client()` does.
 """
 
@@ -31,6 +32,7 @@ import kvcompress
 from kvcompress.integrations.transformers import CompressedCache
 
 CODECS = ("int8", "int4", "int4-hadamard", "int4-kivi", "ecsq")
+STAYS = (("half", 0.5), ("all", 1.0))
 
 
 def kept_bytes(cache: Any) -> int:  # noqa: ANN401
@@ -50,14 +52,22 @@ def kept_bytes(cache: Any) -> int:  # noqa: ANN401
     return total
 
 
-def caches(client: kvcompress.Client, config: Any) -> Iterator[tuple[str, Callable[[], Any]]]:  # noqa: ANN401
-    """Gives the caches to compare, the plain one first."""
+def caches(
+    client: kvcompress.Client,
+    config: Any,  # noqa: ANN401
+    plain: list[int],
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Gives the caches to compare, the plain one first; after it `plain` has its bytes."""
     yield "DynamicCache", partial(DynamicCache, config=config)
     for bits in (4, 2):
         make = partial(QuantizedCache, "quanto", config, nbits=bits)
         yield f"QuantizedCache quanto {bits} bits", make
     for codec in CODECS:
         yield f"CompressedCache {codec}", partial(CompressedCache, client, config, codec=codec)
+    for name, share in STAYS:
+        stays = int(share * plain[0])
+        make = partial(CompressedCache, client, config, codec="int4-hadamard", decoded_bytes=stays)
+        yield f"CompressedCache int4-hadamard, {name} stays", make
 
 
 @torch.no_grad()  # type: ignore[misc,untyped-decorator,unused-ignore]
@@ -91,25 +101,27 @@ def main() -> None:
         f"{flags.model}, {flags.text.name}, {flags.prefix} + {ids.shape[1] - flags.prefix} tokens"
     )
     print(
-        f"{'cache':34} {'MB':>8} {'smaller':>8} {'ms/token':>9} {'KL':>10} {'+-':>9} {'top-1':>6}"
+        f"{'cache':42} {'MB':>8} {'smaller':>8} {'ms/token':>9} {'KL':>10} {'+-':>9} {'top-1':>6}"
     )
-    exact, plain = None, 0
+    exact, plain = None, list[int]()
     with kvcompress.Client() as client:
-        for name, make in caches(client, model.config):
+        for name, make in caches(client, model.config, plain):
             try:
                 cache = make()
             except ImportError as error:
-                print(f"{name:34} {str(error).splitlines()[0]}")
+                print(f"{name:42} {str(error).splitlines()[0]}")
                 continue
             rows, seconds = read(model, ids, flags.prefix, cache)
             size = kept_bytes(cache)
             if exact is None:
-                exact, plain = rows, size * 2 // cache.layers[0].keys.itemsize
+                exact, itemsize = rows, cache.layers[0].keys.itemsize
+                plain.append(size)
+            smaller = plain[0] * 2 / itemsize / size
             kl = (exact.exp() * (exact - rows)).sum(-1)
             deviation = float(kl.std()) / len(kl) ** 0.5
             same = float((exact.argmax(-1) == rows.argmax(-1)).float().mean())
             print(
-                f"{name:34} {size / 1e6:8.2f} {plain / size:8.2f} {1e3 * seconds:9.1f} "
+                f"{name:42} {size / 1e6:8.2f} {smaller:8.2f} {1e3 * seconds:9.1f} "
                 f"{float(kl.mean()):10.6f} {deviation:9.6f} {same:6.3f}",
                 flush=True,
             )

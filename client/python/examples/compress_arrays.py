@@ -13,6 +13,6 @@ random = np.random.default_rng(0)  # stands for a model: [batch, heads, tokens, 
 names = [f"layer_{i}_{part}" for i in range(4) for part in ("key", "value")]
 cache = {name: random.normal(size=(1, 8, 256, 64)).astype(np.float16) for name in names}
 with kvcompress.Client() as client:
-    result = client.compress(cache, codec="int8")
+    result = client.compress(cache)
     restored = client.decompress(result.artefact).tensors
 print(result.report.compression_ratio, result.report.metrics.snr_db, restored["layer_0_key"].shape)

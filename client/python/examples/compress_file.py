@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("input")
     parser.add_argument("output")
     parser.add_argument("--server", default=os.environ.get("KVCOMPRESS_SERVER"))
-    parser.add_argument("--codec", default="auto")
+    parser.add_argument("--codec", help="auto, at effort fast, where it is not given")
     parser.add_argument("--decompress", action="store_true")
     flags = parser.parse_args()
     try:

@@ -18,7 +18,7 @@ async def compress_folder(source: Path, target: Path) -> None:
     """Compresses the files; prints the name and the ratio of each."""
     async with kvcompress.aio.Client() as client:
         paths = sorted(source.glob("*.safetensors"))
-        calls = [client.compress(path, target / path.name, codec="auto") for path in paths]
+        calls = [client.compress(path, target / path.name) for path in paths]
         for path, result in zip(paths, await asyncio.gather(*calls), strict=True):
             print(path.name, result.report.compression_ratio)
 

@@ -16,7 +16,7 @@ from kvcompress import payload
 from kvcompress.payload import _dtypes as payload_dtypes
 from kvcompress.payload._dtypes import NUMBERS
 
-# One group of three F16 values: scale 0.5; codes 7, -2 and 3, the third beside the first.
+# One group of three F16 values: scale 0.5; codes 7, -2 and 3, the third next to the first.
 PAYLOAD = np.float16(0.5).tobytes() + bytes([0x37, 0x0E])
 
 

@@ -6,7 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "codecs/auto/candidates.h"
+#include "codecs/auto/prediction.h"
 #include "codecs/option_schema.h"
+#include "kernels/elements.h"
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
 #include "status/macros.h"
@@ -15,47 +18,12 @@
 namespace kvcompress {
 namespace {
 
-using Rows = std::vector<std::vector<CodecSpec>>;
-
-absl::StatusOr<Rows> FindCandidates(Effort effort) {
-  Rows rows;
-  for (const Codec* codec : AllCodecs()) {
-    for (const std::vector<std::string>& row : codec->AutoCandidates(effort)) {
-      rows.emplace_back();
-      for (const std::string& text : row) {
-        KVC_ASSIGN_OR_RETURN(CodecParameters parameters, codec->Parse(text));
-        rows.back().push_back({codec, std::move(parameters)});
-      }
-    }
-  }
-  return rows;
-}
-
-// Every codec and parameters to try, in rows: see Codec::AutoCandidates.
-const absl::StatusOr<Rows>& Candidates(Effort effort) {
-  static const auto* const fast =
-      new absl::StatusOr<Rows>(FindCandidates(Effort::kFast));
-  static const auto* const balanced =
-      new absl::StatusOr<Rows>(FindCandidates(Effort::kBalanced));
-  static const auto* const best =
-      new absl::StatusOr<Rows>(FindCandidates(Effort::kBest));
-  switch (effort) {
-    case Effort::kFast:
-      return *fast;
-    case Effort::kBest:
-      return *best;
-    case Effort::kBalanced:
-      break;
-  }
-  return *balanced;
-}
-
 // The most that any of them needs, by `size` of a codec and its parameters.
 template <typename Size>
 absl::StatusOr<uint64_t> MostOf(Size size) {
   uint64_t most = 0;
-  KVC_RETURN_IF_ERROR(Candidates(Effort::kBest).status());
-  for (const std::vector<CodecSpec>& row : *Candidates(Effort::kBest)) {
+  KVC_RETURN_IF_ERROR(AutoCandidates(Effort::kBest).status());
+  for (const std::vector<CodecSpec>& row : *AutoCandidates(Effort::kBest)) {
     for (const CodecSpec& candidate : row) {
       KVC_ASSIGN_OR_RETURN(const uint64_t next, size(candidate));
       most = std::max(most, next);
@@ -68,6 +36,9 @@ absl::StatusOr<uint64_t> MostOf(Size size) {
 // seen to be too large. A multiple of the size of every element.
 constexpr size_t kPiece = 64 << 10;
 
+// The part of the best so far that a likely size is to be below.
+constexpr double kWorthIt = 0.99;
+
 struct Attempt {
   CodecSpec spec;
   size_t row = 0;
@@ -76,8 +47,10 @@ struct Attempt {
   std::optional<TokenSums> tokens;  // if the tensor has any
 };
 
-Metrics MetricsOf(const TensorSpec& spec, const Attempt& attempt) {
+Metrics MetricsOf(const TensorSpec& spec, bool measures_tokens,
+                  const Attempt& attempt) {
   Metrics metrics = attempt.distortion.Compute();
+  if (!measures_tokens) return metrics;
   AddTokenMetrics(attempt.tokens ? *attempt.tokens
                                  : TokenSums::Unknown(spec, metrics.max_error),
                   &metrics);
@@ -118,17 +91,10 @@ class Encoder : public TensorEncoder {
   bool measures_tokens() const override { return true; }
 
   absl::Status Finish(std::string* payload, std::string* decoded) override {
-    KVC_RETURN_IF_ERROR(Candidates(hints_.effort).status());
-    const Rows& rows = *Candidates(hints_.effort);
-    // The last of them are the smallest where there is something to find, and
-    // after them little has to be tried to its end.
-    for (size_t row = rows.size(); row-- > 0;) {
-      for (const CodecSpec& candidate : rows[row]) {
-        if (!MayBeKept(candidate, row)) continue;
-        KVC_ASSIGN_OR_RETURN(const bool holds, Consider(candidate, row));
-        if (!holds) break;
-      }
-    }
+    KVC_RETURN_IF_ERROR(AutoCandidates(hints_.effort).status());
+    Begin();
+    if (earlier_ != nullptr) KVC_RETURN_IF_ERROR(TryLikely());
+    if (!best_) KVC_RETURN_IF_ERROR(TryAll());
     if (!best_) {
       if (!refusal_.ok()) return refusal_;
       return MakeError(absl::StatusCode::kInvalidArgument,
@@ -150,6 +116,10 @@ class Encoder : public TensorEncoder {
 
   const CodecSpec* chosen() const override { return &best_->spec; }
 
+  std::shared_ptr<const EncoderFindings> findings() const override {
+    return findings_;
+  }
+
   const TokenSums* token_sums() const override {
     return best_->tokens ? &*best_->tokens : nullptr;
   }
@@ -157,6 +127,102 @@ class Encoder : public TensorEncoder {
   KeyHints key_hints() const override { return key_hints_; }
 
  private:
+  // A candidate that was not tried yet, and the size it is likely to have.
+  struct Likely {
+    uint64_t size = 0;
+    size_t row = 0;
+    size_t column = 0;
+  };
+
+  void Begin() {
+    rows_ = &*AutoCandidates(hints_.effort);
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(source_.data());
+    const uint64_t elements = size_ / DTypeSize(spec_.dtype);
+    double squares = 0;
+    InSlabs(hints_.checkpoint, elements, [&](size_t first, size_t count) {
+      const uint8_t* const slab = bytes + first * DTypeSize(spec_.dtype);
+      squares += CompareElements(spec_.dtype, slab, slab, count).sum_x2;
+    });
+    findings_->power =
+        elements == 0 ? 0 : squares / static_cast<double>(elements);
+    for (const std::vector<CodecSpec>& row : *rows_) {
+      findings_->rows.emplace_back(row.size());
+      tried_.emplace_back(row.size());
+    }
+    // Where effort does not matter, nothing is left to likelihood.
+    const auto* const earlier =
+        dynamic_cast<const AutoFindings*>(hints_.earlier.get());
+    if (earlier == nullptr || hints_.effort == Effort::kBest || size_ == 0 ||
+        earlier->rows.size() != rows_->size()) {
+      return;
+    }
+    earlier_ = earlier;
+  }
+
+  absl::Status TryAll() {
+    // The last of them are the smallest where there is something to find, and
+    // after them little has to be tried to its end.
+    for (size_t row = rows_->size(); row-- > 0;) {
+      for (size_t column = 0; column < (*rows_)[row].size(); ++column) {
+        if (!MayBeKept((*rows_)[row][column], row)) continue;
+        if (tried_[row][column] && !findings_->rows[row][column]) break;
+        KVC_ASSIGN_OR_RETURN(const bool holds, Consider(row, column));
+        if (!holds) break;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // The one that was kept for the earlier tensor, and those that are likely to
+  // be smaller and to hold the thresholds.
+  absl::Status TryLikely() {
+    KVC_ASSIGN_OR_RETURN(bool holds, Consider(earlier_->row, earlier_->column));
+    const std::optional<AutoFinding>& kept =
+        findings_->rows[earlier_->row][earlier_->column];
+    if (!kept) return absl::OkStatus();
+    size_t row = earlier_->row;
+    size_t column = earlier_->column;
+    while (true) {
+      // What is coarser than one that held was not tried where that did not.
+      const bool coarser = holds && column + 1 < (*rows_)[row].size() &&
+                           !earlier_->rows[row][column + 1] &&
+                           !tried_[row][column + 1] && best_->row == row;
+      if (coarser) {
+        ++column;
+      } else {
+        const std::optional<Likely> next = MostLikely(*kept);
+        if (!next) return absl::OkStatus();
+        row = next->row;
+        column = next->column;
+      }
+      KVC_ASSIGN_OR_RETURN(holds, Consider(row, column));
+    }
+  }
+
+  // The smallest of those that are worth a try.
+  std::optional<Likely> MostLikely(const AutoFinding& kept) const {
+    std::optional<Likely> most;
+    for (size_t row = 0; row < rows_->size(); ++row) {
+      for (size_t column = 0; column < (*rows_)[row].size(); ++column) {
+        const CodecSpec& candidate = (*rows_)[row][column];
+        const std::optional<AutoFinding>& before = earlier_->rows[row][column];
+        if (tried_[row][column] || !before || !MayBeKept(candidate, row)) {
+          continue;
+        }
+        const std::optional<uint64_t> size =
+            LikelySize(*before, *earlier_, kept, size_ / DTypeSize(spec_.dtype),
+                       findings_->power, hints_.thresholds);
+        if (!size || (best_ && static_cast<double>(*size) >
+                                   kWorthIt * static_cast<double>(
+                                                  best_->payload.size()))) {
+          continue;
+        }
+        if (!most || *size < most->size) most = Likely{*size, row, column};
+      }
+    }
+    return most;
+  }
+
   // Whether a payload of this size is better than the best so far: no larger,
   // and where it is as large, listed before it.
   bool Better(uint64_t size, size_t row) const {
@@ -174,8 +240,11 @@ class Encoder : public TensorEncoder {
 
   // Keeps what a candidate gives if it is the best so far of those that hold
   // the thresholds. False where it does not hold them.
-  absl::StatusOr<bool> Consider(const CodecSpec& candidate, size_t row) {
-    absl::StatusOr<std::optional<Attempt>> attempt = Try(candidate, row);
+  absl::StatusOr<bool> Consider(size_t row, size_t column) {
+    if (tried_[row][column]) return true;
+    tried_[row][column] = true;
+    absl::StatusOr<std::optional<Attempt>> attempt =
+        Try((*rows_)[row][column], row);
     KVC_RETURN_IF_ERROR(StatusOf(hints_.checkpoint));
     if (!attempt.ok()) {
       if (attempt.status().code() != absl::StatusCode::kInvalidArgument) {
@@ -184,11 +253,19 @@ class Encoder : public TensorEncoder {
       refusal_ = attempt.status();
       return false;
     }
-    if (!*attempt) return true;
-    if (!Judge(MetricsOf(spec_, **attempt), hints_.thresholds).passed) {
-      return false;
+    AutoFinding& finding = findings_->rows[row][column].emplace();
+    if (!*attempt) {
+      finding.size = best_->payload.size();
+      return true;
     }
-    if (Better((*attempt)->payload.size(), row)) best_ = **std::move(attempt);
+    finding.size = (*attempt)->payload.size();
+    finding.metrics = MetricsOf(spec_, hints_.measures_tokens, **attempt);
+    if (!Judge(*finding.metrics, hints_.thresholds).passed) return false;
+    if (Better((*attempt)->payload.size(), row)) {
+      best_ = **std::move(attempt);
+      findings_->row = row;
+      findings_->column = column;
+    }
     return true;
   }
 
@@ -202,7 +279,8 @@ class Encoder : public TensorEncoder {
         const std::unique_ptr<TensorEncoder> encoder,
         candidate.codec->NewEncoder(spec_, candidate.parameters, hints));
     std::optional<TokenAccumulator> tokens;
-    if (!encoder->measures_tokens() && TokenAccumulator::Applies(spec_)) {
+    if (hints_.measures_tokens && !encoder->measures_tokens() &&
+        TokenAccumulator::Applies(spec_)) {
       tokens.emplace(spec_);
     }
     std::string decoded;  // of a piece, or little more
@@ -239,6 +317,11 @@ class Encoder : public TensorEncoder {
   const TensorSpec spec_;
   const uint64_t size_;  // bytes
   const EncodeHints hints_;
+  const AutoRows* rows_ = nullptr;
+  const AutoFindings* earlier_ = nullptr;
+  const std::shared_ptr<AutoFindings> findings_ =
+      std::make_shared<AutoFindings>();
+  std::vector<std::vector<bool>> tried_;
   std::string source_;
   std::optional<Attempt> best_;
   absl::Status refusal_;  // of the last that refused the values
@@ -273,6 +356,10 @@ class Auto : public Codec {
   }
 
   bool stored() const override { return false; }
+
+  bool learns() const override { return true; }
+
+  bool shares_blocks() const override { return true; }
 
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, const CodecParameters&) const override {

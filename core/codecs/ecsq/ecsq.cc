@@ -60,6 +60,8 @@ class Ecsq : public Codec {
     return {{"contract"}, {"high", "max"}};
   }
 
+  bool shares_blocks() const override { return true; }
+
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));

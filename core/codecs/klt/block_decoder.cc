@@ -43,7 +43,7 @@ using coding::TensorHeader;
 struct DecoderMemory {
   std::vector<int32_t> levels;  // of a group, or of all that share strips
   std::vector<int8_t> symbols;
-  ReconstructorMemory reconstructor;
+  coding::Rotator rotator;
 };
 
 // Of one block. `bases` has those of the groups of the block before it in its
@@ -72,9 +72,8 @@ class Decoder {
     KVC_RETURN_IF_ERROR(ReadOffsets());
     KVC_RETURN_IF_ERROR(ReadBases(reader_.counts()));
     if (out == nullptr) return absl::OkStatus();
-    Reconstructor reconstructor(header_, geometry_, block_, content_,
-                                &memory_.reconstructor, dtype, head_stride,
-                                out);
+    GroupReconstructor reconstructor(header_, geometry_, block_, content_,
+                                     &memory_.rotator, dtype, head_stride, out);
     KVC_RETURN_IF_ERROR(ReadLevels(&reconstructor));
     KVC_RETURN_IF_ERROR(reader_.Finish(&content_));
     reconstructor.PutSinks();
@@ -181,7 +180,7 @@ class Decoder {
 
   // Each group becomes values as soon as it is whole, while it is still in a
   // near cache.
-  absl::Status ReadLevels(Reconstructor* reconstructor) {
+  absl::Status ReadLevels(GroupReconstructor* reconstructor) {
     const bool apart = geometry_.GroupFirst(1) % kMaxLanes == 0;
     Grow(apart ? geometry_.GroupSize(block_, 0) * block_.tokens
                : geometry_.Elements(block_),
@@ -190,11 +189,11 @@ class Decoder {
     for (size_t first = 0; first < all_channels_; first += kMaxLanes) {
       levels_begin_ = apart ? geometry_.GroupBegin(block_, group) : 0;
       Strip strip(geometry_.Layout(block_), content_.classes, first, kMaxClass);
-      if (!(header_.trellis ? ReadTrellis(&strip) : ReadStrip(&strip))) {
+      const absl::Status read =
+          header_.trellis ? ReadTrellis(&strip) : ReadStrip(&strip);
+      if (!read.ok()) {
         return absl::DataLossError(absl::StrCat(
-            "the strip of components from ", first,
-            " on has too few words, an escape that is not in their list, or a "
-            "quantum beyond 2^20"));
+            "the strip of components from ", first, " on: ", read.message()));
       }
       for (; group < bases_.size() &&
              geometry_.GroupFirst(group) + bases_[group].size() <=
@@ -213,7 +212,16 @@ class Decoder {
     return &memory_.levels[strip.Place(lane, token) - levels_begin_];
   }
 
-  bool ReadStrip(Strip* strip) {
+  static absl::Status NoEscape(size_t token) {
+    return absl::DataLossError(
+        absl::StrCat("the list of escapes has no valid one for token ", token));
+  }
+  static absl::Status BeyondLimit(size_t token) {
+    return absl::DataLossError(
+        absl::StrCat("a quantum of token ", token, " is beyond 2^20"));
+  }
+
+  absl::Status ReadStrip(Strip* strip) {
     const size_t tokens = block_.tokens - sinks_;
     std::vector<const uint8_t*> tables;
     tables.reserve(tokens);
@@ -222,7 +230,7 @@ class Decoder {
     }
     memory_.symbols.resize(tokens * kMaxLanes);
     if (!reader_.rans().ReadRows(tables, absl::MakeSpan(memory_.symbols))) {
-      return false;
+      return absl::DataLossError("the words end within it");
     }
     for (size_t i = 0; i < tokens; ++i) {
       if (strip->is_run()) {
@@ -234,8 +242,8 @@ class Decoder {
                                            .stride = strip->stride()},
                                           LevelAt(*strip, 0, sinks_ + i));
         for (size_t t = sinks_ + begin; t < sinks_ + i; ++t) {
-          const LaneCoding& at = strip->At(content_.offsets[t]);
-          if (!AddLowBits(at, LevelAt(*strip, 0, t))) return false;
+          KVC_RETURN_IF_ERROR(AddLowBits(strip->At(content_.offsets[t]), t,
+                                         LevelAt(*strip, 0, t)));
         }
         if (i == tokens) break;
       }
@@ -243,30 +251,31 @@ class Decoder {
       for (size_t lane = 0; lane < strip->size(); ++lane) {
         int64_t quantum;
         if (!reader_.Resolve(memory_.symbols[i * kMaxLanes + lane],
-                             at.low_counts[lane], &quantum) ||
-            std::abs(quantum) > kMaxQuantum) {
-          return false;
+                             at.low_counts[lane], &quantum)) {
+          return NoEscape(sinks_ + i);
         }
+        if (std::abs(quantum) > kMaxQuantum) return BeyondLimit(sinks_ + i);
         *LevelAt(*strip, lane, sinks_ + i) = static_cast<int32_t>(quantum);
       }
     }
-    return true;
+    return absl::OkStatus();
   }
 
   // To the levels of a token, which have none yet.
-  bool AddLowBits(const LaneCoding& coding, int32_t* levels) {
+  absl::Status AddLowBits(const LaneCoding& coding, size_t token,
+                          int32_t* levels) {
     for (uint32_t lanes = coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
       const int lane = std::countr_zero(lanes);
       const int count = coding.low_counts[lane];
       levels[lane] = levels[lane] * (1 << count) +
                      static_cast<int32_t>(reader_.low_bits().Get(count));
-      if (std::abs(levels[lane]) > kMaxQuantum) return false;
+      if (std::abs(levels[lane]) > kMaxQuantum) return BeyondLimit(token);
     }
-    return true;
+    return absl::OkStatus();
   }
 
   // The tables of a token depend on what the one before it had.
-  bool ReadTrellis(Strip* strip) {
+  absl::Status ReadTrellis(Strip* strip) {
     uint8_t tables[kMaxLanes];
     std::fill(tables + strip->size(), tables + kMaxLanes, kNoTable);
     int8_t symbols[kMaxLanes];
@@ -277,22 +286,23 @@ class Decoder {
         tables[lane] = at.Table(lane, coding::IsOddState(states[lane]));
       }
       if (!reader_.rans().ReadRow(tables, absl::MakeSpan(symbols))) {
-        return false;
+        return absl::DataLossError(absl::StrCat("the words end at token ", t));
       }
       for (size_t lane = 0; lane < strip->size(); ++lane) {
         int64_t quantum = symbols[lane];
         const int low_bits = at.low_counts[lane];
-        if ((symbols[lane] == kEscape || low_bits > 0) &&
-            (!reader_.Resolve(symbols[lane], low_bits, &quantum) ||
-             std::abs(quantum) > kMaxQuantum)) {
-          return false;
+        if (symbols[lane] == kEscape || low_bits > 0) {
+          if (!reader_.Resolve(symbols[lane], low_bits, &quantum)) {
+            return NoEscape(t);
+          }
+          if (std::abs(quantum) > kMaxQuantum) return BeyondLimit(t);
         }
         *LevelAt(*strip, lane, t) =
             coding::LevelOf(quantum, coding::IsOddState(states[lane]));
         states[lane] = coding::NextState(states[lane], quantum);
       }
     }
-    return true;
+    return absl::OkStatus();
   }
 
   const TensorHeader& header_;
@@ -337,6 +347,28 @@ class KltDecoder : public coding::BlockDecoder {
         .Decode(dtype(), bytes, head_size, needed ? out : nullptr);
   }
 
+  bool BeginsAnew(const TensorHeader& header, const Block& block,
+                  Bytes bytes) const override {
+    coding::BlockReader reader(header, groups_, block);
+    return !reader.Open(bytes, groups_.Groups(block)).ok() ||
+           reader.counts()[0] != kSameBasis;
+  }
+
+  absl::Status DecodeTo(const TensorHeader& header, const Block& block,
+                        Bytes bytes, coding::BlockDecoder* before,
+                        uint8_t* tensor) override {
+    if (before == nullptr) bases_.clear();
+    std::vector<coding::Matrix>* const bases =
+        before == nullptr ? &bases_ : &static_cast<KltDecoder*>(before)->bases_;
+    return Decoder(header, groups_, block, bases, &memory_)
+        .Decode(dtype(), bytes, groups_.tokens() * groups_.channels(),
+                tensor + groups_.RowBegin(block, 0) * DTypeSize(dtype()));
+  }
+
+  void TakeForOthers(coding::BlockDecoder* other) override {
+    bases_.swap(static_cast<KltDecoder*>(other)->bases_);
+  }
+
  private:
   const Geometry groups_;
   std::vector<coding::Matrix> bases_;  // of the groups of the block before
@@ -352,9 +384,9 @@ std::unique_ptr<coding::BlockDecoder> NewKltDecoder(uint8_t mode,
 }
 
 // The output of a part of the heads; a block that is not whole yet; its levels,
-// symbols and bases, with the one that is prepared; sines and cosines. The
-// first part and the first block are the largest, but symbols grow after a
-// block with sinks, to at most twice as many.
+// symbols and bases; sines and cosines. The first part and the first block are
+// the largest, but symbols grow after a block with sinks, to at most twice as
+// many.
 DecoderBounds BoundsOfKltDecoder(const TensorSpec& spec, uint64_t elements) {
   DecoderBounds bounds = coding::BoundsOfIdentityDecoder(spec, elements);
   const Geometry geometry(spec);
@@ -368,7 +400,7 @@ DecoderBounds BoundsOfKltDecoder(const TensorSpec& spec, uint64_t elements) {
       bounds.memory,
       block.heads * geometry.tokens() * channels * DTypeSize(spec.dtype) +
           coding::MaxBlockSize(coded) + coded * sizeof(int32_t) +
-          2 * block.tokens * kMaxLanes + (geometry.Groups(block) + 1) * matrix +
+          2 * block.tokens * kMaxLanes + geometry.Groups(block) * matrix +
           coding::Rotator::MaxMemory(geometry.tokens(), channels,
                                      block.tokens));
   return bounds;

@@ -1,4 +1,5 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+// More than 400 lines: what a block is measured, tried and written by.
 
 #include "codecs/klt/block_encoder.h"
 
@@ -14,7 +15,6 @@
 #include "kernels/elements.h"
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
-#include "quantization/distortion.h"
 #include "quantization/exceptions.h"
 #include "quantization/norms.h"
 #include "quantization/steps.h"
@@ -36,19 +36,9 @@ constexpr float kNarrowSquares = 0x1p30f;
 
 }  // namespace
 
-Bases::Bases(absl::Span<const coding::Loadings> groups, double unit,
-             Checkpoint* checkpoint) {
-  for (const coding::Loadings& loadings : groups) {
-    if (Stops(checkpoint)) return;
-    reflectors.push_back(coding::MakeReflectors(loadings, unit));
-    matrices.push_back(coding::MakeMatrix(reflectors.back()));
-    matrices.back().Transposed().Prepare(&transposed.emplace_back());
-  }
-}
-
 BlockEncoder::BlockEncoder(const coding::TensorHeader& header,
                            const Geometry& geometry, const Block& block,
-                           float max_error, DType dtype, BlockInput input,
+                           float max_error, DType dtype, BlockSource input,
                            absl::Span<const int8_t> offsets)
     : header_(header),
       geometry_(geometry),
@@ -62,7 +52,9 @@ BlockEncoder::BlockEncoder(const coding::TensorHeader& header,
       means_(all_channels_),
       squares_(all_channels_),
       most_(all_channels_),
+      largest_of_groups_(geometry.Groups(block)),
       levels_(geometry.Groups(block)) {
+  if (header.norms) content_.norms.resize(block.heads * block.tokens);
   content_.offsets.assign(offsets.begin(), offsets.end());
   content_.EncodeSinks(dtype, input.source, block.heads, input.head_stride,
                        sinks_, channels_);
@@ -82,7 +74,8 @@ BlockEncoder::BlockEncoder(const BlockEncoder& whole,
       means_(whole.means_) {}
 
 BlockEncoder BlockEncoder::Sample(const coding::TensorHeader& header,
-                                  size_t stride) const {
+                                  size_t stride,
+                                  coding::Rotator* rotator) const {
   // From the middle on: the first token is never like the others.
   std::vector<size_t> tokens;
   for (size_t t = stride / 2; t < block_.tokens; t += stride) {
@@ -98,7 +91,7 @@ BlockEncoder BlockEncoder::Sample(const coding::TensorHeader& header,
   std::vector<float>& values = sample.sample_values_;
   values.resize(geometry_.Elements(block));
   sample.sample_source_.resize(values.size() * DTypeSize(dtype_));
-  const coding::SourceRows::OfBlock rows(input_.rows, block_);
+  const coding::SourceRows::OfBlock rows(input_.rows, block_, rotator);
   float* row = values.data();
   uint8_t* source = sample.sample_source_.data();
   std::vector<float> whole(channels_);  // with its norm
@@ -132,7 +125,7 @@ const float* BlockEncoder::LoadGroup(size_t group,
   std::vector<float>& values = *memory->values;
   const size_t heads = geometry_.GroupSize(block_, group) / channels_;
   Grow(heads * block_.tokens * channels_, &values);
-  const coding::SourceRows::OfBlock rows(input_.rows, block_);
+  const coding::SourceRows::OfBlock rows(input_.rows, block_, &memory->rotator);
   for (size_t i = 0; i < heads; ++i) {
     const size_t head = group * geometry_.GroupHeads() + i;
     for (size_t t = 0; t < block_.tokens; t += kTokens) {
@@ -156,12 +149,11 @@ void BlockEncoder::Normalize(size_t head, size_t token, size_t count,
   kernels::Active().rows.scale(inverses, count, channels_, values);
 }
 
-void BlockEncoder::FindNorms(size_t count, const float* values) {
+void BlockEncoder::FindNorms(size_t head, size_t token, size_t count,
+                             const float* values) {
+  uint16_t* const norms = &content_.norms[head * block_.tokens + token];
   for (size_t t = 0; t < count; ++t) {
-    const uint16_t code = coding::NormCode({values + t * channels_, channels_});
-    const float norm = coding::NormOf(code);
-    content_.norms.push_back(code);
-    norm_square_sum_ += static_cast<double>(norm) * norm;
+    norms[t] = coding::NormCode({values + t * channels_, channels_});
   }
 }
 
@@ -171,8 +163,7 @@ void BlockEncoder::Measure(size_t group, EncoderMemory* memory,
   const size_t heads = geometry_.GroupSize(block_, group) / channels_;
   const size_t head_size = block_.tokens * channels_;
   Grow(heads * head_size, &values);
-  if (header_.norms) content_.norms.reserve(block_.heads * block_.tokens);
-  const coding::SourceRows::OfBlock rows(input_.rows, block_);
+  const coding::SourceRows::OfBlock rows(input_.rows, block_, &memory->rotator);
   for (size_t i = 0; i < heads; ++i) {
     const size_t head = group * geometry_.GroupHeads() + i;
     float* const of_head = &values[i * head_size];
@@ -180,14 +171,15 @@ void BlockEncoder::Measure(size_t group, EncoderMemory* memory,
       const size_t count = std::min(kTokens, block_.tokens - t);
       float* const tile = of_head + t * channels_;
       rows.LoadUnscaled(head, t, t + count, tile);
-      if (header_.norms) FindNorms(count, tile);
+      if (header_.norms) FindNorms(head, t, count, tile);
       Normalize(head, t, count, tile);
     }
-    largest_ = std::max<double>(
-        largest_,
+    double& largest = largest_of_groups_[group];
+    largest = std::max<double>(
+        largest,
         LargestMagnitude(DType::kF32, reinterpret_cast<const uint8_t*>(of_head),
                          head_size));
-    square_count_ += MeasureHead(head, of_head) * channels_;
+    MeasureHead(head, of_head);
   }
   AddTo(group, values.data(), covariance);
 }
@@ -202,7 +194,20 @@ void BlockEncoder::ForEachRunInside(Visit visit) const {
   }
 }
 
-uint64_t BlockEncoder::MeasureHead(size_t head, const float* values) {
+void BlockEncoder::FinishMeasuring() {
+  for (const uint16_t code : content_.norms) {
+    const float norm = coding::NormOf(code);
+    norm_square_sum_ += static_cast<double>(norm) * norm;
+  }
+  for (const double squares : squares_) square_sum_ += squares;
+  largest_ =
+      *std::max_element(largest_of_groups_.begin(), largest_of_groups_.end());
+  ForEachRunInside([&](size_t begin, size_t end) {
+    square_count_ += (end - begin) * all_channels_;
+  });
+}
+
+void BlockEncoder::MeasureHead(size_t head, const float* values) {
   const size_t first = head * channels_;
   uint64_t count = 0;
   ForEachRunInside([&](size_t begin, size_t end) {
@@ -213,17 +218,15 @@ uint64_t BlockEncoder::MeasureHead(size_t head, const float* values) {
         &means_[first], &squares_[first]);
     most_[first] = std::max<double>(most_[first], most);
   });
-  if (count == 0) return 0;
+  if (count == 0) return;
   for (size_t channel = first; channel < first + channels_; ++channel) {
     double& mean = means_[channel];
     mean /= static_cast<double>(count);
     // Below 0 only by rounding.
     squares_[channel] = std::max(
         0.0, squares_[channel] - static_cast<double>(count) * mean * mean);
-    square_sum_ += squares_[channel];
     most_[channel] = most_[first] + std::abs(mean);
   }
-  return count;
 }
 
 void BlockEncoder::AddTo(size_t group, const float* values,
@@ -251,7 +254,7 @@ void BlockEncoder::AddTo(size_t group, const float* values,
 
 void BlockEncoder::Transform(size_t group, const float* values,
                              const coding::Matrix& matrix,
-                             const coding::Lines& transposed,
+                             const coding::Matrix& transposed,
                              EncoderMemory* memory, double* variances) const {
   const kernels::KernelSet& set = kernels::Active();
   const size_t first = geometry_.GroupFirst(group);
@@ -277,9 +280,9 @@ void BlockEncoder::Transform(size_t group, const float* values,
                                 &means[i], inverse_step * kParts, padded,
                                 &memory->parts[i], squares);
     }
-    set.product.multiply(memory->parts.data(), transposed.data(),
-                         {.rows = count, .inner = padded, .columns = n},
-                         memory->sums.data());
+    set.multiply(memory->parts.data(), transposed.pairs(),
+                 {.rows = count, .inner = padded, .columns = n},
+                 memory->sums.data());
     float* const out = &memory->coefficients[begin * n];
     set.joint->finish(memory->sums.data(), n, count, n,
                       {.units = units.data(), .means = zeros.data()}, out);
@@ -316,9 +319,10 @@ void BlockEncoder::TransformWide(const float* values, size_t token,
   }
 }
 
-void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
-                            uint8_t* decoded, DistortionSums* sums,
-                            DistortionAccumulator* distortion) {
+std::vector<DistortionSums> BlockEncoder::Quantize(const Bases& bases,
+                                                   EncoderMemory* memory,
+                                                   uint8_t* decoded) {
+  std::vector<DistortionSums> lost_by_heads;
   std::vector<double> variances(all_channels_);
   content_.classes.resize(all_channels_);
   content_.means = coding::QuantizeMeans(means_, header_.step);
@@ -326,11 +330,11 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
                            ? 0
                            : static_cast<double>(all_channels_) /
                                  static_cast<double>(square_count_);
-  Reconstructor reconstructor(header_, geometry_, block_, content_,
-                              &memory->reconstructor, dtype_,
-                              input_.head_stride, decoded);
+  GroupReconstructor reconstructor(header_, geometry_, block_, content_,
+                                   &memory->rotator, dtype_, input_.head_stride,
+                                   decoded);
   for (size_t group = 0; group < bases.matrices.size(); ++group) {
-    if (Stops(memory->checkpoint)) return;
+    if (Stops(memory->checkpoint)) return lost_by_heads;
     const coding::Matrix& matrix = bases.matrices[group];
     // In steps, as levels; and the variance of each component.
     Transform(group, LoadGroup(group, memory), matrix, bases.transposed[group],
@@ -357,7 +361,7 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
       Round(input, classes, levels);
     }
     // Levels that were not reached are not set.
-    if (Stops(memory->checkpoint)) return;
+    if (Stops(memory->checkpoint)) return lost_by_heads;
     if (!is_sample()) {
       ChooseClasses(input, header_.trellis, levels, classes);
       levels_[group].Pack({levels, count});
@@ -368,7 +372,7 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
   coding::ExceptionWriter exceptions(dtype_);
   const size_t count = block_.tokens * channels_;
   for (size_t h = 0; h < block_.heads; ++h) {
-    if (Stops(memory->checkpoint)) return;
+    if (Stops(memory->checkpoint)) return lost_by_heads;
     const size_t begin = h * input_.head_stride * DTypeSize(dtype_);
     const uint8_t* const from = input_.source + begin;
     DistortionSums lost = CompareElements(dtype_, from, decoded + begin, count);
@@ -378,9 +382,10 @@ void BlockEncoder::Quantize(const Bases& bases, EncoderMemory* memory,
     } else {
       exceptions.SkipHead(count);
     }
-    coding::AddDistortion(lost, sums, distortion);
+    lost_by_heads.push_back(lost);
   }
   exceptions_ = exceptions.bytes();
+  return lost_by_heads;
 }
 
 bool BlockEncoder::Write(const Bases& bases, bool same_bases,

@@ -31,7 +31,7 @@
 namespace kvcompress::klt {
 
 // A block within its tensor: heads of [tokens, channels].
-struct BlockInput {
+struct BlockSource {
   // Makes its values: without rotation, and zero where the encoder would rather
   // store an exception.
   coding::SourceRows* rows = nullptr;
@@ -42,21 +42,17 @@ struct BlockInput {
 
 // The bases of the groups of a run of blocks.
 struct Bases {
-  // From the loadings of each, rounded to multiples of `unit`. Fewer where the
-  // checkpoint, which may be null, stops.
-  Bases(absl::Span<const coding::Loadings> groups, double unit,
-        Checkpoint* checkpoint);
-
   std::vector<coding::Reflectors> reflectors;
   std::vector<coding::Matrix> matrices;
-  std::vector<coding::Lines> transposed;  // matrices, as products take them
+  std::vector<coding::Matrix> transposed;  // matrices
 };
 
 // What one block after the other is quantized and written in, and what ends
 // that. Both pointers are null or outlive it.
 struct EncoderMemory {
-  explicit EncoderMemory(EncoderBuffers* buffers,
-                         Checkpoint* its_checkpoint = nullptr)
+  explicit EncoderMemory(Checkpoint* its_checkpoint)
+      : EncoderMemory(nullptr, its_checkpoint) {}
+  EncoderMemory(EncoderBuffers* buffers, Checkpoint* its_checkpoint)
       : checkpoint(its_checkpoint),
         values(buffers, &EncoderBuffers::values),
         levels(buffers, &EncoderBuffers::quanta),
@@ -70,7 +66,7 @@ struct EncoderMemory {
   std::vector<float> coefficients;        // of a group
   std::vector<int16_t> parts;
   std::vector<int32_t> sums;
-  ReconstructorMemory reconstructor;
+  coding::Rotator rotator;
   Borrowed<std::vector<uint16_t>> symbols;
   Borrowed<std::vector<uint16_t>> words;
 };
@@ -82,18 +78,21 @@ class BlockEncoder {
   // more than `max_error` is an exception; none where that is 0.
   BlockEncoder(const coding::TensorHeader& header, const Geometry& geometry,
                const Block& block, float max_error, DType dtype,
-               BlockInput input, absl::Span<const int8_t> offsets);
+               BlockSource input, absl::Span<const int8_t> offsets);
 
   // Finds means and norms of a group: what does not depend on the step. Adds
-  // the tokens that the sums below are over to `*covariance`. Groups come once,
-  // in their order, and before anything else is asked for.
+  // the tokens that the sums below are over to `*covariance`. Each group comes
+  // once, any of them at the same time, before FinishMeasuring and anything
+  // else that is asked for.
   void Measure(size_t group, EncoderMemory* memory,
                coding::Covariance* covariance);
+  void FinishMeasuring();
 
   // The same of one token in `stride`, to be tried instead of all, and not
   // written; the source is what is left without rotation. `header` has neither
   // rotation nor sinks, and must outlive it. REQUIRES: stride <= tokens.
-  BlockEncoder Sample(const coding::TensorHeader& header, size_t stride) const;
+  BlockEncoder Sample(const coding::TensorHeader& header, size_t stride,
+                      coding::Rotator* rotator) const;
 
   const Block& block() const { return block_; }
 
@@ -106,10 +105,10 @@ class BlockEncoder {
   double norm_square_sum() const { return norm_square_sum_; }
 
   // Quantizes with the step of the header in `bases`, writes the decoded
-  // elements to `decoded`, laid out as the source is, and adds what they lost;
-  // or a part of them when the checkpoint stops.
-  void Quantize(const Bases& bases, EncoderMemory* memory, uint8_t* decoded,
-                DistortionSums* sums, DistortionAccumulator* distortion);
+  // elements to `decoded`, laid out as the source is, and gives what the heads
+  // lost; or a part of them when the checkpoint stops.
+  std::vector<DistortionSums> Quantize(const Bases& bases,
+                                       EncoderMemory* memory, uint8_t* decoded);
 
   // Appends what was quantized last to `*payload`, with the bases or, where
   // they are those of the block before, without. False when it is larger than a
@@ -142,15 +141,15 @@ class BlockEncoder {
   const float* LoadGroup(size_t group, EncoderMemory* memory) const;
   // Divides tokens from `token` on of a head by their norms, which are known.
   void Normalize(size_t head, size_t token, size_t count, float* values) const;
-  void FindNorms(size_t count, const float* values);
-  // Measures the channels of a head, and says how many tokens take part.
-  uint64_t MeasureHead(size_t head, const float* values);
+  void FindNorms(size_t head, size_t token, size_t count, const float* values);
+  // Measures the channels of a head.
+  void MeasureHead(size_t head, const float* values);
   void AddTo(size_t group, const float* values,
              coding::Covariance* covariance) const;
   // Gives the coefficients of a group, [tokens, components], in memory, and
   // adds to the variances of the block's components.
   void Transform(size_t group, const float* values,
-                 const coding::Matrix& matrix, const coding::Lines& transposed,
+                 const coding::Matrix& matrix, const coding::Matrix& transposed,
                  EncoderMemory* memory, double* variances) const;
   // Those of a token whose integers need more bits.
   void TransformWide(const float* values, size_t token,
@@ -162,7 +161,7 @@ class BlockEncoder {
   const Block block_;
   const float max_error_;
   const DType dtype_;
-  BlockInput input_;
+  BlockSource input_;
   std::vector<float> sample_values_;  // [heads, tokens, channels]
   std::vector<uint8_t> sample_source_;
   const size_t channels_;      // of a head
@@ -171,6 +170,7 @@ class BlockEncoder {
   std::vector<double> means_;
   std::vector<double> squares_;  // what the mean of each channel leaves
   std::vector<double> most_;     // its largest magnitude, or more
+  std::vector<double> largest_of_groups_;
   double square_sum_ = 0;
   uint64_t square_count_ = 0;
   double largest_ = 0;

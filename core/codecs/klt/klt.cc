@@ -51,6 +51,8 @@ class Klt : public Codec {
 
   bool decoder_holds_tensor() const override { return true; }
 
+  bool shares_blocks() const override { return true; }
+
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, const CodecParameters&) const override {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));

@@ -46,16 +46,17 @@ void Narrow(const int32_t* levels, size_t rows, size_t columns, size_t padded,
 
 }  // namespace
 
-Reconstructor::Reconstructor(const coding::TensorHeader& header,
-                             const Geometry& geometry, const Block& block,
-                             const BlockContent& content,
-                             ReconstructorMemory* memory, DType dtype,
-                             size_t head_stride, uint8_t* out)
+GroupReconstructor::GroupReconstructor(const coding::TensorHeader& header,
+                                       const Geometry& geometry,
+                                       const Block& block,
+                                       const BlockContent& content,
+                                       coding::Rotator* rotator, DType dtype,
+                                       size_t head_stride, uint8_t* out)
     : header_(header),
       geometry_(geometry),
       block_(block),
       content_(content),
-      memory_(*memory),
+      rotator_(*rotator),
       dtype_(dtype),
       out_(out),
       channels_(geometry.channels()),
@@ -77,12 +78,11 @@ Reconstructor::Reconstructor(const coding::TensorHeader& header,
                  coding::NormOf);
 }
 
-void Reconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
-                             const int32_t* levels) {
+void GroupReconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
+                                  const int32_t* levels) {
   const kernels::KernelSet& set = kernels::Active();
   const size_t n = matrix.size();
   const size_t first_head = group * geometry_.GroupHeads();
-  matrix.Prepare(&memory_.right);
   // Zeros in the place of a row that fills a pair.
   narrow_.assign(kTokens * matrix.PaddedSize(), 0);
   int32_t totals[kTokens];
@@ -90,10 +90,9 @@ void Reconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
     const size_t count = std::min(kTokens, block_.tokens - begin);
     Narrow(levels + begin * n, count, n, matrix.PaddedSize(), narrow_.data(),
            totals);
-    set.product.multiply(
-        narrow_.data(), memory_.right.data(),
-        {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
-        sums_.data());
+    set.multiply(narrow_.data(), matrix.pairs(),
+                 {.rows = count, .inner = matrix.PaddedSize(), .columns = n},
+                 sums_.data());
     for (size_t h = 0; h < n / channels_; ++h) {
       const size_t head = first_head + h;
       set.joint->finish(
@@ -109,9 +108,8 @@ void Reconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
                 begin + t, &values_[t * channels_]);
       }
       if (header_.rotation) {
-        memory_.rotator.Rotate(*header_.rotation, false, channels_,
-                               block_.first_token + begin, count,
-                               values_.data());
+        rotator_.Rotate(*header_.rotation, false, channels_,
+                        block_.first_token + begin, count, values_.data());
       }
       StoreElements(dtype_,
                     absl::MakeConstSpan(values_).subspan(0, count * channels_),
@@ -120,9 +118,10 @@ void Reconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
   }
 }
 
-void Reconstructor::PutWide(const coding::Matrix& matrix, const int32_t* levels,
-                            size_t first_channel, size_t head, size_t token,
-                            float* values) const {
+void GroupReconstructor::PutWide(const coding::Matrix& matrix,
+                                 const int32_t* levels, size_t first_channel,
+                                 size_t head, size_t token,
+                                 float* values) const {
   for (size_t i = 0; i < channels_; ++i) {
     int64_t sum = 0;
     for (size_t c = 0; c < matrix.size(); ++c) {
@@ -134,7 +133,7 @@ void Reconstructor::PutWide(const coding::Matrix& matrix, const int32_t* levels,
   }
 }
 
-void Reconstructor::PutSinks() {
+void GroupReconstructor::PutSinks() {
   for (size_t sink = 0; sink < content_.sink_scales.size(); ++sink) {
     content_.DecodeSink(sink, channels_, values_.data());
     StoreElements(dtype_, absl::MakeConstSpan(values_).subspan(0, channels_),

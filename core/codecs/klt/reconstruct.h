@@ -21,22 +21,16 @@
 
 namespace kvcompress::klt {
 
-// What one block after the other is reconstructed with.
-struct ReconstructorMemory {
-  coding::Rotator rotator;
-  coding::Lines right;  // the matrix of a group, prepared
-};
-
 // Of one block. Not thread safe. What it is made from must outlive it.
-class Reconstructor {
+class GroupReconstructor {
  public:
   // `content` needs means, norms and offsets by now. Elements, before
   // exceptions, are written to `out`: heads of [tokens, channels],
   // `head_stride` elements apart.
-  Reconstructor(const coding::TensorHeader& header, const Geometry& geometry,
-                const Block& block, const BlockContent& content,
-                ReconstructorMemory* memory, DType dtype, size_t head_stride,
-                uint8_t* out);
+  GroupReconstructor(const coding::TensorHeader& header,
+                     const Geometry& geometry, const Block& block,
+                     const BlockContent& content, coding::Rotator* rotator,
+                     DType dtype, size_t head_stride, uint8_t* out);
 
   // Writes the tokens of a group that are not sinks. `levels` is [tokens,
   // components]. REQUIRES: sizes fit the block, and levels keep the limits of
@@ -61,7 +55,7 @@ class Reconstructor {
   const Geometry& geometry_;
   const Block& block_;
   const BlockContent& content_;
-  ReconstructorMemory& memory_;
+  coding::Rotator& rotator_;
   const DType dtype_;
   uint8_t* const out_;
   const size_t channels_;   // of a head

@@ -15,13 +15,14 @@
 #include "codecs/klt/geometry.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/tensor.h"
+#include "tensor/workers.h"
 #include "transform/loadings.h"
 
 namespace kvcompress::klt {
 
-// The most basis vectors of a group by the tokens of a block, and the channels
-// of a head: more are not worth their bits.
-size_t VectorsFor(TensorRole role, uint64_t tokens, uint64_t channels);
+// The most basis vectors of a group by the tokens of a block: more are not
+// worth their bits.
+size_t VectorsFor(TensorRole role, uint64_t tokens);
 
 // Not thread safe. Where the checkpoint stops, bases are missing.
 class RunBases {
@@ -45,13 +46,13 @@ class RunBases {
     return many && 2 * tokens < geometry.channels() ? 0 : tokens;
   }
 
-  // Measures all blocks, part by part of the heads, and finds the principal
-  // components, at most `vectors` of a group.
+  // Measures all blocks, and finds the principal components, at most `vectors`
+  // of a group.
   void Analyze(absl::Span<BlockEncoder> encoders, size_t vectors,
-               EncoderMemory* memory);
+               Workers* workers, AtPlaces<EncoderMemory>* memory);
 
   // Makes bases for steps near this one. REQUIRES: Analyze.
-  void MakeFor(double step);
+  void MakeFor(double step, Workers* workers);
   // For which they were made.
   double step() const { return step_; }
 
@@ -64,10 +65,17 @@ class RunBases {
  private:
   static constexpr uint64_t kRun = 8;  // blocks
 
+  // A group of the blocks of a run: what is analyzed at once.
+  struct GroupOfRun {
+    size_t run = 0;
+    size_t group = 0;
+    size_t first_block = 0;
+    coding::Loadings loadings;
+  };
+
   const Geometry& geometry_;
   Checkpoint* const checkpoint_;
-  // Of each run: of the groups, and tokens.
-  std::vector<std::vector<coding::Loadings>> loadings_;
+  std::vector<GroupOfRun> groups_;  // of one run after the other
   std::vector<uint64_t> run_tokens_;
   std::vector<Bases> bases_;
   double step_ = 0;

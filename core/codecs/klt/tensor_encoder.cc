@@ -6,13 +6,16 @@
 #include "codecs/klt/tensor_encoder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "codecs/klt/block_encoder.h"
 #include "codecs/klt/geometry.h"
+#include "codecs/klt/repeats.h"
 #include "codecs/klt/run_bases.h"
 #include "codecs/klt/token_weights.h"
 #include "coding/format.h"
@@ -25,6 +28,7 @@
 #include "quantization/rope_candidates.h"
 #include "quantization/steps.h"
 #include "tensor/slabs.h"
+#include "tensor/workers.h"
 
 namespace kvcompress::klt {
 namespace {
@@ -68,10 +72,12 @@ class Encoder {
         bytes_(reinterpret_cast<const uint8_t*>(tensor.bytes.data())),
         elements_(tensor.bytes.size() / DTypeSize(spec.dtype)),
         checkpoint_(hints.checkpoint),
+        workers_(hints.workers),
+        measures_tokens_(hints.measures_tokens),
         bases_(geometry_, checkpoint_),
         memory_(hints.buffers, checkpoint_),
-        rows_(header_, geometry_, dtype_, bytes_,
-              &memory_.reconstructor.rotator),
+        memory_of_(workers_, &memory_, checkpoint_),
+        rows_(header_, geometry_, dtype_, bytes_),
         decoded_(hints.buffers, &EncoderBuffers::decoded) {
     role_ = spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     rotations_ =
@@ -86,13 +92,15 @@ class Encoder {
         hints.effort == Effort::kBest &&
         (preset.steps.contract || PresetStep() <= kMaxTrellisStep);
     vectors_ = preset.vectors.value_or(
-        VectorsFor(role_, RunBases::TokensOf(geometry_), geometry_.channels()));
-    if (preset.steps.contract) max_error_ = kMaxError;
+        VectorsFor(role_, RunBases::TokensOf(geometry_)));
+    if (preset.steps.contract) {
+      max_error_ = static_cast<float>(kMaxError * rotations_.step_factor);
+    }
   }
 
   // Nothing where another mode is better for certain, or the checkpoint stops.
   std::optional<EncodedTensor> Encode() {
-    const bool analyzes = role_ == TensorRole::kKey && preset_.sharpening > 0;
+    const bool analyzes = role_ != TensorRole::kNone && preset_.sharpening > 0;
     if (!geometry_.codable() || (vectors_ == 0 && !analyzes)) {
       return std::nullopt;
     }
@@ -101,7 +109,7 @@ class Encoder {
     if (Stops(checkpoint_)) return std::nullopt;
     if (vectors_ == 0) return std::nullopt;
     Prepare();
-    bases_.Analyze(absl::MakeSpan(encoders_), vectors_, &memory_);
+    bases_.Analyze(absl::MakeSpan(encoders_), vectors_, workers_, &memory_of_);
     if (Stops(checkpoint_)) return std::nullopt;
     if (!preset_.steps.contract) {
       QuantizeWith(WantedStep());
@@ -111,6 +119,8 @@ class Encoder {
     return Write();
   }
 
+  // The preset, finer where the tokens repeat themselves. After Encode.
+  const Preset& refined() const { return preset_; }
   // What the keys showed, if these are keys. After Encode.
   KeyHints TakeHints() { return std::move(from_keys_); }
 
@@ -119,7 +129,7 @@ class Encoder {
     return header_.norms ? preset_.steps.value_step : preset_.steps.key_step;
   }
 
-  // Finds the rotation, hides outliers, and analyzes keys.
+  // Finds the rotation, hides outliers, and analyzes keys and repetitions.
   void Analyze() {
     if (preset_.steps.contract) {
       square_sum_ = rows_.SumSquares(elements_, checkpoint_);
@@ -129,19 +139,25 @@ class Encoder {
       header_.rotation = std::move(found->rotation);
       rope_ = std::move(found->finding);
     }
-    if (role_ != TensorRole::kKey || preset_.steps.contract ||
-        Stops(checkpoint_))
+    if (role_ == TensorRole::kNone || preset_.steps.contract ||
+        Stops(checkpoint_)) {
       return;
+    }
     const auto load = [this](size_t head, size_t begin, size_t end,
                              float* values) {
       const Block tokens = {.first_head = head,
                             .heads = 1,
                             .first_token = begin,
                             .tokens = end - begin};
-      coding::SourceRows::OfBlock(&rows_, tokens)
+      coding::SourceRows::OfBlock(&rows_, tokens, &memory_.rotator)
           .LoadUnscaled(0, 0, tokens.tokens, values);
     };
-    from_keys_ = AnalyzeKeys(geometry_, load, checkpoint_);
+    if (role_ == TensorRole::kKey) {
+      from_keys_ = AnalyzeKeys(geometry_, load, checkpoint_);
+    }
+    if (preset_.sharpening > 0) {
+      preset_ = Refined(preset_, Repetition(geometry_, load, checkpoint_));
+    }
   }
 
   // Cuts it into blocks.
@@ -161,7 +177,7 @@ class Encoder {
       if (Stops(checkpoint_)) return;
       const Block block = geometry_.block(i);
       const uint64_t first = geometry_.RowBegin(block, 0);
-      const BlockInput input = {
+      const BlockSource input = {
           .rows = &rows_,
           .source = bytes_ + first * DTypeSize(dtype_),
           .head_stride = geometry_.tokens() * geometry_.channels()};
@@ -187,7 +203,8 @@ class Encoder {
     least_step_ = largest / kMaxSteps;
     const double size =
         count == 0 ? 0 : std::sqrt(squares / static_cast<double>(count));
-    const double coarser = header_.trellis ? kTrellisSteps : 1;
+    const double coarser =
+        rotations_.step_factor * (header_.trellis ? kTrellisSteps : 1);
     if (!preset_.steps.contract) {
       return coarser * size * PresetStep() *
              SharpnessFactor(preset_, from_keys_.sharpness);
@@ -205,18 +222,25 @@ class Encoder {
   void QuantizeWith(double step) {
     header_.step = coding::RoundToStep(std::max(step, least_step_));
     if (std::abs(header_.step - bases_.step()) > kSameBases * bases_.step()) {
-      bases_.MakeFor(header_.step);
+      bases_.MakeFor(header_.step, workers_);
     }
     ResizeInSlabs(checkpoint_, tensor_.bytes.size(), &*decoded_);
     distortion_ = DistortionAccumulator();
     sums_ = DistortionSums();
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      if (Stops(checkpoint_)) return;
-      encoders_[i].Quantize(
-          bases_.Of(i), &memory_,
+    std::vector<std::vector<DistortionSums>> lost(blocks_.size());
+    ForEach(workers_, blocks_.size(), [&](size_t i, size_t place) {
+      EncoderMemory& memory = memory_of_[place];
+      if (Stops(memory.checkpoint)) return;
+      lost[i] = encoders_[i].Quantize(
+          bases_.Of(i), &memory,
           reinterpret_cast<uint8_t*>(decoded_->data()) +
-              geometry_.RowBegin(blocks_[i], 0) * DTypeSize(dtype_),
-          &sums_, &distortion_);
+              geometry_.RowBegin(blocks_[i], 0) * DTypeSize(dtype_));
+    });
+    if (Stops(checkpoint_)) return;
+    for (const std::vector<DistortionSums>& of_block : lost) {
+      for (const DistortionSums& of_head : of_block) {
+        coding::AddDistortion(of_head, &sums_, &distortion_);
+      }
     }
   }
 
@@ -224,26 +248,35 @@ class Encoder {
   // the checkpoint stops.
   std::optional<EncodedTensor> Write() {
     EncodedTensor result;
+    const bool measures = measures_tokens_ && TokenAccumulator::Applies(spec_);
+    std::vector<std::string> written(blocks_.size());
+    std::atomic<bool> all_written{true};
+    // What tokens lost takes as long as many blocks, so it is begun first.
+    ForEach(workers_, blocks_.size() + 1, [&](size_t index, size_t place) {
+      EncoderMemory& memory = memory_of_[place];
+      if (Stops(memory.checkpoint) || !all_written) return;
+      if (index > 0) {
+        const size_t i = index - 1;
+        if (!encoders_[i].Write(bases_.Of(i), bases_.SameAsBefore(i), &memory,
+                                &written[i])) {
+          all_written = false;
+        }
+      } else if (measures) {
+        TokenAccumulator tokens(spec_);
+        tokens.AddSource(tensor_.bytes);
+        tokens.AddDecoded(*decoded_, memory.checkpoint);
+        result.tokens = tokens.Compute();
+      }
+    });
+    if (Stops(checkpoint_) || !all_written) return std::nullopt;
     coding::WriteTensorHeader(header_, &result.payload);
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      if (Stops(checkpoint_) ||
-          !encoders_[i].Write(bases_.Of(i), bases_.SameAsBefore(i), &memory_,
-                              &result.payload) ||
-          result.payload.size() > coding::MaxPayloadSize(elements_)) {
-        return std::nullopt;
-      }
-      // Room for all blocks if each takes about as much as the
-      // first.
-      const size_t blocks = blocks_.size();
-      if (i == 0) {
-        result.payload.reserve(result.payload.size() * (blocks + blocks / 16));
-      }
-    }
-    if (TokenAccumulator::Applies(spec_)) {
-      TokenAccumulator tokens(spec_);
-      tokens.AddSource(tensor_.bytes);
-      tokens.AddDecoded(*decoded_, checkpoint_);
-      result.tokens = tokens.Compute();
+    size_t size = result.payload.size();
+    for (const std::string& block : written) size += block.size();
+    if (size > coding::MaxPayloadSize(elements_)) return std::nullopt;
+    result.payload.reserve(size);
+    for (std::string& block : written) {
+      result.payload += block;
+      std::string().swap(block);
     }
     if (tensor_.wants_decoded) result.decoded.swap(*decoded_);
     result.distortion = distortion_;
@@ -268,6 +301,12 @@ class Encoder {
     return all;
   }
 
+  // What the bounds are held against: a tensor with finer steps has narrower
+  // ones.
+  DistortionSums Bounded(const DistortionSums& sums) const {
+    return coding::WithErrorsTimes(1 / rotations_.step_factor, sums);
+  }
+
   // About the largest step that keeps the bounds, by trials from `step` on with
   // some of the tokens, in the bases of that step and without rotation.
   double SampleStep(double step) {
@@ -276,23 +315,24 @@ class Encoder {
                   geometry_.tokens() / geometry_.token_parts() / kMinSample});
     if (stride < 2) return step;
     header_.step = coding::RoundToStep(std::max(step, least_step_));
-    bases_.MakeFor(header_.step);
+    bases_.MakeFor(header_.step, workers_);
     coding::TensorHeader header = header_;
     header.rotation.reset();
     header.sinks = 0;
-    std::vector<BlockEncoder> samples;
-    samples.reserve(encoders_.size());
-    for (const BlockEncoder& each : encoders_) {
-      if (Stops(checkpoint_)) return step;
-      samples.push_back(each.Sample(header, stride));
-    }
+    std::vector<std::optional<BlockEncoder>> samples(encoders_.size());
+    ForEach(workers_, samples.size(), [&](size_t i, size_t place) {
+      EncoderMemory& memory = memory_of_[place];
+      if (Stops(memory.checkpoint)) return;
+      samples[i].emplace(encoders_[i].Sample(header, stride, &memory.rotator));
+    });
+    if (Stops(checkpoint_)) return step;
     for (int trial = 0; trial < kSampleTrials; ++trial) {
       // The samples see the header's step.
       header.step = coding::RoundToStep(std::max(step, least_step_));
       const DistortionSums sums = QuantizeSamples(&samples);
       if (Stops(checkpoint_)) return step;
       if (sums.sum_e2 == 0) break;
-      const double headroom = coding::Headroom(Extend(sums));
+      const double headroom = coding::Headroom(Bounded(Extend(sums)));
       if (!(headroom > 1 / kMaxHeadroom && headroom < kMaxHeadroom)) break;
       step *= std::pow(headroom, kStride);
       if (std::abs(headroom - 1) < kNear) break;
@@ -301,15 +341,23 @@ class Encoder {
   }
 
   // What samples lose; anything when the checkpoint stops.
-  DistortionSums QuantizeSamples(std::vector<BlockEncoder>* samples) {
+  DistortionSums QuantizeSamples(
+      std::vector<std::optional<BlockEncoder>>* samples) {
+    std::vector<std::vector<DistortionSums>> lost(samples->size());
+    ForEach(workers_, samples->size(), [&](size_t i, size_t place) {
+      EncoderMemory& memory = memory_of_[place];
+      if (Stops(memory.checkpoint)) return;
+      BlockEncoder& sample = *(*samples)[i];
+      std::vector<uint8_t> decoded(geometry_.Elements(sample.block()) *
+                                   DTypeSize(dtype_));
+      lost[i] = sample.Quantize(bases_.Of(i), &memory, decoded.data());
+    });
     DistortionAccumulator ignored;
     DistortionSums sums;
-    std::vector<uint8_t> decoded;
-    for (size_t i = 0; i < samples->size(); ++i) {
-      if (Stops(checkpoint_)) return sums;
-      BlockEncoder& sample = (*samples)[i];
-      decoded.resize(geometry_.Elements(sample.block()) * DTypeSize(dtype_));
-      sample.Quantize(bases_.Of(i), &memory_, decoded.data(), &sums, &ignored);
+    for (const std::vector<DistortionSums>& of_block : lost) {
+      for (const DistortionSums& of_head : of_block) {
+        coding::AddDistortion(of_head, &sums, &ignored);
+      }
     }
     return sums;
   }
@@ -324,13 +372,14 @@ class Encoder {
     for (int trial = 0; trial < kTrials; ++trial) {
       QuantizeWith(last = step);
       if (Stops(checkpoint_)) return false;
-      const bool keeps = coding::KeepsContract(sums_);
+      const DistortionSums bounded = Bounded(sums_);
+      const bool keeps = coding::KeepsContract(bounded);
       if (keeps && step > best) {
         best = step;
         best_bases = bases_.step();
       }
       if (sums_.sum_e2 == 0) break;
-      const double headroom = coding::Headroom(sums_);
+      const double headroom = coding::Headroom(bounded);
       if (keeps && headroom < kEnough) break;
       // First a stride, then with care.
       step *=
@@ -338,7 +387,7 @@ class Encoder {
     }
     if (best == 0) return false;
     if (best != last) {
-      if (bases_.step() != best_bases) bases_.MakeFor(best_bases);
+      if (bases_.step() != best_bases) bases_.MakeFor(best_bases, workers_);
       QuantizeWith(best);
     }
     return true;
@@ -346,12 +395,14 @@ class Encoder {
 
   const TensorSpec& spec_;
   const DType dtype_;
-  const Preset preset_;
+  Preset preset_;
   const Geometry geometry_;
   const WholeTensor& tensor_;
   const uint8_t* const bytes_;
   const size_t elements_;
   Checkpoint* const checkpoint_;
+  Workers* const workers_;
+  const bool measures_tokens_;
   TensorRole role_ = TensorRole::kNone;
   coding::RotationCandidates rotations_;
   std::optional<RopeFinding> rope_;
@@ -364,6 +415,7 @@ class Encoder {
   std::vector<BlockEncoder> encoders_;
   RunBases bases_;
   EncoderMemory memory_;
+  AtPlaces<EncoderMemory> memory_of_;
   coding::SourceRows rows_;
   double square_sum_ = 0;  // of the source, for "contract"
   double least_step_ = 0;
@@ -379,13 +431,15 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
                            const WholeTensor& tensor) {
   std::optional<EncodedTensor> joint;
   KeyHints told;
+  Preset refined;
   {
     Encoder encoder(spec, preset, hints, tensor);
     joint = encoder.Encode();
+    refined = encoder.refined();
     told = encoder.TakeHints();
   }
-  const double factor = SharpnessFactor(preset, told.sharpness);
-  coding::StepOptions steps = preset.steps;
+  const double factor = SharpnessFactor(refined, told.sharpness);
+  coding::StepOptions steps = refined.steps;
   steps.key_step *= factor;
   steps.value_step *= factor;
   if (!joint ||

@@ -3,6 +3,7 @@
 #include "codecs/last_stage/lz4_block.h"
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 
@@ -25,28 +26,28 @@ class Block {
       sequence_ = length_ - bytes_.size();
       const uint8_t token = static_cast<uint8_t>(bytes_.front());
       bytes_.remove_prefix(1);
-      size_t literals = token >> 4;
-      if (!Lengthen(&literals) || literals > bytes_.size() ||
-          literals > size_ - done_) {
+      const std::optional<size_t> literals = TakeLength(token >> 4);
+      if (!literals) return Broken("number of literals is cut short");
+      if (*literals > bytes_.size() || *literals > size_ - done_) {
         return Broken("literals do not fit");
       }
-      done_ += literals;
-      bytes_.remove_prefix(literals);
+      done_ += *literals;
+      bytes_.remove_prefix(*literals);
       if (bytes_.empty()) {
         const bool ends = done_ == size_ && (token & 15) == 0 &&
-                          (!has_match || literals >= kLastLiterals);
+                          (!has_match || *literals >= kLastLiterals);
         return ends ? absl::OkStatus() : Broken("end breaks a rule");
       }
       if (bytes_.size() < 2) return Broken("distance is cut short");
       const size_t distance = static_cast<uint8_t>(bytes_[0]) |
                               size_t{static_cast<uint8_t>(bytes_[1])} << 8;
       bytes_.remove_prefix(2);
-      size_t length = token & 15;
       if (distance == 0 || distance > done_) {
         return Broken("distance leads out of the content");
       }
-      if (!Lengthen(&length)) return Broken("length is cut short");
-      length += kMinMatch;
+      const std::optional<size_t> more = TakeLength(token & 15);
+      if (!more) return Broken("length is cut short");
+      const size_t length = *more + kMinMatch;
       if (size_ - done_ < kLastMatch || length > size_ - done_) {
         return Broken("match does not fit");
       }
@@ -62,17 +63,17 @@ class Block {
                                             " of the LZ4 block: its ", rule));
   }
 
-  // Adds the bytes that go on with a length of 15.
-  bool Lengthen(size_t* length) {
-    if (*length != 15) return true;
+  // A length whose first four bits are given; 15 goes on in bytes.
+  std::optional<size_t> TakeLength(size_t length) {
+    if (length != 15) return length;
     uint8_t byte;
     do {
-      if (bytes_.empty()) return false;
+      if (bytes_.empty()) return std::nullopt;
       byte = static_cast<uint8_t>(bytes_.front());
       bytes_.remove_prefix(1);
-      *length += byte;
+      length += byte;
     } while (byte == 255);
-    return true;
+    return length;
   }
 
   const size_t length_;

@@ -22,8 +22,8 @@ inline constexpr size_t kMaxZstdContent = size_t{128} << 10;
 
 // Whether `frame` keeps every rule, for content of `size` bytes, at most
 // kMaxZstdContent: what is left to a decoder is to copy bytes. Else DATA_LOSS
-// with the block and the section that breaks one. Takes about as long as
-// decoding; allocates nothing for a frame that does. Thread safe.
+// with the block, its offset and the field that breaks one. Takes about as long
+// as decoding; allocates nothing for a frame that does. Thread safe.
 absl::Status CheckZstdFrame(absl::string_view frame, size_t size);
 
 }  // namespace kvcompress

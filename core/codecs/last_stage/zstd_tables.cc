@@ -6,7 +6,9 @@
 #include <cstdlib>
 
 #include "absl/numeric/bits.h"
+#include "absl/strings/str_cat.h"
 #include "codecs/last_stage/backward_bits.h"
+#include "status/macros.h"
 
 namespace kvcompress {
 namespace {
@@ -44,11 +46,15 @@ class ForwardBits {
 
 }  // namespace
 
-bool FseTable::TakeDescription(int max_accuracy_log, size_t max_symbols,
-                               absl::string_view* bytes) {
+absl::Status FseTable::TakeDescription(int max_accuracy_log, size_t max_symbols,
+                                       absl::string_view* bytes) {
   ForwardBits bits(*bytes);
   const int accuracy_log = static_cast<int>(bits.Peek(4)) + 5;
-  if (accuracy_log > max_accuracy_log) return false;
+  if (accuracy_log > max_accuracy_log) {
+    return absl::DataLossError(absl::StrCat("a table has an accuracy of ",
+                                            accuracy_log, " bits, at most ",
+                                            max_accuracy_log, " are allowed"));
+  }
   bits.Skip(4);
   int16_t probabilities[kMaxSymbols] = {};
   size_t symbols = 0;
@@ -77,13 +83,20 @@ bool FseTable::TakeDescription(int max_accuracy_log, size_t max_symbols,
       symbols += more;
     } while (more == 3 && symbols < max_symbols);
   }
-  if (left != 0 || symbols > max_symbols ||
-      bits.bytes_begun() > bytes->size() || bits.Rest() != 0) {
-    return false;
+  if (bits.bytes_begun() > bytes->size()) {
+    return absl::DataLossError("a table is cut short");
+  }
+  if (left != 0 || symbols > max_symbols) {
+    return absl::DataLossError(
+        absl::StrCat("the probabilities of a table do not add up to 2^",
+                     accuracy_log, " with ", max_symbols, " symbols"));
+  }
+  if (bits.Rest() != 0) {
+    return absl::DataLossError("the bits after a table are not 0");
   }
   bytes->remove_prefix(bits.bytes_begun());
   Build(accuracy_log, absl::MakeSpan(probabilities, symbols));
-  return true;
+  return absl::OkStatus();
 }
 
 void FseTable::Build(int accuracy_log,
@@ -121,14 +134,14 @@ void FseTable::BuildOne(uint8_t symbol) {
   states_[0] = {.symbol = symbol, .bits = 0, .base = 0};
 }
 
-bool HuffmanLengths::TakeDescription(absl::string_view* bytes) {
-  if (bytes->empty()) return false;
+absl::Status HuffmanLengths::TakeDescription(absl::string_view* bytes) {
+  if (bytes->empty()) return absl::DataLossError("the tree is missing");
   const size_t header = static_cast<uint8_t>(bytes->front());
   bytes->remove_prefix(1);
   uint8_t weights[kMaxWeights + 1];
   size_t count = 0;
   const size_t size = header >= 128 ? (header - 126) / 2 : header;
-  if (size > bytes->size()) return false;
+  if (size > bytes->size()) return absl::DataLossError("the tree is cut short");
   absl::string_view description = bytes->substr(0, size);
   bytes->remove_prefix(size);
   if (header >= 128) {
@@ -137,47 +150,60 @@ bool HuffmanLengths::TakeDescription(absl::string_view* bytes) {
       const uint8_t byte = static_cast<uint8_t>(description[i / 2]);
       weights[i] = i % 2 == 0 ? byte >> 4 : byte & 15;
     }
-    if (count % 2 != 0 && weights[count] != 0) return false;
+    if (count % 2 != 0 && weights[count] != 0) {
+      return absl::DataLossError(
+          "the unused half of a byte of the tree is not 0");
+    }
     return Build(absl::MakeSpan(weights, count));
   }
   FseTable table;
-  if (!table.TakeDescription(6, kMaxBits + 1, &description)) return false;
+  KVC_RETURN_IF_ERROR(table.TakeDescription(6, kMaxBits + 1, &description));
   BackwardBits bits(description);
   // Two states take turns, until one finds too few bits for its next.
   size_t states[2];
   for (size_t& state : states) state = bits.Read(table.accuracy_log());
-  if (bits.left() < 0) return false;
+  if (bits.left() < 0) {
+    return absl::DataLossError("the weights of the tree are cut short");
+  }
   while (count < kMaxWeights) {
     size_t& state = states[count % 2];
     const FseTable::State& entry = table[state];
     weights[count++] = entry.symbol;
     if (bits.left() < entry.bits) {
       weights[count] = table[states[count % 2]].symbol;
-      return bits.left() == 0 && ++count <= kMaxWeights &&
-             Build(absl::MakeSpan(weights, count));
+      if (bits.left() != 0) {
+        return absl::DataLossError("the weights of the tree leave bits");
+      }
+      if (++count > kMaxWeights) break;
+      return Build(absl::MakeSpan(weights, count));
     }
     state = entry.base + bits.Read(entry.bits);
   }
-  return false;
+  return absl::DataLossError(
+      absl::StrCat("the tree has more than ", kMaxWeights, " weights"));
 }
 
-bool HuffmanLengths::Build(absl::Span<const uint8_t> weights) {
+absl::Status HuffmanLengths::Build(absl::Span<const uint8_t> weights) {
+  const auto no_code = [] {
+    return absl::DataLossError(
+        absl::StrCat("the weights of the tree do not make a code of at most ",
+                     kMaxBits, " bits"));
+  };
   uint32_t codes[kMaxBits + 1] = {};
   uint32_t total = 0;
   for (const uint8_t weight : weights) {
-    if (weight > kMaxBits) return false;
+    if (weight > kMaxBits) return no_code();
     ++codes[weight];
     if (weight > 0) total += 1u << (weight - 1);
   }
-  if (total == 0) return false;
   max_bits_ = absl::bit_width(total);
-  if (max_bits_ > kMaxBits) return false;
+  if (total == 0 || max_bits_ > kMaxBits) return no_code();
   // The last symbol's weight is what completes a power of two.
   const uint32_t size = 1u << max_bits_;
   const uint32_t rest = size - total;
-  if (!absl::has_single_bit(rest)) return false;
+  if (!absl::has_single_bit(rest)) return no_code();
   ++codes[Log2(rest) + 1];
-  if (codes[1] < 2) return false;
+  if (codes[1] < 2) return no_code();
   uint8_t* at = lengths_;
   for (int weight = 1; weight <= max_bits_; ++weight) {
     const size_t part = size_t{codes[weight]} << (weight - 1);
@@ -195,7 +221,7 @@ bool HuffmanLengths::Build(absl::Span<const uint8_t> weights) {
     }
     runs_[i] = static_cast<uint16_t>(bits | codes << 8);
   }
-  return true;
+  return absl::OkStatus();
 }
 
 // Streams are independent, so that a processor reads several at once.

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "codecs/last_stage/backward_bits.h"
@@ -27,10 +28,10 @@ class FseTable {
   static constexpr int kMaxAccuracyLog = 9;
   static constexpr size_t kMaxSymbols = 53;
 
-  // Takes a table description from the front of `*bytes`. False when it breaks
-  // a rule, or has a larger accuracy or more symbols than these.
-  bool TakeDescription(int max_accuracy_log, size_t max_symbols,
-                       absl::string_view* bytes);
+  // Takes a table description from the front of `*bytes`. DATA_LOSS when it
+  // breaks a rule, or has a larger accuracy or more symbols than these.
+  absl::Status TakeDescription(int max_accuracy_log, size_t max_symbols,
+                               absl::string_view* bytes);
 
   // Probabilities in parts of 2^accuracy_log, which they add up to; -1 is less
   // than one part.
@@ -50,12 +51,12 @@ class FseTable {
 // The lengths of the codes of literals.
 class HuffmanLengths {
  public:
-  // Takes a tree description from the front of `*bytes`. False when it breaks a
-  // rule.
-  bool TakeDescription(absl::string_view* bytes);
+  // Takes a tree description from the front of `*bytes`. DATA_LOSS when it
+  // breaks a rule.
+  absl::Status TakeDescription(absl::string_view* bytes);
 
   // Whether `stream` is exactly `symbols` codes, or each of four is.
-  // REQUIRES: TakeDescription gave true.
+  // REQUIRES: TakeDescription gave OK.
   struct Stream {
     absl::string_view bytes;
     size_t symbols = 0;
@@ -67,7 +68,7 @@ class HuffmanLengths {
   static constexpr int kMaxBits = 11;
   static constexpr size_t kMaxWeights = 255;
 
-  bool Build(absl::Span<const uint8_t> weights);
+  absl::Status Build(absl::Span<const uint8_t> weights);
 
   template <size_t kStreams>
   void SkipRuns(BackwardBits* bits, size_t* symbols) const;

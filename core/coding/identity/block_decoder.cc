@@ -54,17 +54,17 @@ class Decoder {
         runs_(RunsOf(header, geometry, block)),
         reader_(header, geometry, block) {}
 
+  // Writes the elements, which are consecutive, to `out`.
   absl::Status Decode(DType dtype, absl::Span<const uint8_t> bytes,
-                      Rotator* rotator, std::string* decoded) {
+                      Rotator* rotator, uint8_t* out) {
     KVC_RETURN_IF_ERROR(reader_.Open(bytes, 0));
     KVC_RETURN_IF_ERROR(reader_.ReadSideData(&content_));
     KVC_RETURN_IF_ERROR(ReadQuanta());
     KVC_RETURN_IF_ERROR(reader_.Finish(&content_));
     const Reconstructor reconstructor(header_, geometry_, block_, content_,
                                       rotator);
-    const size_t first = decoded->size();
+    uint8_t* next = out;
     float values[kMaxTileElements];
-    uint8_t tile[kMaxTileElements * sizeof(float)];
     geometry_.ForEachTile(block_, [&](size_t h, size_t begin, size_t end) {
       const size_t count = (end - begin) * channels_;
       reconstructor.Restore(
@@ -72,13 +72,12 @@ class Decoder {
           [&](size_t t, size_t run_end, const kernels::DequantizeStep& step,
               float* rows) { Dequantize(h, t, run_end, step, rows); },
           values);
-      StoreElements(dtype, absl::MakeConstSpan(values, count), tile);
-      decoded->append(reinterpret_cast<const char*>(tile),
-                      count * DTypeSize(dtype));
+      StoreElements(dtype, absl::MakeConstSpan(values, count), next);
+      next += count * DTypeSize(dtype);
     });
     const size_t elements = geometry_.Elements(block_);
     return ApplyExceptions(reader_.exceptions(), dtype, 1, elements, elements,
-                           reinterpret_cast<uint8_t*>(decoded->data() + first));
+                           out);
   }
 
  private:
@@ -101,16 +100,13 @@ class Decoder {
         int8_t* const symbols = SymbolsAt(index, run.begin);
         if (!reader_.rans().ReadRows(
                 tables_, absl::MakeSpan(symbols, tables_.size() * kMaxLanes))) {
-          return BrokenStrip(index, "has too few words");
+          return BrokenStrip(index, "the words end within it");
         }
         content.has_quanta[run.shift] = coding.low_lanes != 0;
-        if (!(coding.low_lanes != 0 ? ReadLowBits(strip, coding, run, symbols)
-                                    : FindEscapes(run, symbols, &content))) {
-          return BrokenStrip(
-              index,
-              "has an escape that is not in their list, or a quantum "
-              "beyond 2^20");
-        }
+        const absl::Status read = coding.low_lanes != 0
+                                      ? ReadLowBits(strip, coding, run, symbols)
+                                      : FindEscapes(run, symbols, &content);
+        if (!read.ok()) return BrokenStrip(index, read.message());
       }
     }
     return absl::OkStatus();
@@ -118,7 +114,12 @@ class Decoder {
 
   static absl::Status BrokenStrip(size_t index, absl::string_view rule) {
     return absl::DataLossError(absl::StrCat("the strip of channels from ",
-                                            index * kMaxLanes, " on ", rule));
+                                            index * kMaxLanes, " on: ", rule));
+  }
+
+  static absl::Status NoEscape(size_t token) {
+    return absl::DataLossError(
+        absl::StrCat("the list of escapes has no valid one for token ", token));
   }
 
   int8_t* SymbolsAt(size_t strip, size_t token) {
@@ -126,21 +127,24 @@ class Decoder {
                 .symbols[(strip * coded_tokens_ + token - sinks_) * kMaxLanes];
   }
 
-  bool ReadLowBits(const Strip& strip, const LaneCoding& coding, const Run& run,
-                   const int8_t* symbols) {
+  absl::Status ReadLowBits(const Strip& strip, const LaneCoding& coding,
+                           const Run& run, const int8_t* symbols) {
     Grow(geometry_.Elements(block_), &buffers_.quanta);
     for (size_t t = run.begin; t < run.end; ++t, symbols += kMaxLanes) {
       for (size_t lane = 0; lane < strip.size(); ++lane) {
         int64_t quantum;
         if (!reader_.Resolve(symbols[lane], coding.low_counts[lane],
-                             &quantum) ||
-            std::abs(quantum) > kMaxQuantum) {
-          return false;
+                             &quantum)) {
+          return NoEscape(t);
+        }
+        if (std::abs(quantum) > kMaxQuantum) {
+          return absl::DataLossError(
+              absl::StrCat("a quantum of token ", t, " is beyond 2^20"));
         }
         buffers_.quanta[strip.Place(lane, t)] = static_cast<int32_t>(quantum);
       }
     }
-    return true;
+    return absl::OkStatus();
   }
 
   struct Escape {
@@ -153,17 +157,19 @@ class Decoder {
     std::vector<Escape> escapes;          // among symbols, in their order
   };
 
-  bool FindEscapes(const Run& run, const int8_t* symbols,
-                   StripContent* content) {
+  absl::Status FindEscapes(const Run& run, const int8_t* symbols,
+                           StripContent* content) {
     const int8_t* const end = symbols + (run.end - run.begin) * kMaxLanes;
     for (const int8_t* at = symbols;; ++at) {
       at = static_cast<const int8_t*>(
           std::memchr(at, kEscape & 0xff, static_cast<size_t>(end - at)));
-      if (at == nullptr) return true;
+      if (at == nullptr) return absl::OkStatus();
       const auto index = static_cast<size_t>(at - symbols);
       Escape escape = {.token = run.begin + index / kMaxLanes,
                        .lane = index % kMaxLanes};
-      if (!reader_.escapes().Next(&escape.quantum)) return false;
+      if (!reader_.escapes().Next(&escape.quantum)) {
+        return NoEscape(escape.token);
+      }
       content->escapes.push_back(escape);
     }
   }
@@ -250,12 +256,20 @@ class IdentityDecoder : public BlockDecoder {
                       std::string* output) override {
     const uint64_t first = geometry().RowBegin(block, 0);
     const uint64_t elements = geometry().Elements(block);
-    if (!is_needed(first, first + elements)) {
-      output->resize(output->size() + elements * DTypeSize(dtype()));
-      return absl::OkStatus();
-    }
+    const size_t begin = output->size();
+    output->resize(begin + elements * DTypeSize(dtype()));
+    if (!is_needed(first, first + elements)) return absl::OkStatus();
     return Decoder(header, geometry(), block, &buffers_)
-        .Decode(dtype(), bytes, &rotator_, output);
+        .Decode(dtype(), bytes, &rotator_,
+                reinterpret_cast<uint8_t*>(output->data() + begin));
+  }
+
+  absl::Status DecodeTo(const TensorHeader& header, const Block& block,
+                        absl::Span<const uint8_t> bytes, BlockDecoder*,
+                        uint8_t* tensor) override {
+    return Decoder(header, geometry(), block, &buffers_)
+        .Decode(dtype(), bytes, &rotator_,
+                tensor + geometry().RowBegin(block, 0) * DTypeSize(dtype()));
   }
 
  private:

@@ -87,11 +87,12 @@ std::optional<FoundRotation> SourceRows::FindRotation(
                         checkpoint);
 }
 
-SourceRows::OfBlock::OfBlock(SourceRows* rows, const Block& block)
+SourceRows::OfBlock::OfBlock(SourceRows* rows, const Block& block,
+                             Rotator* rotator)
     : rows_(*rows), block_(block) {
   if (const auto& rotation = rows->header_.rotation) {
-    rotation_table_ = rows->rotator_.TableOf(
-        *rotation, rows->geometry_.channels(), block.first_token, block.tokens);
+    rotation_table_ = rotator->TableOf(*rotation, rows->geometry_.channels(),
+                                       block.first_token, block.tokens);
   }
 }
 
@@ -121,8 +122,8 @@ void SourceRows::OfBlock::LoadUnscaled(size_t head, size_t begin, size_t end,
 void SourceRows::Normalize(size_t row, size_t count, uint64_t token,
                            float* values) {
   const size_t channels = geometry_.channels();
-  if (row == full_norms_.size()) {
-    FindNorms(absl::MakeConstSpan(values, count * channels));
+  if (!norms_known_) {
+    FindNorms(row, absl::MakeConstSpan(values, count * channels));
   }
   kernels::Active().rows.scale(&inverses_[row], count, channels, values);
   if (!AnyBounded(row, count)) return;
@@ -143,13 +144,15 @@ void SourceRows::Normalize(size_t row, size_t count, uint64_t token,
   }
 }
 
-// Of the rows that follow those whose norms are known.
-void SourceRows::FindNorms(absl::Span<const float> values) {
+void SourceRows::MakeRoomForNorms() {
+  const size_t rows = geometry_.heads() * geometry_.tokens();
+  full_norms_.resize(rows);
+  inverses_.resize(rows);
+}
+
+// Of the rows from `row` on.
+void SourceRows::FindNorms(size_t row, absl::Span<const float> values) {
   const size_t channels = geometry_.channels();
-  if (full_norms_.empty()) {
-    full_norms_.reserve(geometry_.heads() * geometry_.tokens());
-    inverses_.reserve(geometry_.heads() * geometry_.tokens());
-  }
   const auto sum_squares = kernels::Active().rows.sum_squares;
   std::vector<double> squares(values.size() / channels);
   for (size_t i = 0; i < squares.size(); ++i) {
@@ -158,8 +161,9 @@ void SourceRows::FindNorms(absl::Span<const float> values) {
   for (const double each : squares) {
     const uint16_t code = NormCode(each, channels);
     const float norm = NormOf(code);
-    full_norms_.push_back(code);
-    inverses_.push_back(norm == 0 ? 0 : 1 / norm);
+    full_norms_[row] = code;
+    inverses_[row] = norm == 0 ? 0 : 1 / norm;
+    ++row;
   }
 }
 

@@ -27,22 +27,19 @@ namespace kvcompress::coding {
 // Used in this order:
 //
 //   1. HideOutliers and FindRotation, if the tensor is to have them.
-//   2. OfBlock for each block, in the order of the tensor: finds the norms.
+//   2. OfBlock for each block: finds the norms. Then KeepNorms.
 //   3. For each step that is tried, AddNormBounds and then, for each block,
 //      BoundNorms, if norms are to be bounded; OfBlock as often as need be.
 //
-// Not thread safe.
+// Blocks may be loaded and bounded by several threads, each with a rotator of
+// its own. Else not thread safe.
 class SourceRows {
  public:
   // Of the header, rotation, norms and shifts count; each as it is when values
   // are made. All must outlive this.
   SourceRows(const TensorHeader& header, const Geometry& geometry, DType dtype,
-             const uint8_t* source, Rotator* rotator)
-      : header_(header),
-        geometry_(geometry),
-        dtype_(dtype),
-        source_(source),
-        rotator_(*rotator) {}
+             const uint8_t* source)
+      : header_(header), geometry_(geometry), dtype_(dtype), source_(source) {}
 
   // Elements as they are, from `first` on.
   void LoadSource(size_t first, absl::Span<float> values) const;
@@ -62,11 +59,11 @@ class SourceRows {
   // The rows of one block.
   class OfBlock {
    public:
-    // `rows` and `block` outlive this, and nobody else turns anything with the
-    // rotator while it is used.
-    OfBlock(SourceRows* rows, const Block& block);
-    // Tokens [begin, end) of a head. The norms of all blocks are found when
-    // they are loaded for the first time, which is to happen in their order.
+    // All outlive this, and nobody else turns anything with the rotator while
+    // it is used.
+    OfBlock(SourceRows* rows, const Block& block, Rotator* rotator);
+    // Tokens [begin, end) of a head. REQUIRES: MakeRoomForNorms, where there
+    // are any.
     void operator()(size_t head, size_t begin, size_t end, float* values) const;
     // The same, not divided by norms: of blocks in any order, cut in any way.
     void LoadUnscaled(size_t head, size_t begin, size_t end,
@@ -77,6 +74,10 @@ class SourceRows {
     const Block& block_;
     const float* rotation_table_ = nullptr;
   };
+
+  void MakeRoomForNorms();
+  // All blocks were loaded: their norms are known from now on.
+  void KeepNorms() { norms_known_ = true; }
 
   // Lowers the norms of tokens whose elements could otherwise be more than
   // kNormError off with the header's step. Once for each step that is tried,
@@ -98,7 +99,7 @@ class SourceRows {
 
   void LoadWithoutOutliers(size_t first, absl::Span<float> values) const;
   void Normalize(size_t row, size_t count, uint64_t token, float* values);
-  void FindNorms(absl::Span<const float> values);
+  void FindNorms(size_t row, absl::Span<const float> values);
   // Whether a bound was ever below one of these norms.
   bool AnyBounded(size_t row, size_t count) const;
   uint16_t Bounded(size_t row, uint64_t token, const NormBounds& bounds) const;
@@ -107,8 +108,8 @@ class SourceRows {
   const Geometry& geometry_;
   const DType dtype_;
   const uint8_t* const source_;
-  Rotator& rotator_;
   bool hides_outliers_ = false;
+  bool norms_known_ = false;
   std::vector<uint16_t> full_norms_;
   std::vector<float> inverses_;     // of those norms
   std::vector<NormBounds> bounds_;  // of each step that was tried

@@ -1,10 +1,12 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+// More than 400 lines: search and coding share the state of a tensor.
 
 #include "coding/identity/tensor_encoder.h"
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "quantization/rope_candidates.h"
 #include "quantization/steps.h"
 #include "tensor/slabs.h"
+#include "tensor/workers.h"
 
 namespace kvcompress::coding {
 namespace {
@@ -38,6 +41,24 @@ constexpr int kTrials = 24;
 
 constexpr uint64_t kRecent = 32;
 
+// Blocks that are encoded between two looks at how large the payload is, and
+// whose elements wait for being measured, for each place that works on them.
+constexpr size_t kBlocksOfPlace = 3;
+
+// What blocks are encoded in, one after the other.
+struct PlaceMemory {
+  explicit PlaceMemory(Checkpoint* its_checkpoint)
+      : PlaceMemory(nullptr, its_checkpoint) {}
+  PlaceMemory(EncoderBuffers* its_buffers, Checkpoint* its_checkpoint)
+      : checkpoint(its_checkpoint),
+        buffers(its_buffers == nullptr ? own : *its_buffers) {}
+
+  Checkpoint* const checkpoint;
+  Rotator rotator;
+  EncoderBuffers own;
+  EncoderBuffers& buffers;
+};
+
 class Encoder {
  public:
   Encoder(const TensorSpec& spec, const StepOptions& preset,
@@ -48,10 +69,15 @@ class Encoder {
         geometry_(spec, Cut::kConsecutive),
         tensor_(tensor),
         checkpoint_(hints.checkpoint),
+        workers_(hints.workers),
+        measures_tokens_(hints.measures_tokens &&
+                         TokenAccumulator::Applies(spec)),
         source_(reinterpret_cast<const uint8_t*>(tensor.bytes.data())),
         elements_(tensor.bytes.size() / DTypeSize(spec.dtype)),
-        buffers_(hints.buffers == nullptr ? own_buffers_ : *hints.buffers),
-        rows_(header_, geometry_, dtype_, source_, &rotator_) {
+        memory_(hints.buffers, checkpoint_),
+        memory_of_(workers_, &memory_, checkpoint_),
+        buffers_(memory_.buffers),
+        rows_(header_, geometry_, dtype_, source_) {
     const TensorRole role =
         spec.shape.size() == 4 ? spec.role : TensorRole::kNone;
     header_.norms = role == TensorRole::kValue;
@@ -108,27 +134,23 @@ class Encoder {
     if (header_.norms && preset_.contract) BoundNorms();
   }
 
-  // Visits each block and the index of its first element, until a visit gives
-  // false or the checkpoint stops.
+  // Visits each block and what it is to be worked on in, until the checkpoint
+  // stops.
   template <typename Visit>
-  void ForEachBlock(Visit visit) const {
-    size_t first = 0;
-    for (uint64_t i = 0; i < geometry_.block_count(); ++i) {
-      if (Stops(checkpoint_)) return;
-      const Block block = geometry_.block(i);
-      if (!visit(i, block, first)) return;
-      first += geometry_.Elements(block);
-    }
+  void ForEachBlock(Visit visit) {
+    ForEach(workers_, geometry_.block_count(), [&](size_t i, size_t place) {
+      PlaceMemory& memory = memory_of_[place];
+      if (!Stops(memory.checkpoint)) visit(i, geometry_.block(i), &memory);
+    });
   }
 
   // Lowers the norms of tokens whose elements could otherwise be too far off.
   void BoundNorms() {
     rows_.AddNormBounds(checkpoint_);
-    ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
-      if (rows_.BoundNorms(block, first)) {
-        statistics_[index] = MeasureBlock(block);
+    ForEachBlock([&](size_t index, const Block& block, PlaceMemory* memory) {
+      if (rows_.BoundNorms(block, geometry_.RowBegin(block, 0))) {
+        statistics_[index] = MeasureBlock(block, memory);
       }
-      return true;
     });
   }
 
@@ -145,17 +167,22 @@ class Encoder {
     return std::sqrt(squares / static_cast<double>(rows_.full_norms().size()));
   }
 
-  ChannelStatistics MeasureBlock(const Block& block) {
+  ChannelStatistics MeasureBlock(const Block& block, PlaceMemory* memory) {
     return Measure(header_, geometry_, block,
-                   SourceRows::OfBlock(&rows_, block), &buffers_);
+                   SourceRows::OfBlock(&rows_, block, &memory->rotator),
+                   &memory->buffers);
   }
 
-  // The step that the preset asks for.
-  double WantedStep() {
-    ForEachBlock([&](uint64_t, const Block& block, size_t) {
-      statistics_.push_back(MeasureBlock(block));
-      return true;
+  // The step that the preset asks for, of this tensor.
+  double WantedStep() { return rotations_.step_factor * UsualStep(); }
+
+  double UsualStep() {
+    if (header_.norms) rows_.MakeRoomForNorms();
+    statistics_.resize(geometry_.block_count());
+    ForEachBlock([&](size_t index, const Block& block, PlaceMemory* memory) {
+      statistics_[index] = MeasureBlock(block, memory);
     });
+    rows_.KeepNorms();
     double square_sum = 0;
     uint64_t count = 0;
     for (const ChannelStatistics& block : statistics_) {
@@ -197,47 +224,118 @@ class Encoder {
     return last;
   }
 
+  // What a block became.
+  struct EncodedBlock {
+    bool fits = false;
+    std::string payload;
+    DistortionSums sums;
+  };
+
   // False when the payload has more bytes than `most`, or the checkpoint stops.
   // Without `decodes` nothing is decoded, measured or stored as an exception.
+  // Works on a part of the blocks after the other, and while it does measures
+  // what became of the part before.
   bool EncodeBlocks(uint64_t most, bool decodes, EncodedTensor* coded,
                     DistortionSums* all) {
-    const size_t element_size = DTypeSize(dtype_);
+    const size_t blocks = geometry_.block_count();
+    const size_t places = PlacesOf(workers_);
+    const size_t at_once = places == 1 ? 1 : kBlocksOfPlace * places;
     coded->decoded.clear();
-    if (tensor_.wants_decoded) coded->decoded.reserve(tensor_.bytes.size());
+    if (decodes) MakeRoomForDecoded(at_once, coded);
     WriteTensorHeader(header_, &coded->payload);
     std::optional<TokenAccumulator> tokens;
-    if (decodes && TokenAccumulator::Applies(spec_)) tokens.emplace(spec_);
-    bool fits = true;
-    ForEachBlock([&](uint64_t index, const Block& block, size_t first) {
-      const SourceRows::OfBlock rows(&rows_, block);
-      BlockInput input = {.load = rows,
-                          .source = source_ + first * element_size};
-      if (header_.norms) {
-        input.norms = rows_.norms().subspan(first / geometry_.channels(),
-                                            block.heads * block.tokens);
+    if (decodes && measures_tokens_) tokens.emplace(spec_);
+    size_t measured = 0;
+    for (size_t begin = 0; begin < blocks; begin += at_once) {
+      const size_t end = std::min(begin + at_once, blocks);
+      std::vector<EncodedBlock> encoded(end - begin);
+      ForEach(workers_, end - begin + 1, [&](size_t index, size_t place) {
+        PlaceMemory& memory = memory_of_[place];
+        if (Stops(memory.checkpoint)) return;
+        if (index > 0) {
+          EncodeOneBlock(begin + index - 1, decodes, &memory, coded,
+                         &encoded[index - 1]);
+        } else if (tokens) {
+          AddTokensOf(measured, begin, coded, memory.checkpoint, &*tokens);
+        }
+      });
+      measured = begin;
+      if (Stops(checkpoint_)) return false;
+      for (const EncodedBlock& block : encoded) {
+        coded->payload += block.payload;
+        AddDistortion(block.sums, all, &coded->distortion);
+        if (!block.fits || coded->payload.size() > most) return false;
+        if (begin == 0 && &block == &encoded[0]) {
+          ReserveLike(coded->payload.size(), &coded->payload);
+        }
       }
-      const size_t size = geometry_.Elements(block) * element_size;
-      uint8_t* const decoded = decodes ? RoomFor(size, coded) : nullptr;
-      DistortionSums sums;
-      fits = EncodeBlock(header_, geometry_, block, choices_, dtype_, input,
-                         statistics_[index], &rotator_, &buffers_,
-                         &coded->payload, decoded, &sums) &&
-             coded->payload.size() <= most;
-      AddDistortion(sums, all, &coded->distortion);
-      if (fits && tokens) AddTokens(first, decoded, size, &*tokens);
-      if (index == 0) ReserveLike(coded->payload.size(), &coded->payload);
-      return fits;
-    });
-    if (tokens) coded->tokens = tokens->Compute();
-    return fits && !Stops(checkpoint_);
+    }
+    if (tokens) {
+      AddTokensOf(measured, blocks, coded, checkpoint_, &*tokens);
+      coded->tokens = tokens->Compute();
+    }
+    return !Stops(checkpoint_);
+  }
+
+  void EncodeOneBlock(size_t index, bool decodes, PlaceMemory* memory,
+                      EncodedTensor* coded, EncodedBlock* encoded) {
+    const Block block = geometry_.block(index);
+    const size_t first = geometry_.RowBegin(block, 0);
+    const SourceRows::OfBlock rows(&rows_, block, &memory->rotator);
+    BlockInput input = {.load = rows,
+                        .source = source_ + first * DTypeSize(dtype_)};
+    if (header_.norms) {
+      input.norms = rows_.norms().subspan(first / geometry_.channels(),
+                                          block.heads * block.tokens);
+    }
+    uint8_t* const decoded = decodes ? DecodedOf(index, coded) : nullptr;
+    encoded->fits =
+        EncodeBlock(header_, geometry_, block, choices_, dtype_, input,
+                    statistics_[index], &memory->rotator, &memory->buffers,
+                    &encoded->payload, decoded, &encoded->sums);
+  }
+
+  // Where decoded elements are: all of them if they were asked for, else those
+  // of so many blocks and of as many that wait for being measured.
+  void MakeRoomForDecoded(size_t at_once, EncodedTensor* coded) {
+    if (tensor_.wants_decoded) {
+      ResizeInSlabs(checkpoint_, tensor_.bytes.size(), &coded->decoded);
+      return;
+    }
+    if (geometry_.block_count() == 0) return;
+    decoded_block_ = geometry_.Elements(geometry_.block(0)) * DTypeSize(dtype_);
+    decoded_blocks_ = std::min<size_t>(2 * at_once, geometry_.block_count());
+    const size_t size = decoded_block_ * decoded_blocks_;
+    if (buffers_.decoded.size() < size) buffers_.decoded.resize(size);
+  }
+
+  uint8_t* DecodedOf(size_t index, EncodedTensor* coded) {
+    if (!tensor_.wants_decoded) {
+      return reinterpret_cast<uint8_t*>(buffers_.decoded.data()) +
+             index % decoded_blocks_ * decoded_block_;
+    }
+    return reinterpret_cast<uint8_t*>(coded->decoded.data()) +
+           geometry_.RowBegin(geometry_.block(index), 0) * DTypeSize(dtype_);
+  }
+
+  // Measures what became of blocks.
+  void AddTokensOf(size_t begin, size_t end, EncodedTensor* coded,
+                   Checkpoint* checkpoint, TokenAccumulator* tokens) {
+    for (size_t index = begin; index < end; ++index) {
+      if (Stops(checkpoint)) return;
+      const Block block = geometry_.block(index);
+      const size_t size = geometry_.Elements(block) * DTypeSize(dtype_);
+      AddTokens(geometry_.RowBegin(block, 0), DecodedOf(index, coded), size,
+                checkpoint, tokens);
+    }
   }
 
   // Measures what became of the `size` bytes from element `first` on.
   void AddTokens(size_t first, const uint8_t* decoded, size_t size,
-                 TokenAccumulator* tokens) const {
+                 Checkpoint* checkpoint, TokenAccumulator* tokens) const {
     tokens->AddSource(tensor_.bytes.substr(first * DTypeSize(dtype_), size));
     tokens->AddDecoded({reinterpret_cast<const char*>(decoded), size},
-                       checkpoint_);
+                       checkpoint);
   }
 
   // Room for the next decoded bytes: at the end of what was asked for, or
@@ -265,7 +363,7 @@ class Encoder {
     std::vector<float> values(kTileElements);
     kernels::LaneSums lanes;
     std::optional<TokenAccumulator> tokens;
-    if (TokenAccumulator::Applies(spec_)) tokens.emplace(spec_);
+    if (measures_tokens_) tokens.emplace(spec_);
     const auto compare =
         kernels::Active().rows.compare[static_cast<int>(dtype_)];
     static_assert(kTileElements % kInt8Group == 0);
@@ -280,7 +378,8 @@ class Encoder {
         EncodeInt8(dtype_, part, &integers.payload, decoded);
         compare(source_ + first * DTypeSize(dtype_), decoded, 0, count, &lanes);
         if (tokens) {
-          AddTokens(first, decoded, count * DTypeSize(dtype_), &*tokens);
+          AddTokens(first, decoded, count * DTypeSize(dtype_), checkpoint_,
+                    &*tokens);
         }
       }
     });
@@ -297,12 +396,16 @@ class Encoder {
   const Geometry geometry_;
   const WholeTensor& tensor_;
   Checkpoint* const checkpoint_;
+  Workers* const workers_;
+  const bool measures_tokens_;
   const uint8_t* const source_;
   const size_t elements_;
   TensorHeader header_;
-  Rotator rotator_;
-  EncoderBuffers own_buffers_;
-  EncoderBuffers& buffers_;
+  PlaceMemory memory_;
+  AtPlaces<PlaceMemory> memory_of_;
+  EncoderBuffers& buffers_;    // of the first place
+  size_t decoded_block_ = 0;   // bytes of one that is kept
+  size_t decoded_blocks_ = 0;  // that are
   SourceRows rows_;
   std::vector<ChannelStatistics> statistics_;  // of the blocks
   BlockChoices choices_;

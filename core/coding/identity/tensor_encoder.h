@@ -18,9 +18,9 @@ namespace kvcompress::coding {
 // The largest payload of so many elements.
 uint64_t MaxPayloadSize(uint64_t elements);
 
-// Encodes a tensor. Beside it and what was asked for, this holds up to two
-// payloads, what a block takes (EncodeHints::buffers) and a few numbers of each
-// token: the values are made from the source anew each time that they are
+// Encodes a tensor. In addition to it and what was asked for, this holds up to
+// two payloads, what a block takes (EncodeHints::buffers) and a few numbers of
+// each token: the values are made from the source anew each time that they are
 // looked at, and decoded ones are measured block by block.
 EncodedTensor EncodeTensor(const TensorSpec& spec, const StepOptions& preset,
                            const EncodeHints& hints, const WholeTensor& tensor);

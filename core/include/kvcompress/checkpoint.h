@@ -31,6 +31,10 @@ class Checkpoint {
     return !status_.ok();
   }
 
+  // Another one that asks the same, for another thread. REQUIRES: what was
+  // given is thread safe.
+  Checkpoint Another() const { return Checkpoint(wanted_); }
+
   // OK, or why it stops.
   const absl::Status& status() const { return status_; }
 

@@ -41,6 +41,7 @@ namespace kvcompress {
 
 class Codec;
 struct TokenSums;  // internal to the library
+class Workers;     // the same: threads that share the blocks of a tensor
 
 // A codec with its parameters.
 struct CodecSpec {
@@ -64,6 +65,12 @@ struct KeyHints {
   std::optional<double> sharpness;
   // The rotation that was removed from the tensor; also of one that is no key.
   std::optional<RopeFinding> rope;
+};
+
+// What an encoder found out of a tensor that helps with those like it.
+class EncoderFindings {
+ public:
+  virtual ~EncoderFindings() = default;
 };
 
 // Encodes one tensor. Not thread safe.
@@ -95,6 +102,12 @@ class TensorEncoder {
 
   // What keys tell the encoder of their layer's values; known after Finish.
   virtual KeyHints key_hints() const { return {}; }
+
+  // What it found out for tensors like this one, EncodeHints::earlier; known
+  // after Finish. Null where nothing was.
+  virtual std::shared_ptr<const EncoderFindings> findings() const {
+    return nullptr;
+  }
 
   // The codec the payload is to be recorded under, where an encoder chose among
   // others; known after Finish.
@@ -141,11 +154,22 @@ class TensorDecoder {
   virtual absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
                                       std::string* decoded) = 0;
 
+  // Instead of steps: decodes a payload that is here whole, block by block by
+  // several threads, to all of `*decoded`, which is empty and has the capacity.
+  // False where the payload, which may be damaged, is not for that, or not all
+  // is needed; then nothing has happened, and steps say what it is. Ends with
+  // the status of the checkpoint, which may be null, when that stops it.
+  virtual absl::StatusOr<bool> DecodeWhole(absl::string_view, Workers*,
+                                           Checkpoint*, std::string*) {
+    return false;
+  }
+
   // Ends the payload. DATA_LOSS when it is incomplete. REQUIRES: the last call
   // of Decode, if there was one, gave false.
   virtual absl::Status Finish() = 0;
 
  protected:
+  bool needs_all() const { return !needed_; }
   bool IsNeeded(uint64_t begin, uint64_t end) const {
     return !needed_ || needed_(begin, end);
   }
@@ -233,6 +257,13 @@ struct EncodeHints {
   absl::string_view source;
   // To work in; null, or outlives the encoder.
   EncoderBuffers* buffers = nullptr;
+  // Of the codec's encoder (Codec::learns) of an earlier tensor of the same
+  // role, type and shape; null for none.
+  std::shared_ptr<const EncoderFindings> earlier;
+  // Whether anybody wants to know TensorEncoder::token_sums.
+  bool measures_tokens = true;
+  // Threads to share blocks among; null for none, or outlives the encoder.
+  Workers* workers = nullptr;
   // Looked at every few milliseconds by an encoder, which returns its status
   // when it stops; null, or outlives the encoder.
   Checkpoint* checkpoint = nullptr;
@@ -281,6 +312,14 @@ class Codec {
 
   // Whether a decoder holds a whole tensor before it gives any of it.
   virtual bool decoder_holds_tensor() const { return false; }
+
+  // Whether its encoders and decoders share blocks among threads:
+  // EncodeHints::workers, TensorDecoder::DecodeWhole.
+  virtual bool shares_blocks() const { return false; }
+
+  // Whether its encoders learn from those of earlier tensors:
+  // TensorEncoder::findings.
+  virtual bool learns() const { return false; }
 
   // Whether payloads are recorded under this codec's name.
   virtual bool stored() const { return true; }

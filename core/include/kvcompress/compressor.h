@@ -62,6 +62,9 @@ struct CompressOptions {
   // All that is known of that embedding; not together with `rope_theta`.
   std::optional<RopeParameters> rope;
   Effort effort = Effort::kBalanced;
+  // With kBasic the metrics that need tokens are not known, nor layouts looked
+  // at for suspicions; a threshold of such a metric is INVALID_ARGUMENT.
+  MetricsLevel metrics = MetricsLevel::kFull;
   // Layout of the tensors of numbers that do not declare their own; see
   // core/FORMAT.md, "Layouts". Taken from the metadata key "layout" of the
   // input when empty.

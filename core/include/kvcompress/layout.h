@@ -38,6 +38,9 @@ absl::Status ValidateLayout(absl::string_view text);
 // layout, and for `bhtd` and `flat`. REQUIRES: ValidateLayout accepts it.
 bool IsPlainLayout(absl::string_view text);
 
+// Whether a view is of the rotated channels behind a latent, `r` of `(d+r)`.
+bool IsRotatedPart(const TensorSpec& view);
+
 // A tensor in a layout. Thread safe.
 class Layout {
  public:

@@ -8,7 +8,7 @@
 // with Neumaier's compensated summation (Z. Angew. Math. Mech. 54, 1974), so
 // the result neither depends on how the input was cut into chunks nor loses
 // digits on long tensors. No single number tells whether a cache is good: read
-// RMSE beside the largest error, and SNR beside the worst tensor's.
+// RMSE next to the largest error, and SNR next to the worst tensor's.
 
 #ifndef KVCOMPRESS_METRICS_H_
 #define KVCOMPRESS_METRICS_H_
@@ -31,6 +31,12 @@ struct DistortionSums {
   double sum_abs_e = 0;
   double max_abs_e = 0;
   double max_abs_x = 0;
+};
+
+// How much is measured of a tensor; see kvcompress.v1.MetricsLevel.
+enum class MetricsLevel {
+  kFull,   // the default
+  kBasic,  // not what tokens and channels lose
 };
 
 // See kvcompress.v1.QualityMetrics, which has the same fields and meanings.

@@ -51,6 +51,9 @@ struct RopeEmbedding {
   RopeScaling scaling;
 };
 
+inline constexpr uint64_t kMaxRopeEmbeddings = 16;
+inline constexpr uint64_t kMaxRopeLayers = 65536;
+
 struct RopeParameters {
   std::vector<RopeEmbedding> embeddings;
   // Of layer i: 0 where it has none, else n for embeddings[n - 1]. Layers that

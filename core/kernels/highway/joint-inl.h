@@ -228,6 +228,73 @@ inline void ReflectFloatRows(const float* v, float factor, RowsShape shape,
   }
 }
 
+// kRows rows and kVectors vectors of columns, whose sums stay in registers.
+template <size_t kRows, size_t kVectors>
+HWY_INLINE void AddProductToTile(const FloatFactors& factors, size_t stride,
+                                 float* sums) {
+  const hn::CappedTag<float, kSymmetricColumns> d;
+  using Vector = hn::Vec<decltype(d)>;
+  const size_t lanes = hn::Lanes(d);
+  Vector tile[kRows][kVectors];
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      tile[r][v] = hn::LoadU(d, sums + r * stride + v * lanes);
+    }
+  }
+  for (size_t k = 0; k < factors.inner; ++k) {
+    const float* const right = factors.right + k * factors.right_stride;
+    Vector columns[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      columns[v] = hn::LoadU(d, right + v * lanes);
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      const Vector factor =
+          hn::Set(d, factors.left[r * factors.left_stride + k]);
+      for (size_t v = 0; v < kVectors; ++v) {
+        tile[r][v] = hn::Add(tile[r][v], hn::Mul(factor, columns[v]));
+      }
+    }
+  }
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      hn::StoreU(tile[r][v], d, sums + r * stride + v * lanes);
+    }
+  }
+}
+
+// kVectors vectors of columns of all rows.
+template <size_t kVectors>
+void AddProductToColumns(FloatFactors factors, RowsShape shape, float* sums) {
+  constexpr size_t kRows = 4;
+  size_t row = 0;
+  for (; row + kRows <= shape.rows; row += kRows) {
+    AddProductToTile<kRows, kVectors>(factors, shape.stride, sums);
+    factors.left += kRows * factors.left_stride;
+    sums += kRows * shape.stride;
+  }
+  for (; row < shape.rows; ++row) {
+    AddProductToTile<1, kVectors>(factors, shape.stride, sums);
+    factors.left += factors.left_stride;
+    sums += shape.stride;
+  }
+}
+
+inline void AddProductOfFloats(const FloatFactors& factors, RowsShape shape,
+                               float* sums) {
+  constexpr size_t kVectors = 2;
+  const size_t lanes = hn::Lanes(hn::CappedTag<float, kSymmetricColumns>());
+  FloatFactors of_columns = factors;
+  size_t i = 0;
+  for (; i + kVectors * lanes <= shape.columns; i += kVectors * lanes) {
+    of_columns.right = factors.right + i;
+    AddProductToColumns<kVectors>(of_columns, shape, sums + i);
+  }
+  for (; i < shape.columns; i += lanes) {
+    of_columns.right = factors.right + i;
+    AddProductToColumns<1>(of_columns, shape, sums + i);
+  }
+}
+
 // kVectors vectors of columns of 16 bits from `column` on: their sums stay in
 // registers.
 template <size_t kVectors>

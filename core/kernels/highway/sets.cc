@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/amx.h"
 #include "kernels/vnni.h"
 #include "kvcompress/dtype.h"
 
@@ -26,9 +25,9 @@
 #include "kernels/highway/joint-inl.h"
 #include "kernels/highway/multiply-inl.h"
 #include "kernels/highway/rans-inl.h"
+#include "kernels/highway/rope-inl.h"
 #include "kernels/highway/row-inl.h"
 #include "kernels/highway/rows-inl.h"
-#include "kernels/highway/turn-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
@@ -123,6 +122,7 @@ const KernelSet* Set() {
       .pair_rows = PairFloatRows,
       .update_symmetric = UpdateSymmetricRows,
       .reflect_rows = ReflectFloatRows,
+      .add_float_product = AddProductOfFloats,
       .scale_to_unit = ScaleToUnitVector,
       .sum_scaled_rows = SumScaled,
       .find_eigenvalues = FindEigenvaluesOf,
@@ -136,7 +136,7 @@ const KernelSet* Set() {
       .int8 = Grouped<Codes8, 8>(),
       .measure = {Measure<F32, DType::kF32>, Measure<F16, DType::kF16>,
                   Measure<BF16, DType::kBF16>},
-      .product = {.prepare = KeepPairs, .multiply = MultiplyMatrices},
+      .multiply = MultiplyMatrices,
       .reflect = ReflectMatrix,
       .rows = {.load = {LoadRow<F32, 0>, LoadRow<F16, 1>, LoadRow<BF16, 2>},
                .largest = {LargestOfRow<F32, 0>, LargestOfRow<F16, 1>,
@@ -181,7 +181,7 @@ namespace {
 const KernelSet* Avx512() {
   static const KernelSet* const set = [] {
     auto* const kernels = new KernelSet(*N_AVX3::Set());
-    kernels->product = Amx() != nullptr ? *Amx() : *Vnni();
+    kernels->multiply = Vnni();
     return kernels;
   }();
   return set;

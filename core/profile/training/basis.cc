@@ -11,7 +11,6 @@
 #include "profile/training/components.h"
 
 namespace kvcompress::profile {
-
 namespace {
 
 // The most error that the usual bounds allow a tensor of such channels.
@@ -67,8 +66,8 @@ absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
                      {.reason = "INVALID_TRAINING_CACHE"});
   }
   const Components components =
-      FindComponents(std::move(covariance), n, std::min(most, n),
-                     /*tiny=*/unit == TensorUnit::kBound);
+      FindAllComponents(std::move(covariance), n, std::min(most, n),
+                        /*tiny=*/unit == TensorUnit::kBound);
   group->components = components.values.size();
   group->scales.resize(n);
   for (size_t i = 0; i < n; ++i) {

@@ -6,14 +6,16 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/types/span.h"
-#include "transform/principal_components.h"
+#include "transform/leading_components.h"
 
 namespace kvcompress::profile {
 namespace {
 
 // Rows that are worked on while another stays in a near cache.
 constexpr size_t kRowsAtOnce = 8;
+// Up to these channels, and where more than a third of the components is
+// wanted, all are found as fast.
+constexpr size_t kMaxDenseChannels = 4096;
 // What is left at least of a row of length 1 that is a component of its own.
 constexpr float kLeastLength = 0.02f;
 
@@ -97,15 +99,24 @@ void Add(float value, size_t first, absl::Span<float> row,
 
 }  // namespace
 
-Components FindComponents(std::vector<float> covariance, size_t size,
-                          size_t most, bool tiny) {
+coding::PrincipalComponents FindComponents(absl::Span<const float> covariance,
+                                           size_t size, size_t most) {
+  most = std::min(most, size);
+  const auto find = size > kMaxDenseChannels && 3 * most <= size
+                        ? coding::FindLeadingComponents
+                        : coding::FindPrincipalComponents;
+  return find(covariance, size, most);
+}
+
+Components FindAllComponents(std::vector<float> covariance, size_t size,
+                             size_t most, bool tiny) {
   Components components;
   size_t deflated = 0;
   while (components.values.size() < std::min(most, size)) {
     const float largest = LargestOfDiagonal(covariance, size);
     if (!(largest > 0)) break;
     for (float& value : covariance) value /= largest;
-    const coding::PrincipalComponents found = coding::FindPrincipalComponents(
+    const coding::PrincipalComponents found = FindComponents(
         covariance, size, std::min(most, size) - components.values.size());
     for (float& value : covariance) value *= largest;
     std::vector<float> rows(found.values.size() * size);

@@ -9,7 +9,15 @@
 #include <cstddef>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "transform/principal_components.h"
+
 namespace kvcompress::profile {
+
+// The principal components of a covariance [size, size] whose largest entry is
+// 1, at most `most`: of a large one, by an iteration that finds no others.
+coding::PrincipalComponents FindComponents(absl::Span<const float> covariance,
+                                           size_t size, size_t most);
 
 struct Components {
   std::vector<float> values;  // variances, about the largest first
@@ -19,8 +27,8 @@ struct Components {
 // At most `most` of a covariance, [size, size], symmetric, none of whose
 // diagonal is below 0 and some of it is above. Those that are tiny next to the
 // largest only with `tiny`: then there are `most`, or `size`.
-Components FindComponents(std::vector<float> covariance, size_t size,
-                          size_t most, bool tiny);
+Components FindAllComponents(std::vector<float> covariance, size_t size,
+                             size_t most, bool tiny);
 
 }  // namespace kvcompress::profile
 

@@ -41,18 +41,15 @@ void Covariance::Add(absl::Span<const float> values, size_t count) {
     const size_t columns = std::min(kColumns, n - first);
     const size_t rows = first + columns;
     pairs_.resize(inner * columns);
-    right_.resize(inner * columns);
     for (size_t j = 0; j < columns; ++j) {
       for (size_t t = 0; t < inner; ++t) {
         pairs_[(t / 2 * columns + j) * 2 + t % 2] =
             left_[(first + j) * inner + t];
       }
     }
-    kernels::Active().product.prepare(pairs_.data(), inner, columns,
-                                      right_.data());
     product_.resize(rows * columns);
-    kernels::Active().product.multiply(
-        left_.data(), right_.data(),
+    kernels::Active().multiply(
+        left_.data(), pairs_.data(),
         {.rows = rows, .inner = inner, .columns = columns}, product_.data());
     for (size_t i = 0; i < rows; ++i) {
       float* const out = &products_[i * n + first];

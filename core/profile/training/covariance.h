@@ -41,7 +41,6 @@ class Covariance {
   std::vector<float> products_;  // the columns from each row on
   std::vector<int16_t> left_;
   std::vector<int16_t> pairs_;
-  std::vector<int16_t> right_;
   std::vector<int32_t> product_;
 };
 

@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
+#include "profile/training/components.h"
 #include "status/macros.h"
-#include "transform/principal_components.h"
 
 namespace kvcompress::profile {
 namespace {
@@ -215,7 +215,7 @@ absl::StatusOr<std::vector<float>> FindMetricBasis(
   }
   for (float& value : covariance) value /= largest;
   const coding::PrincipalComponents components =
-      coding::FindPrincipalComponents(covariance, n, std::min(most, n));
+      FindComponents(covariance, n, most);
   group->components = components.values.size();
   std::vector<float> rows(group->components * n);
   for (size_t j = 0; j < group->components; ++j) {

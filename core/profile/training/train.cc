@@ -1,4 +1,5 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+// More than 400 lines: the passes over the caches share all of their state.
 
 #include <algorithm>
 #include <cmath>
@@ -218,7 +219,8 @@ class Trainer {
   absl::Status ForTokens(size_t cache, size_t group, Take take) {
     KVC_ASSIGN_OR_RETURN(const GroupData data, ReadGroup(cache, group));
     profile::TokenGatherer gatherer(content_, group, data.shape, data.sources,
-                                    /*first_position=*/0);
+                                    /*first_position=*/0,
+                                    /*checkpoint=*/nullptr);
     const size_t channels = content_.groups[group].channels();
     std::vector<float> values;
     for (uint64_t batch = 0; batch < data.shape.batches; ++batch) {
@@ -335,13 +337,14 @@ class Trainer {
 
   std::shared_ptr<const profile::PreparedBasis> BasisOf(size_t index) const {
     return std::make_shared<const profile::PreparedBasis>(
-        content_.groups[index]);
+        content_.groups[index], /*checkpoint=*/nullptr);
   }
 
   // Variances of the components of a given basis in the first cache.
   absl::StatusOr<std::vector<float>> FindVariances(size_t index) {
     const size_t components = content_.groups[index].components;
-    profile::Projector projector(content_.groups[index], BasisOf(index));
+    profile::Projector projector(content_.groups[index], BasisOf(index),
+                                 /*checkpoint=*/nullptr);
     std::vector<double> sums(components);
     size_t tokens = 0;
     KVC_RETURN_IF_ERROR(ForProjected(
@@ -372,7 +375,8 @@ class Trainer {
     for (const ProfilePreset& preset : content_.presets) {
       finders.emplace_back(preset.step, variances);
     }
-    profile::Projector projector(group, BasisOf(index));
+    profile::Projector projector(group, BasisOf(index),
+                                 /*checkpoint=*/nullptr);
     for (size_t cache = 0; cache < caches_.size(); ++cache) {
       KVC_RETURN_IF_ERROR(
           ForProjected(cache, index, &projector,

@@ -155,7 +155,7 @@ def heads() -> bytes:
 
 
 def attached(tokens: int = 70) -> bytes:
-    """Keys and values of 8 and of 64 bits beside what is no number: block tables, lengths."""
+    """Keys and values of 8 and of 64 bits with what is no number: block tables, lengths."""
     rng = np.random.default_rng(3)
     tensors = []
     for index, dtype in enumerate(MORE_DTYPES):

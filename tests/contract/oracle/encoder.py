@@ -143,7 +143,7 @@ def encode(
 def _encode_whole(
     source: Tensor, group: int | None, codec: str, role: str, sparsity: str
 ) -> tuple[EncodedTensor, int]:
-    """Encodes a tensor as it is; gives the size bound of its payload beside it."""
+    """Encodes a tensor as it is; gives the size bound of its payload with it."""
     field = codec_field(codec, group, sparsity)
     if group is None or source.dtype not in NUMBERS:
         payload, decoded, field = lossless.encode_tensor(source), source.data, "lossless"

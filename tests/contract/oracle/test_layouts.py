@@ -5,18 +5,11 @@ import numpy as np
 import pytest
 
 from kvcompress import Client, InvalidArgumentError, load_arrays, payload
-from oracle import encoder, layouts
-from oracle.source import NUMBERS, Tensor, read, tensor, write
+from oracle import encoder, layouts, round_trips
+from oracle.round_trips import cache
+from oracle.source import NUMBERS, read, tensor, write
 
 CODECS = [("int4", 64), ("int8", 32), ("int4-hadamard", 64), ("int4-kivi", 32), ("sparse", 64)]
-
-
-def cache(layout: str, *dtypes: str) -> bytes:
-    """A file with a tensor of each type in a layout, and one that is no number."""
-    rng = np.random.default_rng(len(layout))
-    shape = layouts.LAYOUTS[layout].shape
-    tensors = [tensor(dtype, dtype, rng.standard_normal(shape)) for dtype in dtypes]
-    return write([*tensors, Tensor("table", "I32", (4,), bytes(16))], {"layout": layout})
 
 
 def arrays(data: bytes) -> dict[str, bytes]:
@@ -60,6 +53,23 @@ def test_every_codec_comes_back(client: Client, layout: str, codec: str) -> None
         if a.dtype in NUMBERS
     )
     assert got.report.metrics.max_error == pytest.approx(error, rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:NO_ROLES")
+@pytest.mark.parametrize("layout", layouts.LAYOUTS)
+@pytest.mark.parametrize("codec", round_trips.CODECS)
+def test_errors_are_as_reported(client: Client, layout: str, codec: str) -> None:
+    """RMSE, SNR, the largest error and the cosine of every view, of every type."""
+    for trip in round_trips.round_trips(client, layout, codec):
+        assert trip.exact or codec != "lossless"
+        assert len(trip.reports) == len(trip.found)
+        for report, found in zip(trip.reports, trip.found, strict=True):
+            said = report.metrics
+            assert report.dtype == trip.dtype
+            assert round_trips.agrees(said.rmse, found.rmse)
+            assert round_trips.agrees(said.snr_db, found.snr_db)
+            assert round_trips.agrees(said.max_error, found.max_error)
+            assert said.cosine_similarity == pytest.approx(found.cosine_similarity, abs=1e-9)
 
 
 def test_tokens_are_given_back_in_the_layout(client: Client) -> None:

@@ -120,6 +120,11 @@ TEST(FlagsTest, UsageHasEveryCodecWithItsOptions) {
 }
 
 TEST(FlagsTest, Modes) {
+  EXPECT_EQ(Parse({"-metrics-only", "-input", "a"}).metrics,
+            v1::METRICS_LEVEL_UNSPECIFIED);
+  EXPECT_EQ(
+      Parse({"-metrics-only", "-input", "a", "-metrics", "basic"}).metrics,
+      v1::METRICS_LEVEL_BASIC);
   EXPECT_EQ(Parse({"-info", "f"}).mode, Mode::kInfo);
   EXPECT_EQ(Parse({"-info", "f"}).input, "f");
   EXPECT_EQ(Parse({"-verify", "f"}).mode, Mode::kVerify);

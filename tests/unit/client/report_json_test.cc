@@ -73,7 +73,7 @@ TEST(CompressionJsonTest, KeysAndOrderOfTheGoProgramFirst) {
                                    "centred_snr_db",
                                    "token_snr_db_p1",
                                    "first_token_rmse"};
-  // Those that came later are beside the last of these.
+  // Those that came later are next to the last of these.
   for (const MetricTraits& metric : AllMetrics()) {
     const std::string name(metric.name);
     if (std::find(keys.begin(), keys.end(), name) == keys.end()) {

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 #include "support/safetensors_file.h"
 
@@ -113,6 +115,40 @@ TEST(Auto, LooksFurtherAtMoreEffort) {
             reports[Effort::kFast].compressed_size);
   EXPECT_LT(reports[Effort::kBest].compressed_size,
             reports[Effort::kBalanced].compressed_size);
+}
+
+// Layers that are alike but for their size, as those of a model are.
+TEST(Auto, LearnsFromALayerBefore) {
+  std::vector<NamedTensor> layers;
+  for (int layer = 0; layer < 12; ++layer) {
+    NamedTensor tensor = Tensor("", DType::kF32);
+    tensor.spec.name = absl::StrCat("layer_", layer, "_key");
+    for (size_t i = 0; i < tensor.bytes.size(); i += sizeof(float)) {
+      float value;
+      std::memcpy(&value, &tensor.bytes[i], sizeof(value));
+      value *= 0.2F + 0.3F * static_cast<float>(layer * 5 % 12);
+      std::memcpy(&tensor.bytes[i], &value, sizeof(value));
+    }
+    layers.push_back(std::move(tensor));
+  }
+  for (const double snr : {8.0, 18.0, 30.0}) {
+    const CompressOptions options = {
+        .codec = "auto",
+        .thresholds = {.max_rmse = 0.3, .max_error = 3, .min_snr_db = snr}};
+    const auto together = CompressFile(MakeFile(layers), options);
+    ASSERT_TRUE(together.ok()) << together.status();
+    EXPECT_EQ(together->report.tensors_failed, 0);
+    uint64_t size = 0;
+    uint64_t size_alone = 0;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const auto alone = CompressFile(MakeFile({layers[i]}), options);
+      ASSERT_TRUE(alone.ok()) << alone.status();
+      size += together->report.tensors[i].compressed_size;
+      size_alone += alone->report.tensors[0].compressed_size;
+    }
+    EXPECT_LE(static_cast<double>(size), 1.01 * static_cast<double>(size_alone))
+        << snr;
+  }
 }
 
 TEST(Auto, BoundsOfARoleAreForTheRoleAlone) {

@@ -6,16 +6,22 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kvcompress/codec.h"
+#include "kvcompress/dtype.h"
 #include "support/decoding.h"
 
 namespace kvcompress {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // The error for a payload of zeros in which one byte is another.
 std::string ErrorFor(const char* codec, std::vector<uint64_t> shape,
@@ -60,6 +66,62 @@ TEST(BlockErrors, SparseCountsWhatItsBitmapKeeps) {
               HasSubstr("group 9 has a scale, and none of its elements"));
   EXPECT_THAT(ErrorFor("sparse:0.5,64", {4}, 0, 16),
               HasSubstr("the bitmap goes on after the last element"));
+}
+
+// The errors of a payload in which one byte after the other is another.
+std::set<std::string> ErrorsOfChangedBytes(const char* codec) {
+  const TensorSpec spec = {.name = "t",
+                           .dtype = DType::kF32,
+                           .shape = {1, 2, 160, 40},
+                           .role = TensorRole::kKey};
+  const CodecSpec parsed = *ParseCodec(codec);
+  // Channels of both heads follow one signal. Some values are far from the
+  // others, and become escapes.
+  constexpr size_t kTokens = 160;
+  constexpr size_t kChannels = 40;
+  std::mt19937 random(3);
+  const auto number = [&] {
+    return static_cast<float>(random()) * 0x1p-31f - 1;
+  };
+  std::vector<float> signal(kTokens);
+  for (float& each : signal) each = 4 * number();
+  std::string source;
+  for (size_t i = 0; i < 2 * kTokens * kChannels; ++i) {
+    const float value = signal[i / kChannels % kTokens] + 0.2f * number();
+    AppendElement(spec.dtype, i % 997 == 5 ? 90 * value : value, &source);
+  }
+  auto encoder = parsed.codec->NewEncoder(spec, parsed.parameters, {});
+  std::string payload;
+  EXPECT_TRUE((*encoder)->Append(source, &payload, nullptr).ok());
+  EXPECT_TRUE((*encoder)->Finish(&payload, nullptr).ok());
+  std::set<std::string> errors;
+  for (size_t i = 0; i < payload.size(); ++i) {
+    std::string changed = payload;
+    changed[i] = static_cast<char>(changed[i] ^ 0xd5);
+    const auto decoder = parsed.codec->NewDecoder(spec, parsed.parameters);
+    std::string decoded;
+    const absl::Status status =
+        testing::DecodeAll(**decoder, changed, &decoded);
+    if (!status.ok()) errors.emplace(status.message());
+  }
+  return errors;
+}
+
+TEST(BlockErrors, EntropyCodersSayTheFieldAndTheToken) {
+  const std::set<std::string> ecsq = ErrorsOfChangedBytes("ecsq:high");
+  const std::set<std::string> klt = ErrorsOfChangedBytes("klt:high");
+  for (const std::set<std::string>& errors : {ecsq, klt}) {
+    EXPECT_THAT(errors, Contains(AllOf(StartsWith("block 0 of "),
+                                       HasSubstr("the words do not end"))));
+    EXPECT_THAT(errors,
+                Contains(HasSubstr("a state of the entropy coder is out of")));
+  }
+  EXPECT_THAT(
+      ecsq, Contains(AllOf(HasSubstr("the strip of channels from "),
+                           HasSubstr("the list of escapes has no valid one for "
+                                     "token "))));
+  EXPECT_THAT(klt, Contains(AllOf(HasSubstr("the strip of components from "),
+                                  HasSubstr(" on: "))));
 }
 
 }  // namespace

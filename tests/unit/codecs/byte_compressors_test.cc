@@ -4,12 +4,14 @@
 // Frames that break one rule each are in
 // tests/contract/oracle/test_byte_compressors.py.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <lz4hc.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -128,6 +130,50 @@ TEST(ByteCompressorsTest, EveryCutBreaksThem) {
     EXPECT_FALSE(CheckLz4Block(block.substr(0, size), content.size()).ok())
         << size;
   }
+}
+
+TEST(ByteCompressorsTest, ErrorsSayWhereAndWhat) {
+  const std::string content = RepetitiveText(2000, 5) + PackedCodes(1000);
+  const std::string frame = ZstdFrame(content, 19);
+  const auto zstd_error = [&](absl::string_view changed) {
+    return std::string(CheckZstdFrame(changed, content.size()).message());
+  };
+  EXPECT_EQ(zstd_error("abc"),
+            "the Zstandard frame does not begin with its magic number");
+  EXPECT_EQ(zstd_error(frame.substr(0, 4)),
+            "the descriptor of the Zstandard frame is not that of a single "
+            "segment of 3000 bytes");
+  EXPECT_EQ(zstd_error(frame.substr(0, 6)),
+            "the header of the Zstandard frame does not say 3000 bytes");
+  EXPECT_EQ(zstd_error(frame.substr(0, 9)),
+            "block 0 of the Zstandard frame, at its byte 7: its header is cut "
+            "short");
+  EXPECT_EQ(zstd_error(frame.substr(0, 100)),
+            "block 0 of the Zstandard frame, at its byte 7: it is cut short");
+  std::set<std::string> errors;
+  for (size_t i = 10; i < frame.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string changed = frame;
+      changed[i] = static_cast<char>(changed[i] ^ 1 << bit);
+      errors.insert(zstd_error(changed));
+    }
+  }
+  errors.erase("");
+  for (const char* part :
+       {"the literals are cut short", "the weights of the tree",
+        "a stream of literals does not end where they do",
+        "the modes of the sequences", " has an offset that leads out",
+        " takes more literals than there are", " leaves bits"}) {
+    EXPECT_THAT(errors, ::testing::Contains(::testing::AllOf(
+                            ::testing::StartsWith("block 0 of the Zstandard "
+                                                  "frame, at its byte 7: "),
+                            ::testing::HasSubstr(part))));
+  }
+  EXPECT_EQ(CheckLz4Block("\xf0", 20).message(),
+            "the sequence at byte 0 of the LZ4 block: its number of literals "
+            "is cut short");
+  EXPECT_EQ(CheckLz4Block("\x20q", 20).message(),
+            "the sequence at byte 0 of the LZ4 block: its literals do not fit");
 }
 
 TEST(ByteCompressorsTest, WhatKeepsTheRulesTheLibrariesRead) {

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "codecs/klt/geometry.h"
 #include "codecs/klt/preset.h"
+#include "codecs/klt/repeats.h"
 #include "codecs/klt/token_weights.h"
 
 namespace kvcompress {
@@ -50,6 +52,47 @@ KeyHints Told(double size, size_t tokens = 64) {
     std::copy(&values[(head * tokens + begin) * 4],
               &values[(head * tokens + end) * 4], out);
   });
+}
+
+// How a head of 16 channels repeats itself whose tokens are `period` random
+// ones over and over, each with a little of its own.
+double RepetitionOf(size_t period, size_t tokens = 400) {
+  constexpr size_t kChannels = 16;
+  std::mt19937 random(1);
+  const auto number = [&] {
+    return static_cast<float>(random()) * 0x1p-31f - 1;
+  };
+  std::vector<float> values(tokens * kChannels);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t before = period * kChannels;
+    values[i] = i < before ? 3 + number() : values[i - before];
+  }
+  for (float& value : values) value += 0.1f * number();
+  const TensorSpec spec = {.dtype = DType::kF32,
+                           .shape = {1, 1, tokens, kChannels}};
+  return klt::Repetition(
+      klt::Geometry(spec), [&](size_t, size_t begin, size_t end, float* out) {
+        std::copy(&values[begin * kChannels], &values[end * kChannels], out);
+      });
+}
+
+TEST(Repetition, IsFoundWhereTokensComeAgain) {
+  EXPECT_EQ(RepetitionOf(100), 1);
+  EXPECT_EQ(RepetitionOf(250), 1);
+  EXPECT_EQ(RepetitionOf(400), 0);
+  EXPECT_EQ(RepetitionOf(10, 60), 0);  // too few to tell
+}
+
+TEST(Repetition, RefinesCoarsePresetsAlone) {
+  const klt::Preset ultra = PresetOf("ultra");
+  const klt::Preset refined = klt::Refined(ultra, 1);
+  EXPECT_DOUBLE_EQ(refined.steps.value_step, 1);
+  EXPECT_DOUBLE_EQ(refined.sharpening, 2 * ultra.sharpening);
+  EXPECT_EQ(refined.steps.key_step, ultra.steps.key_step);
+  EXPECT_EQ(klt::Refined(ultra, 0).steps.value_step, ultra.steps.value_step);
+  const klt::Preset high = PresetOf("high");
+  EXPECT_EQ(klt::Refined(high, 1).steps.value_step, high.steps.value_step);
+  EXPECT_EQ(klt::Refined(high, 1).sharpening, high.sharpening);
 }
 
 TEST(AnalyzeKeys, SharpnessIsTheFourthPowerWithoutMeansAndSinks) {

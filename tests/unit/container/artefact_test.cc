@@ -2,6 +2,7 @@
 
 #include "kvcompress/artefact.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -18,6 +19,8 @@
 
 namespace kvcompress {
 namespace {
+
+using ::testing::HasSubstr;
 
 ArtefactHeader SmallHeader() {
   ArtefactHeader header;
@@ -94,8 +97,15 @@ TEST(ArtefactHeader, RulesHoldBehindACorrectChecksumToo) {
     return ParseArtefactHeader(changed).status();
   };
   EXPECT_EQ(change("x2x32 k0", "x2x64 k0").code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(change("BF16 1x1", "BF16 01x").code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(change("32 k0 ", "32 q0 ").code(), absl::StatusCode::kDataLoss);
+  const absl::Status shape = change("BF16 1x1", "BF16 01x");
+  EXPECT_EQ(shape.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(shape.message(),
+              HasSubstr("a bad shape: dimension 0 is not a decimal number"));
+  const absl::Status role = change("32 k0 ", "32 q0 ");
+  EXPECT_EQ(role.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(role.message(), HasSubstr("a bad role: it does not begin with"));
+  EXPECT_THAT(change("32 k0 ", "32 kx ").message(),
+              HasSubstr("a bad role: its layer is not a decimal number"));
   EXPECT_EQ(change("BF16 1x", "BF17 1x").code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(change("\"bhtd\"", "\"bthd\"").code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(change("aaaaaaaa", "AAAAAAAA").code(), absl::StatusCode::kDataLoss);

@@ -61,6 +61,14 @@ TEST(InferRole, ReadsLayerAndRoleFromTheName) {
     EXPECT_EQ(infer(value).role, TensorRole::kValue) << value;
     EXPECT_EQ(infer(value).layer, 123456789) << value;
   }
+  for (const char* together :
+       {"model.layers.12.self_attn.attn", "layers.12.self_attn.attn",
+        "model.decoder.layers.12.encoder_attn.attn",
+        "model.layers.12.self_attn.attn.kv_cache", "transformer.h.12.attn.attn",
+        "h.12.attn.kv_cache", "kv_cache.12", "token_to_kv_pool.kv_buffer.12"}) {
+    EXPECT_EQ(infer(together).role, TensorRole::kNone) << together;
+    EXPECT_EQ(infer(together).layer, 12) << together;
+  }
   for (const char* other : {"xpast_key_values.1.key",
                             "past_key_values.1.key.x",
                             "past_key_values.01.key",
@@ -74,8 +82,10 @@ TEST(InferRole, ReadsLayerAndRoleFromTheName) {
                             "cache_k_l00",
                             "kv_cache",
                             "tensor_bytes",
-                            "model.layers.0.self_attn.attn",
-                            "model.layers.0.self_attn.attn.kv_cache",
+                            "layers.0.attn",
+                            "layers.0.h.1.attn.attn",
+                            "xkv_cache.0",
+                            "kv_cache.00",
                             "layers.1.layers.2.attn.k_cache",
                             "layers.1.h.2.attn.k_cache",
                             "layers.1..keys",

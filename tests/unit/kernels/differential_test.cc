@@ -34,7 +34,7 @@ using Source = float (*)(std::mt19937* engine, size_t i);
 float Normal(std::mt19937* engine, size_t) {
   return std::normal_distribution<float>(0, 0.3f)(*engine);
 }
-// Quotients of exactly a half and a hair beside it, scale 1 in every group.
+// Quotients of exactly a half and next to it, scale 1 in every group.
 float Ties(std::mt19937* engine, size_t i) {
   if (i % 32 == 0) return i % 64 == 0 ? 7 : -127;
   const float tie = static_cast<float>((*engine)() % 14) - 6.5f;
@@ -46,7 +46,7 @@ float Tiny(std::mt19937* engine, size_t i) {
   const float unit = std::ldexp(1.0f, -34 + static_cast<int>(i / 32 % 24));
   return unit * std::uniform_real_distribution<float>(-1, 1)(*engine);
 }
-// Groups of zeros, of both signs, beside others.
+// Groups of zeros, of both signs, next to others.
 float Sparse(std::mt19937* engine, size_t i) {
   if (i / 32 % 3 != 0) return (*engine)() % 2 == 0 ? 0.0f : -0.0f;
   return (*engine)() % 4 == 0 ? Normal(engine, i) : -0.0f;
@@ -81,7 +81,7 @@ struct Result {
   DistortionSums sums;
 };
 
-// At an odd address, and beside bytes that must stay as they are.
+// At an odd address, and next to bytes that must stay as they are.
 Result Encode(const GroupedKernels& kernels, int bits, DType dtype,
               absl::string_view source, BlockLayout layout, bool decode) {
   constexpr char kGuard = '\x5a';
@@ -282,10 +282,9 @@ TEST(KernelSets, MeasureRowsAsThePortableOneDoes) {
 
 TEST(KernelSets, MultiplyAsThePortableOneDoes) {
   std::mt19937 random(11);
-  std::map<std::string, ProductKernels> kernels;
-  for (const KernelSet* set : Available()) kernels[set->name] = set->product;
-  // Also where the processor has something faster.
-  if (Vnni() != nullptr) kernels["vnni"] = *Vnni();
+  std::map<std::string, MultiplyInt16> kernels;
+  for (const KernelSet* set : Available()) kernels[set->name] = set->multiply;
+  if (Vnni() != nullptr) kernels["vnni"] = Vnni();
   for (const size_t columns : {1, 8, 16, 40, 61, 192, 256}) {
     for (const size_t rows : {1, 5, 17, 40, 64}) {
       for (const size_t inner : {2, 6, 64, 192, 256, 320}) {
@@ -304,13 +303,10 @@ TEST(KernelSets, MultiplyAsThePortableOneDoes) {
           right[0] = -32768;
           const ProductShape shape = {rows, inner, columns};
           std::vector<int32_t> wanted(rows * columns);
-          Portable().product.multiply(left.data(), right.data(), shape,
-                                      wanted.data());
+          Portable().multiply(left.data(), right.data(), shape, wanted.data());
           for (const auto& [name, each] : kernels) {
-            std::vector<int16_t> prepared(right.size());
-            each.prepare(right.data(), inner, columns, prepared.data());
             std::vector<int32_t> product(rows * columns, 7);
-            each.multiply(left.data(), prepared.data(), shape, product.data());
+            each(left.data(), right.data(), shape, product.data());
             EXPECT_EQ(product, wanted)
                 << name << " " << rows << " " << inner << " " << columns;
           }

@@ -178,6 +178,36 @@ TEST(JointKernels, UpdateAndReflectRowsAsThePortableOnesDo) {
   }
 }
 
+TEST(JointKernels, AddFloatProductsAsThePortableOneDoes) {
+  std::mt19937 random(8);
+  for (const size_t columns : {16, 32, 48, 80}) {
+    for (const size_t rows : {1, 4, 9}) {
+      for (const size_t inner : {0, 1, 33}) {
+        const size_t stride = columns + 16;
+        const std::vector<float> left = Normal(rows * (inner + 3), 1, &random);
+        const std::vector<float> right = Normal(inner * stride, 1, &random);
+        const std::vector<float> start = Normal(rows * stride, 1, &random);
+        const auto by = [&](const JointKernels& kernels) {
+          std::vector<float> sums = start;
+          kernels.add_float_product(
+              {.left = left.data(),
+               .left_stride = inner + 3,
+               .right = right.data(),
+               .right_stride = stride,
+               .inner = inner},
+              {.rows = rows, .columns = columns, .stride = stride},
+              sums.data());
+          return sums;
+        };
+        const std::vector<float> wanted = by(PortableJoint());
+        for (const KernelSet* set : Available()) {
+          EXPECT_EQ(by(*set->joint), wanted) << set->name << " " << columns;
+        }
+      }
+    }
+  }
+}
+
 TEST(JointKernels, FindEigenvectorsAsThePortableOnesDo) {
   std::mt19937 random(6);
   for (const size_t size : {1, 2, 31, 70}) {

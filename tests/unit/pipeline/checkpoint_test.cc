@@ -9,8 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "kernels/rans.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/compressor.h"
+#include "kvcompress/decompressor.h"
+#include "kvcompress/profile.h"
+#include "profile/group_decoder.h"
+#include "profile/group_format.h"
+#include "profile/trained.h"
 #include "support/safetensors_file.h"
 
 namespace kvcompress {
@@ -48,32 +54,6 @@ Outcome CompressUntil(const std::string& file, const CompressOptions& options,
   return outcome;
 }
 
-std::vector<CompressOptions> AllChoices() {
-  std::vector<CompressOptions> all;
-  for (const Codec* codec : AllCodecs()) {
-    const std::vector<std::string> choices = codec->SelfTestParameters();
-    for (const std::string& parameters : choices) {
-      const auto string = [&](absl::string_view compressor) {
-        return CodecString(codec->traits().name, parameters, compressor);
-      };
-      CompressOptions options;
-      options.codec = string("");
-      options.thresholds.min_snr_db = 3;
-      all.push_back(options);
-      if (!codec->traits().presets.empty() && parameters != choices[0]) {
-        continue;
-      }
-      options.codec = string("zstd");
-      all.push_back(options);
-      if (codec->traits().streaming) continue;
-      options.codec = string("");
-      options.effort = Effort::kBest;
-      all.push_back(options);
-    }
-  }
-  return all;
-}
-
 // Keys that a rotation is looked for in, and values; more than a block of each.
 std::string TwoTensors() {
   const std::vector<uint64_t> shape = {1, 2, 1100, 64};
@@ -85,9 +65,54 @@ std::string TwoTensors() {
         RandomBytes(DType::kF16, kElements, 2)}});
 }
 
-TEST(CheckpointTest, EveryCodecLooksOftenAndGivesTheSameBytes) {
+// What is compressed, and how.
+struct Choice {
+  std::string file;
+  CompressOptions options;
+};
+
+std::shared_ptr<const Profile> TestProfile() {
+  auto profile = Profile::Parse(testing::TrainedProfile());
+  EXPECT_TRUE(profile.ok()) << profile.status();
+  return *std::move(profile);
+}
+
+Choice WithProfile() {
+  Choice choice = {.file = MakeFile(testing::CacheOf(1100, 5))};
+  choice.options.codec = "klt:high";
+  choice.options.profile = TestProfile();
+  return choice;
+}
+
+std::vector<Choice> AllChoices() {
   const std::string file = TwoTensors();
-  for (const CompressOptions& options : AllChoices()) {
+  std::vector<Choice> all = {WithProfile()};
+  for (const Codec* codec : AllCodecs()) {
+    const std::vector<std::string> choices = codec->SelfTestParameters();
+    for (const std::string& parameters : choices) {
+      const auto string = [&](absl::string_view compressor) {
+        return CodecString(codec->traits().name, parameters, compressor);
+      };
+      CompressOptions options;
+      options.codec = string("");
+      options.thresholds.min_snr_db = 3;
+      all.push_back({file, options});
+      if (!codec->traits().presets.empty() && parameters != choices[0]) {
+        continue;
+      }
+      options.codec = string("zstd");
+      all.push_back({file, options});
+      if (codec->traits().streaming) continue;
+      options.codec = string("");
+      options.effort = Effort::kBest;
+      all.push_back({file, options});
+    }
+  }
+  return all;
+}
+
+TEST(CheckpointTest, EveryCodecLooksOftenAndGivesTheSameBytes) {
+  for (const auto& [file, options] : AllChoices()) {
     const Outcome outcome = CompressUntil(file, options, kNever);
     ASSERT_TRUE(outcome.status.ok()) << outcome.status;
     EXPECT_GE(outcome.looks, file.size() >> 16) << options.codec;
@@ -97,8 +122,7 @@ TEST(CheckpointTest, EveryCodecLooksOftenAndGivesTheSameBytes) {
 
 // Wherever it stops: at once, with the error that it was told.
 TEST(CheckpointTest, WorkEndsWhereItIsNotWanted) {
-  const std::string file = TwoTensors();
-  for (const CompressOptions& options : AllChoices()) {
+  for (const auto& [file, options] : AllChoices()) {
     const uint64_t looks = CompressUntil(file, options, kNever).looks;
     std::set<uint64_t> stops = {0, 1, 2, looks - 2, looks - 1};
     for (uint64_t i = 1; i < 8; ++i) stops.insert(looks * i / 8);
@@ -110,6 +134,78 @@ TEST(CheckpointTest, WorkEndsWhereItIsNotWanted) {
       EXPECT_EQ(outcome.looks, stop + 1) << options.codec;
     }
   }
+}
+
+// Restores; from the look number `last` on, the result is not wanted.
+Outcome DecompressUntil(absl::string_view artefact,
+                        const DecompressOptions& options, uint64_t last) {
+  Outcome outcome;
+  DecompressLimits limits;
+  limits.still_wanted = [&] {
+    return outcome.looks++ < last ? absl::OkStatus()
+                                  : absl::CancelledError("not wanted");
+  };
+  Decompressor decompressor(options, limits);
+  for (bool more = true; more && outcome.status.ok();) {
+    const absl::StatusOr<bool> step =
+        decompressor.Restore(&artefact, SIZE_MAX, &outcome.artefact);
+    outcome.status = step.status();
+    more = step.ok() && *step;
+  }
+  return outcome;
+}
+
+TEST(CheckpointTest, RestoringAGroupLooksOftenAndEnds) {
+  const Choice choice = WithProfile();
+  const std::string artefact =
+      CompressFile(choice.file, choice.options)->artefact;
+  DecompressOptions options;
+  options.profiles = {choice.options.profile};
+  const Outcome whole = DecompressUntil(artefact, options, kNever);
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  EXPECT_EQ(whole.artefact, *testing::DecompressFile(artefact, options));
+  EXPECT_GE(whole.looks, choice.file.size() >> 16);
+  for (const uint64_t stop : {uint64_t{0}, whole.looks / 2, whole.looks - 1}) {
+    const Outcome outcome = DecompressUntil(artefact, options, stop);
+    EXPECT_EQ(outcome.status, absl::CancelledError("not wanted")) << stop;
+    EXPECT_EQ(outcome.looks, stop + 1);
+  }
+}
+
+// The payload of a group whose blocks have `runs` runs of components, of which
+// no symbol is read.
+std::string PayloadOfBlocks(uint64_t tokens, uint16_t runs) {
+  std::string payload;
+  profile::WriteGroupHeader({}, &payload);
+  for (uint64_t t = 0; t < tokens; t += profile::kMaxBlockTokens) {
+    profile::WriteGroupBlockHeader(
+        {.size = profile::kGroupBlockHeaderSize + profile::kStatesSize,
+         .runs = runs},
+        &payload);
+    const uint32_t state = kernels::kRansLowest;
+    for (size_t lane = 0; lane < coding::kMaxLanes; ++lane) {
+      payload.append(reinterpret_cast<const char*>(&state), sizeof(state));
+    }
+  }
+  return payload;
+}
+
+// A block of no runs took as many steps as there are components and tokens.
+TEST(CheckpointTest, BlocksOfAGroupWithoutRunsTakeNoSteps) {
+  const std::shared_ptr<const Profile> profile = TestProfile();
+  const profile::GroupShape shape = {
+      .batches = 1, .tokens = 1 << 20, .dtypes = {4, DType::kBF16}};
+  uint64_t looks = 0;
+  Checkpoint checkpoint([&] {
+    ++looks;
+    return absl::OkStatus();
+  });
+  const auto quanta = profile::GroupQuanta::Parse(
+      PayloadOfBlocks(shape.tokens, 0), profile, 0, shape, &checkpoint);
+  ASSERT_TRUE(quanta.ok()) << quanta.status();
+  EXPECT_EQ(looks, 0);
+  EXPECT_EQ((*quanta)->components_end(), 0);
+  EXPECT_TRUE((*quanta)->TokenAt(shape.tokens - 1).quanta.empty());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Every element type through every codec, and what is no number beside them.
+// Every element type through every codec, and what is no number with them.
 
 #include <gtest/gtest.h>
 

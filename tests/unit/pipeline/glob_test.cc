@@ -120,7 +120,7 @@ TEST(Glob, AgreesWithTheCLibrary) {
   }
 }
 
-// Several together, in words and across their borders, as each alone.
+// Several together, in words and across their boundaries, as each alone.
 TEST(Glob, PatternsDoNotSeeEachOther) {
   std::mt19937 random(2);
   for (int round = 0; round < 200; ++round) {

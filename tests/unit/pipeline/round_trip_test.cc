@@ -284,7 +284,7 @@ TEST(Decompress, GivesBackOnlyWhatIsAskedFor) {
             "INVALID_TOKENS");
 }
 
-// One beside it that matches does not make up for it.
+// Another one that matches does not make up for it.
 TEST(Decompress, APatternThatMatchesNothingIsRefused) {
   const std::string artefact =
       CompressFile(MakeFile({Random("layer_0_key", DType::kF32, {64}),

@@ -7,13 +7,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <functional>
-#include <mutex>
 #include <new>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,65 +16,21 @@
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/error.h"
+#include "support/lent_threads.h"
 #include "support/safetensors_file.h"
 
 namespace kvcompress {
 namespace {
 
 using testing::Compressed;
+using testing::CompressWith;
 using testing::DecompressFile;
+using testing::kEnough;
+using testing::Lent;
 using testing::MakeFile;
 using testing::NamedTensor;
 using testing::RandomBytes;
-
-constexpr uint64_t kEnough = uint64_t{1} << 30;
-
-// A few threads that run what they are given.
-class Lent {
- public:
-  explicit Lent(int threads) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
-  }
-  ~Lent() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ending_ = true;
-    }
-    woken_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  Threads Give(unsigned count, uint64_t memory = kEnough) {
-    return {.count = count,
-            .run =
-                [this](std::function<void()> task) {
-                  const std::lock_guard<std::mutex> lock(mutex_);
-                  tasks_.push_back(std::move(task));
-                  woken_.notify_one();
-                },
-            .memory = memory};
-  }
-
- private:
-  void Work() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      woken_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable woken_;
-  std::deque<std::function<void()>> tasks_;
-  bool ending_ = false;
-  std::vector<std::thread> threads_;
-};
+using testing::RestoreWith;
 
 NamedTensor SomeTensor(std::string name, DType dtype,
                        std::vector<uint64_t> shape) {
@@ -103,50 +54,6 @@ std::string LayersOfACache() {
         SomeTensor(absl::StrCat("odd_", layer), DType::kF16, {4097}));
   }
   return MakeFile(tensors);
-}
-
-absl::StatusOr<Compressed> CompressWith(absl::string_view file,
-                                        const CompressOptions& options,
-                                        const Threads& threads, size_t chunk) {
-  CompressLimits limits;
-  limits.threads = threads;
-  Compressor compressor(options, limits);
-  CompressOutput output;
-  Compressed out;
-  for (size_t i = 0; i < file.size(); i += chunk) {
-    absl::Status status = compressor.Append(file.substr(i, chunk), &output);
-    if (!status.ok()) return status;
-  }
-  absl::StatusOr<CompressReport> report = compressor.Finish();
-  if (!report.ok()) return report.status();
-  out.report = *std::move(report);
-  out.artefact = compressor.header() + output.artefact;
-  out.reconstructed = std::move(output.reconstructed);
-  return out;
-}
-
-absl::StatusOr<std::string> RestoreWith(absl::string_view artefact,
-                                        const DecompressOptions& options,
-                                        const Threads& threads, size_t chunk,
-                                        size_t most) {
-  DecompressLimits limits;
-  limits.threads = threads;
-  Decompressor decompressor(options, limits);
-  std::string restored;
-  for (size_t i = 0; i < artefact.size(); i += chunk) {
-    absl::string_view bytes = artefact.substr(i, chunk);
-    for (bool more = true; more;) {
-      std::string part;
-      absl::StatusOr<bool> step = decompressor.Restore(&bytes, most, &part);
-      if (!step.ok()) return step.status();
-      EXPECT_LE(part.size(), most);
-      more = *step;
-      restored += part;
-    }
-  }
-  absl::Status status = decompressor.Finish().status();
-  if (!status.ok()) return status;
-  return restored;
 }
 
 TEST(ThreadsTest, GiveTheSameBytesAndFigures) {
@@ -279,9 +186,9 @@ TEST(ThreadsTest, WhatNobodyWantsEndsSoon) {
 
 TEST(ThreadsTest, AsManyAsThereIsMemoryFor) {
   const std::string file = LayersOfACache();
-  const auto begun = [&](uint64_t memory) {
+  const auto begun = [&](const char* codec, uint64_t memory) {
     auto compressor = std::make_unique<Compressor>(
-        CompressOptions{.codec = "klt"},
+        CompressOptions{.codec = codec},
         CompressLimits{.threads = {.count = 16,
                                    .run = [](const auto&) {},
                                    .memory = memory}});
@@ -291,17 +198,22 @@ TEST(ThreadsTest, AsManyAsThereIsMemoryFor) {
             .ok());
     return compressor;
   };
-  const auto one = begun(0);
-  EXPECT_EQ(one->threads(), 1);
-  const auto all = begun(kEnough);
-  EXPECT_EQ(all->threads(), 16);
-  const uint64_t more = all->working_bytes() - one->working_bytes();
-  const auto half = begun(more / 2);
-  EXPECT_GT(half->threads(), 4);
-  EXPECT_LT(half->threads(), 12);
-  EXPECT_LE(half->working_bytes() - one->working_bytes(), more / 2);
-  half->UseOneThread();
-  EXPECT_EQ(half->working_bytes(), one->working_bytes());
+  for (const char* codec : {"int4", "klt"}) {
+    SCOPED_TRACE(codec);
+    const auto one = begun(codec, 0);
+    EXPECT_EQ(one->threads(), 1);
+    const auto all = begun(codec, kEnough);
+    EXPECT_EQ(all->threads(), 16);
+    const uint64_t more = all->working_bytes() - one->working_bytes();
+    const auto half = begun(codec, more / 2);
+    // Where blocks are shared, fewer tensors do for as many threads.
+    const bool shares = ParseCodec(codec)->codec->shares_blocks();
+    EXPECT_GT(half->threads(), shares ? 15 : 4);
+    EXPECT_LT(half->threads(), shares ? 17 : 12);
+    EXPECT_LE(half->working_bytes() - one->working_bytes(), more / 2);
+    half->UseOneThread();
+    EXPECT_EQ(half->working_bytes(), one->working_bytes());
+  }
 }
 
 }  // namespace

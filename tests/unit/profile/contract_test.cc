@@ -239,11 +239,12 @@ TEST(Exceptions, ReplaceElementsInAnyOrderOfReading) {
   }
   const std::string before = decoded;
   const std::string list =
-      profile::TakeExceptions(DType::kF32, source, 1.0f, &decoded);
+      profile::TakeExceptions(DType::kF32, source, 1.0f,
+                              /*checkpoint=*/nullptr, &decoded);
   EXPECT_EQ(decoded, source);
   EXPECT_EQ(list.size(), 10 * 5 + 5);  // five gaps of two bytes
-  EXPECT_TRUE(profile::CheckExceptions(list, DType::kF32, 5000).ok());
-  EXPECT_FALSE(profile::CheckExceptions(list, DType::kF32, 4999).ok());
+  EXPECT_TRUE(profile::CheckExceptions(list, DType::kF32, 5000, nullptr).ok());
+  EXPECT_FALSE(profile::CheckExceptions(list, DType::kF32, 4999, nullptr).ok());
   profile::ExceptionCursor cursor(list, DType::kF32);
   for (const auto& [first, count] :
        {std::pair(0, 100), {50, 100}, {3001, 3}, {2000, 3000}, {0, 5000}}) {
@@ -255,7 +256,7 @@ TEST(Exceptions, ReplaceElementsInAnyOrderOfReading) {
 
 TEST(Exceptions, ListsThatBreakARuleAreRefused) {
   const auto ok = [](const std::string& list) {
-    return profile::CheckExceptions(list, DType::kBF16, 10).ok();
+    return profile::CheckExceptions(list, DType::kBF16, 10, nullptr).ok();
   };
   EXPECT_TRUE(ok(""));
   EXPECT_TRUE(ok("\x09\x80\x3f"s));

@@ -3,6 +3,7 @@
 // Caches through the pipeline with a profile.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <memory>
@@ -246,6 +247,44 @@ TEST(Groups, ShortCachesAndLaterPositions) {
       ASSERT_TRUE(restored.ok()) << restored.status();
       EXPECT_EQ(*restored, compressed->reconstructed);
     }
+  }
+}
+
+// Bytes of this process that are in use, as the C library counts them.
+size_t InUse() {
+  const struct mallinfo2 all = mallinfo2();
+  return all.uordblks + all.hblkhd;
+}
+
+TEST(Groups, StepsGiveNoMoreThanAskedAndHoldNoMoreThanStated) {
+  // What is restored at once, and what the decompressor has besides.
+  constexpr size_t kPiece = 64 << 10;
+  constexpr size_t kOthers = 64 << 10;
+  const auto compressed =
+      testing::CompressFile(MakeFile(CacheOf(4000, 15)), WithProfile());
+  ASSERT_TRUE(compressed.ok()) << compressed.status();
+  for (const size_t most : {size_t{1}, size_t{1000}, kPiece, size_t{1} << 20}) {
+    std::string restored;
+    restored.reserve(compressed->reconstructed.size());
+    std::string output;
+    output.reserve(std::max(most, kPiece));
+    absl::string_view left = compressed->artefact;
+    size_t held = 0;
+    const size_t before = InUse();
+    Decompressor decompressor(Knowing(), {});
+    for (bool more = true; more; output.clear()) {
+      const auto step = decompressor.Restore(&left, most, &output);
+      ASSERT_TRUE(step.ok()) << step.status();
+      more = *step;
+      EXPECT_LE(output.size(), std::max(most, kPiece));
+      restored += output;
+      const size_t now = InUse() - std::min(InUse(), before);
+      EXPECT_LE(now, decompressor.working_bytes() + kOthers);
+      held = std::max(held, now);
+    }
+    EXPECT_GT(held, 0);
+    EXPECT_TRUE(restored == compressed->reconstructed) << most;
+    EXPECT_TRUE(decompressor.Finish().ok());
   }
 }
 

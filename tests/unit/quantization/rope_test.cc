@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/rows.h"
+#include "kvcompress/layout.h"
 #include "quantization/rope_candidates.h"
 
 namespace kvcompress::coding {
@@ -117,10 +118,36 @@ TEST(Rope, ALatentHasBothPartsOrOne) {
   };
   EXPECT_EQ(rotation(576).first, 512);
   EXPECT_EQ(rotation(576).pairs, 32);
+  EXPECT_EQ(rotation(576).shift, 1);
   EXPECT_TRUE(rotation(64).IsPlain());
   EXPECT_TRUE(FitsRope(rope, 0, 512));
   EXPECT_FALSE(FitsRope(rope, 0, 128));
   EXPECT_TRUE(candidates(512).empty());
+}
+
+// Where a rotated part is a tensor of its own, as in a head of both: half
+// steps.
+TEST(Rope, ARotatedPartHasFinerSteps) {
+  const EncodeHints told{
+      .rope = std::make_shared<RopeParameters>(RopeParameters{
+          .embeddings = {{.first_channel = 512, .rotary_channels = 64}}})};
+  const auto factor = [](const TensorSpec& spec, const EncodeHints& hints) {
+    return CandidatesFor(spec, spec.role, hints, spec.shape.back()).step_factor;
+  };
+  const TensorSpec source{.name = "kv_cache", .shape = {30, 576}};
+  const Layout layout = *Layout::Of("mla", source);
+  EXPECT_FALSE(IsRotatedPart(layout.View(0)));
+  EXPECT_TRUE(IsRotatedPart(layout.View(1)));
+  const TensorSpec plain{.name = "a[part=rope]", .shape = {1, 1, 30, 64}};
+  EXPECT_FALSE(IsRotatedPart(plain));
+  for (const EncodeHints& hints : {EncodeHints(), told}) {
+    EXPECT_EQ(factor(layout.View(0), hints), 1);
+    EXPECT_EQ(factor(layout.View(1), hints), 0.5);
+  }
+  EXPECT_EQ(factor(plain, {}), 1);
+  EXPECT_EQ(factor(plain, told), 1);
+  const TensorSpec both{.name = "a", .shape = {1, 1, 30, 576}};
+  EXPECT_EQ(factor(both, told), 1);
 }
 
 TEST(Rope, WhatCannotBeIsRefused) {

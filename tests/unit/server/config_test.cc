@@ -86,9 +86,9 @@ TEST(ConfigTest, PartOfAClient) {
 }
 
 TEST(ConfigTest, ThreadsOfACall) {
-  EXPECT_EQ(Parse({"--call-threads=3"})->options.call_threads, 3);
+  EXPECT_EQ(Parse({"--threads=3"})->options.call_threads, 3);
   for (const char* bad : {"0", "1025", "-1", "many"}) {
-    EXPECT_THAT(ErrorOf({"--call-threads", bad}), HasSubstr("--call-threads"));
+    EXPECT_THAT(ErrorOf({"--threads", bad}), HasSubstr("--threads"));
   }
 }
 

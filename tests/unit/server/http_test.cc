@@ -48,7 +48,7 @@ class HttpTest : public ::testing::Test {
         HttpEndpoint::Start(
             ListenAddress{"127.0.0.1", 0, ""},
             {[] { return "page\n"; }, [this] { return up_; },
-             [this] { return alive_; }, [] { return "<html>"; }});
+             [this] { return alive_; }, [] { return "<html>"; }, "<links>"});
     EXPECT_TRUE(endpoint.ok()) << endpoint.status();
     endpoint_ = *std::move(endpoint);
   }
@@ -98,6 +98,13 @@ TEST_F(HttpTest, ThePageForPeopleBringsNothingAlong) {
   EXPECT_THAT(reply, EndsWith("\r\n\r\n<html>"));
 }
 
+TEST_F(HttpTest, TheRootHasLinks) {
+  const std::string reply = Get("/");
+  EXPECT_THAT(reply, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(reply, HasSubstr("Content-Type: text/html; charset=utf-8\r\n"));
+  EXPECT_THAT(reply, EndsWith("\r\n\r\n<links>"));
+}
+
 TEST_F(HttpTest, HeadHasNoBody) {
   const std::string reply =
       Http(endpoint_->address(), "HEAD /metrics HTTP/1.0\r\n\r\n");
@@ -106,7 +113,7 @@ TEST_F(HttpTest, HeadHasNoBody) {
 }
 
 TEST_F(HttpTest, AnythingElseIsNotFound) {
-  for (const char* path : {"/", "/metrics/", "/metricsx", "/x", "/healthz/x",
+  for (const char* path : {"//", "/metrics/", "/metricsx", "/x", "/healthz/x",
                            "/../metrics/..", "/%2e%2e/etc/passwd"}) {
     EXPECT_THAT(Get(path), StartsWith("HTTP/1.1 404 ")) << path;
   }

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kvcompress/codec.h"
+#include "telemetry/charts.h"
+#include "telemetry/index_page.h"
 
 namespace kvcompress {
 namespace {
@@ -62,6 +64,60 @@ TEST(StatusPageTest, HasEveryCodec) {
   EXPECT_THAT(html,
               HasSubstr("<td>int4</td><td class=n>3</td><td class=n>4x</td>"
                         "<td class=n>4</td><td class=n>12.0 dB</td>"));
+}
+
+TEST(StatusPageTest, DrawsWhatThereIs) {
+  StatusPage page;
+  std::string html = page.Render(true, absl::Now());
+  EXPECT_THAT(html, HasSubstr("</span> 0 failed in the last 5 minutes"));
+  EXPECT_THAT(html, Not(HasSubstr("Compression ratio")));
+  EXPECT_THAT(html, Not(HasSubstr("<rect")));
+
+  page.SetMemoryBudget(16 << 20);
+  page.InFlightBytes(4 << 20);
+  page.InFlightBytes(-(4 << 20));
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kOk, absl::StatusCode::kOk,
+        absl::StatusCode::kInternal}) {
+    page.CallHandled({Method::kCompress, code});
+  }
+  CompressReport report;
+  report.codec = "int8";
+  report.elements = 1000;
+  report.compressed_size = 800;
+  page.Compressed(report);
+  report.tensors_failed = 1;
+  page.Compressed(report);
+  html = page.Render(true, absl::Now());
+  EXPECT_THAT(
+      html,
+      HasSubstr("</span> 2 OK <span class=bad>&#9632;</span> 1 failed in "));
+  EXPECT_THAT(html,
+              HasSubstr("At most 4.0 MiB of the budget of 16.0 MiB, 25.0 %"));
+  EXPECT_THAT(html, HasSubstr("</span> 1 did not since the start"));
+  EXPECT_THAT(html, HasSubstr(">1 of 2</text>"));
+  EXPECT_THAT(html, HasSubstr(">2.50x</text>"));
+  EXPECT_THAT(html, HasSubstr("<rect class=bad"));
+}
+
+TEST(StatusPageTest, FitsAPhoneAndTheDark) {
+  const std::string html = StatusPage().Render(true, absl::Now());
+  EXPECT_THAT(html, HasSubstr("<meta name=viewport"));
+  EXPECT_THAT(html, HasSubstr("prefers-color-scheme:dark"));
+}
+
+TEST(ChartsTest, ScalesAreRound) {
+  EXPECT_EQ(RoundScale(0), 1);
+  EXPECT_EQ(RoundScale(0.3), 0.5);
+  EXPECT_EQ(RoundScale(1), 1);
+  EXPECT_EQ(RoundScale(61), 100);
+}
+
+TEST(IndexPageTest, LinksToTheOtherPages) {
+  const std::string html = IndexPage();
+  for (const char* path : {"/statusz", "/metrics", "/healthz", "/livez"}) {
+    EXPECT_THAT(html, HasSubstr(absl::StrCat("<a href=", path, ">", path)));
+  }
 }
 
 TEST(StatusPageTest, KeepsTheLastErrors) {

@@ -2,14 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spdlog/sinks/ostream_sink.h>
-#include <spdlog/spdlog.h>
 
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,15 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "kvcompress/codec.h"
-#include "telemetry/call_log.h"
-#include "telemetry/logging.h"
 #include "telemetry/metrics.h"
-#include "telemetry/observers.h"
 
 namespace kvcompress {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -140,23 +131,51 @@ TEST(MetricsTest, BytesInFlightGoUpAndDown) {
   EXPECT_EQ(Value(metrics, "kvcompress_inflight_bytes"), 0);
 }
 
-TEST(MetricsTest, EveryCodecHasSeriesFromTheStart) {
+// A rate sees no step from nothing to 1. So what alerts count is 0 first.
+TEST(MetricsTest, WhatAlertsCountIsThereFromTheStart) {
   const ServerMetrics metrics;
-  for (const Codec* codec : AllCodecs()) {
-    const std::string label =
-        absl::StrCat("codec=\"", codec->traits().name, "\"");
-    for (const char* name :
-         {"compression_ratio", "snr_decibels", "cosine_similarity", "rmse"}) {
-      EXPECT_EQ(Value(metrics,
-                      absl::StrCat("kvcompress_", name, "_count{", label, "}")),
-                0);
-    }
-    for (const char* stage : {"encode", "decode"}) {
-      EXPECT_EQ(Value(metrics, absl::StrCat("kvcompress_codec_seconds_count{",
-                                            label, ",stage=\"", stage, "\"}")),
-                0);
-    }
+  for (const absl::string_view reason : kIntegrityReasons) {
+    EXPECT_EQ(Value(metrics,
+                    absl::StrCat("kvcompress_integrity_failures_total{reason="
+                                 "\"",
+                                 reason, "\"}")),
+              0);
   }
+  for (const char* code :
+       {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "RESOURCE_EXHAUSTED"}) {
+    EXPECT_EQ(Value(metrics, absl::StrCat("kvcompress_errors_total{code=\"",
+                                          code, "\",method=\"Compress\"}")),
+              0);
+  }
+}
+
+TEST(MetricsTest, ACodecHasAllItsSeriesFromItsFirstUseOn) {
+  ServerMetrics metrics;
+  EXPECT_THAT(metrics.Render(), Not(HasSubstr("codec=")));
+  CompressReport exact = Report("lossless");
+  exact.metrics.snr_db.reset();
+  metrics.Compressed(exact);
+  const auto of_codec = [&](absl::string_view series) {
+    return Value(metrics, absl::StrCat("kvcompress_", series, "}"));
+  };
+  EXPECT_EQ(of_codec("snr_decibels_bucket{codec=\"lossless\",le=\"18\""), 0);
+  EXPECT_EQ(of_codec("compression_ratio_count{codec=\"lossless\""), 1);
+  EXPECT_EQ(of_codec("saved_bytes_total{codec=\"lossless\""), 0);
+  EXPECT_EQ(of_codec("quality_total{codec=\"lossless\",level=\"POOR\""), 0);
+  EXPECT_EQ(of_codec("verdicts_total{codec=\"lossless\",verdict=\"failed\""),
+            0);
+  EXPECT_THAT(metrics.Render(), Not(HasSubstr("int4")));
+  EXPECT_THAT(metrics.Render(), Not(HasSubstr("codec_seconds")));
+}
+
+TEST(MetricsTest, BytesSavedAddUp) {
+  ServerMetrics metrics;
+  metrics.Saved("int4:64+zstd", 100);
+  metrics.Saved("int4", 20);
+  metrics.Saved("mystery", 5);
+  EXPECT_EQ(Value(metrics, "kvcompress_saved_bytes_total{codec=\"int4\"}"),
+            120);
+  EXPECT_THAT(metrics.Render(), Not(HasSubstr("mystery")));
 }
 
 TEST(MetricsTest, KeysAndTokensHaveSeriesOfTheirOwn) {
@@ -197,7 +216,9 @@ TEST(MetricsTest, QualityIsCountedByCodec) {
                   "kvcompress_cosine_similarity_bucket{codec=\"int4\","
                   "le=\"0.9997\"}"),
             1);
-  EXPECT_EQ(Value(metrics, "kvcompress_quality_total{level=\"ACCEPTABLE\"}"),
+  EXPECT_EQ(Value(metrics,
+                  "kvcompress_quality_total{codec=\"int4\",level="
+                  "\"ACCEPTABLE\"}"),
             1);
   EXPECT_EQ(Value(metrics,
                   "kvcompress_codec_seconds_sum{codec=\"int4\",stage="
@@ -228,7 +249,11 @@ TEST(MetricsTest, ExactCachesHaveNoSnrAndEmptyOnesNothing) {
 
 // Some fractions come out as 0.9995000000000001, which no query would match.
 TEST(MetricsTest, BoundsOfBucketsAreShortNumbers) {
-  const std::string page = ServerMetrics().Render();
+  ServerMetrics metrics;
+  metrics.Compressed(Report("int4"));
+  metrics.CodecTime("int4", Stage::kEncode, 1);
+  metrics.CallHandled({Method::kCompress, absl::StatusCode::kOk});
+  const std::string page = metrics.Render();
   for (absl::string_view rest = page;;) {
     const size_t label = rest.find("le=\"");
     if (label == absl::string_view::npos) break;
@@ -253,147 +278,6 @@ TEST(MetricsTest, ProcessMetricsAreThoseOfThisProcess) {
   EXPECT_GE(Value(metrics, "process_open_fds"), 3);
   EXPECT_GT(Value(metrics, "process_start_time_seconds"), 1.7e9);
   EXPECT_GE(Value(metrics, "process_cpu_seconds_total"), 0);
-}
-
-constexpr char kTraceparent[] =
-    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-
-// Collects what the default logger writes while a test runs.
-class LogTest : public ::testing::Test {
- protected:
-  LogTest() : before_(spdlog::default_logger()) {}
-  ~LogTest() override { spdlog::set_default_logger(before_); }
-
-  void Collect(LogFormat format) {
-    auto logger = std::make_shared<spdlog::logger>(
-        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(lines_));
-    logger->set_formatter(NewLogFormatter(format));
-    logger->set_level(spdlog::level::debug);
-    spdlog::set_default_logger(std::move(logger));
-  }
-
-  const std::shared_ptr<spdlog::logger> before_;
-  std::ostringstream lines_;
-};
-
-TEST_F(LogTest, JsonStaysValidWhateverTheMessage) {
-  Collect(LogFormat::kJson);
-  constexpr char kNasty[] =
-      "quote \" slash \\ line\nnul \0 tab\t bad \xff\xfe %v";
-  const std::string nasty(kNasty, sizeof(kNasty) - 1);
-  spdlog::warn("{}", nasty);
-  const nlohmann::json line = nlohmann::json::parse(lines_.str());
-  EXPECT_EQ(line.size(), 3);
-  EXPECT_EQ(line["level"], "warning");
-  EXPECT_THAT(line["message"].get<std::string>(),
-              HasSubstr("quote \" slash \\ line\nnul "));
-  EXPECT_THAT(line["time"].get<std::string>(), EndsWith("Z"));
-  EXPECT_EQ(lines_.str().find('\n'), lines_.str().size() - 1);
-}
-
-TEST_F(LogTest, TextStaysOnOneLine) {
-  Collect(LogFormat::kText);
-  spdlog::info("{}", "first\nsecond\r\x1b[31m");
-  EXPECT_THAT(lines_.str(),
-              EndsWith("Z info first\\x0asecond\\x0d\\x1b[31m\n"));
-}
-
-TEST_F(LogTest, NamesOfACallAreMembersOfTheObject) {
-  Collect(LogFormat::kJson);
-  CallLog().CallHandled({Method::kCompress,
-                         absl::StatusCode::kCancelled,
-                         1,
-                         "",
-                         {"id-7", kTraceparent}});
-  spdlog::info("of no call");
-  std::istringstream lines(lines_.str());
-  std::string line;
-  std::getline(lines, line);
-  const nlohmann::json call = nlohmann::json::parse(line);
-  EXPECT_EQ(call["message"], "Compress ended with CANCELLED after 1.000000 s");
-  EXPECT_EQ(call["request_id"], "id-7");
-  EXPECT_EQ(call["traceparent"], kTraceparent);
-  std::getline(lines, line);
-  EXPECT_EQ(nlohmann::json::parse(line).size(), 3);
-}
-
-TEST_F(LogTest, CallsAreLoggedByWhoShouldLook) {
-  Collect(LogFormat::kText);
-  ServerMetrics metrics;
-  CallLog log;
-  Observers observers({&metrics, &log});
-  observers.CallStarted(Method::kCompress);
-  observers.CallHandled({Method::kCompress, absl::StatusCode::kOk, 0.5});
-  observers.CallHandled({Method::kMeasure, absl::StatusCode::kInvalidArgument});
-  observers.CallHandled({Method::kDecompress,
-                         absl::StatusCode::kDataLoss,
-                         0,
-                         "TRUNCATED",
-                         {"id-7", kTraceparent}});
-  EXPECT_THAT(lines_.str(),
-              HasSubstr("debug Compress ended with OK after 0.500000 s"));
-  EXPECT_THAT(lines_.str(), HasSubstr("info Measure ended with INVALID_"));
-  EXPECT_THAT(lines_.str(),
-              EndsWith("warning Decompress ended with DATA_LOSS, TRUNCATED, "
-                       "after 0.000000 s request_id=id-7 "
-                       "traceparent=00-0af7651916cd43dd8448eb211c80319c-"
-                       "b7ad6b7169203331-01\n"));
-  EXPECT_EQ(Value(metrics, "kvcompress_requests_total{method=\"Compress\"}"),
-            1);
-}
-
-TEST_F(LogTest, AFloodOfCallsThatFailIsCountedAndHidesNoWarning) {
-  Collect(LogFormat::kText);
-  CallLog::Clock::time_point now{};
-  CallLog log([&now] { return now; });
-  const auto lines = [this] {
-    const std::string all = lines_.str();
-    return std::count(all.begin(), all.end(), '\n');
-  };
-  const CallEnd refused = {Method::kMeasure,
-                           absl::StatusCode::kPermissionDenied};
-  for (int i = 0; i < kMaxCallLines + 1234; ++i) log.CallHandled(refused);
-  EXPECT_EQ(lines(), kMaxCallLines);
-  log.CallHandled({Method::kDecompress, absl::StatusCode::kDataLoss});
-  EXPECT_EQ(lines(), kMaxCallLines + 1);
-  now += kCallInterval;
-  log.CallHandled(refused);
-  EXPECT_EQ(lines(), kMaxCallLines + 3);
-  EXPECT_THAT(lines_.str(),
-              HasSubstr("info 1234 more calls that failed were not logged\n"));
-}
-
-TEST_F(LogTest, WarningsOfReportsAreLoggedWithoutNamesOfTensors) {
-  Collect(LogFormat::kText);
-  CallLog::Clock::time_point now{};
-  CallLog log([&now] { return now; });
-  const Warning warning{
-      .code = "NO_ROLES", .message = "none is known", .tensor = "secret"};
-  log.Warned({"id-7", kTraceparent}, warning);
-  EXPECT_THAT(lines_.str(),
-              HasSubstr("warning NO_ROLES: none is known request_id=id-7"));
-  for (int i = 0; i < kMaxReportLines + 4; ++i) log.Warned({}, warning);
-  now += kCallInterval;
-  log.Warned({}, warning);
-  EXPECT_THAT(lines_.str(),
-              HasSubstr("warning 5 more warnings of reports were not logged"));
-  EXPECT_THAT(lines_.str(), Not(HasSubstr("secret")));
-}
-
-TEST(LineLimit, LetsAFewThroughAndCountsTheOthers) {
-  LineLimit limit(kMaxLibraryLines, kLibraryInterval);
-  LineLimit::Clock::time_point now{};
-  uint64_t dropped = 0;
-  for (int i = 0; i < kMaxLibraryLines; ++i) {
-    EXPECT_TRUE(limit.Pass(now, &dropped));
-  }
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(limit.Pass(now, &dropped));
-  EXPECT_EQ(dropped, 0);
-  now += kLibraryInterval;
-  EXPECT_TRUE(limit.Pass(now, &dropped));
-  EXPECT_EQ(dropped, 5);
-  EXPECT_TRUE(limit.Pass(now, &dropped));
-  EXPECT_EQ(dropped, 0);
 }
 
 }  // namespace

@@ -97,6 +97,47 @@ TEST(WorkerPoolTest, ClientsTakeTurns) {
   EXPECT_EQ(order, "abcaba");
 }
 
+TEST(WorkerPoolTest, HelpComesLast) {
+  std::string order;
+  {
+    WorkerPool pool(1);
+    absl::Notification go;
+    absl::Notification begun;
+    pool.Run("a", [&] {
+      begun.Notify();
+      go.WaitForNotification();
+    });
+    begun.WaitForNotification();
+    for (int i = 0; i < 2; ++i) pool.Help("a", [&] { order += 'h'; });
+    pool.Help("b", [&] { order += 'H'; });
+    for (int i = 0; i < 3; ++i) pool.Run("a", [&] { order += 'a'; });
+    go.Notify();
+  }
+  EXPECT_EQ(order, "aaahHh");
+}
+
+// A call of the same client, which has another that does not end, and a helper
+// of that one.
+TEST(WorkerPoolTest, WhatHelpsKeepsNoCallWaiting) {
+  WorkerPool pool(2);
+  absl::Notification go;
+  absl::Barrier both(3);
+  const auto block = [&] {
+    both.Block();
+    go.WaitForNotification();
+  };
+  pool.Run("a", block);
+  pool.Help("a", block);
+  both.Block();
+  for (int i = 0; i < 10; ++i) {
+    absl::Notification served;
+    pool.Run("a", [&] { served.Notify(); });
+    served.WaitForNotification();
+  }
+  EXPECT_EQ(pool.threads(), 3);
+  go.Notify();
+}
+
 // The only thread belongs to another for as long as that one likes.
 TEST(WorkerPoolTest, OneClientDoesNotKeepAnotherWaiting) {
   WorkerPool pool(1);

@@ -71,8 +71,9 @@ class BaseClient:
 
         Args:
             target: Address as gRPC writes it: `host:port`, `unix:/path`, `dns:///name:port`.
-                None starts a server of this client's own, which takes tens of milliseconds
-                and ends with `close` or with this process; see `kvcompress.child`.
+                None starts a `kv-compressd` of this client's own, with the flags that the
+                environment has. It takes tens of milliseconds, only this user can reach it,
+                and it ends with `close` or with this process.
             timeout: Seconds that a call may take where it does not say; None for no limit.
             connection: See `kvcompress.connection.ConnectionArguments`.
 

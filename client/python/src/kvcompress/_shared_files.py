@@ -58,6 +58,15 @@ class SharedFiles:
         self._asked = False
         self._root: str | None = None
 
+    def directory(self, timeout: float) -> str | None:
+        """Gives the shared directory, where it is here too; may ask the server, for seconds."""
+        return self._shared_root(timeout) if self._local else None
+
+    def includes(self, folder: PathOrStr, timeout: float) -> bool:
+        """Tells whether files of a folder can be named; may ask the server, for seconds."""
+        root = self.directory(timeout)
+        return root is not None and Path(os.path.realpath(folder)).is_relative_to(root)
+
     def compress(
         self,
         source: object,
@@ -71,7 +80,7 @@ class SharedFiles:
         """Compresses a file into another; see Client.compress."""
         if not isinstance(source, str | os.PathLike) or output is None:
             return None
-        names = self._names(source, output)
+        names = self._names(source, output, timeout)
         if names is None:
             return None
         request = service_pb2.CompressFileRequest(
@@ -106,7 +115,7 @@ class SharedFiles:
             return None
         if not isinstance(source, str | os.PathLike):
             return None
-        names = self._names(source, output)
+        names = self._names(source, output, timeout)
         if names is None:
             return None
         request = service_pb2.DecompressFileRequest(
@@ -128,24 +137,26 @@ class SharedFiles:
         report = DecompressionReport.from_proto(reply.trailer)
         return DecompressionResult(report, None, None, None, path)
 
-    def _names(self, source: PathOrStr, output: PathOrStr | None) -> Names | None:
+    def _names(
+        self, source: PathOrStr, output: PathOrStr | None, timeout: float | None
+    ) -> Names | None:
         """Gives the names of two files, when both can be named."""
         if not self._local:
             return None
-        root = self._shared_root()
+        root = self._shared_root(timeout)
         if root is None:
             return None
         first = _within(root, source, must_exist=True)
         second = "" if output is None else _within(root, output, must_exist=False)
         return None if first is None or second is None else (first, second)
 
-    def _shared_root(self) -> str | None:
+    def _shared_root(self, timeout: float | None) -> str | None:
         """Gives the directory as this process sees it; asks the server once."""
         with self._lock:
             if not self._asked:
                 request = server_info_pb2.GetServerInfoRequest()
                 try:
-                    info = self._stub.GetServerInfo(request)
+                    info = self._stub.GetServerInfo(request, timeout=timeout)
                 except grpc.RpcError:
                     return None  # the call that follows says why
                 self._asked = True

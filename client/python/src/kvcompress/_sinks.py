@@ -79,7 +79,7 @@ class MemorySink(Sink):
 
 
 class FileSink(Sink):
-    """Writes beside the target, and renames over it when all is well.
+    """Writes next to the target, and renames over it when all is well.
 
     A link as the target is followed. The new file has the permissions that the process gives
     to new files.

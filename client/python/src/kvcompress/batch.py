@@ -66,7 +66,7 @@ class Worker:
         Args:
             source: Folder of safetensors files: a path, or a URI that pyarrow.fs knows.
             target: Folder of artefacts, likewise; made if missing.
-            options: See `kvcompress.options.CompressArguments`; `labels` are bound beside
+            options: See `kvcompress.options.CompressArguments`; `labels` are bound with
                 `batch.source` and `batch.options`.
 
         Raises:

@@ -11,8 +11,8 @@ from typing import Any, TypedDict
 
 import grpc
 
+from kvcompress._child import ChildServer
 from kvcompress._requests import PathOrStr, is_rereadable
-from kvcompress.child import ChildServer
 from kvcompress.v1 import compression_service_pb2
 
 _SERVICE = compression_service_pb2.DESCRIPTOR.services_by_name["CompressionService"]

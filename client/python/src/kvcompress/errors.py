@@ -48,7 +48,7 @@ class KVCompressError(Exception):
         field: str | None = None,
         profile: str | None = None,
     ) -> None:
-        """Keeps the place beside the message."""
+        """Keeps the place and the message."""
         super().__init__(message)
         self.message = message
         self.reason = reason
@@ -179,7 +179,7 @@ class QualityError(KVCompressError):
     def __init__(
         self, message: str, report: "CompressionReport", missed: "tuple[MissedBound, ...]"
     ) -> None:
-        """Keeps the report and the bounds beside the message."""
+        """Keeps the report and the bounds with the message."""
         super().__init__(message, reason="BOUNDS_MISSED", tensor=missed[0].tensor)
         self.report = report
         self.missed = missed

@@ -2,7 +2,7 @@
 """What a call may be asked for, as keyword arguments that both clients share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import Literal, TypedDict, TypeVar, Unpack, get_args
 
 from kvcompress._model_config import ModelConfig, rope_parameters
 from kvcompress._thresholds import (
@@ -16,10 +16,16 @@ from kvcompress.v1 import quality_pb2
 from kvcompress.v1.quality_types import ThresholdArguments
 
 Effort = Literal["fast", "balanced", "best"]
+MetricsLevel = Literal["basic", "full"]
+_Value = TypeVar("_Value")
 EFFORTS: Mapping[str, service_pb2.Effort.ValueType] = {
     "fast": service_pb2.EFFORT_FAST,
     "balanced": service_pb2.EFFORT_BALANCED,
     "best": service_pb2.EFFORT_BEST,
+}
+METRICS_LEVELS: Mapping[str, service_pb2.MetricsLevel.ValueType] = {
+    "basic": service_pb2.METRICS_LEVEL_BASIC,
+    "full": service_pb2.METRICS_LEVEL_FULL,
 }
 
 
@@ -62,6 +68,8 @@ class CompressArguments(ThresholdArguments, total=False):
             `layout` of the input, else `bhtd`.
         effort: How long the encoder may try to make less of it at the same quality: `fast`,
             `balanced` or `best`. Default `balanced`, and `fast` where no codec is given.
+        metrics: What is measured: `full`, the default, or `basic`, which leaves out what needs
+            tokens (`centred_snr_db`, `token_snr_db_p1`, `first_token_rmse`) and takes less time.
         attention: For layers, by index: for each token log2 of the attention that it is likely
             to get, above any level common to all; finite, from -64 to 64. For presets of `klt`
             that weigh tokens (`high`, `max`, `ultra`), in the place of their own guess.
@@ -83,6 +91,7 @@ class CompressArguments(ThresholdArguments, total=False):
     model_config: ModelConfig | None
     layout: str
     effort: Effort
+    metrics: MetricsLevel
     attention: Mapping[int, Iterable[float]] | None
     labels: Mapping[str, str] | None
     report_tensors: bool
@@ -154,6 +163,17 @@ def _text(value: str | float | bool) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
+def _one_of(
+    values: Mapping[str, _Value], given: str | None, argument: str, default: _Value
+) -> _Value:
+    """Gives the value of that name."""
+    if given is None:
+        return default
+    if given not in values:
+        raise ValueError(f"{argument} is one of {', '.join(values)}, not {given!r}")
+    return values[given]
+
+
 def compress_options(
     *,
     codec: CodecChoice | None = None,
@@ -165,6 +185,7 @@ def compress_options(
     model_config: ModelConfig | None = None,
     layout: str = "",
     effort: Effort | None = None,
+    metrics: MetricsLevel | None = None,
     attention: Mapping[int, Iterable[float]] | None = None,
     labels: Mapping[str, str] | None = None,
     report_tensors: bool = True,
@@ -175,11 +196,8 @@ def compress_options(
 
     Raises:
         TypeError: An argument has another type, or a name that there is not.
-        ValueError: The mapping of a codec has no name, or there is no such effort or role.
+        ValueError: The mapping of a codec has no name, or there is no such effort, level or role.
     """
-    if effort is not None and effort not in EFFORTS:
-        raise ValueError(f"effort is one of {', '.join(EFFORTS)}, not {effort!r}")
-
     check_names(bounds, "options", tuple(CompressArguments.__annotations__))
 
     wrong = set((roles or {}).values()) - set(get_args(Role))
@@ -202,7 +220,8 @@ def compress_options(
         rope_theta=rope_theta,
         rope=None if model_config is None else rope_parameters(model_config),
         layout=layout,
-        effort=service_pb2.EFFORT_UNSPECIFIED if effort is None else EFFORTS[effort],
+        effort=_one_of(EFFORTS, effort, "effort", service_pb2.EFFORT_UNSPECIFIED),
+        metrics=_one_of(METRICS_LEVELS, metrics, "metrics", service_pb2.METRICS_LEVEL_UNSPECIFIED),
         attention=[
             service_pb2.LayerAttention(layer=layer, octaves=octaves)
             for layer, octaves in (attention or {}).items()

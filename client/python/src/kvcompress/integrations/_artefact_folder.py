@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kvcompress._client import Client
+from kvcompress.integrations._exchange import Exchange
 from kvcompress.options import CompressArguments
 
 _BLOCKS = "blocks"  # in metadata: hashes in the order of the tokens; in labels: their digest
@@ -46,7 +47,7 @@ class ArtefactFolder:
     """Saves runs of blocks, and gives them back by block. Thread safe.
 
     Attributes:
-        path: Of this model, type and layout; others are beside it.
+        path: Of this model, type and layout; others are next to it.
     """
 
     def __init__(self, root: Path, name: str, identity: Mapping[str, str]) -> None:
@@ -55,7 +56,7 @@ class ArtefactFolder:
         Args:
             root: Where models' folders are.
             name: For people, such as the model's; part of the folder's name.
-            identity: What blocks depend on beside their hashes. Bound to each artefact.
+            identity: What blocks depend on other than their hashes. Bound to each artefact.
 
         Raises:
             OSError: It cannot be made.
@@ -147,12 +148,12 @@ class ArtefactFolder:
         return Found(data, blocks)
 
     def restore(
-        self, client: Client, found: Found, tokens: tuple[int, int] | None, timeout: float
+        self, exchange: Exchange, found: Found, tokens: tuple[int, int] | None, timeout: float
     ) -> Mapping[str, Any]:
         """Gives the torch tensors of an artefact, after every check.
 
         Args:
-            client: Calls the service.
+            exchange: Calls the service.
             found: What has been read.
             tokens: Half-open range of tokens to restore; None for all.
             timeout: Seconds.
@@ -161,13 +162,9 @@ class ArtefactFolder:
             KVCompressError: The call failed; DataLossError for what is damaged, or was made for
                 other blocks, another model, type or layout.
         """
-        result = client.decompress(
-            found.data,
-            tokens=tokens,
-            expected_labels=self._labels(found.blocks),
-            timeout=timeout,
+        return exchange.restore(
+            found.data, timeout, tokens=tokens, expected_labels=self._labels(found.blocks)
         )
-        return result.torch_tensors()
 
     def forget(self, blocks: Iterable[str]) -> None:
         """Deletes links, so that their blocks are not there until they are saved again."""

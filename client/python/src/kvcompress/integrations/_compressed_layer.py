@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """A layer of a transformers cache whose older tokens are compressed."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,11 @@ from transformers.cache_utils import (  # type: ignore[import-not-found,unused-i
 from kvcompress._client import Client
 from kvcompress._reports import CompressionReport
 from kvcompress.integrations._cache_states import PARTS
+from kvcompress.integrations._exchange import Exchange, Tensors
 from kvcompress.options import CompressArguments
+
+_AHEAD = 2  # layers whose blocks are restored while the model computes
+_THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,29 @@ class DecodedBudget:
         self._left += size
 
 
+class Shared:
+    """What the layers of a cache have in common.
+
+    Attributes:
+        client: Compresses.
+        budget: Of what stays.
+        layers: All of them, in the order in which the model comes to them.
+    """
+
+    def __init__(self, client: Client, decoded_bytes: int) -> None:
+        """Begins without layers."""
+        self.client, self._exchange = client, Exchange(client)
+        self._exchange.open()
+        self._pool = ThreadPoolExecutor(_THREADS, "kvcompress-decode")
+        self.budget = DecodedBudget(decoded_bytes)
+        self.layers: list[CompressedLayer] = []
+
+    def restore(self, block: Block) -> Future[Tensors]:
+        """Begins to restore a block."""
+        tokens = (0, block.length)
+        return self._pool.submit(self._exchange.restore, block.artefact, tokens=tokens)
+
+
 class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
     """A layer whose older tokens are compressed; `keys` and `values` hold the others.
 
@@ -63,20 +91,21 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
 
     def __init__(
         self,
-        client: Client,
+        shared: Shared,
         index: int,
         options: CompressArguments,
         residual_length: int,
         block_length: int,
-        budget: DecodedBudget,
     ) -> None:
-        """Begins empty; see CompressedCache."""
+        """Begins empty, and as the last of the layers so far; see CompressedCache."""
         super().__init__()
         self.blocks: list[Block] = []
-        self._budget = budget
-        # By index in `blocks`.
+        self._shared, self._place = shared, len(shared.layers)
+        shared.layers.append(self)
+        # By index in `blocks`: what stays, and what is being restored.
         self._decoded: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._client, self._index = client, index
+        self._coming: dict[int, Future[Tensors]] = {}
+        self._index = index
         self._options: CompressArguments = {**options, "report_tensors": False}
         self._residual_length, self._block_length = residual_length, block_length
 
@@ -113,11 +142,19 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         Raises:
             KVCompressError: A call of the service failed.
         """
+        for layer in self._shared.layers[self._place : self._place + 1 + _AHEAD]:
+            layer.fetch()
         parts = [self._decompressed(index) for index in range(len(self.blocks))]
         if not parts:
             return self.keys, self.values
         keys, values = zip(*parts, (self.keys, self.values), strict=True)
         return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
+
+    def fetch(self) -> None:
+        """Begins to restore the blocks that are not there, and not coming either."""
+        for index, block in enumerate(self.blocks):
+            if index not in self._decoded and index not in self._coming:
+                self._coming[index] = self._shared.restore(block)
 
     def get_seq_length(self) -> int:
         """Gives the number of tokens, compressed ones included."""
@@ -130,8 +167,9 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
 
     def release(self) -> None:
         """Keeps no decompressed block any longer."""
-        self._budget.give_back(self.decoded_bytes)
+        self._shared.budget.give_back(self.decoded_bytes)
         self._decoded.clear()
+        self._coming.clear()
 
     def reset(self) -> None:
         """Forgets all tokens."""
@@ -179,7 +217,7 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         """Compresses the oldest tokens that are not."""
         old = zip(PARTS, (self.keys[..., :length, :], self.values[..., :length, :]), strict=True)
         tensors = {f"layer_{self._index}_{part}": states for part, states in old}
-        result = self._client.compress(tensors, **self._options)
+        result = self._shared.client.compress(tensors, **self._options)
         if result.artefact is None:
             raise RuntimeError("an artefact without a path is in memory")
         self.blocks.append(Block(result.artefact, length, None, result.report))
@@ -191,15 +229,13 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         """Gives the keys and the values of a block, which may stay for the next time."""
         if index in self._decoded:
             return self._decoded[index]
-        pair = self._decompress(self.blocks[index])
-        if self._budget.take(sum(each.nbytes for each in pair)):
+        pair = self._placed(self.blocks[index], self._coming.pop(index).result())
+        if self._shared.budget.take(sum(each.nbytes for each in pair)):
             self._decoded[index] = pair
         return pair
 
-    def _decompress(self, block: Block) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gives the keys and the values of a block."""
-        result = self._client.decompress(block.artefact, tokens=(0, block.length))
-        tensors = result.torch_tensors()
+    def _placed(self, block: Block, tensors: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gives the keys and the values of a block, where the others are and for their rows."""
         keys, values = (
             tensors[f"layer_{self._index}_{part}"].to(self.keys.device) for part in PARTS
         )

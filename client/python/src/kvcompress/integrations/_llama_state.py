@@ -8,7 +8,7 @@ alone. Then there is a block for each cache that a model has, such as one for it
 cells with positions, then the keys of each layer, then the values.
 
 Two things are not written in a state: whether cells have more than a position (M-RoPE), and whether
-there are values beside the keys (MLA has none). Exactly one answer has to fit every byte.
+there are values next to the keys (MLA has none). Exactly one answer has to fit every byte.
 """
 
 import itertools
@@ -35,7 +35,7 @@ class Form:
 
     Attributes:
         extended: Whether cells have more than a position.
-        values: Whether there are values beside the keys.
+        values: Whether there are values next to the keys.
     """
 
     extended: bool

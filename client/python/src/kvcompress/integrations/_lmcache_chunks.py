@@ -81,7 +81,7 @@ class Layout:
             raise ValueError(f"a chunk of shape {tuple(shape)} is not of layout {self.form!r}")
         if self.form == "mla":
             if width <= (self.rope_dim or 0):
-                raise ValueError(f"{width} channels have no latent beside rope_dim {self.rope_dim}")
+                raise ValueError(f"{width} channels have no latent by rope_dim {self.rope_dim}")
             return f"{'1' * (rank - 3)}lt(d+r):r={self.rope_dim}"
         unit = (self.head_dim or 0) * (1 if split else 2)
         if width == 0 or width % unit:

@@ -50,8 +50,11 @@ class Parameters:
         layout: From `layout` (`kv`, `cpu_attn` or `mla`; required), `head_dim`, `rope_dim`,
             `block_tokens` and `element_type`.
         path: A folder; or
-        url: of a file system of fsspec, such as `s3://bucket/folder`. One of the two is needed.
-        storage_options: For fsspec, such as credentials.
+        url: of a file system of fsspec, such as `s3://bucket/folder`, or of a server that speaks
+            Redis's protocol, such as `redis://host:6379/0`. One of the two is needed.
+        storage_options: For fsspec, such as credentials; or for `redis.Redis.from_url`, with
+            `prefix` (default `kvcompress:`) of the keys and `ttl`, seconds after which they
+            expire (default None).
         server: Address of the service, such as `unix:/run/kvcompress/kv.sock`; None for a
             server of its own.
         codec: As `kvcompress.options.CompressArguments` has it. Default `klt`.
@@ -60,7 +63,7 @@ class Parameters:
             For codecs `klt:PRESET`, but `klt:contract`.
         profile_directory: Without `server`: where the server of its own finds profiles.
         rope_theta: As there. Default None.
-        timeout: Seconds that restoring a chunk may take. Default 1.
+        timeout: Seconds that restoring a chunk may take. Default 0.75.
         store_timeout: Seconds that compressing a chunk may take, which nobody waits for.
             Default 60.
         retry_after: Seconds without a call once the service did not answer. Default 5.
@@ -77,7 +80,7 @@ class Parameters:
     profile: str | None = None
     profile_directory: str | None = None
     rope_theta: float | None = None
-    timeout: float = 1.0
+    timeout: float = 0.75
     store_timeout: float = 60.0
     retry_after: float = 5.0
     workers: int = 4

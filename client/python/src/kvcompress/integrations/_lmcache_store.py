@@ -1,14 +1,19 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Where the LMCache adapter keeps artefacts: a folder, or any file system of fsspec."""
+"""Where the LMCache adapter keeps artefacts: a folder, a file system of fsspec, or Redis."""
 
 import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
+
+_REDIS = ("redis", "rediss")
+_REDIS_OPTIONS = {"socket_timeout": 0.75, "socket_connect_timeout": 0.75}
+_REDIS_PAUSE = 5.0  # seconds without a call after one without an answer
 
 
 class Store(Protocol):
@@ -96,6 +101,80 @@ class Remote:
         self._system.rm_file(f"{self._path}/{name}")
 
 
+class Redis:
+    """A server that speaks Redis's protocol, such as Redis or Valkey.
+
+    What it has evicted or let expire is not there. While it does not answer, nobody waits for it:
+    for some seconds, all methods raise at once.
+    """
+
+    def __init__(self, url: str, options: Mapping[str, Any]) -> None:
+        """Connects with the first call.
+
+        Args:
+            url: As `redis.Redis.from_url` takes it.
+            options: As there, and `prefix` of all keys (`kvcompress:`) and `ttl`, the seconds
+                after which a key expires that is not written again.
+
+        Raises:
+            ImportError: The package redis is not installed.
+            ValueError: The URL is none.
+        """
+        import redis  # type: ignore[import-not-found,unused-ignore]
+        from redis.backoff import (  # type: ignore[import-not-found,unused-ignore]
+            NoBackoff,
+        )
+        from redis.retry import (  # type: ignore[import-not-found,unused-ignore]
+            Retry,
+        )
+
+        given = {**_REDIS_OPTIONS, **options}
+        self._prefix, self._ttl = str(given.pop("prefix", "kvcompress:")), given.pop("ttl", None)
+        self._errors = redis.RedisError
+        self._no_answer = (redis.ConnectionError, redis.TimeoutError)
+        # Once, for a connection of the pool that the server has closed.
+        given.setdefault("retry", Retry(NoBackoff(), 1, (redis.ConnectionError,)))
+        self._redis = redis.Redis.from_url(url, **given)
+        self._silent_until = 0.0
+
+    def exists(self, name: str) -> bool:
+        """Tells whether there is something of this name."""
+        with self._call():
+            return bool(self._redis.exists(self._prefix + name))
+
+    def read(self, name: str) -> bytes:
+        """Gives what is there."""
+        with self._call():
+            data = self._redis.get(self._prefix + name)
+        if data is None:
+            raise FileNotFoundError(name)
+        return bytes(data)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes all of it at once."""
+        with self._call():
+            self._redis.set(self._prefix + name, data, ex=self._ttl)
+
+    def remove(self, name: str) -> None:
+        """Removes it."""
+        with self._call():
+            removed = self._redis.delete(self._prefix + name)
+        if not removed:
+            raise FileNotFoundError(name)
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        """Has errors of Redis be those of files."""
+        if time.monotonic() < self._silent_until:
+            raise ConnectionError("Redis did not answer a moment ago")
+        try:
+            yield
+        except self._errors as error:
+            if isinstance(error, self._no_answer):
+                self._silent_until = time.monotonic() + _REDIS_PAUSE
+            raise OSError(f"Redis: {error}") from error
+
+
 def open_store(location: str, options: Mapping[str, Any]) -> Store:
     """Opens a path or a URL, with the options of its kind of file system.
 
@@ -104,6 +183,8 @@ def open_store(location: str, options: Mapping[str, Any]) -> Store:
         OSError: The folder cannot be made.
         ValueError: There is no such kind of URL, or a path has options.
     """
+    if location.partition("://")[0] in _REDIS and "://" in location:
+        return Redis(location, options)
     if "://" in location:
         return Remote(location, options)
     if options:

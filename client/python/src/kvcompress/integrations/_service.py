@@ -5,6 +5,7 @@ import threading
 import time
 
 from kvcompress._client import Client
+from kvcompress.integrations._exchange import Exchange
 
 _PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds without a call after one that found no service
 
@@ -20,7 +21,8 @@ class Service:
         """Takes the address; None for a server of its own, with the profiles of a folder."""
         self._server, self._profile_directory = server, profile_directory
         self._lock = threading.Lock()
-        self._client: Client | None = None
+        self._connection: tuple[Client, Exchange] | None = None
+        self._opened = False
         self._pause, self._until = _PAUSE, 0.0
 
     @property
@@ -35,16 +37,35 @@ class Service:
             OSError: The service did not answer lately, or none can be started.
         """
         with self._lock:
-            if self.paused:
-                raise ConnectionError("the service did not answer lately")
-            if self._client is None:
-                profiles = self._profile_directory
-                self._client = Client(self._server, attempts=1, profile_directory=profiles)
-            return self._client
+            return self._connected()[0]
+
+    def exchange(self) -> Exchange:
+        """Gives what restores, with the client.
+
+        Raises:
+            OSError: As `client`.
+        """
+        with self._lock:
+            return self._connected()[1]
+
+    def _connected(self) -> tuple[Client, Exchange]:
+        """Gives both, under the lock."""
+        if self.paused:
+            raise ConnectionError("the service did not answer lately")
+        if self._connection is None:
+            profiles = self._profile_directory
+            client = Client(self._server, attempts=1, profile_directory=profiles)
+            self._connection, self._opened = (client, Exchange(client)), False
+        return self._connection
 
     def succeeded(self) -> None:
-        """Notes an answer."""
+        """Notes an answer. After the first, the exchange may ask for more."""
         self._pause = _PAUSE
+        with self._lock:
+            connection = None if self._opened else self._connection
+            self._opened = True
+        if connection is not None:
+            connection[1].open()
 
     def failed(self) -> None:
         """Notes a call without an answer. The next one has a new connection."""
@@ -58,6 +79,6 @@ class Service:
     def close(self) -> None:
         """Closes the client; calls in progress are cancelled."""
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection[0].close()

@@ -12,7 +12,7 @@ _SGLANGS_OWN = ("backend_name", "module_path", "class_name", "interface_v1", "tp
 
 @dataclass(frozen=True)
 class Parameters:
-    """What `--hicache-storage-backend-extra-config` says beside SGLang's own.
+    """What `--hicache-storage-backend-extra-config` says in addition to SGLang's own.
 
     Attributes:
         folder: Where artefacts are kept; engines may share it.
@@ -24,11 +24,12 @@ class Parameters:
         rope_theta: As there.
         artefact_tokens: Tokens of an artefact, at most; one page at least.
         threads: Artefacts that are loaded at once.
-        timeout: Seconds that loading or saving an artefact may take.
+        timeout: Seconds that loading an artefact may take.
+        store_timeout: Seconds that saving one may take.
         element_type: `float8_e4m3fn` or `float8_e5m2`, where SGLang keeps these and calls them
             bytes. Without it bytes are kept as they are.
-        identity: What caches depend on beside model name and types, such as a revision; bound to
-            each artefact.
+        identity: What caches depend on other than model name and types, such as a revision; bound
+            to each artefact.
     """
 
     folder: str
@@ -40,7 +41,8 @@ class Parameters:
     rope_theta: float | None = None
     artefact_tokens: int = 512
     threads: int = 2
-    timeout: float = 5.0
+    timeout: float = 0.75
+    store_timeout: float = 30.0
     element_type: str | None = None
     identity: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,7 +60,7 @@ class Parameters:
             if name not in known:
                 raise TypeError(f"{name!r} is no parameter; there are {', '.join(known)}")
         result = cls(**own)
-        for name in ("artefact_tokens", "threads", "timeout"):
+        for name in ("artefact_tokens", "threads", "timeout", "store_timeout"):
             if getattr(result, name) <= 0:
                 raise ValueError(f"{name} is {getattr(result, name)}, and has to be positive")
         return result

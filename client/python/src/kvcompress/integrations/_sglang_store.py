@@ -106,7 +106,7 @@ class PageStore:
         """Gives pages of one artefact, after every check; None for all that failed."""
         nothing: Sequence[Row] = [None] * len(blocks)
         try:
-            client = self._backend.service.client()
+            exchange = self._backend.service.exchange()
             found = self.folder.read(artefact)
             wanted = [found.blocks.index(block) for block in blocks]
             first, end = min(wanted), max(wanted) + 1
@@ -114,7 +114,7 @@ class PageStore:
             if self.pages.by_tokens:
                 tokens = (first * self.pages.tokens, end * self.pages.tokens)
                 wanted = [index - first for index in wanted]
-            tensors = self.folder.restore(client, found, tokens, self._backend.parameters.timeout)
+            tensors = self.folder.restore(exchange, found, tokens, self._backend.parameters.timeout)
             rows = self.pages.scatter(tensors, wanted)
         except (DataLossError, ValueError) as error:
             self.folder.forget(blocks)
@@ -154,7 +154,7 @@ class PageStore:
             if self.pages.axes:
                 options["layout"] = self.pages.notation
             tensors = self.pages.gather(rows)
-            timeout = self._backend.parameters.timeout
+            timeout = self._backend.parameters.store_timeout
             size = self.folder.save(client, blocks, tensors, options, timeout)
         except (KVCompressError, OSError, ValueError) as error:
             self._note(_reason(error), f"{len(blocks)} pages are not saved", error)

@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 TIER = {"type": "KVCompressTier", "module_path": "kvcompress.integrations.vllm"}
 _SERVICE = ("server", "codec", "effort", "profile", "profile_directory")
-_OPTIONS = (*_SERVICE, "folder", "artefact_tokens", "threads", "timeout")
+_OPTIONS = (*_SERVICE, "folder", "artefact_tokens", "threads", "timeout", "store_timeout")
 _PRIMARY_BYTES = 1 << 30
 _BITS = 3  # of numbers that all types of caches hold exactly
 _FP8 = {
@@ -228,7 +228,7 @@ def check(
 
 
 def identity(vllm_config: Any) -> dict[str, str]:  # noqa: ANN401
-    """Gives what caches depend on beside their tokens."""
+    """Gives what caches depend on other than their tokens."""
     model, cache = vllm_config.model_config, vllm_config.cache_config
     config = {
         name: value for name, value in model.hf_config.to_dict().items() if name not in _PASSING

@@ -91,7 +91,8 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         profile_directory: str | None = None,
         artefact_tokens: int = 512,
         threads: int = 2,
-        timeout: float = 5.0,
+        timeout: float = 0.75,
+        store_timeout: float = 30.0,
         backpressure_detector: Any = None,  # noqa: ANN401
     ) -> None:
         """Makes the folders of all groups.
@@ -102,7 +103,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             tier_type: The tier's name in metrics.
             folder: Where artefacts are kept.
             groups: By group of layers the fields of a `PageLayout`, found by KVCompressConnector.
-            identity: What caches depend on beside their tokens; bound to each artefact.
+            identity: What caches depend on other than their tokens; bound to each artefact.
             server: Address of a service; None to start one.
             codec: As `CompressArguments` has it.
             effort: The same.
@@ -110,7 +111,8 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             profile_directory: Of its own service.
             artefact_tokens: Tokens of an artefact, at most; one chunk at least.
             threads: Artefacts that are restored, and jobs that are saved, at once.
-            timeout: Seconds that each of these may take.
+            timeout: Seconds that restoring an artefact may take.
+            store_timeout: Seconds that saving one may take.
             backpressure_detector: vLLM's own.
 
         Raises:
@@ -122,12 +124,10 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         self._layouts = [PageLayout.of(group) for group in groups]
         for layout in self._layouts:
             layout.check_row(self.block_size_bytes)
-        self._folders = [
-            _folder(Path(folder), identity, index, layout)
-            for index, layout in enumerate(self._layouts)
-        ]
+        self._folders = _folders(Path(folder), identity, self._layouts)
         self._options = _options(codec, effort, profile)
-        self._artefact_tokens, self._timeout = artefact_tokens, timeout
+        self._artefact_tokens = artefact_tokens
+        self._timeout, self._store_timeout = timeout, store_timeout
         self._service = Service(server, profile_directory)
         pools = (ThreadPoolExecutor(threads, f"kvcompress-{use}") for use in ("load", "save"))
         self._loaders, self._savers = pools
@@ -282,7 +282,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
                 [block_of(chunk.key) for chunk in run],
                 tensors,
                 {**self._options, "layout": layout.notation},
-                self._timeout,
+                self._store_timeout,
                 first_token=None if end is None else end - layout.chunk_tokens,
             )
         except (KVCompressError, OSError, ValueError) as error:
@@ -316,8 +316,8 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             tokens = (
                 None if end is None else (first * layout.chunk_tokens, end * layout.chunk_tokens)
             )
-            client = self._service.client()
-            tensors = folder.restore(client, found, tokens, self._timeout)
+            exchange = self._service.exchange()
+            tensors = folder.restore(exchange, found, tokens, self._timeout)
             layout.scatter(
                 tensors,
                 [index - first for index in wanted],
@@ -358,6 +358,13 @@ def _options(codec: str, effort: str, profile: str | None) -> CompressArguments:
     if profile is not None:
         options["profile"] = profile
     return options
+
+
+def _folders(
+    root: Path, identity: dict[str, str], layouts: Sequence[PageLayout]
+) -> list[ArtefactFolder]:
+    """Gives the folder of each group of layers."""
+    return [_folder(root, identity, index, layout) for index, layout in enumerate(layouts)]
 
 
 def _folder(root: Path, identity: dict[str, str], group: int, layout: PageLayout) -> ArtefactFolder:

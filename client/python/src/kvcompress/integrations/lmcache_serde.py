@@ -178,7 +178,7 @@ class _Processor(AsyncSerdeProcessor):  # type: ignore[misc,unused-ignore]
     """Ends with its service."""
 
     def __init__(self, service: Service, *args: Any, **options: Any) -> None:  # noqa: ANN401
-        """Takes the service beside what AsyncSerdeProcessor takes."""
+        """Takes the service and what AsyncSerdeProcessor takes."""
         super().__init__(*args, **options)
         self._service = service
 

@@ -22,7 +22,7 @@ from kvcompress._client import Client
 from kvcompress._reports import CompressionReport
 from kvcompress._requests import PathOrStr
 from kvcompress.integrations import _cache_states
-from kvcompress.integrations._compressed_layer import Block, CompressedLayer, DecodedBudget
+from kvcompress.integrations._compressed_layer import Block, CompressedLayer, Shared
 from kvcompress.options import CompressArguments, DecompressArguments
 
 _PARTS = _cache_states.PARTS
@@ -32,10 +32,10 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
     """A cache for `generate(past_key_values=...)` whose older tokens are compressed.
 
     It is for memory, not for speed. The newest tokens stay as they are. Once there are enough older
-    ones, these become one artefact, which is decompressed for every step, unless `decoded_bytes`
-    lets what was decompressed stay. No token is compressed twice, so that errors do not add up.
-    Beam search, assisted generation and batches work. Layers with a sliding window are kept as
-    transformers keeps them.
+    ones, these become one artefact. It is decompressed for every step, while the model computes the
+    layers before, unless `decoded_bytes` lets what was decompressed stay. No token is compressed
+    twice, so that errors do not add up. Beam search, assisted generation and batches work. Layers
+    with a sliding window are kept as transformers keeps them.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
                 model whose layers all see every token.
             residual_length: How many of the newest tokens are never compressed.
             block_length: How many older tokens are compressed at once, at least.
-            decoded_bytes: How much of what was decompressed may stay for the next step, beside the
-                artefacts; `release` gives it back. The result does not depend on it.
+            decoded_bytes: How much of what was decompressed may stay for the next step, on top of
+                the artefacts; `release` gives it back. The result does not depend on it.
             options: See `kvcompress.options.CompressArguments`. With bounds, `update` raises
                 QualityError when a block misses one, and keeps its tokens as they are.
 
@@ -68,10 +68,10 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
             raise ValueError(
                 "residual_length and decoded_bytes are at least 0, block_length at least 1"
             )
-        budget = DecodedBudget(decoded_bytes)
+        shared = Shared(client, decoded_bytes)
 
         def make_layer(index: int) -> CompressedLayer:
-            return CompressedLayer(client, index, options, residual_length, block_length, budget)
+            return CompressedLayer(shared, index, options, residual_length, block_length)
 
         if config is None:
             super().__init__(layer_class_to_replicate=lambda: make_layer(len(self.layers)))

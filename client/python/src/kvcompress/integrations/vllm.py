@@ -23,7 +23,8 @@ model, is not there: vLLM computes it.
 | `profile_directory` | | without `server`: where the engine's own server finds profiles |
 | `artefact_tokens` | 512 | tokens of an artefact, at most |
 | `threads` | 2 | artefacts restored at once |
-| `timeout` | 5 | seconds that restoring or saving an artefact may take |
+| `timeout` | 0.75 | seconds that restoring an artefact may take, while a request waits |
+| `store_timeout` | 30 | seconds that saving an artefact may take, which nobody waits for |
 | `page_axes` | | the axes of a page, where another attention backend has another order |
 | `kernel_block_tokens` | | tokens of a kernel's block, where a page is several |
 | `cpu_bytes_to_use` | 1 GiB | vLLM's own: size of the primary tier |

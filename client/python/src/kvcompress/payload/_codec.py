@@ -27,7 +27,7 @@ class PayloadError(ValueError):
     """
 
     def __init__(self, message: str, code: str = "DATA_LOSS", tensor: str | None = None) -> None:
-        """Keeps the cause beside the message."""
+        """Keeps the cause and the message."""
         super().__init__(message if tensor is None else f"{message} (tensor {tensor!r})")
         self.code = code
         self.tensor = tensor

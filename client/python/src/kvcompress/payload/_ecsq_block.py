@@ -149,7 +149,7 @@ class BlockReader:
     def _cut(self, data: bytes, begin: int) -> None:
         """Reads what the headers of all blocks share, and cuts off what follows `begin`."""
         block = self.block
-        size, words, escapes, patches, *side = BLOCK_HEADER.unpack_from(data)
+        size, words, escapes, exceptions, *side = BLOCK_HEADER.unpack_from(data)
         self.norm_middle, self.norm_table, self.class_middle = side[:3]
         self.class_table, self.mean_table, self.mean_shift = side[3:6]
         self._require(
@@ -160,7 +160,7 @@ class BlockReader:
             and self.mean_shift <= 12
         )
         sizes = [4 * self.lanes, 2 * words, escapes, 2 * block.heads * self.sinks]
-        sizes += [self.channels * self.sinks, patches]
+        sizes += [self.channels * self.sinks, exceptions]
         ends = np.cumsum([begin, *sizes]).tolist()
         self._require(ends[-1] <= len(data))
         cut = [data[begin:end] for begin, end in pairwise(ends)]
@@ -168,7 +168,7 @@ class BlockReader:
         self._require(bool(((self.states >= _LOWEST) & (self.states < 2**31)).all()))
         self.words = np.frombuffer(cut[1], "<u2").astype(np.int64)
         self.escapes = cut[2]
-        self.scales, self.codes, self.patches = cut[3:]
+        self.scales, self.codes, self.exceptions = cut[3:]
         self.low = np.unpackbits(np.frombuffer(data[ends[-1] :], np.uint8), bitorder="little")
 
     def _require(self, condition: bool) -> None:
@@ -315,14 +315,14 @@ class BlockReader:
         return shaped.transpose(0, 2, 1)
 
     def _patched(self, elements: bytearray) -> bytes:
-        """Replaces the elements that have a patch."""
+        """Replaces the elements that are exceptions."""
         size = SIZES[self.entry.dtype]
         position, place = 0, 0
-        while position < len(self.patches):
+        while position < len(self.exceptions):
             gap = length = 0
             while True:
-                self._require(position < len(self.patches) and length < 3)
-                byte = self.patches[position]
+                self._require(position < len(self.exceptions) and length < 3)
+                byte = self.exceptions[position]
                 position += 1
                 gap |= (byte & 0x7F) << (7 * length)
                 length += 1
@@ -330,7 +330,7 @@ class BlockReader:
                     break
             self._require(length == 1 or byte != 0)
             place += gap
-            bits = self.patches[position : position + size]
+            bits = self.exceptions[position : position + size]
             position += size
             self._require(len(bits) == size and (place + 1) * size <= len(elements))
             value = np.frombuffer(bits, bits_dtype(self.entry.dtype))

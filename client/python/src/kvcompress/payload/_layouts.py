@@ -25,7 +25,7 @@ class LayoutError(ValueError):
     """
 
     def __init__(self, message: str, *, known: bool) -> None:
-        """Keeps what is wrong beside the message."""
+        """Keeps what is wrong and the message."""
         super().__init__(message)
         self.known = known
 

@@ -85,8 +85,8 @@ def cut(
     windows = []
     for i in range(count):
         text = texts[i % len(texts)]
-        border = math.floor(len(text) * (1 - _HELD_OUT))
-        begin, end = (border, len(text)) if held_out else (0, border)
+        cut = math.floor(len(text) * (1 - _HELD_OUT))
+        begin, end = (cut, len(text)) if held_out else (0, cut)
         of_text = len(range(i % len(texts), count, len(texts)))
         room = end - begin - length
         if room < 0:

@@ -50,6 +50,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _MetricsLevel:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MetricsLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MetricsLevel.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    METRICS_LEVEL_UNSPECIFIED: _MetricsLevel.ValueType  # 0
+    """As METRICS_LEVEL_FULL."""
+    METRICS_LEVEL_BASIC: _MetricsLevel.ValueType  # 1
+    """Without `centred_snr_db`, `token_snr_db_p1` and `first_token_rmse`, which
+    need tokens, and without warnings of a likely layout.
+    """
+    METRICS_LEVEL_FULL: _MetricsLevel.ValueType  # 2
+    """All of QualityMetrics."""
+
+class MetricsLevel(_MetricsLevel, metaclass=_MetricsLevelEnumTypeWrapper):
+    """How much is measured of what a cache loses."""
+
+METRICS_LEVEL_UNSPECIFIED: MetricsLevel.ValueType  # 0
+"""As METRICS_LEVEL_FULL."""
+METRICS_LEVEL_BASIC: MetricsLevel.ValueType  # 1
+"""Without `centred_snr_db`, `token_snr_db_p1` and `first_token_rmse`, which
+need tokens, and without warnings of a likely layout.
+"""
+METRICS_LEVEL_FULL: MetricsLevel.ValueType  # 2
+"""All of QualityMetrics."""
+Global___MetricsLevel: _TypeAlias = MetricsLevel  # noqa: Y015
+
 class _Effort:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -123,6 +151,7 @@ class CompressOptions(_message.Message):
     ROPE_FIELD_NUMBER: _builtins.int
     LAYOUT_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
+    METRICS_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]. When empty: `auto`, which
     holds the thresholds, and with EFFORT_FAST unless `effort` is given.
@@ -135,7 +164,7 @@ class CompressOptions(_message.Message):
     report_tensors: _builtins.bool
     """Whether the report lists every tensor."""
     reconstruct: _builtins.bool
-    """Whether to send back, beside the artefact, the safetensors file that
+    """Whether to send back, with the artefact, the safetensors file that
     Decompress would give, as `reconstructed` chunks.
     """
     rope_theta: _builtins.float
@@ -173,6 +202,10 @@ class CompressOptions(_message.Message):
     where several do, none is used either, and the report has the warning
     PROFILE_AMBIGUOUS. `none`: no profile, whatever fits. The report names the
     profile that was used.
+    """
+    metrics: Global___MetricsLevel.ValueType
+    """How much is measured. INVALID_ARGUMENT, THRESHOLD_NEEDS_FULL_METRICS, for a
+    bound on a metric that the level leaves out.
     """
     @_builtins.property
     def thresholds(self) -> _quality_pb2.QualityThresholds:
@@ -246,10 +279,11 @@ class CompressOptions(_message.Message):
         rope: _rope_pb2.RopeParameters | None = ...,
         layout: _builtins.str = ...,
         profile: _builtins.str = ...,
+        metrics: Global___MetricsLevel.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "key_thresholds", b"key_thresholds", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "layout", b"layout", "profile", b"profile", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "layout", b"layout", "metrics", b"metrics", "profile", b"profile", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
     _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015

@@ -1,0 +1,71 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Tensors of a group, restored from its quanta, each by itself. Specified in
+// core/FORMAT.md, "klt-profile". Internal to the library.
+
+#ifndef KVCOMPRESS_PROFILE_MEMBER_RESTORER_H_
+#define KVCOMPRESS_PROFILE_MEMBER_RESTORER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kvcompress/dtype.h"
+#include "kvcompress/profile.h"
+#include "profile/group_decoder.h"
+#include "profile/group_exceptions.h"
+
+namespace kvcompress::profile {
+
+// Restores one tensor of a group. Not thread safe.
+class MemberRestorer {
+ public:
+  // `member` is the index of the tensor in its group.
+  MemberRestorer(std::shared_ptr<const GroupQuanta> quanta, size_t member);
+
+  uint64_t heads() const { return tensor_.heads; }
+  uint64_t channels() const { return tensor_.channels; }
+  DType dtype() const { return dtype_; }
+  // So many tokens of a head are restored in some ten milliseconds, whatever
+  // they are.
+  size_t tokens_at_once() const;
+
+  // The elements of tokens [first, first + count) of a head; fastest where
+  // calls go on in the order of the tensor.
+  void Restore(uint64_t batch, uint64_t head, uint64_t first, size_t count,
+               uint8_t* elements);
+  // The same tokens are not needed: without it, the next call may look at all
+  // exceptions in between.
+  void Skip(uint64_t batch, uint64_t head, uint64_t first, size_t count);
+
+ private:
+  // All but exceptions.
+  void RestoreCoded(uint64_t batch, uint64_t head, uint64_t first, size_t count,
+                    uint8_t* elements);
+  uint64_t ElementAt(uint64_t batch, uint64_t head, uint64_t token) const;
+  void TakeHead(uint64_t head);
+  void RestoreToken(uint64_t batch, uint64_t token, float* values);
+  void Turn(uint64_t first, size_t count, float* values);
+
+  const std::shared_ptr<const GroupQuanta> quanta_;
+  const size_t member_;
+  const ProfileTensor& tensor_;
+  const DType dtype_;
+  size_t first_channel_ = 0;  // of the member in the group
+  ExceptionCursor exceptions_;
+  uint64_t head_ = UINT64_MAX;
+  std::vector<int16_t> basis_;  // of the head: [components in use, channels]
+  std::vector<float> scales_;   // of the channels of the head
+  std::vector<int32_t> narrow_;
+  std::vector<int64_t> wide_;
+  std::vector<float> values_;
+  std::vector<float> pairs_;
+  std::vector<float> table_;
+  uint64_t table_first_ = 0;
+  size_t table_count_ = 0;
+};
+
+}  // namespace kvcompress::profile
+
+#endif  // KVCOMPRESS_PROFILE_MEMBER_RESTORER_H_

@@ -1,0 +1,117 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""What is restored through files in memory, and when it is sent instead."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("safetensors", reason="safetensors is not installed")
+
+from transformers import DynamicCache  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+
+import kvcompress  # noqa: E402
+from kvcompress.integrations._exchange import Exchange  # noqa: E402
+from kvcompress.integrations.transformers import (  # noqa: E402
+    CompressedCache,
+    cache_tensors,
+)
+from oracle.server import running_server  # noqa: E402
+
+THROUGH_FILES = {"own", "shared"}
+
+
+@pytest.fixture(params=["own", "shared", "on disk", "tcp"])
+def exchange(
+    request: pytest.FixtureRequest,
+    bin_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[tuple[kvcompress.Client, Exchange, Path | None]]:
+    """A client of a server of its own, of one that shares a directory, or of one elsewhere.
+
+    With the directory of the files: None where all is sent.
+    """
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
+    with ExitStack() as stack:
+        target, folder = None, None
+        if request.param != "own":
+            place = "/dev/shm" if request.param == "shared" else tmp_path
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=place)))
+            running = running_server(bin_dir, "--shared-directory", str(folder))
+            server = stack.enter_context(running)
+            target = server.target if request.param == "tcp" else server.unix_target
+        client = stack.enter_context(kvcompress.Client(target, timeout=60))
+        made = Exchange(client)
+        made.open()
+        expected = request.param in THROUGH_FILES
+        assert (made._folder is not None) == expected
+        assert folder is None or made._folder in {None, folder}
+        yield client, made, made._folder
+
+
+def states() -> dict[str, Any]:
+    """Two tensors of types that differ."""
+    torch.manual_seed(1)
+    keys = torch.randn(1, 2, 40, 16)
+    return {"layer_0_key": keys.bfloat16(), "layer_0_value": keys.flip(-1)}
+
+
+def test_values_and_no_file_stays(
+    exchange: tuple[kvcompress.Client, Exchange, Path | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole and in part, with labels, and where memory for files is full."""
+    client, made, folder = exchange
+    artefact = client.compress(states(), codec="lossless", labels={"a": "b"}).artefact
+    assert artefact is not None
+    for tokens in (None, (8, 24)):
+        restored = made.restore(artefact, 60, tokens=tokens, expected_labels={"a": "b"})
+        for name, tensor in states().items():
+            wanted = tensor if tokens is None else tensor[..., slice(*tokens), :]
+            assert torch.equal(restored[name], wanted)
+            assert restored[name].dtype == tensor.dtype
+    with pytest.raises(kvcompress.DataLossError):
+        made.restore(artefact, expected_labels={"a": "c"})
+    damaged = artefact[:-1] + bytes([artefact[-1] ^ 1])
+    with pytest.raises(kvcompress.DataLossError):
+        made.restore(damaged)
+    if folder is not None:
+        assert made._folder == folder
+        assert not list(folder.iterdir())
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    restored = made.restore(artefact)
+    assert torch.equal(restored["layer_0_key"], states()["layer_0_key"])
+    assert made._folder is None
+
+
+def test_cache_through_memory(
+    exchange: tuple[kvcompress.Client, Exchange, Path | None],
+    model: Any,  # noqa: ANN401
+) -> None:
+    """A model's cache of several blocks, as one that is not compressed."""
+    client, *_ = exchange
+    torch.manual_seed(0)
+    ids = torch.randint(1, 90, (1, 60))
+    plain = DynamicCache(config=model.config)
+    cache = CompressedCache(
+        client, model.config, codec="lossless", residual_length=4, block_length=8
+    )
+    with torch.no_grad():
+        for begin in range(0, 60, 12):
+            for each in (plain, cache):
+                model(ids[:, begin : begin + 12], past_key_values=each)
+    assert len(list(cache.blocks)) > 2
+    expected = cache_tensors(plain)
+    for name, tensor in cache_tensors(cache).items():
+        assert torch.allclose(tensor, expected[name], atol=1e-5)

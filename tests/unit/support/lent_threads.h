@@ -1,0 +1,123 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// Threads for those that test what several of them make.
+
+#ifndef KVCOMPRESS_TESTS_UNIT_SUPPORT_LENT_THREADS_H_
+#define KVCOMPRESS_TESTS_UNIT_SUPPORT_LENT_THREADS_H_
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kvcompress/compressor.h"
+#include "kvcompress/decompressor.h"
+#include "kvcompress/threads.h"
+#include "support/safetensors_file.h"
+
+namespace kvcompress::testing {
+
+inline constexpr uint64_t kEnough = uint64_t{1} << 30;
+
+// A few threads that run what they are given.
+class Lent {
+ public:
+  explicit Lent(int threads) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
+  }
+  ~Lent() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+    }
+    woken_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  Threads Give(unsigned count, uint64_t memory = kEnough) {
+    return {.count = count,
+            .run =
+                [this](std::function<void()> task) {
+                  const std::lock_guard<std::mutex> lock(mutex_);
+                  tasks_.push_back(std::move(task));
+                  woken_.notify_one();
+                },
+            .memory = memory};
+  }
+
+ private:
+  void Work() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      woken_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable woken_;
+  std::deque<std::function<void()>> tasks_;
+  bool ending_ = false;
+  std::vector<std::thread> threads_;
+};
+
+inline absl::StatusOr<Compressed> CompressWith(absl::string_view file,
+                                               const CompressOptions& options,
+                                               const Threads& threads,
+                                               size_t chunk) {
+  CompressLimits limits;
+  limits.threads = threads;
+  Compressor compressor(options, limits);
+  CompressOutput output;
+  Compressed out;
+  for (size_t i = 0; i < file.size(); i += chunk) {
+    absl::Status status = compressor.Append(file.substr(i, chunk), &output);
+    if (!status.ok()) return status;
+  }
+  absl::StatusOr<CompressReport> report = compressor.Finish();
+  if (!report.ok()) return report.status();
+  out.report = *std::move(report);
+  out.artefact = compressor.header() + output.artefact;
+  out.reconstructed = std::move(output.reconstructed);
+  return out;
+}
+
+inline absl::StatusOr<std::string> RestoreWith(absl::string_view artefact,
+                                               const DecompressOptions& options,
+                                               const Threads& threads,
+                                               size_t chunk, size_t most) {
+  DecompressLimits limits;
+  limits.threads = threads;
+  Decompressor decompressor(options, limits);
+  std::string restored;
+  for (size_t i = 0; i < artefact.size(); i += chunk) {
+    absl::string_view bytes = artefact.substr(i, chunk);
+    for (bool more = true; more;) {
+      std::string part;
+      absl::StatusOr<bool> step = decompressor.Restore(&bytes, most, &part);
+      if (!step.ok()) return step.status();
+      EXPECT_LE(part.size(), most);
+      more = *step;
+      restored += part;
+    }
+  }
+  absl::Status status = decompressor.Finish().status();
+  if (!status.ok()) return status;
+  return restored;
+}
+
+}  // namespace kvcompress::testing
+
+#endif  // KVCOMPRESS_TESTS_UNIT_SUPPORT_LENT_THREADS_H_
