@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -104,7 +105,15 @@ def medians(rounds: int, tasks: dict[str, Callable[[], Taken]]) -> dict[str, Tak
 def daemon(binary: Path, folder: Path, *flags: str) -> Iterator[tuple[str, int]]:
     """A fresh kv-compressd: its address and its process."""
     address = f"unix:{folder}/threads"
-    command = [binary, "--listen", address, "--metrics-listen=", "--log-level", "error", *flags]
+    command: list[str | Path] = [
+        binary,
+        "--listen",
+        address,
+        "--metrics-listen=",
+        "--log-level",
+        "error",
+        *flags,
+    ]
     process = subprocess.Popen(command)
     try:
         with grpc.insecure_channel(address) as channel:
@@ -131,18 +140,18 @@ def compare_threads(binary: Path, caches: dict[str, Path], rounds: int) -> Itera
 
             def compress(threads: int, codec: str = codec, cache: Path = cache) -> Taken:
                 out = cache.with_suffix(".kvc")
-                files = ["-input", cache, "-output", out, "-codec", codec]
+                files: list[str | Path] = ["-input", cache, "-output", out, "-codec", codec]
                 return timed([binary, *files, "-threads", str(threads), "-force", "-quiet"])
 
             def restore(threads: int, artefact: Path = artefact) -> Taken:
                 out = artefact.with_suffix(".restored")
-                files = ["-decompress", artefact, "-output", out]
+                files: list[str | Path] = ["-decompress", artefact, "-output", out]
                 return timed([binary, *files, "-threads", str(threads), "-force", "-quiet"])
 
             found = medians(
                 rounds,
                 {
-                    f"{side} {threads}": lambda f=run, n=threads: f(n)
+                    f"{side} {threads}": partial(run, threads)
                     for side, run in (("compress", compress), ("restore", restore))
                     for threads in (1, 2)
                 },
@@ -160,13 +169,13 @@ def compare_auto(binary: Path, caches: dict[str, Path], rounds: int) -> Iterator
     """Rows: processor time of `auto` against the codec that it keeps most often."""
     yield "| cache | kept | processor time of `auto` against it |\n| --- | --- | --- |\n"
     for name, cache in caches.items():
-        command = [binary, "-input", cache, "-metrics-only", "-verbose", "-quiet"]
-        command += ["-format", "json", "-threads", "1", "-codec"]
+        command: list[str | Path] = [binary, "-input", cache, "-metrics-only"]
+        command += ["-verbose", "-quiet", "-format", "json", "-threads", "1", "-codec"]
         report = json.loads(subprocess.run([*command, "auto"], stdout=subprocess.PIPE).stdout)
         kept = Counter(tensor["codec"] for tensor in report["tensors"]).most_common(1)[0][0]
         found = medians(
             rounds,
-            {codec: lambda c=(*command, codec): timed([*c]) for codec in ("auto", kept)},
+            {codec: partial(timed, [*command, codec]) for codec in ("auto", kept)},
         )
         ratio = found["auto"].processor / found[kept].processor
         yield f"| {name} | {kept} | {ratio:.2f} |\n"
@@ -184,7 +193,8 @@ def stream(binary: Path, cache: Path, size: int, rounds: int) -> Iterator[str]:
 
                 def run(address: str = address, pid: int = pid) -> Taken:
                     before = processor_seconds(pid)
-                    files = ["-input", cache, "-output", cache.with_suffix(".kvc")]
+                    files: list[str | Path] = ["-input", cache]
+                    files += ["-output", cache.with_suffix(".kvc")]
                     how = ["-server", address, "-codec", "int4", "-force", "-quiet"]
                     taken = timed([binary, *files, *how])
                     used = taken.processor + processor_seconds(pid) - before
