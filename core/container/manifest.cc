@@ -67,7 +67,8 @@ const std::string& EmptyDigest() {
 }
 
 absl::string_view DigestField(const ArtefactTensor& tensor) {
-  if (tensor.codec.codec->coded_in_groups() && tensor.digest == EmptyDigest()) {
+  if (tensor.codec.codec->coded_in_groups() && !tensor.full_digest &&
+      tensor.digest == EmptyDigest()) {
     return kElsewhere;
   }
   return tensor.digest.empty() ? kNoDigest : tensor.digest;
@@ -163,8 +164,9 @@ class Parser {
     if (!codec_.codec->traits().Takes(tensor.spec.dtype)) return Bad("dtype");
     KVC_RETURN_IF_ERROR(ReadRole(role, &tensor.spec));
     tensor.codec = codec_;
-    if (digest == kElsewhere && codec_.codec->coded_in_groups()) {
-      digest = EmptyDigest();
+    if (codec_.codec->coded_in_groups()) {
+      tensor.full_digest = digest == EmptyDigest();
+      if (digest == kElsewhere) digest = EmptyDigest();
     }
     if (!IsDigest(digest)) return Bad("digest");
     tensor.digest = std::string(digest);

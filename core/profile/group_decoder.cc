@@ -79,8 +79,11 @@ class GroupQuanta::Parser {
         ++block;
       }
     }
-    if (left_.size() != out_.header_.exception_bytes) {
-      return Bad("another end than it says");
+    if (left_.size() < out_.header_.exception_bytes) {
+      return Bad("fewer bytes than it says");
+    }
+    if (left_.size() > out_.header_.exception_bytes) {
+      return Bad("bytes behind its end");
     }
     return out_.header_.exceptions ? ReadExceptions() : absl::OkStatus();
   }
