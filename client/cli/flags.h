@@ -92,8 +92,9 @@ struct Flags {
   size_t profile_layers = 10;
   size_t profile_components = 1024;
   std::vector<ProfilePreset> train_presets;  // empty for the default
-  std::string train_metric;                  // a file; empty for none
-  std::string train_basis;                   // a file; empty for none
+  bool train_contract = false;
+  std::string train_metric;  // a file; empty for none
+  std::string train_basis;   // a file; empty for none
   std::string train_note;
 };
 

@@ -69,12 +69,14 @@ absl::Status SetCount(const std::optional<std::string>& text,
 
 absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
   const bool trains = flags->mode == Mode::kTrain;
-  if (!trains && (raw.model_label || raw.profile_layers ||
-                  raw.profile_components || raw.train_metric ||
-                  raw.train_basis || raw.train_presets || raw.train_note)) {
+  if (!trains &&
+      (raw.model_label || raw.profile_layers || raw.profile_components ||
+       raw.train_metric || raw.train_basis || raw.train_presets ||
+       raw.train_note || raw.train_contract)) {
     return absl::InvalidArgumentError(
         "-model-label, -profile-layers, -profile-components, -train-metric, "
-        "-train-basis, -train-presets and -train-note need -train-profile");
+        "-train-contract, -train-basis, -train-presets and -train-note need "
+        "-train-profile");
   }
   if (!raw.profile.empty() && (trains || flags->mode == Mode::kInfo)) {
     return absl::InvalidArgumentError(
@@ -102,6 +104,8 @@ absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
   }
   flags->files = raw.files;
   flags->model_label = *raw.model_label;
+  flags->train_contract = raw.train_contract;
+  if (raw.train_contract) flags->profile_components = kMaxGroupComponents;
   absl::Status status = SetCount(raw.profile_layers, "profile-layers", 0,
                                  kMaxGroupTensors / 2, &flags->profile_layers);
   status.Update(SetCount(raw.profile_components, "profile-components", 1,
@@ -114,6 +118,11 @@ absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
     status.Update(absl::InvalidArgumentError(
         "-train-basis cannot be combined with -train-metric, -train-note, "
         "-profile-layers and -profile-components: the profile has them"));
+  }
+  if (raw.train_contract && (raw.train_metric || raw.train_basis)) {
+    status.Update(absl::InvalidArgumentError(
+        "-train-contract cannot be combined with -train-metric and "
+        "-train-basis"));
   }
   flags->train_metric = raw.train_metric.value_or("");
   flags->train_basis = raw.train_basis.value_or("");

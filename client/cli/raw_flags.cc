@@ -150,6 +150,9 @@ void Define(CLI::App* app, RawFlags* raw) {
   value("--train-metric", &raw->train_metric, "FILE",
         "Safetensors file with a matrix for each tensor: errors matter by "
         "their length after it (default: by spreads)");
+  flag("--train-contract", &raw->train_contract,
+       "Train for klt:contract: errors matter by the usual bounds of a tensor, "
+       "and by default 8192 components are kept");
   value("--train-basis", &raw->train_basis, "PROFILE",
         "Take all but label, presets and their tables from this profile");
   value("--train-presets", &raw->train_presets, "LIST",

@@ -29,7 +29,7 @@ struct RawFlags {
       profile_components, train_metric, train_basis, train_presets, train_note;
   std::vector<std::string> files;  // arguments that are no flags
   bool decompress = false, metrics_only = false, verbose = false;
-  bool quiet = false, force = false;
+  bool quiet = false, force = false, train_contract = false;
   bool help = false, version = false, man = false;
   // Whether nothing is on the command line but flags of the Go program.
   bool seed_invocation = false;

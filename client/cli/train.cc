@@ -142,6 +142,7 @@ absl::StatusOr<Json> Train(const Flags& flags) {
                              .components = flags.profile_components,
                              .rope_theta = flags.rope_theta,
                              .presets = flags.train_presets,
+                             .contract = flags.train_contract,
                              .note = flags.train_note};
   std::unique_ptr<FileCache> metric;
   if (!flags.train_metric.empty()) {

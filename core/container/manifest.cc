@@ -58,7 +58,19 @@ std::string ShapeField(const TensorSpec& spec) {
                             : absl::StrJoin(spec.shape, "x");
 }
 
+// The digest of the payload of a tensor whose group has it elsewhere.
+constexpr char kElsewhere[] = "-";
+
+const std::string& EmptyDigest() {
+  static const auto* const digest = new std::string(Digest().Hex());
+  return *digest;
+}
+
 absl::string_view DigestField(const ArtefactTensor& tensor) {
+  if (tensor.codec.codec->coded_in_groups() && !tensor.full_digest &&
+      tensor.digest == EmptyDigest()) {
+    return kElsewhere;
+  }
   return tensor.digest.empty() ? kNoDigest : tensor.digest;
 }
 
@@ -151,8 +163,12 @@ class Parser {
                    ArtefactTensor tensor) {
     if (!codec_.codec->traits().Takes(tensor.spec.dtype)) return Bad("dtype");
     KVC_RETURN_IF_ERROR(ReadRole(role, &tensor.spec));
-    if (!IsDigest(digest)) return Bad("digest");
     tensor.codec = codec_;
+    if (codec_.codec->coded_in_groups()) {
+      tensor.full_digest = digest == EmptyDigest();
+      if (digest == kElsewhere) digest = EmptyDigest();
+    }
+    if (!IsDigest(digest)) return Bad("digest");
     tensor.digest = std::string(digest);
     header_->tensors.push_back(std::move(tensor));
     return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/layout.h"
 #include "kvcompress/metric_table.h"
@@ -268,6 +269,8 @@ class Compressor::Impl {
     ReportRoles(codec.codec->traits(), artefact_.tensors, &builder_.report());
     suspicions_.Begin(artefact_.tensors.size());
     KVC_ASSIGN_OR_RETURN(reserved_size_, ReservedHeaderSize(artefact_));
+    reserved_size_ += (groups_.HeaderGrowth() + 7) / 8 * 8;
+    reserved_size_ -= groups_.HeaderSavings() / 8 * 8;
     begun_ = true;
     KVC_RETURN_IF_ERROR(StartTensor(output));
     return FinishCompleteTensors(output);
@@ -300,8 +303,8 @@ class Compressor::Impl {
       job_->Append(part);
       return absl::OkStatus();
     }
-    return Encode(output, [&](std::string* decoded) {
-      return encoding_->Append(part, &output->artefact, decoded);
+    return Encode(output, [&](std::string* payload, std::string* decoded) {
+      return encoding_->Append(part, payload, decoded);
     });
   }
 
@@ -353,7 +356,8 @@ class Compressor::Impl {
   // Runs a step of the encoding and accounts for the payload it gave.
   template <typename Step>
   absl::Status Encode(CompressOutput* output, Step step) {
-    const size_t before = output->artefact.size();
+    std::string* const payload = PayloadOf(index_, output);
+    const size_t before = payload->size();
     std::string* decoded = nullptr;
     if (restored_view_ != nullptr) {
       restored_part_.clear();
@@ -361,10 +365,19 @@ class Compressor::Impl {
     } else if (options_.reconstruct) {
       decoded = ordered_.For(index_, &output->reconstructed);
     }
-    KVC_RETURN_IF_ERROR(step(decoded));
+    KVC_RETURN_IF_ERROR(step(payload, decoded));
     if (restored_view_ != nullptr) restored_view_->Append(restored_part_);
-    CountPayload(output->artefact.size() - before, &Current());
+    CountPayload(payload->size() - before, &Current());
     return absl::OkStatus();
+  }
+
+  // Where the payload of a tensor goes: it waits where one before it does.
+  std::string* PayloadOf(size_t tensor, CompressOutput* output) {
+    return groups_.may_fall_back() ? payloads_.For(tensor, &output->artefact)
+                                   : &output->artefact;
+  }
+  void EndPayload(size_t tensor, CompressOutput* output) {
+    if (groups_.may_fall_back()) payloads_.End(tensor, &output->artefact);
   }
 
   void CountPayload(uint64_t size, ArtefactTensor* tensor) {
@@ -451,9 +464,10 @@ class Compressor::Impl {
   absl::Status FinishEncoder(CompressOutput* output) {
     if (looks_at_layouts()) suspicions_.FinishTensor();
     if (job_ != nullptr) return SubmitJob(output);
-    KVC_RETURN_IF_ERROR(Encode(output, [&](std::string* decoded) {
-      return encoding_->Finish(&output->artefact, decoded);
-    }));
+    KVC_RETURN_IF_ERROR(
+        Encode(output, [&](std::string* payload, std::string* decoded) {
+          return encoding_->Finish(payload, decoded);
+        }));
     ArtefactTensor& tensor = Current();
     const TensorEncoder& encoder = encoding_->encoder();
     if (encoder.chosen() != nullptr) tensor.codec = *encoder.chosen();
@@ -465,6 +479,7 @@ class Compressor::Impl {
       KVC_RETURN_IF_ERROR(EndGroup(output));
     } else {
       builder_.Settle(index_, encoder.distortion(), encoding_->TokensOf());
+      EndPayload(index_, output);
       if (options_.reconstruct) ordered_.End(index_, &output->reconstructed);
     }
     ++index_;
@@ -509,7 +524,8 @@ class Compressor::Impl {
       tensor.digest = std::move(outcome.digest);
       CountPayload(outcome.payload.size(), &tensor);
       AppendInSlabs(hints_.checkpoint, std::move(outcome.payload),
-                    &output->artefact);
+                    PayloadOf(index, output));
+      EndPayload(index, output);
       Report(tensor, outcome.told);
       builder_.Settle(index, outcome.distortion, outcome.tokens);
       if (!options_.reconstruct) continue;
@@ -534,10 +550,35 @@ class Compressor::Impl {
                              : std::function<void(size_t, absl::string_view)>(),
         &outcomes));
     if (!outcomes.empty()) groups_.TellOfPosition(&builder_.report());
-    for (const GroupCompression::Outcome& outcome : outcomes) {
-      builder_.Settle(outcome.tensor, outcome.distortion, outcome.tokens);
+    for (GroupCompression::Outcome& outcome : outcomes) {
+      if (outcome.alone) {
+        TakeAlone(outcome.tensor, *std::move(outcome.alone), output);
+      }
+      EndPayload(outcome.tensor, output);
+      builder_.Settle(outcome.tensor, outcome.quality.distortion,
+                      outcome.quality.tokens);
     }
     return absl::OkStatus();
+  }
+
+  // Takes a member of a group that is not coded with the profile after all.
+  void TakeAlone(size_t index, AloneTensor alone, CompressOutput* output) {
+    ArtefactTensor& tensor = artefact_.tensors[index];
+    tensor.codec = std::move(alone.codec);
+    CountPayload(alone.payload.size(), &tensor);
+    Digest digest;
+    digest.Update(alone.payload);
+    tensor.digest = digest.Hex();
+    AppendInSlabs(hints_.checkpoint, std::move(alone.payload),
+                  PayloadOf(index, output));
+    TensorReport& report = builder_.report().tensors[index];
+    report.codec = tensor.codec.ToString();
+    report.compressed_size = tensor.payload_size;
+    report.digest = tensor.digest;
+    report.profile_group.reset();
+    if (--builder_.report().profile->tensors > 0) return;
+    builder_.report().profile.reset();
+    artefact_.profile.reset();
   }
 
   ArtefactTensor& Current() { return artefact_.tensors[index_]; }
@@ -562,6 +603,7 @@ class Compressor::Impl {
   EarlierTensors earlier_;
   GroupCompression groups_;  // outlives the encoder
   OrderedOutput ordered_;    // where it reconstructs
+  OrderedOutput payloads_;   // where groups may fall back
   ArtefactHeader artefact_;
   ReportBuilder builder_{options_};
   LayoutSuspicions suspicions_;

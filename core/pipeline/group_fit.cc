@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "codecs/auto/auto.h"
 #include "codecs/klt/klt.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
@@ -24,8 +25,10 @@ absl::Status InvalidProfileOption(absl::string_view what,
                    {.reason = std::string(reason), .field = "options.profile"});
 }
 
-bool IsKlt(const ArtefactTensor& tensor) {
-  return tensor.codec.codec == &KltCodec();
+// Whether a tensor is one that the codec of the request is for.
+bool IsKltOrAuto(const ArtefactTensor& tensor) {
+  return tensor.codec.codec == &KltCodec() ||
+         tensor.codec.codec == &AutoCodec();
 }
 
 // Whether the other options go together with a profile.
@@ -33,8 +36,8 @@ absl::Status CheckGoTogether(const CompressOptions& options,
                              const CodecSpec& codec,
                              const ArtefactHeader& header) {
   absl::string_view wrong;
-  if (codec.codec != &KltCodec()) {
-    wrong = "a profile goes with the codec klt alone, such as klt:ultra";
+  if (codec.codec != &KltCodec() && codec.codec != &AutoCodec()) {
+    wrong = "a profile goes with klt, such as klt:ultra, and with auto alone";
   } else if (!header.laid_out.empty() && options.reconstruct) {
     wrong =
         "a layout, a profile and reconstruction cannot be combined: leave out "
@@ -54,7 +57,7 @@ std::vector<FittingProfile> FindFitting(
     const std::optional<size_t> index = profile->FindPreset(preset);
     if (!index) continue;
     std::vector<TensorGroup> groups =
-        FindGroups(profile->content(), header.tensors, IsKlt);
+        FindGroups(profile->content(), header.tensors, IsKltOrAuto);
     if (groups.empty()) continue;
     fitting.push_back({profile, *index, std::move(groups)});
   }
@@ -111,7 +114,8 @@ absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
                                              const ArtefactHeader& header,
                                              std::vector<Warning>* warnings) {
   const absl::Status together = CheckGoTogether(options, codec, header);
-  const absl::string_view name = codec.parameters.text();
+  const absl::string_view name =
+      codec.codec == &AutoCodec() ? kContractPreset : codec.parameters.text();
   if (options.profile == nullptr) {
     if (!together.ok()) return FittingProfile();
     std::vector<FittingProfile> fitting =
@@ -132,7 +136,8 @@ absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
                           })),
         "UNKNOWN_PRESET");
   }
-  std::vector<TensorGroup> groups = FindGroups(content, header.tensors, IsKlt);
+  std::vector<TensorGroup> groups =
+      FindGroups(content, header.tensors, IsKltOrAuto);
   if (groups.empty()) {
     return InvalidProfileOption(
         absl::StrCat("no group of the profile ", options.profile->id().digest,

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/codec.h"
@@ -21,6 +22,10 @@
 #include "profile/group_format.h"
 
 namespace kvcompress {
+
+// The preset of a profile whose tensors are held to the bounds of the request.
+// It is what `auto` takes.
+inline constexpr absl::string_view kContractPreset = "contract";
 
 // A group of a profile, all of whose tensors a file has.
 struct TensorGroup {

@@ -6,14 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "codecs/auto/auto.h"
 #include "codecs/klt/token_weights.h"
-#include "kernels/elements.h"
-#include "kernels/kernels.h"
-#include "kernels/lane_sums.h"
+#include "digest/digest.h"
 #include "kvcompress/error.h"
+#include "pipeline/group_contract.h"
 #include "profile/codec.h"
 #include "profile/group_encoder.h"
-#include "profile/member_restorer.h"
 #include "profile/position.h"
 #include "status/macros.h"
 #include "tensor/whole_tensor.h"
@@ -23,81 +22,12 @@ namespace {
 
 // How strongly steps follow the age of tokens.
 constexpr double kWeighting = 0.3;
-// Elements that are compared between two looks at the checkpoint.
-constexpr size_t kCompared = size_t{1} << 20;
 
 uint64_t SizeOf(const TensorSpec& spec) {
   uint64_t size = DTypeSize(spec.dtype);
   for (const uint64_t dimension : spec.shape) size *= dimension;
   return size;
 }
-
-// What a member lost. Anything when the checkpoint, which may be null, stops.
-DistortionSums CompareMember(DType dtype, absl::string_view source,
-                             absl::string_view decoded,
-                             Checkpoint* checkpoint) {
-  const auto bytes = [](absl::string_view elements) {
-    return reinterpret_cast<const uint8_t*>(elements.data());
-  };
-  const size_t count = decoded.size() / DTypeSize(dtype);
-  const auto compare = kernels::Active().rows.compare[static_cast<int>(dtype)];
-  kernels::LaneSums lanes;
-  for (size_t i = 0; i < count && !Stops(checkpoint); i += kCompared) {
-    compare(bytes(source), bytes(decoded), i, std::min(count, i + kCompared),
-            &lanes);
-  }
-  return lanes.Total(count);
-}
-
-// Gives the elements of a member piece by piece, and asks a checkpoint, which
-// may be null, before each.
-class MemberDecoder : public TensorDecoder {
- public:
-  MemberDecoder(std::shared_ptr<const profile::GroupQuanta> quanta,
-                size_t member, Checkpoint* checkpoint)
-      : heads_(quanta->shape().batches * quanta->group().tensors[member].heads),
-        tokens_(quanta->shape().tokens),
-        restorer_(std::move(quanta), member),
-        token_size_(restorer_.channels() * DTypeSize(restorer_.dtype())),
-        at_once_(restorer_.tokens_at_once()),
-        checkpoint_(checkpoint) {}
-
-  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
-                              std::string* decoded) override {
-    payload->remove_prefix(payload->size());
-    while (head_ < heads_) {
-      const size_t count = std::min<uint64_t>(at_once_, tokens_ - token_);
-      const size_t size = count * token_size_;
-      if (!Fits(size, most, *decoded)) return true;
-      if (Stops(checkpoint_)) return checkpoint_->status();
-      const uint64_t begin = (head_ * tokens_ + token_) * restorer_.channels();
-      const size_t before = decoded->size();
-      decoded->resize(before + size);
-      if (IsNeeded(begin, begin + count * restorer_.channels())) {
-        restorer_.Restore(head_ / restorer_.heads(), head_ % restorer_.heads(),
-                          token_, count,
-                          reinterpret_cast<uint8_t*>(&(*decoded)[before]));
-      }
-      token_ += count;
-      if (token_ < tokens_) continue;
-      token_ = 0;
-      ++head_;
-    }
-    return false;
-  }
-
-  absl::Status Finish() override { return absl::OkStatus(); }
-
- private:
-  const uint64_t heads_;  // of all batches
-  const uint64_t tokens_;
-  profile::MemberRestorer restorer_;
-  const size_t token_size_;  // bytes
-  const size_t at_once_;     // tokens
-  Checkpoint* const checkpoint_;
-  uint64_t head_ = 0;
-  uint64_t token_ = 0;
-};
 
 absl::Status Damaged(absl::string_view what, const std::string& tensor) {
   return MakeError(absl::StatusCode::kDataLoss,
@@ -132,6 +62,7 @@ absl::StatusOr<GroupCompression> GroupCompression::Plan(
       FittingProfile fitting,
       ChooseProfile(options, codec, *header, &report->warnings));
   if (fitting.profile != nullptr) {
+    plan.falls_back_ = codec.codec == &AutoCodec();
     plan.Use(std::move(fitting), header, report);
   }
   return plan;
@@ -156,6 +87,28 @@ void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
   report->profile = ProfileUse{profile_->id(), group_of_.size()};
 }
 
+uint64_t GroupCompression::HeaderGrowth() const {
+  if (!falls_back_) return 0;
+  const uint64_t own = KltProfileSpec(kContractPreset).ManifestField().size();
+  const uint64_t other = AutoCodec().MaxFieldSize(CodecParameters());
+  return group_of_.size() * (other > own ? other - own : 0);
+}
+
+uint64_t GroupCompression::HeaderSavings() const {
+  if (falls_back_) return 0;
+  uint64_t savings = 0;
+  for (const TensorGroup& group : groups_) {
+    for (const size_t member : group.members) {
+      if (member == group.last) continue;
+      const uint64_t largest =
+          profile::GroupPayloadBound(ElementCount(specs_[member]).value_or(0));
+      // Its size is 0, and its digest is left out.
+      savings += absl::StrCat(largest).size() - 1 + kDigestDigits - 1;
+    }
+  }
+  return savings;
+}
+
 std::optional<uint32_t> GroupCompression::GroupOf(size_t tensor) const {
   const auto place = group_of_.find(tensor);
   if (place == group_of_.end()) return std::nullopt;
@@ -167,7 +120,8 @@ uint64_t GroupCompression::memory(bool reconstruct) const {
   uint64_t most = 0;
   uint64_t kept = 0;
   for (size_t i = 0; i < specs_.size(); ++i) {
-    if (reconstruct && !groups_.empty()) kept += SizeOf(specs_[i]);
+    const bool keeps = reconstruct || falls_back_;
+    if (keeps && !groups_.empty()) kept += SizeOf(specs_[i]);
     if (!Has(i)) continue;
     held += SizeOf(specs_[i]);
     const TensorGroup& group = groups_[group_of_.at(i)];
@@ -182,6 +136,12 @@ uint64_t GroupCompression::memory(bool reconstruct) const {
       largest = std::max(largest, SizeOf(specs_[member]));
     }
     working += 2 * largest;
+    // Exceptions, and what members decode to one by one.
+    const bool verifies =
+        profile_->content().presets[preset_].name == kContractPreset;
+    if (verifies) working += held + 2 * largest;
+    if (falls_back_)
+      working += 2 * held + AutoCodec().traits().tensor_memory * largest;
     most = std::max(most, held + working);
     for (const size_t member : group.members) held -= SizeOf(specs_[member]);
   }
@@ -192,12 +152,14 @@ uint64_t GroupCompression::PositionOf(
     const TensorGroup& group, absl::Span<const absl::string_view> sources,
     Checkpoint* checkpoint) {
   const uint64_t likely = declared_.value_or(found_.value_or(0));
+  fits_ = true;
   const profile::KeyPositions keys(profile_->content(), group.index,
                                    group.shape, sources, checkpoint);
   if (!keys.known()) return likely;
   const uint64_t position = declared_ ? likely : keys.Find(likely, checkpoint);
   const double fit = keys.FitAt(position);
-  if (fit >= profile::kLeastFit) return position;
+  fits_ = fit >= profile::kLeastFit;
+  if (fits_) return position;
   if (!poor_fit_) {
     poor_fit_ = Warning{
         "PROFILE_POOR_FIT",
@@ -213,28 +175,88 @@ uint64_t GroupCompression::PositionOf(
   return likely;
 }
 
-void GroupCompression::Encode(const TensorGroup& group, Checkpoint* checkpoint,
-                              std::string* payload) {
+std::vector<absl::string_view> GroupCompression::SourcesOf(
+    const TensorGroup& group) const {
   std::vector<absl::string_view> sources;
   for (const size_t member : group.members) {
     sources.push_back(sources_.at(member));
   }
+  return sources;
+}
+
+profile::GroupEncoding GroupCompression::EncodingOf(
+    const TensorGroup& group, absl::Span<const absl::string_view> sources,
+    Checkpoint* checkpoint) {
   profile::GroupEncoding encoding = {
       .group = group.index,
       .preset = preset_,
       .first_position = PositionOf(group, sources, checkpoint)};
   found_ = encoding.first_position;
-  encoding.offsets = klt::OffsetsOf(
-      {.weighting = kWeighting},
-      klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
-  if (Stops(checkpoint)) return;
-  profile::EncodeGroup(profile_->content(), encoding, group.shape, sources,
-                       checkpoint, payload);
+  return encoding;
+}
+
+absl::StatusOr<bool> GroupCompression::EncodeContract(
+    const TensorGroup& group, profile::GroupEncoding encoding,
+    Checkpoint* checkpoint, std::string* payload) {
+  ContractMembers members = {.sources = SourcesOf(group)};
+  for (const size_t member : group.members) {
+    members.specs.push_back(specs_[member]);
+    members.thresholds.push_back(hints_.at(member).thresholds);
+  }
+  return EncodeWithinBounds(profile_, std::move(encoding), group.shape, members,
+                            checkpoint, payload);
+}
+
+absl::Status GroupCompression::Encode(const TensorGroup& group,
+                                      Checkpoint* checkpoint,
+                                      std::string* payload) {
+  const std::vector<absl::string_view> sources = SourcesOf(group);
+  profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  if (profile_->content().presets[preset_].name == kContractPreset) {
+    return EncodeContract(group, std::move(encoding), checkpoint, payload)
+        .status();
+  }
+  // How old the tokens of a later part are is not known.
+  if (encoding.first_position == 0) {
+    encoding.offsets = klt::OffsetsOf(
+        {.weighting = kWeighting},
+        klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  }
+  profile::EncodeGroup(profile_, encoding, group.shape, sources, checkpoint,
+                       payload);
+  return StatusOf(checkpoint);
+}
+
+absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,
+                                              Checkpoint* checkpoint) {
+  profile::GroupEncoding encoding =
+      EncodingOf(group, SourcesOf(group), checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  bool holds = false;
+  if (fits_) {
+    KVC_ASSIGN_OR_RETURN(holds, EncodeContract(group, std::move(encoding),
+                                               checkpoint, &payload_));
+  }
+  std::vector<AloneSource> sources;
+  for (const size_t member : group.members) {
+    sources.push_back(
+        {specs_[member], sources_.at(member), std::move(hints_.at(member))});
+  }
+  absl::StatusOr<std::vector<AloneTensor>> alone =
+      EncodeAlone(sources, holds ? payload_.size() : UINT64_MAX, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  if (!alone.ok()) return holds ? absl::OkStatus() : alone.status();
+  alone_ = *std::move(alone);
+  if (!alone_.empty()) payload_.clear();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
     size_t tensor, const TensorSpec& spec, const EncodeHints& hints) {
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
+  hints_[tensor] = hints;
   return NewWholeTensorEncoder(
       KltProfileCodec().traits().name, spec, elements, hints,
       [this, tensor, checkpoint = hints.checkpoint](const WholeTensor& whole) {
@@ -243,7 +265,8 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
         const TensorGroup& group = groups_[group_of_.at(tensor)];
         if (group.last == tensor) {
           payload_.clear();
-          Encode(group, checkpoint, &payload_);
+          status_ = falls_back_ ? EncodeSmallest(group, checkpoint)
+                                : Encode(group, checkpoint, &payload_);
           encoded.payload = payload_;
         }
         return encoded;
@@ -256,6 +279,18 @@ absl::Status GroupCompression::TakeOutcomes(
     std::vector<Outcome>* outcomes) {
   const TensorGroup& group = groups_[group_of_.at(tensor)];
   if (group.last != tensor) return absl::OkStatus();
+  KVC_RETURN_IF_ERROR(status_);
+  if (!alone_.empty()) {
+    for (size_t i = 0; i < group.members.size(); ++i) {
+      const size_t member = group.members[i];
+      if (decoded) decoded(member, alone_[i].decoded);
+      MemberQuality quality = alone_[i].quality;
+      outcomes->push_back({member, std::move(quality), std::move(alone_[i])});
+      sources_.erase(member);
+    }
+    alone_.clear();
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
       profile::GroupQuanta::Parse(payload_, profile_, group.index, group.shape,
                                   checkpoint);
@@ -268,24 +303,14 @@ absl::Status GroupCompression::TakeOutcomes(
     const size_t member = group.members[i];
     const TensorSpec& spec = specs_[member];
     const auto source = sources_.find(member);
-    Outcome outcome{.tensor = member};
-    std::string bytes;
-    absl::string_view none;
-    MemberDecoder decoder(*quanta, i, checkpoint);
-    KVC_RETURN_IF_ERROR(decoder.Decode(&none, SIZE_MAX, &bytes).status());
-    outcome.distortion.Add(
-        CompareMember(spec.dtype, source->second, bytes, checkpoint));
-    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-    if (TokenAccumulator::Applies(spec)) {
-      TokenAccumulator tokens(spec);
-      tokens.AddSource(source->second);
-      tokens.AddDecoded(bytes, checkpoint);
-      KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-      outcome.tokens = tokens.Compute();
-    }
+    KVC_ASSIGN_OR_RETURN(const std::string bytes,
+                         RestoreMember(*quanta, i, checkpoint));
+    KVC_ASSIGN_OR_RETURN(
+        MemberQuality quality,
+        MeasureMember(spec, source->second, bytes, checkpoint));
     if (decoded) decoded(member, bytes);
     sources_.erase(source);
-    outcomes->push_back(std::move(outcome));
+    outcomes->push_back({member, std::move(quality)});
   }
   payload_.clear();
   return absl::OkStatus();
@@ -360,9 +385,9 @@ std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(
   const size_t index = group_of_.at(tensor);
   const std::vector<size_t>& members = groups_[index].members;
   const auto place = std::find(members.begin(), members.end(), tensor);
-  return std::make_unique<MemberDecoder>(
-      quanta_.at(index), static_cast<size_t>(place - members.begin()),
-      checkpoint);
+  return NewMemberDecoder(quanta_.at(index),
+                          static_cast<size_t>(place - members.begin()),
+                          checkpoint);
 }
 
 void GroupDecompression::End(size_t tensor) {

@@ -27,9 +27,11 @@
 #include "kvcompress/compressor.h"
 #include "kvcompress/metrics.h"
 #include "kvcompress/profile.h"
-#include "metrics/token_quality.h"
+#include "pipeline/group_alone.h"
 #include "pipeline/group_fit.h"
+#include "pipeline/group_members.h"
 #include "profile/group_decoder.h"
+#include "profile/group_encoder.h"
 #include "profile/group_format.h"
 
 namespace kvcompress {
@@ -55,14 +57,16 @@ class GroupCompression {
   // What became of a member when its group was encoded.
   struct Outcome {
     size_t tensor = 0;
-    DistortionAccumulator distortion;
-    std::optional<TokenSums> tokens;
+    MemberQuality quality;
+    // Of `auto` where the group is not coded with the profile.
+    std::optional<AloneTensor> alone;
   };
 
   GroupCompression() = default;
 
   // Finds the groups of the profile in `options` among the tensors, and makes
-  // klt-profile their codec; nothing without a profile. INVALID_ARGUMENT where
+  // klt-profile their codec, for `auto` until TakeOutcomes says otherwise;
+  // nothing without a profile. INVALID_ARGUMENT where
   // profile and codec do not go together, or no group fits. Without a profile
   // there, chooses among the candidates. Tells the report which is used. The
   // cache begins at the position that is declared, else at one to be found.
@@ -73,6 +77,15 @@ class GroupCompression {
                                                CompressReport* report);
 
   bool Has(size_t tensor) const { return group_of_.count(tensor) != 0; }
+
+  // Whether a group may turn out to be smaller without the profile: then the
+  // payloads of its members come with TakeOutcomes.
+  bool may_fall_back() const { return falls_back_; }
+
+  // Bytes by which the reserved header must grow, for fields of `auto`, and may
+  // shrink, for what tensors that surely have no payload do not need.
+  uint64_t HeaderGrowth() const;
+  uint64_t HeaderSavings() const;
 
   // The group of the profile that a tensor is in, if it is in one.
   std::optional<uint32_t> GroupOf(size_t tensor) const;
@@ -103,23 +116,38 @@ class GroupCompression {
   // Sets up the groups of a profile with a preset of it.
   void Use(FittingProfile fitting, ArtefactHeader* header,
            CompressReport* report);
-  void Encode(const TensorGroup& group, Checkpoint* checkpoint,
-              std::string* payload);
-  // Where the cache begins, as the keys of the group have it.
+  absl::Status Encode(const TensorGroup& group, Checkpoint* checkpoint,
+                      std::string* payload);
+  // The same where the members of a group may be coded by `auto` each.
+  absl::Status EncodeSmallest(const TensorGroup& group, Checkpoint* checkpoint);
+  profile::GroupEncoding EncodingOf(const TensorGroup& group,
+                                    absl::Span<const absl::string_view> sources,
+                                    Checkpoint* checkpoint);
+  absl::StatusOr<bool> EncodeContract(const TensorGroup& group,
+                                      profile::GroupEncoding encoding,
+                                      Checkpoint* checkpoint,
+                                      std::string* payload);
+  std::vector<absl::string_view> SourcesOf(const TensorGroup& group) const;
+  // Where the cache begins, as the keys of the group have it. Sets fits_.
   uint64_t PositionOf(const TensorGroup& group,
                       absl::Span<const absl::string_view> sources,
                       Checkpoint* checkpoint);
   std::vector<TensorSpec> specs_;  // of all tensors
+  bool falls_back_ = false;
+  std::map<size_t, EncodeHints> hints_;  // by tensor; of members
   std::shared_ptr<const Profile> profile_;
   size_t preset_ = 0;
   std::optional<uint64_t> declared_;  // position of the first token
   std::optional<uint64_t> found_;     // that of the group that ended last
+  bool fits_ = true;                  // the group that ended last
   std::optional<Warning> poor_fit_;   // the first
   bool told_ = false;                 // of it
   std::vector<TensorGroup> groups_;
   std::map<size_t, size_t> group_of_;      // index of groups_ by tensor
   std::map<size_t, std::string> sources_;  // by tensor
   std::string payload_;                    // of the group that ended last
+  absl::Status status_;                    // of its encoding
+  std::vector<AloneTensor> alone_;         // its members, where that is smaller
 };
 
 // The decoding side. Not thread safe.

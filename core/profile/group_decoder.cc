@@ -10,10 +10,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coding/strip.h"
 #include "entropy/bits.h"
 #include "entropy/escapes.h"
 #include "entropy/rans.h"
 #include "kernels/elements.h"
+#include "kernels/kernels.h"
+#include "profile/group_exceptions.h"
 #include "quantization/int8.h"
 #include "quantization/steps.h"
 #include "status/macros.h"
@@ -54,6 +57,7 @@ class GroupQuanta::Parser {
         out_.header_,
         ReadGroupHeader(Bytes(header), out_.content(), out_.shape_));
     if (out_.header_.group != group) return Bad("the number of another group");
+    KVC_RETURN_IF_ERROR(ReadUnits());
     KVC_RETURN_IF_ERROR(ReadOffsets());
     KVC_RETURN_IF_ERROR(ReadSinks());
     const uint64_t tokens = out_.shape_.tokens;
@@ -75,8 +79,13 @@ class GroupQuanta::Parser {
         ++block;
       }
     }
-    if (!left_.empty()) return Bad("bytes behind its end");
-    return absl::OkStatus();
+    if (left_.size() < out_.header_.exception_bytes) {
+      return Bad("fewer bytes than it says");
+    }
+    if (left_.size() > out_.header_.exception_bytes) {
+      return Bad("bytes behind its end");
+    }
+    return out_.header_.exceptions ? ReadExceptions() : absl::OkStatus();
   }
 
  private:
@@ -93,6 +102,37 @@ class GroupQuanta::Parser {
     const absl::string_view taken = left_.substr(0, size);
     left_.remove_prefix(size);
     return taken;
+  }
+
+  absl::Status ReadUnits() {
+    std::vector<float>& units = out_.units_;
+    units.assign(out_.group().tensors.size(), 1);
+    if (!out_.header_.units) return absl::OkStatus();
+    KVC_ASSIGN_OR_RETURN(const absl::string_view bytes,
+                         Take(units.size() * sizeof(float)));
+    std::memcpy(units.data(), bytes.data(), bytes.size());
+    if (!std::all_of(units.begin(), units.end(), IsUnit)) {
+      return Bad("a bad unit of a tensor");
+    }
+    return absl::OkStatus();
+  }
+
+  // All that is left.
+  absl::Status ReadExceptions() {
+    const std::vector<ProfileTensor>& tensors = out_.group().tensors;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      uint32_t size;
+      KVC_ASSIGN_OR_RETURN(absl::string_view bytes, Take(sizeof(size)));
+      std::memcpy(&size, bytes.data(), sizeof(size));
+      KVC_ASSIGN_OR_RETURN(bytes, Take(size));
+      KVC_RETURN_IF_ERROR(CheckExceptions(
+          bytes, out_.shape_.dtypes[i],
+          out_.shape_.batches * out_.shape_.tokens * tensors[i].width(),
+          checkpoint_));
+      out_.exceptions_.emplace_back(bytes);
+    }
+    if (!left_.empty()) return Bad("bytes behind its end");
+    return absl::OkStatus();
   }
 
   absl::Status ReadOffsets() {
@@ -207,39 +247,64 @@ class GroupQuanta::Parser {
     const size_t lanes = std::min(kMaxLanes, coded - begin);
     const uint8_t* const classes =
         &group.classes[out_.header_.preset * group.components + begin];
-    uint8_t tables[kMaxLanes];
-    int counts[kMaxLanes] = {};
-    std::fill(std::begin(tables), std::end(tables), coding::kNoTable);
-    int8_t symbols[kMaxLanes];
+    std::vector<coding::LaneCoding> codings;  // of runs of tokens
+    std::vector<size_t> coding_of(tokens);
     for (size_t t = 0; t < tokens; ++t) {
       const int offset = OffsetOf(first + t);
       if (t == 0 || offset != OffsetOf(first + t - 1)) {
+        codings.emplace_back();
         for (size_t lane = 0; lane < lanes; ++lane) {
-          const coding::SplitClass split(
-              ClassAt(classes[lane], out_.header_.shift, offset));
-          tables[lane] = static_cast<uint8_t>(split.table);
-          counts[lane] = split.low_bits;
+          codings.back().Set(
+              lane, coding::SplitClass(
+                        ClassAt(classes[lane], out_.header_.shift, offset)));
         }
       }
-      if (!decoder->ReadRow(tables, absl::MakeSpan(symbols))) {
-        return Bad("a block with too few words");
-      }
+      coding_of[t] = codings.size() - 1;
+    }
+    std::vector<const uint8_t*> tables(tokens);
+    for (size_t t = 0; t < tokens; ++t) {
+      tables[t] = codings[coding_of[t]].tables;
+    }
+    symbols_.resize(tokens * kMaxLanes);
+    if (!decoder->ReadRows(tables, absl::MakeSpan(symbols_))) {
+      return Bad("a block with too few words");
+    }
+    for (size_t t = 0; t < tokens; ++t) {
       int32_t* const levels = &levels_[t * coded + begin];
+      // Up to the next token that has an escape.
+      const size_t plain = kernels::Active().rows.widen(
+          &symbols_[t * kMaxLanes],
+          {.rows = tokens - t, .columns = lanes, .stride = coded}, levels);
+      for (size_t i = 0; i < plain; ++i) {
+        KVC_RETURN_IF_ERROR(AddLowBits(codings[coding_of[t + i]], low_bits,
+                                       levels + i * coded));
+      }
+      t += plain;
+      if (t == tokens) break;
+      int32_t* const row = levels + plain * coded;
       for (size_t lane = 0; lane < lanes; ++lane) {
-        int32_t value = symbols[lane];
-        if (value == coding::kEscape && !escapes->Next(&value)) {
+        row[lane] = symbols_[t * kMaxLanes + lane];
+        if (row[lane] == coding::kEscape && !escapes->Next(&row[lane])) {
           return Bad("a bad escape");
         }
-        if (counts[lane] > 0) {
-          const int64_t whole = int64_t{value} * (int64_t{1} << counts[lane]) +
-                                low_bits->Get(counts[lane]);
-          if (std::abs(whole) > coding::kMaxQuantum) {
-            return Bad("a quantum out of its range");
-          }
-          value = static_cast<int32_t>(whole);
-        }
-        levels[lane] = value;
       }
+      KVC_RETURN_IF_ERROR(AddLowBits(codings[coding_of[t]], low_bits, row));
+    }
+    return absl::OkStatus();
+  }
+
+  // To the quanta of a token, which have none yet.
+  absl::Status AddLowBits(const coding::LaneCoding& coding,
+                          coding::BitReader* low_bits, int32_t* row) {
+    for (uint32_t lanes = coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
+      const int lane = std::countr_zero(lanes);
+      const int count = coding.low_counts[lane];
+      const int64_t whole =
+          int64_t{row[lane]} * (int64_t{1} << count) + low_bits->Get(count);
+      if (std::abs(whole) > coding::kMaxQuantum) {
+        return Bad("a quantum out of its range");
+      }
+      row[lane] = static_cast<int32_t>(whole);
     }
     return absl::OkStatus();
   }
@@ -265,6 +330,7 @@ class GroupQuanta::Parser {
   uint64_t steps_ = 0;  // since the last look at it
   GroupQuanta& out_;
   std::vector<int32_t> levels_;  // of a block, [tokens, components coded]
+  std::vector<int8_t> symbols_;  // of a run, [tokens, kMaxLanes]
 };
 
 absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(

@@ -52,6 +52,14 @@ class GroupQuanta {
   // All components of all tokens are below it.
   size_t components_end() const { return components_end_; }
 
+  // What the scales of a member are multiplied by.
+  float UnitOf(size_t member) const { return units_[member]; }
+
+  // Of a member, for ExceptionCursor.
+  absl::string_view ExceptionsOf(size_t member) const {
+    return exceptions_.empty() ? absl::string_view() : exceptions_[member];
+  }
+
   // The sink `token` of a head: elements, or a scale and codes.
   absl::string_view Sink(size_t member, uint64_t batch, uint64_t head,
                          uint64_t token) const;
@@ -64,6 +72,7 @@ class GroupQuanta {
   std::shared_ptr<const Profile> profile_;
   GroupShape shape_;
   GroupHeader header_;
+  std::vector<float> units_;     // of each member
   std::vector<int8_t> offsets_;  // of the tokens of a batch; empty: all 0
   std::string sinks_;
   std::vector<uint64_t> sink_begins_;  // of each member
@@ -72,6 +81,7 @@ class GroupQuanta {
   std::vector<int32_t> quanta_;
   std::vector<bool> narrow_;
   size_t components_end_ = 0;
+  std::vector<std::string> exceptions_;  // of each member; empty: none
 };
 
 }  // namespace kvcompress::profile

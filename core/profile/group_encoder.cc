@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "coding/strip.h"
 #include "entropy/rans.h"
 #include "entropy/symbol_writer.h"
 #include "kernels/elements.h"
 #include "kernels/kernels.h"
+#include "profile/prepared_basis.h"
 #include "profile/projector.h"
 #include "quantization/decision_thresholds.h"
 #include "quantization/int8.h"
@@ -47,35 +49,39 @@ std::string OffsetRuns(absl::Span<const int8_t> offsets) {
 
 class Encoder {
  public:
-  Encoder(const ProfileContent& content, const GroupEncoding& encoding,
-          const GroupShape& shape, absl::Span<const absl::string_view> sources,
-          Checkpoint* checkpoint)
-      : group_(content.groups[encoding.group]),
+  Encoder(const std::shared_ptr<const Profile>& profile,
+          const GroupEncoding& encoding, const GroupShape& shape,
+          absl::Span<const absl::string_view> sources, Checkpoint* checkpoint)
+      : group_(profile->content().groups[encoding.group]),
         encoding_(encoding),
         shape_(shape),
         sources_(sources),
-        step_(content.presets[encoding.preset].step),
+        step_(profile->content().presets[encoding.preset].step),
         classes_(absl::MakeConstSpan(group_.classes)
                      .subspan(encoding.preset * group_.components,
                               group_.components)),
         sinks_(
             std::min<uint64_t>(SinksAt(encoding.first_position), shape.tokens)),
         checkpoint_(checkpoint),
-        gatherer_(content, encoding.group, shape, sources,
+        gatherer_(profile->content(), encoding.group, shape, sources,
                   encoding.first_position, checkpoint),
-        projector_(group_, checkpoint),
+        projector_(group_, PreparedBasisOf(profile, encoding.group, checkpoint),
+                   checkpoint, encoding.units),
         zeros_(group_.components),
         threshold_offsets_(group_.components) {}
 
   void Encode(std::string* payload) {
     const std::string runs = OffsetRuns(encoding_.offsets);
-    WriteGroupHeader({.group = static_cast<uint16_t>(encoding_.group),
+    WriteGroupHeader({.units = !encoding_.units.empty(),
+                      .group = static_cast<uint16_t>(encoding_.group),
                       .preset = static_cast<uint8_t>(encoding_.preset),
+                      .shift = encoding_.shift,
                       .sinks = static_cast<uint8_t>(sinks_),
                       .first_position = encoding_.first_position,
                       .step = step_,
                       .offset_bytes = static_cast<uint32_t>(runs.size())},
                      payload);
+    AppendNumbers(absl::MakeConstSpan(encoding_.units), payload);
     payload->append(runs);
     if (sinks_ > 0) AppendSinks(payload);
     for (uint64_t batch = 0; batch < shape_.batches; ++batch) {
@@ -132,8 +138,8 @@ class Encoder {
       size_t end = begin + 1;
       while (end < count && OffsetOf(first + end) == offset) ++end;
       for (size_t j = 0; j < group_.components; ++j) {
-        threshold_offsets_[j] =
-            coding::DecisionThresholds::Begin(ClassAt(classes_[j], 0, offset));
+        threshold_offsets_[j] = coding::DecisionThresholds::Begin(
+            ClassAt(classes_[j], encoding_.shift, offset));
       }
       const float unit = step_ * coding::StepFactor(offset);
       kernels::Active().rows.quantize(
@@ -145,6 +151,42 @@ class Encoder {
            .threshold_offsets = threshold_offsets_.data()},
           &quanta_[begin * group_.components]);
       begin = end;
+    }
+  }
+
+  // Codes up to kMaxLanes components of a block.
+  void AppendRun(size_t begin, uint64_t first, size_t count,
+                 coding::SymbolWriter* writer) {
+    const size_t components = group_.components;
+    const size_t lanes = std::min(kMaxLanes, components - begin);
+    uint16_t* row = writer->AddRows(count, lanes).data();
+    size_t end = 0;  // of tokens that are coded alike
+    coding::LaneCoding at;
+    for (size_t t = 0; t < count;) {
+      if (t == end) {
+        const int offset = OffsetOf(first + t);
+        while (end < count && OffsetOf(first + end) == offset) ++end;
+        at = coding::LaneCoding();
+        for (size_t lane = 0; lane < lanes; ++lane) {
+          at.Set(lane, coding::SplitClass(ClassAt(classes_[begin + lane],
+                                                  encoding_.shift, offset)));
+        }
+      }
+      const int32_t* const quanta = &quanta_[t * components + begin];
+      if (at.low_lanes == 0) {
+        const size_t done = kernels::Active().rows.code(
+            quanta, {.rows = end - t, .columns = lanes, .stride = components},
+            at.base, at.most, row);
+        t += done;
+        row += done * kMaxLanes;
+        if (done > 0) continue;
+      }
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        row[lane] =
+            writer->Code(at.tables[lane], quanta[lane], at.low_counts[lane]);
+      }
+      ++t;
+      row += kMaxLanes;
     }
   }
 
@@ -163,19 +205,7 @@ class Encoder {
     coding::SymbolWriter writer(&rows_);
     for (size_t run = 0; run < runs; ++run) {
       if (run % kRunsAtOnce == 0 && Stops(checkpoint_)) return;
-      const size_t begin = run * kMaxLanes;
-      const size_t lanes = std::min(kMaxLanes, components - begin);
-      const absl::Span<uint16_t> rows = writer.AddRows(count, lanes);
-      for (size_t t = 0; t < count; ++t) {
-        const int offset = OffsetOf(first + t);
-        for (size_t lane = 0; lane < lanes; ++lane) {
-          const coding::SplitClass split(
-              ClassAt(classes_[begin + lane], 0, offset));
-          rows[t * kMaxLanes + lane] = writer.Code(
-              static_cast<size_t>(split.table),
-              quanta_[t * components + begin + lane], split.low_bits);
-        }
-      }
+      AppendRun(run * kMaxLanes, first, count, &writer);
     }
     writer.Finish();
     const coding::RansStream stream =
@@ -218,11 +248,22 @@ class Encoder {
 
 size_t SinksAt(uint64_t first_position) { return first_position == 0 ? 1 : 0; }
 
-void EncodeGroup(const ProfileContent& content, const GroupEncoding& encoding,
-                 const GroupShape& shape,
+void AddExceptions(absl::Span<const std::string> lists, std::string* payload) {
+  uint64_t bytes = 0;
+  for (const std::string& list : lists) {
+    const auto size = static_cast<uint32_t>(list.size());
+    AppendNumbers(absl::MakeConstSpan(&size, 1), payload);
+    payload->append(list);
+    bytes += sizeof(size) + list.size();
+  }
+  MarkExceptions(static_cast<uint32_t>(bytes), payload);
+}
+
+void EncodeGroup(const std::shared_ptr<const Profile>& profile,
+                 const GroupEncoding& encoding, const GroupShape& shape,
                  absl::Span<const absl::string_view> sources,
                  Checkpoint* checkpoint, std::string* payload) {
-  Encoder(content, encoding, shape, sources, checkpoint).Encode(payload);
+  Encoder(profile, encoding, shape, sources, checkpoint).Encode(payload);
 }
 
 }  // namespace kvcompress::profile

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct GroupEncoding {
   size_t group = 0;   // of the profile
   size_t preset = 0;  // of the profile
   uint64_t first_position = 0;
+  int8_t shift = 0;          // of the classes
+  std::vector<float> units;  // of each tensor, or none where all are 1
   // Steps of tokens over that of the preset, in quarter octaves that are finer;
   // one for each token of a batch, or none.
   std::vector<int8_t> offsets;
@@ -32,10 +35,14 @@ struct GroupEncoding {
 // it is, where the cache begins with it.
 size_t SinksAt(uint64_t first_position);
 
+// Adds exceptions to a payload that has none: lists of TakeExceptions, one for
+// each tensor of the group. REQUIRES: together they fit 32 bits.
+void AddExceptions(absl::Span<const std::string> lists, std::string* payload);
+
 // Appends the payload. `sources` has the elements of each tensor, all finite.
 // Anything when the checkpoint, which may be null, stops.
-void EncodeGroup(const ProfileContent& content, const GroupEncoding& encoding,
-                 const GroupShape& shape,
+void EncodeGroup(const std::shared_ptr<const Profile>& profile,
+                 const GroupEncoding& encoding, const GroupShape& shape,
                  absl::Span<const absl::string_view> sources,
                  Checkpoint* checkpoint, std::string* payload);
 

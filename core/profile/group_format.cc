@@ -8,12 +8,17 @@
 #include "absl/strings/str_cat.h"
 #include "entropy/tables.h"
 #include "profile/rules.h"
+#include "quantization/steps.h"
 
 namespace kvcompress::profile {
 namespace {
 
 constexpr uint8_t kMode = 1;
-constexpr uint8_t kExactSinks = 1;
+enum Flag : uint8_t { kExactSinks = 1, kUnits = 2, kExceptions = 4 };
+constexpr uint8_t kFlags = kExactSinks | kUnits | kExceptions;
+constexpr float kMaxUnit = 0x1p32f;
+// Where the size of the exceptions is; without these it is reserved.
+constexpr size_t kExceptionBytesAt = 28;
 
 template <typename T>
 void Put(T value, std::string* out) {
@@ -47,7 +52,10 @@ bool Fits(const ProfileTensor& member, const TensorSpec& spec,
 
 void WriteGroupHeader(const GroupHeader& header, std::string* out) {
   Put(kMode, out);
-  Put(static_cast<uint8_t>(header.exact_sinks ? kExactSinks : 0), out);
+  Put(static_cast<uint8_t>((header.exact_sinks ? kExactSinks : 0) |
+                           (header.units ? kUnits : 0) |
+                           (header.exceptions ? kExceptions : 0)),
+      out);
   Put(header.group, out);
   Put(header.preset, out);
   Put(header.shift, out);
@@ -58,7 +66,13 @@ void WriteGroupHeader(const GroupHeader& header, std::string* out) {
   Put(header.block_tokens, out);
   Put(uint16_t{0}, out);
   Put(header.offset_bytes, out);
-  Put(uint32_t{0}, out);
+  Put(header.exception_bytes, out);
+}
+
+void MarkExceptions(uint32_t bytes, std::string* payload) {
+  std::string& out = *payload;
+  out[1] = static_cast<char>(out[1] | kExceptions);
+  std::memcpy(&out[kExceptionBytesAt], &bytes, sizeof(bytes));
 }
 
 absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
@@ -66,8 +80,10 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
                                             const GroupShape& shape) {
   GroupHeader header;
   if (bytes[0] != kMode) return Bad(0, "an unknown mode");
-  if (bytes[1] > kExactSinks) return Bad(1, "an unknown flag");
-  header.exact_sinks = bytes[1] == kExactSinks;
+  if (bytes[1] > kFlags) return Bad(1, "an unknown flag");
+  header.exact_sinks = (bytes[1] & kExactSinks) != 0;
+  header.units = (bytes[1] & kUnits) != 0;
+  header.exceptions = (bytes[1] & kExceptions) != 0;
   header.group = Get<uint16_t>(bytes, 2);
   header.preset = bytes[4];
   header.shift = Get<int8_t>(bytes, 5);
@@ -76,6 +92,7 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
   header.step = Get<float>(bytes, 16);
   header.block_tokens = Get<uint16_t>(bytes, 20);
   header.offset_bytes = Get<uint32_t>(bytes, 24);
+  header.exception_bytes = Get<uint32_t>(bytes, kExceptionBytesAt);
   if (header.group >= content.groups.size()) return Bad(2, "an unknown group");
   if (header.preset >= content.presets.size()) {
     return Bad(4, "an unknown preset");
@@ -95,6 +112,7 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
   }
   constexpr size_t kReserved[] = {7, 22, 23, 28, 29, 30, 31};
   for (const size_t at : kReserved) {
+    if (header.exceptions && at >= kExceptionBytesAt) break;
     if (bytes[at] != 0) return Bad(at, "a reserved byte that is not 0");
   }
   return header;
@@ -130,6 +148,14 @@ absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
         "a group's payload has a block whose reserved bytes are not 0");
   }
   return header;
+}
+
+bool IsUnit(float unit) {
+  return unit >= 1 / kMaxUnit && unit <= kMaxUnit && coding::IsStep(unit);
+}
+
+float RoundToUnit(double value) {
+  return coding::RoundToStep(std::clamp<double>(value, 1 / kMaxUnit, kMaxUnit));
 }
 
 int ClassAt(uint8_t klass, int shift, int offset) {

@@ -44,6 +44,8 @@ inline constexpr size_t kOffsetRunSize = 3;  // a count and an offset
 
 struct GroupHeader {
   bool exact_sinks = false;     // sinks are elements as in the source
+  bool units = false;           // tensors have units of their own
+  bool exceptions = false;      // some elements are as in the source
   uint16_t group = 0;           // of the profile
   uint8_t preset = 0;           // whose classes are used
   int8_t shift = 0;             // of all classes
@@ -52,9 +54,12 @@ struct GroupHeader {
   float step = 1;
   uint16_t block_tokens = kMaxBlockTokens;
   uint32_t offset_bytes = 0;
+  uint32_t exception_bytes = 0;  // 0 without exceptions
 };
 
 void WriteGroupHeader(const GroupHeader& header, std::string* out);
+// Sets in the header of a payload that exceptions of so many bytes follow.
+void MarkExceptions(uint32_t bytes, std::string* payload);
 // DATA_LOSS says which field breaks a rule, and its offset. REQUIRES:
 // kGroupHeaderSize bytes.
 absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
@@ -73,6 +78,11 @@ void WriteGroupBlockHeader(const GroupBlockHeader& header, std::string* out);
 // offset. REQUIRES: kGroupBlockHeaderSize bytes.
 absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
     absl::Span<const uint8_t> bytes, size_t components);
+
+// Whether this can be the unit of a tensor: 2^-32 to 2^32, 11 significant bits.
+bool IsUnit(float unit);
+// `value` within those bounds, rounded to 11 bits.
+float RoundToUnit(double value);
 
 // The class of a component at tokens of an offset.
 int ClassAt(uint8_t klass, int shift, int offset);

@@ -29,7 +29,8 @@ MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
     : quanta_(std::move(quanta)),
       member_(member),
       tensor_(quanta_->group().tensors[member]),
-      dtype_(quanta_->shape().dtypes[member]) {
+      dtype_(quanta_->shape().dtypes[member]),
+      exceptions_(quanta_->ExceptionsOf(member), dtype_) {
   for (size_t i = 0; i < member; ++i) {
     first_channel_ += quanta_->group().tensors[i].width();
   }
@@ -54,6 +55,11 @@ void MemberRestorer::TakeHead(uint64_t head) {
   for (size_t j = 0; j < components; ++j) {
     std::memcpy(&basis_[j * channels], first + j * group.channels(),
                 channels * sizeof(int16_t));
+  }
+  scales_.resize(channels);
+  const float unit = quanta_->UnitOf(member_);
+  for (size_t i = 0; i < channels; ++i) {
+    scales_[i] = group.scales[first_channel_ + head * channels + i] * unit;
   }
   narrow_.resize(channels);
   wide_.resize(channels);
@@ -85,8 +91,7 @@ void MemberRestorer::RestoreToken(uint64_t batch, uint64_t token,
   for (size_t i = 0; i < channels; ++i) {
     const float sum = sparse.narrow ? static_cast<float>(narrow_[i])
                                     : static_cast<float>(wide_[i]);
-    values[i] =
-        sum * (sparse.unit * group.scales[first + i]) + group.means[first + i];
+    values[i] = sum * (sparse.unit * scales_[i]) + group.means[first + i];
   }
 }
 
@@ -103,8 +108,27 @@ void MemberRestorer::Turn(uint64_t first, size_t count, float* values) {
              &pairs_, values);
 }
 
+uint64_t MemberRestorer::ElementAt(uint64_t batch, uint64_t head,
+                                   uint64_t token) const {
+  return ((batch * tensor_.heads + head) * quanta_->shape().tokens + token) *
+         tensor_.channels;
+}
+
 void MemberRestorer::Restore(uint64_t batch, uint64_t head, uint64_t first,
                              size_t count, uint8_t* elements) {
+  RestoreCoded(batch, head, first, count, elements);
+  exceptions_.Apply(ElementAt(batch, head, first), count * tensor_.channels,
+                    elements);
+}
+
+void MemberRestorer::Skip(uint64_t batch, uint64_t head, uint64_t first,
+                          size_t count) {
+  exceptions_.Apply(ElementAt(batch, head, first), count * tensor_.channels,
+                    nullptr);
+}
+
+void MemberRestorer::RestoreCoded(uint64_t batch, uint64_t head, uint64_t first,
+                                  size_t count, uint8_t* elements) {
   TakeHead(head);
   const size_t channels = tensor_.channels;
   const size_t row = channels * DTypeSize(dtype_);

@@ -14,6 +14,7 @@
 #include "kvcompress/dtype.h"
 #include "kvcompress/profile.h"
 #include "profile/group_decoder.h"
+#include "profile/group_exceptions.h"
 
 namespace kvcompress::profile {
 
@@ -34,8 +35,15 @@ class MemberRestorer {
   // calls go on in the order of the tensor.
   void Restore(uint64_t batch, uint64_t head, uint64_t first, size_t count,
                uint8_t* elements);
+  // The same tokens are not needed: without it, the next call may look at all
+  // exceptions in between.
+  void Skip(uint64_t batch, uint64_t head, uint64_t first, size_t count);
 
  private:
+  // All but exceptions.
+  void RestoreCoded(uint64_t batch, uint64_t head, uint64_t first, size_t count,
+                    uint8_t* elements);
+  uint64_t ElementAt(uint64_t batch, uint64_t head, uint64_t token) const;
   void TakeHead(uint64_t head);
   void RestoreToken(uint64_t batch, uint64_t token, float* values);
   void Turn(uint64_t first, size_t count, float* values);
@@ -45,8 +53,10 @@ class MemberRestorer {
   const ProfileTensor& tensor_;
   const DType dtype_;
   size_t first_channel_ = 0;  // of the member in the group
+  ExceptionCursor exceptions_;
   uint64_t head_ = UINT64_MAX;
   std::vector<int16_t> basis_;  // of the head: [components in use, channels]
+  std::vector<float> scales_;   // of the channels of the head
   std::vector<int32_t> narrow_;
   std::vector<int64_t> wide_;
   std::vector<float> values_;

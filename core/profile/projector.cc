@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/elements.h"
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 #include "profile/rotation.h"
 
@@ -17,17 +19,6 @@ constexpr float kUnit = 0x1p-15f;
 // Components of length 2^15 and tokens of at most this length have products
 // below 2^31.
 constexpr float kMaxLength = 60000;
-constexpr float kMaxPart = 32767;
-// Products of a block between two looks at the checkpoint, if kLeastPanel
-// components do not take more.
-constexpr uint64_t kMaxProducts = uint64_t{1} << 27;
-constexpr size_t kLeastPanel = 16;
-
-size_t PanelOf(size_t inner) {
-  const uint64_t components = kMaxProducts / (kMaxBlockTokens * inner);
-  return std::max<uint64_t>(kLeastPanel,
-                            components / kLeastPanel * kLeastPanel);
-}
 
 }  // namespace
 
@@ -66,70 +57,58 @@ void TokenGatherer::Gather(uint64_t batch, uint64_t first, size_t count,
   }
 }
 
-Projector::Projector(const ProfileGroup& group, Checkpoint* checkpoint)
+Projector::Projector(const ProfileGroup& group,
+                     std::shared_ptr<const PreparedBasis> basis,
+                     Checkpoint* checkpoint, absl::Span<const float> units)
     : group_(group),
+      basis_(std::move(basis)),
       checkpoint_(checkpoint),
-      inner_(group.channels() + group.channels() % 2),
-      panel_(PanelOf(inner_)),
       factors_(group.channels()),
-      right_(inner_ * group.components) {
+      zeros_(std::max(group.channels(), group.components)) {
   const size_t channels = group.channels();
   const bool own = !group.encode.empty();
   for (size_t i = 0; i < channels; ++i) {
     factors_[i] =
         own ? group.encode_scales[i] / kUnit : kUnit / group.scales[i];
   }
-  PrepareRight();
-}
-
-void Projector::PrepareRight() {
-  const size_t channels = group_.channels();
-  const std::vector<int16_t>& matrix =
-      group_.encode.empty() ? group_.decode : group_.encode;
-  for (size_t begin = 0; begin < group_.components; begin += panel_) {
-    if (Stops(checkpoint_)) return;
-    const size_t columns = std::min(panel_, group_.components - begin);
-    int16_t* const pairs = &right_[begin * inner_];
-    for (size_t j = 0; j < columns; ++j) {
-      const int16_t* const row = &matrix[(begin + j) * channels];
-      for (size_t i = 0; i < channels; ++i) {
-        pairs[(i / 2 * columns + j) * 2 + i % 2] = row[i];
-      }
-    }
+  size_t first = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const size_t end = first + group.tensors[i].width();
+    for (; first < end; ++first) factors_[first] /= units[i];
   }
 }
 
 void Projector::Project(size_t count, float* values, float* projected) {
+  const kernels::KernelSet& kernels = kernels::Active();
   const size_t channels = group_.channels();
-  left_.assign(count * inner_, 0);
-  std::vector<float> units(count);
+  const size_t inner = basis_->inner();
+  left_.assign(count * inner, 0);
+  units_.assign(count, 0);
   for (size_t t = 0; t < count; ++t) {
     float* const row = values + t * channels;
-    float squares = 0;
     for (size_t i = 0; i < channels; ++i) {
       row[i] = (row[i] - group_.means[i]) * factors_[i];
-      squares += row[i] * row[i];
     }
+    const double squares = kernels.rows.sum_squares(row, channels);
     if (!(squares > 0) || !std::isfinite(squares)) continue;
-    const float scale = kMaxLength / std::sqrt(squares);
-    units[t] = kUnit / scale;
-    for (size_t i = 0; i < channels; ++i) {
-      left_[t * inner_ + i] = static_cast<int16_t>(
-          std::lrint(std::clamp(row[i] * scale, -kMaxPart, kMaxPart)));
-    }
+    const auto scale = static_cast<float>(kMaxLength / std::sqrt(squares));
+    units_[t] = kUnit / scale;
+    float unused = 0;
+    kernels.joint->quantize_parts(row, 1, channels, zeros_.data(), scale, inner,
+                                  &left_[t * inner], &unused);
   }
-  product_.resize(count * std::min(panel_, group_.components));
-  for (size_t begin = 0; begin < group_.components; begin += panel_) {
+  const size_t panel = basis_->panel();
+  product_.resize(count * std::min(panel, group_.components));
+  for (size_t begin = 0; begin < group_.components; begin += panel) {
     if (Stops(checkpoint_)) return;
-    const size_t columns = std::min(panel_, group_.components - begin);
-    kernels::Active().multiply(
-        left_.data(), &right_[begin * inner_],
-        {.rows = count, .inner = inner_, .columns = columns}, product_.data());
+    const size_t columns = std::min(panel, group_.components - begin);
+    kernels.multiply(left_.data(), basis_->Panel(begin),
+                     {.rows = count, .inner = inner, .columns = columns},
+                     product_.data());
     for (size_t t = 0; t < count; ++t) {
-      for (size_t j = 0; j < columns; ++j) {
-        projected[t * group_.components + begin + j] =
-            static_cast<float>(product_[t * columns + j]) * units[t];
-      }
+      kernels.joint->finish(&product_[t * columns], columns, 1, columns,
+                            {.units = &units_[t], .means = zeros_.data()},
+                            &projected[t * group_.components + begin]);
     }
   }
 }

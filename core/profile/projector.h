@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -16,6 +17,7 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
+#include "profile/prepared_basis.h"
 
 namespace kvcompress::profile {
 
@@ -58,20 +60,22 @@ class TokenGatherer {
 // safe. The group and the checkpoint must outlive it.
 class Projector {
  public:
-  Projector(const ProfileGroup& group, Checkpoint* checkpoint);
+  // `units` are those of the tensors, which their channels are divided by; or
+  // none.
+  Projector(const ProfileGroup& group,
+            std::shared_ptr<const PreparedBasis> basis, Checkpoint* checkpoint,
+            absl::Span<const float> units = {});
 
   // `values` [count, channels] are used up. Writes [count, components].
   void Project(size_t count, float* values, float* projected);
 
  private:
-  void PrepareRight();
-
   const ProfileGroup& group_;
+  const std::shared_ptr<const PreparedBasis> basis_;
   Checkpoint* const checkpoint_;
-  const size_t inner_;          // channels, made even
-  const size_t panel_;          // components between two looks
   std::vector<float> factors_;  // of each channel, before the product
-  std::vector<int16_t> right_;  // panel after panel, rows in pairs
+  const std::vector<float> zeros_;
+  std::vector<float> units_;  // of the products of each token
   std::vector<int16_t> left_;
   std::vector<int32_t> product_;
 };

@@ -38,6 +38,9 @@ struct ArtefactTensor {
   CodecSpec codec;
   uint64_t payload_size = 0;  // bytes
   std::string digest;         // 32 hexadecimal digits
+  // Whether the manifest has the digest of the empty payload of a codec that is
+  // coded_in_groups() in full, as artefacts once had it.
+  bool full_digest = false;
 };
 
 // A tensor of the source in a layout of its own.

@@ -42,8 +42,8 @@ struct TrainingOptions {
   // Base of the rotary position embedding of the keys, 0 for none; found in
   // the data where neither it nor a rotation of the metric is given.
   std::optional<double> rope_theta;
-  // Empty for high, max and ultra at 0.5, 1 and 1.5 spreads of a tensor. Steps
-  // are rounded as the format asks.
+  // Empty for high, max and ultra at 0.5, 1 and 1.5 spreads of a tensor, with
+  // `contract` for that preset alone. Steps are rounded as the format asks.
   std::vector<ProfilePreset> presets;
   // A matrix [channels, channels] of F32 for each tensor, with its role and
   // layer; the channels are those of all heads, keys' rotation undone. Errors
@@ -51,6 +51,9 @@ struct TrainingOptions {
   // `layer_{L}_rotation`, F64 [pairs], may give the rotation of layers' keys:
   // the radians for each token of channels (p, p + pairs) of a head.
   TrainingCache* metric = nullptr;
+  // Without a metric, errors matter by the usual bounds of a tensor
+  // (QualityThresholds) in place of its spread.
+  bool contract = false;
   // A trained profile whose groups, rotations, bases and record of training are
   // taken, so that only presets and their classes are new. Null for none.
   const ProfileContent* basis = nullptr;

@@ -4,34 +4,34 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kvcompress/error.h"
-#include "transform/leading_components.h"
+#include "kvcompress/metrics.h"
+#include "profile/training/components.h"
 
 namespace kvcompress::profile {
 namespace {
 
-// Up to these channels, and where more than a third of the components is
-// wanted, all are found as fast.
-constexpr size_t kMaxDenseChannels = 4096;
+// The most error that the usual bounds allow a tensor of such channels.
+double BoundOf(double variance, absl::Span<const float> means) {
+  const QualityThresholds bounds;
+  double squares = 0;
+  for (const float mean : means) squares += double{mean} * mean;
+  const double energy = variance + squares / static_cast<double>(means.size());
+  const double part = std::pow(10, -*bounds.min_snr_db / 10);
+  return std::min(*bounds.max_rmse, std::sqrt(energy * part));
+}
 
 }  // namespace
 
-coding::PrincipalComponents FindComponents(absl::Span<const float> covariance,
-                                           size_t size, size_t most) {
-  most = std::min(most, size);
-  const auto find = size > kMaxDenseChannels && 3 * most <= size
-                        ? coding::FindLeadingComponents
-                        : coding::FindPrincipalComponents;
-  return find(covariance, size, most);
-}
-
 absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
                                              absl::Span<const float> units,
-                                             size_t most, ProfileGroup* group) {
+                                             TensorUnit unit, size_t most,
+                                             ProfileGroup* group) {
   constexpr float kOne = 0x1p15f;
   const size_t n = group->channels();
-  // A tensor's spread in units.
+  // A tensor's unit in units of the covariance.
   std::vector<float> spreads(n);
   size_t first = 0;
   for (const ProfileTensor& tensor : group->tensors) {
@@ -40,9 +40,16 @@ absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
       variance += covariance[i * n + i];
     }
     variance /= static_cast<double>(tensor.width());
-    std::fill_n(
-        spreads.begin() + static_cast<ptrdiff_t>(first), tensor.width(),
-        std::max(kLeastSpread, static_cast<float>(std::sqrt(variance))));
+    double spread = std::sqrt(variance);
+    if (unit == TensorUnit::kBound) {
+      const double one = units[first];
+      spread =
+          BoundOf(variance * one * one, absl::MakeConstSpan(group->means)
+                                            .subspan(first, tensor.width())) /
+          one;
+    }
+    std::fill_n(spreads.begin() + static_cast<ptrdiff_t>(first), tensor.width(),
+                std::max(kLeastSpread, static_cast<float>(spread)));
     first += tensor.width();
   }
   float largest = 0;
@@ -58,26 +65,21 @@ absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
                      "all tokens of the caches are the same",
                      {.reason = "INVALID_TRAINING_CACHE"});
   }
-  for (float& value : covariance) value /= largest;
-  const coding::PrincipalComponents components =
-      FindComponents(covariance, n, most);
+  const Components components =
+      FindAllComponents(std::move(covariance), n, std::min(most, n),
+                        /*tiny=*/unit == TensorUnit::kBound);
   group->components = components.values.size();
   group->scales.resize(n);
   for (size_t i = 0; i < n; ++i) {
     group->scales[i] = spreads[i] * units[i] / kOne;
   }
   group->decode.resize(group->components * n);
-  for (size_t j = 0; j < group->components; ++j) {
-    for (size_t i = 0; i < n; ++i) {
-      const float part =
-          std::round(components.vectors[i * components.stride + j] * kOne);
-      group->decode[j * n + i] =
-          static_cast<int16_t>(std::clamp(part, -32767.0f, 32767.0f));
-    }
+  for (size_t k = 0; k < group->decode.size(); ++k) {
+    const float part = std::round(components.rows[k] * kOne);
+    group->decode[k] =
+        static_cast<int16_t>(std::clamp(part, -32767.0f, 32767.0f));
   }
-  std::vector<float> variances = components.values;
-  for (float& variance : variances) variance *= largest;
-  return variances;
+  return components.values;
 }
 
 }  // namespace kvcompress::profile

@@ -12,26 +12,25 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kvcompress/profile.h"
-#include "transform/principal_components.h"
 
 namespace kvcompress::profile {
 
 // Spread of a tensor whose values are all the same.
 inline constexpr float kLeastSpread = 1e-6f;
 
-// The principal components of a covariance [size, size] whose largest entry is
-// 1, at most `most`: of a large one, by an iteration that finds no others.
-coding::PrincipalComponents FindComponents(absl::Span<const float> covariance,
-                                           size_t size, size_t most);
+// What each tensor is divided by: its spread, or the error that the usual
+// bounds allow it (QualityThresholds).
+enum class TensorUnit { kSpread, kBound };
 
 // Sets scales, components and `decode` of a group with tensors and means: the
 // principal components, at most `most`, where each tensor is divided by its
-// spread. `covariance` is [channels, channels], in squared `units` of the
+// unit. `covariance` is [channels, channels], in squared `units` of the
 // channels. Gives the variances of the components. INVALID_ARGUMENT where there
 // is no variance.
 absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
                                              absl::Span<const float> units,
-                                             size_t most, ProfileGroup* group);
+                                             TensorUnit unit, size_t most,
+                                             ProfileGroup* group);
 
 }  // namespace kvcompress::profile
 

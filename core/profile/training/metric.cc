@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
-#include "profile/training/basis.h"
+#include "profile/training/components.h"
 #include "status/macros.h"
 
 namespace kvcompress::profile {

@@ -1,7 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+// More than 400 lines: the passes over the caches share all of their state.
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +12,7 @@
 #include "kvcompress/profile.h"
 #include "kvcompress/profile_training.h"
 #include "profile/group_format.h"
+#include "profile/prepared_basis.h"
 #include "profile/projector.h"
 #include "profile/training/basis.h"
 #include "profile/training/classes.h"
@@ -34,6 +37,8 @@ constexpr float kUnitsOfSpread = 128;
 // Steps in spreads of a tensor.
 constexpr std::pair<const char*, double> kSteps[] = {
     {"high", 0.5}, {"max", 1.0}, {"ultra", 1.5}};
+// The step in errors that bounds allow: with it they are about met.
+constexpr double kContractStep = 3.3;
 
 // All tensors of a group of one cache.
 struct GroupData {
@@ -67,10 +72,12 @@ class Trainer {
     for (size_t g = 0; g < content_.groups.size(); ++g) {
       KVC_RETURN_IF_ERROR(TrainGroup(g));
     }
-    content_.training = absl::StrCat(
-        "caches=", caches_.size(), " tokens=", tokens_,
-        options_.metric == nullptr ? " metric=spread" : " metric=given",
-        options_.note.empty() ? "" : " ", options_.note);
+    content_.training =
+        absl::StrCat("caches=", caches_.size(), " tokens=", tokens_,
+                     options_.metric != nullptr ? " metric=given"
+                     : options_.contract        ? " metric=bounds"
+                                                : " metric=spread",
+                     options_.note.empty() ? "" : " ", options_.note);
     if (options_.basis != nullptr) {
       content_.training = options_.basis->training;
     }
@@ -90,6 +97,11 @@ class Trainer {
       preset.step = coding::RoundToStep(preset.step);
     }
     if (!content_.presets.empty()) return;
+    if (options_.contract) {
+      content_.presets.push_back(
+          {"contract", coding::RoundToStep(kContractStep), {}});
+      return;
+    }
     for (const auto& [name, step] : kSteps) {
       content_.presets.push_back({name, coding::RoundToStep(step), {}});
     }
@@ -251,7 +263,11 @@ class Trainer {
         std::min<size_t>(options_.components, kMaxGroupComponents);
     absl::StatusOr<std::vector<float>> variances;
     if (options_.metric == nullptr) {
-      variances = profile::FindBasis(covariance.Take(), units_, most, &group);
+      variances =
+          profile::FindBasis(covariance.Take(), units_,
+                             options_.contract ? profile::TensorUnit::kBound
+                                               : profile::TensorUnit::kSpread,
+                             most, &group);
     } else {
       KVC_ASSIGN_OR_RETURN(const std::vector<profile::MetricBlock> metric,
                            profile::ReadMetric(options_.metric, group.tensors));
@@ -319,10 +335,15 @@ class Trainer {
         });
   }
 
+  std::shared_ptr<const profile::PreparedBasis> BasisOf(size_t index) const {
+    return std::make_shared<const profile::PreparedBasis>(
+        content_.groups[index], /*checkpoint=*/nullptr);
+  }
+
   // Variances of the components of a given basis in the first cache.
   absl::StatusOr<std::vector<float>> FindVariances(size_t index) {
     const size_t components = content_.groups[index].components;
-    profile::Projector projector(content_.groups[index],
+    profile::Projector projector(content_.groups[index], BasisOf(index),
                                  /*checkpoint=*/nullptr);
     std::vector<double> sums(components);
     size_t tokens = 0;
@@ -354,7 +375,8 @@ class Trainer {
     for (const ProfilePreset& preset : content_.presets) {
       finders.emplace_back(preset.step, variances);
     }
-    profile::Projector projector(group, /*checkpoint=*/nullptr);
+    profile::Projector projector(group, BasisOf(index),
+                                 /*checkpoint=*/nullptr);
     for (size_t cache = 0; cache < caches_.size(); ++cache) {
       KVC_RETURN_IF_ERROR(
           ForProjected(cache, index, &projector,

@@ -118,18 +118,25 @@ class _Group:
         mode, flags, group, preset, shift, sinks, zero, first, step, most, *sizes = (
             _HEADER.unpack_from(payload)
         )
-        require((mode, group, zero, sizes[0], sizes[2]) == (1, index, 0, 0, 0), entries[0], "bad")
-        self.exact, self.sinks, self.first, self.step = bool(flags), sinks, first, np.float32(step)
+        require((mode, group, zero, sizes[0]) == (1, index, 0, 0) and flags < 8, entries[0], "bad")
+        self.exact, self.sinks, self.first, self.step = bool(flags & 1), sinks, first, step
         self.most = most
         self.classes = self.part("classes")[preset].astype(np.int64) + shift
         position = _HEADER.size
+        self.units = np.ones(len(self.members), np.float32)
+        if flags & 2:
+            self.units = np.frombuffer(payload, "<f4", len(self.members), position)
+            position += self.units.nbytes
         runs = np.frombuffer(payload[position : position + sizes[1]], "u1").reshape(-1, 3)
         counts = runs[:, 0].astype(int) + 256 * runs[:, 1].astype(int)
         self.offsets = np.repeat(runs[:, 2].astype(np.int8).astype(np.int64), counts)
         if not len(runs):
             self.offsets = np.zeros(self.tokens, np.int64)
         position = self._read_sinks(payload, position + sizes[1])
-        self._read_blocks(payload, position)
+        position = self._read_blocks(payload, position)
+        require(len(payload) - position == sizes[2], entries[0], "bytes follow")
+        require(bool(flags & 4) or not sizes[2], entries[0], "exceptions without their flag")
+        self.exceptions = self._read_exceptions(payload[position:]) if flags & 4 else None
 
     def part(self, name: str) -> "npt.NDArray[np.generic]":
         """A tensor of the group in the profile."""
@@ -153,7 +160,24 @@ class _Group:
             self.sink_bits.append(b"".join(parts))
         return position
 
-    def _read_blocks(self, payload: bytes, position: int) -> None:
+    def _read_exceptions(self, lists: bytes) -> list[dict[int, bytes]]:
+        """Gives the elements that replace others, by their number in the tensor."""
+        exceptions = []
+        for entry in self.entries:
+            (size,) = struct.unpack_from("<I", lists)
+            bits, lists = lists[4 : 4 + size], lists[4 + size :]
+            found, element, itemsize = {}, 0, SIZES[entry.dtype]
+            while bits:
+                length = next(i for i, byte in enumerate(bits) if byte < 128) + 1
+                element += sum((byte & 127) << (7 * i) for i, byte in enumerate(bits[:length]))
+                found[element] = bits[length : length + itemsize]
+                bits = bits[length + itemsize :]
+                element += 1
+            exceptions.append(found)
+        require(not lists, self.entries[0], "bytes follow")
+        return exceptions
+
+    def _read_blocks(self, payload: bytes, position: int) -> int:
         self.quanta = np.zeros((self.batches, self.tokens, len(self.classes)), np.int64)
         for batch in range(self.batches):
             for t in range(self.sinks, self.tokens, self.most):
@@ -164,7 +188,7 @@ class _Group:
                 rows = _Rows(body, words, escapes, self.entries[0])
                 self.quanta[batch, t:end] = rows.quanta(self.classes, self.offsets[t:end], runs)
                 position += size
-        require(position == len(payload), self.entries[0], "bytes follow")
+        return position
 
     def restore(self, place: int) -> bytes:
         """The elements of a member."""
@@ -173,10 +197,10 @@ class _Group:
         window = slice(first, first + member.heads * member.channels)
         matrix = self.part("decode")[:, window].astype(np.int64)
         factor = _QUARTERS[self.offsets % 4] * np.exp2(-(self.offsets // 4)).astype(np.float32)
-        units = (self.step * factor)[None, :, None]
+        units = (np.float32(self.step) * factor)[None, :, None]
         values = (self.quanta @ matrix).astype(np.float32)
         scales, means = (self.part(name)[window].astype(np.float32) for name in ("scales", "means"))
-        values = values * (units * scales) + means
+        values = values * (units * (scales * self.units[place])) + means
         shaped = values.reshape(self.batches, self.tokens, member.heads, member.channels)
         values = np.ascontiguousarray(shaped.transpose(0, 2, 1, 3))
         if member.rotation is not None:
@@ -186,7 +210,10 @@ class _Group:
         elements = np.frombuffer(bits, "u1").reshape(-1, self.tokens, row).copy()
         sinks = np.frombuffer(self.sink_bits[place], "u1").reshape(len(elements), self.sinks, row)
         elements[:, : self.sinks] = sinks
-        return elements.tobytes()
+        whole = bytearray(elements.tobytes())
+        for element, exact in (self.exceptions[place] if self.exceptions else {}).items():
+            whole[element * len(exact) : (element + 1) * len(exact)] = exact
+        return bytes(whole)
 
     def _turn(self, values: Floats, rotation: int) -> None:
         """Turns [batches, heads, tokens, channels] in place."""

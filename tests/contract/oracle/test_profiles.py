@@ -240,6 +240,28 @@ def test_a_profile_with_a_metric_and_expectations(run: Run, tmp_path: Path) -> N
     assert read == {name: data for name, (_, data) in tensors.items()}
 
 
+def test_contract_holds_bounds_and_auto_takes_it(run: Run, tmp_path: Path) -> None:
+    profile = train(run, tmp_path, "-rope-theta", 10000, "-train-contract")
+    source, artefact, back = (tmp_path / name for name in ("in", "out", "back"))
+    source.write_bytes(cache(3, 300))
+    sizes = {}
+    for codec, with_profile in (("klt:contract", True), ("auto", True), ("auto", False)):
+        flags = ("-profile", profile) if with_profile else ()
+        command = ("-input", source, "-output", artefact, "-force", "-codec", codec, *flags)
+        done = run(*command)
+        assert done.returncode == 0, done.stderr
+        sizes[codec, with_profile] = artefact.stat().st_size
+        if not with_profile:
+            continue
+        assert json.loads(done.stdout)["tensors_failed"] == 0
+        done = run("-decompress", "-input", artefact, "-output", back, "-force", *flags)
+        assert done.returncode == 0, done.stderr
+        _, tensors = read_safetensors(back.read_bytes())
+        read = restore(artefact.read_bytes(), Profile(profile.read_bytes()))
+        assert read == {name: data for name, (_, data) in tensors.items()}
+    assert sizes["auto", True] < sizes["auto", False]
+
+
 def test_without_the_profile_its_digest_and_label_are_named(run: Run) -> None:
     done = run("-verify", GOLDEN / "cache.kvc.safetensors")
     assert done.returncode == 1
@@ -262,12 +284,15 @@ def test_another_profile_does_not_do(run: Run, tmp_path: Path) -> None:
     assert b"the profile is damaged" in done.stderr
 
 
-def test_the_golden_artefact_decodes_to_the_golden_cache(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "trained"), [("cache", "tiny"), ("contract", "contract")])
+def test_the_golden_artefact_decodes_to_the_golden_cache(
+    run: Run, tmp_path: Path, name: str, trained: str
+) -> None:
     back = tmp_path / "back"
-    artefact, profile = GOLDEN / "cache.kvc.safetensors", GOLDEN / "tiny.profile"
+    artefact, profile = GOLDEN / f"{name}.kvc.safetensors", GOLDEN / f"{trained}.profile"
     done = run("-decompress", "-input", artefact, "-output", back, "-profile", profile)
     assert done.returncode == 0, done.stderr
-    assert back.read_bytes() == (GOLDEN / "cache.safetensors").read_bytes()
+    assert back.read_bytes() == (GOLDEN / f"{name}.safetensors").read_bytes()
     _, tensors = read_safetensors(back.read_bytes())
     read = restore(artefact.read_bytes(), Profile(profile.read_bytes()))
     assert read == {name: data for name, (_, data) in tensors.items()}

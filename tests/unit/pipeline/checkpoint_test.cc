@@ -34,9 +34,17 @@ struct Outcome {
   uint64_t looks = 0;
 };
 
+std::shared_ptr<const Profile> TestProfile() {
+  auto profile = Profile::Parse(testing::TrainedProfile());
+  EXPECT_TRUE(profile.ok()) << profile.status();
+  return *std::move(profile);
+}
+
 // Compresses; from the look number `last` on, the result is not wanted.
-Outcome CompressUntil(const std::string& file, const CompressOptions& options,
+Outcome CompressUntil(const std::string& file, CompressOptions options,
                       uint64_t last) {
+  // Each time a new one: what was prepared of a profile is kept with it.
+  if (options.profile != nullptr) options.profile = TestProfile();
   Outcome outcome;
   CompressLimits limits;
   limits.still_wanted = [&] {
@@ -70,12 +78,6 @@ struct Choice {
   std::string file;
   CompressOptions options;
 };
-
-std::shared_ptr<const Profile> TestProfile() {
-  auto profile = Profile::Parse(testing::TrainedProfile());
-  EXPECT_TRUE(profile.ok()) << profile.status();
-  return *std::move(profile);
-}
 
 Choice WithProfile() {
   Choice choice = {.file = MakeFile(testing::CacheOf(1100, 5))};

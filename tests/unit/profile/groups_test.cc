@@ -204,13 +204,15 @@ TEST(Groups, WithoutTheProfileNothingIsDecoded) {
 
 TEST(Groups, DamageIsFound) {
   const auto compressed =
-      testing::CompressFile(MakeFile(CacheOf(40, 11)), WithProfile());
+      testing::CompressFile(MakeFile(CacheOf(12, 11)), WithProfile());
   ASSERT_TRUE(compressed.ok());
   std::string artefact = compressed->artefact;
-  for (size_t i = 0; i < artefact.size(); i += 7) {
-    artefact[i] = static_cast<char>(artefact[i] ^ 4);
-    EXPECT_FALSE(Restore(artefact, Knowing()).ok()) << i;
-    artefact[i] = static_cast<char>(artefact[i] ^ 4);
+  for (size_t i = 0; i < artefact.size(); ++i) {
+    for (int bit = 1; bit < 256; bit *= 2) {
+      artefact[i] = static_cast<char>(artefact[i] ^ bit);
+      EXPECT_FALSE(Restore(artefact, Knowing()).ok()) << i << " " << bit;
+      artefact[i] = static_cast<char>(artefact[i] ^ bit);
+    }
   }
   for (const size_t size : {artefact.size() / 2, artefact.size() - 1}) {
     EXPECT_EQ(Restore(artefact.substr(0, size), Knowing()).status().code(),

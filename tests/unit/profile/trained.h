@@ -96,16 +96,19 @@ class MemoryCache : public TrainingCache {
   std::vector<TensorSpec> specs_;
 };
 
-// The bytes of a profile with groups of two layers.
-inline std::string TrainedProfile(size_t layers_per_group = 2) {
+// The bytes of a profile with groups of two layers; with `contract`, for that
+// preset.
+inline std::string TrainedProfile(size_t layers_per_group = 2,
+                                  bool contract = false) {
   MemoryCache first(CacheOf(300, 1));
   MemoryCache second(CacheOf(70, 2));
   TrainingCache* const caches[] = {&first, &second};
   const absl::StatusOr<std::string> bytes =
       TrainProfile({.label = "test model",
                     .layers_per_group = layers_per_group,
-                    .components = 40,
-                    .rope_theta = kProfileTheta},
+                    .components = contract ? kMaxGroupComponents : 40,
+                    .rope_theta = kProfileTheta,
+                    .contract = contract},
                    caches);
   EXPECT_TRUE(bytes.ok()) << bytes.status();
   return bytes.value_or("");

@@ -43,9 +43,11 @@ _BEGINNING = re.compile(rb'\{"__metadata__":\{"kvcompress\.checksum":"xxh3-128:(
 _LABEL = re.compile(r"kvcompress\.label\.[a-z0-9_.-]{1,64}")
 _DECIMAL = r"(?:0|[1-9][0-9]*)"
 _TYPE = rf"({'|'.join(SIZES)}) (-|{_DECIMAL}(?:x{_DECIMAL})*)"
-_ENTRY = re.compile(rf"([^ ]+) {_TYPE} ([kv-])({_DECIMAL}?) ([0-9a-f]{{32}})")
-_LAYOUT = re.compile(rf"@([^ ]+) {_TYPE}(( [^ ]+ [kv-]{_DECIMAL}? {_DECIMAL} [0-9a-f]{{32}})+)")
-_VIEW = re.compile(rf" ([^ ]+) ([kv-])({_DECIMAL}?) ({_DECIMAL}) ([0-9a-f]{{32}})")
+_ENTRY = re.compile(rf"([^ ]+) {_TYPE} ([kv-])({_DECIMAL}?) ([0-9a-f]{{32}}|-)")
+_LAYOUT = re.compile(
+    rf"@([^ ]+) {_TYPE}(( [^ ]+ [kv-]{_DECIMAL}? {_DECIMAL} (?:[0-9a-f]{{32}}|-))+)"
+)
+_VIEW = re.compile(rf" ([^ ]+) ([kv-])({_DECIMAL}?) ({_DECIMAL}) ([0-9a-f]{{32}}|-)")
 
 CODECS: dict[str, Codec] = {
     "ecsq": Ecsq(),
@@ -229,6 +231,8 @@ def _entry(text: str, name: str, begin: int, end: int) -> Entry:
     codec = _find(fields[1])
     if codec is None:
         raise PayloadError(f"unknown codec {fields[1]!r}", "UNIMPLEMENTED", name)
+    if fields[6] == "-":
+        raise PayloadError("the manifest's entry has no digest", tensor=name)
     if not _takes(fields[1], fields[2]):
         raise PayloadError(f"{fields[1]} does not take {fields[2]}", tensor=name)
     shape = _shape(fields[3])

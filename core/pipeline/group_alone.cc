@@ -1,0 +1,47 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+#include "pipeline/group_alone.h"
+
+#include <memory>
+#include <utility>
+
+#include "codecs/auto/auto.h"
+#include "pipeline/attention.h"
+#include "status/macros.h"
+
+namespace kvcompress {
+
+absl::StatusOr<std::vector<AloneTensor>> EncodeAlone(
+    absl::Span<const AloneSource> sources, uint64_t most,
+    Checkpoint* checkpoint) {
+  std::vector<AloneTensor> tensors;
+  AttentionHints attention;
+  uint64_t size = 0;
+  for (const AloneSource& source : sources) {
+    if (Stops(checkpoint)) return checkpoint->status();
+    EncodeHints hints = source.hints;
+    attention.Tell(source.spec, {}, &hints);
+    hints.source = source.bytes;
+    hints.buffers = nullptr;
+    hints.checkpoint = checkpoint;
+    KVC_ASSIGN_OR_RETURN(
+        const std::unique_ptr<TensorEncoder> encoder,
+        AutoCodec().NewEncoder(source.spec, CodecParameters(), hints));
+    AloneTensor tensor;
+    KVC_RETURN_IF_ERROR(
+        encoder->Append(source.bytes, &tensor.payload, &tensor.decoded));
+    KVC_RETURN_IF_ERROR(encoder->Finish(&tensor.payload, &tensor.decoded));
+    size += tensor.payload.size();
+    if (size >= most) return std::vector<AloneTensor>();
+    attention.Learn(source.spec, encoder->key_hints());
+    tensor.codec = *encoder->chosen();
+    tensor.quality.distortion = encoder->distortion();
+    if (encoder->token_sums() != nullptr) {
+      tensor.quality.tokens = *encoder->token_sums();
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+}  // namespace kvcompress

@@ -1,0 +1,54 @@
+// Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+
+// The tensors of a group, restored and measured. Internal to the library.
+
+#ifndef KVCOMPRESS_PIPELINE_GROUP_MEMBERS_H_
+#define KVCOMPRESS_PIPELINE_GROUP_MEMBERS_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kvcompress/checkpoint.h"
+#include "kvcompress/codec.h"
+#include "kvcompress/metrics.h"
+#include "kvcompress/tensor.h"
+#include "metrics/token_quality.h"
+#include "profile/group_decoder.h"
+
+namespace kvcompress {
+
+// Gives the elements of a member piece by piece, and asks the checkpoint, which
+// may be null, before each.
+std::unique_ptr<TensorDecoder> NewMemberDecoder(
+    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
+    Checkpoint* checkpoint);
+
+// All of them.
+absl::StatusOr<std::string> RestoreMember(
+    std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
+    Checkpoint* checkpoint);
+
+// What a member lost. Anything when the checkpoint, which may be null, stops.
+DistortionSums CompareMember(DType dtype, absl::string_view source,
+                             absl::string_view decoded, Checkpoint* checkpoint);
+
+struct MemberQuality {
+  DistortionAccumulator distortion;
+  std::optional<TokenSums> tokens;
+
+  Metrics MetricsOf(const TensorSpec& spec) const;
+};
+
+// What a tensor lost. The error of the checkpoint, which may be null.
+absl::StatusOr<MemberQuality> MeasureMember(const TensorSpec& spec,
+                                            absl::string_view source,
+                                            absl::string_view decoded,
+                                            Checkpoint* checkpoint);
+
+}  // namespace kvcompress
+
+#endif  // KVCOMPRESS_PIPELINE_GROUP_MEMBERS_H_
