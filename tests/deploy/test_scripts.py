@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from documents import claimed_line, run_line
+from documents import claimed, claimed_line, run_line, text_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 90
@@ -94,6 +94,17 @@ def test_arguments_that_are_not_taken(script: str) -> None:
     done = run(script, "--help")
     assert done.returncode == 1
     assert "takes no arguments" in done.stderr
+
+
+def test_link() -> None:
+    """The guide has the table that it prints, and a row for a link and cores of one's own."""
+    whole, own = claimed("link", "docs/guides/sizing.md")
+    assert run_line(whole) in text_of("docs/guides/sizing.md")
+    [_, _, row] = run_line(own).splitlines()
+    assert row.startswith("| 40 | 4 | 0.20 | ")
+    done = run("deploy/link.py", "--cores", "0")
+    assert done.returncode == 2
+    assert "above 0" in done.stderr
 
 
 def test_quickstart(temporary: Path) -> None:
