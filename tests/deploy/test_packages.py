@@ -124,8 +124,12 @@ def test_installed_library_is_what_its_package_holds(
 
 @pytest.mark.timeout(1800)
 def test_package_installs(packages: dict[str, Path], podman: Podman) -> None:
-    """Where the libraries are that it names, and without starting anything."""
-    script = f"cd / && {claimed_line('apt')} 2>&1 && /usr/bin/kv-compressd --version"
+    """Where the libraries are that it names, and without starting anything.
+
+    The image is made of the package, which leaves it first.
+    """
+    install = f"{claimed_line('apt')} 2>&1 && /usr/bin/kv-compressd --version"
+    script = f"cd / && dpkg --purge kvcompress && ! test -e /usr/bin/kv-compressd && {install}"
     folder = packages["kvcompress"].parent
     run = ["run", "--rm", "--network", "none", "--user", "0", "--entrypoint", "sh"]
     answer = podman(*run, "--volume", f"{folder}:/packages:ro", IMAGE, "-c", script)
