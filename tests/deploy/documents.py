@@ -48,6 +48,7 @@ WAYS = {
     "batch": r"python -m kvcompress\.batch (?!s3:).+",
     "benchmark": r"tests/benchmark( --save)?",
     "build": r"deploy/build",
+    "checksums": r"sha256sum --check .+",
     "client": r"((bin/)?kv-compress(?! -server kv\.)|python -m kvcompress)( .+)?",
     "client over TLS": r"kv-compress -server kv\.example:50051 .+",
     "codec study": r"\$python validation/codec_study\.py",
@@ -82,14 +83,14 @@ WAYS = {
     "site": r"deploy/site",
     "soak": r"tests/soak --seconds \d+ --save",
     "systemctl": r"systemctl .+",
-    "tarball": r"tar -xf build/dist/\S+ .+",
+    "tarball": r"tar -xf kvcompress-\S+ .+",
     "tarball, by links": r"ln -s /opt/\S+ .+",
     "tests": r"tests/run (-k \w+|-- (tests/golden -x|tests/\w+/test_\w+\.py))",
     "thread sanitizer": r"(deploy/build --preset|KVCOMPRESS_BIN_DIR=\S+ TSAN_OPTIONS=\S+) .+",
     "threads": r"tests/benchmark --threads",
     "tidy": r"tests/tidy \w+ \w+",
     "transport": r"tests/benchmark --transport( --save)?",
-    "wheel": r"pip install build/dist/\S+\.whl",
+    "wheel": r"pip install kvcompress-\S+\.whl",
 }
 
 

@@ -62,6 +62,7 @@ def native(release: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_files_and_their_checksums(release: Path) -> None:
     """Everything that is promised; small enough that nothing is in it by accident."""
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=release, check=True)
+    assert run_line(claimed_line("checksums"), release).count(": OK\n") > 1
     listed = (release / "SHA256SUMS").read_text().split()[1::2]
     assert {*listed, "SHA256SUMS"} == {path.name for path in release.iterdir()}
     patterns = ["*.whl", "kvcompress-*.tar.gz", "kvcompress_*.deb", "libkvcompress-dev_*.deb"]
@@ -173,8 +174,7 @@ def test_debian_packages_are_those_of_cpack(release: Path, tmp_path: Path) -> No
 def installed(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the lines of the documents unpacked the tarball to, in the place of /opt."""
     place = tmp_path_factory.mktemp("opt")
-    words = {"/opt": str(place), "build/dist": str(release)}
-    run_line(substituted(claimed_line("tarball"), **words))
+    run_line(substituted(claimed_line("tarball"), **{"/opt": str(place)}), release)
     links = place / "linked"
     links.mkdir()
     words = {"/opt": str(place), "/usr/local/bin": str(links)}
@@ -281,7 +281,7 @@ def test_wheel_installs(
             folder = one(run.root, "venv/lib/python3*/site-packages/kvcompress/bin")
             program = f"/{folder.relative_to(run.root)}/kv-compress"
         else:
-            line = substituted(claimed_line("wheel"), **{"build/dist": ""})
+            line = substituted(claimed_line("wheel"), **{"kvcompress-": "/kvcompress-"})
             run("sh", "-c", f"PATH=/venv/bin:$PATH; {line}")
             program = "/venv/bin/kv-compress"
         installed = time.monotonic()
