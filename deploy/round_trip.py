@@ -43,7 +43,7 @@ NOTES = f"""\
   Damage: how much the predictions of SmolLM2-135M-Instruct change (KL divergence), as a part of
   what int4 changes; from {STUDY.relative_to(REPOSITORY)}, not of this run.
   auto keeps every tensor within the bounds. A profile, trained once for a model, makes its caches
-  25 to 53 times smaller, at 28 % to 92 % of the damage of int4 (docs/guides/profiles.md):
+  22 to 50 times smaller, at 22 % to 78 % of the damage of int4 (docs/guides/profiles.md):
   bin/kv-compress -train-profile model.profile -model-label NAME CACHE..."""
 NEXT = """\
 Verified, for each codec: every checksum holds; NumPy computes the same distortion from the files;
