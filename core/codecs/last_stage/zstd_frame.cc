@@ -186,7 +186,7 @@ class Frame {
     if (type != 2) {
       return Produce(size) ? absl::OkStatus() : Broken("it gives too much");
     }
-    size_t literals;
+    size_t literals = 0;
     KVC_RETURN_IF_ERROR(TakeLiterals(&content, &literals));
     return CheckSequences(content, literals);
   }
