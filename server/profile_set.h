@@ -19,7 +19,7 @@
 
 namespace kvcompress {
 
-// What a request says in the place of a profile when it wants none.
+// What a request says instead of a profile when it wants none.
 inline constexpr absl::string_view kNoProfile = "none";
 // The key of the label by which a request says what model its cache is of.
 inline constexpr char kModelLabel[] = "model";

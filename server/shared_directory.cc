@@ -151,7 +151,7 @@ int OpenBeneathStepwise(int root, const std::string& path, int flags) {
         openat(at, parts[i].c_str(),
                (last ? flags : O_PATH | O_DIRECTORY) | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOTDIR) {
-      // A link in the place of a folder says this too.
+      // A link instead of a folder says this too.
       struct stat found;
       const bool is_link =
           fstatat(at, parts[i].c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -234,7 +234,7 @@ def claimed_blocks(way: str) -> list[str]:
 
 
 def substituted(line: str, **substitutes: str) -> str:
-    """A line with other words in the place of some, which all have to be there."""
+    """A line with other words instead of some, which all have to be there."""
     for word, substitute in substitutes.items():
         assert word in line, f"no {word} in: {line}"
         line = line.replace(word, substitute)

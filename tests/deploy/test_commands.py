@@ -131,7 +131,7 @@ def test_python_tests_that_commands_name() -> None:
 
 
 def test_python_tests_that_the_text_names() -> None:
-    """As tests/run takes them: in the place of FILE."""
+    """As tests/run takes them: instead of FILE."""
     found = set()
     for document in DOCUMENTS:
         for line in claimed("files of tests", document):

@@ -116,7 +116,7 @@ def test_wrong_values(helm: Path, chosen: str, message: str) -> None:
 
 
 def test_commands_of_the_documents(helm: Path) -> None:
-    """With `template` in the place of `install`."""
+    """With `template` instead of `install`."""
     for line in claimed("helm"):
         command = line.partition("#")[0].replace("install", "template", 1).split()
         assert list(yaml.load_all(output(helm, *command[1:], *VERSION), Loader))

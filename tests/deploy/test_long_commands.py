@@ -1,7 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The commands of documents that measure for minutes or make a machine, made short.
 
-What is put in the place of words, or behind a line, stands here. Reports go to a folder of the
+What is put instead of words, or behind a line, stands here. Reports go to a folder of the
 test's: nothing is written to the repository. How fast something is, is not a test's business.
 """
 

@@ -172,7 +172,7 @@ def test_debian_packages_are_those_of_cpack(release: Path, tmp_path: Path) -> No
 
 @pytest.fixture(scope="module")
 def installed(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the lines of the documents unpacked the tarball to, in the place of /opt."""
+    """Where the lines of the documents unpacked the tarball to, instead of /opt."""
     place = tmp_path_factory.mktemp("opt")
     run_line(substituted(claimed_line("tarball"), **{"/opt": str(place)}), release)
     links = place / "linked"

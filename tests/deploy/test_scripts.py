@@ -62,7 +62,7 @@ def fakes(tmp_path: Path, bin_dir: Path) -> Path:
 
 
 def replace(path: Path, script: str) -> None:
-    """Puts a shell script in the place of a binary."""
+    """Puts a shell script instead of a binary."""
     path.unlink()
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)

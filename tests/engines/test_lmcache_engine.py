@@ -55,7 +55,7 @@ class Deployment:
         self.engine.ready()
 
     def _stop_daemon(self) -> None:
-        """Stops the one that a test may have started in the place of the first."""
+        """Stops the one that a test may have started instead of the first."""
         self.daemon.kill()
 
     def adapters(self) -> list[dict[str, object]]:

@@ -151,7 +151,7 @@ def breaking(prompt: list[int], process: int, folder: str) -> list[Step]:
 
 
 def may_mount() -> bool:
-    """Whether a small disk can be had, in the place of one that is full."""
+    """Whether a small disk can be had, instead of one that is full."""
     command = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return subprocess.run(command, capture_output=True).returncode == 0
 

@@ -28,7 +28,7 @@ class Pair:
         return ["--tls-cert", str(self.certificate), "--tls-key", str(self.key)]
 
     def copy_to(self, other: "Pair") -> None:
-        """Puts this pair in the place of another, as a rotation does: each file at once."""
+        """Puts this pair instead of another, as a rotation does: each file at once."""
         for source, target in ((self.key, other.key), (self.certificate, other.certificate)):
             fresh = target.with_suffix(".new")
             fresh.write_bytes(source.read_bytes())

@@ -203,7 +203,7 @@ def test_what_is_not_a_regular_file(shared: Shared) -> None:
 
 
 def test_what_is_not_there(shared: Shared) -> None:
-    """An input, a folder of an output, a file in the place of a folder."""
+    """An input, a folder of an output, a file instead of a folder."""
     missing = ("NOT_FOUND", "NO_SUCH_FILE")
     assert shared.refusal(lambda: shared.compress("none", "out")) == (*missing, "input_path")
     assert shared.refusal(lambda: shared.compress("in", "no/out")) == (*missing, "output_path")

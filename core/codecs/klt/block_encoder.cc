@@ -269,7 +269,7 @@ void BlockEncoder::Transform(size_t group, const float* values,
   const std::vector<float> zeros(n);
   const std::vector<float> units(kTokens, 0x1p-14f / kParts);
   Grow(block_.tokens * n, &memory->coefficients);
-  // Zeros in the place of a channel that fills a pair.
+  // Zeros instead of a channel that fills a pair.
   memory->parts.assign(kTokens * padded, 0);
   memory->sums.resize(kTokens * n);
   for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {

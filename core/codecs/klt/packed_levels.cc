@@ -14,7 +14,7 @@ constexpr size_t kAtOnce = 256;
 // Where more than one level in so many is wide, all get another byte.
 constexpr size_t kRare = 4;
 
-// Stands in the place of a level that is wide.
+// Stands instead of a level that is wide.
 template <typename Narrow>
 constexpr Narrow kWide = std::numeric_limits<Narrow>::min();
 

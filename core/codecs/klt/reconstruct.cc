@@ -83,7 +83,7 @@ void GroupReconstructor::PutGroup(size_t group, const coding::Matrix& matrix,
   const kernels::KernelSet& set = kernels::Active();
   const size_t n = matrix.size();
   const size_t first_head = group * geometry_.GroupHeads();
-  // Zeros in the place of a row that fills a pair.
+  // Zeros instead of a row that fills a pair.
   narrow_.assign(kTokens * matrix.PaddedSize(), 0);
   int32_t totals[kTokens];
   for (size_t begin = sinks_; begin < block_.tokens; begin += kTokens) {

@@ -72,7 +72,7 @@ class CompressArguments(ThresholdArguments, total=False):
             tokens (`centred_snr_db`, `token_snr_db_p1`, `first_token_rmse`) and takes less time.
         attention: For layers, by index: for each token log2 of the attention that it is likely
             to get, above any level common to all; finite, from -64 to 64. For presets of `klt`
-            that weigh tokens (`high`, `max`, `ultra`), in the place of their own guess.
+            that weigh tokens (`high`, `max`, `ultra`), instead of their own guess.
         labels: Labels to bind to the artefact, at most 32.
         report_tensors: Whether the report lists every tensor. Default True.
         profile: The profile of the server to compress with, by name, digest or label, as

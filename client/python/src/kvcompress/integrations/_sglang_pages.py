@@ -3,7 +3,7 @@
 
 A host pool keeps the KV cache of a rank in pages, and gives each as a row of values, in an order
 that `--hicache-mem-layout` chooses. An artefact has tensors [1, heads, tokens, head_dim], or
-[tokens, width] for latents, in the place of all orders: an engine with another order can read it.
+[tokens, width] for latents, instead of all orders: an engine with another order can read it.
 """
 
 import math

@@ -234,7 +234,7 @@ class CompressOptions(_message.Message):
         """What the caller knows of the attention that tokens get, such as the
         engine's own statistics; at most one for each layer. For presets of codecs
         that spend more bits on what is looked at more (`klt` with `high`,
-        `max`, `ultra` or a weight), in the place of their own guess from keys and
+        `max`, `ultra` or a weight), instead of their own guess from keys and
         age. At most `max_attention_layers` and `max_attention_values` of the server.
         """
 
