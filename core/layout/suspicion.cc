@@ -13,6 +13,7 @@
 #include "kernels/elements.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/layout_guess.h"
+#include "tensor/dot.h"
 
 namespace kvcompress {
 namespace {
@@ -25,21 +26,6 @@ constexpr uint64_t kLargestPage = 128;  // tokens
 constexpr double kMargin = 0.02;
 // Rows so alike are no accident, whatever the tensor is called.
 constexpr double kAlike = 0.2;
-
-float Dot(const float* x, const float* y, size_t size) {
-  constexpr size_t kLanes = 8;
-  float lanes[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += x[i + lane] * y[i + lane];
-    }
-  }
-  float sum = 0;
-  for (; i < size; ++i) sum += x[i] * y[i];
-  for (const float lane : lanes) sum += lane;
-  return sum;
-}
 
 // A mean of cosines between rows of so many channels.
 class Cosines {

@@ -27,12 +27,12 @@ constexpr double kAim = 0.985;
 // More of it than this is worth another trial.
 constexpr double kLoose = 1.05;
 // Squares of errors change by at most this from one trial to the next.
-constexpr double kMostChange = 4;
+constexpr double kMaxChange = 4;
 // Units of tensors are within this of those of the profile.
-constexpr double kMostUnit = 1024;
+constexpr double kMaxUnit = 1024;
 // How much lower the bound of exceptions becomes where too few were taken.
 constexpr float kLower = 0.84f;
-constexpr int kMostLower = 48;
+constexpr int kMaxLower = 48;
 
 double FromDecibels(double decibels) { return std::pow(10, decibels / 10); }
 
@@ -151,7 +151,7 @@ class ContractEncoder {
   }
 
   void SetUnits() {
-    unit_ = std::clamp(unit_, 1 / kMostUnit, kMostUnit);
+    unit_ = std::clamp(unit_, 1 / kMaxUnit, kMaxUnit);
     encoding_.units.assign(count(), profile::RoundToUnit(unit_));
     encoding_.shift = static_cast<int8_t>(
         std::clamp<double>(std::round(-4 * std::log2(unit_)), -coding::kClasses,
@@ -199,7 +199,7 @@ class ContractEncoder {
       return false;
     }
     const double factor =
-        std::sqrt(std::clamp(kAim * room, 1 / kMostChange, kMostChange));
+        std::sqrt(std::clamp(kAim * room, 1 / kMaxChange, kMaxChange));
     if (last) {
       unit_ = holding_ > 0 ? holding_ : unit_ * factor * factor;
     } else {
@@ -248,7 +248,7 @@ class ContractEncoder {
       const Metrics metrics = quality.MetricsOf(spec);
       if (Judge(metrics, bounds).passed || limit == 0) return list;
       limit =
-          i < kMostLower
+          i < kMaxLower
               ? kLower * std::min(limit, static_cast<float>(metrics.max_error))
               : 0;
     }

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "tensor/dot.h"
+
 namespace kvcompress::klt {
 namespace {
 
@@ -22,8 +24,8 @@ constexpr size_t kTokensAtOnce = 32;
 // runs from which on a text begins to count as one that repeats itself, and
 // does in full: measured on SmolLM2-135M and Gemma 3 270M.
 constexpr float kAlike = 0.8f;
-constexpr double kFewest = 0.04;
-constexpr double kMost = 0.08;
+constexpr double kMinShare = 0.04;
+constexpr double kMaxShare = 0.08;
 // Below any sum of cosines.
 constexpr float kHopeless = -100;
 
@@ -44,21 +46,6 @@ void Normalize(const std::vector<float>& mean, float* row) {
   }
   const float inverse = squares > 0 ? 1 / std::sqrt(squares) : 0;
   for (size_t c = 0; c < mean.size(); ++c) row[c] *= inverse;
-}
-
-float Dot(const float* x, const float* y, size_t size) {
-  constexpr size_t kLanes = 8;
-  float lanes[kLanes] = {};
-  size_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += x[i + lane] * y[i + lane];
-    }
-  }
-  float sum = 0;
-  for (; i < size; ++i) sum += x[i] * y[i];
-  for (const float lane : lanes) sum += lane;
-  return sum;
 }
 
 // Takes the next token of the head, which is before the query's run. Of the
@@ -127,7 +114,7 @@ double Repetition(const Geometry& geometry, LoadTokens load,
     for (const Query& query : queries) found += query.found ? 1 : 0;
   }
   const double share = static_cast<double>(found) / static_cast<double>(asked);
-  return std::clamp((share - kFewest) / (kMost - kFewest), 0.0, 1.0);
+  return std::clamp((share - kMinShare) / (kMaxShare - kMinShare), 0.0, 1.0);
 }
 
 Preset Refined(const Preset& preset, double repetition) {

@@ -52,13 +52,13 @@ double Product(const PrincipalComponents& components, size_t size, size_t a,
 
 TEST(LeadingComponents, AreThoseOfAllComponents) {
   constexpr size_t kSize = 300;
-  constexpr size_t kMost = 40;
+  constexpr size_t kMax = 40;
   const std::vector<float> matrix = Falling(kSize, kSize, 12);
-  const PrincipalComponents all = FindPrincipalComponents(matrix, kSize, kMost);
-  const PrincipalComponents found = FindLeadingComponents(matrix, kSize, kMost);
-  ASSERT_EQ(found.values.size(), kMost);
+  const PrincipalComponents all = FindPrincipalComponents(matrix, kSize, kMax);
+  const PrincipalComponents found = FindLeadingComponents(matrix, kSize, kMax);
+  ASSERT_EQ(found.values.size(), kMax);
   ASSERT_EQ(found.stride, all.stride);
-  for (size_t j = 0; j < kMost; ++j) {
+  for (size_t j = 0; j < kMax; ++j) {
     EXPECT_NEAR(found.values[j], all.values[j], 1e-4 * all.values[0]) << j;
     for (size_t k = 0; k <= j; ++k) {
       EXPECT_NEAR(Product(found, kSize, j, k), j == k, 1e-4) << j << " " << k;
