@@ -133,7 +133,7 @@ def draw(rows: list[dict[str, Any]], caption: str, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(8, 4.5), dpi=120)
+    figure, axes = plt.subplots(figsize=(9.5, 4.5), dpi=120)
     for way in dict.fromkeys(row["way"] for row in rows):
         of_way = [row for row in rows if row["way"] == way]
         ratio = of_way[0]["ratio"]
@@ -142,13 +142,14 @@ def draw(rows: list[dict[str, Any]], caption: str, path: Path) -> None:
             [row["tokens"] for row in of_way],
             [row["p50"] for row in of_way],
             marker="o",
+            linestyle="--" if way.startswith(LINK) else "-",
             label=label,
         )
     axes.set(xlabel="tokens of the document", ylabel="seconds to the first token, median")
     axes.set_title(caption, fontsize=9)
     axes.set_yscale("log")
     axes.grid(alpha=0.3, which="both")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
     figure.tight_layout()
     figure.savefig(path)
 
