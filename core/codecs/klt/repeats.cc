@@ -15,26 +15,29 @@ namespace {
 
 // Attention sinks are like no other token.
 constexpr size_t kSinks = 4;
-constexpr size_t kRun = 4;  // tokens
+// A run is looked at in every fifth of its tokens. Runs that are shorter come
+// again in any text: names, and what programs write all over.
+constexpr size_t kLooks = 4;
+constexpr size_t kGap = 5;                        // tokens between two looks
+constexpr size_t kRun = (kLooks - 1) * kGap + 1;  // tokens
 constexpr size_t kHeads = 4;
-constexpr size_t kRuns = 16;                 // of a head
+constexpr size_t kRuns = 64;                 // of all heads
+constexpr size_t kMinRuns = 4;               // that a text has room for
 constexpr size_t kTokens = size_t{1} << 15;  // the newest
 constexpr size_t kTokensAtOnce = 32;
-// Cosines, in the mean over a run, of what is a repetition; and shares of such
-// runs from which on a text begins to count as one that repeats itself, and
-// does in full: measured on SmolLM2-135M and Gemma 3 270M.
+// Cosines, in the mean over the looks, of what is a repetition; and shares of
+// such runs from which on a text begins to count as one that repeats itself,
+// and does in full: measured on SmolLM2-135M and Gemma 3 270M.
 constexpr float kAlike = 0.8f;
-constexpr double kMinShare = 0.04;
+constexpr double kMinShare = 0.02;
 constexpr double kMaxShare = 0.08;
-// Below any sum of cosines.
-constexpr float kHopeless = -100;
 
-// Cosines of one run's tokens with all before it, token by token.
+// Cosines of one run's looks with all tokens before it, token by token.
 struct Query {
   size_t first = 0;  // token
   std::vector<float> rows;
-  // Of the last tokens: sums over the first 1, 2 and 3 tokens of the run.
-  std::array<float, kRun - 1> sums = {kHopeless, kHopeless, kHopeless};
+  // By the first token of an earlier run, modulo kRun: the sum of its looks.
+  std::array<float, kRun> sums;
   bool found = false;
 };
 
@@ -48,21 +51,16 @@ void Normalize(const std::vector<float>& mean, float* row) {
   for (size_t c = 0; c < mean.size(); ++c) row[c] *= inverse;
 }
 
-// Takes the next token of the head, which is before the query's run. Of the
-// run's tokens only those are looked at that can still be part of a repetition.
-void Compare(const float* row, size_t channels, Query* query) {
-  for (size_t i = kRun; i-- > 0;) {
-    const float before = i == 0 ? 0 : query->sums[i - 1];
-    const auto left = static_cast<float>(kRun - i);
-    float sum = kHopeless;
-    if (before + left > kRun * kAlike) {
-      sum = before + Dot(row, &query->rows[i * channels], channels);
-    }
-    if (i == kRun - 1) {
-      query->found = query->found || sum > kRun * kAlike;
-    } else {
-      query->sums[i] = sum;
-    }
+// Takes token t of the head, which is before the query's run, after all from
+// `begin` on. Looks only where there can still be a repetition.
+void Compare(const float* row, size_t channels, size_t begin, size_t t,
+             Query* query) {
+  for (size_t i = 0; i < kLooks && t >= begin + i * kGap; ++i) {
+    float& sum = query->sums[(t - i * kGap) % kRun];
+    if (i == 0) sum = 0;
+    if (sum + static_cast<float>(kLooks - i) <= kLooks * kAlike) continue;
+    sum += Dot(row, &query->rows[i * channels], channels);
+    if (i + 1 == kLooks && sum > kLooks * kAlike) query->found = true;
   }
 }
 
@@ -73,11 +71,13 @@ double Repetition(const Geometry& geometry, LoadTokens load,
   const size_t channels = geometry.channels();
   const size_t end = geometry.tokens();
   const size_t begin = std::max(kSinks, end - std::min(end, kTokens));
-  if (end < begin + 16 * kRun) return 0;
+  if (end < begin + kMinRuns * kRun) return 0;
   std::vector<float> values(kTokensAtOnce * channels);
   size_t found = 0;
   size_t asked = 0;
-  for (size_t h = 0; h < std::min(geometry.heads(), kHeads); ++h) {
+  const size_t heads = std::min(geometry.heads(), kHeads);
+  const size_t runs = std::min(kRuns / heads, 2 * (end - begin) / kRun);
+  for (size_t h = 0; h < heads; ++h) {
     std::vector<float> mean(channels);
     const auto for_each_row = [&](auto visit) {
       for (size_t first = begin; first < end; first += kTokensAtOnce) {
@@ -93,21 +93,24 @@ double Repetition(const Geometry& geometry, LoadTokens load,
       for (size_t c = 0; c < channels; ++c) mean[c] += row[c];
     });
     for (float& each : mean) each /= static_cast<float>(end - begin);
-    std::vector<Query> queries(std::min(kRuns, (end - begin) / (2 * kRun)));
+    std::vector<Query> queries(runs);
     for (size_t i = 0; i < queries.size(); ++i) {
       queries[i].first =
           begin + (end - begin - kRun) * (i + 1) / queries.size();
-      queries[i].rows.resize(kRun * channels);
-      load(h, queries[i].first, queries[i].first + kRun,
-           queries[i].rows.data());
-      for (size_t t = 0; t < kRun; ++t) {
-        Normalize(mean, &queries[i].rows[t * channels]);
+      queries[i].rows.resize(kLooks * channels);
+      for (size_t look = 0; look < kLooks; ++look) {
+        const size_t t = queries[i].first + look * kGap;
+        float* const row = &queries[i].rows[look * channels];
+        load(h, t, t + 1, row);
+        Normalize(mean, row);
       }
     }
     for_each_row([&](size_t t, float* row) {
       Normalize(mean, row);
       for (Query& query : queries) {
-        if (t < query.first && !query.found) Compare(row, channels, &query);
+        if (t < query.first && !query.found) {
+          Compare(row, channels, begin, t, &query);
+        }
       }
     });
     asked += queries.size();

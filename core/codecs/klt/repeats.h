@@ -15,10 +15,10 @@
 namespace kvcompress::klt {
 
 // How much of a cache, 0 to 1, has the finer steps of what repeats itself: the
-// share of a sample of runs of four tokens that are like an earlier run of
-// their head, without the means of the channels. It looks at no more than 2^15
-// tokens and 16 runs of each of up to four heads. Anything when the
-// checkpoint stops.
+// share of a sample of runs of 16 tokens that are like an earlier run of their
+// head, without the means of the channels; it looks at four tokens of a run. It
+// looks at no more than 2^15 tokens and 64 runs of up to four heads.
+// Anything when the checkpoint stops.
 double Repetition(const Geometry& geometry, LoadTokens load,
                   Checkpoint* checkpoint = nullptr);
 

@@ -54,20 +54,23 @@ KeyHints Told(double size, size_t tokens = 64) {
   });
 }
 
-// How a head of 16 channels repeats itself whose tokens are `period` random
-// ones over and over, each with a little of its own.
-double RepetitionOf(size_t period, size_t tokens = 400) {
+// How a head of 16 channels repeats itself whose tokens are these of some
+// random ones, each with a little of its own.
+double RepetitionOf(const std::vector<size_t>& text) {
   constexpr size_t kChannels = 16;
+  const size_t tokens = text.size();
   std::mt19937 random(1);
   const auto number = [&] {
     return static_cast<float>(random()) * 0x1p-31f - 1;
   };
-  std::vector<float> values(tokens * kChannels);
-  for (size_t i = 0; i < values.size(); ++i) {
-    const size_t before = period * kChannels;
-    values[i] = i < before ? 3 + number() : values[i - before];
+  std::vector<float> words(tokens * kChannels);
+  for (float& value : words) value = 3 + number();
+  std::vector<float> values;
+  for (const size_t word : text) {
+    for (size_t c = 0; c < kChannels; ++c) {
+      values.push_back(words[word * kChannels + c] + 0.1f * number());
+    }
   }
-  for (float& value : values) value += 0.1f * number();
   const TensorSpec spec = {.dtype = DType::kF32,
                            .shape = {1, 1, tokens, kChannels}};
   return klt::Repetition(
@@ -76,11 +79,28 @@ double RepetitionOf(size_t period, size_t tokens = 400) {
       });
 }
 
+// `period` tokens over and over.
+std::vector<size_t> Periodic(size_t period, size_t tokens = 400) {
+  std::vector<size_t> text(tokens);
+  for (size_t t = 0; t < tokens; ++t) text[t] = t % period;
+  return text;
+}
+
 TEST(Repetition, IsFoundWhereTokensComeAgain) {
-  EXPECT_EQ(RepetitionOf(100), 1);
-  EXPECT_EQ(RepetitionOf(250), 1);
-  EXPECT_EQ(RepetitionOf(400), 0);
-  EXPECT_EQ(RepetitionOf(10, 60), 0);  // too few to tell
+  EXPECT_EQ(RepetitionOf(Periodic(100)), 1);
+  EXPECT_EQ(RepetitionOf(Periodic(250)), 1);
+  EXPECT_EQ(RepetitionOf(Periodic(400)), 0);
+  EXPECT_EQ(RepetitionOf(Periodic(10, 60)), 0);  // too few to tell
+}
+
+TEST(Repetition, IsNotFoundInWordsThatComeAgainOneByOne) {
+  std::mt19937 random(1);
+  std::vector<size_t> text;
+  for (size_t word = 0; word < 200; ++word) {
+    const size_t first = 4 * (random() % 50);
+    for (size_t i = 0; i < 4; ++i) text.push_back(first + i);
+  }
+  EXPECT_EQ(RepetitionOf(text), 0);
 }
 
 TEST(Repetition, RefinesCoarsePresetsAlone) {
