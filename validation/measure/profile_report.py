@@ -53,7 +53,7 @@ def ratio_at(found: Sequence[Point], target: float = TARGET) -> float | None:
     for low, high in itertools.pairwise(found):
         if low.share < target <= high.share:
             part = math.log(target / low.share) / math.log(high.share / low.share)
-            return low.ratio * (high.ratio / low.ratio) ** part
+            return low.ratio * math.pow(high.ratio / low.ratio, part)
     return None
 
 

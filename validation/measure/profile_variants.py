@@ -92,7 +92,8 @@ def coarsen(bits: int) -> Callable[[str, Array], Array]:
         rows = array.astype(np.float64)
         unit = np.abs(rows).max(1, keepdims=True) / (2 ** (bits - 1) - 1)
         unit[unit < 1] = 1
-        return np.clip(np.rint(np.rint(rows / unit) * unit), -32767, 32767).astype("<i2")
+        coarse: Array = np.rint(np.rint(rows / unit) * unit).clip(-32767, 32767).astype("<i2")
+        return coarse
 
     return edit
 

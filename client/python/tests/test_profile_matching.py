@@ -118,7 +118,7 @@ def test_the_name_decides(tmp_path: Path) -> None:
 
 
 def test_layers_of_two_kinds_and_scaled_rotations(tmp_path: Path) -> None:
-    """The wave of pair 3 is longer than what it was trained with: 8 times as slow."""
+    """As transformers scales them."""
     kinds = ["sliding_attention", "full_attention"]
     parameters = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
@@ -133,9 +133,12 @@ def test_layers_of_two_kinds_and_scaled_rotations(tmp_path: Path) -> None:
         "factor": 8.0,
         "original_max_position_embeddings": 1024,
     }
-    digest = write(tmp_path / "llama3.profile", rotations=[turns(10000, [1, 1, 1, 1 / 8])])
+    # Turns within 1,024 tokens: 163, 16.3, 1.63 and 0.163; from 4 on all is kept, below 1 none.
+    part = (1024 * turns(10000)[2] - 1) / 3
+    llama3 = [1, 1, part + (1 - part) / 8, 1 / 8]
+    digest = write(tmp_path / "llama3.profile", rotations=[turns(10000, llama3)])
     assert for_model({**CONFIG, "rope_scaling": scaling}, tmp_path) == digest
-    # Turns within 1,024 tokens: 163, 16.3, 1.63 and 0.163; from 32 on all is kept, below 1 none.
+    # From 32 on all is kept, below 1 none, and between by pairs.
     low, high = math.floor(PAIRS * math.log(163 / 32) / math.log(1e4)), math.ceil(2.2)
     yarn = [1 - (1 - 1 / 8) * min(max((p - low) / (high - low), 0), 1) for p in range(PAIRS)]
     digest = write(tmp_path / "yarn.profile", rotations=[turns(10000, yarn)])

@@ -68,7 +68,7 @@ def for_model(
     names = {_plain(label)} if label is not None else _names(config)
     if hasattr(source, "server_info"):
         return _on_server(source.server_info(), names)
-    return _in_folder(Path(source), config, names, label)  # type: ignore[arg-type]
+    return _in_folder(Path(source), config, names, label)
 
 
 def _config(model: object | ModelConfig) -> Mapping[str, Any]:
@@ -138,7 +138,7 @@ def _check(path: Path, layers: Sequence[_Layer]) -> tuple[str, str | None]:
     metadata = header.get("__metadata__", {})
     try:
         members = re.split("[,;]", metadata["kvcompress.profile.groups"])
-        found = {tuple(re.split("[:x]", member)) for member in members}
+        found = [re.split("[:x]", member) for member in members]
         label = metadata["kvcompress.profile.label"]
         rotations = _rotations(path, header)
         kinds = metadata["kvcompress.profile.rotations"].split(",")
