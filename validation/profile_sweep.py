@@ -136,7 +136,7 @@ class Sweep:
     def _chunks(self) -> None:
         if self._done(part="chunks"):
             return
-        names = (REFERENCE, "klt:ultra", "profile max", "profile ultra")
+        names = (REFERENCE, "klt:ultra", "profile ultra")
         with tempfile.TemporaryDirectory() as folder:
             for bench, sample in self._samples(TOKENS, Path(folder)):
                 for tokens in CHUNKS:
