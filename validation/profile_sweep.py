@@ -32,7 +32,7 @@ from measure import plot_profiles, profile_report
 from measure.injection import load
 from measure.models import default_cache
 from measure.profile_bench import REFERENCE, Bench, Flags, Row, Sample, windows_of
-from measure.profile_variants import MOST, STEPS, Laboratory, Variant
+from measure.profile_variants import MOST, STEPS, Laboratory, Variant, at_step
 
 TOKENS = 1024
 LENGTHS = (64, 256, 1024, 4096)
@@ -56,7 +56,8 @@ VARIANTS = {
         Variant("30, 2,048 components", layers=0, components=2048),
     ],
     "components": [
-        Variant(f"{min(count, 3840):,}", components=count) for count in (256, 512, 1024, 2048, MOST)
+        *(Variant(f"{count:,}", components=count) for count in (256, 512, 1024)),
+        Variant("all that vary", components=MOST),
     ],
     "metric": [Variant("gradients"), Variant("caches alone", gradients=False)],
     "bits": [Variant(str(bits), bits=bits) for bits in (8, 10, 12, 14, 16)],
@@ -176,6 +177,7 @@ class Sweep:
         reference: float,
     ) -> None:
         """Measures steps until the divergence of one is below the target and of the next above."""
+        trial = profile.with_name("trial.profile")
         step, way, found = FIRST[variant.gradients], 0, 0
         while 0 <= step < len(STEPS) and (way == 0 or found == way):
             total = 0.0
@@ -183,7 +185,8 @@ class Sweep:
                 place = {"profile": profile.name, "step": STEPS[step], "window": window}
                 row = self._known(place)
                 if row is None:
-                    flags: Flags = ["-profile", profile, "-codec", f"klt:step-{step}"]
+                    at_step(profile, trial, step)
+                    flags: Flags = ["-profile", trial, "-codec", "klt:ultra"]
                     row = {"text": sample.text, **bench.measure(sample, flags)}
                 total += row["kl"]
                 self._add({**keys, **place, "size": profile.stat().st_size, **row})

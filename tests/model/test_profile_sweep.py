@@ -15,7 +15,7 @@ from kvcompress.profiles import read_profile
 from measure import plot_profiles
 from measure.profile_bench import as_chunks, from_chunks, run
 from measure.profile_report import page, points, ratio_at
-from measure.profile_variants import change, coarsen, keep
+from measure.profile_variants import at_step, change, coarsen, keep
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "profile"
 PROFILE, CACHE = GOLDEN / "tiny.profile", GOLDEN / "cache.safetensors"
@@ -45,6 +45,20 @@ def test_fewer_components_and_fewer_bits(
     whole = sizes(PROFILE, bin_dir, tmp_path, monkeypatch)
     assert sizes(few, bin_dir, tmp_path, monkeypatch) < whole
     assert sizes(coarse, bin_dir, tmp_path, monkeypatch) > 0
+
+
+def test_one_preset_of_several(
+    bin_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the name ultra, and the step and the classes of the other."""
+    fine = tmp_path / "fine.profile"
+    at_step(PROFILE, fine, 0)
+    [preset] = read_profile(fine).presets
+    assert (preset.name, preset.step) == ("ultra", 0.5)
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir))
+    run("-profile", fine, "-codec", "klt:ultra", "-input", CACHE, "-output", tmp_path / "small")
+    whole = sizes(PROFILE, bin_dir, tmp_path, monkeypatch)
+    assert (tmp_path / "small").stat().st_size == pytest.approx(whole, abs=100)
 
 
 def test_coarse_integers_have_as_many_values() -> None:

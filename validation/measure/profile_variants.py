@@ -18,6 +18,7 @@ import numpy.typing as npt
 from kvcompress.profiles import _native
 from kvcompress.profiles._model import LanguageModel
 from kvcompress.profiles._placement import LADDER
+from kvcompress.profiles._report import read_header
 from kvcompress.profiles._training import Trainer, TrainingOptions, cut
 
 STEPS = LADDER[2:]
@@ -52,12 +53,16 @@ class Variant:
     bits: int = 16
 
 
-def change(source: Path, target: Path, edit: Callable[[str, Array], Array]) -> None:
-    """Writes a profile whose tensors are those of another, edited by name."""
+def change(
+    source: Path, target: Path, edit: Callable[[str, Array], Array], presets: str | None = None
+) -> None:
+    """Writes a profile whose tensors are those of another, edited by name, and its presets."""
     data = source.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     written: dict[str, Any] = {"__metadata__": header.pop("__metadata__")}
+    if presets is not None:
+        written["__metadata__"]["kvcompress.profile.presets"] = presets
     parts, offset = [], 0
     for name, spec in header.items():
         begin, end = (8 + length + each for each in spec["data_offsets"])
@@ -70,6 +75,18 @@ def change(source: Path, target: Path, edit: Callable[[str, Array], Array]) -> N
     text = json.dumps(written, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     target.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
+
+
+def at_step(source: Path, target: Path, step: int) -> None:
+    """Writes a profile with one preset, `ultra`, at a step of STEPS."""
+    header = read_header(source)
+    names = header["__metadata__"]["kvcompress.profile.presets"].split(",")
+    value = names[step].partition("=")[2]
+
+    def edit(name: str, array: Array) -> Array:
+        return array[step : step + 1] if name.endswith("classes") else array
+
+    change(source, target, edit, presets=f"ultra={value}")
 
 
 def keep(components: int) -> Callable[[str, Array], Array]:
