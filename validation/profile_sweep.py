@@ -43,7 +43,7 @@ TARGET = profile_report.TARGET
 FIRST = {True: 4, False: 2}
 
 VARIANTS = {
-    "windows": [Variant(str(count), windows=count) for count in (1, 3, 6, 18)],
+    "windows": [Variant(str(count), windows=count) for count in (1, 3, 6, 18, 50)],
     "text": [
         Variant("all three", windows=6),
         Variant("articles alone", text="articles", windows=6),
@@ -60,7 +60,7 @@ VARIANTS = {
         Variant("all that vary", components=MOST),
     ],
     "metric": [Variant("gradients"), Variant("caches alone", gradients=False)],
-    "bits": [Variant(str(bits), bits=bits) for bits in (8, 10, 12, 14, 16)],
+    "bits": [Variant(str(bits), bits=bits) for bits in (4, 6, 8, 10, 12, 14, 16)],
 }
 
 
@@ -221,6 +221,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def command(parsed: argparse.Namespace) -> str:
+    """Gives the command that repeats the study."""
+    words = ["profile_sweep.py", "--model", parsed.model, "--profile", parsed.profile.name]
+    words += ["--text", *(path.name for path in parsed.text)]
+    words += ["--windows", str(parsed.windows), "--continuation", str(parsed.continuation)]
+    return shlex.join([*words, "--output", "DIR"])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the study and writes tables, numbers and picture."""
     parsed = parse(arguments)
@@ -234,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"otherwise, the next {parsed.continuation} scored; {date}, {machine()}.",
         "",
         f"- Profile of lengths and chunks: {info.digest}",
-        f"- Command: `profile_sweep.py {shlex.join(sys.argv[1:])}`",
+        f"- Command: `{command(parsed)}`",
     ]
     page = profile_report.page(head, sweep.rows)
     (parsed.output / "profile_sweep.md").write_text(page)
