@@ -30,9 +30,9 @@ def _by_tokens(axes: Any, rows: Sequence[Row], part: str, title: str) -> None:
         axes.plot(tokens, ratios, style, color=f"C{i}", label=name, markersize=4)
     axes.set_xscale("log", base=2)
     axes.set_xticks(tokens, [f"{count:,}" for count in tokens])
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.4 * axes.get_ylim()[1])
     axes.set_title(title, fontsize=10)
-    axes.legend(frameon=False, fontsize=7)
+    axes.legend(frameon=False, fontsize=7, ncols=3, loc="upper left")
 
 
 def _bars(axes: Any, rows: Sequence[Row], part: str) -> None:

@@ -58,9 +58,10 @@ def ratio_at(found: Sequence[Point], target: float = TARGET) -> float | None:
 
 
 def names_of(rows: Sequence[Row], part: str) -> list[str]:
-    """Gives the variants of a part that are done."""
+    """Gives the variants of a part that are done, numbers by their size."""
     done = (row for row in rows if row["part"] == part and row.get("done"))
-    return list(dict.fromkeys(row["name"] for row in done if "name" in row))
+    names = list(dict.fromkeys(row["name"] for row in done if "name" in row))
+    return sorted(names, key=int) if all(name.isdigit() for name in names) else names
 
 
 def _line(cells: Sequence[str]) -> str:
