@@ -38,6 +38,7 @@ def write(
 
 def _page(info: ProfileInfo, losses: Losses, seconds: Mapping[str, float], picture: str) -> str:
     parts = ", ".join(f"{name} {time:.0f} s" for name, time in seconds.items())
+    # A child's peak begins with that of its parent, from which it was forked.
     own, children = (
         resource.getrusage(who).ru_maxrss / 1024  # KiB
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -47,7 +48,7 @@ def _page(info: ProfileInfo, losses: Losses, seconds: Mapping[str, float], pictu
         "## Training",
         "",
         f"{sum(seconds.values()):.0f} s: {parts}. Peak memory: {own:,.0f} MiB with the model, "
-        f"{children:,.0f} MiB in kv-compress.",
+        f"at most {children:,.0f} MiB in kv-compress.",
         "",
         "## What each layer loses",
         "",
