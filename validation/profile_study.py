@@ -17,111 +17,31 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 import argparse
 import datetime
 import json
-import math
 import shlex
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 
 from codec_study import machine
-from kvcompress._programs import find_program
 from kvcompress.profiles import ProfileInfo, read_profile
-from measure.injection import (
-    compare,
-    continue_with,
-    first_tokens,
-    load,
-    prefill,
-    split,
-    spread,
-    to_tensors,
-)
-from measure.texts import TEXTS
+from measure.injection import load
+from measure.profile_bench import REFERENCE, Bench, Flags, mean, windows_of
 
-REFERENCE = "int4"
-COPIED = 400  # tokens that the last kind of text repeats
+# Codecs without a profile, by their names in the table.
+OTHERS = ("ecsq contract", "ecsq high", "klt high", "klt max", "klt ultra")
 
 
-def windows_of(
-    tokenizer: Any, prefix: int, continuation: int, count: int
-) -> Iterator[tuple[str, list[int]]]:
-    """Gives windows with the names of their texts."""
-    first = first_tokens(tokenizer)
-    length = prefix + continuation + 1 - len(first)
-    for text in TEXTS:
-        tokens = tokenizer(text.read(), add_special_tokens=False)["input_ids"]
-        cut = spread(tokens, length, count)
-        for window in cut:
-            yield text.name, first + window
-        if text.name != "news":
-            continue
-        copied = min(COPIED, (prefix - continuation) // 2 - 4)
-        for window in cut:
-            # The prefix ends within a copy, with which the continuation goes on.
-            begin = prefix - len(first) - 2 * copied - continuation - 1
-            passage = window[begin : begin + copied + continuation + 1]
-            yield "copy", first + window[: length - len(passage)] + passage
-
-
-def run(*arguments: str | Path) -> None:
-    """Runs kv-compress."""
-    program = find_program("kv-compress")
-    if program is None:
-        sys.exit("Error: no kv-compress: name its folder in KVCOMPRESS_BIN_DIR")
-    subprocess.run([program, "-force", *arguments], check=True, stdout=subprocess.DEVNULL)
-
-
-def rows_of(info: ProfileInfo, profile: Path) -> dict[str, list[str | Path]]:
+def rows_of(info: ProfileInfo, profile: Path, others: Sequence[str]) -> dict[str, Flags]:
     """Gives the flags of each codec by its name in the table."""
-    rows: dict[str, list[str | Path]] = {
-        REFERENCE: ["-codec", "int4"],
-        "klt ultra": ["-codec", "klt:ultra"],
-    }
+    rows: dict[str, Flags] = {REFERENCE: ["-codec", REFERENCE]}
+    rows |= {name: ["-codec", name.replace(" ", ":")] for name in others}
     for each in info.presets:
         rows[f"profile {each.name}"] = ["-profile", profile, "-codec", f"klt:{each.name}"]
     return rows
-
-
-def measure(
-    model: Any, window: Sequence[int], prefix: int, rows: dict[str, list[str | Path]]
-) -> list[dict[str, Any]]:
-    """Measures every codec on one window."""
-    read, fed, targets = split(list(window), prefix)
-    cache = to_tensors(prefill(model, read), torch.bfloat16)
-    base = continue_with(model, [cache], fed)[0]
-    results = []
-    with tempfile.TemporaryDirectory() as folder:
-        source, small, back = (Path(folder) / name for name in ("in", "small", "back"))
-        save_file(cache, source)
-        for name, flags in rows.items():
-            run(*flags, "-input", source, "-output", small)
-            using = flags[:2] if flags[0] == "-profile" else []
-            run(*using, "-decompress", "-input", small, "-output", back)
-            restored = load_file(back)
-            score = compare(base, continue_with(model, [restored], fed)[0], targets)
-            size = small.stat().st_size
-            results.append(
-                {
-                    "name": name,
-                    "bytes": size,
-                    "ratio": source.stat().st_size / size,
-                    "kl": score.kl,
-                    "top1": score.top1,
-                    "perplexity": math.exp(score.nll) / math.exp(score.nll_base) - 1,
-                }
-            )
-    return results
-
-
-def mean(rows: Sequence[dict[str, Any]], key: str) -> float:
-    """The mean of a number over windows."""
-    return float(sum(row[key] for row in rows) / len(rows))
 
 
 def table(results: Sequence[dict[str, Any]]) -> list[str]:
@@ -181,6 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--prefix", type=int, default=1024, help="tokens that are compressed")
     parser.add_argument("--continuation", type=int, default=192, help="tokens that are scored")
     parser.add_argument("--windows", type=int, default=2, help="of each kind of text")
+    parser.add_argument("--no-others", action="store_true", help="next to int4 alone")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     parser.add_argument("--output", type=Path, required=True, help="folder for table and numbers")
     parsed = parser.parse_args(arguments)
@@ -189,13 +110,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model, tokenizer = load(parsed.model)
     results: list[dict[str, Any]] = []
     windows = windows_of(tokenizer, parsed.prefix, parsed.continuation, parsed.windows)
-    for i, (text, window) in enumerate(windows):
-        rows = measure(model, window, parsed.prefix, rows_of(info, parsed.profile))
-        results += [{"text": text, "window": i, **row} for row in rows]
-        print(f"window {i} ({text})", *rows, sep="\n", file=sys.stderr, flush=True)
-        parsed.output.mkdir(parents=True, exist_ok=True)
-        (parsed.output / "profile_study.json").write_text(json.dumps(results, indent=1) + "\n")
-        (parsed.output / "profile_study.md").write_text(page(parsed, info, results))
+    rows = rows_of(info, parsed.profile, () if parsed.no_others else OTHERS)
+    parsed.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(model, Path(folder))
+        for i, (text, window) in enumerate(windows):
+            sample = bench.take(text, window, parsed.prefix)
+            for name, flags in rows.items():
+                row = {"text": text, "window": i, "name": name, **bench.measure(sample, flags)}
+                results.append(row)
+                print(row, file=sys.stderr, flush=True)
+            (parsed.output / "profile_study.json").write_text(json.dumps(results, indent=1) + "\n")
+            (parsed.output / "profile_study.md").write_text(page(parsed, info, results))
     print(page(parsed, info, results))
 
 

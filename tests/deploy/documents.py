@@ -118,6 +118,9 @@ NOT_RUN = {
         "needs a profile of a model, and takes minutes",
         "../model/test_profile_training.py::test_the_presets_do_what_the_profile_says",
     ),
+    r"\$python validation/profile_sweep\.py .+": Reason(
+        "needs a profile of a model, and takes an hour", "../model/test_profile_sweep.py"
+    ),
     r"\$python validation/latent_study\.py": Reason(
         "needs a model and takes minutes", "../model/test_latent_study.py"
     ),

@@ -2,12 +2,13 @@
 """Profiles that are trained from a model, on one with two layers and random weights."""
 
 import random
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kvcompress.profiles import ProfileInfo, format_report, read_profile
+from kvcompress.profiles import ProfileInfo, for_model, format_report, read_profile
 from kvcompress.profiles.__main__ import main
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -43,7 +44,8 @@ def program(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(model: Any, folder: Path, name: str, samples: int = 1) -> ProfileInfo:
-    """Trains on two texts."""
+    """Trains on two texts, and writes a report."""
+    from kvcompress.profiles import _training_report
     from kvcompress.profiles._training import Trainer, TrainingOptions
 
     options = TrainingOptions(
@@ -56,7 +58,10 @@ def train(model: Any, folder: Path, name: str, samples: int = 1) -> ProfileInfo:
         layers=0,
         components=96,
     )
-    return Trainer(model, options, print).train([text(1), text(2)], folder / name)
+    trainer = Trainer(model, options, print)
+    info = trainer.train([text(1), text(2)], folder / name)
+    _training_report.write(info, trainer.losses, trainer.times.parts, folder / name)
+    return info
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +106,14 @@ def test_the_presets_do_what_the_profile_says(language_model: Any, trained: Path
         assert found.divergence == pytest.approx(preset.expected.divergence, rel=1e-3)
     ratios = [preset.expected.ratio for preset in info.presets if preset.expected]
     assert ratios == sorted(ratios)
+
+
+def test_the_profile_of_a_model_is_found(language_model: Any, trained: Path) -> None:
+    """By the configuration that transformers has, with its own rotary embedding."""
+    digest = read_profile(trained / "tiny.profile").digest
+    assert for_model(language_model.model, trained) == digest
+    with pytest.raises(LookupError, match="no profile"):
+        for_model(language_model.model, trained, label="another")
 
 
 def test_from_caches_alone(language_model: Any, tmp_path: Path) -> None:
@@ -176,6 +189,22 @@ def test_the_report(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         broken.write_bytes(data)
         assert main(["report", str(broken)]) == 1
         assert words in capsys.readouterr().err
+
+
+def test_the_report_of_a_training(trained: Path) -> None:
+    """Finer presets lose less, in each layer; the chart has a curve for each and role."""
+    page = (trained / "tiny.report.md").read_text()
+    assert page.startswith(format_report(read_profile(trained / "tiny.profile")))
+    assert "Peak memory: " in page
+    assert "](tiny.report.svg)" in page
+    table = page[page.index("| layer | high | max | ultra |") :].splitlines()
+    assert len(table) == 4
+    for line in table[2:]:
+        cells = [float(cell.split(",")[0]) for cell in line.split("|")[2:-1]]
+        assert cells == sorted(cells, reverse=True)
+    chart = (trained / "tiny.report.svg").read_text()
+    ElementTree.fromstring(chart)
+    assert chart.count("<polyline") == 6
 
 
 def test_a_text_that_is_too_short() -> None:

@@ -86,6 +86,21 @@ _DEFAULTS = {
 _SKIPPING = {"llama4_text": 4, "smollm3": 4}
 
 
+def read_config(config: ModelConfig) -> Mapping[str, Any]:
+    """Gives what is in a configuration.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no JSON object.
+    """
+    if isinstance(config, Mapping):
+        return config
+    found = json.loads(Path(config).read_text(encoding="utf-8"))
+    if not isinstance(found, Mapping):
+        raise ValueError("model config: it is no JSON object")
+    return found
+
+
 def rope_parameters(config: ModelConfig) -> rope_pb2.RopeParameters:
     """Gives the message of the API for a model's configuration.
 
@@ -94,10 +109,7 @@ def rope_parameters(config: ModelConfig) -> rope_pb2.RopeParameters:
         ValueError: It is no JSON object, says nothing of a rotary embedding, or has frequencies
             that depend on the length of a prompt.
     """
-    if not isinstance(config, Mapping):
-        config = json.loads(Path(config).read_text(encoding="utf-8"))
-        if not isinstance(config, Mapping):
-            raise ValueError("model config: it is no JSON object")
+    config = read_config(config)
     config = _object(config, "text_config") or config
     rope = rope_pb2.RopeParameters()
     if config.get("model_type") in _WITHOUT:

@@ -37,6 +37,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     train.add_argument("--seed", type=int, default=0, help="of the sampling (default 0)")
     train.add_argument("--work", type=Path, help="folder for temporary files")
+    train.add_argument(
+        "--report",
+        action="store_true",
+        help="write NAME.report.md and a chart beside the profile: what each layer loses, times, "
+        "peak memory",
+    )
     report = commands.add_parser("report", help="show what a profile is")
     report.add_argument("profile", type=Path)
     return parser
@@ -44,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _train(arguments: argparse.Namespace) -> str:
     try:
-        from kvcompress.profiles import _training
+        from kvcompress.profiles import _training, _training_report
         from kvcompress.profiles._model import LanguageModel
     except ImportError as error:
         raise ValueError(
@@ -66,6 +72,8 @@ def _train(arguments: argparse.Namespace) -> str:
     model = LanguageModel.load(arguments.model, arguments.device)
     trainer = _training.Trainer(model, options, lambda line: print(line, file=sys.stderr))
     info = trainer.train(texts, arguments.output, arguments.work)
+    if arguments.report:
+        _training_report.write(info, trainer.losses, trainer.times.parts, arguments.output)
     seconds = ", ".join(f"{name} {time:.0f} s" for name, time in trainer.times.parts.items())
     return f"{format_report(info)}\nTook: {seconds}\n"
 

@@ -4,7 +4,8 @@
 import bisect
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from kvcompress.profiles._native import read_cache, restored
 SHARES = {"high": 0.21, "max": 0.52, "ultra": 0.68}
 # Steps that are tried, in spreads of a tensor after the metric.
 LADDER = tuple(0.35 * 2 ** (i / 2) for i in range(9))
+_TINY = 1e-30
+
+Sums = defaultdict[str, float]
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,17 @@ class Window:
 
 @dataclass(frozen=True)
 class Measured:
-    """Means over windows."""
+    """Means over windows.
+
+    Attributes:
+        ratio: Of sizes.
+        divergence: Of predictions.
+        snr_db: Of each tensor, by its name.
+    """
 
     ratio: float
     divergence: float
+    snr_db: Mapping[str, float]
 
 
 class Judge:
@@ -58,16 +69,34 @@ class Judge:
             NativeError: kv-compress fails.
         """
         ratios, divergences = [], []
+        energies: Sums = defaultdict(float)
+        errors: Sums = defaultdict(float)
         for window in self._windows:
             with tempfile.TemporaryDirectory(dir=window.source.parent) as folder:
                 back, ratio = restored(window.source, codec, profile, Path(folder))
                 cache: Cache = read_cache(back, self._model.model.device)
+            _add_errors(
+                read_cache(window.source, self._model.model.device), cache, energies, errors
+            )
             with torch.no_grad():
                 changed = self._model.predict(cache, window.fed)
             ratios.append(ratio)
             divergences.append(divergence(window.base, changed))
         count = len(self._windows)
-        return Measured(sum(ratios) / count, sum(divergences) / count)
+        snr_db = {
+            name: 10 * math.log10(max(energies[name], _TINY) / max(errors[name], _TINY))
+            for name in energies
+        }
+        return Measured(sum(ratios) / count, sum(divergences) / count, snr_db)
+
+
+def _add_errors(source: Cache, cache: Cache, energies: Sums, errors: Sums) -> None:
+    """Adds the squares of each tensor, and those of what it lost."""
+    for layer, pairs in enumerate(zip(source, cache, strict=True)):
+        for role, one, other in zip(("key", "value"), *pairs, strict=True):
+            name = f"layer_{layer}_{role}"
+            energies[name] += float(one.square().sum())
+            errors[name] += float((one - other).square().sum())
 
 
 def find_step(

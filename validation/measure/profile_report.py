@@ -1,0 +1,154 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Tables of profile_sweep.py."""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from measure.profile_bench import REFERENCE, Row, mean
+
+TARGET = 0.75  # of the divergence of int4
+WRITTEN = "<!-- Written by validation/profile_sweep.py; do not edit. -->"
+
+TITLES = {
+    "windows": ("Windows that it was trained on", "windows"),
+    "text": ("Text that it was trained on, six windows", "trained on"),
+    "layers": ("Layers of a group", "layers"),
+    "components": ("Components that are kept of 3,840", "components"),
+    "metric": ("Gradients, or caches alone", "metric"),
+    "bits": ("Bits of the basis, with a scale for each component", "bits"),
+}
+
+
+class Point(NamedTuple):
+    """A profile at one step."""
+
+    step: float
+    ratio: float
+    share: float
+    """Of the divergence of int4 on the same windows."""
+    perplexity: float
+    top1: float
+
+
+def points(rows: Sequence[Row], part: str, name: str) -> list[Point]:
+    """Gives the steps at which a variant was measured, rising."""
+    reference = mean([row for row in rows if row["part"] == "reference" and "kl" in row], "kl")
+    own = [row for row in rows if (row["part"], row.get("name")) == (part, name) and "kl" in row]
+    found = []
+    for step in sorted({row["step"] for row in own}):
+        at = [row for row in own if row["step"] == step]
+        numbers = (mean(at, key) for key in ("ratio", "kl", "perplexity", "top1"))
+        ratio, divergence, perplexity, top1 = numbers
+        found.append(Point(step, ratio, divergence / reference, perplexity, top1))
+    return found
+
+
+def ratio_at(found: Sequence[Point], target: float = TARGET) -> float | None:
+    """Gives the ratio at a share of int4's divergence, by interpolation of logarithms.
+
+    None where no two steps are below it and above.
+    """
+    for low, high in itertools.pairwise(found):
+        if low.share < target <= high.share:
+            part = math.log(target / low.share) / math.log(high.share / low.share)
+            return low.ratio * math.pow(high.ratio / low.ratio, part)
+    return None
+
+
+def names_of(rows: Sequence[Row], part: str) -> list[str]:
+    """Gives the variants of a part that are done, numbers by their size."""
+    done = (row for row in rows if row["part"] == part and row.get("done"))
+    names = list(dict.fromkeys(row["name"] for row in done if "name" in row))
+    return sorted(names, key=int) if all(name.isdigit() for name in names) else names
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _head(cells: Sequence[str]) -> list[str]:
+    return [_line(cells), "| --- " * len(cells) + "|"]
+
+
+def _variants(rows: Sequence[Row], part: str) -> Iterator[str]:
+    title, column = TITLES[part]
+    yield from (f"## {title}", "")
+    head = [column, "profile", f"ratio at {TARGET:.0%} of int4's KL", "step: ratio, KL of int4's"]
+    yield from _head([*head, "perplexity, top-1 at the last"])
+    for name in names_of(rows, part):
+        found = points(rows, part, name)
+        ratio = ratio_at(found)
+        size = next(row["size"] for row in rows if row.get("name") == name and "size" in row)
+        steps = "; ".join(f"{at.step:.2f}: {at.ratio:.1f}x, {at.share:.0%}" for at in found)
+        last = f"{found[-1].perplexity:+.1%}, {found[-1].top1:.1%}"
+        reached = "not reached" if ratio is None else f"{ratio:.1f}x"
+        yield _line([name, f"{size / 1e6:.1f} MB", reached, steps, last])
+    yield ""
+    if part == "text":
+        yield from _by_text(rows)
+
+
+def _by_text(rows: Sequence[Row]) -> Iterator[str]:
+    """The same by the text that is compressed, at one step."""
+    own = [row for row in rows if row["part"] == "text" and "kl" in row]
+    names = names_of(rows, "text")
+    steps = set.intersection(*({r["step"] for r in own if r["name"] == name} for name in names))
+    if not steps:
+        return
+    step = max(steps)
+    texts = list(dict.fromkeys(row["text"] for row in own))
+    yield from (f"By the text that is compressed, at the step {step:.2f}:", "")
+    yield from _head(["trained on", *texts])
+    for name in names:
+        cells = [name]
+        for text in texts:
+            at = [r for r in own if (r["name"], r["text"], r["step"]) == (name, text, step)]
+            base = [r for r in rows if r["part"] == "reference" and r.get("text") == text]
+            share = mean(at, "kl") / mean(base, "kl")
+            cells.append(f"{mean(at, 'ratio'):.1f}x, {share:.0%}")
+        yield _line(cells)
+    yield ""
+
+
+def _lengths(rows: Sequence[Row], part: str) -> Iterator[str]:
+    """Codecs by the tokens of a cache, or of a chunk."""
+    own = [row for row in rows if row["part"] == part and "kl" in row]
+    tokens = list(dict.fromkeys(row["tokens"] for row in own))
+    what = "Tokens of a cache" if part == "lengths" else "Tokens of a chunk"
+    yield from (f"## {what}", "")
+    if part == "chunks":
+        yield from (
+            "Each chunk of a cache of 1,024 tokens is an artefact of its own, a tensor [2, layers, "
+            "tokens, heads x head_dim], and does not say where in the text it was.",
+            "",
+        )
+    yield from _head(["codec", *(f"{count:,}" for count in tokens)])
+    for name in dict.fromkeys(row["name"] for row in own):
+        cells = [name]
+        for count in tokens:
+            at = [r for r in own if (r["name"], r["tokens"]) == (name, count)]
+            base = [r for r in own if (r["name"], r["tokens"]) == (REFERENCE, count)]
+            if part == "chunks":  # what the model says is the same for all
+                base = [r for r in own if (r["name"], r["tokens"]) == (REFERENCE, tokens[0])]
+            share = mean(at, "kl") / mean(base, "kl")
+            cells.append(
+                f"{mean(at, 'ratio'):.1f}x, {share:.0%}, {mean(at, 'perplexity'):+.1%}, "
+                f"{mean(at, 'top1'):.1%}"
+            )
+        yield _line(cells)
+    yield from ("", "Cells: ratio, KL of int4's, perplexity, top-1.", "")
+
+
+def page(head: Sequence[str], rows: Sequence[Row]) -> str:
+    """The tables of all parts that were measured."""
+    lines = [WRITTEN, "# What the ratio of a profile depends on", "", *head, ""]
+    lines += ["![What the ratio of a profile depends on](profile_sweep.png)", ""]
+    for part in ("lengths", "chunks"):
+        if any(row["part"] == part and "kl" in row for row in rows):
+            lines += _lengths(rows, part)
+    for part in TITLES:
+        if names_of(rows, part):
+            lines += _variants(rows, part)
+    return "\n".join(lines)

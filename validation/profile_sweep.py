@@ -1,0 +1,254 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Measures what the ratio of a profile depends on: caches, training, and how much of it is kept.
+
+    PYTHON=$(deploy/python-env --no-deps validation/requirements.txt)/bin/python
+    export PYTHONPATH=client/python/src KVCOMPRESS_BIN_DIR=bin
+    $PYTHON validation/profile_sweep.py --profile model.profile --text FILE... --output DIR
+
+Trains some twenty profiles, which takes an hour or two; a part by --part. What the folders --work
+and --output have is not made again. See README.md next to this file.
+"""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import argparse
+import datetime
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from codec_study import machine
+from kvcompress.profiles import read_profile
+from kvcompress.profiles._model import LanguageModel
+from measure import plot_profiles, profile_report
+from measure.injection import load
+from measure.models import default_cache
+from measure.profile_bench import REFERENCE, Bench, Flags, Row, Sample, windows_of
+from measure.profile_variants import MOST, STEPS, Laboratory, Variant, at_step
+
+TOKENS = 1024
+LENGTHS = (64, 256, 1024, 4096)
+CHUNKS = (1024, 256, 64)
+OTHERS = ("ecsq:contract", "klt:high", "klt:max", "klt:ultra")
+TARGET = profile_report.TARGET
+# The step that is measured first.
+FIRST = {True: 4, False: 2}
+
+VARIANTS = {
+    "windows": [Variant(str(count), windows=count) for count in (1, 3, 6, 18, 50)],
+    "text": [
+        Variant("all three", windows=6),
+        Variant("articles alone", text="articles", windows=6),
+        Variant("code alone", text="plots", windows=6),
+    ],
+    "layers": [
+        Variant("1", layers=1),
+        Variant("5", layers=5),
+        Variant("10"),
+        Variant("30, 2,048 components", layers=0, components=2048),
+    ],
+    "components": [
+        *(Variant(f"{count:,}", components=count) for count in (256, 512, 1024)),
+        Variant("all that vary", components=MOST),
+    ],
+    "metric": [Variant("gradients"), Variant("caches alone", gradients=False)],
+    "bits": [Variant(str(bits), bits=bits) for bits in (4, 6, 8, 10, 12, 14, 16)],
+}
+
+
+class Sweep:
+    """A run; keeps every row in a file at once."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """Loads model and tokenizer, and the rows of an earlier run."""
+        self._arguments = arguments
+        self._model, self._tokenizer = load(arguments.model)
+        language_model = LanguageModel(self._model, self._tokenizer)
+        texts = {path.stem: path.read_text(encoding="utf-8") for path in arguments.text}
+        arguments.work.mkdir(parents=True, exist_ok=True)
+        self._laboratory = Laboratory(language_model, texts, arguments.work, TOKENS)
+        self._file = arguments.output / "profile_sweep.json"
+        self.rows: list[Row] = json.loads(self._file.read_text()) if self._file.exists() else []
+
+    def run(self, parts: Sequence[str]) -> None:
+        """Runs parts by their names."""
+        for part in parts:
+            if part == "lengths":
+                self._lengths()
+            elif part == "chunks":
+                self._chunks()
+            else:
+                self._variants(part)
+
+    def _samples(self, prefix: int, folder: Path) -> Iterator[tuple[Bench, Sample]]:
+        """Gives a window of each text, one after the other, with what measures it."""
+        bench = Bench(self._model, folder)
+        windows = windows_of(
+            self._tokenizer,
+            prefix,
+            self._arguments.continuation,
+            self._arguments.windows,
+            copies=False,
+        )
+        for i, (text, window) in enumerate(windows):
+            yield bench, bench.take(text, window, prefix, f"source_{i}")
+
+    def _own(self) -> dict[str, Flags]:
+        """The codecs that are measured on caches of several lengths."""
+        flags: dict[str, Flags] = {name: ["-codec", name] for name in (REFERENCE, *OTHERS)}
+        for preset in read_profile(self._arguments.profile).presets:
+            name = f"profile {preset.name}"
+            flags[name] = ["-profile", self._arguments.profile, "-codec", f"klt:{preset.name}"]
+        return flags
+
+    def _done(self, **keys: Any) -> bool:
+        """Tells whether an earlier run measured all of this; forgets what it left unfinished."""
+        own = [row for row in self.rows if all(row.get(key) == keys[key] for key in keys)]
+        if any("done" in row for row in own):
+            return True
+        self.rows = [row for row in self.rows if row not in own]
+        return False
+
+    def _add(self, row: Row) -> None:
+        self.rows.append(row)
+        self._arguments.output.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(json.dumps(self.rows, indent=1) + "\n")
+        print(row, file=sys.stderr, flush=True)
+
+    def _lengths(self) -> None:
+        for tokens in LENGTHS:
+            if self._done(part="lengths", tokens=tokens):
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                for bench, sample in self._samples(tokens, Path(folder)):
+                    for name, flags in self._own().items():
+                        keys = {"part": "lengths", "tokens": tokens, "text": sample.text}
+                        self._add({**keys, "name": name, **bench.measure(sample, flags)})
+            self._add({"part": "lengths", "tokens": tokens, "done": True})
+
+    def _chunks(self) -> None:
+        if self._done(part="chunks"):
+            return
+        names = (REFERENCE, "klt:ultra", "profile ultra")
+        with tempfile.TemporaryDirectory() as folder:
+            for bench, sample in self._samples(TOKENS, Path(folder)):
+                for tokens in CHUNKS:
+                    for name in names:
+                        row = bench.measure_chunks(sample, tokens, self._own()[name])
+                        keys = {"part": "chunks", "tokens": tokens, "text": sample.text}
+                        self._add({**keys, "name": name, **row})
+        self._add({"part": "chunks", "done": True})
+
+    def _variants(self, part: str) -> None:
+        wanted = [each for each in VARIANTS[part] if not self._done(part=part, name=each.name)]
+        profiles = [self._laboratory.profile(variant) for variant in wanted]
+        if not wanted:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            found = list(self._samples(TOKENS, Path(folder)))
+            reference = 0.0
+            known = self._done(part="reference")
+            for bench, sample in found:
+                row = bench.measure(sample, ["-codec", REFERENCE])
+                reference += row["kl"]
+                if not known:
+                    self._add({"part": "reference", "text": sample.text, **row})
+            if not known:
+                self._add({"part": "reference", "done": True})
+            for variant, profile in zip(wanted, profiles, strict=True):
+                self._climb(
+                    {"part": part, "name": variant.name}, variant, profile, found, reference
+                )
+
+    def _climb(
+        self,
+        keys: Row,
+        variant: Variant,
+        profile: Path,
+        samples: Sequence[tuple[Bench, Sample]],
+        reference: float,
+    ) -> None:
+        """Measures steps until the divergence of one is below the target and of the next above."""
+        trial = profile.with_name("trial.profile")
+        step, way, found = FIRST[variant.gradients], 0, 0
+        while 0 <= step < len(STEPS) and (way == 0 or found == way):
+            total = 0.0
+            for window, (bench, sample) in enumerate(samples):
+                place = {"profile": profile.name, "step": STEPS[step], "window": window}
+                row = self._known(place)
+                if row is None:
+                    at_step(profile, trial, step)
+                    flags: Flags = ["-profile", trial, "-codec", "klt:ultra"]
+                    row = {"text": sample.text, **bench.measure(sample, flags)}
+                total += row["kl"]
+                self._add({**keys, **place, "size": profile.stat().st_size, **row})
+            found = 1 if total < TARGET * reference else -1
+            way = way or found
+            step += way
+        self._add({**keys, "done": True})
+
+    def _known(self, place: Row) -> Row | None:
+        """Gives what is known of a profile: parts share some."""
+        numbers = ("text", "bytes", "ratio", "kl", "top1", "perplexity")
+        for row in self.rows:
+            if all(row.get(key) == place[key] for key in place):
+                return {key: row[key] for key in numbers}
+        return None
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--model", default="smollm2", help="as in codec_study.py")
+    parser.add_argument("--profile", required=True, type=Path, help="of this model")
+    parser.add_argument("--text", required=True, nargs="+", type=Path, help="to train on")
+    parser.add_argument(
+        "--part", nargs="+", default=["lengths", "chunks", *VARIANTS], help="what to measure"
+    )
+    parser.add_argument("--windows", type=int, default=1, help="of each of the four texts")
+    parser.add_argument("--continuation", type=int, default=192, help="tokens that are scored")
+    parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
+    parser.add_argument("--work", type=Path, default=default_cache() / "sweep", help="for profiles")
+    parser.add_argument("--output", type=Path, required=True, help="folder for tables and numbers")
+    return parser.parse_args(arguments)
+
+
+def command(parsed: argparse.Namespace) -> str:
+    """Gives the command that repeats the study."""
+    words = ["profile_sweep.py", "--model", parsed.model, "--profile", parsed.profile.name]
+    words += ["--text", *(path.name for path in parsed.text)]
+    words += ["--windows", str(parsed.windows), "--continuation", str(parsed.continuation)]
+    return shlex.join([*words, "--output", "DIR"])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the study and writes tables, numbers and picture."""
+    parsed = parse(arguments)
+    torch.set_num_threads(parsed.threads)
+    sweep = Sweep(parsed)
+    sweep.run(parsed.part)
+    info = read_profile(parsed.profile)
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    head = [
+        f"{info.label}, a window of {TOKENS:,} tokens of each of four texts but where a table says "
+        f"otherwise, the next {parsed.continuation} scored; {date}, {machine()}.",
+        "",
+        f"- Profile of lengths and chunks: {info.digest}",
+        f"- Command: `{command(parsed)}`",
+    ]
+    page = profile_report.page(head, sweep.rows)
+    (parsed.output / "profile_sweep.md").write_text(page)
+    plot_profiles.plot(sweep.rows, parsed.output / "profile_sweep.png")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()
