@@ -167,6 +167,7 @@ v1::ProfileUse ToProto(const ProfileUse& use) {
   proto.set_label(use.id.label);
   proto.set_tensor_count(use.tensors);
   if (use.first_token) proto.set_first_token(*use.first_token);
+  if (use.fit) proto.set_fit(*use.fit);
   return proto;
 }
 
@@ -382,6 +383,12 @@ v1::ProfileInfo ToProto(const LoadedProfile& loaded) {
   proto.set_size_bytes(loaded.profile->memory());
   for (const ProfilePreset& preset : content.presets) {
     proto.add_presets(preset.name);
+    if (!preset.expected) continue;
+    v1::PresetExpectation& expected = *proto.add_expectations();
+    expected.set_preset(preset.name);
+    expected.set_ratio(preset.expected->ratio);
+    expected.set_divergence(preset.expected->divergence);
+    expected.set_int4_divergence(preset.expected->int4_divergence);
   }
   proto.set_training(content.training);
   return proto;

@@ -120,6 +120,7 @@ Json ProfileJson(const Report& report) {
   if (report.profile().has_first_token()) {
     json["first_token"] = report.profile().first_token();
   }
+  if (report.profile().has_fit()) json["fit"] = report.profile().fit();
   return json;
 }
 

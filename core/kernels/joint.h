@@ -119,17 +119,30 @@ using FindEigenvectors = void (*)(const Tridiagonal& matrix,
                                   FactorsOfRow* memory, size_t stride,
                                   float* vectors);
 
-// Rows of 16-bit integers, [.., columns], of which row index[k] is taken
-// factors[k] times.
-struct ScaledRows {
-  const int16_t* rows;
-  size_t columns;
-  const uint16_t* index;
-  const int32_t* factors;  // that fit 16 bits
+// A strip of a matrix of 16-bit integers has so many columns, a line of a cache
+// in each row. Tokens are made of its rows by so many at a time.
+inline constexpr size_t kStripColumns = 32;
+inline constexpr size_t kRowsAtOnce = 8;
+
+// A token: row rows[k] is taken factors[k] times, `count` of them, a multiple
+// of kRowsAtOnce.
+struct SparseToken {
+  const uint16_t* rows;
+  const int16_t* factors;
   size_t count;
+  float unit;
 };
-// Writes their sum, [columns], modulo 2^32.
-using SumScaledRows = void (*)(const ScaledRows& scaled, int32_t* sums);
+// What the sums of a column become: sum * (unit * scales[column]) +
+// means[column].
+struct StripFinish {
+  const float* scales;
+  const float* means;
+};
+// Writes the values of tokens, kStripColumns of each, `stride` apart, from a
+// strip that begins with a line of a cache. Sums are modulo 2^32.
+using RestoreStrip = void (*)(const int16_t* strip, const SparseToken* tokens,
+                              size_t count, const StripFinish& finish,
+                              size_t stride, float* values);
 
 // The unit vector of integers of at most 2^15 - 1 in magnitude, 15 bits after
 // the point: (|integer| * factor + half) * inverse, rounded down after 2^-33
@@ -151,16 +164,12 @@ struct JointKernels {
   ReflectRows reflect_rows;
   AddFloatProduct add_float_product;
   ScaleToUnit scale_to_unit;
-  SumScaledRows sum_scaled_rows;
+  RestoreStrip restore_strip;
   FindEigenvalues find_eigenvalues;
   FindEigenvectors find_eigenvectors;
 };
 
 const JointKernels& PortableJoint();
-
-// The sums of columns `first` and later; for the other sets.
-void SumColumnsOfScaledRows(const ScaledRows& scaled, size_t first,
-                            int32_t* sums);
 
 }  // namespace kvcompress::kernels
 

@@ -104,24 +104,25 @@ void AddProduct(const FloatFactors& factors, RowsShape shape, float* sums) {
   }
 }
 
-void SumRows(const ScaledRows& scaled, int32_t* sums) {
-  SumColumnsOfScaledRows(scaled, 0, sums);
-}
-
-}  // namespace
-
-void SumColumnsOfScaledRows(const ScaledRows& scaled, size_t first,
-                            int32_t* sums) {
-  std::fill(sums + first, sums + scaled.columns, 0);
-  for (size_t k = 0; k < scaled.count; ++k) {
-    const int16_t* const row = scaled.rows + scaled.index[k] * scaled.columns;
-    const auto factor = static_cast<int16_t>(scaled.factors[k]);
-    for (size_t i = first; i < scaled.columns; ++i) {
-      sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) +
-                                     static_cast<uint32_t>(factor * row[i]));
+void Restore(const int16_t* strip, const SparseToken* tokens, size_t count,
+             const StripFinish& finish, size_t stride, float* values) {
+  for (size_t t = 0; t < count; ++t, values += stride) {
+    const SparseToken& token = tokens[t];
+    uint32_t sums[kStripColumns] = {};
+    for (size_t k = 0; k < token.count; ++k) {
+      const int16_t* const row = strip + token.rows[k] * kStripColumns;
+      for (size_t i = 0; i < kStripColumns; ++i) {
+        sums[i] += static_cast<uint32_t>(token.factors[k] * row[i]);
+      }
+    }
+    for (size_t i = 0; i < kStripColumns; ++i) {
+      const auto sum = static_cast<float>(static_cast<int32_t>(sums[i]));
+      values[i] = sum * (token.unit * finish.scales[i]) + finish.means[i];
     }
   }
 }
+
+}  // namespace
 
 const JointKernels& PortableJoint() {
   static constexpr JointKernels kKernels = {
@@ -133,7 +134,7 @@ const JointKernels& PortableJoint() {
       .reflect_rows = Reflect,
       .add_float_product = AddProduct,
       .scale_to_unit = ScaleIntegersToUnit,
-      .sum_scaled_rows = SumRows,
+      .restore_strip = Restore,
       .find_eigenvalues = BisectEigenvalues,
       .find_eigenvectors = IterateEigenvectors};
   return kKernels;

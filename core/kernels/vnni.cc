@@ -77,12 +77,64 @@ KVCOMPRESS_VNNI void Multiply(const int16_t* left, const int16_t* right,
   }
 }
 
+// The values of half a strip.
+KVCOMPRESS_VNNI inline void Finish(__m512i sums, float unit,
+                                   const StripFinish& finish, size_t column,
+                                   float* values) {
+  const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(unit),
+                                     _mm512_loadu_ps(finish.scales + column));
+  _mm512_storeu_ps(values + column,
+                   _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale),
+                                 _mm512_loadu_ps(finish.means + column)));
+}
+
+KVCOMPRESS_VNNI void Restore(const int16_t* strip, const SparseToken* tokens,
+                             size_t count, const StripFinish& finish,
+                             size_t stride, float* values) {
+  constexpr size_t kPairs = kRowsAtOnce / 2;
+  const __m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+  const __m512i second = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  for (size_t t = 0; t < count; ++t, values += stride) {
+    const SparseToken& token = tokens[t];
+    // Of the lower and the upper halves of blocks of 128 bits; several, since a
+    // sum waits for the one before it.
+    __m512i lower[kPairs];
+    __m512i upper[kPairs];
+    for (size_t p = 0; p < kPairs; ++p) {
+      lower[p] = upper[p] = _mm512_setzero_si512();
+    }
+    for (size_t k = 0; k < token.count; k += kRowsAtOnce) {
+      for (size_t p = 0; p < kPairs; ++p) {
+        const uint16_t* const rows = token.rows + k + 2 * p;
+        const __m512i a = _mm512_load_si512(strip + rows[0] * kStripColumns);
+        const __m512i b = _mm512_load_si512(strip + rows[1] * kStripColumns);
+        const __m512i factors = PairAt(token.factors + k + 2 * p);
+        lower[p] =
+            _mm512_dpwssd_epi32(lower[p], _mm512_unpacklo_epi16(a, b), factors);
+        upper[p] =
+            _mm512_dpwssd_epi32(upper[p], _mm512_unpackhi_epi16(a, b), factors);
+      }
+    }
+    for (size_t p = 1; p < kPairs; ++p) {
+      lower[0] = _mm512_add_epi32(lower[0], lower[p]);
+      upper[0] = _mm512_add_epi32(upper[0], upper[p]);
+    }
+    Finish(_mm512_permutex2var_epi64(lower[0], first, upper[0]), token.unit,
+           finish, 0, values);
+    Finish(_mm512_permutex2var_epi64(lower[0], second, upper[0]), token.unit,
+           finish, kStripColumns / 2, values);
+  }
+}
+
 #undef KVCOMPRESS_VNNI
 
 }  // namespace
 
 MultiplyInt16 Vnni() {
   return __builtin_cpu_supports("avx512vnni") ? Multiply : nullptr;
+}
+RestoreStrip VnniStrip() {
+  return __builtin_cpu_supports("avx512vnni") ? Restore : nullptr;
 }
 
 }  // namespace kvcompress::kernels
@@ -92,6 +144,7 @@ MultiplyInt16 Vnni() {
 namespace kvcompress::kernels {
 
 MultiplyInt16 Vnni() { return nullptr; }
+RestoreStrip VnniStrip() { return nullptr; }
 
 }  // namespace kvcompress::kernels
 

@@ -6,12 +6,14 @@
 #ifndef KVCOMPRESS_KERNELS_VNNI_H_
 #define KVCOMPRESS_KERNELS_VNNI_H_
 
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 
 namespace kvcompress::kernels {
 
-// Null where the processor does not have them.
+// Both null where the processor does not have them.
 MultiplyInt16 Vnni();
+RestoreStrip VnniStrip();
 
 }  // namespace kvcompress::kernels
 

@@ -19,6 +19,7 @@
 #include "pipeline/groups.h"
 #include "pipeline/hints.h"
 #include "pipeline/job_queue.h"
+#include "pipeline/ordered_output.h"
 #include "pipeline/report_builder.h"
 #include "pipeline/tensor_encoding.h"
 #include "pipeline/tensor_table.h"

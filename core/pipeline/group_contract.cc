@@ -13,6 +13,7 @@
 #include "pipeline/group_members.h"
 #include "profile/group_decoder.h"
 #include "profile/group_exceptions.h"
+#include "profile/group_projection.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -81,6 +82,8 @@ class ContractEncoder {
 
   absl::StatusOr<bool> Encode(std::string* payload) {
     GuessUnits();
+    projection_.emplace(profile_, encoding_.group, shape_, members_.sources,
+                        encoding_.first_position, checkpoint_);
     for (int trial = 1;; ++trial) {
       KVC_RETURN_IF_ERROR(EncodeOnce(payload));
       if (trial == kTrials) break;
@@ -163,7 +166,7 @@ class ContractEncoder {
     payload->clear();
     quanta_.reset();
     profile::EncodeGroup(profile_, encoding_, shape_, members_.sources,
-                         checkpoint_, payload);
+                         checkpoint_, payload, &*projection_);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     absl::StatusOr<std::shared_ptr<const GroupQuanta>> quanta =
         GroupQuanta::Parse(*payload, profile_, encoding_.group, shape_,
@@ -263,6 +266,7 @@ class ContractEncoder {
   // what is coded, and large components would leak into small ones.
   double unit_ = 1;
   double holding_ = 0;  // the largest that held all bounds, or 0
+  std::optional<profile::GroupProjection> projection_;
   std::shared_ptr<const GroupQuanta> quanta_;
 };
 

@@ -13,6 +13,7 @@
 #include "pipeline/group_contract.h"
 #include "profile/codec.h"
 #include "profile/group_encoder.h"
+#include "profile/group_projection.h"
 #include "profile/position.h"
 #include "status/macros.h"
 #include "tensor/whole_tensor.h"
@@ -36,21 +37,6 @@ absl::Status Damaged(absl::string_view what, const std::string& tensor) {
 }
 
 }  // namespace
-
-std::string* OrderedOutput::For(size_t tensor, std::string* out) {
-  return tensor == due_ ? out : &kept_[tensor];
-}
-
-void OrderedOutput::End(size_t tensor, std::string* out) {
-  ended_.insert(tensor);
-  while (ended_.erase(due_) != 0) {
-    ++due_;
-    const auto kept = kept_.find(due_);
-    if (kept == kept_.end()) continue;
-    out->append(kept->second);
-    kept_.erase(kept);
-  }
-}
 
 absl::StatusOr<GroupCompression> GroupCompression::Plan(
     const CompressOptions& options, const CodecSpec& codec,
@@ -84,7 +70,8 @@ void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
   for (const ArtefactTensor& tensor : header->tensors) {
     specs_.push_back(tensor.spec);
   }
-  report->profile = ProfileUse{profile_->id(), group_of_.size()};
+  report->profile =
+      ProfileUse{.id = profile_->id(), .tensors = group_of_.size()};
 }
 
 uint64_t GroupCompression::HeaderGrowth() const {
@@ -136,10 +123,13 @@ uint64_t GroupCompression::memory(bool reconstruct) const {
       largest = std::max(largest, SizeOf(specs_[member]));
     }
     working += 2 * largest;
-    // Exceptions, and what members decode to one by one.
+    // Exceptions, what members decode to one by one, and the components.
     const bool verifies =
         profile_->content().presets[preset_].name == kContractPreset;
-    if (verifies) working += held + 2 * largest;
+    if (verifies) {
+      working += held + 2 * largest +
+                 profile::GroupProjection::Memory(basis, group.shape);
+    }
     if (falls_back_)
       working += 2 * held + AutoCodec().traits().tensor_memory * largest;
     most = std::max(most, held + working);
@@ -159,6 +149,7 @@ uint64_t GroupCompression::PositionOf(
   const uint64_t position = declared_ ? likely : keys.Find(likely, checkpoint);
   const double fit = keys.FitAt(position);
   fits_ = fit >= profile::kLeastFit;
+  least_fit_ = std::min(fit, least_fit_.value_or(fit));
   if (fits_) return position;
   if (!poor_fit_) {
     poor_fit_ = Warning{
@@ -318,6 +309,7 @@ absl::Status GroupCompression::TakeOutcomes(
 
 void GroupCompression::TellOfPosition(CompressReport* report) {
   if (!report->profile->first_token) report->profile->first_token = found_;
+  report->profile->fit = least_fit_;
   if (poor_fit_ && !told_) report->warnings.push_back(*poor_fit_);
   told_ = poor_fit_.has_value();
 }

@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,21 +34,6 @@
 #include "profile/group_format.h"
 
 namespace kvcompress {
-
-// Output of tensors that become ready in another order than they are due in.
-// Not thread safe.
-class OrderedOutput {
- public:
-  // Where the bytes of a tensor go: `*out` where it is due, else kept.
-  std::string* For(size_t tensor, std::string* out);
-  // No more bytes of the tensor come. Moves to `*out` those that are now due.
-  void End(size_t tensor, std::string* out);
-
- private:
-  size_t due_ = 0;
-  std::map<size_t, std::string> kept_;
-  std::set<size_t> ended_;
-};
 
 // The encoding side. Not thread safe.
 class GroupCompression {
@@ -108,8 +92,8 @@ class GroupCompression {
           decoded,
       std::vector<Outcome>* outcomes);
 
-  // Of the groups that have ended: where the first began, and whether keys did
-  // not fit. Tells the report, once each.
+  // Of the groups that have ended: where the first began, how well keys fit,
+  // and a warning, once, where they did not.
   void TellOfPosition(CompressReport* report);
 
  private:
@@ -140,6 +124,7 @@ class GroupCompression {
   std::optional<uint64_t> declared_;  // position of the first token
   std::optional<uint64_t> found_;     // that of the group that ended last
   bool fits_ = true;                  // the group that ended last
+  std::optional<double> least_fit_;   // of those whose fit is known
   std::optional<Warning> poor_fit_;   // the first
   bool told_ = false;                 // of it
   std::vector<TensorGroup> groups_;
@@ -167,7 +152,7 @@ class GroupDecompression {
   // The profile that is needed, if one is.
   std::optional<ProfileUse> use() const {
     if (profile_ == nullptr) return std::nullopt;
-    return ProfileUse{profile_->id(), group_of_.size()};
+    return ProfileUse{.id = profile_->id(), .tensors = group_of_.size()};
   }
 
   // What is held at most, in bytes: payloads that come before they can be

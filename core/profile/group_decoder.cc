@@ -3,19 +3,16 @@
 #include "profile/group_decoder.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "coding/strip.h"
-#include "entropy/bits.h"
-#include "entropy/escapes.h"
 #include "entropy/rans.h"
 #include "kernels/elements.h"
 #include "kernels/kernels.h"
+#include "profile/block_reader.h"
 #include "profile/group_exceptions.h"
 #include "quantization/int8.h"
 #include "quantization/steps.h"
@@ -23,8 +20,6 @@
 
 namespace kvcompress::profile {
 namespace {
-
-using coding::kMaxLanes;
 
 // Quanta whose magnitudes have this sum fit 16 bits, and times 32767 they fit
 // 31.
@@ -62,9 +57,9 @@ class GroupQuanta::Parser {
     KVC_RETURN_IF_ERROR(ReadSinks());
     const uint64_t tokens = out_.shape_.tokens;
     size_t block = 0;
-    out_.begins_.push_back(0);
+    out_.places_.emplace_back();
     for (uint64_t batch = 0; batch < out_.shape_.batches; ++batch) {
-      for (uint64_t t = 0; t < out_.header_.sinks; ++t) EndToken(0);
+      for (uint64_t t = 0; t < out_.header_.sinks; ++t) EndToken(true);
       for (uint64_t t = out_.header_.sinks; t < tokens;) {
         const size_t count =
             std::min<uint64_t>(tokens - t, out_.header_.block_tokens);
@@ -199,10 +194,6 @@ class GroupQuanta::Parser {
            sink.substr(sizeof(scale)).find('\x80') == absl::string_view::npos;
   }
 
-  int OffsetOf(uint64_t token) const {
-    return out_.offsets_.empty() ? 0 : out_.offsets_[token];
-  }
-
   absl::Status ReadBlock(uint64_t first, size_t tokens) {
     const size_t components = out_.group().components;
     if (left_.size() < kGroupBlockHeaderSize) return Bad("too few blocks");
@@ -212,125 +203,57 @@ class GroupQuanta::Parser {
                              components));
     KVC_ASSIGN_OR_RETURN(absl::string_view block, Take(header.size));
     block.remove_prefix(kGroupBlockHeaderSize);
-    const auto part = [&](size_t size) {
-      const absl::string_view taken = block.substr(0, size);
-      block.remove_prefix(size);
-      return Bytes(taken);
-    };
-    const absl::Span<const uint8_t> states = part(kStatesSize);
-    coding::RansDecoder decoder(states, part(2 * size_t{header.words}));
-    coding::Escapes escapes(part(header.escapes));
-    coding::BitReader low_bits(Bytes(block));
-    if (!decoder.valid()) return Bad("a state out of its range");
-    // Those behind the last run are zeros, which cost nothing.
-    const size_t coded = std::min(components, header.runs * kMaxLanes);
-    levels_.resize(tokens * coded);
-    for (size_t run = 0; run < header.runs; ++run) {
-      KVC_RETURN_IF_ERROR(Spend(tokens * kMaxLanes));
-      KVC_RETURN_IF_ERROR(ReadRun(run * kMaxLanes, coded, first, tokens,
-                                  &decoder, &escapes, &low_bits));
-    }
-    if (!decoder.AtEnd() || !escapes.AtEnd() || !low_bits.AtEnd()) {
-      return Bad("a block that does not end where its symbols do");
-    }
-    for (size_t t = 0; t < tokens; ++t) {
-      TakeToken(absl::MakeConstSpan(levels_).subspan(t * coded, coded));
-    }
-    return Spend(tokens * coded);
+    const BlockCoding block_coding = {
+        .classes = absl::MakeConstSpan(out_.group().classes)
+                       .subspan(out_.header_.preset * components, components),
+        .shift = out_.header_.shift,
+        .tokens = tokens,
+        .offsets =
+            out_.offsets_.empty()
+                ? absl::Span<const int8_t>()
+                : absl::MakeConstSpan(out_.offsets_).subspan(first, tokens)};
+    KVC_RETURN_IF_ERROR(
+        reader_.Read(header, block, block_coding,
+                     [this](uint64_t symbols) { return Spend(symbols); }));
+    for (size_t t = 0; t < tokens; ++t) AppendToken(reader_.QuantaOf(t));
+    return Spend(tokens * header.runs * coding::kMaxLanes);
   }
 
-  // Reads the quanta of up to kMaxLanes components of `coded` to levels_.
-  absl::Status ReadRun(size_t begin, size_t coded, uint64_t first,
-                       size_t tokens, coding::RansDecoder* decoder,
-                       coding::Escapes* escapes, coding::BitReader* low_bits) {
-    const ProfileGroup& group = out_.group();
-    const size_t lanes = std::min(kMaxLanes, coded - begin);
-    const uint8_t* const classes =
-        &group.classes[out_.header_.preset * group.components + begin];
-    std::vector<coding::LaneCoding> codings;  // of runs of tokens
-    std::vector<size_t> coding_of(tokens);
-    for (size_t t = 0; t < tokens; ++t) {
-      const int offset = OffsetOf(first + t);
-      if (t == 0 || offset != OffsetOf(first + t - 1)) {
-        codings.emplace_back();
-        for (size_t lane = 0; lane < lanes; ++lane) {
-          codings.back().Set(
-              lane, coding::SplitClass(
-                        ClassAt(classes[lane], out_.header_.shift, offset)));
-        }
-      }
-      coding_of[t] = codings.size() - 1;
-    }
-    std::vector<const uint8_t*> tables(tokens);
-    for (size_t t = 0; t < tokens; ++t) {
-      tables[t] = codings[coding_of[t]].tables;
-    }
-    symbols_.resize(tokens * kMaxLanes);
-    if (!decoder->ReadRows(tables, absl::MakeSpan(symbols_))) {
-      return Bad("a block with too few words");
-    }
-    for (size_t t = 0; t < tokens; ++t) {
-      int32_t* const levels = &levels_[t * coded + begin];
-      // Up to the next token that has an escape.
-      const size_t plain = kernels::Active().rows.widen(
-          &symbols_[t * kMaxLanes],
-          {.rows = tokens - t, .columns = lanes, .stride = coded}, levels);
-      for (size_t i = 0; i < plain; ++i) {
-        KVC_RETURN_IF_ERROR(AddLowBits(codings[coding_of[t + i]], low_bits,
-                                       levels + i * coded));
-      }
-      t += plain;
-      if (t == tokens) break;
-      int32_t* const row = levels + plain * coded;
-      for (size_t lane = 0; lane < lanes; ++lane) {
-        row[lane] = symbols_[t * kMaxLanes + lane];
-        if (row[lane] == coding::kEscape && !escapes->Next(&row[lane])) {
-          return Bad("a bad escape");
-        }
-      }
-      KVC_RETURN_IF_ERROR(AddLowBits(codings[coding_of[t]], low_bits, row));
-    }
-    return absl::OkStatus();
-  }
-
-  // To the quanta of a token, which have none yet.
-  absl::Status AddLowBits(const coding::LaneCoding& coding,
-                          coding::BitReader* low_bits, int32_t* row) {
-    for (uint32_t lanes = coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
-      const int lane = std::countr_zero(lanes);
-      const int count = coding.low_counts[lane];
-      const int64_t whole =
-          int64_t{row[lane]} * (int64_t{1} << count) + low_bits->Get(count);
-      if (std::abs(whole) > coding::kMaxQuantum) {
-        return Bad("a quantum out of its range");
-      }
-      row[lane] = static_cast<int32_t>(whole);
-    }
-    return absl::OkStatus();
-  }
-
-  void TakeToken(absl::Span<const int32_t> levels) {
+  void AppendToken(absl::Span<const BlockReader::Quantum> found) {
     int64_t sum = 0;
-    for (size_t j = 0; j < levels.size(); ++j) {
-      if (levels[j] == 0) continue;
-      out_.components_end_ = std::max(out_.components_end_, j + 1);
-      out_.components_.push_back(static_cast<uint16_t>(j));
-      out_.quanta_.push_back(levels[j]);
-      sum += std::abs(levels[j]);
+    for (const BlockReader::Quantum& each : found) sum += std::abs(each.value);
+    const bool narrow = sum <= kMaxNarrow;
+    if (!found.empty()) {
+      out_.components_end_ =
+          std::max<size_t>(out_.components_end_, found.back().component + 1u);
     }
-    EndToken(sum);
+    const size_t padded = (found.size() + kernels::kRowsAtOnce - 1) /
+                          kernels::kRowsAtOnce * kernels::kRowsAtOnce;
+    const size_t first = out_.components_.size();
+    const size_t begin = out_.quanta_.size();
+    out_.components_.resize(first + padded);
+    out_.quanta_.resize(begin + (narrow ? padded : 2 * padded));
+    for (size_t k = 0; k < found.size(); ++k) {
+      out_.components_[first + k] = found[k].component;
+      if (narrow) {
+        out_.quanta_[begin + k] = static_cast<int16_t>(found[k].value);
+      } else {
+        std::memcpy(&out_.quanta_[begin + 2 * k], &found[k].value,
+                    sizeof(int32_t));
+      }
+    }
+    EndToken(narrow);
   }
-  void EndToken(int64_t sum) {
-    out_.begins_.push_back(out_.quanta_.size());
-    out_.narrow_.push_back(sum <= kMaxNarrow);
+  void EndToken(bool narrow) {
+    out_.places_.push_back({out_.components_.size(), out_.quanta_.size()});
+    out_.narrow_.push_back(narrow);
   }
 
   absl::string_view left_;
   Checkpoint* const checkpoint_;
   uint64_t steps_ = 0;  // since the last look at it
   GroupQuanta& out_;
-  std::vector<int32_t> levels_;  // of a block, [tokens, components coded]
-  std::vector<int8_t> symbols_;  // of a run, [tokens, kMaxLanes]
+  BlockReader reader_;
 };
 
 absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
@@ -347,18 +270,30 @@ uint64_t GroupQuanta::MaxMemory(const ProfileGroup& group,
                                 const GroupShape& shape) {
   // Vectors that grow have up to twice the room of what is in them.
   constexpr uint64_t kEach = 2 * (sizeof(uint16_t) + sizeof(int32_t));
-  constexpr uint64_t kToken = 32;
-  return shape.batches * shape.tokens * (kEach * group.components + kToken);
+  constexpr uint64_t kToken = 48;
+  return shape.batches * shape.tokens *
+         (kEach * (group.components + kernels::kRowsAtOnce) + kToken);
+}
+
+int32_t GroupQuanta::Token::quantum(size_t k) const {
+  if (narrow_) return quanta_[k];
+  int32_t quantum;
+  std::memcpy(&quantum, quanta_ + 2 * k, sizeof(quantum));
+  return quantum;
 }
 
 GroupQuanta::Token GroupQuanta::TokenAt(uint64_t token) const {
-  const uint64_t begin = begins_[token];
-  const uint64_t size = begins_[token + 1] - begin;
+  const Place& place = places_[token];
   const int offset = offsets_.empty() ? 0 : offsets_[token % shape_.tokens];
-  return {.components = absl::MakeConstSpan(components_).subspan(begin, size),
-          .quanta = absl::MakeConstSpan(quanta_).subspan(begin, size),
-          .unit = header_.step * coding::StepFactor(offset),
-          .narrow = narrow_[token]};
+  Token found;
+  found.components_ =
+      absl::MakeConstSpan(components_)
+          .subspan(place.component,
+                   places_[token + 1].component - place.component);
+  found.quanta_ = quanta_.data() + place.quantum;
+  found.unit_ = header_.step * coding::StepFactor(offset);
+  found.narrow_ = narrow_[token];
+  return found;
 }
 
 absl::string_view GroupQuanta::Sink(size_t member, uint64_t batch,

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kernels/joint.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
@@ -42,11 +43,27 @@ class GroupQuanta {
   const ProfileGroup& group() const { return content().groups[header_.group]; }
 
   // The quanta of a token that are not 0. Tokens of all batches are counted on.
-  struct Token {
-    absl::Span<const uint16_t> components;
-    absl::Span<const int32_t> quanta;
-    float unit = 0;       // the step of the token
-    bool narrow = false;  // 16-bit products with 32-bit sums suffice
+  class Token {
+   public:
+    float unit() const { return unit_; }  // the step of the token
+    size_t size() const { return components_.size(); }
+    uint16_t component(size_t k) const { return components_[k]; }
+    int32_t quantum(size_t k) const;
+
+    // Whether 16-bit products with 32-bit sums suffice. Then it can be had as
+    // kernels take it; there may be zeros at its end.
+    bool narrow() const { return narrow_; }
+    kernels::SparseToken ForKernels() const {
+      return {components_.data(), quanta_, components_.size(), unit_};
+    }
+
+   private:
+    friend class GroupQuanta;
+
+    absl::Span<const uint16_t> components_;
+    const int16_t* quanta_ = nullptr;  // where not narrow, two for each
+    float unit_ = 0;
+    bool narrow_ = false;
   };
   Token TokenAt(uint64_t token) const;
   // All components of all tokens are below it.
@@ -76,9 +93,14 @@ class GroupQuanta {
   std::vector<int8_t> offsets_;  // of the tokens of a batch; empty: all 0
   std::string sinks_;
   std::vector<uint64_t> sink_begins_;  // of each member
-  std::vector<uint64_t> begins_;       // of each token and of the end
+  // Where a token begins in the following two.
+  struct Place {
+    uint64_t component = 0;
+    uint64_t quantum = 0;
+  };
+  std::vector<Place> places_;  // of each token and of the end
   std::vector<uint16_t> components_;
-  std::vector<int32_t> quanta_;
+  std::vector<int16_t> quanta_;
   std::vector<bool> narrow_;
   size_t components_end_ = 0;
   std::vector<std::string> exceptions_;  // of each member; empty: none

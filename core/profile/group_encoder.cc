@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "coding/strip.h"
 #include "entropy/rans.h"
@@ -51,7 +52,8 @@ class Encoder {
  public:
   Encoder(const std::shared_ptr<const Profile>& profile,
           const GroupEncoding& encoding, const GroupShape& shape,
-          absl::Span<const absl::string_view> sources, Checkpoint* checkpoint)
+          absl::Span<const absl::string_view> sources, Checkpoint* checkpoint,
+          const GroupProjection* given)
       : group_(profile->content().groups[encoding.group]),
         encoding_(encoding),
         shape_(shape),
@@ -63,12 +65,16 @@ class Encoder {
         sinks_(
             std::min<uint64_t>(SinksAt(encoding.first_position), shape.tokens)),
         checkpoint_(checkpoint),
+        given_(given),
         gatherer_(profile->content(), encoding.group, shape, sources,
                   encoding.first_position, checkpoint),
-        projector_(group_, PreparedBasisOf(profile, encoding.group, checkpoint),
-                   checkpoint, encoding.units),
         zeros_(group_.components),
-        threshold_offsets_(group_.components) {}
+        threshold_offsets_(group_.components) {
+    if (given_ != nullptr) return;
+    projector_.emplace(group_,
+                       PreparedBasisOf(profile, encoding.group, checkpoint),
+                       checkpoint, encoding.units);
+  }
 
   void Encode(std::string* payload) {
     const std::string runs = OffsetRuns(encoding_.offsets);
@@ -125,14 +131,30 @@ class Encoder {
     return encoding_.offsets.empty() ? 0 : encoding_.offsets[token];
   }
 
+  // The components of tokens [first, first + count).
+  const float* Project(uint64_t batch, uint64_t first, size_t count) {
+    if (given_ != nullptr) return given_->At(batch, first);
+    values_.resize(kTokensAtOnce * group_.channels());
+    projected_.resize(count * group_.components);
+    for (size_t t = 0; t < count; t += kTokensAtOnce) {
+      const size_t some = std::min(kTokensAtOnce, count - t);
+      gatherer_.Gather(batch, first + t, some, values_.data());
+      projector_->Project(some, values_.data(),
+                          &projected_[t * group_.components]);
+      if (Stops(checkpoint_)) break;
+    }
+    return projected_.data();
+  }
+
   // Quanta of tokens [first, first + count) to quanta_.
   void Quantize(uint64_t batch, uint64_t first, size_t count) {
-    values_.resize(count * group_.channels());
-    projected_.resize(count * group_.components);
     quanta_.resize(count * group_.components);
-    gatherer_.Gather(batch, first, count, values_.data());
-    projector_.Project(count, values_.data(), projected_.data());
+    const float* const projected = Project(batch, first, count);
     if (Stops(checkpoint_)) return;
+    // The projector has divided by units already.
+    const float of_all = given_ == nullptr || encoding_.units.empty()
+                             ? 1
+                             : encoding_.units.front();
     for (size_t begin = 0; begin < count;) {
       const int offset = OffsetOf(first + begin);
       size_t end = begin + 1;
@@ -141,10 +163,9 @@ class Encoder {
         threshold_offsets_[j] = coding::DecisionThresholds::Begin(
             ClassAt(classes_[j], encoding_.shift, offset));
       }
-      const float unit = step_ * coding::StepFactor(offset);
+      const float unit = step_ * coding::StepFactor(offset) * of_all;
       kernels::Active().rows.quantize(
-          &projected_[begin * group_.components], end - begin,
-          group_.components,
+          projected + begin * group_.components, end - begin, group_.components,
           {.inverse = 1 / unit,
            .means = zeros_.data(),
            .thresholds = coding::GetDecisionThresholds().values.data(),
@@ -232,8 +253,9 @@ class Encoder {
   const absl::Span<const uint8_t> classes_;  // of the preset
   const size_t sinks_;
   Checkpoint* const checkpoint_;
+  const GroupProjection* const given_;
   TokenGatherer gatherer_;
-  Projector projector_;
+  std::optional<Projector> projector_;  // where none is given
   const std::vector<float> zeros_;
   std::vector<int32_t> threshold_offsets_;  // of each component
   // Of a block, [tokens, ..].
@@ -262,8 +284,10 @@ void AddExceptions(absl::Span<const std::string> lists, std::string* payload) {
 void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  const GroupEncoding& encoding, const GroupShape& shape,
                  absl::Span<const absl::string_view> sources,
-                 Checkpoint* checkpoint, std::string* payload) {
-  Encoder(profile, encoding, shape, sources, checkpoint).Encode(payload);
+                 Checkpoint* checkpoint, std::string* payload,
+                 const GroupProjection* projection) {
+  Encoder(profile, encoding, shape, sources, checkpoint, projection)
+      .Encode(payload);
 }
 
 }  // namespace kvcompress::profile

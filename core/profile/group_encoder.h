@@ -17,6 +17,7 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
+#include "profile/group_projection.h"
 
 namespace kvcompress::profile {
 
@@ -40,11 +41,13 @@ size_t SinksAt(uint64_t first_position);
 void AddExceptions(absl::Span<const std::string> lists, std::string* payload);
 
 // Appends the payload. `sources` has the elements of each tensor, all finite.
-// Anything when the checkpoint, which may be null, stops.
+// Anything when the checkpoint, which may be null, stops. `projection` is that
+// of these sources, for which all units must be equal; or null.
 void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  const GroupEncoding& encoding, const GroupShape& shape,
                  absl::Span<const absl::string_view> sources,
-                 Checkpoint* checkpoint, std::string* payload);
+                 Checkpoint* checkpoint, std::string* payload,
+                 const GroupProjection* projection = nullptr);
 
 }  // namespace kvcompress::profile
 

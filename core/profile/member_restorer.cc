@@ -17,6 +17,8 @@
 namespace kvcompress::profile {
 namespace {
 
+using kernels::kStripColumns;
+
 // Elements that are restored at once, in bytes, if a token is not larger, and
 // products that this takes at most, if one token does not take more.
 constexpr uint64_t kPiece = 64 << 10;
@@ -48,50 +50,81 @@ void MemberRestorer::TakeHead(uint64_t head) {
   head_ = head;
   const ProfileGroup& group = quanta_->group();
   const size_t channels = tensor_.channels;
+  const size_t first = first_channel_ + head * channels;
+  const size_t strips = (channels + kStripColumns - 1) / kStripColumns;
   // Few tokens may use few components of a large matrix.
   const size_t components = quanta_->components_end();
-  basis_.resize(components * channels);
-  const int16_t* const first = &group.decode[first_channel_ + head * channels];
-  for (size_t j = 0; j < components; ++j) {
-    std::memcpy(&basis_[j * channels], first + j * group.channels(),
-                channels * sizeof(int16_t));
+  basis_.resize(strips * components * kStripColumns);
+  for (size_t s = 0; s < strips; ++s) {
+    const size_t column = s * kStripColumns;
+    const size_t columns = std::min(kStripColumns, channels - column);
+    const int16_t* from = &group.decode[first + column];
+    int16_t* to = &basis_[s * components * kStripColumns];
+    for (size_t j = 0; j < components; ++j, to += kStripColumns) {
+      std::memcpy(to, from + j * group.channels(), columns * sizeof(int16_t));
+    }
   }
-  scales_.resize(channels);
+  scales_.resize(strips * kStripColumns);
+  means_.resize(strips * kStripColumns);
   const float unit = quanta_->UnitOf(member_);
   for (size_t i = 0; i < channels; ++i) {
-    scales_[i] = group.scales[first_channel_ + head * channels + i] * unit;
+    scales_[i] = group.scales[first + i] * unit;
+    means_[i] = group.means[first + i];
   }
-  narrow_.resize(channels);
-  wide_.resize(channels);
 }
 
-void MemberRestorer::RestoreToken(uint64_t batch, uint64_t token,
-                                  float* values) {
-  const ProfileGroup& group = quanta_->group();
+void MemberRestorer::RestoreTokens(uint64_t token, size_t count,
+                                   float* values) {
   const size_t channels = tensor_.channels;
-  const size_t first = first_channel_ + head_ * channels;
-  const GroupQuanta::Token sparse =
-      quanta_->TokenAt(batch * quanta_->shape().tokens + token);
-  if (sparse.narrow) {
-    kernels::Active().joint->sum_scaled_rows({.rows = basis_.data(),
-                                              .columns = channels,
-                                              .index = sparse.components.data(),
-                                              .factors = sparse.quanta.data(),
-                                              .count = sparse.quanta.size()},
-                                             narrow_.data());
-  } else {
-    std::fill(wide_.begin(), wide_.end(), 0);
-    for (size_t k = 0; k < sparse.quanta.size(); ++k) {
-      const int16_t* const row = &basis_[sparse.components[k] * channels];
-      for (size_t i = 0; i < channels; ++i) {
-        wide_[i] += int64_t{sparse.quanta[k]} * row[i];
+  bool all_narrow = true;
+  tokens_.resize(count);
+  for (size_t t = 0; t < count; ++t) {
+    const GroupQuanta::Token sparse = quanta_->TokenAt(token + t);
+    tokens_[t] = sparse.ForKernels();
+    if (sparse.narrow()) continue;
+    tokens_[t].count = 0;
+    all_narrow = false;
+  }
+  const auto restore = kernels::Active().joint->restore_strip;
+  const int16_t* strip = basis_.data();
+  for (size_t i = 0; i < channels; i += kStripColumns) {
+    const size_t columns = std::min(kStripColumns, channels - i);
+    const kernels::StripFinish finish = {.scales = &scales_[i],
+                                         .means = &means_[i]};
+    if (columns == kStripColumns) {
+      restore(strip, tokens_.data(), count, finish, channels, values + i);
+    } else {
+      strip_.resize(count * kStripColumns);
+      restore(strip, tokens_.data(), count, finish, kStripColumns,
+              strip_.data());
+      for (size_t t = 0; t < count; ++t) {
+        std::copy_n(&strip_[t * kStripColumns], columns,
+                    values + t * channels + i);
       }
+    }
+    strip += quanta_->components_end() * kStripColumns;
+  }
+  for (size_t t = 0; t < count && !all_narrow; ++t) {
+    const GroupQuanta::Token sparse = quanta_->TokenAt(token + t);
+    if (!sparse.narrow()) RestoreWide(sparse, values + t * channels);
+  }
+}
+
+void MemberRestorer::RestoreWide(const GroupQuanta::Token& token,
+                                 float* values) {
+  const size_t components = quanta_->components_end();
+  const size_t channels = tensor_.channels;
+  wide_.assign(channels, 0);
+  for (size_t k = 0; k < token.size(); ++k) {
+    for (size_t i = 0; i < channels; ++i) {
+      const size_t row = i / kStripColumns * components + token.component(k);
+      wide_[i] += int64_t{token.quantum(k)} *
+                  basis_[row * kStripColumns + i % kStripColumns];
     }
   }
   for (size_t i = 0; i < channels; ++i) {
-    const float sum = sparse.narrow ? static_cast<float>(narrow_[i])
-                                    : static_cast<float>(wide_[i]);
-    values[i] = sum * (sparse.unit * scales_[i]) + group.means[first + i];
+    values[i] =
+        static_cast<float>(wide_[i]) * (token.unit() * scales_[i]) + means_[i];
   }
 }
 
@@ -153,9 +186,8 @@ void MemberRestorer::RestoreCoded(uint64_t batch, uint64_t head, uint64_t first,
                   elements + coded * row);
   }
   if (coded == count) return;
-  for (size_t t = coded; t < count; ++t) {
-    RestoreToken(batch, first + t, &values_[t * channels]);
-  }
+  RestoreTokens(batch * quanta_->shape().tokens + first + coded, count - coded,
+                &values_[coded * channels]);
   float* const values = &values_[coded * channels];
   if (tensor_.rotation) Turn(first + coded, count - coded, values);
   StoreElements(dtype_, absl::MakeConstSpan(values, (count - coded) * channels),

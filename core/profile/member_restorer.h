@@ -11,10 +11,12 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/joint.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/profile.h"
 #include "profile/group_decoder.h"
 #include "profile/group_exceptions.h"
+#include "transform/basis.h"
 
 namespace kvcompress::profile {
 
@@ -45,7 +47,9 @@ class MemberRestorer {
                     uint8_t* elements);
   uint64_t ElementAt(uint64_t batch, uint64_t head, uint64_t token) const;
   void TakeHead(uint64_t head);
-  void RestoreToken(uint64_t batch, uint64_t token, float* values);
+  // Tokens but sinks, before keys are turned; `token` counts on over batches.
+  void RestoreTokens(uint64_t token, size_t count, float* values);
+  void RestoreWide(const GroupQuanta::Token& token, float* values);
   void Turn(uint64_t first, size_t count, float* values);
 
   const std::shared_ptr<const GroupQuanta> quanta_;
@@ -55,9 +59,12 @@ class MemberRestorer {
   size_t first_channel_ = 0;  // of the member in the group
   ExceptionCursor exceptions_;
   uint64_t head_ = UINT64_MAX;
-  std::vector<int16_t> basis_;  // of the head: [components in use, channels]
-  std::vector<float> scales_;   // of the channels of the head
-  std::vector<int32_t> narrow_;
+  // Of the head, its channels in strips, the last filled up with zeros.
+  coding::Lines basis_;  // [strips, components in use, kStripColumns]
+  std::vector<float> scales_;
+  std::vector<float> means_;
+  std::vector<kernels::SparseToken> tokens_;
+  std::vector<float> strip_;
   std::vector<int64_t> wide_;
   std::vector<float> values_;
   std::vector<float> pairs_;

@@ -5,22 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-
-#include "profile/group_format.h"
+#include <vector>
 
 namespace kvcompress::profile {
 namespace {
-
-// Products of a block between two looks at the checkpoint, if kLeastPanel
-// components do not take more.
-constexpr uint64_t kMaxProducts = uint64_t{1} << 27;
-constexpr size_t kLeastPanel = 16;
-
-size_t PanelOf(size_t inner) {
-  const uint64_t components = kMaxProducts / (kMaxBlockTokens * inner);
-  return std::max<uint64_t>(kLeastPanel,
-                            components / kLeastPanel * kLeastPanel);
-}
 
 // The bases of the profiles that are in use.
 class Cache {
@@ -71,19 +59,18 @@ class Cache {
 
 PreparedBasis::PreparedBasis(const ProfileGroup& group, Checkpoint* checkpoint)
     : inner_(group.channels() + group.channels() % 2),
-      panel_(PanelOf(inner_)),
-      right_(inner_ * group.components) {
+      right_((group.components + kPanel - 1) / kPanel * kPanel * inner_) {
   const size_t channels = group.channels();
   const std::vector<int16_t>& matrix =
       group.encode.empty() ? group.decode : group.encode;
-  for (size_t begin = 0; begin < group.components; begin += panel_) {
+  for (size_t begin = 0; begin < group.components; begin += kPanel) {
     if (Stops(checkpoint)) return;
-    const size_t columns = std::min(panel_, group.components - begin);
+    const size_t columns = std::min(kPanel, group.components - begin);
     int16_t* const pairs = &right_[begin * inner_];
     for (size_t j = 0; j < columns; ++j) {
       const int16_t* const row = &matrix[(begin + j) * channels];
       for (size_t i = 0; i < channels; ++i) {
-        pairs[(i / 2 * columns + j) * 2 + i % 2] = row[i];
+        pairs[(i / 2 * kPanel + j) * 2 + i % 2] = row[i];
       }
     }
   }

@@ -9,12 +9,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
+#include "transform/basis.h"
 
 namespace kvcompress::profile {
+
+// Components that are projected to at once: a panel of them stays in a cache
+// while tokens pass by.
+inline constexpr size_t kPanel = 32;
+// Tokens that should pass by one after the other, so that these stay there too.
+// Such a product takes a few milliseconds at most.
+inline constexpr size_t kTokensAtOnce = 64;
 
 // Immutable.
 class PreparedBasis {
@@ -25,16 +32,13 @@ class PreparedBasis {
 
   // Rows of the matrix: the channels, made even.
   size_t inner() const { return inner_; }
-  // Columns of a panel, whose product with a block takes a few milliseconds.
-  // The last has what is left.
-  size_t panel() const { return panel_; }
-  // The panel that begins with a component, its rows in pairs.
+  // The panel of kPanel components that begins with one, its rows in pairs;
+  // those that there are not are zeros.
   const int16_t* Panel(size_t begin) const { return &right_[begin * inner_]; }
 
  private:
   const size_t inner_;
-  const size_t panel_;
-  std::vector<int16_t> right_;  // panel after panel
+  coding::Lines right_;  // panel after panel
 };
 
 // That of a group of a profile: made when it is first asked for, and kept as

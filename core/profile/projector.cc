@@ -79,6 +79,15 @@ Projector::Projector(const ProfileGroup& group,
 }
 
 void Projector::Project(size_t count, float* values, float* projected) {
+  for (size_t t = 0; t < count; t += kTokensAtOnce) {
+    if (Stops(checkpoint_)) return;
+    ProjectSome(std::min(kTokensAtOnce, count - t),
+                values + t * group_.channels(),
+                projected + t * group_.components);
+  }
+}
+
+void Projector::TakeTokens(size_t count, float* values) {
   const kernels::KernelSet& kernels = kernels::Active();
   const size_t channels = group_.channels();
   const size_t inner = basis_->inner();
@@ -97,16 +106,21 @@ void Projector::Project(size_t count, float* values, float* projected) {
     kernels.joint->quantize_parts(row, 1, channels, zeros_.data(), scale, inner,
                                   &left_[t * inner], &unused);
   }
-  const size_t panel = basis_->panel();
-  product_.resize(count * std::min(panel, group_.components));
-  for (size_t begin = 0; begin < group_.components; begin += panel) {
+}
+
+void Projector::ProjectSome(size_t count, float* values, float* projected) {
+  const kernels::KernelSet& kernels = kernels::Active();
+  TakeTokens(count, values);
+  product_.resize(count * kPanel);
+  for (size_t begin = 0; begin < group_.components; begin += kPanel) {
     if (Stops(checkpoint_)) return;
-    const size_t columns = std::min(panel, group_.components - begin);
-    kernels.multiply(left_.data(), basis_->Panel(begin),
-                     {.rows = count, .inner = inner, .columns = columns},
-                     product_.data());
+    const size_t columns = std::min(kPanel, group_.components - begin);
+    kernels.multiply(
+        left_.data(), basis_->Panel(begin),
+        {.rows = count, .inner = basis_->inner(), .columns = kPanel},
+        product_.data());
     for (size_t t = 0; t < count; ++t) {
-      kernels.joint->finish(&product_[t * columns], columns, 1, columns,
+      kernels.joint->finish(&product_[t * kPanel], kPanel, 1, columns,
                             {.units = &units_[t], .means = zeros_.data()},
                             &projected[t * group_.components + begin]);
     }

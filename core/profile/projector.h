@@ -67,9 +67,14 @@ class Projector {
             absl::Span<const float> units = {});
 
   // `values` [count, channels] are used up. Writes [count, components].
+  // Fastest with kTokensAtOnce or a multiple.
   void Project(size_t count, float* values, float* projected);
 
  private:
+  void ProjectSome(size_t count, float* values, float* projected);
+  // Tokens to integers, left_, and the units of these.
+  void TakeTokens(size_t count, float* values);
+
   const ProfileGroup& group_;
   const std::shared_ptr<const PreparedBasis> basis_;
   Checkpoint* const checkpoint_;

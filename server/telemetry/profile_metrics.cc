@@ -8,6 +8,12 @@
 #include "telemetry/families.h"
 
 namespace kvcompress {
+namespace {
+
+// Below 0.5 reports warn.
+constexpr double kFits[] = {0.25, 0.5, 0.7, 0.8, 0.9, 1};
+
+}  // namespace
 
 ProfileMetrics::ProfileMetrics(prometheus::Registry* registry) {
   loaded_ =
@@ -29,9 +35,10 @@ ProfileMetrics::ProfileMetrics(prometheus::Registry* registry) {
       CounterFamily(registry, "kvcompress_profile_failures_total",
                     "Calls that failed for want of a profile: of an artefact "
                     "that needs it (missing), or of a request that names it "
-                    "(unknown).");
+                    "(unknown), or that no group of it fits (mismatch).");
   missing_ = &failures.Add({{"reason", "missing"}});
   unknown_ = &failures.Add({{"reason", "unknown"}});
+  mismatch_ = &failures.Add({{"reason", "mismatch"}});
   caches_ = &CounterFamily(registry, "kvcompress_profile_caches_total",
                            "Caches compressed or measured, and restored, with "
                            "a profile, by its name.");
@@ -42,6 +49,11 @@ ProfileMetrics::ProfileMetrics(prometheus::Registry* registry) {
   artefact_bytes_ = &CounterFamily(
       registry, "kvcompress_profile_artefact_bytes_total",
       "Bytes of the artefacts of these caches, by the name of the profile.");
+  fit_ = &HistogramFamily(
+      registry, "kvcompress_profile_fit",
+      "How well the keys of these caches fit the profile, by its name: 1 where "
+      "they are like those of its training, 0 where they are of another "
+      "model.");
 }
 
 ProfileMetrics::Series ProfileMetrics::Add(const std::string& name) {
@@ -50,7 +62,8 @@ ProfileMetrics::Series ProfileMetrics::Add(const std::string& name) {
           .decompressed =
               &caches_->Add({{"profile", name}, {"direction", "decompress"}}),
           .value_bytes = &value_bytes_->Add({{"profile", name}}),
-          .artefact_bytes = &artefact_bytes_->Add({{"profile", name}})};
+          .artefact_bytes = &artefact_bytes_->Add({{"profile", name}}),
+          .fit = &fit_->Add({{"profile", name}}, Boundaries(kFits))};
 }
 
 void ProfileMetrics::Remove(const Series& series) {
@@ -58,6 +71,7 @@ void ProfileMetrics::Remove(const Series& series) {
   caches_->Remove(series.decompressed);
   value_bytes_->Remove(series.value_bytes);
   artefact_bytes_->Remove(series.artefact_bytes);
+  fit_->Remove(series.fit);
 }
 
 void ProfileMetrics::Set(const ProfileSet& profiles) {
@@ -93,6 +107,7 @@ void ProfileMetrics::Compressed(const CompressReport& report) {
   series.compressed->Increment();
   series.value_bytes->Increment(2 * static_cast<double>(report.elements));
   series.artefact_bytes->Increment(static_cast<double>(report.compressed_size));
+  if (report.profile->fit) series.fit->Observe(*report.profile->fit);
 }
 
 void ProfileMetrics::Decompressed(const DecompressReport& report) {
@@ -106,6 +121,7 @@ void ProfileMetrics::Decompressed(const DecompressReport& report) {
 void ProfileMetrics::CallFailed(absl::string_view reason) {
   if (reason == "PROFILE_MISSING") missing_->Increment();
   if (reason == "PROFILE_UNKNOWN") unknown_->Increment();
+  if (reason == "PROFILE_MISMATCH") mismatch_->Increment();
 }
 
 }  // namespace kvcompress

@@ -11,6 +11,7 @@
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
 #include <map>
@@ -48,6 +49,7 @@ class ProfileMetrics {
     prometheus::Counter* decompressed = nullptr;
     prometheus::Counter* value_bytes = nullptr;
     prometheus::Counter* artefact_bytes = nullptr;
+    prometheus::Histogram* fit = nullptr;
   };
 
   Series Add(const std::string& name);
@@ -59,9 +61,11 @@ class ProfileMetrics {
   prometheus::Counter* refused_;
   prometheus::Counter* missing_;
   prometheus::Counter* unknown_;
+  prometheus::Counter* mismatch_;
   Counters* caches_;
   Counters* value_bytes_;
   Counters* artefact_bytes_;
+  prometheus::Family<prometheus::Histogram>* fit_;
   std::mutex mutex_;
   // Guarded by the mutex.
   std::map<std::string, Series> by_name_;

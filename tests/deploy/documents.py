@@ -76,6 +76,7 @@ WAYS = {
     "perplexity": r"\$python validation/validate_perplexity\.py .+",
     "pip": r"pip install \./client/python",
     "pip, with extras": r"pip install 'kvcompress\[\w+\]'",
+    "profiles": r"tests/benchmark --profiles",
     "query": r"((sum|count|changes|increase)( by)? ?\(|kvcompress[:_]|process_|up\{).+",
     "quickstart": r"deploy/quickstart",
     "release": r"deploy/release",

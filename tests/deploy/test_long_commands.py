@@ -51,6 +51,14 @@ def test_threads() -> None:
         assert f"| {row}" in printed, printed
 
 
+def test_profiles() -> None:
+    """It has a row for every preset of a profile that it trains."""
+    printed = run_line(f"{claimed_line('profiles')} --rounds 1", seconds=SECONDS)
+    presets = [f"klt:{preset}, profile" for preset in ("high", "max", "ultra")]
+    for row in ("ecsq:contract", *presets):
+        assert re.search(rf"^\| {row} \| [0-9.]+ \|", printed, re.MULTILINE), printed
+
+
 def test_overload(tmp_path: Path) -> None:
     """Some calls are served, and some refused."""
     line = claimed_line("overload")

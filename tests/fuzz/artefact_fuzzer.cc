@@ -1,91 +1,10 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Artefacts, from their first byte on. The header's checksum is made right, or
-// no mutation would get past it; digests of payloads are checked after decoding
-// and need no help.
+// Artefacts of codecs that need no profile.
 
-#include <string>
-
-#include "container/keys.h"
-#include "container/manifest.h"
-#include "digest/digest.h"
-#include "input.h"
-#include "kvcompress/artefact.h"
-#include "kvcompress/decompressor.h"
-#include "restoring.h"
-
-namespace kvcompress::fuzz {
-namespace {
-
-// More than this and a fuzzer measures only memory: tensors of small payload
-// may be large.
-constexpr size_t kMaxOutput = 64 << 20;
-
-// As the format says (core/FORMAT.md, section 3).
-void Sign(std::string* file) {
-  if (file->size() < kChecksumOffset + kDigestDigits) return;
-  uint64_t length = 0;
-  for (size_t i = 8; i-- > 0;) {
-    length = length << 8 | static_cast<uint8_t>((*file)[i]);
-  }
-  if (length > file->size() - 8) return;
-  const absl::string_view header =
-      absl::string_view(*file).substr(0, 8 + length);
-  if (header.size() < kChecksumOffset + kDigestDigits) return;
-  Digest digest;
-  digest.Update(header.substr(0, kChecksumOffset));
-  digest.Update(kNoDigest);
-  digest.Update(header.substr(kChecksumOffset + kDigestDigits));
-  file->replace(kChecksumOffset, kDigestDigits, digest.Hex());
-}
-
-struct Outcome {
-  absl::Status status;
-  std::string restored;
-};
-
-Outcome Restore(const DecompressOptions& options, absl::string_view file,
-                uint8_t seed) {
-  Outcome outcome;
-  Decompressor decompressor(
-      options, {.max_header_bytes = 1 << 20, .max_tensor_bytes = kMaxOutput});
-  InChunks(file, seed, [&](absl::string_view chunk) {
-    outcome.status =
-        RestoreChunk(chunk, seed, &decompressor, &outcome.restored, kMaxOutput);
-    return outcome.status.ok();
-  });
-  if (outcome.status.ok()) {
-    const absl::StatusOr<DecompressReport> report = decompressor.Finish();
-    outcome.status = report.status();
-    if (report.ok()) {
-      Require(report->output_size == outcome.restored.size(),
-              "the report has the size of the output");
-    }
-  }
-  return outcome;
-}
-
-void Fuzz(Input input) {
-  const uint8_t choice = input.Byte();
-  const uint8_t seed = input.Byte();
-  DecompressOptions options;
-  options.verify_only = choice % 4 == 1;
-  if (choice % 4 == 2) options.tensors = {"*key*"};
-  if (choice % 4 == 3) options.tokens.emplace(choice / 4, choice / 4 + 3);
-  std::string file(input.rest());
-  Sign(&file);
-  const Outcome chunked = Restore(options, file, seed);
-  if (!chunked.status.ok()) return;
-  // What is accepted does not depend on how it was cut.
-  const Outcome whole = Restore(options, file, 0);
-  Require(whole.status.ok() && whole.restored == chunked.restored,
-          "chunks do not matter");
-}
-
-}  // namespace
-}  // namespace kvcompress::fuzz
+#include "artefacts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  kvcompress::fuzz::Fuzz({data, size});
+  kvcompress::fuzz::FuzzArtefact({data, size});
   return 0;
 }

@@ -2,7 +2,8 @@
 
 // Writes seeds into the folders `decoder` and `klt` of a folder: for every
 // codec, and for presets of klt, a real payload of a small tensor, behind the
-// bytes that choose codec and shape.
+// bytes that choose codec and shape. Into `profiled`, artefacts that were made
+// with a profile.
 //
 //   make_seeds FOLDER
 
@@ -17,6 +18,8 @@
 #include "input.h"
 #include "klt.h"
 #include "kvcompress/codec.h"
+#include "kvcompress/compressor.h"
+#include "small_profile.h"
 
 namespace kvcompress::fuzz {
 namespace {
@@ -56,7 +59,32 @@ bool Write(const std::string& path, absl::string_view head,
   return !payload.empty() && file.flush();
 }
 
+// Artefacts that were made with the profile of the fuzzers.
+bool WriteProfiled(const std::string& folder) {
+  for (const char* preset : {"high", "max", "contract"}) {
+    for (const bool reversed : {false, true}) {
+      CompressOptions options;
+      options.codec = absl::StrCat("klt:", preset);
+      options.profile = SmallProfile();
+      Compressor compressor(options, {});
+      CompressOutput output;
+      const absl::Status status =
+          compressor.Append(SmallCache(reversed ? 5 : 40, reversed), &output);
+      Require(status.ok() && compressor.Finish().ok(),
+              "a cache of the fuzzers is compressed");
+      const char* const order = reversed ? "-reversed" : "";
+      if (!Write(absl::StrCat(folder, "/profiled/", preset, order),
+                 std::string("\0\7", 2),
+                 compressor.header() + output.artefact)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 int Main(const std::string& folder) {
+  if (!WriteProfiled(folder)) return 1;
   Input input(kSpec, sizeof(kSpec));
   const TensorSpec spec = DrawSpec(&input);
   const std::string choices(reinterpret_cast<const char*>(kSpec),

@@ -110,7 +110,7 @@ def from_the_start() -> Iterator[Series]:
         yield series("kvcompress_connections_refused_total", reason=reason)
     for reason in REASONS:
         yield series("kvcompress_integrity_failures_total", reason=reason)
-    for reason in ("missing", "unknown"):
+    for reason in ("missing", "unknown", "mismatch"):
         yield series("kvcompress_profile_failures_total", reason=reason)
     for code in WARNINGS:
         yield series("kvcompress_warnings_total", code=code)

@@ -8,11 +8,12 @@ import pytest
 from calls import metric
 from server_process import ServerProcess, Start, run, wait_until
 
-from kvcompress import Client, DataLossError, FailedPreconditionError
+from kvcompress import Client, DataLossError, FailedPreconditionError, InvalidArgumentError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "profile"
 TINY = GOLDEN / "tiny.profile"
 SOURCE = GOLDEN / "cache.safetensors"
+OTHER = GOLDEN.parent / "sources" / "bf16.safetensors"
 QUICK = ("--profile-reload-seconds", "0.1")
 
 
@@ -56,6 +57,10 @@ def test_follows_the_directory(start: Start, folder: Path) -> None:
         assert size == len(artefact)
         values = metric(server, 'kvcompress_profile_value_bytes_total{profile="small"}')
         assert values == 8 * 2 * 2 * 60 * 16
+        assert metric(server, 'kvcompress_profile_fit_count{profile="small"}') == 1
+        assert metric(server, 'kvcompress_profile_fit_bucket{profile="small",le="0.7"}') == 0
+        with pytest.raises(InvalidArgumentError, match="PROFILE_MISMATCH"):
+            client.measure(OTHER, codec="klt:ultra", profile="small")
         assert "small" in server.get("/statusz")[2]
         (folder / "small.profile").unlink()
         server.wait_log('profiles: "small" is gone')
@@ -64,7 +69,7 @@ def test_follows_the_directory(start: Start, folder: Path) -> None:
             client.decompress(artefact)
         with pytest.raises(FailedPreconditionError, match="PROFILE_UNKNOWN"):
             client.measure(SOURCE, codec="klt:ultra", profile="small")
-    for reason in ("missing", "unknown"):
+    for reason in ("missing", "unknown", "mismatch"):
         series = f'kvcompress_profile_failures_total{{reason="{reason}"}}'
         assert metric(server, series) == 1
     assert "kvcompress_profile_caches_total" not in server.get("/metrics")[2]

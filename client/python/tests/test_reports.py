@@ -84,10 +84,11 @@ def test_the_profile_of_a_report() -> None:
     assert kvcompress.CompressionReport.from_proto(message).profile is None
     message.profile.digest, message.profile.label = "sha256:0", "model"
     message.profile.tensor_count = 4
+    message.profile.fit = 0.5
     message.tensors.add(name="a", profile_group=0)
     message.tensors.add(name="b")
     report = kvcompress.CompressionReport.from_proto(message)
-    assert report.profile == kvcompress.ProfileUse("sha256:0", "model", 4)
+    assert report.profile == kvcompress.ProfileUse("sha256:0", "model", 4, fit=0.5)
     assert [tensor.profile_group for tensor in report.tensors] == [0, None]
     assert compress_options(profile="model").profile == "model"
 

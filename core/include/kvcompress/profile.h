@@ -110,6 +110,10 @@ struct ProfileUse {
   // The position of the first token in its text, as it was declared or found.
   // Of compression, where there are tokens.
   std::optional<uint64_t> first_token;
+  // How well keys fit it there: about 1 for those of the model, about 0 for
+  // others; of the group that fits least. Of compression, where the profile
+  // knows the mean of keys.
+  std::optional<double> fit;
 };
 
 // Immutable and thread safe.

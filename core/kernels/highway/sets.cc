@@ -28,6 +28,7 @@
 #include "kernels/highway/rope-inl.h"
 #include "kernels/highway/row-inl.h"
 #include "kernels/highway/rows-inl.h"
+#include "kernels/highway/strip-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kvcompress::kernels::HWY_NAMESPACE {
@@ -124,7 +125,7 @@ const KernelSet* Set() {
       .reflect_rows = ReflectFloatRows,
       .add_float_product = AddProductOfFloats,
       .scale_to_unit = ScaleToUnitVector,
-      .sum_scaled_rows = SumScaled,
+      .restore_strip = RestoreTokensOfStrip,
       .find_eigenvalues = FindEigenvaluesOf,
       .find_eigenvectors = FindEigenvectorsOf};
   static constexpr KernelSet kOwn = {
@@ -181,6 +182,9 @@ namespace {
 const KernelSet* Avx512() {
   static const KernelSet* const set = [] {
     auto* const kernels = new KernelSet(*N_AVX3::Set());
+    auto* const joint = new JointKernels(*kernels->joint);
+    joint->restore_strip = VnniStrip();
+    kernels->joint = joint;
     kernels->multiply = Vnni();
     return kernels;
   }();

@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Profiles of a server: how calls name them, what reports say, and what is refused."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from kvcompress import (
     InvalidArgumentError,
     KVCompressError,
     OutOfRangeError,
+    PresetExpectation,
     ProfileUse,
 )
 from kvcompress.options import CompressArguments
@@ -30,6 +32,15 @@ TINY = Profile((GOLDEN / "tiny.profile").read_bytes())
 NEEDED = ProfileUse(TINY.digest, "tiny", 8)
 USED = replace(NEEDED, first_token=0)
 BUDGET = 16 << 20
+
+
+def without_fit(used: ProfileUse | None) -> ProfileUse | None:
+    """The same without how well keys fit, which is well."""
+    if used is None:
+        return None
+    assert used.fit is not None
+    assert 0.8 < used.fit < 1.2
+    return replace(used, fit=None)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +68,7 @@ def test_the_server_lists_its_profiles(user: Client, client: Client) -> None:
     assert profile.size_bytes == (GOLDEN / "tiny.profile").stat().st_size
     assert profile.presets == ("high", "max", "ultra")
     assert profile.training == "caches=2 tokens=312 metric=spread"
+    assert profile.expectations == ()
     assert (info.limits.max_profile_bytes, info.limits.max_profiles) == (256 << 20, 64)
     without = client.server_info()
     assert without.profiles == ()
@@ -66,7 +78,7 @@ def test_the_server_lists_its_profiles(user: Client, client: Client) -> None:
 @pytest.mark.parametrize("name", ["small", TINY.digest, "tiny"])
 def test_the_reader_gives_what_a_server_restores(user: Client, name: str) -> None:
     result = user.compress(SOURCE, codec="klt:high", profile=name)
-    assert result.report.profile == USED
+    assert without_fit(result.report.profile) == USED
     assert [tensor.profile_group for tensor in result.report.tensors] == [0] * 4 + [1] * 4
     assert {tensor.codec for tensor in result.report.tensors} == {"klt-profile:high"}
     assert all(tensor.metrics.cosine_similarity > 0.99 for tensor in result.report.tensors)
@@ -89,7 +101,7 @@ def test_a_label_chooses_the_profile(user: Client) -> None:
         ({"codec": "int4", "labels": {"model": "tiny"}}, None),
     ]
     for options, used in cases:
-        assert user.measure(SOURCE, **options).profile == used, options
+        assert without_fit(user.measure(SOURCE, **options).profile) == used, options
 
 
 def test_several_that_fit_are_told(bin_dir: Path, tmp_path: Path) -> None:
@@ -106,7 +118,8 @@ def test_several_that_fit_are_told(bin_dir: Path, tmp_path: Path) -> None:
         with pytest.raises(FailedPreconditionError, match=r"2 profiles .*: a, b, c") as error:
             user.measure(SOURCE, codec="klt:max", profile="tiny")
         assert error.value.reason == "PROFILE_AMBIGUOUS"
-        assert user.measure(SOURCE, codec="klt:max", profile="c").profile == USED
+        used = user.measure(SOURCE, codec="klt:max", profile="c").profile
+        assert without_fit(used) == USED
 
 
 @pytest.mark.parametrize(
@@ -135,6 +148,26 @@ def test_a_cache_of_another_model_is_refused(user: Client, sample: bytes) -> Non
     with pytest.raises(InvalidArgumentError, match="no group of the profile") as error:
         user.measure(sample, codec="klt:high", profile="small")
     assert error.value.reason == "PROFILE_MISMATCH"
+
+
+def test_expectations_of_presets_are_listed(bin_dir: Path, tmp_path: Path) -> None:
+    """Where the profile has them."""
+    content = (GOLDEN / "tiny.profile").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"]["kvcompress.profile.expectations"] = "4/0.25/2,8/0.5/2,16/1/2"
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    whole = len(text).to_bytes(8, "little") + text + content[8 + size :]
+    (tmp_path / "measured.profile").write_bytes(whole)
+    flags = ["--profile-directory", str(tmp_path)]
+    with running_server(bin_dir, *flags) as server, Client(server.target, timeout=60) as user:
+        (profile,) = user.server_info().profiles
+    assert profile.expectations == (
+        PresetExpectation("high", 4, 0.25, 2),
+        PresetExpectation("max", 8, 0.5, 2),
+        PresetExpectation("ultra", 16, 1, 2),
+    )
 
 
 def test_a_server_without_the_profile_names_it(client: Client) -> None:

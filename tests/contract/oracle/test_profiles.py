@@ -129,6 +129,7 @@ def test_a_cache_begins_where_its_keys_say(run: Run, tmp_path: Path) -> None:
         source = cache(3, 40, first=first)
         report, artefact = compress(run, profile, source)
         assert report["profile"]["first_token"] == first
+        assert 0.8 < report["profile"]["fit"] < 1.2
         assert report["warnings"] == []
         header, tensors = read_safetensors(source)
         declared = write_with({"first_token": str(first)}, source)
@@ -164,6 +165,7 @@ def test_keys_that_are_not_the_models_are_told_of(run: Run, tmp_path: Path, decl
     words = "the declared first_token" if declared else "no position of the first token"
     assert words in report["warnings"][0]["message"]
     assert report["profile"]["first_token"] == (1000 if declared else 0)
+    assert report["profile"]["fit"] < 0.5
 
 
 def test_a_layout_beside_a_profile(run: Run, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@
 #include "kernels/joint.h"
 #include "kernels/kernels.h"
 #include "kernels/lanes.h"
+#include "transform/basis.h"
 
 namespace kvcompress::kernels {
 namespace {
@@ -237,35 +238,47 @@ TEST(JointKernels, FindEigenvectorsAsThePortableOnesDo) {
   }
 }
 
-TEST(JointKernels, SumScaledRowsAsThePortableOneDoes) {
+TEST(JointKernels, RestoreStripAsThePortableOneDoes) {
   std::mt19937 random(9);
-  constexpr size_t kRows = 40;
-  for (const size_t columns : {1, 8, 16, 31, 64, 80, 128, 200}) {
-    std::vector<int16_t> rows(kRows * columns);
-    for (int16_t& value : rows) {
-      value =
-          static_cast<int16_t>(static_cast<int32_t>(random() % 65535) - 32767);
+  constexpr size_t kRows = 90;
+  coding::Lines strip(kRows * kStripColumns);
+  for (int16_t& value : strip) {
+    value =
+        static_cast<int16_t>(static_cast<int32_t>(random() % 65535) - 32767);
+  }
+  std::vector<float> scales(kStripColumns);
+  std::vector<float> means(kStripColumns);
+  for (float& scale : scales) scale = static_cast<float>(random()) * 1e-12f;
+  for (float& mean : means) mean = static_cast<float>(random()) * 1e-9f;
+  std::vector<uint16_t> rows;
+  std::vector<int16_t> factors;
+  const std::vector<size_t> counts = {0, 8, 40, 16, 80};
+  for (const size_t count : counts) {
+    for (size_t k = 0; k < count; ++k) {
+      rows.push_back(static_cast<uint16_t>(k + random() % 10));
+      factors.push_back(
+          static_cast<int16_t>(static_cast<int32_t>(random() % 800) - 400));
     }
-    for (const size_t count : {0, 1, 2, 7, 20}) {
-      std::vector<uint16_t> index;
-      std::vector<int32_t> factors;
-      for (size_t k = 0; k < count; ++k) {
-        index.push_back(static_cast<uint16_t>(2 * k + random() % 2));
-        factors.push_back(static_cast<int32_t>(random() % 3000) - 1500);
-      }
-      const ScaledRows scaled = {.rows = rows.data(),
-                                 .columns = columns,
-                                 .index = index.data(),
-                                 .factors = factors.data(),
-                                 .count = count};
-      std::vector<int32_t> wanted(columns, 9);
-      PortableJoint().sum_scaled_rows(scaled, wanted.data());
-      for (const KernelSet* set : Available()) {
-        std::vector<int32_t> sums(columns, 9);
-        set->joint->sum_scaled_rows(scaled, sums.data());
-        EXPECT_EQ(sums, wanted) << set->name << " " << columns;
-      }
-    }
+  }
+  std::vector<SparseToken> tokens;
+  size_t begin = 0;
+  for (const size_t count : counts) {
+    tokens.push_back({.rows = &rows[begin],
+                      .factors = &factors[begin],
+                      .count = count,
+                      .unit = 0.1f * static_cast<float>(tokens.size() + 1)});
+    begin += count;
+  }
+  constexpr size_t kStride = kStripColumns + 5;
+  const auto by = [&](const JointKernels& kernels) {
+    std::vector<float> values(counts.size() * kStride, 7);
+    kernels.restore_strip(strip.data(), tokens.data(), tokens.size(),
+                          {.scales = scales.data(), .means = means.data()},
+                          kStride, values.data());
+    return values;
+  };
+  for (const KernelSet* set : Available()) {
+    EXPECT_EQ(by(*set->joint), by(PortableJoint())) << set->name;
   }
 }
 

@@ -207,7 +207,7 @@ TEST(CheckpointTest, BlocksOfAGroupWithoutRunsTakeNoSteps) {
   ASSERT_TRUE(quanta.ok()) << quanta.status();
   EXPECT_EQ(looks, 0);
   EXPECT_EQ((*quanta)->components_end(), 0);
-  EXPECT_TRUE((*quanta)->TokenAt(shape.tokens - 1).quanta.empty());
+  EXPECT_EQ((*quanta)->TokenAt(shape.tokens - 1).size(), 0);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kvcompress._info import (
         CodecInfo,
         CodecParameter,
+        PresetExpectation,
         ProfileInfo,
         SelfTestReport,
         SelfTestResult,
@@ -86,6 +87,7 @@ __all__ = [
     "NotFoundError",
     "OutOfRangeError",
     "PermissionDeniedError",
+    "PresetExpectation",
     "ProfileInfo",
     "ProfileUse",
     "QualityError",
@@ -125,6 +127,7 @@ _MODULES = {
     "DecompressionResult": "_reports",
     "Metrics": "v1.quality_types",
     "MissedBound": "_tensor_report",
+    "PresetExpectation": "_info",
     "ProfileInfo": "_info",
     "ProfileUse": "_reports",
     "QualityLevel": "_tensor_report",

@@ -134,6 +134,26 @@ class CodecInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class PresetExpectation:
+    """What the training of a profile measured of a preset; see kvcompress.v1.PresetExpectation."""
+
+    preset: str
+    ratio: float
+    divergence: float
+    int4_divergence: float
+
+    @classmethod
+    def from_proto(cls, message: server_info_pb2.PresetExpectation) -> "PresetExpectation":
+        """Takes the values of a message of the API."""
+        return cls(
+            preset=message.preset,
+            ratio=message.ratio,
+            divergence=message.divergence,
+            int4_divergence=message.int4_divergence,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileInfo:
     """A profile that a server has; see kvcompress.v1.ProfileInfo."""
 
@@ -145,6 +165,7 @@ class ProfileInfo:
     size_bytes: int
     presets: tuple[str, ...]
     training: str
+    expectations: tuple[PresetExpectation, ...] = ()
 
     @classmethod
     def from_proto(cls, message: server_info_pb2.ProfileInfo) -> "ProfileInfo":
@@ -158,6 +179,7 @@ class ProfileInfo:
             size_bytes=message.size_bytes,
             presets=tuple(message.presets),
             training=message.training,
+            expectations=tuple(PresetExpectation.from_proto(each) for each in message.expectations),
         )
 
 

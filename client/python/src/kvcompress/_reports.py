@@ -72,12 +72,15 @@ class ProfileUse:
         tensor_count: How many tensors are coded with it.
         first_token: Of compression: the position of the cache's first token in its text, as it
             was declared or found.
+        fit: Of compression: how well keys fit the profile there, about 1 for those of the model
+            and about 0 for others, where that is known.
     """
 
     digest: str
     label: str
     tensor_count: int
     first_token: int | None = None
+    fit: float | None = None
 
     @classmethod
     def from_report(
@@ -93,6 +96,7 @@ class ProfileUse:
             label=use.label,
             tensor_count=use.tensor_count,
             first_token=use.first_token if use.HasField("first_token") else None,
+            fit=use.fit if use.HasField("fit") else None,
         )
 
 

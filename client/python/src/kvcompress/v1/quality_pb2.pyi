@@ -434,6 +434,7 @@ class ProfileUse(_message.Message):
     LABEL_FIELD_NUMBER: _builtins.int
     TENSOR_COUNT_FIELD_NUMBER: _builtins.int
     FIRST_TOKEN_FIELD_NUMBER: _builtins.int
+    FIT_FIELD_NUMBER: _builtins.int
     digest: _builtins.str
     """`sha256:` and 64 lower-case hexadecimal digits: the digest of its file."""
     label: _builtins.str
@@ -445,6 +446,12 @@ class ProfileUse(_message.Message):
     `first_token` declares it, else as it was found from the keys. Of
     compression only, and of caches with tokens.
     """
+    fit: _builtins.float
+    """How well the keys fit the profile where the cache begins: about 1 where they
+    are like those of the training, about 0 where they are of another model, in
+    the group that fits least. Of compression only, and where the profile knows
+    the mean of keys.
+    """
     def __init__(
         self,
         *,
@@ -452,14 +459,20 @@ class ProfileUse(_message.Message):
         label: _builtins.str = ...,
         tensor_count: _builtins.int = ...,
         first_token: _builtins.int | None = ...,
+        fit: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "first_token", b"first_token"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "_fit", b"_fit", "first_token", b"first_token", "fit", b"fit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "digest", b"digest", "first_token", b"first_token", "label", b"label", "tensor_count", b"tensor_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "_fit", b"_fit", "digest", b"digest", "first_token", b"first_token", "fit", b"fit", "label", b"label", "tensor_count", b"tensor_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__first_token: _TypeAlias = _typing.Literal["first_token"]  # noqa: Y015
     _WhichOneofArgType__first_token: _TypeAlias = _typing.Literal["_first_token", b"_first_token"]  # noqa: Y015
+    _WhichOneofReturnType__fit: _TypeAlias = _typing.Literal["fit"]  # noqa: Y015
+    _WhichOneofArgType__fit: _TypeAlias = _typing.Literal["_fit", b"_fit"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__first_token) -> _WhichOneofReturnType__first_token | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fit) -> _WhichOneofReturnType__fit | None: ...
 
 Global___ProfileUse: _TypeAlias = ProfileUse  # noqa: Y015
 

@@ -157,6 +157,7 @@ class ProfileInfo(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
     PRESETS_FIELD_NUMBER: _builtins.int
     TRAINING_FIELD_NUMBER: _builtins.int
+    EXPECTATIONS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of its file without `.profile`; unique on this server."""
     digest: _builtins.str
@@ -177,6 +178,10 @@ class ProfileInfo(_message.Message):
     def presets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Presets, such as `ultra`, for the codec `klt`."""
 
+    @_builtins.property
+    def expectations(self) -> _containers.RepeatedCompositeFieldContainer[Global___PresetExpectation]:
+        """What is expected of each preset, where its training measured it."""
+
     def __init__(
         self,
         *,
@@ -188,14 +193,53 @@ class ProfileInfo(_message.Message):
         size_bytes: _builtins.int = ...,
         presets: _abc.Iterable[_builtins.str] | None = ...,
         training: _builtins.str = ...,
+        expectations: _abc.Iterable[Global___PresetExpectation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "groups", b"groups", "label", b"label", "name", b"name", "presets", b"presets", "size_bytes", b"size_bytes", "tensors", b"tensors", "training", b"training"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "expectations", b"expectations", "groups", b"groups", "label", b"label", "name", b"name", "presets", b"presets", "size_bytes", b"size_bytes", "tensors", b"tensors", "training", b"training"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ProfileInfo: _TypeAlias = ProfileInfo  # noqa: Y015
+
+@_typing.final
+class PresetExpectation(_message.Message):
+    """What the training of a profile measured of a preset, on text that it did not
+    train on.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRESET_FIELD_NUMBER: _builtins.int
+    RATIO_FIELD_NUMBER: _builtins.int
+    DIVERGENCE_FIELD_NUMBER: _builtins.int
+    INT4_DIVERGENCE_FIELD_NUMBER: _builtins.int
+    preset: _builtins.str
+    """One of `ProfileInfo.presets`."""
+    ratio: _builtins.float
+    """Bytes of a cache by those of its artefact."""
+    divergence: _builtins.float
+    """Kullback-Leibler divergence of the model's predictions from those with the
+    cache as it was, in nats a token.
+    """
+    int4_divergence: _builtins.float
+    """The same after `int4`, to compare with."""
+    def __init__(
+        self,
+        *,
+        preset: _builtins.str = ...,
+        ratio: _builtins.float = ...,
+        divergence: _builtins.float = ...,
+        int4_divergence: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["divergence", b"divergence", "int4_divergence", b"int4_divergence", "preset", b"preset", "ratio", b"ratio"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PresetExpectation: _TypeAlias = PresetExpectation  # noqa: Y015
 
 @_typing.final
 class CodecParameter(_message.Message):
