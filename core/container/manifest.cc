@@ -60,6 +60,9 @@ std::string ShapeField(const TensorSpec& spec) {
 
 // The digest of the payload of a tensor whose group has it elsewhere.
 constexpr char kElsewhere[] = "-";
+// The codec of a view that has the one of the view before it, where tensors are
+// coded in groups: many small payloads would else be named at length.
+constexpr char kSameCodec[] = "=";
 
 const std::string& EmptyDigest() {
   static const auto* const digest = new std::string(Digest().Hex());
@@ -205,7 +208,11 @@ class Parser {
       if (!payload || *payload > size) return Bad("size");
       size -= *payload;
       tensor.payload_size = *payload;
-      KVC_RETURN_IF_ERROR(ReadCodec(view[0]));
+      if (view[0] != kSameCodec) {
+        KVC_RETURN_IF_ERROR(ReadCodec(view[0]));
+      } else if (i == 0 || !codec_.codec->coded_in_groups()) {
+        return Bad("codec");
+      }
       KVC_RETURN_IF_ERROR(Add(view[1], view[3], std::move(tensor)));
     }
     if (size != 0) return Bad("size");
@@ -232,12 +239,17 @@ std::string SerializeManifest(const ArtefactHeader& header) {
       absl::StrAppend(&out, absl::string_view(&kLayoutMark, 1), layout->text(),
                       " ", DTypeName(spec.dtype), " ", ShapeField(spec));
     }
+    std::string before;
     for (size_t i = first; i < first + count; ++i) {
       const ArtefactTensor& tensor = header.tensors[i];
       if (layout != nullptr) {
-        absl::StrAppend(&out, " ", tensor.codec.ManifestField(), " ",
+        std::string codec = tensor.codec.ManifestField();
+        const bool same =
+            codec == before && tensor.codec.codec->coded_in_groups();
+        absl::StrAppend(&out, " ", same ? kSameCodec : codec, " ",
                         RoleField(tensor.spec), " ", tensor.payload_size, " ",
                         DigestField(tensor));
+        before = std::move(codec);
       } else {
         absl::StrAppend(&out, tensor.codec.ManifestField(), " ",
                         DTypeName(spec.dtype), " ", ShapeField(spec), " ",

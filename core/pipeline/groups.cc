@@ -78,7 +78,8 @@ uint64_t GroupCompression::HeaderGrowth() const {
   if (!falls_back_) return 0;
   const uint64_t own = KltProfileSpec(kContractPreset).ManifestField().size();
   const uint64_t other = AutoCodec().MaxFieldSize(CodecParameters());
-  return group_of_.size() * (other > own ? other - own : 0);
+  // A view may also have its codec named after one that fell back.
+  return group_of_.size() * std::max(other, own);
 }
 
 uint64_t GroupCompression::HeaderSavings() const {

@@ -91,10 +91,14 @@ TEST(ArtefactHeader, EveryFlippedBitIsFound) {
 TEST(ArtefactHeader, RulesHoldBehindACorrectChecksumToo) {
   const std::string raw = Serialize(SmallHeader());
   const auto change = [&](absl::string_view from, absl::string_view to) {
-    const std::string changed =
-        Resealed(absl::StrReplaceAll(raw, {{from, to}}));
+    std::string changed = absl::StrReplaceAll(raw, {{from, to}});
     EXPECT_NE(changed, raw) << from;
-    return ParseArtefactHeader(changed).status();
+    changed.resize((changed.size() + 7) / 8 * 8, ' ');
+    const uint64_t length = changed.size() - 8;
+    for (size_t i = 0; i < 8; ++i) {
+      changed[i] = static_cast<char>(length >> (8 * i) & 0xff);
+    }
+    return ParseArtefactHeader(Resealed(changed)).status();
   };
   EXPECT_EQ(change("x2x32 k0", "x2x64 k0").code(), absl::StatusCode::kDataLoss);
   const absl::Status shape = change("BF16 1x1", "BF16 01x");
@@ -181,6 +185,49 @@ TEST(ArtefactHeader, RulesOfLayoutsHoldBehindACorrectChecksumToo) {
            {"BF16 2x2", "I32  2x2"}}) {
     EXPECT_EQ(change(from, to), absl::StatusCode::kDataLoss) << from << to;
   }
+}
+
+// The same, both coded with a profile.
+ArtefactHeader LaidOutGroup() {
+  ArtefactHeader header = LaidOutHeader();
+  for (ArtefactTensor& view : header.tensors) {
+    view.codec = *ParseManifestField("klt-profile:ultra");
+  }
+  header.profile = {"sha256:" + std::string(64, '0'), "model"};
+  return header;
+}
+
+TEST(ArtefactHeader, NamesTheCodecOfAGroupOnce) {
+  const std::string raw = Serialize(LaidOutGroup());
+  EXPECT_THAT(raw, HasSubstr(" klt-profile:ultra k 68 "));
+  EXPECT_THAT(raw, HasSubstr(" = v 68 "));
+  const auto parsed = ParseArtefactHeader(raw);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  for (const ArtefactTensor& view : parsed->tensors) {
+    EXPECT_EQ(view.codec.ToString(), "klt-profile:ultra");
+  }
+}
+
+TEST(ArtefactHeader, NamesNoOtherCodecSo) {
+  const auto change = [&](const ArtefactHeader& header, absl::string_view from,
+                          absl::string_view to) {
+    const std::string raw = Serialize(header);
+    const std::string changed =
+        Resealed(absl::StrReplaceAll(raw, {{from, to}}));
+    EXPECT_NE(changed, raw) << from;
+    return ParseArtefactHeader(changed).status();
+  };
+  for (const auto& [header, from, to] :
+       std::vector<std::tuple<ArtefactHeader, const char*, const char*>>{
+           {LaidOutHeader(), "int4:64 v 68 ", "= v 68 "},
+           {LaidOutGroup(), "klt-profile:ultra k 68 ", "= k 68 "}}) {
+    const absl::Status status = change(header, from, to);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(status.message(), HasSubstr("a bad codec"));
+  }
+  EXPECT_EQ(
+      change(LaidOutGroup(), " = v 68 ", " klt-profile:ultra v 68 ").code(),
+      absl::StatusCode::kDataLoss);
 }
 
 TEST(ArtefactHeader, TellsAPlainFileFromADamagedOne) {
