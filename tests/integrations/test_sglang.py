@@ -8,13 +8,13 @@ import hashlib
 import inspect
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sglang_package
+from small_disk import small_disk
 
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -310,24 +310,16 @@ def test_artefact_of_another_model_is_a_miss(make: Make, tmp_path: Path) -> None
 def test_full_disk(make: Make, tmp_path: Path) -> None:
     """Nothing is stored, in whole or in part, until there is room again."""
     places, pool = torch.arange(PAGES * PAGE), pool_of("mha", "page_first")
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(folder)]
-    done = subprocess.run(mount, capture_output=True, text=True)
-    if done.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "cache") as enlarge:
         backend = make(pool)
         assert not any(backend.batch_set_v1(KEYS, places))
         assert backend.report_status()["failed"] == 1
         assert backend.batch_exists(KEYS) == 0
-        files = [path.name for path in folder.rglob("*") if path.is_file()]
+        files = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
         assert files == ["identity.json"]
-        subprocess.run(["mount", "-o", "remount,size=4m", str(folder)], check=True)
+        enlarge()
         assert all(backend.batch_set_v1(KEYS, places))
         assert all(backend.batch_get_v1(KEYS, places))
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def test_without_a_service_nothing_is_there(make: Make) -> None:
