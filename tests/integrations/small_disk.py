@@ -17,14 +17,16 @@ def small_disk(folder: Path) -> Iterator[Callable[[], None]]:
     """
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(folder)]
+    resize = ["mount", "-o", "remount,size=4m", str(folder)]
+    unmount = ["umount", "--lazy", str(folder)]
     done = subprocess.run(mount, capture_output=True, text=True)
     if done.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {done.stderr.strip()}")
 
     def enlarge() -> None:
-        subprocess.run(["mount", "-o", "remount,size=4m", str(folder)], check=True)
+        subprocess.run(resize, check=True)
 
     try:
         yield enlarge
     finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
+        subprocess.run(unmount, check=True)
