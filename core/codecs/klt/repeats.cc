@@ -15,14 +15,14 @@ namespace {
 
 // Attention sinks are like no other token.
 constexpr size_t kSinks = 4;
-// A run is looked at in every fifth of its tokens. Runs that are shorter come
-// again in any text: names, and what programs write all over.
+// A run is looked at in every other of its tokens. Shorter runs come again in
+// any text: they are names.
 constexpr size_t kLooks = 4;
-constexpr size_t kGap = 5;                        // tokens between two looks
+constexpr size_t kGap = 2;                        // tokens between two looks
 constexpr size_t kRun = (kLooks - 1) * kGap + 1;  // tokens
 constexpr size_t kHeads = 4;
 constexpr size_t kRuns = 64;                 // of all heads
-constexpr size_t kMinRuns = 4;               // that a text has room for
+constexpr size_t kMinRuns = 9;               // that a text has room for
 constexpr size_t kTokens = size_t{1} << 15;  // the newest
 constexpr size_t kTokensAtOnce = 32;
 // Cosines, in the mean over the looks, of what is a repetition; and shares of
@@ -30,7 +30,7 @@ constexpr size_t kTokensAtOnce = 32;
 // and does in full: measured on SmolLM2-135M and Gemma 3 270M.
 constexpr float kAlike = 0.8f;
 constexpr double kMinShare = 0.02;
-constexpr double kMaxShare = 0.08;
+constexpr double kMaxShare = 0.2;
 
 // Cosines of one run's looks with all tokens before it, token by token.
 struct Query {

@@ -15,7 +15,7 @@
 namespace kvcompress::klt {
 
 // How much of a cache, 0 to 1, has the finer steps of what repeats itself: the
-// share of a sample of runs of 16 tokens that are like an earlier run of their
+// share of a sample of runs of 7 tokens that are like an earlier run of their
 // head, without the means of the channels; it looks at four tokens of a run. It
 // looks at no more than 2^15 tokens and 64 runs of up to four heads.
 // Anything when the checkpoint stops.

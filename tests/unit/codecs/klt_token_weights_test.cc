@@ -93,11 +93,10 @@ TEST(Repetition, IsFoundWhereTokensComeAgain) {
   EXPECT_EQ(RepetitionOf(Periodic(10, 60)), 0);  // too few to tell
 }
 
-TEST(Repetition, IsNotFoundInWordsThatComeAgainOneByOne) {
-  std::mt19937 random(1);
+TEST(Repetition, IsNotFoundInWordsThatComeAgainAmongOthers) {
   std::vector<size_t> text;
   for (size_t word = 0; word < 200; ++word) {
-    const size_t first = 4 * (random() % 50);
+    const size_t first = 4 * (word < 100 ? word : word * 37 % 100);
     for (size_t i = 0; i < 4; ++i) text.push_back(first + i);
   }
   EXPECT_EQ(RepetitionOf(text), 0);
