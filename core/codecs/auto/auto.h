@@ -7,7 +7,8 @@
 // payload is known to be larger than the best so far, or grows beyond it, is
 // not tried, or not to its end. Where an earlier tensor of the kind is known,
 // only those are tried that are likely to be kept by what it found, but for
-// Effort::kBest. The manifest records the codec that was chosen,
+// Effort::kBest. Of a long tensor without an earlier one, a sample stands for
+// that. The manifest records the codec that was chosen,
 // never `auto`, so there is nothing to decode.
 //
 // Holds a whole tensor, and of two candidates at a time what they gave.

@@ -151,6 +151,42 @@ TEST(Auto, LearnsFromALayerBefore) {
   }
 }
 
+// A long tensor, the first tokens of which are as the others or much smaller:
+// then what they tell of the others is wrong.
+TEST(Auto, SearchesASampleOfALongTensor) {
+  for (const float first : {1.0F, 0.01F}) {
+    NamedTensor tensor = {{.name = "layer_0_key", .shape = {1, 2, 4096, 32}},
+                          testing::RandomBytes(DType::kF32, 262144, 3)};
+    for (size_t i = 0; i < 262144; ++i) {
+      if (i / 32 % 4096 >= 512) continue;
+      float value;
+      std::memcpy(&value, &tensor.bytes[i * sizeof(value)], sizeof(value));
+      value *= first;
+      std::memcpy(&tensor.bytes[i * sizeof(value)], &value, sizeof(value));
+    }
+    const std::string file = MakeFile({tensor});
+    for (const double snr : {8.0, 18.0, 30.0}) {
+      CompressOptions options = {.codec = "auto",
+                                 .thresholds = {.min_snr_db = snr}};
+      const auto sampled = CompressFile(file, options);
+      ASSERT_TRUE(sampled.ok()) << sampled.status();
+      EXPECT_EQ(sampled->report.tensors_failed, 0);
+      const TensorReport& chosen = sampled->report.tensors[0];
+      for (const char* const rival :
+           {"int8", "int4", "ecsq:contract", "ecsq:high", "klt:contract"}) {
+        options.codec = rival;
+        const auto other = CompressFile(file, options);
+        ASSERT_TRUE(other.ok()) << other.status();
+        if (other->report.tensors_failed > 0) continue;
+        EXPECT_LE(static_cast<double>(chosen.compressed_size),
+                  1.01 * static_cast<double>(
+                             other->report.tensors[0].compressed_size))
+            << first << " " << snr << " " << chosen.codec << " " << rival;
+      }
+    }
+  }
+}
+
 TEST(Auto, BoundsOfARoleAreForTheRoleAlone) {
   const auto out = CompressFile(
       File(), {.codec = "auto",
