@@ -7,7 +7,8 @@
     $PYTHON validation/profile_study.py --model smollm2 --profile model.profile
 
 Texts are those of codec_study.py, and one that repeats a passage of its own word for word. No
-profile may have been trained on them. See README.md next to this file.
+profile may have been trained on them. Without --profile the codecs that need none are measured
+alone. See README.md next to this file.
 """
 
 import os
@@ -35,10 +36,14 @@ from measure.profile_bench import REFERENCE, Bench, Flags, mean, windows_of
 OTHERS = ("ecsq contract", "ecsq high", "klt high", "klt max", "klt ultra")
 
 
-def rows_of(info: ProfileInfo, profile: Path, others: Sequence[str]) -> dict[str, Flags]:
+def rows_of(
+    info: ProfileInfo | None, profile: Path | None, others: Sequence[str]
+) -> dict[str, Flags]:
     """Gives the flags of each codec by its name in the table."""
     rows: dict[str, Flags] = {REFERENCE: ["-codec", REFERENCE]}
     rows |= {name: ["-codec", name.replace(" ", ":")] for name in others}
+    if info is None or profile is None:
+        return rows
     for each in info.presets:
         rows[f"profile {each.name}"] = ["-profile", profile, "-codec", f"klt:{each.name}"]
     return rows
@@ -70,21 +75,26 @@ def table(results: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def page(arguments: argparse.Namespace, info: ProfileInfo, results: list[dict[str, Any]]) -> str:
+def page(
+    arguments: argparse.Namespace, info: ProfileInfo | None, results: list[dict[str, Any]]
+) -> str:
     """The table with what it was made of."""
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     windows = len({row["window"] for row in results})
+    title, files, about = f"{arguments.model} without a profile", "Whole files.", []
+    if info is not None:
+        title = f"A profile of {info.label}"
+        files = f"Whole files; the profile, {info.size:,} bytes, is not counted."
+        about = [f"- Profile: {info.digest}", f"- Training: {info.training}"]
     return "\n".join(
         [
             "<!-- Written by validation/profile_study.py; do not edit. -->",
-            f"# A profile of {info.label}",
+            f"# {title}",
             "",
             f"{windows} windows, {arguments.prefix} tokens compressed, the next "
-            f"{arguments.continuation} scored; {date}, {machine()}. Whole files; the profile, "
-            f"{info.size:,} bytes, is not counted.",
+            f"{arguments.continuation} scored; {date}, {machine()}. {files}",
             "",
-            f"- Profile: {info.digest}",
-            f"- Training: {info.training}",
+            *about,
             f"- Command: `profile_study.py {shlex.join(sys.argv[1:])}`",
             "",
             *table(results),
@@ -97,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the study and writes its table and numbers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--model", default="smollm2", help="as in codec_study.py")
-    parser.add_argument("--profile", required=True, type=Path, help="of this model")
+    parser.add_argument("--profile", type=Path, help="of this model; none: other codecs alone")
     parser.add_argument("--prefix", type=int, default=1024, help="tokens that are compressed")
     parser.add_argument("--continuation", type=int, default=192, help="tokens that are scored")
     parser.add_argument("--windows", type=int, default=2, help="of each kind of text")
@@ -106,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder for table and numbers")
     parsed = parser.parse_args(arguments)
     torch.set_num_threads(parsed.threads)
-    info = read_profile(parsed.profile)
+    info = None if parsed.profile is None else read_profile(parsed.profile)
     model, tokenizer = load(parsed.model)
     results: list[dict[str, Any]] = []
     windows = windows_of(tokenizer, parsed.prefix, parsed.continuation, parsed.windows)

@@ -68,7 +68,7 @@ WAYS = {
     "helm": r"helm install \S+ deploy/helm/kv-compress .+",
     "kubectl": r"kubectl apply -k \S+",
     "library": r"cmake --install \S+ .+",
-    "link": r"deploy/link\.py( --gigabits [\d ]+ --cores [\d ]+)?",
+    "link": r"deploy/link\.py( --gigabits [\d ]+ --cores [\d ]+( --[\w-]+ \d+)*)?",
     "malformed": r"python -m malformed DIR",
     "model": r"python=\$\(deploy/python-env .+|export PYTHONPATH=\S+",
     "overload": r"tests/overload --save",

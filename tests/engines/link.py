@@ -10,7 +10,7 @@ import asyncio
 import sys
 import time
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
 _BURST = 0.01  # seconds
 
 
@@ -48,10 +48,10 @@ async def serve(port: int, target: int, bits: float) -> None:
     there, back = Bucket(bits / 8), Bucket(bits / 8)
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target, limit=_CHUNK)
         await asyncio.gather(pump(reader, far_writer, there), pump(far_reader, writer, back))
 
-    async with await asyncio.start_server(connected, "127.0.0.1", port) as server:
+    async with await asyncio.start_server(connected, "127.0.0.1", port, limit=_CHUNK) as server:
         await server.serve_forever()
 
 
