@@ -175,8 +175,9 @@ def test_options_that_the_text_names_are_there(bin_dir: Path, document: str) -> 
     known = options_in("\n".join(FOREIGN_OPTIONS))
     for text in [*helps(bin_dir).values(), *(path.read_text() for path in scripts)]:
         known |= options_in(text)
-    for path in (REPOSITORY / "validation").glob("*.py"):
-        known |= options_in(path.read_text())
+    for folder in ("deploy", "validation"):
+        for path in (REPOSITORY / folder).glob("*.py"):
+            known |= options_in(path.read_text())
     for span in spans(document):
         if re.match("--?[a-z]", span):
             assert options_in(span) <= known, f"{document}: {span}"
