@@ -32,6 +32,7 @@ HEADS, CHANNELS = 8, 128
 CODECS = ("klt:contract", "auto", "ecsq:contract", "int4")
 SIMULATED = ("klt:contract", "klt:ultra", "ecsq:contract")
 LAYERS = 64  # tensors of a simulated cache
+TABLES = ("cores", "threads", "auto", "stream", "fairness")
 
 
 @dataclass(frozen=True)
@@ -322,6 +323,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--small-calls", type=int, default=300)
     parser.add_argument("--large-gb", type=float, default=8)
+    parser.add_argument("--only", choices=TABLES, action="append")
     arguments = parser.parse_args()
     binary = arguments.binaries / "kv-compress"
     tensor = make_tensor(arguments.tokens)
@@ -332,13 +334,17 @@ def main() -> None:
         write_cache(one, make_tensor(2 * arguments.tokens), 1)
         caches = {"8 tensors": layers, "2 tensors": one}
         real = {path.stem: path for path in arguments.cache}
-        for rows in (
+        large = int(arguments.large_gb * 1e9)
+        tables = (
             many_cores(arguments.library, tensor, 16),
             compare_threads(binary, caches, arguments.rounds),
             compare_auto(binary, {**caches, **real}, arguments.rounds),
             stream(binary, layers, size, arguments.rounds),
-            fairness(binary, tensor, int(arguments.large_gb * 1e9), arguments.small_calls),
-        ):
+            fairness(binary, tensor, large, arguments.small_calls),
+        )
+        for name, rows in zip(TABLES, tables, strict=True):
+            if arguments.only and name not in arguments.only:
+                continue
             for row in rows:
                 print(row, end="", flush=True)
             print()
