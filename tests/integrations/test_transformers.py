@@ -108,14 +108,11 @@ def test_older_tokens_are_smaller_and_the_newest_exact(
     for name, states in originals.items():
         assert torch.equal(before[name][..., 140:, :], states[..., 140:, :])
         assert not torch.equal(before[name], states)
-    for block, layer in zip(cache.blocks, range(2), strict=True):
-        error = torch.cat(
-            [
-                (before[f"layer_{layer}_{part}"] - originals[f"layer_{layer}_{part}"])[..., :140, :]
-                for part in ("key", "value")
-            ]
-        )
-        assert block.report.metrics.rmse == pytest.approx(float(error.pow(2).mean().sqrt()))
+    [block] = cache.blocks
+    assert (block.layers, block.length) == ((0, 1), 140)
+    errors = [(before[name] - originals[name])[..., :140, :] for name in originals]
+    rmse = float(torch.stack(errors).pow(2).mean().sqrt())
+    assert block.report.metrics.rmse == pytest.approx(rmse)
     with torch.no_grad():
         for token in range(150, 200):
             model(ids[:, token : token + 1], past_key_values=cache)

@@ -1,7 +1,6 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """A layer of a transformers cache whose older tokens are compressed."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,74 +9,25 @@ from transformers.cache_utils import (  # type: ignore[import-not-found,unused-i
     DynamicLayer,
 )
 
-from kvcompress._client import Client
-from kvcompress._reports import CompressionReport
 from kvcompress.integrations._cache_states import PARTS
-from kvcompress.integrations._exchange import Exchange, Tensors
-from kvcompress.options import CompressArguments
-
-_AHEAD = 2  # layers whose blocks are restored while the model computes
-_THREADS = 2
+from kvcompress.integrations._exchange import Tensors
+from kvcompress.integrations._layer_group import Block, Shared
 
 
 @dataclass(frozen=True)
-class Block:
-    """Tokens of one layer that are compressed.
+class Share:
+    """What a layer uses of a block.
 
     Attributes:
-        artefact: Their keys and values; compressed once and never again.
+        block: The block.
         length: Number of tokens that count, from the first.
         rows: What became of the batch: row i of the cache is row `rows[i]` of the artefact.
             None for no change.
-        report: What compressing cost.
     """
 
-    artefact: bytes
+    block: Block
     length: int
     rows: torch.Tensor | None
-    report: CompressionReport
-
-
-class DecodedBudget:
-    """Bytes of decompressed blocks that may stay; the layers of a cache share them."""
-
-    def __init__(self, limit: int) -> None:
-        """Begins with nothing that stays."""
-        self._left = limit
-
-    def take(self, size: int) -> bool:
-        """Tells whether so many bytes more may stay, and then counts them."""
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
-
-    def give_back(self, size: int) -> None:
-        """Counts bytes that stay no longer."""
-        self._left += size
-
-
-class Shared:
-    """What the layers of a cache have in common.
-
-    Attributes:
-        client: Compresses.
-        budget: Of what stays.
-        layers: All of them, in the order in which the model comes to them.
-    """
-
-    def __init__(self, client: Client, decoded_bytes: int) -> None:
-        """Begins without layers."""
-        self.client, self._exchange = client, Exchange(client)
-        self._exchange.open()
-        self._pool = ThreadPoolExecutor(_THREADS, "kvcompress-decode")
-        self.budget = DecodedBudget(decoded_bytes)
-        self.layers: list[CompressedLayer] = []
-
-    def restore(self, block: Block) -> Future[Tensors]:
-        """Begins to restore a block."""
-        tokens = (0, block.length)
-        return self._pool.submit(self._exchange.restore, block.artefact, tokens=tokens)
 
 
 class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
@@ -89,25 +39,17 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
     keys: torch.Tensor
     values: torch.Tensor
 
-    def __init__(
-        self,
-        shared: Shared,
-        index: int,
-        options: CompressArguments,
-        residual_length: int,
-        block_length: int,
-    ) -> None:
+    def __init__(self, shared: Shared, index: int) -> None:
         """Begins empty, and as the last of the layers so far; see CompressedCache."""
         super().__init__()
-        self.blocks: list[Block] = []
-        self._shared, self._place = shared, len(shared.layers)
-        shared.layers.append(self)
-        # By index in `blocks`: what stays, and what is being restored.
-        self._decoded: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        self._coming: dict[int, Future[Tensors]] = {}
-        self._index = index
-        self._options: CompressArguments = {**options, "report_tensors": False}
-        self._residual_length, self._block_length = residual_length, block_length
+        self.index = index
+        self._shares: list[Share] = []
+        self._group = shared.place(self)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The blocks that this layer's older tokens are in."""
+        return [share.block for share in self._shares]
 
     def update(
         self,
@@ -132,8 +74,8 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         """
         super().update(key_states, value_states)
         result = self.states()
-        if self.keys.shape[-2] >= self._residual_length + self._block_length:
-            self._compress(self.keys.shape[-2] - self._residual_length)
+        if self._group.layers[-1] is self:
+            self._group.compress()
         return result
 
     def states(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -142,53 +84,57 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         Raises:
             KVCompressError: A call of the service failed.
         """
-        for layer in self._shared.layers[self._place : self._place + 1 + _AHEAD]:
-            layer.fetch()
-        parts = [self._decompressed(index) for index in range(len(self.blocks))]
-        if not parts:
+        self._group.fetch()
+        pairs = [self._restored(share) for share in self._shares]
+        if not pairs:
             return self.keys, self.values
-        keys, values = zip(*parts, (self.keys, self.values), strict=True)
+        keys, values = zip(*pairs, (self.keys, self.values), strict=True)
         return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
 
-    def fetch(self) -> None:
-        """Begins to restore the blocks that are not there, and not coming either."""
-        for index, block in enumerate(self.blocks):
-            if index not in self._decoded and index not in self._coming:
-                self._coming[index] = self._shared.restore(block)
+    def residual(self) -> int:
+        """Gives the number of tokens that are not compressed."""
+        return int(super().get_seq_length())
+
+    def oldest(self, length: int) -> Tensors:
+        """Gives so many of the tokens that are not compressed, by the names of an artefact."""
+        states = (self.keys[..., :length, :], self.values[..., :length, :])
+        return {
+            f"layer_{self.index}_{part}": each for part, each in zip(PARTS, states, strict=True)
+        }
+
+    def replace_oldest(self, block: Block) -> None:
+        """Has a block instead of the tokens that it was made of."""
+        self._shares.append(Share(block, block.length, None))
+        # Copies, for slices would keep the memory of the whole.
+        self.keys = self.keys[..., block.length :, :].clone()
+        self.values = self.values[..., block.length :, :].clone()
 
     def get_seq_length(self) -> int:
         """Gives the number of tokens, compressed ones included."""
-        return sum(block.length for block in self.blocks) + int(super().get_seq_length())
-
-    @property
-    def decoded_bytes(self) -> int:
-        """Bytes of decompressed blocks that stay for the next step."""
-        return sum(each.nbytes for pair in self._decoded.values() for each in pair)
+        return sum(share.length for share in self._shares) + self.residual()
 
     def release(self) -> None:
-        """Keeps no decompressed block any longer."""
-        self._shared.budget.give_back(self.decoded_bytes)
-        self._decoded.clear()
-        self._coming.clear()
+        """Keeps no decompressed block any longer, of the layers of its group either."""
+        self._group.release()
 
     def reset(self) -> None:
         """Forgets all tokens."""
         self.release()
-        self.blocks = []
+        self._shares = []
         super().reset()
 
     def crop(self, tokens_to_remove: int) -> None:
         """Removes the newest tokens; `tokens_to_remove` is their number, negative."""
         removed = -tokens_to_remove
-        residual = int(super().get_seq_length())
+        residual = self.residual()
         super().crop(max(tokens_to_remove, -residual) if removed > 0 else tokens_to_remove)
         rest = removed - residual
         if rest > 0:
             self.release()
-        while rest > 0 and self.blocks:
-            last = self.blocks.pop()
+        while rest > 0 and self._shares:
+            last = self._shares.pop()
             if last.length > rest:
-                self.blocks.append(replace(last, length=last.length - rest))
+                self._shares.append(replace(last, length=last.length - rest))
             rest -= last.length
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
@@ -206,37 +152,14 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         if not self.is_initialized:
             return
         indices = indices.to(self.keys.device)
-        self.release()
         self.keys, self.values = self.keys[indices], self.values[indices]
-        self.blocks = [
-            replace(block, rows=indices.clone() if block.rows is None else block.rows[indices])
-            for block in self.blocks
+        self._shares = [
+            replace(share, rows=indices.clone() if share.rows is None else share.rows[indices])
+            for share in self._shares
         ]
 
-    def _compress(self, length: int) -> None:
-        """Compresses the oldest tokens that are not."""
-        old = zip(PARTS, (self.keys[..., :length, :], self.values[..., :length, :]), strict=True)
-        tensors = {f"layer_{self._index}_{part}": states for part, states in old}
-        result = self._shared.client.compress(tensors, **self._options)
-        if result.artefact is None:
-            raise RuntimeError("an artefact without a path is in memory")
-        self.blocks.append(Block(result.artefact, length, None, result.report))
-        # Copies, for slices would keep the memory of the whole.
-        self.keys = self.keys[..., length:, :].clone()
-        self.values = self.values[..., length:, :].clone()
-
-    def _decompressed(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gives the keys and the values of a block, which may stay for the next time."""
-        if index in self._decoded:
-            return self._decoded[index]
-        pair = self._placed(self.blocks[index], self._coming.pop(index).result())
-        if self._shared.budget.take(sum(each.nbytes for each in pair)):
-            self._decoded[index] = pair
-        return pair
-
-    def _placed(self, block: Block, tensors: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gives the keys and the values of a block, where the others are and for their rows."""
-        keys, values = (
-            tensors[f"layer_{self._index}_{part}"].to(self.keys.device) for part in PARTS
-        )
-        return (keys, values) if block.rows is None else (keys[block.rows], values[block.rows])
+    def _restored(self, share: Share) -> tuple[torch.Tensor, torch.Tensor]:
+        """Gives keys and values of a block: where the others are, its tokens, and their rows."""
+        pair = self._group.take(share.block, self.index)
+        keys, values = (each[..., : share.length, :].to(self.keys.device) for each in pair)
+        return (keys, values) if share.rows is None else (keys[share.rows], values[share.rows])

@@ -22,7 +22,8 @@ from kvcompress._client import Client
 from kvcompress._reports import CompressionReport
 from kvcompress._requests import PathOrStr
 from kvcompress.integrations import _cache_states
-from kvcompress.integrations._compressed_layer import Block, CompressedLayer, Shared
+from kvcompress.integrations._compressed_layer import CompressedLayer
+from kvcompress.integrations._layer_group import Block, Shared
 from kvcompress.options import CompressArguments, DecompressArguments
 
 _PARTS = _cache_states.PARTS
@@ -32,10 +33,11 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
     """A cache for `generate(past_key_values=...)` whose older tokens are compressed.
 
     It is for memory, not for speed. The newest tokens stay as they are. Once there are enough older
-    ones, these become one artefact. It is decompressed for every step, while the model computes the
-    layers before, unless `decoded_bytes` lets what was decompressed stay. No token is compressed
-    twice, so that errors do not add up. Beam search, assisted generation and batches work. Layers
-    with a sliding window are kept as transformers keeps them.
+    ones, those of several consecutive layers become one artefact. It is decompressed for every
+    step, while the model computes the layers before, unless `decoded_bytes` lets what was
+    decompressed stay. No token is compressed twice, so that errors do not add up. Beam search,
+    assisted generation and batches work. Layers with a sliding window are kept as transformers
+    keeps them.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
         *,
         residual_length: int = 128,
         block_length: int = 128,
+        group_layers: int = 6,
         decoded_bytes: int = 0,
         **options: Unpack[CompressArguments],
     ) -> None:
@@ -53,25 +56,37 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
         Args:
             client: Compresses and decompresses; has to stay open while the cache is in use.
             config: The model's, which tells which layers have a sliding window; None for a
-                model whose layers all see every token.
+                model whose layers all see every token. Without it layers become known one by
+                one, and the first prompt is compressed, and restored, layer by layer.
             residual_length: How many of the newest tokens are never compressed.
             block_length: How many older tokens are compressed at once, at least.
+            group_layers: How many layers are compressed, and restored, in one call, at most. More
+                are faster, and take more memory: two groups at a time are restored.
             decoded_bytes: How much of what was decompressed may stay for the next step, on top of
                 the artefacts; `release` gives it back. The result does not depend on it.
             options: See `kvcompress.options.CompressArguments`. With bounds, `update` raises
-                QualityError when a block misses one, and keeps its tokens as they are.
+                QualityError when a block misses one, and keeps its tokens as they are, in all
+                of its layers.
 
         Raises:
-            ValueError: A number is negative, or `block_length` is 0.
+            ValueError: A number is negative, or `block_length` or `group_layers` is 0.
         """
-        if residual_length < 0 or block_length < 1 or decoded_bytes < 0:
+        if min(residual_length, decoded_bytes) < 0 or min(block_length, group_layers) < 1:
             raise ValueError(
-                "residual_length and decoded_bytes are at least 0, block_length at least 1"
+                "residual_length and decoded_bytes are at least 0, block_length and group_layers "
+                "at least 1"
             )
-        shared = Shared(client, decoded_bytes)
+        self._shared = Shared(
+            client,
+            options,
+            residual_length=residual_length,
+            block_length=block_length,
+            group_layers=group_layers,
+            decoded_bytes=decoded_bytes,
+        )
 
         def make_layer(index: int) -> CompressedLayer:
-            return CompressedLayer(shared, index, options, residual_length, block_length)
+            return CompressedLayer(self._shared, index)
 
         if config is None:
             super().__init__(layer_class_to_replicate=lambda: make_layer(len(self.layers)))
@@ -86,15 +101,15 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
 
     @property
     def blocks(self) -> Iterator[Block]:
-        """The compressed blocks of all layers, with what each cost."""
-        for layer in self.layers:
-            yield from getattr(layer, "blocks", ())
+        """The compressed blocks of all layers, each once, with what it cost."""
+        for group in self._shared.groups:
+            yield from group.blocks()
 
     @property
     def stored_bytes(self) -> int:
         """Bytes that the cache holds: artefacts, and tokens that are not compressed or decoded."""
         size = sum(len(block.artefact) for block in self.blocks)
-        size += sum(getattr(layer, "decoded_bytes", 0) for layer in self.layers)
+        size += sum(group.decoded_bytes for group in self._shared.groups)
         for layer in self.layers:
             if layer.is_initialized:
                 size += layer.keys.nbytes + layer.values.nbytes
@@ -102,9 +117,8 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
 
     def release(self) -> None:
         """Keeps no decompressed block any longer; the next step decompresses them again."""
-        for layer in self.layers:
-            if isinstance(layer, CompressedLayer):
-                layer.release()
+        for group in self._shared.groups:
+            group.release()
 
 
 def cache_tensors(cache: Any) -> dict[str, torch.Tensor]:  # noqa: ANN401

@@ -1,0 +1,156 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""CompressedCache: layers that are compressed and restored in one call."""
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+from transformers import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+    DynamicCache,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+import kvcompress  # noqa: E402
+from kvcompress.integrations.transformers import CompressedCache  # noqa: E402
+
+
+def prompt(rows: int = 1) -> Any:  # noqa: ANN401
+    """Ids that are the same in every run."""
+    return torch.randint(0, 97, (rows, 70), generator=torch.Generator().manual_seed(rows))
+
+
+def generated(model: Any, ids: Any, cache: Any, beams: int = 1) -> Any:  # noqa: ANN401
+    """Continues a prompt."""
+    return model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        past_key_values=cache,
+        max_new_tokens=25,
+        min_new_tokens=25,
+        do_sample=False,
+        pad_token_id=0,
+        num_beams=beams,
+    )
+
+
+def tiny(client: kvcompress.Client, layers: int, group_layers: int) -> tuple[Any, CompressedCache]:
+    """A model of several layers, and a cache with groups of these."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=97,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+    )
+    cache = CompressedCache(
+        client,
+        config,
+        codec="lossless",
+        residual_length=8,
+        block_length=16,
+        group_layers=group_layers,
+    )
+    return LlamaForCausalLM(config).eval(), cache
+
+
+@pytest.mark.parametrize(
+    ("group_layers", "groups"),
+    [
+        (1, [(0,), (1,), (2,), (3,), (4,), (5,)]),
+        (3, [(0, 1), (2, 3, 4), (5,)]),
+        (9, [(0, 1), (2, 3, 4, 5)]),
+    ],
+)
+def test_layers_share_artefacts(
+    client: kvcompress.Client, group_layers: int, groups: list[tuple[int, ...]]
+) -> None:
+    """The first ones are few; bytes are counted once, and nothing decoded is left over."""
+    model, cache = tiny(client, 6, group_layers)
+    expected = generated(model, prompt(2), DynamicCache(config=model.config), beams=2)
+    assert torch.equal(generated(model, prompt(2), cache, beams=2), expected)
+    assert [block.layers for block in cache.blocks] == [each for each in groups for _ in range(2)]
+    exact = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
+    assert cache.stored_bytes == exact + sum(len(block.artefact) for block in cache.blocks)
+    assert not any(group._passing or group._staying for group in cache._shared.groups)
+
+
+@pytest.mark.parametrize("decoded_bytes", [0, 1 << 24])
+def test_layers_of_a_group_that_differ(
+    client: kvcompress.Client,
+    model: Any,  # noqa: ANN401
+    decoded_bytes: int,
+) -> None:
+    """Layers that are filled, read and cropped out of step, as generate never does."""
+    cache = CompressedCache(
+        client,
+        model.config,
+        codec="lossless",
+        residual_length=8,
+        block_length=16,
+        decoded_bytes=decoded_bytes,
+    )
+    states = torch.randn(2, 1, 2, 60, 16)
+    first, second = cache.layers
+    for _ in range(2):
+        first.update(states[0], states[0])
+        assert not first.blocks, "the other layer has no tokens yet"
+        second.update(states[1], states[1])
+        assert [block.layers for block in cache.blocks] == [(0, 1)]
+        for _ in range(2):  # one again, before the other was read
+            assert torch.equal(first.states()[0], states[0])
+        first.crop(-20)
+        assert torch.equal(first.states()[1], states[0, :, :, :40])
+        assert torch.equal(second.states()[1], states[1])
+        first.update(states[0, :, :, 40:50], states[0, :, :, 40:50])
+        second.update(states[1, :, :, :20], states[1, :, :, :20])
+        lengths = [[block.length for block in layer.blocks] for layer in cache.layers]
+        assert lengths == [[52], [52, 20]], "the first has 10 tokens that are exact"
+        assert torch.equal(first.states()[0], states[0, :, :, :50])
+        assert torch.equal(second.states()[0][:, :, :60], states[1])
+        first.batch_select_indices(torch.tensor([0, 0]))
+        assert torch.equal(first.states()[0], states[0, :, :, :50].repeat(2, 1, 1, 1))
+        assert torch.equal(second.states()[0][:, :, 60:], states[1, :, :, :20])
+        cache.reset()
+        assert (cache.get_seq_length(), list(cache.blocks)) == (0, [])
+
+
+def test_bound_that_is_missed_keeps_the_tokens(client: kvcompress.Client) -> None:
+    """Of all layers of the group, of which one misses it; with other values it goes on."""
+    cache = CompressedCache(
+        client,
+        LlamaConfig(num_hidden_layers=2),
+        codec="int8",
+        residual_length=0,
+        block_length=16,
+        max_error=1,
+    )
+    torch.manual_seed(0)
+    plain = torch.randn(1, 2, 32, 64)
+    wild = plain.clone()
+    wild[..., 0] = 1e6
+    first, second = cache.layers
+    first.update(plain, plain)
+    with pytest.raises(kvcompress.QualityError):
+        second.update(wild, wild)
+    assert not list(cache.blocks)
+    assert torch.equal(first.states()[0], plain)
+    assert torch.equal(second.states()[0], wild)
+    cache.crop(-32)
+    for layer in cache.layers:
+        layer.update(plain, plain)
+    assert [block.length for block in cache.blocks] == [32]
+
+
+def test_without_a_config(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401
+    """Layers come one by one, and share artefacts once all of them are there."""
+    cache = CompressedCache(client, codec="lossless", residual_length=8, block_length=16)
+    expected = generated(model, prompt(), DynamicCache())
+    assert torch.equal(generated(model, prompt(), cache), expected)
+    assert [block.layers for block in cache.blocks] == [(0,), (0, 1), (1,)]
