@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""kvcompress.integrations.vllm with caches of other kinds: sliding windows, FP8."""
+"""kvcompress.integrations.vllm with caches of other kinds: sliding windows, FP8, MLA."""
 
 import importlib.util
 import os
@@ -13,8 +13,11 @@ if importlib.util.find_spec("vllm") is None:  # to import it takes long
     pytest.skip("vLLM is not installed", allow_module_level=True)
 
 from jobs import run_engine  # noqa: E402
+from mla_model import LATENT, LAYERS, ROPE, make_model  # noqa: E402
 from processes import GENERATED  # noqa: E402
 from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+
+from kvcompress import payload  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[2]
 TOKENS = 1100
@@ -55,3 +58,19 @@ def test_hit_with_the_same_answer(tmp_path: Path, kind: str) -> None:
     hit(tmp_path, os.environ[variable], same, **arguments)
     groups = {path.parts[len(tmp_path.parts)] for path in tmp_path.rglob("*.safetensors")}
     assert (len(groups) > 1) == (kind == "windows")
+
+
+def test_hit_with_latents(tmp_path: Path) -> None:
+    """With MLA artefacts have the latents apart from the part with a rotary embedding.
+
+    vLLM 0.32 turns its own prefix caching off for MLA on CPUs. After a hit, in memory too, it goes
+    on otherwise than when it computes, in float32 as well; with random weights that shows early.
+    """
+    folder, tier = tmp_path / "model", tmp_path / "tier"
+    make_model(folder, Path(os.environ["KVCOMPRESS_ENGINE_MODEL"]))
+    computed, *_ = hit(tier, str(folder), same=1, dtype="float32")
+    assert len(set(computed["tokens"])) > GENERATED // 2, "what is generated depends on the cache"
+    headers = [payload.read_header(path.read_bytes()) for path in tier.rglob("*.safetensors")]
+    widths = {entry.shape[-1] for header in headers for entry in header.tensors}
+    assert widths == {LATENT, ROPE}
+    assert {len(header.tensors) for header in headers} == {2 * LAYERS}
