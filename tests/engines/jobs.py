@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from processes import GENERATED
+
 _PROGRAM = Path(__file__).with_name("vllm_engine.py")
 
 
@@ -15,6 +17,7 @@ def run_engine(
     extra: dict[str, Any],
     requests: list[Any],
     model: str = "",
+    dtype: str = "bfloat16",
     **arguments: object,
 ) -> tuple[list[Any], dict[str, float]]:
     """Gives what vllm_engine.py answers to prompts, and the tier's counters.
@@ -23,12 +26,14 @@ def run_engine(
         extra: The connector's configuration.
         requests: As vllm_engine.py has them.
         model: The folder of another model than SmolLM2.
+        dtype: What the engine computes in.
         arguments: More of the engine.
     """
     job = {
         "model": model or os.environ["KVCOMPRESS_ENGINE_MODEL"],
+        "dtype": dtype,
         "extra": {"cpu_bytes_to_use": 1 << 28, **extra},
-        "tokens": 8,
+        "tokens": GENERATED,
         "max_model_len": 2048,
         "requests": requests,
         "arguments": arguments,

@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 BIN = Path(os.environ.get("KVCOMPRESS_BIN_DIR", REPOSITORY / "bin"))
 START_SECONDS = 400
+GENERATED = 32  # tokens that are compared, greedy
 
 _ENVIRONMENT = {
     "LMCACHE_TRACK_USAGE": "false",
@@ -162,7 +163,7 @@ class Engine(Process):
         """Waits until it can generate."""
         self._answer()
 
-    def generate(self, prompt: str, tokens: int = 4) -> dict[str, Any]:
+    def generate(self, prompt: str, tokens: int = GENERATED) -> dict[str, Any]:
         """Gives what it generates, and where the prompt's cache came from."""
         line = json.dumps({"prompt": prompt, "tokens": tokens}) + "\n"
         assert self.process.stdin is not None

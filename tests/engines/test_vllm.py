@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ if importlib.util.find_spec("vllm") is None:  # to import it takes long
     pytest.skip("vLLM is not installed", allow_module_level=True)
 
 from jobs import run_engine  # noqa: E402
-from processes import Daemon  # noqa: E402
+from processes import GENERATED, Daemon  # noqa: E402
 from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 
 from kvcompress import payload  # noqa: E402
@@ -53,6 +54,7 @@ for each in "$1"/*; do
   mount -t tmpfs -o size=64k tmpfs "$each" && mkdir "$each/artefacts" "$each/blocks"
 done
 """
+AGREED = 8  # tokens to the first question that are the same after a hit and without
 Step = tuple[str, Any]  # the name of a prompt or nothing, and a request of vllm_engine.py
 Broken = tuple[dict[str, Any], dict[str, float]]
 TRIES = 3
@@ -104,16 +106,48 @@ def extra(server: Daemon, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return {"folder": str(folder), "codec": "lossless", "server": server.target, "timeout": 60}
 
 
+@dataclass(frozen=True)
+class Expected:
+    """What an engine says to each prompt, without anything that was compressed.
+
+    In bfloat16 these need not be the same: a prompt is computed in one piece, and after a hit its
+    end alone. That does not depend on where the hit comes from.
+
+    Attributes:
+        computed: When it computes all of the prompt.
+        resumed: When the document is in its own memory.
+    """
+
+    computed: list[list[int]]
+    resumed: list[list[int]]
+
+    def of(self, prompt: int, served: int) -> list[int]:
+        """Gives what it says where so many tokens come from a cache."""
+        return self.resumed[prompt] if served else self.computed[prompt]
+
+
 @pytest.fixture(scope="module")
-def expected(prompts: list[list[int]], extra: dict[str, Any]) -> list[list[int]]:
+def expected(prompts: list[list[int]], extra: dict[str, Any]) -> Expected:
     """What the first engine says, which computes and saves."""
-    return [each["tokens"] for each in run_engine(extra, prompts)[0]]
+    nothing = [{"reset": True}, nothing_stored(extra["folder"])]
+    requests: list[Any] = [prompts[0], *nothing, prompts[1], *nothing, prompts[2], *prompts]
+    results, _ = run_engine(extra, requests)
+    computed, resumed = results[: len(prompts)], results[len(prompts) :]
+    assert all(each["served"] == 0 for each in computed)
+    assert all(each["served"] >= 0.9 * DOCUMENT for each in resumed)
+    assert all(len(each["tokens"]) == GENERATED for each in results)
+    return Expected(*([each["tokens"] for each in some] for some in (computed, resumed)))
+
+
+def nothing_stored(folder: str) -> dict[str, Any]:
+    """Gives a request that makes a tier forget its blocks."""
+    return {"run": ["sh", "-c", 'rm -r "$1"/*/blocks', "sh", folder]}
 
 
 @pytest.fixture(scope="module")
 def broken(
     prompts: list[list[int]],
-    expected: list[list[int]],
+    expected: Expected,
     extra: dict[str, Any],
     server: Daemon,
 ) -> tuple[dict[str, Any], dict[str, float]]:
@@ -139,7 +173,7 @@ def broken(
 def breaking(prompt: list[int], process: int, folder: str) -> list[Step]:
     """A prompt that is computed, then loaded from a server that is frozen, thawed, killed."""
     wait: Step = ("", {"run": ["sleep", str(NEXT_CALL)]})
-    nothing: Step = ("", {"run": ["sh", "-c", 'rm -r "$1"/*/blocks', "sh", folder]})
+    nothing: Step = ("", nothing_stored(folder))
     freeze, thaw = ("", {"freeze": process}), ("", {"thaw": process})
     steps: list[Step] = [("warm", prompt)]
     for number in range(TRIES):
@@ -157,39 +191,41 @@ def may_mount() -> bool:
 
 
 @pytest.mark.timeout(2000)
-def test_other_questions_hit(expected: list[list[int]], broken: Broken) -> None:
-    """With `lossless` every token is the one of an engine that computes."""
-    for number, tokens in enumerate(expected):
+def test_other_questions_hit(expected: Expected, broken: Broken) -> None:
+    """With `lossless` every token is the one of an engine that has the document in memory."""
+    for number, tokens in enumerate(expected.resumed):
         found = broken[0][f"question {number}"]
         assert found["served"] >= 0.9 * DOCUMENT, found
         assert found["tokens"] == tokens
+    first = broken[0]["question 0"]["tokens"]
+    assert first[:AGREED] == expected.computed[0][:AGREED]
 
 
-def test_what_is_broken_is_computed(expected: list[list[int]], broken: Broken) -> None:
+def test_what_is_broken_is_computed(expected: Expected, broken: Broken) -> None:
     """Nothing of it is served, and no token is another; after that, there is a hit again."""
     results, counters = broken
     for name in ("damaged", "other model"):
         assert results[name]["served"] == 0
-        assert results[name]["tokens"] == expected[0]
+        assert results[name]["tokens"] == expected.computed[0]
     assert results["again"]["served"] >= 0.9 * DOCUMENT
-    assert results["again"]["tokens"] == expected[2]
+    assert results["again"]["tokens"] == expected.resumed[2]
     assert counter(counters, "kvcompress_failures", "load", "damaged") >= 2
 
 
-def test_full_disk(expected: list[list[int]], broken: Broken) -> None:
+def test_full_disk(expected: Expected, broken: Broken) -> None:
     """The request is served, and nothing is stored."""
     results, counters = broken
     if "full disk" not in results:
         pytest.skip("no file system can be mounted here")
     assert results["full disk"]["served"] == 0
-    assert results["full disk"]["tokens"] == expected[1]
+    assert results["full disk"]["tokens"] == expected.computed[1]
     assert counter(counters, "kvcompress_failures", "save", "disk") >= 1
 
 
 @pytest.mark.timeout(2000)
 def test_server_that_is_away_costs_a_second(
     prompts: list[list[int]],
-    expected: list[list[int]],
+    expected: Expected,
     broken: Broken,
     extra: dict[str, Any],
     server: Daemon,
@@ -200,9 +236,11 @@ def test_server_that_is_away_costs_a_second(
     """
     steps = breaking(prompts[0], server.process.pid, extra["folder"])
     results, counters = answered({key: extra[key] for key in ("folder", "codec", "server")}, steps)
+    served = broken[0]["question 0"]["served"]
     for name, result in results.items():
         print(f"{name}: {result['seconds']:.2f} s, of which restoring {result['restoring']:.2f} s")
-        assert result["tokens"] == expected[0], name
+        assert result["served"] in {0, served}, name
+        assert result["tokens"] == expected.of(0, result["served"]), name
         assert name.startswith(("warm", "thawed")) or result["served"] == 0, name
     assert max(results[f"thawed {number}"]["served"] for number in range(TRIES)) >= 0.9 * DOCUMENT
     assert counter(counters, "kvcompress_failures", "load", "unavailable") >= TRIES + 3
