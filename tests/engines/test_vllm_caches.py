@@ -54,6 +54,8 @@ def hit(
 @pytest.mark.parametrize("kind", ENGINES)
 def test_hit_with_the_same_answer(tmp_path: Path, kind: str) -> None:
     """What was computed is found without the engine's own caches, in artefacts alone."""
+    if kind == "fp8" and "avx512f" not in Path("/proc/cpuinfo").read_text().split():
+        pytest.skip("vLLM needs AVX-512 for FP8 caches, and this processor has none")
     variable, same, arguments = ENGINES[kind]
     hit(tmp_path, os.environ[variable], same, **arguments)
     groups = {path.parts[len(tmp_path.parts)] for path in tmp_path.rglob("*.safetensors")}
