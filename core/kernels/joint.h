@@ -124,18 +124,12 @@ using FindEigenvectors = void (*)(const Tridiagonal& matrix,
 inline constexpr size_t kStripColumns = 32;
 inline constexpr size_t kRowsAtOnce = 8;
 
-// Rows that are only added come by so many.
-inline constexpr size_t kAddedRows = 4;
-
 // A token: row rows[k] is taken factors[k] times, `count` of them, a multiple
-// of kRowsAtOnce. The last factors are 1, `plus` of them, and then -1, `minus`
-// of them, both multiples of kAddedRows: kernels need not multiply by these.
+// of kRowsAtOnce.
 struct SparseToken {
   const uint16_t* rows;
   const int16_t* factors;
   size_t count;
-  size_t plus;
-  size_t minus;
   float unit;
 };
 // What the sums of a column become: sum * (unit * scales[column]) +
@@ -144,15 +138,9 @@ struct StripFinish {
   const float* scales;
   const float* means;
 };
-// A strip, which begins with a line of a cache. The sum of any `together` of
-// its rows fits 16 bits.
-struct Strip {
-  const int16_t* rows;
-  size_t together;
-};
-// Writes the values of tokens, kStripColumns of each, `stride` apart. Sums are
-// modulo 2^32.
-using RestoreStrip = void (*)(const Strip& strip, const SparseToken* tokens,
+// Writes the values of tokens, kStripColumns of each, `stride` apart, from a
+// strip that begins with a line of a cache. Sums are modulo 2^32.
+using RestoreStrip = void (*)(const int16_t* strip, const SparseToken* tokens,
                               size_t count, const StripFinish& finish,
                               size_t stride, float* values);
 

@@ -104,13 +104,13 @@ void AddProduct(const FloatFactors& factors, RowsShape shape, float* sums) {
   }
 }
 
-void Restore(const Strip& strip, const SparseToken* tokens, size_t count,
+void Restore(const int16_t* strip, const SparseToken* tokens, size_t count,
              const StripFinish& finish, size_t stride, float* values) {
   for (size_t t = 0; t < count; ++t, values += stride) {
     const SparseToken& token = tokens[t];
     uint32_t sums[kStripColumns] = {};
     for (size_t k = 0; k < token.count; ++k) {
-      const int16_t* const row = strip.rows + token.rows[k] * kStripColumns;
+      const int16_t* const row = strip + token.rows[k] * kStripColumns;
       for (size_t i = 0; i < kStripColumns; ++i) {
         sums[i] += static_cast<uint32_t>(token.factors[k] * row[i]);
       }

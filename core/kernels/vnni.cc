@@ -91,7 +91,7 @@ KVCOMPRESS_VNNI inline void Finish(__m512i sums, float unit,
                                  _mm512_loadu_ps(finish.means + column)));
 }
 
-KVCOMPRESS_VNNI void Restore(const Strip& strip, const SparseToken* tokens,
+KVCOMPRESS_VNNI void Restore(const int16_t* strip, const SparseToken* tokens,
                              size_t count, const StripFinish& finish,
                              size_t stride, float* values) {
   constexpr size_t kPairs = kRowsAtOnce / 2;
@@ -109,10 +109,8 @@ KVCOMPRESS_VNNI void Restore(const Strip& strip, const SparseToken* tokens,
     for (size_t k = 0; k < token.count; k += kRowsAtOnce) {
       for (size_t p = 0; p < kPairs; ++p) {
         const uint16_t* const rows = token.rows + k + 2 * p;
-        const __m512i a =
-            _mm512_load_si512(strip.rows + rows[0] * kStripColumns);
-        const __m512i b =
-            _mm512_load_si512(strip.rows + rows[1] * kStripColumns);
+        const __m512i a = _mm512_load_si512(strip + rows[0] * kStripColumns);
+        const __m512i b = _mm512_load_si512(strip + rows[1] * kStripColumns);
         const __m512i factors = PairAt(token.factors + k + 2 * p);
         lower[p] =
             _mm512_dpwssd_epi32(lower[p], _mm512_unpacklo_epi16(a, b), factors);

@@ -219,16 +219,9 @@ class GroupQuanta::Parser {
     return Spend(tokens * header.runs * coding::kMaxLanes);
   }
 
-  // Puts the quanta that are 1 and -1, by kAddedRows of them, behind all others
-  // and behind zeros that fill up.
   void AppendToken(absl::Span<const BlockReader::Quantum> found) {
     int64_t sum = 0;
-    size_t ones[2] = {};  // of -1 and of 1
-    for (const BlockReader::Quantum& each : found) {
-      sum += std::abs(each.value);
-      ones[0] += each.value == -1;
-      ones[1] += each.value == 1;
-    }
+    for (const BlockReader::Quantum& each : found) sum += std::abs(each.value);
     const bool narrow = sum <= kMaxNarrow;
     if (!found.empty()) {
       out_.components_end_ =
@@ -240,36 +233,19 @@ class GroupQuanta::Parser {
     const size_t begin = out_.quanta_.size();
     out_.components_.resize(first + padded);
     out_.quanta_.resize(begin + (narrow ? padded : 2 * padded));
-    if (!narrow) {
-      for (size_t k = 0; k < found.size(); ++k) {
-        out_.components_[first + k] = found[k].component;
+    for (size_t k = 0; k < found.size(); ++k) {
+      out_.components_[first + k] = found[k].component;
+      if (narrow) {
+        out_.quanta_[begin + k] = static_cast<int16_t>(found[k].value);
+      } else {
         std::memcpy(&out_.quanta_[begin + 2 * k], &found[k].value,
                     sizeof(int32_t));
       }
-      return EndToken(narrow);
     }
-    const size_t minus = ones[0] / kernels::kAddedRows * kernels::kAddedRows;
-    const size_t plus = ones[1] / kernels::kAddedRows * kernels::kAddedRows;
-    size_t others = 0;
-    size_t next[2] = {padded - minus, padded - minus - plus};
-    const size_t ends[2] = {padded, padded - minus};
-    for (const BlockReader::Quantum& each : found) {
-      size_t* place = &others;
-      if (each.value == 1 || each.value == -1) {
-        const size_t side = each.value == 1;
-        if (next[side] < ends[side]) place = &next[side];
-      }
-      out_.components_[first + *place] = each.component;
-      out_.quanta_[begin + *place] = static_cast<int16_t>(each.value);
-      ++*place;
-    }
-    EndToken(narrow, plus, minus);
+    EndToken(narrow);
   }
-  void EndToken(bool narrow, size_t plus = 0, size_t minus = 0) {
-    out_.places_.push_back({.component = out_.components_.size(),
-                            .quantum = out_.quanta_.size(),
-                            .plus = static_cast<uint16_t>(plus),
-                            .minus = static_cast<uint16_t>(minus)});
+  void EndToken(bool narrow) {
+    out_.places_.push_back({out_.components_.size(), out_.quanta_.size()});
     out_.narrow_.push_back(narrow);
   }
 
@@ -294,7 +270,7 @@ uint64_t GroupQuanta::MaxMemory(const ProfileGroup& group,
                                 const GroupShape& shape) {
   // Vectors that grow have up to twice the room of what is in them.
   constexpr uint64_t kEach = 2 * (sizeof(uint16_t) + sizeof(int32_t));
-  constexpr uint64_t kToken = 64;
+  constexpr uint64_t kToken = 48;
   return shape.batches * shape.tokens *
          (kEach * (group.components + kernels::kRowsAtOnce) + kToken);
 }
@@ -308,15 +284,13 @@ int32_t GroupQuanta::Token::quantum(size_t k) const {
 
 GroupQuanta::Token GroupQuanta::TokenAt(uint64_t token) const {
   const Place& place = places_[token];
-  const Place& end = places_[token + 1];
   const int offset = offsets_.empty() ? 0 : offsets_[token % shape_.tokens];
   Token found;
   found.components_ =
       absl::MakeConstSpan(components_)
-          .subspan(place.component, end.component - place.component);
+          .subspan(place.component,
+                   places_[token + 1].component - place.component);
   found.quanta_ = quanta_.data() + place.quantum;
-  found.plus_ = end.plus;
-  found.minus_ = end.minus;
   found.unit_ = header_.step * coding::StepFactor(offset);
   found.narrow_ = narrow_[token];
   return found;

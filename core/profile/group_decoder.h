@@ -51,15 +51,10 @@ class GroupQuanta {
     int32_t quantum(size_t k) const;
 
     // Whether 16-bit products with 32-bit sums suffice. Then it can be had as
-    // kernels take it; zeros may be among the quanta.
+    // kernels take it; there may be zeros at its end.
     bool narrow() const { return narrow_; }
     kernels::SparseToken ForKernels() const {
-      return {.rows = components_.data(),
-              .factors = quanta_,
-              .count = components_.size(),
-              .plus = plus_,
-              .minus = minus_,
-              .unit = unit_};
+      return {components_.data(), quanta_, components_.size(), unit_};
     }
 
    private:
@@ -67,8 +62,6 @@ class GroupQuanta {
 
     absl::Span<const uint16_t> components_;
     const int16_t* quanta_ = nullptr;  // where not narrow, two for each
-    size_t plus_ = 0;
-    size_t minus_ = 0;
     float unit_ = 0;
     bool narrow_ = false;
   };
@@ -100,13 +93,10 @@ class GroupQuanta {
   std::vector<int8_t> offsets_;  // of the tokens of a batch; empty: all 0
   std::string sinks_;
   std::vector<uint64_t> sink_begins_;  // of each member
-  // Where a token begins in the following two, and how many quanta of 1 and of
-  // -1 end the token before it.
+  // Where a token begins in the following two.
   struct Place {
     uint64_t component = 0;
     uint64_t quantum = 0;
-    uint16_t plus = 0;
-    uint16_t minus = 0;
   };
   std::vector<Place> places_;  // of each token and of the end
   std::vector<uint16_t> components_;

@@ -24,17 +24,6 @@ using kernels::kStripColumns;
 constexpr uint64_t kPiece = 64 << 10;
 constexpr uint64_t kMaxProducts = uint64_t{1} << 26;
 
-// Rows of a strip whose sum fits 16 bits, whichever they are.
-size_t RowsTogether(absl::Span<const int16_t> strip) {
-  int16_t largest = 1;
-  int16_t least = -1;
-  for (const int16_t each : strip) {
-    largest = std::max(largest, each);
-    least = std::min(least, each);
-  }
-  return static_cast<size_t>(INT16_MAX / std::max<int>(largest, -least));
-}
-
 }  // namespace
 
 MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
@@ -66,20 +55,14 @@ void MemberRestorer::TakeHead(uint64_t head) {
   // Few tokens may use few components of a large matrix.
   const size_t components = quanta_->components_end();
   basis_.resize(strips * components * kStripColumns);
-  together_.resize(strips);
-  // Row by row, all strips of each: rows are far apart, so that each is another
-  // page.
-  for (size_t j = 0; j < components; ++j) {
-    const int16_t* const from = &group.decode[j * group.channels() + first];
-    for (size_t s = 0; s < strips; ++s) {
-      const size_t column = s * kStripColumns;
-      std::memcpy(&basis_[(s * components + j) * kStripColumns], from + column,
-                  std::min(kStripColumns, channels - column) * sizeof(int16_t));
-    }
-  }
   for (size_t s = 0; s < strips; ++s) {
-    together_[s] = RowsTogether(absl::MakeConstSpan(basis_).subspan(
-        s * components * kStripColumns, components * kStripColumns));
+    const size_t column = s * kStripColumns;
+    const size_t columns = std::min(kStripColumns, channels - column);
+    const int16_t* from = &group.decode[first + column];
+    int16_t* to = &basis_[s * components * kStripColumns];
+    for (size_t j = 0; j < components; ++j, to += kStripColumns) {
+      std::memcpy(to, from + j * group.channels(), columns * sizeof(int16_t));
+    }
   }
   scales_.resize(strips * kStripColumns);
   means_.resize(strips * kStripColumns);
@@ -99,14 +82,13 @@ void MemberRestorer::RestoreTokens(uint64_t token, size_t count,
     const GroupQuanta::Token sparse = quanta_->TokenAt(token + t);
     tokens_[t] = sparse.ForKernels();
     if (sparse.narrow()) continue;
-    tokens_[t].count = tokens_[t].plus = tokens_[t].minus = 0;
+    tokens_[t].count = 0;
     all_narrow = false;
   }
   const auto restore = kernels::Active().joint->restore_strip;
-  kernels::Strip strip = {.rows = basis_.data()};
+  const int16_t* strip = basis_.data();
   for (size_t i = 0; i < channels; i += kStripColumns) {
     const size_t columns = std::min(kStripColumns, channels - i);
-    strip.together = together_[i / kStripColumns];
     const kernels::StripFinish finish = {.scales = &scales_[i],
                                          .means = &means_[i]};
     if (columns == kStripColumns) {
@@ -120,7 +102,7 @@ void MemberRestorer::RestoreTokens(uint64_t token, size_t count,
                     values + t * channels + i);
       }
     }
-    strip.rows += quanta_->components_end() * kStripColumns;
+    strip += quanta_->components_end() * kStripColumns;
   }
   for (size_t t = 0; t < count && !all_narrow; ++t) {
     const GroupQuanta::Token sparse = quanta_->TokenAt(token + t);

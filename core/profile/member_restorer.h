@@ -60,8 +60,7 @@ class MemberRestorer {
   ExceptionCursor exceptions_;
   uint64_t head_ = UINT64_MAX;
   // Of the head, its channels in strips, the last filled up with zeros.
-  coding::Lines basis_;           // [strips, components in use, kStripColumns]
-  std::vector<size_t> together_;  // of each strip: kernels::Strip
+  coding::Lines basis_;  // [strips, components in use, kStripColumns]
   std::vector<float> scales_;
   std::vector<float> means_;
   std::vector<kernels::SparseToken> tokens_;

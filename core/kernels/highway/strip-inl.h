@@ -54,114 +54,48 @@ HWY_INLINE void StoreFinished(StripSum sums, float unit,
              d, values + column);
 }
 
-inline constexpr size_t kStripLanes = hn::MaxLanes(StripShorts());
-inline constexpr size_t kStripVectors = kStripColumns / kStripLanes;
-
-// Sums of columns: of the lower and of the upper halves of blocks, in two steps
-// each on targets that sum pairs so.
-struct ColumnSums {
-  StripSum lower[kStripVectors], more_lower[kStripVectors];
-  StripSum upper[kStripVectors], more_upper[kStripVectors];
-};
-
-// Adds rows a and b times their factors.
-HWY_INLINE void AddPair(hn::Vec<StripShorts> a, hn::Vec<StripShorts> b,
-                        hn::Vec<StripShorts> factors, size_t v,
-                        ColumnSums* sums) {
+inline void RestoreTokensOfStrip(const int16_t* strip,
+                                 const SparseToken* tokens, size_t count,
+                                 const StripFinish& finish, size_t stride,
+                                 float* values) {
   const StripShorts d16;
   const StripSums d32;
-  sums->lower[v] = hn::ReorderWidenMulAccumulate(
-      d32, hn::InterleaveLower(d16, a, b), factors, sums->lower[v],
-      sums->more_lower[v]);
-  sums->upper[v] = hn::ReorderWidenMulAccumulate(
-      d32, hn::InterleaveUpper(d16, a, b), factors, sums->upper[v],
-      sums->more_upper[v]);
-}
-
-HWY_INLINE hn::Vec<StripShorts> PairOfFactors(const int16_t* factors) {
-  int32_t pair;
-  std::memcpy(&pair, factors, sizeof(pair));
-  return hn::BitCast(StripShorts(), hn::Set(StripSums(), pair));
-}
-
-// Adds up rows whose sums fit 16 bits, a multiple of kAddedRows: one addition a
-// row, where a product takes three steps.
-HWY_INLINE void SumRows(const int16_t* strip, const uint16_t* rows,
-                        size_t count, hn::Vec<StripShorts>* sums) {
-  const StripShorts d16;
-  for (size_t v = 0; v < kStripVectors; ++v) sums[v] = hn::Zero(d16);
-  for (size_t k = 0; k < count; k += kAddedRows) {
-    for (size_t i = 0; i < kAddedRows; ++i) {
-      const int16_t* const row = strip + rows[k + i] * kStripColumns;
-      for (size_t v = 0; v < kStripVectors; ++v) {
-        sums[v] = hn::Add(sums[v], hn::Load(d16, row + v * kStripLanes));
-      }
-    }
-  }
-}
-
-// Adds the rows whose factors are 1 and -1.
-HWY_INLINE void AddUnitRows(const Strip& strip, const SparseToken& token,
-                            size_t together, ColumnSums* sums) {
-  constexpr int16_t kSigns[] = {1, -1};
-  const auto signs = PairOfFactors(kSigns);
-  size_t plus = token.plus;
-  size_t minus = token.minus;
-  const uint16_t* minus_rows = token.rows + token.count - minus;
-  const uint16_t* plus_rows = minus_rows - plus;
-  while (plus + minus > 0) {
-    const size_t some = HWY_MIN(plus, together);
-    const size_t others = HWY_MIN(minus, together);
-    hn::Vec<StripShorts> positive[kStripVectors];
-    hn::Vec<StripShorts> negative[kStripVectors];
-    SumRows(strip.rows, plus_rows, some, positive);
-    SumRows(strip.rows, minus_rows, others, negative);
-    for (size_t v = 0; v < kStripVectors; ++v) {
-      AddPair(positive[v], negative[v], signs, v, sums);
-    }
-    plus_rows += some;
-    plus -= some;
-    minus_rows += others;
-    minus -= others;
-  }
-}
-
-inline void RestoreTokensOfStrip(const Strip& strip, const SparseToken* tokens,
-                                 size_t count, const StripFinish& finish,
-                                 size_t stride, float* values) {
-  const StripShorts d16;
-  const StripSums d32;
-  const size_t together = strip.together - strip.together % kAddedRows;
+  constexpr size_t kLanes16 = hn::MaxLanes(d16);
+  constexpr size_t kVectors = kStripColumns / kLanes16;
   for (size_t t = 0; t < count; ++t, values += stride) {
     const SparseToken& token = tokens[t];
-    ColumnSums sums;
-    for (size_t v = 0; v < kStripVectors; ++v) {
-      sums.lower[v] = sums.more_lower[v] = hn::Zero(d32);
-      sums.upper[v] = sums.more_upper[v] = hn::Zero(d32);
+    // Of the lower and the upper halves of blocks, in two steps each on targets
+    // that sum pairs so.
+    StripSum lower[kVectors], more_lower[kVectors];
+    StripSum upper[kVectors], more_upper[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      lower[v] = more_lower[v] = upper[v] = more_upper[v] = hn::Zero(d32);
     }
-    const size_t multiplied =
-        together == 0 ? token.count : token.count - token.plus - token.minus;
-    for (size_t k = 0; k < multiplied; k += 2) {
-      const auto factors = PairOfFactors(token.factors + k);
-      const int16_t* const one = strip.rows + token.rows[k] * kStripColumns;
-      const int16_t* const other =
-          strip.rows + token.rows[k + 1] * kStripColumns;
-      for (size_t v = 0; v < kStripVectors; ++v) {
-        AddPair(hn::Load(d16, one + v * kStripLanes),
-                hn::Load(d16, other + v * kStripLanes), factors, v, &sums);
+    for (size_t k = 0; k < token.count; k += 2) {
+      int32_t pair;
+      std::memcpy(&pair, token.factors + k, sizeof(pair));
+      const auto factors = hn::BitCast(d16, hn::Set(d32, pair));
+      const int16_t* const one = strip + token.rows[k] * kStripColumns;
+      const int16_t* const other = strip + token.rows[k + 1] * kStripColumns;
+      for (size_t v = 0; v < kVectors; ++v) {
+        const auto a = hn::Load(d16, one + v * kLanes16);
+        const auto b = hn::Load(d16, other + v * kLanes16);
+        lower[v] =
+            hn::ReorderWidenMulAccumulate(d32, hn::InterleaveLower(d16, a, b),
+                                          factors, lower[v], more_lower[v]);
+        upper[v] =
+            hn::ReorderWidenMulAccumulate(d32, hn::InterleaveUpper(d16, a, b),
+                                          factors, upper[v], more_upper[v]);
       }
     }
-    if (together > 0) AddUnitRows(strip, token, together, &sums);
-    for (size_t v = 0; v < kStripVectors; ++v) {
+    for (size_t v = 0; v < kVectors; ++v) {
       StripSum first, second;
-      OrderColumns(
-          hn::RearrangeToOddPlusEven(sums.lower[v], sums.more_lower[v]),
-          hn::RearrangeToOddPlusEven(sums.upper[v], sums.more_upper[v]), &first,
-          &second);
-      const size_t column = v * kStripLanes;
+      OrderColumns(hn::RearrangeToOddPlusEven(lower[v], more_lower[v]),
+                   hn::RearrangeToOddPlusEven(upper[v], more_upper[v]), &first,
+                   &second);
+      const size_t column = v * kLanes16;
       StoreFinished(first, token.unit, finish, column, values);
-      StoreFinished(second, token.unit, finish, column + kStripLanes / 2,
-                    values);
+      StoreFinished(second, token.unit, finish, column + kLanes16 / 2, values);
     }
   }
 }
