@@ -9,55 +9,14 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+from tiny_llama import generate, make_model, prompt  # noqa: E402
 from transformers import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     DynamicCache,
     LlamaConfig,
-    LlamaForCausalLM,
 )
 
 import kvcompress  # noqa: E402
 from kvcompress.integrations.transformers import CompressedCache  # noqa: E402
-
-
-def prompt(rows: int = 1) -> Any:  # noqa: ANN401
-    """Ids that are the same in every run."""
-    return torch.randint(0, 97, (rows, 70), generator=torch.Generator().manual_seed(rows))
-
-
-def generated(model: Any, ids: Any, cache: Any, beams: int = 1) -> Any:  # noqa: ANN401
-    """Continues a prompt."""
-    return model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        past_key_values=cache,
-        max_new_tokens=25,
-        min_new_tokens=25,
-        do_sample=False,
-        pad_token_id=0,
-        num_beams=beams,
-    )
-
-
-def tiny(client: kvcompress.Client, layers: int, group_layers: int) -> tuple[Any, CompressedCache]:
-    """A model of several layers, and a cache with groups of these."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=97,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-    )
-    cache = CompressedCache(
-        client,
-        config,
-        codec="lossless",
-        residual_length=8,
-        block_length=16,
-        group_layers=group_layers,
-    )
-    return LlamaForCausalLM(config).eval(), cache
 
 
 @pytest.mark.parametrize(
@@ -72,9 +31,17 @@ def test_layers_share_artefacts(
     client: kvcompress.Client, group_layers: int, groups: list[tuple[int, ...]]
 ) -> None:
     """The first ones are few; bytes are counted once, and nothing decoded is left over."""
-    model, cache = tiny(client, 6, group_layers)
-    expected = generated(model, prompt(2), DynamicCache(config=model.config), beams=2)
-    assert torch.equal(generated(model, prompt(2), cache, beams=2), expected)
+    model = make_model(layers=6)
+    cache = CompressedCache(
+        client,
+        model.config,
+        codec="lossless",
+        residual_length=8,
+        block_length=16,
+        group_layers=group_layers,
+    )
+    expected = generate(model, prompt(2), DynamicCache(config=model.config), num_beams=2)
+    assert torch.equal(generate(model, prompt(2), cache, num_beams=2), expected)
     assert [block.layers for block in cache.blocks] == [each for each in groups for _ in range(2)]
     exact = sum(layer.keys.nbytes + layer.values.nbytes for layer in cache.layers)
     assert cache.stored_bytes == exact + sum(len(block.artefact) for block in cache.blocks)
@@ -151,6 +118,6 @@ def test_bound_that_is_missed_keeps_the_tokens(client: kvcompress.Client) -> Non
 def test_without_a_config(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401
     """Layers come one by one, and share artefacts once all of them are there."""
     cache = CompressedCache(client, codec="lossless", residual_length=8, block_length=16)
-    expected = generated(model, prompt(), DynamicCache())
-    assert torch.equal(generated(model, prompt(), cache), expected)
+    expected = generate(model, prompt(), DynamicCache())
+    assert torch.equal(generate(model, prompt(), cache), expected)
     assert [block.layers for block in cache.blocks] == [(0,), (0, 1), (1,)]

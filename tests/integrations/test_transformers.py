@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
+from tiny_llama import NEW, generate, prompt  # noqa: E402
 from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 from tokenizers.models import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     WordLevel,
@@ -43,20 +44,7 @@ from kvcompress.integrations.transformers import (  # noqa: E402
     save_cache,
 )
 
-NEW = 25  # tokens that are generated
 CLIENT = Path(kvcompress.__file__).parents[1]
-
-
-def prompt(rows: int = 1, tokens: int = 70) -> Any:  # noqa: ANN401
-    """Ids that are the same in every run."""
-    return torch.randint(0, 97, (rows, tokens), generator=torch.Generator().manual_seed(rows))
-
-
-def generate(model: Any, ids: Any, cache: Any, **arguments: Any) -> Any:  # noqa: ANN401
-    """Continues a prompt."""
-    fixed = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "pad_token_id": 0}
-    mask = torch.ones_like(ids)
-    return model.generate(ids, attention_mask=mask, past_key_values=cache, **{**fixed, **arguments})
 
 
 def lossless(client: kvcompress.Client, model: Any) -> CompressedCache:  # noqa: ANN401
