@@ -68,6 +68,7 @@ WAYS = {
     "helm": r"helm install \S+ deploy/helm/kv-compress .+",
     "kubectl": r"kubectl apply -k \S+",
     "library": r"cmake --install \S+ .+",
+    "link benchmark": r"tests/benchmark --link",
     "link": r"deploy/link\.py( --gigabits [\d ]+ --cores [\d ]+( --[\w-]+ \d+)*)?",
     "malformed": r"python -m malformed DIR",
     "model": r"python=\$\(deploy/python-env .+|export PYTHONPATH=\S+",

@@ -51,6 +51,17 @@ def test_threads() -> None:
         assert f"| {row}" in printed, printed
 
 
+def test_link_benchmark() -> None:
+    """It has a row for every codec at every speed."""
+    line = claimed_line("link benchmark")
+    small = "--rounds 1 --layers 1 --tokens 512 --gigabits 0.5 1"
+    printed = run_line(f"{line} {small}", seconds=SECONDS)
+    for codec in ("raw", "lossless", "int4", "ecsq:contract", "klt:contract"):
+        for speed in ("0.5", "1"):
+            row = rf"^\| {codec} \| [0-9.]+x \| [0-9.]+ \| {speed} \| "
+            assert re.search(row, printed, re.MULTILINE), printed
+
+
 def test_profiles() -> None:
     """It has a row for every preset of a profile that it trains."""
     printed = run_line(f"{claimed_line('profiles')} --rounds 1", seconds=SECONDS)
