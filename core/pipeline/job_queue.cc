@@ -94,6 +94,7 @@ struct JobQueue::State {
     const auto place = static_cast<size_t>(free - loop->taken.begin());
     *free = true;
     ++loop->working;
+    if (!own) ++sharing;
     const auto end = std::chrono::steady_clock::now() + kStint;
     do {
       const size_t index = loop->next++;
@@ -113,7 +114,8 @@ struct JobQueue::State {
              (own || std::chrono::steady_clock::now() < end));
     loop->taken[place] = false;
     --loop->working;
-    if (loop->working == 0 || own) done.notify_all();
+    if (!own) --sharing;
+    done.notify_all();
   }
 
   // Runs a job that was taken, without the lock.
@@ -134,6 +136,11 @@ struct JobQueue::State {
     done.notify_all();
   }
 
+  // Whether as many threads as there may be are at work.
+  bool is_full() const {
+    return running + sharing >= std::max(threads.count, 1U);
+  }
+
   const Threads threads;
   std::atomic<bool> abandoned{false};
   mutable std::mutex mutex;
@@ -143,6 +150,7 @@ struct JobQueue::State {
   std::deque<Loop*> loops;  // of threads that are in ForEach
   unsigned helpers = 0;     // tasks that were given to threads
   unsigned running = 0;     // jobs
+  unsigned sharing = 0;     // threads that do pieces of another one's loop
 };
 
 JobQueue::JobQueue(Threads threads)
@@ -165,10 +173,13 @@ void JobQueue::Add(const std::shared_ptr<Job>& job) {
 }
 
 void JobQueue::AskForHelp(const std::shared_ptr<State>& state, size_t more) {
+  // As many as there are threads, for the one that calls may be elsewhere: it
+  // reads what comes next, or has ended its turn until that has come.
+  const unsigned limit = state->threads.count > 1 ? state->threads.count : 0;
   for (; more > 0; --more) {
     {
       const std::unique_lock<std::mutex> lock(state->mutex);
-      if (state->helpers + 1 >= state->threads.count) return;
+      if (state->helpers >= limit) return;
       ++state->helpers;
     }
     try {
@@ -209,15 +220,17 @@ bool JobQueue::Wait(const std::shared_ptr<Job>& job, Checkpoint* checkpoint) {
   std::unique_lock<std::mutex> lock(state_->mutex);
   while (job->state_ != Job::State::kDone) {
     // What is asked for first, then what threads share, which may be of it.
-    State::Loop* const loop =
-        State::IsReady(*job) ? nullptr : state_->FindLoop();
-    if (loop != nullptr) {
-      state_->Share(loop, /*own=*/false, &lock);
-      continue;
-    }
-    if (const std::shared_ptr<Job> taken = state_->TakeReady(job.get())) {
-      state_->RunTaken(taken.get(), &lock);
-      continue;
+    if (!state_->is_full()) {
+      State::Loop* const loop =
+          State::IsReady(*job) ? nullptr : state_->FindLoop();
+      if (loop != nullptr) {
+        state_->Share(loop, /*own=*/false, &lock);
+        continue;
+      }
+      if (const std::shared_ptr<Job> taken = state_->TakeReady(job.get())) {
+        state_->RunTaken(taken.get(), &lock);
+        continue;
+      }
     }
     state_->done.wait_for(lock, kGlance);
     lock.unlock();
@@ -234,6 +247,10 @@ bool JobQueue::abandoned() const { return state_->abandoned; }
 // that others have theirs.
 void JobQueue::Help(const std::shared_ptr<State>& state) {
   std::unique_lock<std::mutex> lock(state->mutex);
+  if (state->is_full()) {  // as where the one that calls works, too
+    --state->helpers;
+    return;
+  }
   if (State::Loop* const loop = state->FindLoop()) {
     state->Share(loop, /*own=*/false, &lock);
   } else if (const std::shared_ptr<Job> taken = state->TakeReady(nullptr)) {

@@ -1,8 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Pieces of the work of one call, done by the thread that called and by those
-// lent to it. Nobody waits for a thread: who needs what is not begun yet does
-// it itself, so that calls that share threads never wait for each other.
+// Pieces of the work of one call, done by those threads that are lent to it
+// and, where fewer of these work than may, by the one that called. Nobody waits
+// for a thread: who needs what nobody works on does it itself, so that calls
+// that share threads never wait for each other.
 // Internal to the library.
 
 #ifndef KVCOMPRESS_PIPELINE_JOB_QUEUE_H_

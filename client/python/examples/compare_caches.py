@@ -3,6 +3,7 @@
 """Compares caches of transformers on one text: bytes kept, seconds, and harm to predictions.
 
     compare_caches.py --model FOLDER [--gguf FILE] --text FILE [--prefix N] [--steps N]
+        [--codecs NAME...] [--group-layers N]
 
 A prefix is read at once, then tokens one by one, each the text's own, with a plain
 DynamicCache, transformers' QuantizedCache where its back end is installed, and CompressedCache
@@ -15,7 +16,7 @@ kv-compressd as `kvcompress.Client()` does.
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ import kvcompress
 from kvcompress.integrations.transformers import CompressedCache
 
 CODECS = ("int8", "int4", "int4-hadamard", "int4-kivi", "ecsq")
+STAYING = "int4-hadamard"
 STAYS = (("half", 0.5), ("all", 1.0))
 
 
@@ -56,18 +58,21 @@ def caches(
     client: kvcompress.Client,
     config: Any,  # noqa: ANN401
     plain: list[int],
+    codecs: Sequence[str],
+    group_layers: int,
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Gives the caches to compare, the plain one first; after it `plain` has its bytes."""
     yield "DynamicCache", partial(DynamicCache, config=config)
     for bits in (4, 2):
         make = partial(QuantizedCache, "quanto", config, nbits=bits)
         yield f"QuantizedCache quanto {bits} bits", make
-    for codec in CODECS:
-        yield f"CompressedCache {codec}", partial(CompressedCache, client, config, codec=codec)
+    compressed = partial(CompressedCache, client, config, group_layers=group_layers)
+    for codec in codecs:
+        yield f"CompressedCache {codec}", partial(compressed, codec=codec)
     for name, share in STAYS:
         stays = int(share * plain[0])
-        make = partial(CompressedCache, client, config, codec="int4-hadamard", decoded_bytes=stays)
-        yield f"CompressedCache int4-hadamard, {name} stays", make
+        make = partial(compressed, codec=STAYING, decoded_bytes=stays)
+        yield f"CompressedCache {STAYING}, {name} stays", make
 
 
 @torch.no_grad()  # type: ignore[misc,untyped-decorator,unused-ignore]
@@ -91,6 +96,10 @@ def main() -> None:
     parser.add_argument("--text", type=Path, required=True, help="a file of text")
     parser.add_argument("--prefix", type=int, default=1024, help="tokens read at once")
     parser.add_argument("--steps", type=int, default=64, help="tokens read one by one")
+    parser.add_argument("--codecs", nargs="+", default=CODECS, help="of CompressedCache")
+    parser.add_argument(
+        "--group-layers", type=int, default=6, help="layers in a call (%(default)s)"
+    )
     flags = parser.parse_args()
     place = {"gguf_file": flags.gguf} if flags.gguf else {}
     tokenizer = AutoTokenizer.from_pretrained(flags.model, **place)
@@ -105,7 +114,7 @@ def main() -> None:
     )
     exact, plain = None, list[int]()
     with kvcompress.Client() as client:
-        for name, make in caches(client, model.config, plain):
+        for name, make in caches(client, model.config, plain, flags.codecs, flags.group_layers):
             try:
                 cache = make()
             except ImportError as error:
