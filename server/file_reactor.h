@@ -39,7 +39,7 @@ namespace kvcompress {
 struct FileNames {
   std::string input;
   std::string output;
-  bool overwrite = false;
+  Existing existing = Existing::kRefuse;
   bool writes = true;  // whether there is an output
 };
 
@@ -161,7 +161,7 @@ class FileReactor final : public RawReactor, private WatchedCall {
     input_.emplace(*std::move(input));
     if (names->writes) {
       absl::StatusOr<SharedOutput> output = directory_->CreateOutput(
-          names->output, names->overwrite, "output_path");
+          names->output, names->existing, "output_path", &*input_);
       if (!output.ok()) return output.status();
       output_.emplace(*std::move(output));
     }

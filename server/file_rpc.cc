@@ -14,6 +14,11 @@
 namespace kvcompress {
 namespace {
 
+Existing ExistingOf(bool overwrite, bool reuse = false) {
+  if (!overwrite) return Existing::kRefuse;
+  return reuse ? Existing::kReuse : Existing::kReplace;
+}
+
 class CompressJob : public FileJob<v1::CompressFileResponse> {
  public:
   CompressJob(const grpc::ByteBuffer& request, ServiceState* state, Call* call)
@@ -36,7 +41,7 @@ class CompressJob : public FileJob<v1::CompressFileResponse> {
     if (!status.ok()) return status;
     return FileNames{.input = request.input_path(),
                      .output = request.output_path(),
-                     .overwrite = request.overwrite()};
+                     .existing = ExistingOf(request.overwrite())};
   }
 
   absl::Status Take(absl::string_view bytes, SharedOutput* output) override {
@@ -112,10 +117,11 @@ class DecompressJob : public FileJob<v1::DecompressFileResponse> {
     }
     status = session_.TakeOptions(request.options());
     if (!status.ok()) return status;
-    return FileNames{.input = request.input_path(),
-                     .output = request.output_path(),
-                     .overwrite = request.overwrite(),
-                     .writes = !verify_only};
+    return FileNames{
+        .input = request.input_path(),
+        .output = request.output_path(),
+        .existing = ExistingOf(request.overwrite(), request.reuse()),
+        .writes = !verify_only};
   }
 
   absl::Status Take(absl::string_view bytes, SharedOutput* output) override {

@@ -7,11 +7,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <optional>
 #include <random>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/memory/memory.h"
@@ -139,6 +142,42 @@ std::string TemporaryName() {
                       absl::Hex(random(), absl::kZeroPad8), ".tmp");
 }
 
+// Whether a file is the server's own, has one name, and is not what is read.
+bool MayReuse(const struct stat& found, const SharedInput* input) {
+  return S_ISREG(found.st_mode) && found.st_nlink == 1 &&
+         found.st_uid == geteuid() && (input == nullptr || !input->Is(found));
+}
+
+// Opens the file `name` in `parent` and moves it to the name `*temporary`; none
+// where it may not be reused, which then is where it was.
+FileDescriptor TakeExisting(const FileDescriptor& parent,
+                            const std::string& name, const SharedInput* input,
+                            std::string* temporary) {
+  FileDescriptor file(
+      openat(parent.get(), name.c_str(),
+             O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat found;
+  if (!file.ok() || fstat(file.get(), &found) != 0 || !MayReuse(found, input)) {
+    return FileDescriptor();
+  }
+  *temporary = TemporaryName();
+  if (renameat2(parent.get(), name.c_str(), parent.get(), temporary->c_str(),
+                RENAME_NOREPLACE) != 0) {
+    return FileDescriptor();
+  }
+  // Another file may have come to have the name meanwhile, or this another one.
+  struct stat moved;
+  if (fstatat(parent.get(), temporary->c_str(), &moved, AT_SYMLINK_NOFOLLOW) ==
+          0 &&
+      moved.st_dev == found.st_dev && moved.st_ino == found.st_ino &&
+      MayReuse(moved, input)) {
+    return file;
+  }
+  renameat2(parent.get(), temporary->c_str(), parent.get(), name.c_str(),
+            RENAME_NOREPLACE);
+  return FileDescriptor();
+}
+
 }  // namespace
 
 int OpenBeneathStepwise(int root, const std::string& path, int flags) {
@@ -205,25 +244,42 @@ absl::Status SharedOutput::WriteAt(uint64_t offset, absl::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(count));
     offset += static_cast<uint64_t>(count);
   }
+  end_ = std::max(end_, offset);
   return absl::OkStatus();
 }
 
+SharedOutput::~SharedOutput() {
+  if (temporary_.empty() || !parent_.ok()) return;
+  unlinkat(parent_.get(), temporary_.c_str(), 0);
+}
+
 absl::Status SharedOutput::Publish(mode_t mode) {
+  if (!temporary_.empty() &&
+      ftruncate(file_.get(), static_cast<off_t>(end_)) != 0) {
+    return SystemError(errno, name_, "output_path");
+  }
   if (fchmod(file_.get(), mode) != 0 || fsync(file_.get()) != 0) {
     return SystemError(errno, name_, "output_path");
   }
+  absl::Status status =
+      temporary_.empty() ? Link()
+                         : RenameTo(std::exchange(temporary_, std::string()));
+  if (!status.ok()) return status;
+  // Makes the name survive a crash; a file system that cannot is no reason to
+  // fail.
+  fsync(parent_.get());
+  return absl::OkStatus();
+}
+
+absl::Status SharedOutput::Link() {
   const std::string self = absl::StrCat("/proc/self/fd/", file_.get());
   if (linkat(AT_FDCWD, self.c_str(), parent_.get(), name_.c_str(),
              AT_SYMLINK_FOLLOW) != 0) {
     if (errno != EEXIST || !overwrite_) {
       return SystemError(errno, name_, "output_path");
     }
-    absl::Status status = Replace(self);
-    if (!status.ok()) return status;
+    return Replace(self);
   }
-  // Makes the name survive a crash; a file system that cannot is no reason to
-  // fail.
-  fsync(parent_.get());
   return absl::OkStatus();
 }
 
@@ -238,6 +294,10 @@ absl::Status SharedOutput::Replace(const std::string& self) {
     if (linked != 0 && errno != EEXIST) break;
   }
   if (linked != 0) return SystemError(errno, name_, "output_path");
+  return RenameTo(temporary);
+}
+
+absl::Status SharedOutput::RenameTo(const std::string& temporary) {
   if (renameat(parent_.get(), temporary.c_str(), parent_.get(),
                name_.c_str()) == 0) {
     return absl::OkStatus();
@@ -279,7 +339,8 @@ absl::StatusOr<SharedInput> SharedDirectory::OpenInput(
 }
 
 absl::StatusOr<SharedOutput> SharedDirectory::CreateOutput(
-    const std::string& path, bool overwrite, const char* field) const {
+    const std::string& path, Existing existing, const char* field,
+    const SharedInput* input) const {
   if (absl::Status status = CheckPath(path, field); !status.ok()) return status;
   const size_t slash = path.rfind('/');
   const std::string name =
@@ -296,7 +357,15 @@ absl::StatusOr<SharedOutput> SharedDirectory::CreateOutput(
       return PathError(absl::StatusCode::kFailedPrecondition, path, kNotRegular,
                        "NOT_A_REGULAR_FILE", field);
     }
-    if (!overwrite) return SystemError(EEXIST, path, field);
+    if (existing == Existing::kRefuse) return SystemError(EEXIST, path, field);
+    if (existing == Existing::kReuse) {
+      std::string temporary;
+      FileDescriptor file = TakeExisting(parent, name, input, &temporary);
+      if (file.ok()) {
+        return SharedOutput(std::move(parent), name, std::move(file),
+                            /*overwrite=*/true, std::move(temporary));
+      }
+    }
   }
   FileDescriptor file(
       openat(parent.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
@@ -304,7 +373,8 @@ absl::StatusOr<SharedOutput> SharedDirectory::CreateOutput(
   if (!file.ok()) {
     return SystemError(errno == EISDIR ? EOPNOTSUPP : errno, path, field);
   }
-  return SharedOutput(std::move(parent), name, std::move(file), overwrite);
+  return SharedOutput(std::move(parent), name, std::move(file),
+                      existing != Existing::kRefuse);
 }
 
 }  // namespace kvcompress

@@ -35,6 +35,9 @@ class SharedInput {
   // Bytes, and permissions, when it was opened.
   uint64_t size() const { return static_cast<uint64_t>(found_.st_size); }
   mode_t mode() const { return found_.st_mode & 0666; }
+  bool Is(const struct stat& file) const {
+    return file.st_dev == found_.st_dev && file.st_ino == found_.st_ino;
+  }
 
   // ABORTED when the file is not as it was when it was opened: another size, or
   // times of change. Writing through a mapping need not change these.
@@ -45,17 +48,31 @@ class SharedInput {
   struct stat found_;
 };
 
+// What becomes of a file that is there already.
+enum class Existing {
+  kRefuse,
+  kReplace,
+  kReuse,  // overwritten, where it is the server's and has no other name
+};
+
 // A file that has no name until it is whole: a server that is killed leaves
-// nothing behind.
+// nothing behind. One that is reused has a temporary name meanwhile, which a
+// server that is killed leaves.
 class SharedOutput {
  public:
-  // In the directory `parent`, to be called `name`.
+  // In the directory `parent`, to be called `name`; `temporary` is the name
+  // that a file has which is reused.
   SharedOutput(FileDescriptor parent, std::string name, FileDescriptor file,
-               bool overwrite)
+               bool overwrite, std::string temporary = "")
       : parent_(std::move(parent)),
         name_(std::move(name)),
         file_(std::move(file)),
-        overwrite_(overwrite) {}
+        overwrite_(overwrite),
+        temporary_(std::move(temporary)) {}
+  // Without a call of Publish that gave OK, nothing is left of it.
+  ~SharedOutput();
+  SharedOutput(SharedOutput&&) = default;
+  SharedOutput& operator=(SharedOutput&&) = delete;
 
   // RESOURCE_EXHAUSTED when there is no room.
   absl::Status WriteAt(uint64_t offset, absl::string_view bytes);
@@ -64,12 +81,16 @@ class SharedOutput {
   absl::Status Publish(mode_t mode);
 
  private:
+  absl::Status Link();
   absl::Status Replace(const std::string& self);
+  absl::Status RenameTo(const std::string& temporary);
 
   FileDescriptor parent_;
   std::string name_;
   FileDescriptor file_;
   bool overwrite_;
+  std::string temporary_;  // empty for a file without a name
+  uint64_t end_ = 0;       // of what was written
 };
 
 // Thread safe.
@@ -89,11 +110,13 @@ class SharedDirectory {
   // is not a regular file.
   absl::StatusOr<SharedInput> OpenInput(const std::string& path,
                                         const char* field) const;
-  // The same; ALREADY_EXISTS for a file that is there, without `overwrite`;
-  // UNIMPLEMENTED where the file system has no files without a name.
+  // The same; ALREADY_EXISTS for a file that is there, with kRefuse;
+  // UNIMPLEMENTED where the file system has no files without a name. `input`,
+  // which may be null, is never reused.
   absl::StatusOr<SharedOutput> CreateOutput(const std::string& path,
-                                            bool overwrite,
-                                            const char* field) const;
+                                            Existing existing,
+                                            const char* field,
+                                            const SharedInput* input) const;
 
  private:
   SharedDirectory(std::string path, FileDescriptor fd, const struct stat& found)

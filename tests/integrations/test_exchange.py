@@ -2,7 +2,10 @@
 """What is restored through files in memory, and when it is sent instead."""
 
 import errno
+import gc
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -84,7 +87,7 @@ def test_values_and_no_file_stays(
         made.restore(damaged)
     if folder is not None:
         assert made._folder == folder
-        assert not list(folder.iterdir())
+        assert {each.name for each in folder.iterdir()} <= {"lock"}
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -93,6 +96,84 @@ def test_values_and_no_file_stays(
     restored = made.restore(artefact)
     assert torch.equal(restored["layer_0_key"], states()["layer_0_key"])
     assert made._folder is None
+
+
+def test_files_are_used_again(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once their tensors are gone, views included, and not before."""
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
+    with kvcompress.Client() as client:
+        made = Exchange(client, spares=1)
+        made.open()
+        folder = made._folder
+        assert folder is not None
+        artefact = client.compress(states(), codec="lossless").artefact
+        other = {name: -tensor for name, tensor in states().items()}
+        negated = client.compress(other, codec="lossless").artefact
+        assert artefact is not None
+        assert negated is not None
+        files: set[int] = set()
+
+        def look() -> int:
+            present = {each.stat().st_ino for each in folder.glob("*.tensors")}
+            files.update(present)
+            return len(present)
+
+        view = made.restore(artefact)["layer_0_key"][..., :4, :]
+        assert look() == 1
+        kept = made.restore(negated)
+        assert look() == 2
+        assert torch.equal(view, states()["layer_0_key"][..., :4, :])
+        view.zero_()  # a view's memory is its own
+        del view
+        gc.collect()
+        for _ in range(3):
+            again = made.restore(artefact)
+            assert torch.equal(again["layer_0_key"], states()["layer_0_key"])
+            assert torch.equal(kept["layer_0_key"], other["layer_0_key"])
+            del again
+        assert look() == 2
+        assert len(files) == 2
+        del kept
+        gc.collect()
+        assert look() == 1
+        del made
+        gc.collect()
+        assert not folder.exists()
+
+
+def test_what_a_killed_process_left_goes(bin_dir: Path) -> None:
+    """With the next one that restores; what is in use stays."""
+    program = """
+import os, kvcompress
+from kvcompress.integrations._exchange import Exchange
+made = Exchange(kvcompress.Client())
+made.open()
+print(made._folder, flush=True)
+input()
+"""
+    environment = {**os.environ, "KVCOMPRESS_BIN_DIR": str(bin_dir.resolve())}
+    folders = []
+    with ExitStack() as stack:
+        for killed in (True, False, False):
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", program],
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            assert process.stdout is not None
+            folders.append(Path(process.stdout.readline().strip()))
+            assert folders[-1].is_dir()
+            if killed:
+                process.kill()
+                process.wait()
+                assert folders[0].is_dir()
+        assert not folders[0].exists()
+        assert folders[1].is_dir()
+    assert not any(folder.exists() for folder in folders)
 
 
 def test_cache_through_memory(

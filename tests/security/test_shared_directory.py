@@ -90,10 +90,18 @@ class Shared:
         )
         return list(self.stub.CompressFile(request, timeout=3 * PATIENCE))[-1]
 
-    def decompress(self, source: str, output: str) -> pb.DecompressFileResponse:
+    def decompress(
+        self, source: str, output: str, *, reuse: bool = False
+    ) -> pb.DecompressFileResponse:
         """The last message of a DecompressFile call; without an output it verifies."""
         options = pb.DecompressOptions(verify_only=not output)
-        request = pb.DecompressFileRequest(options=options, input_path=source, output_path=output)
+        request = pb.DecompressFileRequest(
+            options=options,
+            input_path=source,
+            output_path=output,
+            overwrite=reuse,
+            reuse=reuse,
+        )
         return list(self.stub.DecompressFile(request, timeout=3 * PATIENCE))[-1]
 
     def refusal(self, call: Callable[[], object]) -> tuple[str, str, str]:
@@ -235,6 +243,36 @@ def test_a_damaged_artefact_gives_no_file(shared: Shared) -> None:
     code, reason, _ = shared.refusal(lambda: shared.decompress("small", "restored"))
     assert (code, reason) == ("DATA_LOSS", "PAYLOAD_DAMAGED")
     assert shared.files() == {"in", "small"}
+
+
+def test_a_file_that_is_reused(shared: Shared) -> None:
+    """The same file has the new bytes, and nothing of the old; after a failure there is none."""
+    shared.compress("in", "small")
+    shared.decompress("small", "plain")
+    plain = (shared.folder / "plain").read_bytes()
+    shared.decompress("small", "out", reuse=True)
+    out = shared.folder / "out"
+    inode = out.stat().st_ino
+    with out.open("ab") as file:
+        file.write(b"more")
+    shared.decompress("small", "out", reuse=True)
+    assert (out.stat().st_ino, out.read_bytes()) == (inode, plain)
+    shared.decompress("small", "small", reuse=True)
+    assert (shared.folder / "small").read_bytes() == plain
+    outcome = shared.refusal(lambda: shared.decompress("in", "out", reuse=True))
+    assert outcome[0] == "FAILED_PRECONDITION"
+    assert shared.files() == {"in", "small", "plain"}
+
+
+def test_a_file_with_another_name_is_not_reused(shared: Shared) -> None:
+    """What has the other name keeps its bytes."""
+    shared.compress("in", "small")
+    shared.decompress("small", "out", reuse=True)
+    (shared.folder / "out").write_bytes(b"precious")
+    os.link(shared.folder / "out", shared.folder / "other")
+    shared.decompress("small", "out", reuse=True)
+    assert (shared.folder / "other").read_bytes() == b"precious"
+    assert shared.files() == {"in", "small", "out", "other"}
 
 
 SLOW_TENSORS = 64

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -72,7 +74,8 @@ TEST(SharedDirectory, PublishesWhatIsWholeAndNothingElse) {
   const auto shared = SharedDirectory::Open(dir.Path(""));
   ASSERT_TRUE(shared.ok()) << shared.status();
   {
-    auto output = (*shared)->CreateOutput("out", false, "output_path");
+    auto output = (*shared)->CreateOutput("out", Existing::kRefuse,
+                                          "output_path", nullptr);
     ASSERT_TRUE(output.ok()) << output.status();
     ASSERT_TRUE(output->WriteAt(3, "def").ok());
     ASSERT_TRUE(output->WriteAt(0, "abc").ok());
@@ -82,7 +85,8 @@ TEST(SharedDirectory, PublishesWhatIsWholeAndNothingElse) {
     const absl::Status late = output->Publish(0640);
     EXPECT_EQ(late.code(), absl::StatusCode::kAlreadyExists);
   }
-  auto output = (*shared)->CreateOutput("out", true, "output_path");
+  auto output = (*shared)->CreateOutput("out", Existing::kReplace,
+                                        "output_path", nullptr);
   ASSERT_TRUE(output.ok()) << output.status();
   ASSERT_TRUE(output->WriteAt(0, "ours").ok());
   ASSERT_TRUE(output->Publish(0640).ok());
@@ -93,6 +97,77 @@ TEST(SharedDirectory, PublishesWhatIsWholeAndNothingElse) {
   ASSERT_EQ(stat(dir.Path("out").c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777, 0640);
   EXPECT_EQ(found.st_nlink, 1);
+}
+
+ino_t InodeOf(const std::string& path) {
+  struct stat found;
+  return stat(path.c_str(), &found) == 0 ? found.st_ino : 0;
+}
+
+std::string ContentOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(SharedDirectory, ReusesAFileThatIsItsOwn) {
+  const TempDir dir;
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  const std::string path = dir.Path("out");
+  Write(path, "what was longer before");
+  const ino_t before = InodeOf(path);
+  {
+    auto output = (*shared)->CreateOutput("out", Existing::kReuse,
+                                          "output_path", nullptr);
+    ASSERT_TRUE(output.ok()) << output.status();
+    ASSERT_TRUE(output->WriteAt(0, "short").ok());
+    EXPECT_EQ(InodeOf(path), 0) << "what is not whole has no name";
+    ASSERT_TRUE(output->Publish(0640).ok());
+  }
+  EXPECT_EQ(InodeOf(path), before);
+  EXPECT_EQ(ContentOf(path), "short");
+  {
+    auto output = (*shared)->CreateOutput("out", Existing::kReuse,
+                                          "output_path", nullptr);
+    ASSERT_TRUE(output.ok()) << output.status();
+    ASSERT_TRUE(output->WriteAt(0, "partly").ok());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.Path("")));
+}
+
+TEST(SharedDirectory, ReusesNothingElse) {
+  const TempDir dir;
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  const auto write = [&](const std::string& name, const SharedInput* input) {
+    auto output =
+        (*shared)->CreateOutput(name, Existing::kReuse, "output_path", input);
+    ASSERT_TRUE(output.ok()) << output.status();
+    ASSERT_TRUE(output->WriteAt(0, "new").ok());
+    ASSERT_TRUE(output->Publish(0640).ok());
+    EXPECT_EQ(ContentOf(dir.Path(name)), "new");
+  };
+  Write(dir.Path("elsewhere"), "old");
+  ASSERT_EQ(link(dir.Path("elsewhere").c_str(), dir.Path("linked").c_str()), 0);
+  write("linked", nullptr);
+  EXPECT_EQ(ContentOf(dir.Path("elsewhere")), "old");
+
+  Write(dir.Path("input"), "old");
+  const auto input = (*shared)->OpenInput("input", "input_path");
+  ASSERT_TRUE(input.ok()) << input.status();
+  write("input", &*input);
+  char old[4] = {};
+  EXPECT_EQ(pread(input->fd(), old, 3, 0), 3);
+  EXPECT_STREQ(old, "old");
+
+  write("none", nullptr);
+  if (geteuid() != 0) return;
+  Write(dir.Path("theirs"), "old");
+  const FileDescriptor theirs(open(dir.Path("theirs").c_str(), O_RDONLY));
+  ASSERT_EQ(chown(dir.Path("theirs").c_str(), 12345, 12345), 0);
+  write("theirs", nullptr);
+  EXPECT_EQ(pread(theirs.get(), old, 3, 0), 3);
+  EXPECT_STREQ(old, "old");
 }
 
 // What a client can make the system say is an error of the client.
@@ -111,7 +186,9 @@ TEST(SharedDirectory, NamesThatAreTooLongAreTheClientsFault) {
     const uint64_t limit = path.size() > 4095 ? 4095 : 255;
     const absl::Status refusals[] = {
         (*shared)->OpenInput(path, "input_path").status(),
-        (*shared)->CreateOutput(path, true, "output_path").status()};
+        (*shared)
+            ->CreateOutput(path, Existing::kReplace, "output_path", nullptr)
+            .status()};
     for (const absl::Status& refusal : refusals) {
       EXPECT_EQ(refusal.code(), absl::StatusCode::kInvalidArgument) << refusal;
       EXPECT_EQ(GetErrorDetail(refusal)->reason, "INVALID_PATH");
@@ -146,7 +223,9 @@ TEST(SharedDirectory, WithoutDescriptorsItSaysSoAndGoesOn) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   const absl::Status refusals[] = {
       (*shared)->OpenInput("in", "input_path").status(),
-      (*shared)->CreateOutput("out", true, "output_path").status()};
+      (*shared)
+          ->CreateOutput("out", Existing::kReplace, "output_path", nullptr)
+          .status()};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   for (const absl::Status& refusal : refusals) {
     EXPECT_EQ(refusal.code(), absl::StatusCode::kResourceExhausted) << refusal;

@@ -3,6 +3,7 @@
 
 import json
 import math
+import mmap
 import os
 import struct
 from typing import Any
@@ -108,7 +109,7 @@ def load_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     return {name: _typed(*entry) for name, entry in entries.items()}, metadata
 
 
-def load_bits(data: bytes) -> tuple[dict[str, tuple[str, Array]], dict[str, str]]:
+def load_bits(data: bytes | mmap.mmap) -> tuple[dict[str, tuple[str, Array]], dict[str, str]]:
     """Opens a safetensors file as `load_arrays` does, with bits where NumPy has no type.
 
     Returns:

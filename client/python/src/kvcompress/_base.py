@@ -134,6 +134,7 @@ class BaseClient:
         self,
         source: PathOrStr | bytes,
         output: PathOrStr | None,
+        reuse: bool,
         progress: Progress,
         timeout: float | None,
         options: DecompressArguments,
@@ -144,7 +145,13 @@ class BaseClient:
 
         def call_shared(on_start: OnStart) -> DecompressionResult | None:
             return self._shared.decompress(
-                source, output, wanted, progress=progress, timeout=seconds, on_start=on_start
+                source,
+                output,
+                wanted,
+                progress=progress,
+                timeout=seconds,
+                reuse=reuse,
+                on_start=on_start,
             )
 
         open_call = partial(open_decompress_call, source, output, wanted, progress=progress)

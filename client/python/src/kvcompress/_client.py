@@ -123,6 +123,7 @@ class Client(BaseClient, AbstractContextManager["Client"]):
         source: PathOrStr | bytes,
         output: PathOrStr | None = None,
         *,
+        reuse: bool = False,
         progress: Progress = False,
         timeout: float | None = None,
         **options: Unpack[DecompressArguments],
@@ -134,6 +135,9 @@ class Client(BaseClient, AbstractContextManager["Client"]):
         Args:
             source: Path or bytes of an artefact.
             output: Path for the safetensors file; None gives back arrays.
+            reuse: Whether a file that is at `output` gives its memory to the new one, where the
+                server writes it: faster, for files that are restored into again and again. Who
+                has it mapped sees its bytes change, and a call that fails leaves no file.
             progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
             timeout: Seconds; None for the client's own.
             options: Tensors, tokens, what is expected...: see
@@ -151,7 +155,7 @@ class Client(BaseClient, AbstractContextManager["Client"]):
             ValueError: `output` is there and not a regular file, or arrays are asked for and
                 a shape is one that NumPy cannot hold.
         """
-        return self._run(self._decompression(source, output, progress, timeout, options))
+        return self._run(self._decompression(source, output, reuse, progress, timeout, options))
 
     def measure(
         self,

@@ -106,6 +106,7 @@ class SharedFiles:
         *,
         progress: Progress,
         timeout: float | None,
+        reuse: bool = False,
         on_start: OnStart = lambda call: None,
     ) -> DecompressionResult | None:
         """Restores a file from another; see Client.decompress."""
@@ -123,6 +124,7 @@ class SharedFiles:
             input_path=names[0],
             output_path=names[1],
             overwrite=output is not None,
+            reuse=reuse,
         )
 
         def call() -> Iterable[service_pb2.DecompressFileResponse]:

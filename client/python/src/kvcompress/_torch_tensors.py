@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """torch tensors in and out. torch is imported only where a caller has it already."""
 
+import mmap
 import sys
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -45,15 +46,16 @@ def tensor_bits(tensor: "torch.Tensor") -> Array:
     return array
 
 
-def load_torch(data: bytes) -> "dict[str, torch.Tensor]":
+def load_torch(data: bytes | mmap.mmap, *, share: bool = False) -> "dict[str, torch.Tensor]":
     """Opens a safetensors file in memory as torch tensors.
 
     Args:
         data: The file. Types whose elements are not whole bytes are refused.
+        share: Whether tensors are views of `data`, which they keep, and which can be written to.
 
     Returns:
-        The tensors by name, in the order of the data, on the CPU, of the types they had. They
-        share no memory with `data` nor with each other.
+        The tensors by name, in the order of the data, on the CPU, of the types they had. Without
+        `share` they have no memory in common with `data` nor with each other.
 
     Raises:
         ImportError: torch is not installed.
@@ -68,5 +70,5 @@ def load_torch(data: bytes) -> "dict[str, torch.Tensor]":
             raise ValueError(f"torch has no type for {dtype} of tensor {name!r}")
         # Of what NumPy or an old torch lacks, the bits, through a type that both have.
         plain = bits.view(f"i{bits.itemsize}") if dtype in _BY_BITS else bits
-        tensors[name] = torch.from_numpy(plain.copy()).view(known)
+        tensors[name] = torch.from_numpy(plain if share else plain.copy()).view(known)
     return tensors

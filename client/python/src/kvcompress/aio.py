@@ -86,12 +86,15 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
         source: PathOrStr | bytes,
         output: PathOrStr | None = None,
         *,
+        reuse: bool = False,
         progress: Progress = False,
         timeout: float | None = None,
         **options: Unpack[DecompressArguments],
     ) -> DecompressionResult:
         """Restores a cache, after every check; see kvcompress.Client.decompress."""
-        return await self._run(self._decompression(source, output, progress, timeout, options))
+        return await self._run(
+            self._decompression(source, output, reuse, progress, timeout, options)
+        )
 
     async def measure(
         self,

@@ -6,35 +6,78 @@ in a private folder of shared memory; another one on a unix socket, names in the
 shares, if that is in memory.
 """
 
-import os
+import fcntl
+import mmap
 import secrets
+import shutil
+import weakref
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Unpack
+from typing import IO, Unpack
 
 import torch  # type: ignore[import-not-found,unused-ignore]
-from safetensors.torch import (  # type: ignore[import-not-found,unused-ignore]
-    load_file,
-)
 
 from kvcompress._client import Client
+from kvcompress._torch_tensors import load_torch
 from kvcompress.errors import KVCompressError
 from kvcompress.options import DecompressArguments
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
+_PREFIX = "kvcompress-"
+_LOCK = "lock"
 _ASKING = 5.0  # seconds
 Tensors = dict[str, torch.Tensor]
+
+
+class _Spares:
+    """Files whose tensors nobody has any more, to be restored into again. Thread safe."""
+
+    def __init__(self, most: int) -> None:
+        """Keeps so many at most."""
+        self._most = most
+        self._files: deque[Path] = deque()
+
+    def take(self) -> Path | None:
+        """Gives one, if there is one."""
+        with suppress(IndexError):
+            return self._files.popleft()
+        return None
+
+    def put(self, file: Path) -> None:
+        """Keeps a file, or removes it."""
+        if len(self._files) < self._most:
+            self._files.append(file)
+        else:
+            _remove(file)
+
+    def close(self) -> None:
+        """Removes all, and keeps none from now on."""
+        self._most = 0
+        while (file := self.take()) is not None:
+            _remove(file)
 
 
 class Exchange:
     """Restores artefacts with one client. Thread safe."""
 
-    def __init__(self, client: Client) -> None:
-        """Takes what decompresses. Until `open` all is sent."""
+    def __init__(self, client: Client, *, spares: int = 0) -> None:
+        """Takes what decompresses. Until `open` all is sent.
+
+        Args:
+            client: Decompresses.
+            spares: How many files whose tensors are gone keep their memory, at most, for those
+                that are restored next, with a server of the client's own. The system takes three
+                times as long to find new memory.
+        """
         self._client = client
+        self._reuses = spares > 0
+        self._spares = _Spares(spares)
+        self._closing = weakref.finalize(self, self._spares.close)
         self._private: TemporaryDirectory[str] | None = None
         self._folder: Path | None = None
+        self._lock: IO[bytes] | None = None
 
     def open(self) -> None:
         """Finds out where files may lie. The server is asked; where it does not answer, nowhere."""
@@ -45,8 +88,10 @@ class Exchange:
                 self._folder = Path(directory)
         elif shared.includes(_SHARED_MEMORY, _ASKING):
             with suppress(OSError):
-                self._private = TemporaryDirectory(prefix="kvcompress-", dir=_SHARED_MEMORY)
+                _remove_abandoned()
+                self._private = TemporaryDirectory(prefix=_PREFIX, dir=_SHARED_MEMORY)
                 self._folder = Path(self._private.name)
+                self._lock = _lock(self._folder)
 
     def restore(
         self,
@@ -78,17 +123,49 @@ class Exchange:
     def _through_files(
         self, folder: Path, artefact: bytes, timeout: float | None, options: DecompressArguments
     ) -> Tensors:
-        """Restores from a file into a file, both of which are gone afterwards."""
-        name = f"kvcompress-{secrets.token_hex(8)}"
-        source, target = folder / f"{name}.artefact", folder / f"{name}.tensors"
+        """Restores from a file, which is gone afterwards, into one that tensors are mapped from."""
+        name = f"{_PREFIX}{secrets.token_hex(8)}"
+        source = folder / f"{name}.artefact"
+        target = self._spares.take() or folder / f"{name}.tensors"
         try:
             source.write_bytes(artefact)
-            self._client.decompress(source, target, timeout=timeout, **options)
-            return dict(load_file(os.fspath(target)))  # mapped, not read
+            self._client.decompress(source, target, reuse=True, timeout=timeout, **options)
+            with target.open("rb") as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        except BaseException:
+            _remove(target)
+            raise
         finally:
-            for each in (source, target):
-                with suppress(OSError):
-                    each.unlink()
+            _remove(source)
+        if self._reuses and self._private is not None:
+            weakref.finalize(mapped, self._spares.put, target)
+        else:
+            # Where this process is killed, nothing of it stays in what others share.
+            _remove(target)
+        return load_torch(mapped, share=True)
+
+
+def _lock(folder: Path) -> IO[bytes]:
+    """Marks a folder as in use for as long as what is given back is open."""
+    new = folder / "lock.new"
+    file = new.open("wb")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    new.rename(folder / _LOCK)
+    return file
+
+
+def _remove_abandoned() -> None:
+    """Removes the folders of processes that were killed."""
+    for lock in _SHARED_MEMORY.glob(f"{_PREFIX}*/{_LOCK}"):
+        with suppress(OSError), lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _remove(file: Path) -> None:
+    """Removes a file, if it is there."""
+    with suppress(OSError):
+        file.unlink()
 
 
 def _in_memory(folder: Path) -> bool:

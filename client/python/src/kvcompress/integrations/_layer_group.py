@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _FIRST = 2  # layers of the first group, for which the model waits in every step
 _THREADS = 2
+_SPARES = 3  # files for the groups that are restored at a time, and for the one in use
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ class Shared:
         self.groups: list[LayerGroup] = []
         self.residual_length, self.block_length = residual_length, block_length
         self._group_layers = group_layers
-        self._client, self._exchange = client, Exchange(client)
+        self._client, self._exchange = client, Exchange(client, spares=_SPARES)
         self._exchange.open()
         self._options: CompressArguments = {**options, "report_tensors": False}
         self._pool = ThreadPoolExecutor(_THREADS, "kvcompress-decode")

@@ -871,6 +871,7 @@ class DecompressFileRequest(_message.Message):
     INPUT_PATH_FIELD_NUMBER: _builtins.int
     OUTPUT_PATH_FIELD_NUMBER: _builtins.int
     OVERWRITE_FIELD_NUMBER: _builtins.int
+    REUSE_FIELD_NUMBER: _builtins.int
     input_path: _builtins.str
     """The artefact: a path as in CompressFileRequest."""
     output_path: _builtins.str
@@ -879,6 +880,15 @@ class DecompressFileRequest(_message.Message):
     """
     overwrite: _builtins.bool
     """Whether to replace a file that is there; otherwise ALREADY_EXISTS."""
+    reuse: _builtins.bool
+    """With `overwrite`: whether the file that is there gives its memory, or its
+    room on the disk, to the one that replaces it, which is faster than to have
+    the system find new ones. For files that one client has restored into again
+    and again: who still has it open or mapped sees its bytes change. While the
+    call runs it has no name but a temporary one, and a call that fails leaves
+    no file. A file that is not the server's own, or has several names, is
+    replaced as without `reuse`.
+    """
     @_builtins.property
     def options(self) -> Global___DecompressOptions:
         """How."""
@@ -890,10 +900,11 @@ class DecompressFileRequest(_message.Message):
         input_path: _builtins.str = ...,
         output_path: _builtins.str = ...,
         overwrite: _builtins.bool = ...,
+        reuse: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_path", b"input_path", "options", b"options", "output_path", b"output_path", "overwrite", b"overwrite"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input_path", b"input_path", "options", b"options", "output_path", b"output_path", "overwrite", b"overwrite", "reuse", b"reuse"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
