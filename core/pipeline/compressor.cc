@@ -418,9 +418,9 @@ class Compressor::Impl {
     hints_.earlier = teacher == nullptr ? nullptr : teacher->findings;
     // What is given back by parts comes tensor by tensor.
     if (workers_ > 1 && !groups_.Has(index_) && restored_view_ == nullptr) {
-      job_ = std::make_shared<EncodeJob>(tensor, tensor_size_, hints_,
-                                         options_.reconstruct,
-                                         limits_.still_wanted, &pool_, &queue_);
+      job_ = std::make_shared<EncodeJob>(
+          tensor, tensor_size_, hints_, options_.reconstruct,
+          limits_.still_wanted, &pool_, &strings_, &queue_);
       if (teacher == nullptr) {
         if (tensor.codec.codec->learns()) earlier_.Teach(job_);
       } else if (teacher->job != nullptr) {
@@ -524,17 +524,27 @@ class Compressor::Impl {
       if (outcome.chosen) tensor.codec = *outcome.chosen;
       tensor.digest = std::move(outcome.digest);
       CountPayload(outcome.payload.size(), &tensor);
-      AppendInSlabs(hints_.checkpoint, std::move(outcome.payload),
-                    PayloadOf(index, output));
+      TakeOutput(&outcome.payload, PayloadOf(index, output));
       EndPayload(index, output);
       Report(tensor, outcome.told);
       builder_.Settle(index, outcome.distortion, outcome.tokens);
       if (!options_.reconstruct) continue;
-      AppendInSlabs(hints_.checkpoint, std::move(outcome.decoded),
-                    ordered_.For(index, &output->reconstructed));
+      TakeOutput(&outcome.decoded, ordered_.For(index, &output->reconstructed));
       ordered_.End(index, &output->reconstructed);
     }
     return StatusOf(hints_.checkpoint);
+  }
+
+  // Moves what a job has made to `*out`, and keeps the memory of one of them.
+  void TakeOutput(std::string* made, std::string* out) {
+    if (out->empty()) {
+      made->swap(*out);
+    } else {
+      InSlabs(hints_.checkpoint, made->size(), [&](size_t first, size_t size) {
+        out->append(*made, first, size);
+      });
+    }
+    strings_.PutBack(made);
   }
 
   // Measures the group that ends with the current tensor, if one does.
@@ -630,6 +640,7 @@ class Compressor::Impl {
   uint64_t job_size_ = 0;      // most bytes of one
   uint64_t place_memory_ = 0;  // most bytes that one works on blocks in
   BufferPool pool_;
+  StringPool strings_;
   std::shared_ptr<EncodeJob> job_;  // whose bytes are coming
   std::deque<std::pair<size_t, std::shared_ptr<EncodeJob>>> jobs_;
   std::shared_ptr<EncodeJob> last_keys_;  // null where these were no job

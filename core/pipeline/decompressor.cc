@@ -195,6 +195,7 @@ class Decompressor::Impl {
   void PlanThreads() {
     queue_.set_places(1);
     bool shares = !options_.verify_only && !options_.tokens;
+    bool pays = false;
     for (size_t i = 0; i < header_.tensors.size(); ++i) {
       const ArtefactTensor& tensor = header_.tensors[i];
       if (groups_.Has(i)) return;
@@ -206,7 +207,9 @@ class Decompressor::Impl {
     }
     for (const ArtefactTensor& tensor : header_.tensors) {
       shares &= tensor.codec.codec->shares_blocks();
+      pays |= !tensor.codec.codec->decodes_at_memory_speed();
     }
+    if (!pays) return;
     place_memory_ = std::min(decoder_memory_, kMaxPlaceMemory);
     const ThreadPlan plan =
         PlanOf(limits_.threads, header_.tensors.size(), shares,
@@ -300,8 +303,13 @@ class Decompressor::Impl {
     if (given_ < ready.size()) return false;
     given_ = 0;
     ready_slab_ = 0;
-    // A header is large, and comes once.
-    ready_.size() > scratch_size_ ? std::string().swap(ready_) : ready_.clear();
+    if (by_jobs()) {
+      strings_.PutBack(&ready_);
+    } else {
+      // A header is large, and comes once.
+      ready_.size() > scratch_size_ ? std::string().swap(ready_)
+                                    : ready_.clear();
+    }
     return true;
   }
 
@@ -381,8 +389,9 @@ class Decompressor::Impl {
     const auto use = selected_[collected_]  ? DecodeJob::Use::kGiveBack
                      : options_.verify_only ? DecodeJob::Use::kCheck
                                             : DecodeJob::Use::kSkip;
-    job_ = std::make_shared<DecodeJob>(tensor, position_, use, options_.tokens,
-                                       limits_.still_wanted, &queue_);
+    job_ =
+        std::make_shared<DecodeJob>(tensor, position_, use, options_.tokens,
+                                    limits_.still_wanted, &strings_, &queue_);
     remaining_ = tensor.payload_size;
   }
 
@@ -399,6 +408,7 @@ class Decompressor::Impl {
         RestoreView();
         restored_view_->Append(job->decoded());
       }
+      strings_.PutBack(&job->decoded());
       FinishView();
     } else {
       ready_ = std::move(job->decoded());
@@ -566,6 +576,7 @@ class Decompressor::Impl {
   size_t collected_ = 0;            // tensors whose payload has come
   std::shared_ptr<DecodeJob> job_;  // whose payload is coming
   std::deque<std::shared_ptr<DecodeJob>> jobs_;
+  StringPool strings_;
   JobQueue queue_{limits_.threads};  // ends before what its jobs work with
 };
 

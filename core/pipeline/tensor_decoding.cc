@@ -30,13 +30,15 @@ absl::Status DigestMismatch(const ArtefactTensor& tensor, uint64_t offset) {
 
 DecodeJob::DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
                      std::optional<TokenRange> tokens, StillWanted still_wanted,
-                     JobQueue* queue)
+                     StringPool* strings, JobQueue* queue)
     : tensor_(tensor),
       offset_(offset),
       use_(use),
       tokens_(tokens),
       still_wanted_(std::move(still_wanted)),
-      queue_(queue) {
+      strings_(strings),
+      queue_(queue),
+      payload_(strings->Take()) {
   payload_.reserve(tensor.payload_size);
 }
 
@@ -46,7 +48,7 @@ void DecodeJob::Run() {
     return still_wanted_ ? still_wanted_() : absl::OkStatus();
   });
   status_ = Decode(&checkpoint);
-  std::string().swap(payload_);
+  strings_->PutBack(&payload_);
 }
 
 absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
@@ -74,6 +76,7 @@ absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
       return filter->Overlaps(begin, end);
     });
   }
+  if (use_ == Use::kGiveBack) decoded_ = strings_->Take();
   const bool direct = use_ == Use::kGiveBack && !filter;
   if (direct) {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));

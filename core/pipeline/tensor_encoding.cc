@@ -75,13 +75,15 @@ void BufferPool::PutBack(std::unique_ptr<EncoderBuffers> buffers) {
 EncodeJob::EncodeJob(const ArtefactTensor& tensor, uint64_t size,
                      EncodeHints hints, bool wants_decoded,
                      StillWanted still_wanted, BufferPool* pool,
-                     JobQueue* queue)
+                     StringPool* strings, JobQueue* queue)
     : tensor_(tensor),
       hints_(std::move(hints)),
       wants_decoded_(wants_decoded),
       still_wanted_(std::move(still_wanted)),
       pool_(pool),
-      queue_(queue) {
+      strings_(strings),
+      queue_(queue),
+      source_(strings->Take()) {
   source_.reserve(size);
 }
 
@@ -96,7 +98,7 @@ void EncodeJob::Run() {
   keys_.reset();
   teacher_.reset();
   hints_.earlier.reset();
-  std::string().swap(source_);
+  strings_->PutBack(&source_);
 }
 
 absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
@@ -115,7 +117,11 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
   TensorEncoding encoding(tensor_.spec, std::move(encoder),
                           hints_.measures_tokens, checkpoint);
   std::string* const decoded = wants_decoded_ ? &outcome_.decoded : nullptr;
-  if (wants_decoded_) outcome_.decoded.reserve(source_.size());
+  outcome_.payload = strings_->Take();
+  if (wants_decoded_) {
+    outcome_.decoded = strings_->Take();
+    outcome_.decoded.reserve(source_.size());
+  }
   for (absl::string_view left = source_; !left.empty();) {
     if (Stops(checkpoint)) return checkpoint->status();
     const absl::string_view part = left.substr(0, kAtOnce);

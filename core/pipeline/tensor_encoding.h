@@ -24,6 +24,7 @@
 #include "kvcompress/metrics.h"
 #include "metrics/token_quality.h"
 #include "pipeline/job_queue.h"
+#include "pipeline/string_pool.h"
 
 namespace kvcompress {
 
@@ -89,10 +90,10 @@ class BufferPool {
 // Encodes a tensor that is held whole.
 class EncodeJob final : public Job {
  public:
-  // `tensor` has `size` bytes and outlives this, as do `pool` and `queue`.
+  // `tensor` has `size` bytes and outlives this, as do the pools and `queue`.
   EncodeJob(const ArtefactTensor& tensor, uint64_t size, EncodeHints hints,
             bool wants_decoded, StillWanted still_wanted, BufferPool* pool,
-            JobQueue* queue);
+            StringPool* strings, JobQueue* queue);
 
   // Takes bytes of the tensor, before the job is added.
   void Append(absl::string_view bytes) {
@@ -125,6 +126,7 @@ class EncodeJob final : public Job {
   const bool wants_decoded_;
   const StillWanted still_wanted_;
   BufferPool* const pool_;
+  StringPool* const strings_;  // of the source, and of what it becomes
   JobQueue* const queue_;
   std::shared_ptr<EncodeJob> keys_;
   std::shared_ptr<EncodeJob> teacher_;
