@@ -31,6 +31,10 @@
 namespace kvcompress {
 namespace {
 
+// Bytes of a tensor that is still in a processor's caches when another thread
+// takes it.
+constexpr uint64_t kCached = 4 << 20;
+
 absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
   return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
 }
@@ -187,10 +191,15 @@ class Compressor::Impl {
   // As many threads as there are, on as many tensors as there is memory for.
   void PlanThreads() {
     bool shares = false;
+    bool pays = false;
     for (const ArtefactTensor& tensor : artefact_.tensors) {
       job_size_ = std::max(job_size_, SizeOf(tensor.spec));
       shares |= tensor.codec.codec->shares_blocks();
+      pays |= !tensor.codec.codec->at_memory_speed();
     }
+    workers_ = 1;
+    queue_.set_places(1);
+    if (!pays && job_size_ > kCached) return;
     place_memory_ = std::min(kPlaceMemoryPerByte * job_size_, kMaxPlaceMemory);
     // Where the codec streams, a job takes what it holds for others.
     job_size_ += kAtOnce;

@@ -207,7 +207,7 @@ class Decompressor::Impl {
     }
     for (const ArtefactTensor& tensor : header_.tensors) {
       shares &= tensor.codec.codec->shares_blocks();
-      pays |= !tensor.codec.codec->decodes_at_memory_speed();
+      pays |= !tensor.codec.codec->at_memory_speed();
     }
     if (!pays) return;
     place_memory_ = std::min(decoder_memory_, kMaxPlaceMemory);

@@ -35,7 +35,7 @@ class GroupedCodec : public BlockCodec {
   const CodecTraits& traits() const override { return traits_; }
   absl::StatusOr<CodecParameters> Parse(absl::string_view text) const override;
   std::vector<std::string> SelfTestParameters() const override;
-  bool decodes_at_memory_speed() const override { return true; }
+  bool at_memory_speed() const override { return true; }
   Candidates AutoCandidates(Effort effort) const override;
   absl::StatusOr<uint64_t> MaxEncodedSize(
       const TensorSpec& spec, const CodecParameters& parameters) const override;

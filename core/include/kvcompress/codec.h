@@ -317,9 +317,9 @@ class Codec {
   // EncodeHints::workers, TensorDecoder::DecodeWhole.
   virtual bool shares_blocks() const { return false; }
 
-  // Whether its decoders are as fast as memory is copied. More threads then
-  // only copy more.
-  virtual bool decodes_at_memory_speed() const { return false; }
+  // Whether its encoders and decoders are about as fast as memory is copied.
+  // More threads then only copy more, but where small tensors are encoded.
+  virtual bool at_memory_speed() const { return false; }
 
   // Whether its encoders learn from those of earlier tensors:
   // TensorEncoder::findings.
