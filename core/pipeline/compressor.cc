@@ -34,6 +34,9 @@ namespace {
 // Bytes of a tensor that is still in a processor's caches when another thread
 // takes it.
 constexpr uint64_t kCached = 4 << 20;
+// Tensors whose memory waits to be used again, at most; what they become is
+// smaller.
+constexpr uint64_t kSpares = 2;
 
 absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
   return MakeError(absl::StatusCode::kInvalidArgument, message, detail);
@@ -185,7 +188,7 @@ class Compressor::Impl {
   uint64_t MemoryWith(unsigned workers, size_t places) const {
     const uint64_t waiting = options_.reconstruct ? 2 : 1;
     return workers * (tensor_memory_ + (places - 1) * place_memory_) +
-           (workers == 1 ? 0 : workers * waiting * job_size_);
+           (workers == 1 ? 0 : (workers * waiting + kSpares) * job_size_);
   }
 
   // As many threads as there are, on as many tensors as there is memory for.
@@ -429,7 +432,7 @@ class Compressor::Impl {
     if (workers_ > 1 && !groups_.Has(index_) && restored_view_ == nullptr) {
       job_ = std::make_shared<EncodeJob>(
           tensor, tensor_size_, hints_, options_.reconstruct,
-          limits_.still_wanted, &pool_, &strings_, &queue_);
+          limits_.still_wanted, &pool_, &spares_, &queue_);
       if (teacher == nullptr) {
         if (tensor.codec.codec->learns()) earlier_.Teach(job_);
       } else if (teacher->job != nullptr) {
@@ -553,7 +556,7 @@ class Compressor::Impl {
         out->append(*made, first, size);
       });
     }
-    strings_.PutBack(made);
+    spares_.made.PutBack(made);
   }
 
   // Measures the group that ends with the current tensor, if one does.
@@ -649,7 +652,7 @@ class Compressor::Impl {
   uint64_t job_size_ = 0;      // most bytes of one
   uint64_t place_memory_ = 0;  // most bytes that one works on blocks in
   BufferPool pool_;
-  StringPool strings_;
+  SpareStrings spares_;
   std::shared_ptr<EncodeJob> job_;  // whose bytes are coming
   std::deque<std::pair<size_t, std::shared_ptr<EncodeJob>>> jobs_;
   std::shared_ptr<EncodeJob> last_keys_;  // null where these were no job

@@ -184,8 +184,10 @@ class Decompressor::Impl {
   // and as many more that wait for it or to be given back.
   uint64_t MemoryWith(unsigned workers, size_t places) const {
     if (workers == 1 && places == 1) return decoder_memory_ + 2 * scratch_size_;
+    // And what waits to be used again.
     return workers * (decoder_memory_ + kMaxDecodedBlock + 2 * job_size_ +
-                      (places - 1) * place_memory_);
+                      (places - 1) * place_memory_) +
+           job_size_;
   }
 
   // Whether tensors are decoded whole, several of them or by several threads.
@@ -304,7 +306,7 @@ class Decompressor::Impl {
     given_ = 0;
     ready_slab_ = 0;
     if (by_jobs()) {
-      strings_.PutBack(&ready_);
+      spares_.made.PutBack(&ready_);
     } else {
       // A header is large, and comes once.
       ready_.size() > scratch_size_ ? std::string().swap(ready_)
@@ -389,9 +391,8 @@ class Decompressor::Impl {
     const auto use = selected_[collected_]  ? DecodeJob::Use::kGiveBack
                      : options_.verify_only ? DecodeJob::Use::kCheck
                                             : DecodeJob::Use::kSkip;
-    job_ =
-        std::make_shared<DecodeJob>(tensor, position_, use, options_.tokens,
-                                    limits_.still_wanted, &strings_, &queue_);
+    job_ = std::make_shared<DecodeJob>(tensor, position_, use, options_.tokens,
+                                       limits_.still_wanted, &spares_, &queue_);
     remaining_ = tensor.payload_size;
   }
 
@@ -408,7 +409,7 @@ class Decompressor::Impl {
         RestoreView();
         restored_view_->Append(job->decoded());
       }
-      strings_.PutBack(&job->decoded());
+      spares_.made.PutBack(&job->decoded());
       FinishView();
     } else {
       ready_ = std::move(job->decoded());
@@ -576,7 +577,7 @@ class Decompressor::Impl {
   size_t collected_ = 0;            // tensors whose payload has come
   std::shared_ptr<DecodeJob> job_;  // whose payload is coming
   std::deque<std::shared_ptr<DecodeJob>> jobs_;
-  StringPool strings_;
+  SpareStrings spares_;
   JobQueue queue_{limits_.threads};  // ends before what its jobs work with
 };
 

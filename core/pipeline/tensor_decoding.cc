@@ -30,15 +30,15 @@ absl::Status DigestMismatch(const ArtefactTensor& tensor, uint64_t offset) {
 
 DecodeJob::DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
                      std::optional<TokenRange> tokens, StillWanted still_wanted,
-                     StringPool* strings, JobQueue* queue)
+                     SpareStrings* spares, JobQueue* queue)
     : tensor_(tensor),
       offset_(offset),
       use_(use),
       tokens_(tokens),
       still_wanted_(std::move(still_wanted)),
-      strings_(strings),
+      spares_(spares),
       queue_(queue),
-      payload_(strings->Take()) {
+      payload_(spares->taken.Take()) {
   payload_.reserve(tensor.payload_size);
 }
 
@@ -48,7 +48,7 @@ void DecodeJob::Run() {
     return still_wanted_ ? still_wanted_() : absl::OkStatus();
   });
   status_ = Decode(&checkpoint);
-  strings_->PutBack(&payload_);
+  spares_->taken.PutBack(&payload_);
 }
 
 absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
@@ -76,7 +76,7 @@ absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
       return filter->Overlaps(begin, end);
     });
   }
-  if (use_ == Use::kGiveBack) decoded_ = strings_->Take();
+  if (use_ == Use::kGiveBack) decoded_ = spares_->made.Take();
   const bool direct = use_ == Use::kGiveBack && !filter;
   if (direct) {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));

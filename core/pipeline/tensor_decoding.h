@@ -18,7 +18,7 @@
 #include "kvcompress/codec.h"
 #include "pipeline/job_queue.h"
 #include "pipeline/selection.h"
-#include "pipeline/string_pool.h"
+#include "pipeline/spare_strings.h"
 
 namespace kvcompress {
 
@@ -34,11 +34,11 @@ class DecodeJob final : public Job {
   };
 
   // Decodes `tensor`, whose payload is at `offset` of the artefact; of it only
-  // `tokens` are kept, if there are any. `tensor`, `strings` and `queue`
+  // `tokens` are kept, if there are any. `tensor`, `spares` and `queue`
   // outlive this.
   DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
             std::optional<TokenRange> tokens, StillWanted still_wanted,
-            StringPool* strings, JobQueue* queue);
+            SpareStrings* spares, JobQueue* queue);
 
   // Takes payload, before the job is added. Gives what is still missing of it.
   uint64_t Append(absl::string_view bytes) {
@@ -64,7 +64,7 @@ class DecodeJob final : public Job {
   const Use use_;
   const std::optional<TokenRange> tokens_;
   const StillWanted still_wanted_;
-  StringPool* const strings_;  // of the payload, and of what it becomes
+  SpareStrings* const spares_;  // of the payload, and of what it becomes
   JobQueue* const queue_;
   std::string payload_;
   absl::Status status_;

@@ -75,15 +75,15 @@ void BufferPool::PutBack(std::unique_ptr<EncoderBuffers> buffers) {
 EncodeJob::EncodeJob(const ArtefactTensor& tensor, uint64_t size,
                      EncodeHints hints, bool wants_decoded,
                      StillWanted still_wanted, BufferPool* pool,
-                     StringPool* strings, JobQueue* queue)
+                     SpareStrings* spares, JobQueue* queue)
     : tensor_(tensor),
       hints_(std::move(hints)),
       wants_decoded_(wants_decoded),
       still_wanted_(std::move(still_wanted)),
       pool_(pool),
-      strings_(strings),
+      spares_(spares),
       queue_(queue),
-      source_(strings->Take()) {
+      source_(spares->taken.Take()) {
   source_.reserve(size);
 }
 
@@ -98,7 +98,7 @@ void EncodeJob::Run() {
   keys_.reset();
   teacher_.reset();
   hints_.earlier.reset();
-  strings_->PutBack(&source_);
+  spares_->taken.PutBack(&source_);
 }
 
 absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
@@ -117,11 +117,8 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
   TensorEncoding encoding(tensor_.spec, std::move(encoder),
                           hints_.measures_tokens, checkpoint);
   std::string* const decoded = wants_decoded_ ? &outcome_.decoded : nullptr;
-  outcome_.payload = strings_->Take();
-  if (wants_decoded_) {
-    outcome_.decoded = strings_->Take();
-    outcome_.decoded.reserve(source_.size());
-  }
+  outcome_.payload = spares_->made.Take();
+  if (wants_decoded_) outcome_.decoded.reserve(source_.size());
   for (absl::string_view left = source_; !left.empty();) {
     if (Stops(checkpoint)) return checkpoint->status();
     const absl::string_view part = left.substr(0, kAtOnce);

@@ -24,7 +24,7 @@
 #include "kvcompress/metrics.h"
 #include "metrics/token_quality.h"
 #include "pipeline/job_queue.h"
-#include "pipeline/string_pool.h"
+#include "pipeline/spare_strings.h"
 
 namespace kvcompress {
 
@@ -93,7 +93,7 @@ class EncodeJob final : public Job {
   // `tensor` has `size` bytes and outlives this, as do the pools and `queue`.
   EncodeJob(const ArtefactTensor& tensor, uint64_t size, EncodeHints hints,
             bool wants_decoded, StillWanted still_wanted, BufferPool* pool,
-            StringPool* strings, JobQueue* queue);
+            SpareStrings* spares, JobQueue* queue);
 
   // Takes bytes of the tensor, before the job is added.
   void Append(absl::string_view bytes) {
@@ -126,7 +126,7 @@ class EncodeJob final : public Job {
   const bool wants_decoded_;
   const StillWanted still_wanted_;
   BufferPool* const pool_;
-  StringPool* const strings_;  // of the source, and of what it becomes
+  SpareStrings* const spares_;  // of the source, and of what it becomes
   JobQueue* const queue_;
   std::shared_ptr<EncodeJob> keys_;
   std::shared_ptr<EncodeJob> teacher_;

@@ -123,6 +123,9 @@ NOT_RUN = {
     r"\$python validation/profile_sweep\.py .+": Reason(
         "needs a profile of a model, and takes an hour", "../model/test_profile_sweep.py"
     ),
+    r"\$python validation/training_caches\.py .+": Reason(
+        "needs a model and takes minutes", "../model/test_training_caches.py"
+    ),
     r"\$python validation/latent_study\.py": Reason(
         "needs a model and takes minutes", "../model/test_latent_study.py"
     ),
