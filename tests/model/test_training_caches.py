@@ -25,7 +25,7 @@ def test_a_profile_of_the_caches(bin_dir: Path, tmp_path: Path) -> None:
     files = sorted(caches.iterdir())
     assert len(files) == 6
     command = [str(bin_dir / "kv-compress"), "-train-profile", str(tmp_path / "model.profile")]
-    command += ["-train-contract", "-profile-layers", "1", *map(str, files)]
+    command += ["-train-contract", "-model-label", "tiny", "-profile-layers", "1", *map(str, files)]
     done = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True)
     report = json.loads(done.stdout)
     assert report["training"].startswith(f"caches=6 tokens={6 * 92} ")

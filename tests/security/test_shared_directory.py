@@ -1,8 +1,9 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Calls that name files of a shared directory: what they do, and what they refuse.
 
-Others may do anything in that directory at any moment. The server gives a clear error, leaves
-nothing half done, and goes on.
+More than 400 lines: all of it is about one directory and one server, which tests share. Others may
+do anything in that directory at any moment. The server gives a clear error, leaves nothing half
+done, and goes on.
 """
 
 import json
