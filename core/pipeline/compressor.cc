@@ -200,9 +200,7 @@ class Compressor::Impl {
       shares |= tensor.codec.codec->shares_blocks();
       pays |= !tensor.codec.codec->at_memory_speed();
     }
-    workers_ = 1;
-    queue_.set_places(1);
-    if (!pays && job_size_ > kCached) return;
+    if (!pays && job_size_ > kCached) return UseOneThread();
     place_memory_ = std::min(kPlaceMemoryPerByte * job_size_, kMaxPlaceMemory);
     // Where the codec streams, a job takes what it holds for others.
     job_size_ += kAtOnce;
@@ -549,13 +547,7 @@ class Compressor::Impl {
 
   // Moves what a job has made to `*out`, and keeps the memory of one of them.
   void TakeOutput(std::string* made, std::string* out) {
-    if (out->empty()) {
-      made->swap(*out);
-    } else {
-      InSlabs(hints_.checkpoint, made->size(), [&](size_t first, size_t size) {
-        out->append(*made, first, size);
-      });
-    }
+    AppendInSlabs(hints_.checkpoint, made, out);
     spares_.made.PutBack(made);
   }
 
@@ -592,8 +584,7 @@ class Compressor::Impl {
     Digest digest;
     digest.Update(alone.payload);
     tensor.digest = digest.Hex();
-    AppendInSlabs(hints_.checkpoint, std::move(alone.payload),
-                  PayloadOf(index, output));
+    AppendInSlabs(hints_.checkpoint, &alone.payload, PayloadOf(index, output));
     TensorReport& report = builder_.report().tensors[index];
     report.codec = tensor.codec.ToString();
     report.compressed_size = tensor.payload_size;

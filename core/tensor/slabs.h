@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
-#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "kvcompress/checkpoint.h"
@@ -45,15 +44,13 @@ void ResizeInSlabs(Checkpoint* checkpoint, size_t size, Buffer* buffer) {
   });
 }
 
-// Appends bytes; takes them over where there are none before.
-inline void AppendInSlabs(Checkpoint* checkpoint, std::string bytes,
+// Appends `*bytes`, which is lost; where there are none before, the two strings
+// change places. The memory that is left in `*bytes` can be used again.
+inline void AppendInSlabs(Checkpoint* checkpoint, std::string* bytes,
                           std::string* out) {
-  if (out->empty()) {
-    *out = std::move(bytes);
-    return;
-  }
-  InSlabs(checkpoint, bytes.size(), [&](size_t first, size_t count) {
-    out->append(bytes, first, count);
+  if (out->empty()) return bytes->swap(*out);
+  InSlabs(checkpoint, bytes->size(), [&](size_t first, size_t count) {
+    out->append(*bytes, first, count);
   });
 }
 

@@ -60,9 +60,9 @@ class WholeTensorEncoder : public TensorEncoder {
                                      .largest = largest_,
                                      .wants_decoded = decoded != nullptr});
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
-    AppendInSlabs(checkpoint_, std::move(encoded.payload), payload);
+    AppendInSlabs(checkpoint_, &encoded.payload, payload);
     if (decoded != nullptr) {
-      AppendInSlabs(checkpoint_, std::move(encoded.decoded), decoded);
+      AppendInSlabs(checkpoint_, &encoded.decoded, decoded);
     }
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     distortion_ = encoded.distortion;

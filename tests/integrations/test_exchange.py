@@ -144,7 +144,7 @@ def test_files_are_used_again(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_a_killed_process_left_goes(bin_dir: Path) -> None:
     """With the next one that restores; what is in use stays."""
     program = """
-import os, kvcompress
+import kvcompress
 from kvcompress.integrations._exchange import Exchange
 made = Exchange(kvcompress.Client())
 made.open()

@@ -101,7 +101,7 @@ class Encoder : public TensorEncoder {
       KVC_RETURN_IF_ERROR(Decode(spec_, best_->spec, best_->payload,
                                  hints_.checkpoint, decoded));
     }
-    AppendInSlabs(hints_.checkpoint, std::move(best_->payload), payload);
+    AppendInSlabs(hints_.checkpoint, &best_->payload, payload);
     return StatusOf(hints_.checkpoint);
   }
 
