@@ -19,7 +19,8 @@ absl::Status DecompressSession::TakeOptions(
   if (begun())
     return OutOfOrder("options must be sent once, as the first message");
   DecompressOptions converted = FromProto(options);
-  converted.profiles = options_.CurrentProfiles()->All();
+  profiles_ = options_.CurrentProfiles();
+  converted.profiles = profiles_->All();
   decompressor_ = std::make_unique<Decompressor>(std::move(converted), limits_);
   return absl::OkStatus();
 }
@@ -32,7 +33,7 @@ absl::StatusOr<bool> DecompressSession::Decode(absl::string_view* bytes,
   const absl::StatusOr<bool> more =
       decompressor_->Restore(bytes, kMaxOutput, restored);
   if (!more.ok()) {
-    return ReportIntegrity(options_.CurrentProfiles()->Explain(more.status()));
+    return ReportIntegrity(profiles_->Explain(more.status()));
   }
   if (decompressor_->threads() > 1 &&
       !call_->ReserveIfSpare(decompressor_->working_bytes())) {

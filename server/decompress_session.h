@@ -16,6 +16,7 @@
 #include "kvcompress/codec.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/v1/compression_service.pb.h"
+#include "profile_set.h"
 #include "service.h"
 
 namespace kvcompress {
@@ -64,6 +65,8 @@ class DecompressSession {
   const DecompressLimits limits_;
   const ServiceOptions& options_;
   Call* const call_;
+  // Of the whole call: one that did not find a profile says why as of then.
+  std::shared_ptr<const ProfileSet> profiles_;
   std::unique_ptr<Decompressor> decompressor_;
   double decode_seconds_ = 0;
 };

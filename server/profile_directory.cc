@@ -120,7 +120,7 @@ absl::Status ProfileDirectory::Look() {
       ++each;
       continue;
     }
-    spdlog::info("profiles: {} is gone", QuoteName(each->first));
+    news_.push_back({absl::StrCat(QuoteName(each->first), " is gone")});
     Retire(std::move(each->second.profile));
     each = files_.erase(each);
     changed = true;
@@ -155,8 +155,8 @@ bool ProfileDirectory::Update(const std::string& name,
   if (loaded.ok()) {
     const ProfileId& id = (*loaded)->id();
     if (file.profile == nullptr || file.profile->id().digest != id.digest) {
-      spdlog::info("profiles: loaded {}, {} for {}", QuoteName(name), id.digest,
-                   QuoteName(id.label));
+      news_.push_back({absl::StrCat("loaded ", QuoteName(name), ", ", id.digest,
+                                    " for ", QuoteName(id.label))});
     }
     if (file.profile != *loaded) {
       Retire(std::exchange(file.profile, *std::move(loaded)));
@@ -164,10 +164,11 @@ bool ProfileDirectory::Update(const std::string& name,
     return true;
   }
   if (told) return false;
-  spdlog::error("profiles: refused {}: {}{}", QuoteName(name),
-                Printable(loaded.status().message()),
-                file.profile == nullptr ? "" : "; keeping the one before");
-  if (events_.refused) events_.refused();
+  news_.push_back(
+      {absl::StrCat("refused ", QuoteName(name), ": ",
+                    Printable(loaded.status().message()),
+                    file.profile == nullptr ? "" : "; keeping the one before"),
+       true});
   return true;
 }
 
@@ -256,6 +257,11 @@ void ProfileDirectory::Publish() {
     current_ = next;
   }
   if (events_.changed) events_.changed(*next);
+  for (const News& each : std::exchange(news_, {})) {
+    spdlog::log(each.refusal ? spdlog::level::err : spdlog::level::info,
+                "profiles: {}", each.text);
+    if (each.refusal && events_.refused) events_.refused();
+  }
 }
 
 }  // namespace kvcompress

@@ -76,6 +76,12 @@ class ProfileDirectory final : public ProfileSource {
     bool waits = false;    // to be read again though it has not changed
   };
 
+  // A line of the log.
+  struct News {
+    std::string text;
+    bool refusal = false;
+  };
+
   ProfileDirectory(ProfileDirectoryOptions options, ProfileEvents events);
 
   // Reads what has changed. An error is one of the directory.
@@ -91,6 +97,8 @@ class ProfileDirectory final : public ProfileSource {
   // Bytes of profiles that are loaded, or still in use.
   uint64_t Held();
   void Retire(std::shared_ptr<const Profile> profile);
+  // Gives calls what files_ has, then tells the news: whoever reads them in the
+  // log finds it so.
   void Publish();
 
   const ProfileDirectoryOptions options_;
@@ -98,6 +106,7 @@ class ProfileDirectory final : public ProfileSource {
   // Of the thread that looks alone.
   std::map<std::string, File> files_;  // by name
   std::vector<std::weak_ptr<const Profile>> retired_;
+  std::vector<News> news_;
   std::string complaint_;
   mutable std::mutex mutex_;
   std::shared_ptr<const ProfileSet> current_;  // guarded by the mutex
