@@ -2,6 +2,10 @@
 
 #include "worker_pool.h"
 
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -12,6 +16,7 @@ namespace kvcompress {
 
 WorkerPool::WorkerPool(unsigned threads) {
   threads_.reserve(threads);
+  helpers_.reserve(threads);
   try {
     while (threads_.size() < threads) {
       threads_.emplace_back([this] { Work(); });
@@ -27,9 +32,11 @@ WorkerPool::~WorkerPool() {
     ending_ = true;
   }
   work_.notify_all();
+  help_.notify_all();
   work_for_added_.notify_all();
   oversee_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  for (std::thread& thread : helpers_) thread.join();
   if (overseer_.joinable()) overseer_.join();
   std::unique_lock lock(mutex_);
   while (!added_.empty()) {
@@ -42,15 +49,27 @@ WorkerPool::~WorkerPool() {
 void WorkerPool::Run(absl::string_view client, std::function<void()> task) {
   const std::lock_guard lock(mutex_);
   Client& entry = Put(client, &Client::calls, &turns_, std::move(task))->second;
+  ++waiting_;
+  // Threads that were woken already are idle until they take a task.
+  if (waiting_ <= idle_) work_.notify_one();
   if (entry.running == 0 && entry.calls.tasks.size() == 1) {
     BeginUnserved(&entry);
   }
-  if (waiting_ > idle_) FindStandIn();
 }
 
 void WorkerPool::Help(absl::string_view client, std::function<void()> task) {
   const std::lock_guard lock(mutex_);
+  if (waiting_help_ >= idle_helpers_ && helpers_.size() < threads_.size()) {
+    try {
+      helpers_.emplace_back([this] { WorkAsHelper(); });
+    } catch (const std::exception&) {
+      // The next one that helps tries again.
+    }
+  }
+  if (helpers_.empty()) return;
   Put(client, &Client::helpers, &helper_turns_, std::move(task));
+  ++waiting_help_;
+  if (waiting_help_ <= idle_helpers_) help_.notify_one();
 }
 
 WorkerPool::Clients::iterator WorkerPool::Put(absl::string_view client,
@@ -72,24 +91,13 @@ WorkerPool::Clients::iterator WorkerPool::Put(absl::string_view client,
     throw;
   }
   turns->splice(turns->end(), waiting.turn);
-  ++waiting_;
-  // Threads that were woken already are idle until they take a task.
-  if (waiting_ <= idle_) work_.notify_one();
   return found;
-}
-
-void WorkerPool::FindStandIn() {
-  if (standing_in_ + idle_added_ < helping_ &&
-      threads_.size() + added_.size() < kMaxThreads) {
-    StartOverseer();  // which joins it
-    AddThread();
-  }
-  if (CanStandIn()) work_for_added_.notify_one();
 }
 
 unsigned WorkerPool::threads() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<unsigned>(threads_.size() + added_.size());
+  return static_cast<unsigned>(threads_.size() + helpers_.size() +
+                               added_.size());
 }
 
 unsigned WorkerPool::Processors() {
@@ -100,17 +108,36 @@ void WorkerPool::Work() {
   std::unique_lock lock(mutex_);
   while (true) {
     ++idle_;
-    work_.wait(lock, [this] {
-      return ending_ || !turns_.empty() || !helper_turns_.empty();
-    });
+    work_.wait(lock, [this] { return ending_ || !turns_.empty(); });
     --idle_;
-    if (!turns_.empty()) {
-      RunNext(turns_.begin(), &lock);
-    } else if (!helper_turns_.empty()) {
-      HelpNext(&lock);
-    } else {
-      return;
+    if (turns_.empty()) return;
+    RunNext(turns_.begin(), &lock);
+  }
+}
+
+void WorkerPool::WorkAsHelper() {
+  // On Linux that is of the thread alone. One that may not have it helps all
+  // the same.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)),
+              getpriority(PRIO_PROCESS, 0) + kNicer);
+  std::unique_lock lock(mutex_);
+  while (true) {
+    ++idle_helpers_;
+    help_.wait(lock, [this] { return ending_ || !helper_turns_.empty(); });
+    --idle_helpers_;
+    if (helper_turns_.empty()) return;
+    const Clients::iterator client = helper_turns_.front();
+    {
+      const std::function<void()> task =
+          TakeNext(helper_turns_.begin(), &Client::helpers, &helper_turns_);
+      --waiting_help_;
+      ++client->second.helping;
+      lock.unlock();
+      task();
     }
+    lock.lock();
+    --client->second.helping;
+    if (client->second.gone()) clients_.erase(client);
   }
 }
 
@@ -118,15 +145,12 @@ void WorkerPool::WorkForUnserved(Threads::iterator thread) {
   std::unique_lock lock(mutex_);
   while (true) {
     work_for_added_.wait_for(lock, kLinger, [this] {
-      return ending_ || CanStandIn() || LongestUnserved() != turns_.end();
+      return ending_ || LongestUnserved() != turns_.end();
     });
-    const bool stands_in = CanStandIn();
-    const auto turn = stands_in ? turns_.begin() : LongestUnserved();
+    const auto turn = LongestUnserved();
     if (turn == turns_.end()) break;
     --idle_added_;
-    standing_in_ += stands_in ? 1 : 0;
     RunNext(turn, &lock);
-    standing_in_ -= stands_in ? 1 : 0;
     ++idle_added_;
   }
   --idle_added_;
@@ -164,24 +188,6 @@ void WorkerPool::RunNext(Turns::iterator turn,
   } else if (entry.unserved()) {
     BeginUnserved(&entry);
   }
-}
-
-void WorkerPool::HelpNext(std::unique_lock<std::mutex>* lock) {
-  const auto turn = helper_turns_.begin();
-  const Clients::iterator client = *turn;
-  {
-    const std::function<void()> task =
-        TakeNext(turn, &Client::helpers, &helper_turns_);
-    --waiting_;
-    ++client->second.helping;
-    ++helping_;
-    lock->unlock();
-    task();
-  }
-  lock->lock();
-  --helping_;
-  --client->second.helping;
-  if (client->second.gone()) clients_.erase(client);
 }
 
 void WorkerPool::BeginUnserved(Client* client) {

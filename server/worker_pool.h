@@ -24,9 +24,9 @@ namespace kvcompress {
 
 // Runs the tasks of clients: those of each in the order in which they come, and
 // of clients that have tasks waiting one after the other. As many run at once
-// as there are threads. Tasks that help a call run only where no others wait,
-// and while they do, others have threads instead of theirs: what helps a large
-// call does not keep a small one waiting.
+// as there are threads. Tasks that help a call have as many threads of their
+// own, which the system runs at a lower priority: what helps a large call does
+// not keep a small one waiting.
 //
 // A client none of whose tasks runs waits for kPatience at most: then there is
 // another thread for it, up to kMaxThreads in all. Such a thread serves
@@ -38,6 +38,10 @@ class WorkerPool {
   static constexpr std::chrono::milliseconds kPatience{50};
   static constexpr std::chrono::milliseconds kLinger{1000};
   static constexpr unsigned kMaxThreads = 64;
+  // By which helpers are nicer than calls: a processor that both want goes to
+  // the call at once, and where it is never free, helpers still get a quarter
+  // of it.
+  static constexpr int kNicer = 5;
 
   // `threads` is at least 1; fewer where the system gives no more. Throws
   // std::system_error when it gives none at all.
@@ -53,10 +57,11 @@ class WorkerPool {
   // std::bad_alloc, and is then as if it had not been called.
   void Run(absl::string_view client, std::function<void()> task);
 
-  // The same of a task that helps a call which goes on without it.
+  // The same of a task that helps a call which goes on without it: where the
+  // system gives no thread for any, it is dropped.
   void Help(absl::string_view client, std::function<void()> task);
 
-  // Threads that there are now.
+  // Threads that there are now, those that help among them.
   unsigned threads() const;
 
   // One for each processor that this process may use.
@@ -94,6 +99,7 @@ class WorkerPool {
   };
 
   void Work();
+  void WorkAsHelper();
   void WorkForUnserved(Threads::iterator thread);
   void Oversee();
   // The following need the mutex.
@@ -102,13 +108,8 @@ class WorkerPool {
                         Turns* turns, std::function<void()> task);
   // Runs the next task of a client, without the mutex.
   void RunNext(Turns::iterator turn, std::unique_lock<std::mutex>* lock);
-  void HelpNext(std::unique_lock<std::mutex>* lock);
   static std::function<void()> TakeNext(Turns::iterator turn,
                                         Waiting Client::*kind, Turns* turns);
-  // Whether an added thread may have a task instead of one that helps.
-  bool CanStandIn() const { return !turns_.empty() && standing_in_ < helping_; }
-  // Sees to it that there is one for the tasks that wait, if so.
-  void FindStandIn();
   // A client begins to be unserved.
   void BeginUnserved(Client* client);
   // The turn of the client that is unserved for longest, or the end.
@@ -120,6 +121,7 @@ class WorkerPool {
 
   mutable std::mutex mutex_;
   std::condition_variable work_;            // for the threads of the start
+  std::condition_variable help_;            // for the helpers
   std::condition_variable work_for_added_;  // for those added
   std::condition_variable oversee_;         // for the overseer
   // Guarded by the mutex.
@@ -127,13 +129,14 @@ class WorkerPool {
   Clients clients_;
   Turns turns_;                   // of clients with tasks that wait
   Turns helper_turns_;            // of those with helpers that wait
-  uint64_t waiting_ = 0;          // tasks of all of them
-  uint64_t helping_ = 0;          // threads of the start that help calls
-  uint64_t standing_in_ = 0;      // of those added, for these
+  uint64_t waiting_ = 0;          // tasks of calls, of all of them
+  uint64_t waiting_help_ = 0;     // tasks that help
   uint64_t idle_ = 0;             // threads of the start that wait
+  uint64_t idle_helpers_ = 0;     // of the helpers
   uint64_t idle_added_ = 0;       // of those added
   bool overseer_sleeps_ = false;  // until somebody is unserved
   std::vector<std::thread> threads_;
+  std::vector<std::thread> helpers_;  // as many at most, as help is asked for
   Threads added_;
   Threads ended_;  // of those added; to be joined
   std::thread overseer_;

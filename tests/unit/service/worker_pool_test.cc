@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <system_error>
@@ -97,44 +99,60 @@ TEST(WorkerPoolTest, ClientsTakeTurns) {
   EXPECT_EQ(order, "abcaba");
 }
 
-TEST(WorkerPoolTest, HelpComesLast) {
+TEST(WorkerPoolTest, ClientsTakeTurnsAtHelp) {
   std::string order;
   {
     WorkerPool pool(1);
     absl::Notification go;
     absl::Notification begun;
-    pool.Run("a", [&] {
+    pool.Help("a", [&] {
       begun.Notify();
       go.WaitForNotification();
     });
     begun.WaitForNotification();
-    for (int i = 0; i < 2; ++i) pool.Help("a", [&] { order += 'h'; });
-    pool.Help("b", [&] { order += 'H'; });
-    for (int i = 0; i < 3; ++i) pool.Run("a", [&] { order += 'a'; });
+    for (int i = 0; i < 2; ++i) pool.Help("a", [&] { order += 'a'; });
+    pool.Help("b", [&] { order += 'b'; });
     go.Notify();
   }
-  EXPECT_EQ(order, "aaahHh");
+  EXPECT_EQ(order, "aba");
 }
 
-// A call of the same client, which has another that does not end, and a helper
+int NicenessOfThread() {
+  return getpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)));
+}
+
+TEST(WorkerPoolTest, HelpersAreNicerThanCalls) {
+  constexpr int kNicest = 19;
+  int call = 0;
+  int helper = 0;
+  {
+    WorkerPool pool(1);
+    pool.Help("a", [&] { helper = NicenessOfThread(); });
+    pool.Run("a", [&] { call = NicenessOfThread(); });
+  }
+  EXPECT_EQ(call, NicenessOfThread());
+  EXPECT_EQ(helper, std::min(call + WorkerPool::kNicer, kNicest));
+}
+
+// A call of the same client, which has another that does not end, and helpers
 // of that one.
 TEST(WorkerPoolTest, WhatHelpsKeepsNoCallWaiting) {
   WorkerPool pool(2);
   absl::Notification go;
-  absl::Barrier both(3);
+  absl::Barrier all(4);
   const auto block = [&] {
-    both.Block();
+    all.Block();
     go.WaitForNotification();
   };
   pool.Run("a", block);
-  pool.Help("a", block);
-  both.Block();
+  for (int i = 0; i < 2; ++i) pool.Help("a", block);
+  all.Block();
   for (int i = 0; i < 10; ++i) {
     absl::Notification served;
     pool.Run("a", [&] { served.Notify(); });
     served.WaitForNotification();
   }
-  EXPECT_EQ(pool.threads(), 3);
+  EXPECT_EQ(pool.threads(), 4);
   go.Notify();
 }
 
@@ -228,6 +246,8 @@ TEST(WorkerPoolDeathTest, TheSystemGivesFewThreads) {
         {
           WorkerPool pool(1000);
           if (pool.threads() < 1 || pool.threads() > 3) exit(1);
+          // Dropped.
+          for (int i = 0; i < 100; ++i) pool.Help("a", [] { exit(1); });
           for (int i = 0; i < 100; ++i) {
             pool.Run(absl::StrCat(i), [] {
               std::this_thread::sleep_for(std::chrono::milliseconds(10));
