@@ -5,8 +5,8 @@
     $PYTHON validation/training_caches.py --windows 18 --output DIR
     kv-compress -train-profile model.profile -train-contract -model-label NAME DIR/*
 
-Windows are spread evenly over each of the three texts of measure/texts.py. See README.md next to
-this file.
+Windows are spread evenly over each of the three texts of measure/texts.py, as many as were asked
+for or as the text has. See README.md next to this file.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="smollm2", help="as in codec_study.py")
     parser.add_argument("--tokens", type=int, default=1024, help="of a cache (%(default)s)")
-    parser.add_argument("--windows", type=int, default=18, help="of each text (%(default)s)")
+    parser.add_argument("--windows", type=int, default=18, help="of each text at most (%(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder")
     flags = parser.parse_args()
     flags.output.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,8 @@ def main() -> None:
     first = first_tokens(tokenizer)
     for text in TRAINING:
         tokens = tokenizer(text.read(), add_special_tokens=False)["input_ids"]
-        windows = spread(tokens, flags.tokens - len(first), flags.windows)
+        length = flags.tokens - len(first)
+        windows = spread(tokens, length, min(flags.windows, len(tokens) // length))
         for number, window in enumerate(windows):
             with torch.no_grad():
                 cache = to_tensors(prefill(model, torch.tensor([first + window])), torch.bfloat16)

@@ -24,6 +24,10 @@ namespace {
 // How strongly steps follow the age of tokens.
 constexpr double kWeighting = 0.3;
 
+// Bits for each value that bounds take at most with a basis that suits the
+// cache: klt without a profile needs fewer within the usual ones.
+constexpr double kPoorBits = 4;
+
 uint64_t SizeOf(const TensorSpec& spec) {
   uint64_t size = DTypeSize(spec.dtype);
   for (const uint64_t dimension : spec.shape) size *= dimension;
@@ -152,8 +156,8 @@ uint64_t GroupCompression::PositionOf(
   fits_ = fit >= profile::kLeastFit;
   least_fit_ = std::min(fit, least_fit_.value_or(fit));
   if (fits_) return position;
-  if (!poor_fit_) {
-    poor_fit_ = Warning{
+  if (!poor_fit_.warning) {
+    poor_fit_.warning = Warning{
         "PROFILE_POOR_FIT",
         absl::StrCat(
             "the keys of group ", group.index, " of the profile ",
@@ -195,8 +199,29 @@ absl::StatusOr<bool> GroupCompression::EncodeContract(
     members.specs.push_back(specs_[member]);
     members.thresholds.push_back(hints_.at(member).thresholds);
   }
-  return EncodeWithinBounds(profile_, std::move(encoding), group.shape, members,
-                            checkpoint, payload);
+  KVC_ASSIGN_OR_RETURN(
+      const bool holds,
+      EncodeWithinBounds(profile_, std::move(encoding), group.shape, members,
+                         checkpoint, payload));
+  uint64_t values = 0;
+  for (const TensorSpec& spec : members.specs) {
+    values += ElementCount(spec).value_or(0);
+  }
+  const double bits =
+      8 * static_cast<double>(payload->size()) / static_cast<double>(values);
+  if (!falls_back_ && bits > kPoorBits && !poor_rate_.warning) {
+    poor_rate_.warning = Warning{
+        "PROFILE_POOR_RATE",
+        absl::StrCat("the bounds of group ", group.index,
+                     " of the profile "
+                     "take ",
+                     absl::StrFormat("%.1f", bits),
+                     " bits for each value, more than without a profile. Was "
+                     "it trained for contract, on many texts? The codec auto "
+                     "leaves out a profile that does not pay"),
+        specs_[group.last].name};
+  }
+  return holds;
 }
 
 absl::Status GroupCompression::Encode(const TensorGroup& group,
@@ -311,8 +336,10 @@ absl::Status GroupCompression::TakeOutcomes(
 void GroupCompression::TellOfPosition(CompressReport* report) {
   if (!report->profile->first_token) report->profile->first_token = found_;
   report->profile->fit = least_fit_;
-  if (poor_fit_ && !told_) report->warnings.push_back(*poor_fit_);
-  told_ = poor_fit_.has_value();
+  for (Told* each : {&poor_fit_, &poor_rate_}) {
+    if (!each->warning || std::exchange(each->told, true)) continue;
+    report->warnings.push_back(*each->warning);
+  }
 }
 
 absl::StatusOr<GroupDecompression> GroupDecompression::Plan(

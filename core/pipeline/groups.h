@@ -93,7 +93,7 @@ class GroupCompression {
       std::vector<Outcome>* outcomes);
 
   // Of the groups that have ended: where the first began, how well keys fit,
-  // and a warning, once, where they did not.
+  // and warnings, each once, where they did not, or bounds took much.
   void TellOfPosition(CompressReport* report);
 
  private:
@@ -125,8 +125,13 @@ class GroupCompression {
   std::optional<uint64_t> found_;     // that of the group that ended last
   bool fits_ = true;                  // the group that ended last
   std::optional<double> least_fit_;   // of those whose fit is known
-  std::optional<Warning> poor_fit_;   // the first
-  bool told_ = false;                 // of it
+  // The first of a kind, which is told once.
+  struct Told {
+    std::optional<Warning> warning;
+    bool told = false;
+  };
+  Told poor_fit_;
+  Told poor_rate_;
   std::vector<TensorGroup> groups_;
   std::map<size_t, size_t> group_of_;      // index of groups_ by tensor
   std::map<size_t, std::string> sources_;  // by tensor

@@ -36,7 +36,13 @@ METHODS = {
     for method in compression_service_pb2.DESCRIPTOR.services_by_name["CompressionService"].methods
 }
 CODES_OF_RULES = ["INTERNAL", "UNKNOWN", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"]
-WARNINGS = ["NO_ROLES", "LAYOUT_SUSPECT", "PROFILE_AMBIGUOUS", "PROFILE_POOR_FIT"]
+WARNINGS = [
+    "NO_ROLES",
+    "LAYOUT_SUSPECT",
+    "PROFILE_AMBIGUOUS",
+    "PROFILE_POOR_FIT",
+    "PROFILE_POOR_RATE",
+]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]
 CLOSED = ["header_timeout", "write_timeout", "evicted", "address_limit", "bad_request"]
 QUALITY = ["compression_ratio", "value_bytes", "snr_decibels", "cosine_similarity", "rmse"]

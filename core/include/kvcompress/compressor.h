@@ -75,7 +75,8 @@ struct CompressOptions {
   // cache has whole are coded with it, all other tensors with klt alone. The
   // cache begins at the position that the metadata key "first_token" of the
   // input says, else at one that is found from the keys. Where these are not
-  // like the keys of the training the report has the warning PROFILE_POOR_FIT.
+  // like the keys of the training the report has the warning PROFILE_POOR_FIT,
+  // and PROFILE_POOR_RATE where bounds take more than without a profile.
   // Null for none.
   std::shared_ptr<const Profile> profile;
   // Where `profile` is null: those among which one may be chosen. It is the one

@@ -28,6 +28,7 @@ inline constexpr absl::string_view kWarningCodes[] = {
     "LAYOUT_SUSPECT",     // dimensions are not what they are taken for
     "PROFILE_AMBIGUOUS",  // several profiles fit, and none was used
     "PROFILE_POOR_FIT",   // keys are not like those of the profile's training
+    "PROFILE_POOR_RATE",  // bounds take more bits than without the profile
 };
 
 }  // namespace kvcompress

@@ -2,6 +2,7 @@
 
 // The preset `contract` of a profile, and `auto` with one.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -22,8 +23,10 @@ namespace {
 
 using std::string_literals::operator""s;
 using testing::CacheOf;
+using ::testing::Contains;
 using testing::MakeFile;
 using testing::NamedTensor;
+using ::testing::Not;
 
 constexpr size_t kContractTokens = 300;
 
@@ -193,6 +196,25 @@ TEST(Auto, DoesWithoutAProfileThatDoesNotFit) {
       EXPECT_EQ(*restored, compressed->reconstructed);
     }
   }
+}
+
+std::vector<std::string> WarningsOf(const CompressReport& report) {
+  std::vector<std::string> codes;
+  for (const Warning& warning : report.warnings) codes.push_back(warning.code);
+  return codes;
+}
+
+TEST(Contract, WarnsWhereBoundsTakeMuch) {
+  const CompressOptions options = WithContract("klt:contract");
+  const auto usual =
+      testing::CompressFile(MakeFile(CacheOf(kContractTokens, 1)), options);
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  EXPECT_THAT(WarningsOf(usual->report), Not(Contains("PROFILE_POOR_RATE")));
+  const auto dear =
+      testing::CompressFile(MakeFile(NoiseOf(kContractTokens)), options);
+  ASSERT_TRUE(dear.ok()) << dear.status();
+  EXPECT_EQ(dear->report.tensors_failed, 0);
+  EXPECT_THAT(WarningsOf(dear->report), Contains("PROFILE_POOR_RATE").Times(1));
 }
 
 TEST(Auto, DecidesGroupByGroup) {

@@ -524,6 +524,7 @@ class Warning(_message.Message):
     head_dim]; the message names the layout that they are likely to have.
     PROFILE_AMBIGUOUS: several profiles of the server fit, and none was named and
     used. PROFILE_POOR_FIT: the keys are not like those of the profile's training.
+    PROFILE_POOR_RATE: to hold the bounds takes more bits than without the profile.
     """
     message: _builtins.str
     """One sentence for people, with the remedy."""
