@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "entropy/tables.h"
 #include "kvcompress/quality.h"
 #include "pipeline/group_members.h"
 #include "profile/group_decoder.h"
@@ -78,7 +77,9 @@ class ContractEncoder {
         encoding_(std::move(encoding)),
         shape_(shape),
         members_(members),
-        checkpoint_(checkpoint) {}
+        checkpoint_(checkpoint) {
+    encoding_.trellis = true;
+  }
 
   absl::StatusOr<bool> Encode(std::string* payload) {
     GuessUnits();
@@ -145,7 +146,7 @@ class ContractEncoder {
       if (bounds.min_cosine_similarity) {
         most = std::min(most, 2 * energy * (1 - *bounds.min_cosine_similarity));
       }
-      const double error = gains[m] * step * step / 12;
+      const double error = gains[m] * profile::kTrellisError * step * step / 12;
       if (std::isfinite(most) && most > 0 && error > 0) {
         least = std::min(least, std::sqrt(kAim * most / error));
       }
@@ -156,9 +157,7 @@ class ContractEncoder {
   void SetUnits() {
     unit_ = std::clamp(unit_, 1 / kMaxUnit, kMaxUnit);
     encoding_.units.assign(count(), profile::RoundToUnit(unit_));
-    encoding_.shift = static_cast<int8_t>(
-        std::clamp<double>(std::round(-4 * std::log2(unit_)), -coding::kClasses,
-                           coding::kClasses));
+    encoding_.shift = profile::ShiftOf(unit_);
   }
 
   absl::Status EncodeOnce(std::string* payload) {

@@ -24,6 +24,10 @@ namespace {
 // How strongly steps follow the age of tokens.
 constexpr double kWeighting = 0.3;
 
+// How much coarser than those of a preset the steps of a trellis are, which are
+// as good then.
+constexpr double kTrellisUnit = 1.2;
+
 // Bits for each value that bounds take at most with a basis that suits the
 // cache: klt without a profile needs fewer within the usual ones.
 constexpr double kPoorBits = 4;
@@ -240,6 +244,12 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
         {.weighting = kWeighting},
         klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  }
+  if (hints_.at(group.last).effort == Effort::kBest) {
+    encoding.trellis = true;
+    encoding.units.assign(group.members.size(),
+                          profile::RoundToUnit(kTrellisUnit));
+    encoding.shift = profile::ShiftOf(kTrellisUnit);
   }
   profile::EncodeGroup(profile_, encoding, group.shape, sources, checkpoint,
                        payload);

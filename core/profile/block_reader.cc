@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "quantization/steps.h"
+#include "quantization/trellis.h"
 #include "status/macros.h"
 #include "tensor/grow.h"
 
@@ -37,11 +38,19 @@ int OffsetOf(const BlockCoding& block, size_t token) {
   return block.offsets.empty() ? 0 : block.offsets[token];
 }
 
-// To the quanta of a token, which have none yet.
-absl::Status AddLowBits(const coding::LaneCoding& lane_coding,
-                        coding::BitReader* low_bits, int32_t* row) {
-  for (uint32_t lanes = lane_coding.low_lanes; lanes != 0; lanes &= lanes - 1) {
-    const int lane = std::countr_zero(lanes);
+// The quanta of a token of a run from its symbols.
+absl::Status Resolve(const int8_t* symbols, size_t lanes,
+                     const coding::LaneCoding& lane_coding,
+                     coding::Escapes* escapes, coding::BitReader* low_bits,
+                     int32_t* row) {
+  for (size_t lane = 0; lane < lanes; ++lane) {
+    row[lane] = symbols[lane];
+    if (row[lane] == coding::kEscape && !escapes->Next(&row[lane])) {
+      return Bad("a bad escape");
+    }
+  }
+  for (uint32_t low = lane_coding.low_lanes; low != 0; low &= low - 1) {
+    const int lane = std::countr_zero(low);
     const int count = lane_coding.low_counts[lane];
     const int64_t whole =
         int64_t{row[lane]} * (int64_t{1} << count) + low_bits->Get(count);
@@ -77,7 +86,10 @@ absl::Status BlockReader::Read(
   levels_begins_.assign(header.runs, kNoLevels);
   for (size_t run = 0; run < header.runs; ++run) {
     KVC_RETURN_IF_ERROR(spend(block.tokens * kMaxLanes));
-    KVC_RETURN_IF_ERROR(ReadRun(run, block, &decoder, &escapes, &low_bits));
+    KVC_RETURN_IF_ERROR(
+        block.trellis
+            ? ReadTrellisRun(run, block, &decoder, &escapes, &low_bits)
+            : ReadRun(run, block, &decoder, &escapes, &low_bits));
   }
   if (!decoder.AtEnd() || !escapes.AtEnd() || !low_bits.AtEnd()) {
     return Bad("a block that does not end where its symbols do");
@@ -134,18 +146,48 @@ absl::Status BlockReader::ReadRun(size_t run, const BlockCoding& block,
   levels_.resize(levels_.size() + count);
   int32_t* row = &levels_[levels_begins_[run]];
   for (size_t t = 0; t < block.tokens; ++t, row += kMaxLanes) {
-    for (size_t lane = 0; lane < lanes; ++lane) {
-      row[lane] = symbols[t * kMaxLanes + lane];
-      if (row[lane] == coding::kEscape && !escapes->Next(&row[lane])) {
-        return Bad("a bad escape");
-      }
-    }
-    KVC_RETURN_IF_ERROR(AddLowBits(codings_[coding_of_[t]], low_bits, row));
+    KVC_RETURN_IF_ERROR(Resolve(symbols + t * kMaxLanes, lanes,
+                                codings_[coding_of_[t]], escapes, low_bits,
+                                row));
   }
   return absl::OkStatus();
 }
 
-absl::Span<const BlockReader::Quantum> BlockReader::QuantaOf(size_t token) {
+// The tables of a token depend on what the one before it had. Levels go to
+// levels_ where they may not fit symbols_.
+absl::Status BlockReader::ReadTrellisRun(size_t run, const BlockCoding& block,
+                                         coding::RansDecoder* decoder,
+                                         coding::Escapes* escapes,
+                                         coding::BitReader* low_bits) {
+  const size_t begin = run * kMaxLanes;
+  const size_t lanes = std::min(kMaxLanes, block.classes.size() - begin);
+  SetCodings(begin, lanes, block);
+  levels_begins_[run] = levels_.size();
+  levels_.resize(levels_.size() + block.tokens * kMaxLanes);
+  int32_t* row = &levels_[levels_begins_[run]];
+  uint8_t tables[kMaxLanes];
+  std::fill(tables + lanes, tables + kMaxLanes, coding::kNoTable);
+  int8_t symbols[kMaxLanes];
+  uint8_t states[kMaxLanes] = {};
+  for (size_t t = 0; t < block.tokens; ++t, row += kMaxLanes) {
+    const coding::LaneCoding& at = codings_[coding_of_[t]];
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      tables[lane] = at.Table(lane, coding::IsOddState(states[lane]));
+    }
+    if (!decoder->ReadRow(tables, absl::MakeSpan(symbols))) {
+      return Bad("a block with too few words");
+    }
+    KVC_RETURN_IF_ERROR(Resolve(symbols, lanes, at, escapes, low_bits, row));
+    for (size_t lane = 0; lane < lanes; ++lane) {
+      const int32_t quantum = row[lane];
+      row[lane] = coding::LevelOf(quantum, coding::IsOddState(states[lane]));
+      states[lane] = coding::NextState(states[lane], quantum);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Span<const BlockReader::Level> BlockReader::LevelsOf(size_t token) {
   found_.clear();
   const auto take = [&](size_t component, int32_t value) {
     found_.push_back({static_cast<uint16_t>(component), value});

@@ -26,6 +26,7 @@ namespace kvcompress::profile {
 struct BlockCoding {
   absl::Span<const uint8_t> classes;  // of the components
   int shift = 0;                      // of the classes
+  bool trellis = false;
   size_t tokens = 0;
   absl::Span<const int8_t> offsets;  // of the tokens; empty: all 0
 };
@@ -33,7 +34,8 @@ struct BlockCoding {
 // Reads one block after the other. Not thread safe.
 class BlockReader {
  public:
-  struct Quantum {
+  // In steps, with a trellis in half steps.
+  struct Level {
     uint16_t component = 0;
     int32_t value = 0;
   };
@@ -45,15 +47,19 @@ class BlockReader {
                     const BlockCoding& block,
                     absl::FunctionRef<absl::Status(uint64_t symbols)> spend);
 
-  // The quanta of a token of the block that are not 0, by their components;
+  // The levels of a token of the block that are not 0, by their components;
   // valid until the next call. REQUIRES: Read succeeded.
-  absl::Span<const Quantum> QuantaOf(size_t token);
+  absl::Span<const Level> LevelsOf(size_t token);
 
  private:
   bool SetCodings(size_t begin, size_t lanes, const BlockCoding& block);
   absl::Status ReadRun(size_t run, const BlockCoding& block,
                        coding::RansDecoder* decoder, coding::Escapes* escapes,
                        coding::BitReader* low_bits);
+  absl::Status ReadTrellisRun(size_t run, const BlockCoding& block,
+                              coding::RansDecoder* decoder,
+                              coding::Escapes* escapes,
+                              coding::BitReader* low_bits);
 
   // Of a run.
   std::vector<coding::LaneCoding> codings_;
@@ -64,7 +70,7 @@ class BlockReader {
   size_t run_size_ = 0;
   std::vector<size_t> levels_begins_;  // of each run in levels_, or kNoLevels
   std::vector<int32_t> levels_;
-  std::vector<Quantum> found_;  // of a token
+  std::vector<Level> found_;  // of a token
 };
 
 }  // namespace kvcompress::profile

@@ -207,6 +207,7 @@ class GroupQuanta::Parser {
         .classes = absl::MakeConstSpan(out_.group().classes)
                        .subspan(out_.header_.preset * components, components),
         .shift = out_.header_.shift,
+        .trellis = out_.header_.trellis,
         .tokens = tokens,
         .offsets =
             out_.offsets_.empty()
@@ -215,13 +216,13 @@ class GroupQuanta::Parser {
     KVC_RETURN_IF_ERROR(
         reader_.Read(header, block, block_coding,
                      [this](uint64_t symbols) { return Spend(symbols); }));
-    for (size_t t = 0; t < tokens; ++t) AppendToken(reader_.QuantaOf(t));
+    for (size_t t = 0; t < tokens; ++t) AppendToken(reader_.LevelsOf(t));
     return Spend(tokens * header.runs * coding::kMaxLanes);
   }
 
-  void AppendToken(absl::Span<const BlockReader::Quantum> found) {
+  void AppendToken(absl::Span<const BlockReader::Level> found) {
     int64_t sum = 0;
-    for (const BlockReader::Quantum& each : found) sum += std::abs(each.value);
+    for (const BlockReader::Level& each : found) sum += std::abs(each.value);
     const bool narrow = sum <= kMaxNarrow;
     if (!found.empty()) {
       out_.components_end_ =
@@ -291,7 +292,8 @@ GroupQuanta::Token GroupQuanta::TokenAt(uint64_t token) const {
           .subspan(place.component,
                    places_[token + 1].component - place.component);
   found.quanta_ = quanta_.data() + place.quantum;
-  found.unit_ = header_.step * coding::StepFactor(offset);
+  const float step = header_.trellis ? header_.step / 2 : header_.step;
+  found.unit_ = step * coding::StepFactor(offset);
   found.narrow_ = narrow_[token];
   return found;
 }

@@ -27,10 +27,15 @@ struct GroupEncoding {
   uint64_t first_position = 0;
   int8_t shift = 0;          // of the classes
   std::vector<float> units;  // of each tensor, or none where all are 1
+  bool trellis = false;      // slower, and less for the same errors
   // Steps of tokens over that of the preset, in quarter octaves that are finer;
   // one for each token of a batch, or none.
   std::vector<int8_t> offsets;
 };
+
+// The square of the errors with a trellis, of what it is without one, at the
+// same step.
+inline constexpr double kTrellisError = 0.7;
 
 // First tokens that are not transformed: the one that gets attention whatever
 // it is, where the cache begins with it.

@@ -3,6 +3,7 @@
 #include "profile/group_format.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,13 @@ namespace kvcompress::profile {
 namespace {
 
 constexpr uint8_t kMode = 1;
-enum Flag : uint8_t { kExactSinks = 1, kUnits = 2, kExceptions = 4 };
-constexpr uint8_t kFlags = kExactSinks | kUnits | kExceptions;
+enum Flag : uint8_t {
+  kExactSinks = 1,
+  kUnits = 2,
+  kExceptions = 4,
+  kTrellis = 8,
+};
+constexpr uint8_t kFlags = kExactSinks | kUnits | kExceptions | kTrellis;
 constexpr float kMaxUnit = 0x1p32f;
 // Where the size of the exceptions is; without these it is reserved.
 constexpr size_t kExceptionBytesAt = 28;
@@ -54,7 +60,8 @@ void WriteGroupHeader(const GroupHeader& header, std::string* out) {
   Put(kMode, out);
   Put(static_cast<uint8_t>((header.exact_sinks ? kExactSinks : 0) |
                            (header.units ? kUnits : 0) |
-                           (header.exceptions ? kExceptions : 0)),
+                           (header.exceptions ? kExceptions : 0) |
+                           (header.trellis ? kTrellis : 0)),
       out);
   Put(header.group, out);
   Put(header.preset, out);
@@ -84,6 +91,7 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
   header.exact_sinks = (bytes[1] & kExactSinks) != 0;
   header.units = (bytes[1] & kUnits) != 0;
   header.exceptions = (bytes[1] & kExceptions) != 0;
+  header.trellis = (bytes[1] & kTrellis) != 0;
   header.group = Get<uint16_t>(bytes, 2);
   header.preset = bytes[4];
   header.shift = Get<int8_t>(bytes, 5);
@@ -156,6 +164,12 @@ bool IsUnit(float unit) {
 
 float RoundToUnit(double value) {
   return coding::RoundToStep(std::clamp<double>(value, 1 / kMaxUnit, kMaxUnit));
+}
+
+int8_t ShiftOf(double unit) {
+  // A class is a quarter of an octave.
+  return static_cast<int8_t>(std::clamp<double>(
+      std::round(-4 * std::log2(unit)), -coding::kClasses, coding::kClasses));
 }
 
 int ClassAt(uint8_t klass, int shift, int offset) {

@@ -46,6 +46,7 @@ struct GroupHeader {
   bool exact_sinks = false;     // sinks are elements as in the source
   bool units = false;           // tensors have units of their own
   bool exceptions = false;      // some elements are as in the source
+  bool trellis = false;         // quanta follow the states of a trellis
   uint16_t group = 0;           // of the profile
   uint8_t preset = 0;           // whose classes are used
   int8_t shift = 0;             // of all classes
@@ -83,6 +84,9 @@ absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
 bool IsUnit(float unit);
 // `value` within those bounds, rounded to 11 bits.
 float RoundToUnit(double value);
+
+// The shift of the classes that goes with steps of `unit` times the preset's.
+int8_t ShiftOf(double unit);
 
 // The class of a component at tokens of an offset.
 int ClassAt(uint8_t klass, int shift, int offset);

@@ -92,18 +92,24 @@ class _Rows(BlockReader):
         self.word = self.escape = self.low_bit = 0
         self.coder = Tables.get()
 
-    def quanta(self, classes: Ints, offsets: Ints, runs: int) -> Ints:
-        """Reads the quanta, [tokens, components]."""
-        quanta = np.zeros((len(offsets), len(classes)), np.int64)
+    def levels(self, classes: Ints, offsets: Ints, runs: int, trellis: bool) -> Ints:
+        """Reads the levels, [tokens, components]."""
+        levels = np.zeros((len(offsets), len(classes)), np.int64)
         for first in range(0, _LANES * runs, _LANES):
             group = classes[first : first + _LANES]
+            states = np.zeros(len(group), np.int64)
             for t, offset in enumerate(offsets):
                 split = np.clip(group + offset, 0, 71)
                 low = np.where(split < TABLES, 0, (split - 24) // 4)
-                symbols = self._resolve(self._row(split - 4 * low))
-                quanta[t, first : first + _LANES] = (symbols << low) + self._low(low)
+                odd = (states & 1 if trellis else 0 * states) == 1
+                symbols = self._resolve(self._row(split - 4 * low + TABLES * (odd & (low == 0))))
+                quanta = (symbols << low) + self._low(low)
+                level = quanta if not trellis else 2 * quanta - np.where(odd, np.sign(quanta), 0)
+                levels[t, first : first + _LANES] = level
+                bit, middle, high = states & 1, states >> 1 & 1, states >> 2
+                states = 4 * bit + 2 * (high ^ (quanta & 1)) + (bit ^ middle)
         self._finish()
-        return quanta
+        return levels
 
 
 class _Group:
@@ -118,9 +124,9 @@ class _Group:
         mode, flags, group, preset, shift, sinks, zero, first, step, most, *sizes = (
             _HEADER.unpack_from(payload)
         )
-        require((mode, group, zero, sizes[0]) == (1, index, 0, 0) and flags < 8, entries[0], "bad")
+        require((mode, group, zero, sizes[0]) == (1, index, 0, 0) and flags < 16, entries[0], "bad")
         self.exact, self.sinks, self.first, self.step = bool(flags & 1), sinks, first, step
-        self.most = most
+        self.most, self.trellis = most, bool(flags & 8)
         self.classes = self.part("classes")[preset].astype(np.int64) + shift
         position = _HEADER.size
         self.units = np.ones(len(self.members), np.float32)
@@ -178,7 +184,7 @@ class _Group:
         return exceptions
 
     def _read_blocks(self, payload: bytes, position: int) -> int:
-        self.quanta = np.zeros((self.batches, self.tokens, len(self.classes)), np.int64)
+        self.levels = np.zeros((self.batches, self.tokens, len(self.classes)), np.int64)
         for batch in range(self.batches):
             for t in range(self.sinks, self.tokens, self.most):
                 size, words, escapes, runs, zero = _BLOCK.unpack_from(payload, position)
@@ -186,7 +192,9 @@ class _Group:
                 end = min(t + self.most, self.tokens)
                 body = payload[position + _BLOCK.size : position + size]
                 rows = _Rows(body, words, escapes, self.entries[0])
-                self.quanta[batch, t:end] = rows.quanta(self.classes, self.offsets[t:end], runs)
+                offsets = self.offsets[t:end]
+                levels = rows.levels(self.classes, offsets, runs, self.trellis)
+                self.levels[batch, t:end] = levels
                 position += size
         return position
 
@@ -197,8 +205,9 @@ class _Group:
         window = slice(first, first + member.heads * member.channels)
         matrix = self.part("decode")[:, window].astype(np.int64)
         factor = _QUARTERS[self.offsets % 4] * np.exp2(-(self.offsets // 4)).astype(np.float32)
-        units = (np.float32(self.step) * factor)[None, :, None]
-        values = (self.quanta @ matrix).astype(np.float32)
+        step = np.float32(self.step / 2 if self.trellis else self.step)
+        units = (step * factor)[None, :, None]
+        values = (self.levels @ matrix).astype(np.float32)
         scales, means = (self.part(name)[window].astype(np.float32) for name in ("scales", "means"))
         values = values * (units * (scales * self.units[place])) + means
         shaped = values.reshape(self.batches, self.tokens, member.heads, member.channels)

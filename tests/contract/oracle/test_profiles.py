@@ -93,15 +93,16 @@ def train(run: Run, folder: Path, *flags: object) -> Path:
 
 
 @pytest.mark.parametrize("theta", [0, 10000])
+@pytest.mark.parametrize("effort", ["balanced", "best"])
 @pytest.mark.parametrize(("dtype", "tokens", "batches"), [("BF16", 300, 1), ("F32", 40, 2)])
 def test_the_reader_gives_what_kv_compress_restores(
-    run: Run, tmp_path: Path, theta: int, dtype: str, tokens: int, batches: int
+    run: Run, tmp_path: Path, theta: int, effort: str, dtype: str, tokens: int, batches: int
 ) -> None:
     profile = train(run, tmp_path, "-rope-theta", theta)
     source = tmp_path / "in.safetensors"
     source.write_bytes(cache(3, tokens, dtype, batches))
     artefact, back = tmp_path / "out", tmp_path / "back"
-    flags = ("-codec", "klt:high", "-profile", profile)
+    flags = ("-codec", "klt:high", "-profile", profile, "-effort", effort)
     done = run("-input", source, "-output", artefact, *flags)
     assert done.returncode == 0, done.stderr
     assert artefact.stat().st_size * 3 < source.stat().st_size
@@ -286,7 +287,15 @@ def test_another_profile_does_not_do(run: Run, tmp_path: Path) -> None:
     assert b"the profile is damaged" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "trained"), [("cache", "tiny"), ("contract", "contract")])
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [
+        ("cache", "tiny"),
+        ("contract", "contract"),
+        ("trellis", "tiny"),
+        ("contract-trellis", "contract"),
+    ],
+)
 def test_the_golden_artefact_decodes_to_the_golden_cache(
     run: Run, tmp_path: Path, name: str, trained: str
 ) -> None:

@@ -66,11 +66,14 @@ std::vector<NamedTensor> Shuffled(std::vector<NamedTensor> tensors) {
 }
 
 TEST(Groups, RoundTripInAnyOrderOfTensorsAndCutAnywhere) {
+  // Shuffled ones with a trellis.
   for (const bool shuffled : {false, true}) {
     std::vector<NamedTensor> tensors = CacheOf(kTokens, 5);
     if (shuffled) tensors = Shuffled(std::move(tensors));
     const std::string file = MakeFile(tensors);
-    const auto compressed = testing::CompressFile(file, WithProfile());
+    CompressOptions options = WithProfile();
+    options.effort = shuffled ? Effort::kBest : Effort::kBalanced;
+    const auto compressed = testing::CompressFile(file, options);
     ASSERT_TRUE(compressed.ok()) << compressed.status();
     EXPECT_LT(compressed->artefact.size() * 4, file.size());
     ASSERT_EQ(compressed->report.tensors.size(), tensors.size());
@@ -92,20 +95,34 @@ TEST(Groups, RoundTripInAnyOrderOfTensorsAndCutAnywhere) {
 
 TEST(Groups, EveryKernelSetDecodesToTheSameBytes) {
   const std::string before(ActiveKernels());
-  const auto compressed =
-      testing::CompressFile(MakeFile(CacheOf(kTokens, 6)), WithProfile());
-  ASSERT_TRUE(compressed.ok());
-  for (const char* name : {"portable", "sse4", "avx2", "avx512", "neon"}) {
-    if (!SelectKernels(name).ok()) continue;
-    const auto restored = Restore(compressed->artefact, Knowing());
-    ASSERT_TRUE(restored.ok()) << restored.status();
-    EXPECT_EQ(*restored, compressed->reconstructed) << name;
-    const auto again =
-        testing::CompressFile(MakeFile(CacheOf(kTokens, 6)), WithProfile());
-    ASSERT_TRUE(again.ok());
-    EXPECT_EQ(again->artefact, compressed->artefact) << name;
+  const std::string file = MakeFile(CacheOf(kTokens, 6));
+  for (const Effort effort : {Effort::kBalanced, Effort::kBest}) {
+    CompressOptions options = WithProfile();
+    options.effort = effort;
+    const auto compressed = testing::CompressFile(file, options);
+    ASSERT_TRUE(compressed.ok());
+    for (const char* name : {"portable", "sse4", "avx2", "avx512", "neon"}) {
+      if (!SelectKernels(name).ok()) continue;
+      const auto restored = Restore(compressed->artefact, Knowing());
+      ASSERT_TRUE(restored.ok()) << restored.status();
+      EXPECT_EQ(*restored, compressed->reconstructed) << name;
+      const auto again = testing::CompressFile(file, options);
+      ASSERT_TRUE(again.ok());
+      EXPECT_EQ(again->artefact, compressed->artefact) << name;
+    }
+    ASSERT_TRUE(SelectKernels(before).ok());
   }
-  ASSERT_TRUE(SelectKernels(before).ok());
+}
+
+TEST(Groups, ATrellisIsSmallerAtTheSameErrors) {
+  const std::string file = MakeFile(CacheOf(kTokens, 6));
+  CompressOptions options = WithProfile();
+  const auto without = testing::CompressFile(file, options);
+  options.effort = Effort::kBest;
+  const auto with = testing::CompressFile(file, options);
+  ASSERT_TRUE(without.ok() && with.ok());
+  EXPECT_LT(with->artefact.size(), without->artefact.size());
+  EXPECT_LT(with->report.metrics.rmse, 1.03 * without->report.metrics.rmse);
 }
 
 TEST(Groups, OneOfTheCandidatesIsChosenWhereJustOneFits) {
