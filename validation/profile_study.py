@@ -45,7 +45,10 @@ def rows_of(
     if info is None or profile is None:
         return rows
     for each in info.presets:
-        rows[f"profile {each.name}"] = ["-profile", profile, "-codec", f"klt:{each.name}"]
+        flags: Flags = ["-profile", profile, "-codec", f"klt:{each.name}"]
+        rows[f"profile {each.name}"] = flags
+        if each.name != "contract":  # which has its trellis at every effort
+            rows[f"profile {each.name}, effort best"] = [*flags, "-effort", "best"]
     return rows
 
 

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "transform/leading_components.h"
+#include "transform/principal_components.h"
 
 namespace kvcompress::profile {
 namespace {
@@ -83,8 +85,10 @@ void TakeAway(const Components& components, size_t first, size_t size,
   }
 }
 
-// Adds what is left of a row of length 1, which has next to nothing of
-// components before `first`, if that is enough.
+// Adds what is left of a row, which has next to nothing of components before
+// `first`, if that is enough. What rounding left of the others is taken away
+// once more: twice is enough (W. Kahan, in B. N. Parlett, The Symmetric
+// Eigenvalue Problem, 1980, section 6-9).
 void Add(float value, size_t first, absl::Span<float> row,
          Components* components) {
   for (int pass = 0; pass < 2; ++pass) {
@@ -97,8 +101,24 @@ void Add(float value, size_t first, absl::Span<float> row,
   components->rows.insert(components->rows.end(), row.begin(), row.end());
 }
 
-}  // namespace
+// Adds rows of length 1, with their variances. Those of close variances may be
+// far from right angles to one another, or several the same: inverse iteration
+// in binary32 does not tell them apart.
+void AddAll(absl::Span<const float> values, absl::Span<float> rows, size_t size,
+            Components* components) {
+  for (size_t begin = 0; begin < values.size(); begin += kRowsAtOnce) {
+    const size_t end = std::min(values.size(), begin + kRowsAtOnce);
+    const size_t before = components->values.size();
+    TakeAway(*components, 0, size,
+             rows.subspan(begin * size, (end - begin) * size));
+    for (size_t j = begin; j < end; ++j) {
+      Add(values[j], before, rows.subspan(j * size, size), components);
+    }
+  }
+}
 
+// The principal components of a covariance whose largest entry is 1: of a large
+// one, by an iteration that finds no others.
 coding::PrincipalComponents FindComponents(absl::Span<const float> covariance,
                                            size_t size, size_t most) {
   most = std::min(most, size);
@@ -107,6 +127,8 @@ coding::PrincipalComponents FindComponents(absl::Span<const float> covariance,
                         : coding::FindPrincipalComponents;
   return find(covariance, size, most);
 }
+
+}  // namespace
 
 Components FindAllComponents(std::vector<float> covariance, size_t size,
                              size_t most, bool tiny) {
@@ -125,19 +147,10 @@ Components FindAllComponents(std::vector<float> covariance, size_t size,
         rows[j * size + i] = found.vectors[i * found.stride + j];
       }
     }
-    if (deflated == 0) {  // they are as they should be
-      components.values = found.values;
-      for (float& value : components.values) value *= largest;
-      components.rows = std::move(rows);
-      rows.clear();
-      if (!tiny) break;
-    }
-    TakeAway(components, 0, size, absl::MakeSpan(rows));
-    for (size_t j = 0; j < rows.size() / size; ++j) {
-      Add(found.values[j] * largest, deflated,
-          absl::MakeSpan(rows).subspan(j * size, size), &components);
-    }
-    if (components.values.size() == deflated) break;
+    std::vector<float> values = found.values;
+    for (float& value : values) value *= largest;
+    AddAll(values, absl::MakeSpan(rows), size, &components);
+    if (!tiny || components.values.size() == deflated) break;
     if (components.values.size() >= std::min(most, size)) break;
     Deflate(components, deflated, size, &covariance);
     deflated = components.values.size();

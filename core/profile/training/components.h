@@ -9,19 +9,12 @@
 #include <cstddef>
 #include <vector>
 
-#include "absl/types/span.h"
-#include "transform/principal_components.h"
-
 namespace kvcompress::profile {
-
-// The principal components of a covariance [size, size] whose largest entry is
-// 1, at most `most`: of a large one, by an iteration that finds no others.
-coding::PrincipalComponents FindComponents(absl::Span<const float> covariance,
-                                           size_t size, size_t most);
 
 struct Components {
   std::vector<float> values;  // variances, about the largest first
-  std::vector<float> rows;    // of length 1, [values.size(), size]
+  // Of length 1 and at right angles, [values.size(), size].
+  std::vector<float> rows;
 };
 
 // At most `most` of a covariance, [size, size], symmetric, none of whose

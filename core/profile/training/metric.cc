@@ -213,24 +213,16 @@ absl::StatusOr<std::vector<float>> FindMetricBasis(
                      "all tokens of the caches are the same",
                      {.reason = "INVALID_TRAINING_CACHE"});
   }
-  for (float& value : covariance) value /= largest;
-  const coding::PrincipalComponents components =
-      FindComponents(covariance, n, most);
+  Components components =
+      FindAllComponents(std::move(covariance), n, most, /*tiny=*/false);
   group->components = components.values.size();
-  std::vector<float> rows(group->components * n);
-  for (size_t j = 0; j < group->components; ++j) {
-    for (size_t i = 0; i < n; ++i) {
-      rows[j * n + i] = components.vectors[i * components.stride + j];
-    }
-  }
-  std::vector<float> decode = rows;
+  std::vector<float> decode = components.rows;
   MultiplyRows(metric, /*inverse=*/true, group->components, n, decode.data());
   SetDecode(decode, group);
-  MultiplyRows(metric, /*inverse=*/false, group->components, n, rows.data());
-  SetEncode(rows, group);
-  std::vector<float> variances = components.values;
-  for (float& variance : variances) variance *= largest;
-  return variances;
+  MultiplyRows(metric, /*inverse=*/false, group->components, n,
+               components.rows.data());
+  SetEncode(components.rows, group);
+  return components.values;
 }
 
 }  // namespace kvcompress::profile
