@@ -26,6 +26,7 @@
 #include "pipeline/views.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
+#include "tensor/grow.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress {
@@ -324,7 +325,7 @@ class Compressor::Impl {
   absl::Status CollectSlab(absl::string_view part, CompressOutput* output) {
     while (!part.empty()) {
       const size_t size = layout_->slab_bytes();
-      if (slab_.capacity() < size) slab_.reserve(size);
+      Reserve(size, &slab_);
       const absl::string_view fitting = part.substr(0, size - slab_.size());
       slab_.append(fitting.data(), fitting.size());
       part.remove_prefix(fitting.size());

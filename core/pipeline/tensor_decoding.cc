@@ -9,6 +9,7 @@
 #include "kvcompress/codec.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/grow.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress {
@@ -39,7 +40,7 @@ DecodeJob::DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
       spares_(spares),
       queue_(queue),
       payload_(spares->taken.Take()) {
-  payload_.reserve(tensor.payload_size);
+  Reserve(tensor.payload_size, &payload_);
 }
 
 void DecodeJob::Run() {
@@ -80,7 +81,7 @@ absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
   const bool direct = use_ == Use::kGiveBack && !filter;
   if (direct) {
     KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));
-    decoded_.reserve(elements * DTypeSize(tensor_.spec.dtype));
+    Reserve(elements * DTypeSize(tensor_.spec.dtype), &decoded_);
     KVC_ASSIGN_OR_RETURN(const bool done,
                          DecodeByMany(decoder.get(), checkpoint));
     if (done) return decoder->Finish();

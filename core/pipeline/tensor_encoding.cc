@@ -3,6 +3,7 @@
 #include "pipeline/tensor_encoding.h"
 
 #include "status/macros.h"
+#include "tensor/grow.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress {
@@ -84,7 +85,7 @@ EncodeJob::EncodeJob(const ArtefactTensor& tensor, uint64_t size,
       spares_(spares),
       queue_(queue),
       source_(spares->taken.Take()) {
-  source_.reserve(size);
+  Reserve(size, &source_);
 }
 
 void EncodeJob::Run() {
@@ -118,7 +119,7 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
                           hints_.measures_tokens, checkpoint);
   std::string* const decoded = wants_decoded_ ? &outcome_.decoded : nullptr;
   outcome_.payload = spares_->made.Take();
-  if (wants_decoded_) outcome_.decoded.reserve(source_.size());
+  if (wants_decoded_) Reserve(source_.size(), &outcome_.decoded);
   for (absl::string_view left = source_; !left.empty();) {
     if (Stops(checkpoint)) return checkpoint->status();
     const absl::string_view part = left.substr(0, kAtOnce);

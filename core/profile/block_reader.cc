@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "quantization/steps.h"
@@ -21,7 +22,7 @@ using coding::kMaxLanes;
 // Between the symbols of runs, so that those of a token lie in more than one
 // set of a cache.
 constexpr size_t kBetweenRuns = 64;
-// Of runs whose symbols are their quanta.
+// Of runs whose levels are in symbols_.
 constexpr size_t kNoLevels = SIZE_MAX;
 
 absl::Status Bad(absl::string_view what) {
@@ -154,7 +155,7 @@ absl::Status BlockReader::ReadRun(size_t run, const BlockCoding& block,
 }
 
 // The tables of a token depend on what the one before it had. Levels go to
-// levels_ where they may not fit symbols_.
+// symbols_ where all of them fit.
 absl::Status BlockReader::ReadTrellisRun(size_t run, const BlockCoding& block,
                                          coding::RansDecoder* decoder,
                                          coding::Escapes* escapes,
@@ -169,6 +170,7 @@ absl::Status BlockReader::ReadTrellisRun(size_t run, const BlockCoding& block,
   std::fill(tables + lanes, tables + kMaxLanes, coding::kNoTable);
   int8_t symbols[kMaxLanes];
   uint8_t states[kMaxLanes] = {};
+  int32_t largest = 0;
   for (size_t t = 0; t < block.tokens; ++t, row += kMaxLanes) {
     const coding::LaneCoding& at = codings_[coding_of_[t]];
     for (size_t lane = 0; lane < lanes; ++lane) {
@@ -182,8 +184,15 @@ absl::Status BlockReader::ReadTrellisRun(size_t run, const BlockCoding& block,
       const int32_t quantum = row[lane];
       row[lane] = coding::LevelOf(quantum, coding::IsOddState(states[lane]));
       states[lane] = coding::NextState(states[lane], quantum);
+      largest = std::max(largest, std::abs(row[lane]));
     }
   }
+  if (largest > std::numeric_limits<int8_t>::max()) return absl::OkStatus();
+  const int32_t* const levels = &levels_[levels_begins_[run]];
+  std::copy(levels, levels + block.tokens * kMaxLanes,
+            &symbols_[run * run_size_]);
+  levels_.resize(levels_begins_[run]);
+  levels_begins_[run] = kNoLevels;
   return absl::OkStatus();
 }
 

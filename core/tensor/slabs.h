@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "kvcompress/checkpoint.h"
+#include "tensor/grow.h"
 
 namespace kvcompress {
 
@@ -35,7 +36,7 @@ template <typename Buffer>
 void ResizeInSlabs(Checkpoint* checkpoint, size_t size, Buffer* buffer) {
   if (buffer->capacity() < size) {
     buffer->clear();
-    buffer->reserve(size);
+    Reserve(size, buffer);
   }
   if (size <= buffer->size()) return buffer->resize(size);
   const size_t kept = buffer->size();

@@ -12,6 +12,7 @@
 #include "kernels/elements.h"
 #include "kvcompress/error.h"
 #include "status/macros.h"
+#include "tensor/grow.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress {
@@ -39,7 +40,7 @@ class WholeTensorEncoder : public TensorEncoder {
     // In parts that are still in the cache when they are checked.
     constexpr size_t kAtOnce = 1 << 16;
     // At once, so that what is there need not move when more comes.
-    if (held_.empty() && bytes_->capacity() < size_) bytes_->reserve(size_);
+    if (held_.empty()) Reserve(size_, &*bytes_);
     for (; !bytes.empty();
          bytes.remove_prefix(std::min(kAtOnce, bytes.size()))) {
       const absl::string_view part = bytes.substr(0, kAtOnce);

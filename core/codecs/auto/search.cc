@@ -15,6 +15,7 @@
 #include "kvcompress/error.h"
 #include "metrics/token_quality.h"
 #include "status/macros.h"
+#include "tensor/grow.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress {
@@ -76,7 +77,7 @@ class Encoder : public TensorEncoder {
 
   absl::Status Append(absl::string_view bytes, std::string*,
                       std::string*) override {
-    if (source_.empty()) source_.reserve(size_);
+    if (source_.empty()) Reserve(size_, &source_);
     source_.append(bytes.data(), bytes.size());
     return absl::OkStatus();
   }

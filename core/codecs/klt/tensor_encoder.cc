@@ -27,6 +27,7 @@
 #include "quantization/rope.h"
 #include "quantization/rope_candidates.h"
 #include "quantization/steps.h"
+#include "tensor/grow.h"
 #include "tensor/slabs.h"
 #include "tensor/workers.h"
 
@@ -273,7 +274,7 @@ class Encoder {
     size_t size = result.payload.size();
     for (const std::string& block : written) size += block.size();
     if (size > coding::MaxPayloadSize(elements_)) return std::nullopt;
-    result.payload.reserve(size);
+    Reserve(size, &result.payload);
     for (std::string& block : written) {
       result.payload += block;
       std::string().swap(block);
