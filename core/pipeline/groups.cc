@@ -24,10 +24,6 @@ namespace {
 // How strongly steps follow the age of tokens.
 constexpr double kWeighting = 0.3;
 
-// How much coarser than those of a preset the steps of a trellis are, which are
-// as good then.
-constexpr double kTrellisUnit = 1.2;
-
 // Bits for each value that bounds take at most with a basis that suits the
 // cache: klt without a profile needs fewer within the usual ones.
 constexpr double kPoorBits = 4;
@@ -57,6 +53,7 @@ absl::StatusOr<GroupCompression> GroupCompression::Plan(
       ChooseProfile(options, codec, *header, &report->warnings));
   if (fitting.profile != nullptr) {
     plan.falls_back_ = codec.codec == &AutoCodec();
+    plan.best_ = options.effort == Effort::kBest;
     plan.Use(std::move(fitting), header, report);
   }
   return plan;
@@ -135,9 +132,9 @@ uint64_t GroupCompression::memory(bool reconstruct) const {
     // Exceptions, what members decode to one by one, and the components.
     const bool verifies =
         profile_->content().presets[preset_].name == kContractPreset;
-    if (verifies) {
-      working += held + 2 * largest +
-                 profile::GroupProjection::Memory(basis, group.shape);
+    if (verifies) working += held + 2 * largest;
+    if (verifies || best_) {
+      working += profile::GroupProjection::Memory(basis, group.shape);
     }
     if (falls_back_)
       working += 2 * held + AutoCodec().traits().tensor_memory * largest;
@@ -245,14 +242,17 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
         klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   }
-  if (hints_.at(group.last).effort == Effort::kBest) {
-    encoding.trellis = true;
-    encoding.units.assign(group.members.size(),
-                          profile::RoundToUnit(kTrellisUnit));
-    encoding.shift = profile::ShiftOf(kTrellisUnit);
+  if (!best_) {
+    profile::EncodeGroup(profile_, encoding, group.shape, sources, checkpoint,
+                         payload);
+    return StatusOf(checkpoint);
   }
-  profile::EncodeGroup(profile_, encoding, group.shape, sources, checkpoint,
-                       payload);
+  const profile::GroupProjection projection(profile_, group.index, group.shape,
+                                            sources, encoding.first_position,
+                                            checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  profile::EncodeGroupBest(profile_, std::move(encoding), group.shape, sources,
+                           checkpoint, payload, projection);
   return StatusOf(checkpoint);
 }
 

@@ -118,6 +118,7 @@ class GroupCompression {
                       Checkpoint* checkpoint);
   std::vector<TensorSpec> specs_;  // of all tensors
   bool falls_back_ = false;
+  bool best_ = false;                    // effort
   std::map<size_t, EncodeHints> hints_;  // by tensor; of members
   std::shared_ptr<const Profile> profile_;
   size_t preset_ = 0;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "coding/strip.h"
 #include "entropy/rans.h"
@@ -28,10 +29,14 @@ using coding::kMaxLanes;
 // 2^18 symbols.
 constexpr size_t kRunsAtOnce = 32;
 
-// Squared error, in squared steps, that a bit is worth to a trellis. With 0.05
-// `contract` is 2 % larger, with 0.1 as large; steps of a quality that is given
-// otherwise, by a divergence of the model, go with 0.05 to 0.09 alike.
-constexpr float kErrorPerBit = 0.08f;
+// Encodings with a trellis, from these steps on over those without one, until
+// errors are the same but for this part.
+constexpr int kTrials = 4;
+constexpr double kTrellisUnit = 1.2;
+constexpr double kSameErrors = 1.01;
+constexpr double kLeastPower = 0.5;
+// What a bit is worth to it: from 0.04 to 0.06 presets become about as small.
+constexpr float kErrorPerBit = 0.05f;
 // Components below this at all tokens of a block, in steps, are zeros: the
 // first quantum that is none has a level of 1 at least.
 constexpr float kLeastLevel = 0.5f;
@@ -63,7 +68,7 @@ class Encoder {
   Encoder(const std::shared_ptr<const Profile>& profile,
           const GroupEncoding& encoding, const GroupShape& shape,
           absl::Span<const absl::string_view> sources, Checkpoint* checkpoint,
-          const GroupProjection* given)
+          const GroupProjection* given, double* squares)
       : group_(profile->content().groups[encoding.group]),
         encoding_(encoding),
         shape_(shape),
@@ -76,6 +81,7 @@ class Encoder {
             std::min<uint64_t>(SinksAt(encoding.first_position), shape.tokens)),
         checkpoint_(checkpoint),
         given_(given),
+        squares_(squares),
         gatherer_(profile->content(), encoding.group, shape, sources,
                   encoding.first_position, checkpoint),
         zeros_(group_.components),
@@ -87,9 +93,10 @@ class Encoder {
   }
 
   void Encode(std::string* payload) {
+    if (squares_ != nullptr) *squares_ = 0;
     const std::string runs = OffsetRuns(encoding_.offsets);
     WriteGroupHeader({.units = !encoding_.units.empty(),
-                      .trellis = encoding_.trellis,
+                      .trellis = encoding_.error_per_bit.has_value(),
                       .group = static_cast<uint16_t>(encoding_.group),
                       .preset = static_cast<uint8_t>(encoding_.preset),
                       .shift = encoding_.shift,
@@ -166,7 +173,7 @@ class Encoder {
     const float of_all = given_ == nullptr || encoding_.units.empty()
                              ? 1
                              : encoding_.units.front();
-    if (encoding_.trellis) {
+    if (encoding_.error_per_bit) {
       return QuantizeByTrellis(projected, step_ * of_all, first, count);
     }
     for (size_t begin = 0; begin < count;) {
@@ -187,6 +194,19 @@ class Encoder {
           &quanta_[begin * group_.components]);
       begin = end;
     }
+    if (squares_ == nullptr) return;
+    for (size_t t = 0; t < count; ++t) {
+      const float inverse =
+          1 / (step_ * coding::StepFactor(OffsetOf(first + t)));
+      const size_t begin = t * group_.components;
+      float squares = 0;
+      for (size_t j = begin; j < begin + group_.components; ++j) {
+        const float error =
+            projected[j] * inverse - static_cast<float>(quanta_[j]);
+        squares += error * error;
+      }
+      *squares_ += squares;
+    }
   }
 
   void QuantizeByTrellis(const float* projected, float step, uint64_t first,
@@ -196,9 +216,9 @@ class Encoder {
     for (size_t t = 0; t < count; ++t) {
       inverses[t] = 1 / (step * coding::StepFactor(OffsetOf(first + t)));
     }
-    std::fill_n(quanta_.begin(), count * components, 0);
     std::vector<coding::TrellisInput> inputs(count);
     std::vector<int32_t> found(count);
+    const float unit = step / step_;
     for (size_t j = 0; j < components; ++j) {
       if (j % kMaxLanes == 0 && Stops(checkpoint_)) return;
       float largest = 0;
@@ -206,16 +226,30 @@ class Encoder {
         inputs[t].exact = projected[t * components + j] * inverses[t];
         largest = std::max(largest, std::abs(inputs[t].exact));
       }
-      if (largest < kLeastLevel) continue;
-      for (size_t t = 0; t < count; ++t) {
-        inputs[t].klass =
-            ClassAt(classes_[j], encoding_.shift, OffsetOf(first + t));
-        inputs[t].error_per_bit = kErrorPerBit;
+      if (largest < kLeastLevel) {
+        std::fill(found.begin(), found.end(), 0);
+      } else {
+        for (size_t t = 0; t < count; ++t) {
+          inputs[t].klass =
+              ClassAt(classes_[j], encoding_.shift, OffsetOf(first + t));
+          inputs[t].error_per_bit = *encoding_.error_per_bit;
+        }
+        trellis_.Quantize(inputs, found.data());
       }
-      trellis_.Quantize(inputs, found.data());
       for (size_t t = 0; t < count; ++t) {
         quanta_[t * components + j] = found[t];
       }
+      if (squares_ == nullptr) continue;
+      float squares = 0;
+      uint8_t state = 0;
+      for (size_t t = 0; t < count; ++t) {
+        const float error =
+            inputs[t].exact - 0.5f * static_cast<float>(coding::LevelOf(
+                                         found[t], coding::IsOddState(state)));
+        state = coding::NextState(state, found[t]);
+        squares += error * error;
+      }
+      *squares_ += squares * unit * unit;
     }
   }
 
@@ -227,6 +261,7 @@ class Encoder {
     uint16_t* row = writer->AddRows(count, lanes).data();
     size_t end = 0;  // of tokens that are coded alike
     coding::LaneCoding at;
+    const bool trellis = encoding_.error_per_bit.has_value();
     uint8_t states[kMaxLanes] = {};
     for (size_t t = 0; t < count;) {
       if (t == end) {
@@ -239,7 +274,7 @@ class Encoder {
         }
       }
       const int32_t* const quanta = &quanta_[t * components + begin];
-      if (!encoding_.trellis && at.low_lanes == 0) {
+      if (!trellis && at.low_lanes == 0) {
         const size_t done = kernels::Active().rows.code(
             quanta, {.rows = end - t, .columns = lanes, .stride = components},
             at.base, at.most, row);
@@ -248,7 +283,7 @@ class Encoder {
         if (done > 0) continue;
       }
       for (size_t lane = 0; lane < lanes; ++lane) {
-        const bool odd = encoding_.trellis && coding::IsOddState(states[lane]);
+        const bool odd = trellis && coding::IsOddState(states[lane]);
         states[lane] = coding::NextState(states[lane], quanta[lane]);
         row[lane] = writer->Code(at.Table(lane, odd), quanta[lane],
                                  at.low_counts[lane]);
@@ -301,6 +336,7 @@ class Encoder {
   const size_t sinks_;
   Checkpoint* const checkpoint_;
   const GroupProjection* const given_;
+  double* const squares_;
   TokenGatherer gatherer_;
   std::optional<Projector> projector_;  // where none is given
   const std::vector<float> zeros_;
@@ -333,9 +369,46 @@ void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  const GroupEncoding& encoding, const GroupShape& shape,
                  absl::Span<const absl::string_view> sources,
                  Checkpoint* checkpoint, std::string* payload,
-                 const GroupProjection* projection) {
-  Encoder(profile, encoding, shape, sources, checkpoint, projection)
+                 const GroupProjection* projection, double* squares) {
+  Encoder(profile, encoding, shape, sources, checkpoint, projection, squares)
       .Encode(payload);
+}
+
+void EncodeGroupBest(const std::shared_ptr<const Profile>& profile,
+                     GroupEncoding encoding, const GroupShape& shape,
+                     absl::Span<const absl::string_view> sources,
+                     Checkpoint* checkpoint, std::string* payload,
+                     const GroupProjection& projection) {
+  std::string best;
+  double aim = 0;
+  EncodeGroup(profile, encoding, shape, sources, checkpoint, &best, &projection,
+              &aim);
+  encoding.error_per_bit = kErrorPerBit;
+  double unit = kTrellisUnit;
+  // With which power of the unit the errors grow: less than with its square
+  // where most levels are zeros.
+  double power = 2;
+  std::optional<std::pair<double, double>> before;  // unit and squares
+  for (int trial = 0; trial < kTrials && !Stops(checkpoint); ++trial) {
+    encoding.units.assign(sources.size(), RoundToUnit(unit));
+    encoding.shift = ShiftOf(unit);
+    std::string found;
+    double squares = 0;
+    EncodeGroup(profile, encoding, shape, sources, checkpoint, &found,
+                &projection, &squares);
+    if (squares <= kSameErrors * aim && found.size() < best.size()) {
+      best.swap(found);
+    }
+    if (!(squares > 0)) break;
+    if (before && before->first != unit) {
+      power = std::clamp(
+          std::log(squares / before->second) / std::log(unit / before->first),
+          kLeastPower, 2.0);
+    }
+    before = {unit, squares};
+    unit *= std::pow(aim / squares, 1 / power);
+  }
+  payload->append(best);
 }
 
 }  // namespace kvcompress::profile

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,9 @@ struct GroupEncoding {
   uint64_t first_position = 0;
   int8_t shift = 0;          // of the classes
   std::vector<float> units;  // of each tensor, or none where all are 1
-  bool trellis = false;      // slower, and less for the same errors
+  // Of a trellis, which is slower and takes less for the same errors: the
+  // squared error, in squared steps, that a bit is worth.
+  std::optional<float> error_per_bit;
   // Steps of tokens over that of the preset, in quarter octaves that are finer;
   // one for each token of a batch, or none.
   std::vector<int8_t> offsets;
@@ -47,12 +50,23 @@ void AddExceptions(absl::Span<const std::string> lists, std::string* payload);
 
 // Appends the payload. `sources` has the elements of each tensor, all finite.
 // Anything when the checkpoint, which may be null, stops. `projection` is that
-// of these sources, for which all units must be equal; or null.
+// of these sources, for which all units must be equal; or null. With it
+// `*squares`, if not null, becomes the sum of the squared errors of components,
+// each over the token's step of the preset.
 void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  const GroupEncoding& encoding, const GroupShape& shape,
                  absl::Span<const absl::string_view> sources,
                  Checkpoint* checkpoint, std::string* payload,
-                 const GroupProjection* projection = nullptr);
+                 const GroupProjection* projection = nullptr,
+                 double* squares = nullptr);
+
+// The same with a trellis whose errors are those without one: no more bytes.
+// REQUIRES: neither a trellis nor units are set.
+void EncodeGroupBest(const std::shared_ptr<const Profile>& profile,
+                     GroupEncoding encoding, const GroupShape& shape,
+                     absl::Span<const absl::string_view> sources,
+                     Checkpoint* checkpoint, std::string* payload,
+                     const GroupProjection& projection);
 
 }  // namespace kvcompress::profile
 

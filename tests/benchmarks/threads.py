@@ -322,6 +322,7 @@ def main() -> None:
     parser.add_argument("--library", type=Path, required=True)
     parser.add_argument("--cache", type=Path, action="append", default=[])
     parser.add_argument("--tokens", type=int, default=16384)
+    parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--small-calls", type=int, default=300)
     parser.add_argument("--large-gb", type=float, default=8)
@@ -332,9 +333,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         layers = Path(folder) / "layers.safetensors"
         one = Path(folder) / "one.safetensors"
-        size = write_cache(layers, tensor, 4)
+        size = write_cache(layers, tensor, arguments.layers)
         write_cache(one, make_tensor(2 * arguments.tokens), 1)
-        caches = {"8 tensors": layers, "2 tensors": one}
+        caches = {f"{2 * arguments.layers} tensors": layers, "2 tensors": one}
         real = {path.stem: path for path in arguments.cache}
         large = int(arguments.large_gb * 1e9)
         tables = (
