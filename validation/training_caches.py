@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", default="smollm2", help="as in codec_study.py")
     parser.add_argument("--tokens", type=int, default=1024, help="of a cache (%(default)s)")
-    parser.add_argument("--windows", type=int, default=18, help="of each text at most (%(default)s)")
+    parser.add_argument("--windows", type=int, default=18, help="of a text, at most (%(default)s)")
     parser.add_argument("--output", type=Path, required=True, help="folder")
     flags = parser.parse_args()
     flags.output.mkdir(parents=True, exist_ok=True)

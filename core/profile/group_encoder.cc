@@ -29,6 +29,11 @@ using coding::kMaxLanes;
 // 2^18 symbols.
 constexpr size_t kRunsAtOnce = 32;
 
+// Where components take fewer bits in the mean, most levels are zeros, and a
+// model notices what a trellis saves: presets of SmolLM2 and Gemma 3 at 1.2 to
+// 1.4 bits became 8 to 11 % smaller at the same errors, and its predictions
+// changed by 12 to 60 % more.
+constexpr double kLeastBits = 2;
 // Encodings with a trellis, from these steps on over those without one, until
 // errors are the same but for this part.
 constexpr int kTrials = 4;
@@ -383,13 +388,18 @@ void EncodeGroupBest(const std::shared_ptr<const Profile>& profile,
   double aim = 0;
   EncodeGroup(profile, encoding, shape, sources, checkpoint, &best, &projection,
               &aim);
+  const double bits =
+      8 * static_cast<double>(best.size()) /
+      static_cast<double>(shape.batches * shape.tokens *
+                          profile->content().groups[encoding.group].components);
   encoding.error_per_bit = kErrorPerBit;
   double unit = kTrellisUnit;
   // With which power of the unit the errors grow: less than with its square
   // where most levels are zeros.
   double power = 2;
   std::optional<std::pair<double, double>> before;  // unit and squares
-  for (int trial = 0; trial < kTrials && !Stops(checkpoint); ++trial) {
+  for (int trial = 0;
+       trial < kTrials && bits >= kLeastBits && !Stops(checkpoint); ++trial) {
     encoding.units.assign(sources.size(), RoundToUnit(unit));
     encoding.shift = ShiftOf(unit);
     std::string found;

@@ -98,7 +98,9 @@ def train(run: Run, folder: Path, *flags: object) -> Path:
 def test_the_reader_gives_what_kv_compress_restores(
     run: Run, tmp_path: Path, theta: int, effort: str, dtype: str, tokens: int, batches: int
 ) -> None:
-    profile = train(run, tmp_path, "-rope-theta", theta)
+    # Steps as fine as a trellis is for.
+    presets = ("-train-presets", "high=0.06") if effort == "best" else ()
+    profile = train(run, tmp_path, "-rope-theta", theta, *presets)
     source = tmp_path / "in.safetensors"
     source.write_bytes(cache(3, tokens, dtype, batches))
     artefact, back = tmp_path / "out", tmp_path / "back"
@@ -106,6 +108,8 @@ def test_the_reader_gives_what_kv_compress_restores(
     done = run("-input", source, "-output", artefact, *flags)
     assert done.returncode == 0, done.stderr
     assert artefact.stat().st_size * 3 < source.stat().st_size
+    trellises = {data[1] & 8 for data in payloads(artefact.read_bytes()).values() if data}
+    assert trellises == {8 if effort == "best" else 0}
     done = run("-decompress", "-input", artefact, "-output", back, "-profile", profile)
     assert done.returncode == 0, done.stderr
     _, tensors = read_safetensors(back.read_bytes())

@@ -33,6 +33,17 @@ std::shared_ptr<const Profile> TestProfile() {
   return *profile;
 }
 
+// One whose steps are so fine that there is a trellis with effort best.
+std::shared_ptr<const Profile> FineProfile() {
+  static const auto* const profile = [] {
+    auto parsed = Profile::Parse(
+        testing::TrainedProfile(2, /*contract=*/false, {{"high", 0.125f, {}}}));
+    EXPECT_TRUE(parsed.ok()) << parsed.status();
+    return new std::shared_ptr<const Profile>(*std::move(parsed));
+  }();
+  return *profile;
+}
+
 CompressOptions WithProfile(std::string codec = "klt:high") {
   CompressOptions options;
   options.codec = std::move(codec);
@@ -51,7 +62,7 @@ absl::StatusOr<std::string> Restore(absl::string_view artefact,
 
 DecompressOptions Knowing() {
   DecompressOptions options;
-  options.profiles = {TestProfile()};
+  options.profiles = {TestProfile(), FineProfile()};
   return options;
 }
 
@@ -72,7 +83,10 @@ TEST(Groups, RoundTripInAnyOrderOfTensorsAndCutAnywhere) {
     if (shuffled) tensors = Shuffled(std::move(tensors));
     const std::string file = MakeFile(tensors);
     CompressOptions options = WithProfile();
-    options.effort = shuffled ? Effort::kBest : Effort::kBalanced;
+    if (shuffled) {
+      options.effort = Effort::kBest;
+      options.profile = FineProfile();
+    }
     const auto compressed = testing::CompressFile(file, options);
     ASSERT_TRUE(compressed.ok()) << compressed.status();
     EXPECT_LT(compressed->artefact.size() * 4, file.size());
@@ -99,6 +113,7 @@ TEST(Groups, EveryKernelSetDecodesToTheSameBytes) {
   for (const Effort effort : {Effort::kBalanced, Effort::kBest}) {
     CompressOptions options = WithProfile();
     options.effort = effort;
+    options.profile = FineProfile();
     const auto compressed = testing::CompressFile(file, options);
     ASSERT_TRUE(compressed.ok());
     for (const char* name : {"portable", "sse4", "avx2", "avx512", "neon"}) {
@@ -117,6 +132,7 @@ TEST(Groups, EveryKernelSetDecodesToTheSameBytes) {
 TEST(Groups, ATrellisIsSmallerAtTheSameErrors) {
   const std::string file = MakeFile(CacheOf(kTokens, 6));
   CompressOptions options = WithProfile();
+  options.profile = FineProfile();
   const auto without = testing::CompressFile(file, options);
   options.effort = Effort::kBest;
   const auto with = testing::CompressFile(file, options);

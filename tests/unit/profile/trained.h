@@ -97,9 +97,10 @@ class MemoryCache : public TrainingCache {
 };
 
 // The bytes of a profile with groups of two layers; with `contract`, for that
-// preset.
+// preset. Without presets, they are the usual ones.
 inline std::string TrainedProfile(size_t layers_per_group = 2,
-                                  bool contract = false) {
+                                  bool contract = false,
+                                  std::vector<ProfilePreset> presets = {}) {
   MemoryCache first(CacheOf(300, 1));
   MemoryCache second(CacheOf(70, 2));
   TrainingCache* const caches[] = {&first, &second};
@@ -108,6 +109,7 @@ inline std::string TrainedProfile(size_t layers_per_group = 2,
                     .layers_per_group = layers_per_group,
                     .components = contract ? kMaxGroupComponents : 40,
                     .rope_theta = kProfileTheta,
+                    .presets = std::move(presets),
                     .contract = contract},
                    caches);
   EXPECT_TRUE(bytes.ok()) << bytes.status();
