@@ -60,15 +60,6 @@ void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  const GroupProjection* projection = nullptr,
                  double* squares = nullptr);
 
-// The same with a trellis whose errors are those without one, if that is
-// smaller and steps are fine enough for it.
-// REQUIRES: neither a trellis nor units are set.
-void EncodeGroupBest(const std::shared_ptr<const Profile>& profile,
-                     GroupEncoding encoding, const GroupShape& shape,
-                     absl::Span<const absl::string_view> sources,
-                     Checkpoint* checkpoint, std::string* payload,
-                     const GroupProjection& projection);
-
 }  // namespace kvcompress::profile
 
 #endif  // KVCOMPRESS_PROFILE_GROUP_ENCODER_H_
