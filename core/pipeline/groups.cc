@@ -207,13 +207,12 @@ absl::StatusOr<bool> GroupCompression::EncodeContract(
   if (!falls_back_ && bits > kPoorBits && !poor_rate_.warning) {
     poor_rate_.warning = Warning{
         "PROFILE_POOR_RATE",
-        absl::StrCat("the bounds of group ", group.index,
-                     " of the profile "
-                     "take ",
-                     absl::StrFormat("%.1f", bits),
-                     " bits for each value, more than without a profile. Was "
-                     "it trained for contract, on many texts? The codec auto "
-                     "leaves out a profile that does not pay"),
+        absl::StrCat(
+            "the bounds of group ", group.index, " of the profile take ",
+            absl::StrFormat("%.1f", bits),
+            " bits for each value, more than without a profile. Was it trained "
+            "for contract, on many texts? The codec auto leaves out a profile "
+            "that does not pay"),
         specs_[group.last].name};
   }
   return holds;
