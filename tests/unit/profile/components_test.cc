@@ -30,7 +30,10 @@ std::vector<float> CovarianceOf(const std::vector<double>& variances) {
   std::vector<double> product(kSize);
   for (int reflection = 0; reflection < 4; ++reflection) {
     double squares = 0;
-    for (double& part : u) squares += (part = normal(engine)) * part;
+    for (double& part : u) {
+      part = normal(engine);
+      squares += part * part;
+    }
     for (double& part : u) part /= std::sqrt(squares);
     // (1 - 2 u u') M (1 - 2 u u')
     double middle = 0;
