@@ -10,6 +10,7 @@
 #define KVCOMPRESS_PIPELINE_JOB_QUEUE_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -75,7 +76,7 @@ class JobQueue : public Workers {
   bool abandoned() const;
 
   // How many threads share one piece of work at most: as many as there are, or
-  // fewer from now on. Before there is any.
+  // fewer from now on, where it has not begun. Thread safe.
   size_t places() const override { return places_; }
   void set_places(size_t places) { places_ = places; }
   void ForEach(size_t count, Piece piece) override;
@@ -89,7 +90,8 @@ class JobQueue : public Workers {
 
   // Shared with tasks that threads have not run yet.
   const std::shared_ptr<State> state_;
-  size_t places_;
+  // Jobs read it while the call may lower it.
+  std::atomic<size_t> places_;
 };
 
 // How the threads of a call work: on so many tensors at a time, on each of
