@@ -25,6 +25,9 @@ constexpr int kTrials = 4;
 // What a bit is worth to the trellis, in squared steps. With 0.05 a contract is
 // 2 % larger, with 0.13 as large.
 constexpr float kErrorPerBit = 0.08f;
+// The square of the errors with it, of what it is without one, at the same
+// step.
+constexpr double kTrellisError = 0.7;
 // What errors aim at, as a part of the square that bounds allow.
 constexpr double kAim = 0.985;
 // More of it than this is worth another trial.
@@ -149,7 +152,7 @@ class ContractEncoder {
       if (bounds.min_cosine_similarity) {
         most = std::min(most, 2 * energy * (1 - *bounds.min_cosine_similarity));
       }
-      const double error = gains[m] * profile::kTrellisError * step * step / 12;
+      const double error = gains[m] * kTrellisError * step * step / 12;
       if (std::isfinite(most) && most > 0 && error > 0) {
         least = std::min(least, std::sqrt(kAim * most / error));
       }

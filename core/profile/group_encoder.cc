@@ -165,8 +165,15 @@ class Encoder {
                              ? 1
                              : encoding_.units.front();
     if (encoding_.error_per_bit) {
-      return QuantizeByTrellis(projected, step_ * of_all, first, count);
+      QuantizeByTrellis(projected, step_ * of_all, first, count);
+    } else {
+      QuantizeByThresholds(projected, step_ * of_all, first, count);
     }
+    if (squares_ != nullptr) AddSquares(projected, of_all, first, count);
+  }
+
+  void QuantizeByThresholds(const float* projected, float step, uint64_t first,
+                            size_t count) {
     for (size_t begin = 0; begin < count;) {
       const int offset = OffsetOf(first + begin);
       size_t end = begin + 1;
@@ -175,7 +182,7 @@ class Encoder {
         threshold_offsets_[j] = coding::DecisionThresholds::Begin(
             ClassAt(classes_[j], encoding_.shift, offset));
       }
-      const float unit = step_ * coding::StepFactor(offset) * of_all;
+      const float unit = step * coding::StepFactor(offset);
       kernels::Active().rows.quantize(
           projected + begin * group_.components, end - begin, group_.components,
           {.inverse = 1 / unit,
@@ -185,15 +192,26 @@ class Encoder {
           &quanta_[begin * group_.components]);
       begin = end;
     }
-    if (squares_ == nullptr) return;
+  }
+
+  // Of quanta in steps of `of_all` times the preset's.
+  void AddSquares(const float* projected, float of_all, uint64_t first,
+                  size_t count) {
+    const bool trellis = encoding_.error_per_bit.has_value();
+    const float level_size = trellis ? of_all / 2 : of_all;
+    std::vector<uint8_t> states(group_.components);
+    const int32_t* quantum = quanta_.data();
     for (size_t t = 0; t < count; ++t) {
       const float inverse =
           1 / (step_ * coding::StepFactor(OffsetOf(first + t)));
-      const size_t begin = t * group_.components;
       float squares = 0;
-      for (size_t j = begin; j < begin + group_.components; ++j) {
+      for (uint8_t& state : states) {
+        const int32_t level =
+            trellis ? coding::LevelOf(*quantum, coding::IsOddState(state))
+                    : *quantum;
+        state = coding::NextState(state, *quantum++);
         const float error =
-            projected[j] * inverse - static_cast<float>(quanta_[j]);
+            *projected++ * inverse - static_cast<float>(level) * level_size;
         squares += error * error;
       }
       *squares_ += squares;
@@ -209,7 +227,6 @@ class Encoder {
     }
     std::vector<coding::TrellisInput> inputs(count);
     std::vector<int32_t> found(count);
-    const float unit = step / step_;
     for (size_t j = 0; j < components; ++j) {
       if (j % kMaxLanes == 0 && Stops(checkpoint_)) return;
       float largest = 0;
@@ -230,17 +247,6 @@ class Encoder {
       for (size_t t = 0; t < count; ++t) {
         quanta_[t * components + j] = found[t];
       }
-      if (squares_ == nullptr) continue;
-      float squares = 0;
-      uint8_t state = 0;
-      for (size_t t = 0; t < count; ++t) {
-        const float error =
-            inputs[t].exact - 0.5f * static_cast<float>(coding::LevelOf(
-                                         found[t], coding::IsOddState(state)));
-        state = coding::NextState(state, found[t]);
-        squares += error * error;
-      }
-      *squares_ += squares * unit * unit;
     }
   }
 

@@ -36,10 +36,6 @@ struct GroupEncoding {
   std::vector<int8_t> offsets;
 };
 
-// The square of the errors with a trellis, of what it is without one, at the
-// same step.
-inline constexpr double kTrellisError = 0.7;
-
 // First tokens that are not transformed: the one that gets attention whatever
 // it is, where the cache begins with it.
 size_t SinksAt(uint64_t first_position);
