@@ -3,6 +3,7 @@
 #include "profile/group_decoder.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -41,8 +42,12 @@ absl::Span<const uint8_t> Bytes(absl::string_view text) {
 // Reads a payload from its front on.
 class GroupQuanta::Parser {
  public:
-  Parser(absl::string_view payload, Checkpoint* checkpoint, GroupQuanta* out)
-      : left_(payload), checkpoint_(checkpoint), out_(*out) {}
+  Parser(absl::string_view payload, Checkpoint* checkpoint, Workers* workers,
+         GroupQuanta* out)
+      : left_(payload),
+        checkpoint_(checkpoint),
+        workers_(workers),
+        out_(*out) {}
 
   absl::Status Parse(size_t group) {
     const absl::string_view payload = left_;
@@ -55,25 +60,8 @@ class GroupQuanta::Parser {
     KVC_RETURN_IF_ERROR(ReadUnits());
     KVC_RETURN_IF_ERROR(ReadOffsets());
     KVC_RETURN_IF_ERROR(ReadSinks());
-    const uint64_t tokens = out_.shape_.tokens;
-    size_t block = 0;
-    out_.places_.emplace_back();
-    for (uint64_t batch = 0; batch < out_.shape_.batches; ++batch) {
-      for (uint64_t t = 0; t < out_.header_.sinks; ++t) EndToken(true);
-      for (uint64_t t = out_.header_.sinks; t < tokens;) {
-        const size_t count =
-            std::min<uint64_t>(tokens - t, out_.header_.block_tokens);
-        const size_t offset = payload.size() - left_.size();
-        absl::Status status = ReadBlock(t, count);
-        if (absl::IsDataLoss(status)) {
-          return absl::DataLossError(absl::StrCat(
-              "block ", block, ", at byte ", offset, ": ", status.message()));
-        }
-        KVC_RETURN_IF_ERROR(std::move(status));
-        t += count;
-        ++block;
-      }
-    }
+    KVC_RETURN_IF_ERROR(FindBlocks(payload));
+    KVC_RETURN_IF_ERROR(ReadBlocks());
     if (left_.size() < out_.header_.exception_bytes) {
       return Bad("fewer bytes than it says");
     }
@@ -84,13 +72,34 @@ class GroupQuanta::Parser {
   }
 
  private:
-  // Asks the checkpoint once that many steps are done.
-  absl::Status Spend(uint64_t steps) {
-    steps_ += steps;
-    if (steps_ < kStep) return absl::OkStatus();
-    steps_ = 0;
-    return Stops(checkpoint_) ? checkpoint_->status() : absl::OkStatus();
-  }
+  // A block of the payload.
+  struct Found {
+    size_t offset = 0;   // in the payload
+    uint64_t first = 0;  // token of its batch
+    size_t tokens = 0;
+    GroupBlockHeader header;
+    absl::string_view bytes;  // behind the header
+  };
+
+  // What blocks are read with at one place.
+  class Place {
+   public:
+    explicit Place(Checkpoint* checkpoint) : checkpoint_(checkpoint) {}
+
+    // Asks the checkpoint once so many steps are done.
+    absl::Status Spend(uint64_t steps) {
+      steps_ += steps;
+      if (steps_ < kStep) return absl::OkStatus();
+      steps_ = 0;
+      return Stops(checkpoint_) ? checkpoint_->status() : absl::OkStatus();
+    }
+    BlockReader& reader() { return reader_; }
+
+   private:
+    Checkpoint* const checkpoint_;
+    uint64_t steps_ = 0;  // since the last look at it
+    BlockReader reader_;
+  };
 
   absl::StatusOr<absl::string_view> Take(uint64_t size) {
     if (size > left_.size()) return Bad("fewer bytes than it says");
@@ -166,7 +175,7 @@ class GroupQuanta::Parser {
     out_.sinks_ = std::string(sinks);
     for (size_t i = 0; count > 0 && i < tensors.size(); ++i) {
       for (uint64_t s = 0; s < tensors[i].heads * count; ++s) {
-        KVC_RETURN_IF_ERROR(Spend(SinkSize(i)));
+        KVC_RETURN_IF_ERROR(place_.Spend(SinkSize(i)));
         const absl::string_view sink =
             sinks.substr(out_.sink_begins_[i] + s * SinkSize(i), SinkSize(i));
         if (!IsSink(i, sink)) return Bad("a sink that is not finite");
@@ -194,76 +203,133 @@ class GroupQuanta::Parser {
            sink.substr(sizeof(scale)).find('\x80') == absl::string_view::npos;
   }
 
-  absl::Status ReadBlock(uint64_t first, size_t tokens) {
-    const size_t components = out_.group().components;
+  static absl::Status InBlock(size_t block, size_t offset,
+                              absl::Status status) {
+    if (!absl::IsDataLoss(status)) return status;
+    return absl::DataLossError(absl::StrCat("block ", block, ", at byte ",
+                                            offset, ": ", status.message()));
+  }
+
+  // Where the blocks are, by their headers.
+  absl::Status FindBlocks(absl::string_view payload) {
+    const uint64_t tokens = out_.shape_.tokens;
+    for (uint64_t batch = 0; batch < out_.shape_.batches; ++batch) {
+      for (uint64_t t = out_.header_.sinks; t < tokens;) {
+        Found found;
+        found.offset = payload.size() - left_.size();
+        found.first = t;
+        found.tokens =
+            std::min<uint64_t>(tokens - t, out_.header_.block_tokens);
+        KVC_RETURN_IF_ERROR(
+            InBlock(found_.size(), found.offset, FindBlock(&found)));
+        t += found.tokens;
+        found_.push_back(found);
+      }
+    }
+    if (out_.shape_.batches > 0) {
+      out_.blocks_of_batch_ = found_.size() / out_.shape_.batches;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FindBlock(Found* found) {
     if (left_.size() < kGroupBlockHeaderSize) return Bad("too few blocks");
     KVC_ASSIGN_OR_RETURN(
-        const GroupBlockHeader header,
+        found->header,
         ReadGroupBlockHeader(Bytes(left_.substr(0, kGroupBlockHeaderSize)),
-                             components));
-    KVC_ASSIGN_OR_RETURN(absl::string_view block, Take(header.size));
-    block.remove_prefix(kGroupBlockHeaderSize);
+                             out_.group().components));
+    KVC_ASSIGN_OR_RETURN(found->bytes, Take(found->header.size));
+    found->bytes.remove_prefix(kGroupBlockHeaderSize);
+    return place_.Spend(found->tokens);
+  }
+
+  absl::Status ReadBlocks() {
+    out_.blocks_.resize(found_.size());
+    std::vector<absl::Status> statuses(found_.size());
+    std::atomic<bool> bad{false};
+    AtPlaces<Place> places(workers_, &place_, checkpoint_);
+    ForEach(workers_, found_.size(), [&](size_t index, size_t place) {
+      // Blocks begin in order: those before one that is bad are read.
+      if (bad) return;
+      statuses[index] =
+          ReadBlock(found_[index], &places[place], &out_.blocks_[index]);
+      if (!statuses[index].ok()) bad = true;
+    });
+    for (size_t i = 0; i < found_.size(); ++i) {
+      KVC_RETURN_IF_ERROR(InBlock(i, found_[i].offset, statuses[i]));
+      out_.components_end_ =
+          std::max(out_.components_end_, out_.blocks_[i].components_end);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadBlock(const Found& found, Place* place, Block* block) const {
+    const size_t components = out_.group().components;
     const BlockCoding block_coding = {
         .classes = absl::MakeConstSpan(out_.group().classes)
                        .subspan(out_.header_.preset * components, components),
         .shift = out_.header_.shift,
         .trellis = out_.header_.trellis,
-        .tokens = tokens,
-        .offsets =
-            out_.offsets_.empty()
-                ? absl::Span<const int8_t>()
-                : absl::MakeConstSpan(out_.offsets_).subspan(first, tokens)};
+        .tokens = found.tokens,
+        .offsets = out_.offsets_.empty()
+                       ? absl::Span<const int8_t>()
+                       : absl::MakeConstSpan(out_.offsets_)
+                             .subspan(found.first, found.tokens)};
+    BlockReader& reader = place->reader();
     KVC_RETURN_IF_ERROR(
-        reader_.Read(header, block, block_coding,
-                     [this](uint64_t symbols) { return Spend(symbols); }));
-    for (size_t t = 0; t < tokens; ++t) AppendToken(reader_.LevelsOf(t));
-    return Spend(tokens * header.runs * coding::kMaxLanes);
+        reader.Read(found.header, found.bytes, block_coding,
+                    [&](uint64_t symbols) { return place->Spend(symbols); }));
+    block->places.emplace_back();
+    for (size_t t = 0; t < found.tokens; ++t) {
+      AppendToken(reader.LevelsOf(t), block);
+    }
+    return place->Spend(found.tokens * found.header.runs * coding::kMaxLanes);
   }
 
-  void AppendToken(absl::Span<const BlockReader::Level> found) {
+  static void AppendToken(absl::Span<const BlockReader::Level> found,
+                          Block* block) {
     int64_t sum = 0;
     for (const BlockReader::Level& each : found) sum += std::abs(each.value);
     const bool narrow = sum <= kMaxNarrow;
     if (!found.empty()) {
-      out_.components_end_ =
-          std::max<size_t>(out_.components_end_, found.back().component + 1u);
+      block->components_end =
+          std::max<size_t>(block->components_end, found.back().component + 1u);
     }
     const size_t padded = (found.size() + kernels::kRowsAtOnce - 1) /
                           kernels::kRowsAtOnce * kernels::kRowsAtOnce;
-    const size_t first = out_.components_.size();
-    const size_t begin = out_.quanta_.size();
-    out_.components_.resize(first + padded);
-    out_.quanta_.resize(begin + (narrow ? padded : 2 * padded));
+    const size_t first = block->components.size();
+    const size_t begin = block->quanta.size();
+    block->components.resize(first + padded);
+    block->quanta.resize(begin + (narrow ? padded : 2 * padded));
     for (size_t k = 0; k < found.size(); ++k) {
-      out_.components_[first + k] = found[k].component;
+      block->components[first + k] = found[k].component;
       if (narrow) {
-        out_.quanta_[begin + k] = static_cast<int16_t>(found[k].value);
+        block->quanta[begin + k] = static_cast<int16_t>(found[k].value);
       } else {
-        std::memcpy(&out_.quanta_[begin + 2 * k], &found[k].value,
+        std::memcpy(&block->quanta[begin + 2 * k], &found[k].value,
                     sizeof(int32_t));
       }
     }
-    EndToken(narrow);
-  }
-  void EndToken(bool narrow) {
-    out_.places_.push_back({out_.components_.size(), out_.quanta_.size()});
-    out_.narrow_.push_back(narrow);
+    block->places.push_back({block->components.size(), block->quanta.size()});
+    block->narrow.push_back(narrow);
   }
 
   absl::string_view left_;
   Checkpoint* const checkpoint_;
-  uint64_t steps_ = 0;  // since the last look at it
+  Workers* const workers_;
   GroupQuanta& out_;
-  BlockReader reader_;
+  Place place_{checkpoint_};  // of the one that calls
+  std::vector<Found> found_;
 };
 
 absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
     absl::string_view payload, std::shared_ptr<const Profile> profile,
-    size_t group, GroupShape shape, Checkpoint* checkpoint) {
+    size_t group, GroupShape shape, Checkpoint* checkpoint, Workers* workers) {
   auto quanta = std::shared_ptr<GroupQuanta>(new GroupQuanta);
   quanta->profile_ = std::move(profile);
   quanta->shape_ = std::move(shape);
-  KVC_RETURN_IF_ERROR(Parser(payload, checkpoint, quanta.get()).Parse(group));
+  KVC_RETURN_IF_ERROR(
+      Parser(payload, checkpoint, workers, quanta.get()).Parse(group));
   return quanta;
 }
 
@@ -284,17 +350,22 @@ int32_t GroupQuanta::Token::quantum(size_t k) const {
 }
 
 GroupQuanta::Token GroupQuanta::TokenAt(uint64_t token) const {
-  const Place& place = places_[token];
+  const uint64_t batch = token / shape_.tokens;
+  const uint64_t within = token % shape_.tokens - header_.sinks;
+  const Block& block =
+      blocks_[batch * blocks_of_batch_ + within / header_.block_tokens];
+  const size_t at = within % header_.block_tokens;
+  const Block::Place& place = block.places[at];
   const int offset = offsets_.empty() ? 0 : offsets_[token % shape_.tokens];
   Token found;
   found.components_ =
-      absl::MakeConstSpan(components_)
+      absl::MakeConstSpan(block.components)
           .subspan(place.component,
-                   places_[token + 1].component - place.component);
-  found.quanta_ = quanta_.data() + place.quantum;
+                   block.places[at + 1].component - place.component);
+  found.quanta_ = block.quanta.data() + place.quantum;
   const float step = header_.trellis ? header_.step / 2 : header_.step;
   found.unit_ = step * coding::StepFactor(offset);
-  found.narrow_ = narrow_[token];
+  found.narrow_ = block.narrow[at];
   return found;
 }
 

@@ -20,6 +20,7 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
+#include "tensor/workers.h"
 
 namespace kvcompress::profile {
 
@@ -29,10 +30,11 @@ class GroupQuanta {
   // Reads all of a payload, which is not trusted. DATA_LOSS says which rule of
   // the format it breaks; also where it is of another group. The checkpoint,
   // which may be null, is asked every millisecond or so; its status when it
-  // stops.
+  // stops. The workers, which may be null, share the blocks.
   static absl::StatusOr<std::shared_ptr<const GroupQuanta>> Parse(
       absl::string_view payload, std::shared_ptr<const Profile> profile,
-      size_t group, GroupShape shape, Checkpoint* checkpoint);
+      size_t group, GroupShape shape, Checkpoint* checkpoint,
+      Workers* workers = nullptr);
 
   // The most that one of such a group holds, in bytes.
   static uint64_t MaxMemory(const ProfileGroup& group, const GroupShape& shape);
@@ -65,6 +67,7 @@ class GroupQuanta {
     float unit_ = 0;
     bool narrow_ = false;
   };
+  // REQUIRES: it is no sink.
   Token TokenAt(uint64_t token) const;
   // All components of all tokens are below it.
   size_t components_end() const { return components_end_; }
@@ -93,15 +96,20 @@ class GroupQuanta {
   std::vector<int8_t> offsets_;  // of the tokens of a batch; empty: all 0
   std::string sinks_;
   std::vector<uint64_t> sink_begins_;  // of each member
-  // Where a token begins in the following two.
-  struct Place {
-    uint64_t component = 0;
-    uint64_t quantum = 0;
+  struct Block {
+    // Where a token begins in the following two.
+    struct Place {
+      uint64_t component = 0;
+      uint64_t quantum = 0;
+    };
+    std::vector<Place> places;  // of each token and of the end
+    std::vector<uint16_t> components;
+    std::vector<int16_t> quanta;
+    std::vector<bool> narrow;  // of each token
+    size_t components_end = 0;
   };
-  std::vector<Place> places_;  // of each token and of the end
-  std::vector<uint16_t> components_;
-  std::vector<int16_t> quanta_;
-  std::vector<bool> narrow_;
+  std::vector<Block> blocks_;  // of all batches
+  uint64_t blocks_of_batch_ = 0;
   size_t components_end_ = 0;
   std::vector<std::string> exceptions_;  // of each member; empty: none
 };
