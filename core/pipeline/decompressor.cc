@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -34,6 +35,17 @@ absl::Status DataLoss(absl::string_view message, const ErrorDetail& detail) {
 // What is not given back, or only some of its tokens, is decoded in slices of
 // this many bytes, or of a block that is larger.
 constexpr size_t kScratch = 64 << 10;
+
+// Whether a tensor comes before another one by layers: keys before values, and
+// what is of no layer last.
+bool IsOfEarlierLayer(const TensorSpec& a, const TensorSpec& b) {
+  if (a.layer.has_value() != b.layer.has_value()) return a.layer.has_value();
+  if (a.layer != b.layer) return a.layer < b.layer;
+  const auto place = [](TensorRole role) {
+    return role == TensorRole::kKey ? 0 : role == TensorRole::kValue ? 1 : 2;
+  };
+  return place(a.role) < place(b.role);
+}
 
 // A header that cannot be read is damage: nothing else was promised here.
 absl::Status HeaderError(const absl::Status& status) {
@@ -84,20 +96,15 @@ class Decompressor::Impl {
         return DataLoss("bytes follow the end of the artefact",
                         {.reason = "TRAILING_BYTES", .offset = position_});
       }
-      if (decoder_ == nullptr) {
-        KVC_ASSIGN_OR_RETURN(const bool ready, HoldGroup(bytes));
-        if (!ready) return false;
-      }
-      absl::string_view* const source = index_ < held_.size() ? &due_ : bytes;
       const bool aside = !selected_[index_] || filter_ || layout_ != nullptr;
       KVC_ASSIGN_OR_RETURN(const bool more,
-                           aside ? DecodeAside(source, most, &work)
-                                 : DecodePayload(source, most, restored));
+                           aside ? DecodeAside(bytes, most, &work)
+                                 : DecodePayload(bytes, most, restored));
       if (more) {
         if (!aside) return true;
       } else if (remaining_ == 0) {
         KVC_RETURN_IF_ERROR(FinishTensor());
-      } else if (source->empty() && ready_.empty()) {
+      } else if (bytes->empty() && ready_.empty()) {
         return false;
       }
     }
@@ -105,8 +112,8 @@ class Decompressor::Impl {
 
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
-    return kHeaderMemory * header_size_ + groups_.memory() + slab_size_ +
-           MemoryWith(workers_, queue_.places());
+    return kHeaderMemory * header_size_ + groups_.memory() + waiting_size_ +
+           slab_size_ + MemoryWith(workers_, queue_.places());
   }
 
   unsigned threads() const {
@@ -114,7 +121,7 @@ class Decompressor::Impl {
   }
   void UseOneThread() {
     workers_ = 1;
-    queue_.set_places(1);
+    queue_.UseOneThread();
   }
 
   absl::StatusOr<DecompressReport> Finish() {
@@ -148,42 +155,86 @@ class Decompressor::Impl {
                          GroupDecompression::Plan(options_.profiles, header_));
     options_.profiles.clear();  // but for the one that is needed
     report_.profile = groups_.use();
-    KVC_RETURN_IF_ERROR(ForEachSource(
-        header_,
-        [&](const TensorSpec& spec, size_t first, size_t count,
-            const Layout* layout) -> absl::Status {
-          ++report_.tensor_count;
-          for (size_t i = first; i < first + count; ++i) {
-            KVC_RETURN_IF_ERROR(Plan(i));
-          }
-          if (!selected_[first]) return absl::OkStatus();
-          SafetensorsEntry entry;
-          entry.spec = spec;
-          if (layout != nullptr) {
-            KVC_ASSIGN_OR_RETURN(entry.spec, PlanLayout(*layout));
-          } else if (options_.tokens) {
-            KVC_RETURN_IF_ERROR(NarrowToTokens(*options_.tokens, &entry.spec));
-          }
-          KVC_ASSIGN_OR_RETURN(const uint64_t kept, ElementCount(entry.spec));
-          entry.begin = out.data_size;
-          entry.end = entry.begin + kept * DTypeSize(entry.spec.dtype);
-          out.data_size = entry.end;
-          out.tensors.push_back(std::move(entry));
-          return absl::OkStatus();
-        }));
+    for (size_t i = 0; i < header_.tensors.size(); ++i) {
+      KVC_RETURN_IF_ERROR(Plan(i));
+    }
+    const std::vector<Source> sources = SourcesInOrder();
+    report_.tensor_count = sources.size();
+    for (const Source& source : sources) {
+      for (size_t i = 0; i < source.count; ++i) {
+        order_.push_back(source.first + i);
+      }
+      if (!selected_[source.first]) continue;
+      SafetensorsEntry entry;
+      entry.spec = *source.spec;
+      if (source.layout != nullptr) {
+        KVC_ASSIGN_OR_RETURN(entry.spec, PlanLayout(*source.layout));
+      } else if (options_.tokens) {
+        KVC_RETURN_IF_ERROR(NarrowToTokens(*options_.tokens, &entry.spec));
+      }
+      KVC_ASSIGN_OR_RETURN(const uint64_t kept, ElementCount(entry.spec));
+      entry.begin = out.data_size;
+      entry.end = entry.begin + kept * DTypeSize(entry.spec.dtype);
+      out.data_size = entry.end;
+      out.tensors.push_back(std::move(entry));
+    }
     report_.tensors_selected = out.tensors.size();
     if (!options_.verify_only) {
       ready_ = SerializeSafetensorsHeader(out);
       report_.output_size = ready_.size() + out.data_size;
     }
+    PlanJobs();
     PlanThreads();
     return StartTensor();
+  }
+
+  // A tensor of the source, or a tensor in a layout with all of its views.
+  struct Source {
+    const TensorSpec* spec;
+    size_t first;  // of header_.tensors
+    size_t count;
+    const Layout* layout;  // null without one
+  };
+
+  // In the order in which they are given back.
+  std::vector<Source> SourcesInOrder() const {
+    std::vector<Source> sources;
+    ForEachSource(header_, [&](const TensorSpec& spec, size_t first,
+                               size_t count, const Layout* layout) {
+      sources.push_back({&spec, first, count, layout});
+      return absl::OkStatus();
+    }).IgnoreError();
+    if (options_.order == TensorOrder::kLayers) {
+      std::stable_sort(sources.begin(), sources.end(),
+                       [this](const Source& a, const Source& b) {
+                         return IsOfEarlierLayer(
+                             header_.tensors[a.first].spec,
+                             header_.tensors[b.first].spec);
+                       });
+    }
+    return sources;
+  }
+
+  // Whether tensors are decoded whole in any case: because of their groups, or
+  // since they do not come in the order in which they are given back. Their
+  // payloads wait until their turn has come.
+  void PlanJobs() {
+    has_turns_ =
+        !groups_.empty() || !std::is_sorted(order_.begin(), order_.end());
+    if (!has_turns_) return;
+    came_.resize(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) {
+      waiting_size_ += header_.tensors[i].payload_size;
+      if (groups_.Has(i)) ++members_left_[groups_.GroupOf(i)];
+    }
   }
 
   // What is held besides the header, with so many tensors decoded at a time,
   // and as many more that wait for it or to be given back.
   uint64_t MemoryWith(unsigned workers, size_t places) const {
-    if (workers == 1 && places == 1) return decoder_memory_ + 2 * scratch_size_;
+    if (workers == 1 && places == 1 && !has_turns_) {
+      return decoder_memory_ + 2 * scratch_size_;
+    }
     // And what waits to be used again.
     return workers * (decoder_memory_ + kMaxDecodedBlock + 2 * job_size_ +
                       (places - 1) * place_memory_) +
@@ -191,7 +242,9 @@ class Decompressor::Impl {
   }
 
   // Whether tensors are decoded whole, several of them or by several threads.
-  bool by_jobs() const { return workers_ > 1 || queue_.places() > 1; }
+  bool by_jobs() const {
+    return has_turns_ || workers_ > 1 || queue_.places() > 1;
+  }
 
   // As many threads as there are, on as many tensors as there is memory for.
   void PlanThreads() {
@@ -200,7 +253,6 @@ class Decompressor::Impl {
     bool pays = false;
     for (size_t i = 0; i < header_.tensors.size(); ++i) {
       const ArtefactTensor& tensor = header_.tensors[i];
-      if (groups_.Has(i)) return;
       const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
       const uint64_t size =
           elements.ok() ? *elements * DTypeSize(tensor.spec.dtype) : 0;
@@ -208,7 +260,9 @@ class Decompressor::Impl {
           std::max(job_size_, tensor.payload_size + (selected_[i] ? size : 0));
     }
     for (const ArtefactTensor& tensor : header_.tensors) {
-      shares &= tensor.codec.codec->shares_blocks();
+      // What a group of a profile shares are blocks of its payload.
+      shares &= tensor.codec.codec->shares_blocks() ||
+                tensor.codec.codec->coded_in_groups();
       pays |= !tensor.codec.codec->at_memory_speed();
     }
     if (!pays) return;
@@ -254,7 +308,9 @@ class Decompressor::Impl {
                                     tensor.spec.name));
     }
     DecoderBounds bounds;
-    if (!groups_.Has(index)) {
+    if (groups_.Has(index)) {
+      bounds.memory = groups_.MemoryOfDecoder(index);
+    } else {
       KVC_ASSIGN_OR_RETURN(
           bounds, codec.BoundsOfDecoder(tensor.spec, tensor.codec.parameters));
     }
@@ -365,11 +421,12 @@ class Decompressor::Impl {
     restored_view_.emplace(*layout_, index_ - first_view_, slab_.get());
   }
 
-  // Where several threads work: takes payload until there is a job, or makes
-  // ready what one has decoded. False when that needs more bytes.
+  // Where tensors are decoded whole: takes payload until there is a job, or
+  // makes ready what one has decoded. False when that needs more bytes.
   absl::StatusOr<bool> StepJobs(absl::string_view* bytes) {
+    AddJobs();
     const bool all_came = collected_ == header_.tensors.size();
-    if (!jobs_.empty() && (all_came || jobs_.size() >= 2 * workers_ ||
+    if (!jobs_.empty() && (all_came || jobs_.size() >= MostJobs() ||
                            queue_.IsDone(*jobs_.front()))) {
       KVC_RETURN_IF_ERROR(SettleJob());
       return true;
@@ -380,20 +437,83 @@ class Decompressor::Impl {
     position_ += part.size();
     remaining_ = job_->Append(part);
     if (remaining_ > 0) return false;
-    jobs_.push_back(job_);
-    queue_.Add(std::exchange(job_, nullptr));
+    if (has_turns_) {
+      TakePayload(collected_);
+    } else {
+      AddJob(std::exchange(job_, nullptr));
+    }
     ++collected_;
     return true;
   }
 
+  size_t MostJobs() const { return 2 * size_t{workers_}; }
+
   void StartJob() {
     const ArtefactTensor& tensor = header_.tensors[collected_];
-    const auto use = selected_[collected_]  ? DecodeJob::Use::kGiveBack
-                     : options_.verify_only ? DecodeJob::Use::kCheck
-                                            : DecodeJob::Use::kSkip;
-    job_ = std::make_shared<DecodeJob>(tensor, position_, use, options_.tokens,
-                                       limits_.still_wanted, &spares_, &queue_);
+    job_ = std::make_shared<DecodeJob>(tensor, position_, UseOf(collected_),
+                                       options_.tokens, limits_.still_wanted,
+                                       &spares_, &queue_);
     remaining_ = tensor.payload_size;
+  }
+
+  DecodeJob::Use UseOf(size_t tensor) const {
+    return selected_[tensor]      ? DecodeJob::Use::kGiveBack
+           : options_.verify_only ? DecodeJob::Use::kCheck
+                                  : DecodeJob::Use::kSkip;
+  }
+
+  void AddJob(std::shared_ptr<DecodeJob> job) {
+    queue_.Add(job);
+    jobs_.push_back(std::move(job));
+  }
+
+  // Where tensors have turns: one has come. Begins to read its group, where it
+  // is the last of one of which anything is needed.
+  void TakePayload(size_t tensor) {
+    came_[tensor] = std::exchange(job_, nullptr);
+    if (!groups_.Has(tensor)) return;
+    const size_t group = groups_.GroupOf(tensor);
+    if (groups_.LastOf(group) != tensor) return;
+    const absl::Span<const size_t> members = groups_.MembersOf(group);
+    if (std::all_of(members.begin(), members.end(), [this](size_t member) {
+          return UseOf(member) == DecodeJob::Use::kSkip;
+        })) {
+      return;
+    }
+    auto job = std::make_shared<GroupJob>(&groups_, group,
+                                          came_[tensor]->payload(),
+                                          limits_.still_wanted, &queue_);
+    // Also where it is skipped: what is read is its payload.
+    came_[tensor]->RunAfter(job);
+    queue_.Add(job);
+    group_jobs_[group] = std::move(job);
+  }
+
+  // Adds the jobs whose turn it is, as far as they have come and may be at
+  // work.
+  void AddJobs() {
+    while (added_ < came_.size() && jobs_.size() < MostJobs()) {
+      const size_t tensor = order_[added_];
+      const bool grouped = groups_.Has(tensor);
+      const size_t needed =
+          grouped ? groups_.LastOf(groups_.GroupOf(tensor)) : tensor;
+      if (needed >= collected_) return;
+      std::shared_ptr<DecodeJob> job = std::move(came_[tensor]);
+      if (grouped) JoinGroup(tensor, job.get());
+      AddJob(std::move(job));
+      ++added_;
+    }
+  }
+
+  // Has a member decoded by its group, which is forgotten with its last one.
+  void JoinGroup(size_t tensor, DecodeJob* job) {
+    const size_t group = groups_.GroupOf(tensor);
+    const auto found = group_jobs_.find(group);
+    if (found == group_jobs_.end()) return;
+    if (UseOf(tensor) != DecodeJob::Use::kSkip) {
+      job->DecodeBy(found->second, tensor);
+    }
+    if (--members_left_[group] == 0) group_jobs_.erase(found);
   }
 
   // Takes what the first of the jobs has decoded, of the current tensor.
@@ -405,7 +525,7 @@ class Decompressor::Impl {
     KVC_RETURN_IF_ERROR(job->status());
     jobs_.pop_front();
     if (layout_ != nullptr) {
-      if (selected_[index_]) {
+      if (selected_[order_[index_]]) {
         RestoreView();
         restored_view_->Append(job->decoded());
       }
@@ -431,46 +551,11 @@ class Decompressor::Impl {
     if (options_.tokens && selected_[index_]) {
       filter_.emplace(tensor.spec, *options_.tokens);
     }
-    if (index_ < held_.size()) due_ = held_[index_];
-    if (groups_.Has(index_)) {
-      decoder_.reset();  // until the payload of its group has come
-      return absl::OkStatus();
-    }
+    if (has_turns_) return absl::OkStatus();
     KVC_ASSIGN_OR_RETURN(decoder_, tensor.codec.codec->NewDecoder(
                                        tensor.spec, tensor.codec.parameters));
     NeedWhatIsSelected();
     return absl::OkStatus();
-  }
-
-  // Keeps payloads until that of the current tensor's group has come, and sets
-  // up the decoder. False when it needs more bytes.
-  absl::StatusOr<bool> HoldGroup(absl::string_view* bytes) {
-    const size_t last = groups_.NeededUpTo(index_);
-    for (size_t i = std::max(index_, held_.size()); i <= last + 1; ++i) {
-      // The one before may not have come whole.
-      if (i > index_) {
-        std::string& kept = held_[i - 1];
-        const uint64_t missing =
-            header_.tensors[i - 1].payload_size - kept.size();
-        const absl::string_view part = bytes->substr(0, missing);
-        kept.append(part.data(), part.size());
-        bytes->remove_prefix(part.size());
-        if (part.size() < missing) return false;
-      }
-      if (i <= last) held_.resize(i + 1);
-    }
-    due_ = held_[index_];
-    Checkpoint* const checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
-    if (absl::Status status = groups_.Prepare(index_, held_[last], checkpoint);
-        !status.ok()) {
-      KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-      return DataLoss(status.message(),
-                      {.reason = "PAYLOAD_DAMAGED",
-                       .tensor = header_.tensors[last].spec.name});
-    }
-    decoder_ = groups_.NewDecoder(index_, checkpoint);
-    NeedWhatIsSelected();
-    return true;
   }
 
   void NeedWhatIsSelected() {
@@ -487,16 +572,20 @@ class Decompressor::Impl {
   // Where the current tensor is the first of views: takes their layout.
   absl::Status StartView() {
     restored_view_.reset();
-    if (layout_ == nullptr && next_laid_out_ < header_.laid_out.size() &&
-        header_.laid_out[next_laid_out_].first == index_) {
-      const LaidOutTensor& next = header_.laid_out[next_laid_out_++];
-      layout_ = &next.layout;
-      if (selected_[index_] && options_.tokens) {
-        KVC_ASSIGN_OR_RETURN(Layout narrowed,
-                             next.layout.Narrowed(*options_.tokens));
-        layout_ = &narrowed_.emplace(std::move(narrowed));
-      }
-      first_view_ = index_;
+    if (layout_ != nullptr) return absl::OkStatus();
+    const size_t tensor = order_[index_];
+    const auto next = std::lower_bound(
+        header_.laid_out.begin(), header_.laid_out.end(), tensor,
+        [](const LaidOutTensor& each, size_t at) { return each.first < at; });
+    if (next == header_.laid_out.end() || next->first != tensor) {
+      return absl::OkStatus();
+    }
+    layout_ = &next->layout;
+    first_view_ = index_;
+    if (selected_[tensor] && options_.tokens) {
+      KVC_ASSIGN_OR_RETURN(Layout narrowed,
+                           next->layout.Narrowed(*options_.tokens));
+      layout_ = &narrowed_.emplace(std::move(narrowed));
     }
     return absl::OkStatus();
   }
@@ -518,8 +607,6 @@ class Decompressor::Impl {
     KVC_RETURN_IF_ERROR(decoder_->Finish());
     if (layout_ != nullptr) FinishView();
     decoder_.reset();
-    groups_.End(index_);
-    if (index_ < held_.size()) std::string().swap(held_[index_]);
     ++index_;
     return StartTensor();
   }
@@ -547,8 +634,7 @@ class Decompressor::Impl {
   // when it is none.
   const Layout* layout_ = nullptr;
   std::optional<Layout> narrowed_;
-  size_t next_laid_out_ = 0;
-  size_t first_view_ = 0;
+  size_t first_view_ = 0;  // of order_
   struct Free {
     void operator()(char* bytes) const { std::free(bytes); }
   };
@@ -557,7 +643,11 @@ class Decompressor::Impl {
   std::optional<ViewWriter> restored_view_;
   std::string kept_;  // of a view, where a range of tokens is given back
 
-  // The tensor, or view, that is being decoded.
+  // Tensors and views in the order in which they are given back.
+  std::vector<size_t> order_;
+
+  // The tensor, or view, that is being decoded, or given back next: the index
+  // of its place in order_.
   size_t index_ = 0;
   uint64_t remaining_ = 0;  // bytes of its payload still to come
   std::unique_ptr<TensorDecoder> decoder_;
@@ -565,10 +655,6 @@ class Decompressor::Impl {
   Digest digest_;
 
   GroupDecompression groups_;
-  // Payloads that came before they were due, those of the first tensors; what
-  // was decoded is empty.
-  std::vector<std::string> held_;
-  absl::string_view due_;  // what is left of the current tensor's
 
   // Tensors that are decoded at a time, where there are several.
   unsigned workers_ = 1;
@@ -576,7 +662,15 @@ class Decompressor::Impl {
   uint64_t place_memory_ = 0;       // most bytes that one works on blocks in
   size_t collected_ = 0;            // tensors whose payload has come
   std::shared_ptr<DecodeJob> job_;  // whose payload is coming
+  // Those whose turn has come, in order_.
   std::deque<std::shared_ptr<DecodeJob>> jobs_;
+  // Where jobs do not simply follow one another.
+  bool has_turns_ = false;
+  uint64_t waiting_size_ = 0;  // most bytes of payloads that wait
+  std::vector<std::shared_ptr<DecodeJob>> came_;  // whose turn has not come
+  size_t added_ = 0;                              // of order_
+  std::map<size_t, std::shared_ptr<GroupJob>> group_jobs_;  // by group
+  std::map<size_t, size_t> members_left_;                   // to be added
   SpareStrings spares_;
   JobQueue queue_{limits_.threads};  // ends before what its jobs work with
 };

@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
+#include "pipeline/group_members.h"
 #include "pipeline/groups.h"
+#include "profile/member_restorer.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -40,57 +42,55 @@ absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
                             [](const ArtefactTensor& tensor) {
                               return tensor.codec.codec->coded_in_groups();
                             });
-  uint64_t payloads = 0;
   for (size_t g = 0; g < plan.groups_.size(); ++g) {
     const TensorGroup& group = plan.groups_[g];
     for (const size_t tensor : group.members) plan.group_of_[tensor] = g;
+    plan.names_.push_back(header.tensors[group.last].spec.name);
     plan.memory_ += profile::GroupQuanta::MaxMemory(
         plan.profile_->content().groups[group.index], group.shape);
   }
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     const ArtefactTensor& tensor = header.tensors[i];
-    payloads += tensor.payload_size;
     if (!tensor.codec.codec->coded_in_groups()) continue;
     if (!plan.Has(i)) {
       return Damaged("its tensors do not make up the groups of its profile",
                      tensor.spec.name);
     }
-    if (plan.NeededUpTo(i) != i && tensor.payload_size != 0) {
+    if (plan.LastOf(plan.GroupOf(i)) != i && tensor.payload_size != 0) {
       return Damaged("a payload where none belongs", tensor.spec.name);
     }
   }
-  plan.memory_ += 2 * payloads;
   return plan;
 }
 
-absl::Status GroupDecompression::Prepare(size_t tensor,
-                                         absl::string_view payload,
-                                         Checkpoint* checkpoint) {
-  const size_t index = group_of_.at(tensor);
-  if (quanta_.count(index) != 0) return absl::OkStatus();
-  const TensorGroup& group = groups_[index];
-  KVC_ASSIGN_OR_RETURN(
-      std::shared_ptr<const profile::GroupQuanta> quanta,
-      profile::GroupQuanta::Parse(payload, profile_, group.index, group.shape,
-                                  checkpoint));
-  quanta_[index] = std::move(quanta);
-  return absl::OkStatus();
+size_t GroupDecompression::PlaceOf(size_t tensor) const {
+  const std::vector<size_t>& members = groups_[GroupOf(tensor)].members;
+  const auto place = std::find(members.begin(), members.end(), tensor);
+  return static_cast<size_t>(place - members.begin());
+}
+
+uint64_t GroupDecompression::MemoryOfDecoder(size_t tensor) const {
+  const size_t index = groups_[GroupOf(tensor)].index;
+  return profile::MemberRestorer::Memory(profile_->content().groups[index],
+                                         PlaceOf(tensor));
+}
+
+absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>>
+GroupDecompression::Parse(size_t group, absl::string_view payload,
+                          Checkpoint* checkpoint, Workers* workers) const {
+  absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
+      profile::GroupQuanta::Parse(payload, profile_, groups_[group].index,
+                                  groups_[group].shape, checkpoint, workers);
+  if (quanta.ok()) return quanta;
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  return MakeError(absl::StatusCode::kDataLoss, quanta.status().message(),
+                   {.reason = "PAYLOAD_DAMAGED", .tensor = names_[group]});
 }
 
 std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(
-    size_t tensor, Checkpoint* checkpoint) {
-  const size_t index = group_of_.at(tensor);
-  const std::vector<size_t>& members = groups_[index].members;
-  const auto place = std::find(members.begin(), members.end(), tensor);
-  return NewMemberDecoder(quanta_.at(index),
-                          static_cast<size_t>(place - members.begin()),
-                          checkpoint);
-}
-
-void GroupDecompression::End(size_t tensor) {
-  const auto group = group_of_.find(tensor);
-  if (group == group_of_.end()) return;
-  if (groups_[group->second].last == tensor) quanta_.erase(group->second);
+    size_t tensor, std::shared_ptr<const profile::GroupQuanta> quanta,
+    Checkpoint* checkpoint) const {
+  return NewMemberDecoder(std::move(quanta), PlaceOf(tensor), checkpoint);
 }
 
 }  // namespace kvcompress

@@ -141,7 +141,7 @@ class GroupCompression {
   std::vector<AloneTensor> alone_;         // its members, where that is smaller
 };
 
-// The decoding side. Not thread safe.
+// The decoding side: which tensors are groups. Immutable once planned.
 class GroupDecompression {
  public:
   GroupDecompression() = default;
@@ -153,6 +153,7 @@ class GroupDecompression {
       absl::Span<const std::shared_ptr<const Profile>> profiles,
       const ArtefactHeader& header);
 
+  bool empty() const { return groups_.empty(); }
   bool Has(size_t tensor) const { return group_of_.count(tensor) != 0; }
 
   // The profile that is needed, if one is.
@@ -161,36 +162,43 @@ class GroupDecompression {
     return ProfileUse{.id = profile_->id(), .tensors = group_of_.size()};
   }
 
-  // What is held at most, in bytes: payloads that come before they can be
-  // decoded, and quanta of groups.
+  // What the quanta of all groups take at most, in bytes.
   uint64_t memory() const { return memory_; }
+  // What the decoder of a member takes, in bytes. REQUIRES: Has(tensor), as for
+  // all that follows.
+  uint64_t MemoryOfDecoder(size_t tensor) const;
 
-  // The tensor up to whose end payloads must have come before the member can
-  // be decoded. REQUIRES: Has(tensor).
-  size_t NeededUpTo(size_t tensor) const {
-    return groups_[group_of_.at(tensor)].last;
+  // A group by its number, which is below the number of tensors, and its
+  // tensors. The last of these in the file has the payload, and there is none
+  // to decode before it has come.
+  size_t GroupOf(size_t tensor) const { return group_of_.at(tensor); }
+  absl::Span<const size_t> MembersOf(size_t group) const {
+    return groups_[group].members;
   }
+  size_t LastOf(size_t group) const { return groups_[group].last; }
 
-  // Decodes the payload of the group of a member, unless it was. The status of
-  // the checkpoint, which may be null, when that stops.
-  absl::Status Prepare(size_t tensor, absl::string_view payload,
-                       Checkpoint* checkpoint);
+  // Reads the payload of a group, which is not trusted: DATA_LOSS, naming the
+  // last of its tensors. The status of the checkpoint, which may be null, when
+  // that stops. The workers, which may be null, share the work.
+  absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> Parse(
+      size_t group, absl::string_view payload, Checkpoint* checkpoint,
+      Workers* workers) const;
 
-  // Gives the member's elements, and takes its payload, which was prepared.
-  // The checkpoint may be null and is asked every few milliseconds.
-  // REQUIRES: Prepare succeeded; the checkpoint outlives the decoder.
-  std::unique_ptr<TensorDecoder> NewDecoder(size_t tensor,
-                                            Checkpoint* checkpoint);
-
-  // Forgets the group where the tensor is its last.
-  void End(size_t tensor);
+  // Gives a member's elements by the quanta of its group, and takes its
+  // payload, which is read. The checkpoint may be null and is asked every few
+  // milliseconds; it outlives the decoder.
+  std::unique_ptr<TensorDecoder> NewDecoder(
+      size_t tensor, std::shared_ptr<const profile::GroupQuanta> quanta,
+      Checkpoint* checkpoint) const;
 
  private:
+  // Where a tensor is in its group.
+  size_t PlaceOf(size_t tensor) const;
+
   std::shared_ptr<const Profile> profile_;
   std::vector<TensorGroup> groups_;
+  std::vector<std::string> names_;  // of the last tensor of each
   std::map<size_t, size_t> group_of_;
-  // By index of groups_; of those under way.
-  std::map<size_t, std::shared_ptr<const profile::GroupQuanta>> quanta_;
   uint64_t memory_ = 0;
 };
 

@@ -24,7 +24,12 @@ constexpr std::chrono::milliseconds kStint{2};
 struct JobQueue::State {
   using Jobs = std::deque<std::shared_ptr<Job>>;
 
-  explicit State(Threads lent) : threads(std::move(lent)) {}
+  // As many helpers as there are threads, for the one that calls may be
+  // elsewhere: it reads what comes next, or has ended its turn until that has
+  // come.
+  explicit State(Threads lent)
+      : threads(std::move(lent)),
+        most_helpers(threads.count > 1 ? threads.count : 0) {}
 
   // Pieces of work that threads share.
   struct Loop {
@@ -148,6 +153,7 @@ struct JobQueue::State {
   // Guarded by the mutex.
   Jobs waiting;
   std::deque<Loop*> loops;  // of threads that are in ForEach
+  unsigned most_helpers;
   unsigned helpers = 0;     // tasks that were given to threads
   unsigned running = 0;     // jobs
   unsigned sharing = 0;     // threads that do pieces of another one's loop
@@ -173,13 +179,10 @@ void JobQueue::Add(const std::shared_ptr<Job>& job) {
 }
 
 void JobQueue::AskForHelp(const std::shared_ptr<State>& state, size_t more) {
-  // As many as there are threads, for the one that calls may be elsewhere: it
-  // reads what comes next, or has ended its turn until that has come.
-  const unsigned limit = state->threads.count > 1 ? state->threads.count : 0;
   for (; more > 0; --more) {
     {
       const std::unique_lock<std::mutex> lock(state->mutex);
-      if (state->helpers >= limit) return;
+      if (state->helpers >= state->most_helpers) return;
       ++state->helpers;
     }
     try {
@@ -241,7 +244,18 @@ bool JobQueue::Wait(const std::shared_ptr<Job>& job, Checkpoint* checkpoint) {
   return true;
 }
 
-bool JobQueue::abandoned() const { return state_->abandoned; }
+Checkpoint JobQueue::CheckpointOf(StillWanted wanted) const {
+  return Checkpoint([state = state_, wanted = std::move(wanted)] {
+    if (state->abandoned) return absl::CancelledError("nobody waits for it");
+    return wanted ? wanted() : absl::OkStatus();
+  });
+}
+
+void JobQueue::UseOneThread() {
+  places_ = 1;
+  const std::unique_lock<std::mutex> lock(state_->mutex);
+  state_->most_helpers = 0;
+}
 
 // A few pieces of work that is shared, or one job, and then another turn, so
 // that others have theirs.

@@ -56,7 +56,7 @@ class JobQueue : public Workers {
   // At 1 thread, whatever is added is done by those who wait for it.
   explicit JobQueue(Threads threads);
   // Jobs that have not begun never will. Waits for those that run, which
-  // should look at abandoned() every few milliseconds.
+  // should look at their checkpoints every few milliseconds.
   ~JobQueue() override;
 
   JobQueue(const JobQueue&) = delete;
@@ -72,13 +72,16 @@ class JobQueue : public Workers {
   // Run threw.
   bool Wait(const std::shared_ptr<Job>& job, Checkpoint* checkpoint);
 
-  // Whether nobody waits for what runs. Thread safe.
-  bool abandoned() const;
+  // What a job is to look at: it stops when nobody waits for what runs, or
+  // `wanted`, which may be null, says so. Thread safe.
+  Checkpoint CheckpointOf(StillWanted wanted) const;
 
   // How many threads share one piece of work at most: as many as there are, or
   // fewer from now on, where it has not begun. Thread safe.
   size_t places() const override { return places_; }
   void set_places(size_t places) { places_ = places; }
+  // From now on as at 1 thread. Before anything is added.
+  void UseOneThread();
   void ForEach(size_t count, Piece piece) override;
 
  private:

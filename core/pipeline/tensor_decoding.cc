@@ -43,31 +43,56 @@ DecodeJob::DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
   Reserve(tensor.payload_size, &payload_);
 }
 
+void GroupJob::Run() {
+  Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
+  quanta_ = groups_->Parse(group_, payload_, &checkpoint, queue_);
+}
+
+absl::StatusOr<std::unique_ptr<TensorDecoder>> GroupJob::NewDecoder(
+    size_t tensor, Checkpoint* checkpoint) const {
+  KVC_RETURN_IF_ERROR(quanta_.status());
+  return groups_->NewDecoder(tensor, *quanta_, checkpoint);
+}
+
 void DecodeJob::Run() {
-  Checkpoint checkpoint([this] {
-    if (queue_->abandoned()) return absl::CancelledError("nobody waits for it");
-    return still_wanted_ ? still_wanted_() : absl::OkStatus();
-  });
-  status_ = Decode(&checkpoint);
+  Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
+  const bool grouped = tensor_.codec.codec->coded_in_groups();
+  status_ = grouped && group_ == nullptr ? Check(&checkpoint)
+                                         : Decode(&checkpoint);
+  group_.reset();
   spares_->taken.PutBack(&payload_);
+}
+
+std::string DecodeJob::DigestOf(Checkpoint* checkpoint) const {
+  Digest digest;
+  InSlabs(checkpoint, payload_.size(), [&](size_t first, size_t size) {
+    digest.Update(absl::string_view(payload_).substr(first, size));
+  });
+  return digest.Hex();
+}
+
+absl::Status DecodeJob::Check(Checkpoint* checkpoint) const {
+  const std::string digest = DigestOf(checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  if (digest != tensor_.digest) return DigestMismatch(tensor_, offset_);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
                                              Checkpoint* checkpoint) {
   if (!tensor_.codec.codec->shares_blocks()) return false;
-  Digest digest;
-  InSlabs(checkpoint, payload_.size(), [&](size_t first, size_t size) {
-    digest.Update(absl::string_view(payload_).substr(first, size));
-  });
+  const std::string digest = DigestOf(checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  if (digest.Hex() != tensor_.digest) return false;
+  if (digest != tensor_.digest) return false;
   return decoder->DecodeWhole(payload_, queue_, checkpoint, &decoded_);
 }
 
 absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
   KVC_ASSIGN_OR_RETURN(
       const std::unique_ptr<TensorDecoder> decoder,
-      tensor_.codec.codec->NewDecoder(tensor_.spec, tensor_.codec.parameters));
+      group_ != nullptr ? group_->NewDecoder(index_, checkpoint)
+                        : tensor_.codec.codec->NewDecoder(
+                              tensor_.spec, tensor_.codec.parameters));
   std::optional<TokenFilter> filter;
   if (use_ == Use::kSkip) {
     decoder->set_needed([](uint64_t, uint64_t) { return false; });

@@ -1,14 +1,17 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// A tensor, or a view of one, that is decoded as a job among others. Internal
-// to the library.
+// A tensor, or a view of one, that is decoded as a job among others, and the
+// payload of a group. Internal to the library.
 
 #ifndef KVCOMPRESS_PIPELINE_TENSOR_DECODING_H_
 #define KVCOMPRESS_PIPELINE_TENSOR_DECODING_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,14 +19,45 @@
 #include "kvcompress/artefact.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
+#include "pipeline/groups.h"
 #include "pipeline/job_queue.h"
 #include "pipeline/selection.h"
 #include "pipeline/spare_strings.h"
+#include "profile/group_decoder.h"
 
 namespace kvcompress {
 
 // DATA_LOSS: the digest of the payload at `offset` is not the manifest's.
 absl::Status DigestMismatch(const ArtefactTensor& tensor, uint64_t offset);
+
+// Reads the payload of a group of a profile, which its members are decoded by.
+class GroupJob final : public Job {
+ public:
+  // What is given here outlives this or, where `payload` and `still_wanted` are
+  // concerned, the run of it.
+  GroupJob(const GroupDecompression* groups, size_t group,
+           absl::string_view payload, StillWanted still_wanted, JobQueue* queue)
+      : groups_(groups),
+        group_(group),
+        payload_(payload),
+        still_wanted_(std::move(still_wanted)),
+        queue_(queue) {}
+
+  // Once it is done: the decoder of a member, or why there is none; see
+  // GroupDecompression::NewDecoder. Thread safe.
+  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      size_t tensor, Checkpoint* checkpoint) const;
+
+ private:
+  void Run() override;
+
+  const GroupDecompression* const groups_;
+  const size_t group_;
+  const absl::string_view payload_;
+  const StillWanted still_wanted_;
+  JobQueue* const queue_;
+  absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta_;
+};
 
 class DecodeJob final : public Job {
  public:
@@ -46,6 +80,17 @@ class DecodeJob final : public Job {
     return tensor_.payload_size - payload_.size();
   }
 
+  // That payload, until the job has run.
+  absl::string_view payload() const { return payload_; }
+
+  // Has it decode the tensor, by its index, by what another job, which was
+  // added before, makes of its group. To be called before it is added.
+  void DecodeBy(std::shared_ptr<GroupJob> group, size_t tensor) {
+    RunAfter(group);
+    group_ = std::move(group);
+    index_ = tensor;
+  }
+
   // Of a job that is done.
   const absl::Status& status() const { return status_; }
   // What is given back, which the caller may take.
@@ -54,6 +99,10 @@ class DecodeJob final : public Job {
  private:
   void Run() override;
   absl::Status Decode(Checkpoint* checkpoint);
+  // Looks at the digest alone.
+  absl::Status Check(Checkpoint* checkpoint) const;
+  // That of the payload.
+  std::string DigestOf(Checkpoint* checkpoint) const;
   // Decodes all of it by several threads, where that is for this payload, and
   // it is whole; else false, and nothing has happened.
   absl::StatusOr<bool> DecodeByMany(TensorDecoder* decoder,
@@ -66,6 +115,8 @@ class DecodeJob final : public Job {
   const StillWanted still_wanted_;
   SpareStrings* const spares_;  // of the payload, and of what it becomes
   JobQueue* const queue_;
+  std::shared_ptr<GroupJob> group_;  // null for a tensor of no group
+  size_t index_ = 0;                 // of the tensor, where it is in one
   std::string payload_;
   absl::Status status_;
   std::string decoded_;

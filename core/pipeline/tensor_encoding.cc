@@ -89,10 +89,7 @@ EncodeJob::EncodeJob(const ArtefactTensor& tensor, uint64_t size,
 }
 
 void EncodeJob::Run() {
-  Checkpoint checkpoint([this] {
-    if (queue_->abandoned()) return absl::CancelledError("nobody waits for it");
-    return still_wanted_ ? still_wanted_() : absl::OkStatus();
-  });
+  Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
   std::unique_ptr<EncoderBuffers> buffers = pool_->Take();
   status_ = Encode(&checkpoint, buffers.get());
   pool_->PutBack(std::move(buffers));

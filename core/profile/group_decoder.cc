@@ -240,7 +240,7 @@ class GroupQuanta::Parser {
                              out_.group().components));
     KVC_ASSIGN_OR_RETURN(found->bytes, Take(found->header.size));
     found->bytes.remove_prefix(kGroupBlockHeaderSize);
-    return place_.Spend(found->tokens);
+    return place_.Spend(1);
   }
 
   absl::Status ReadBlocks() {

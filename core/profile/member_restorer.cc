@@ -23,8 +23,22 @@ using kernels::kStripColumns;
 // products that this takes at most, if one token does not take more.
 constexpr uint64_t kPiece = 64 << 10;
 constexpr uint64_t kMaxProducts = uint64_t{1} << 26;
+// What is held of a channel besides, in bytes.
+constexpr uint64_t kOfChannel = 64;
 
 }  // namespace
+
+uint64_t MemberRestorer::Memory(const ProfileGroup& group, size_t member) {
+  const uint64_t channels = group.tensors[member].channels;
+  // Values, as pairs too, and angles, for elements of one byte; and tokens, and
+  // a strip of each.
+  constexpr uint64_t kOfElement = 3 * sizeof(float);
+  constexpr uint64_t kOfToken =
+      sizeof(kernels::SparseToken) + kStripColumns * sizeof(float);
+  return kPiece * kOfElement + (kPiece / channels + 1) * kOfToken +
+         (channels + kStripColumns) *
+             (sizeof(int16_t) * group.components + kOfChannel);
+}
 
 MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
                                size_t member)

@@ -23,6 +23,9 @@ namespace kvcompress::profile {
 // Restores one tensor of a group. Not thread safe.
 class MemberRestorer {
  public:
+  // What one holds at most, in bytes.
+  static uint64_t Memory(const ProfileGroup& group, size_t member);
+
   // `member` is the index of the tensor in its group.
   MemberRestorer(std::shared_ptr<const GroupQuanta> quanta, size_t member);
 

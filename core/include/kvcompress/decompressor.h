@@ -36,6 +36,12 @@
 
 namespace kvcompress {
 
+// In which order tensors are given back.
+enum class TensorOrder {
+  kFile,    // that of the source
+  kLayers,  // by layer, its keys before its values; what is of no layer last
+};
+
 struct DecompressOptions {
   // Labels that the artefact must carry with these values.
   Labels expected_labels;
@@ -47,6 +53,9 @@ struct DecompressOptions {
   // Half-open range of tokens to give back of [batch, heads, tokens, head_dim],
   // and of tensors in a layout; whole pages where tokens are in pages.
   std::optional<std::pair<uint64_t, uint64_t>> tokens;
+  // The first layers can be used while the last are decoded. A tensor that
+  // comes before its turn waits, compressed.
+  TensorOrder order = TensorOrder::kFile;
   // Whether to check only and give nothing back.
   bool verify_only = false;
   // Those that artefacts may need.
@@ -113,7 +122,10 @@ class Decompressor {
   // out, in bytes: the header, parsed; and, once that is read, what the
   // decoder of any of its tensors holds (DecoderBounds), what is decoded to be
   // left out, and the largest part of a tensor in a layout that has whole
-  // views. Where more threads than one work, each also has two tensors.
+  // views. Where more threads than one work, tensors are in groups of a
+  // profile, or come in another order than they are given back, each thread
+  // also has two tensors; in the latter cases payloads wait, all of them at
+  // most.
   uint64_t working_bytes() const;
 
   // How many threads work at a time at most, once the header was read: as many
