@@ -90,7 +90,8 @@ std::vector<DecompressOptions> Selections() {
           {.verify_only = true},
           {.tensors = {"layer_1_*"}},
           {.tensors = {"*key"}, .tokens = {{1490, 1500}}},
-          {.tensors = {"*key"}, .tokens = {{0, 1499}}}};
+          {.tensors = {"*key"}, .tokens = {{0, 1499}}},
+          {.order = TensorOrder::kLayers}};
 }
 
 TEST(RestoreSteps, GiveTheSameFileAndNoMoreThanAsked) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -282,6 +283,37 @@ TEST(Decompress, GivesBackOnlyWhatIsAskedFor) {
             "INVALID_TOKENS");
   EXPECT_EQ(reason({.tensors = {"*key"}, .tokens = {{0, 11}}}),
             "INVALID_TOKENS");
+}
+
+// Names are in the order that safetensors writes them in, which is not that of
+// the layers.
+TEST(Decompress, GivesBackLayerByLayer) {
+  const auto file_of = [](const std::vector<const char*>& names) {
+    std::vector<NamedTensor> tensors;
+    for (const char* name : names) {
+      const uint64_t tokens = 30 + std::strlen(name);
+      tensors.push_back(Random(name, DType::kBF16, {1, 2, tokens, 64}));
+    }
+    return MakeFile(tensors);
+  };
+  const std::string artefact =
+      CompressFile(file_of({"layer_0_value", "layer_10_key", "layer_10_value",
+                            "layer_2_key", "layer_2_value", "other",
+                            "layer_0_key"}),
+                   {.codec = "lossless"})
+          ->artefact;
+  for (const size_t chunk : {size_t{1000}, artefact.size()}) {
+    EXPECT_EQ(
+        *DecompressFile(artefact, {.order = TensorOrder::kLayers}, chunk),
+        file_of({"layer_0_key", "layer_0_value", "layer_2_key", "layer_2_value",
+                 "layer_10_key", "layer_10_value", "other"}));
+    EXPECT_EQ(*DecompressFile(artefact,
+                              {.tensors = {"layer_*0_*"},
+                               .order = TensorOrder::kLayers},
+                              chunk),
+              file_of({"layer_0_key", "layer_0_value", "layer_10_key",
+                       "layer_10_value"}));
+  }
 }
 
 // Another one that matches does not make up for it.
