@@ -247,8 +247,17 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
   return options;
 }
 
-DecompressOptions FromProto(const v1::DecompressOptions& proto) {
+absl::StatusOr<DecompressOptions> FromProto(
+    const v1::DecompressOptions& proto) {
   DecompressOptions options;
+  if (!v1::TensorOrder_IsValid(proto.order())) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("unknown order of tensors ", proto.order()),
+                     {.reason = "INVALID_OPTIONS", .field = "options.order"});
+  }
+  options.order = proto.order() == v1::TENSOR_ORDER_LAYERS
+                      ? TensorOrder::kLayers
+                      : TensorOrder::kFile;
   options.expected_labels.insert(proto.expected_labels().begin(),
                                  proto.expected_labels().end());
   options.expected_payload_digest = proto.expected_payload_digest();

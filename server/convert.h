@@ -21,7 +21,8 @@ namespace kvcompress {
 // INVALID_ARGUMENT for an effort or level that there is not, and a layer that
 // is there twice.
 absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto);
-DecompressOptions FromProto(const v1::DecompressOptions& proto);
+absl::StatusOr<DecompressOptions> FromProto(
+    const v1::DecompressOptions& proto);
 
 // INVALID_ARGUMENT when a type is not set.
 absl::StatusOr<std::vector<TensorSpec>> TensorsFromProto(

@@ -18,10 +18,12 @@ absl::Status DecompressSession::TakeOptions(
     const v1::DecompressOptions& options) {
   if (begun())
     return OutOfOrder("options must be sent once, as the first message");
-  DecompressOptions converted = FromProto(options);
+  absl::StatusOr<DecompressOptions> converted = FromProto(options);
+  if (!converted.ok()) return converted.status();
   profiles_ = options_.CurrentProfiles();
-  converted.profiles = profiles_->All();
-  decompressor_ = std::make_unique<Decompressor>(std::move(converted), limits_);
+  converted->profiles = profiles_->All();
+  decompressor_ =
+      std::make_unique<Decompressor>(*std::move(converted), limits_);
   return absl::OkStatus();
 }
 

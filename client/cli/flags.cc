@@ -111,6 +111,7 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
   if (mode != Mode::kDecompress) {
     if (!raw.tensors.empty()) return need("-tensors", "-decompress");
     if (raw.tokens) return need("-tokens", "-decompress");
+    if (raw.order) return need("-order", "-decompress");
   }
   if (mode != Mode::kCompress && mode != Mode::kMeasure &&
       mode != Mode::kCompare) {
@@ -307,6 +308,11 @@ absl::Status SetSelection(const RawFlags& raw, Flags* flags) {
       return InvalidValue(*raw.tokens, "tokens", "must be FIRST:END");
     }
     flags->tokens.emplace(begin, end);
+  }
+  if (raw.order == "layers") {
+    flags->order = v1::TENSOR_ORDER_LAYERS;
+  } else if (raw.order && *raw.order != "file") {
+    return InvalidValue(*raw.order, "order", "must be file or layers");
   }
   for (const std::string& label : raw.labels) {
     const size_t equals = label.find('=');

@@ -82,6 +82,7 @@ struct Flags {
   ProgressMode progress = ProgressMode::kAuto;
   std::vector<std::string> tensors;                     // shell patterns
   std::optional<std::pair<uint64_t, uint64_t>> tokens;  // half-open
+  v1::TensorOrder order = v1::TENSOR_ORDER_UNSPECIFIED;
   std::map<std::string, std::string> labels;
   // A file, or with `server` a name, digest or label; empty for none.
   std::string profile;

@@ -131,6 +131,9 @@ void Define(CLI::App* app, RawFlags* raw) {
   list("--tensors", &raw->tensors, "GLOB",
        "Decompress only matching tensors, at least one (repeatable)");
   value("--tokens", &raw->tokens, "A:B", "Decompress only tokens A to B-1");
+  value("--order", &raw->order, "ORDER",
+        "Decompress tensors in this order: file, or layers, which are restored "
+        "first to last (default file)");
   list("--label", &raw->labels, "KEY=VALUE",
        "Bind a label, or expect it when decoding (repeatable)");
   value("--profile", &raw->profile, "PROFILE",
@@ -209,6 +212,7 @@ std::vector<std::string> ValuesOf(const std::string& flag) {
   if (flag == "progress") return {"auto", "always", "never"};
   if (flag == "effort") return {"fast", "balanced", "best"};
   if (flag == "metrics") return {"basic", "full"};
+  if (flag == "order") return {"file", "layers"};
   if (flag == "format") return {"json", "table"};
   if (flag == "completion") return {"bash", "zsh", "fish"};
   if (flag == "group-size") return {"32", "64", "128"};

@@ -18,7 +18,8 @@ struct RawFlags {
   std::string input, output, server, shared_directory, codec, preset,
       last_stage;
   std::string tls_ca, tls_cert, tls_key;
-  std::optional<std::string> group_size, sparsity, min_snr_db, progress, tokens;
+  std::optional<std::string> group_size, sparsity, min_snr_db, progress, tokens,
+      order;
   std::optional<std::string> thresholds, key_thresholds, value_thresholds;
   std::optional<std::string> rope_theta, rope, model_config, effort, metrics,
       layout, threads;

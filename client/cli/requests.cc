@@ -39,6 +39,7 @@ v1::DecompressOptions ToDecompressOptions(const Flags& flags) {
     options.mutable_tokens()->set_begin(flags.tokens->first);
     options.mutable_tokens()->set_end(flags.tokens->second);
   }
+  options.set_order(flags.order);
   options.set_verify_only(flags.mode == Mode::kVerify);
   return options;
 }

@@ -4,10 +4,12 @@
 A sender gives a file to whoever connects. Its bytes go through a proxy that carries so many bits a
 second, and `kv-compress -decompress -` restores them as they come. Beside what that takes stands
 what deploy/link.py works out from the costs of restoring the same file without a link, and from
-the cores that the proxy leaves.
+the cores that the proxy leaves. A second table has how soon the first layers are there, which a
+server restores in the order of the file or in that of the layers.
 """
 
 import argparse
+import json
 import os
 import resource
 import socket
@@ -21,8 +23,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import grpc
 from link import Cost, Prefix, seconds
-from threads import make_tensor, processor_seconds, timed, write_cache
+from threads import daemon, make_tensor, processor_seconds, timed, write_cache
+
+from kvcompress.v1 import compression_service_pb2 as pb
+from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
 PROXY = Path(__file__).resolve().parents[1] / "engines" / "link.py"
 CODECS = ("lossless", "int4", "ecsq:contract", "klt:contract")
@@ -100,8 +106,70 @@ def local_cost(binary: Path, cache: Path, artefact: Path, codec: str, rounds: in
     return Cost(size / artefact.stat().st_size, 0, taken / size * 1e9)
 
 
+def arrivals(address: str, port: int, order: pb.TensorOrder.ValueType) -> dict[int, float]:
+    """Seconds until all of a layer is restored, of each, of an artefact that comes from a port."""
+    begun = time.perf_counter()
+    found: dict[int, float] = {}
+    restored = bytearray()
+    ends: list[tuple[int, int]] | None = None
+    with (
+        socket.create_connection(("127.0.0.1", port)) as connection,
+        grpc.insecure_channel(address) as channel,
+    ):
+
+        def requests() -> Iterator[pb.DecompressRequest]:
+            yield pb.DecompressRequest(options=pb.DecompressOptions(order=order))
+            while data := connection.recv(_SENT_AT_ONCE):
+                yield pb.DecompressRequest(artefact=data)
+
+        for response in CompressionServiceStub(channel).Decompress(requests()):
+            restored += response.safetensors.data
+            if ends is None and len(restored) > 8:
+                start = 8 + int.from_bytes(restored[:8], "little")
+                if len(restored) >= start:
+                    ends = layer_ends(bytes(restored[8:start]), start)
+            while ends and len(restored) >= ends[0][1]:
+                # Its keys come before its values, which are there last.
+                found[ends.pop(0)[0]] = time.perf_counter() - begun
+    return found
+
+
+def layer_ends(header: bytes, start: int) -> list[tuple[int, int]]:
+    """The layer of each tensor and where that ends in the file, in the order of the file."""
+    entries = [(name, entry["data_offsets"][1]) for name, entry in json.loads(header).items()]
+    return sorted(
+        ((int(name.split("_")[1]), start + end) for name, end in entries),
+        key=lambda found: found[1],
+    )
+
+
+def first_layers(
+    binary: Path, cache: Path, layers: int, rounds: int, gigabits: float
+) -> Iterator[str]:
+    """Rows: when layers are there, of a cache whose names are sorted, as safetensors has them."""
+    quarter = max(1, layers // 4)
+    yield f"| codec | order | first layer | first {quarter} layers | all {layers} |\n"
+    yield "| --- | --- | --- | --- | --- |\n"
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        daemon(binary.with_name("kv-compressd"), Path(folder)) as (address, _),
+    ):
+        for codec in CODECS:
+            artefact = cache.with_suffix(".kvc")
+            files: list[str | Path] = ["-input", cache, "-output", artefact, "-codec", codec]
+            timed([binary, *files, "-force", "-quiet"])
+            for name, order in (("file", pb.TENSOR_ORDER_FILE), ("layers", pb.TENSOR_ORDER_LAYERS)):
+                with sender(artefact) as port, link(port, gigabits) as (near, _):
+                    found = [arrivals(address, near, order) for _ in range(rounds)]
+                when = [
+                    statistics.median(max(each[layer] for layer in range(count)) for each in found)
+                    for count in (1, quarter, layers)
+                ]
+                yield f"| {codec} | {name} | " + " | ".join(f"{at:.2f} s" for at in when) + " |\n"
+
+
 def main() -> None:
-    """Prints a table in Markdown."""
+    """Prints tables in Markdown."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--binaries", type=Path, required=True)
     parser.add_argument("--tokens", type=int, default=8192)
@@ -140,6 +208,12 @@ def main() -> None:
                     f"{likely:.2f} s | {measured:.2f} s | {measured / likely:.2f} |",
                     flush=True,
                 )
+        print(f"\nThe same cache, its names sorted, over {arguments.gigabits[0]:g} Gb/s\n")
+        write_cache(cache, make_tensor(arguments.tokens), arguments.layers, in_order=sorted)
+        for row in first_layers(
+            binary, cache, arguments.layers, arguments.rounds, arguments.gigabits[0]
+        ):
+            print(row, end="", flush=True)
 
 
 def _own_seconds() -> float:

@@ -53,9 +53,16 @@ def make_tensor(tokens: int) -> NDArray[np.uint16]:
     return (np.ascontiguousarray(heads).view(np.uint32) >> 16).astype(np.uint16)
 
 
-def write_cache(path: Path, tensor: NDArray[np.uint16], count: int) -> int:
+def write_cache(
+    path: Path,
+    tensor: NDArray[np.uint16],
+    count: int,
+    in_order: Callable[[list[str]], list[str]] = list,
+) -> int:
     """A cache of keys and values, each `count` times the tensor; its size in bytes."""
-    names = [f"layer_{layer}_{part}" for layer in range(count) for part in ("key", "value")]
+    names = in_order(
+        [f"layer_{layer}_{part}" for layer in range(count) for part in ("key", "value")]
+    )
     shape = [1, HEADS, tensor.shape[1], CHANNELS]
     entries = {
         name: {

@@ -115,3 +115,45 @@ def test_verify_only(client: Client) -> None:
     assert got.report.payload_digest == artefact.checksum
     assert got.report.tensor_count == len(NAMES)
     assert got.report.output_size_bytes == 0
+
+
+def test_layer_by_layer(client: Client) -> None:
+    names = sorted(f"layer_{layer}_{part}" for layer in range(12) for part in ("key", "value"))
+    rng = np.random.default_rng(12)
+    artefact = encoder.encode(
+        write([tensor(name, "BF16", rng.standard_normal(SHAPE)) for name in names])
+    )
+    ordered = sorted(artefact.tensors, key=lambda each: int(each.source.name.split("_")[1]))
+    assert ordered != artefact.tensors
+    told: list[str] = []
+
+    def take(name: str, array: "np.typing.NDArray[np.generic]") -> None:
+        told.append(name)
+        assert array.tobytes() == cut(ordered[len(told) - 1], 0, 77).data
+
+    got = client.decompress(artefact.data, order="layers", on_tensor=take)
+    assert got.safetensors == write([cut(each, 0, 77) for each in ordered], {})
+    assert told == [each.source.name for each in ordered]
+    some = client.decompress(artefact.data, order="layers", tensors=["*_value"], tokens=(3, 9))
+    assert some.safetensors == write(
+        [cut(each, 3, 9) for each in ordered if "value" in each.source.name], {}
+    )
+    as_it_was = client.decompress(artefact.data, order="file").safetensors
+    assert as_it_was == write([cut(each, 0, 77) for each in artefact.tensors], {})
+
+
+def test_an_order_that_there_is_not(client: Client) -> None:
+    with pytest.raises(ValueError, match="order is one of file, layers, not 'heads'"):
+        client.decompress(cache().data, order="heads")  # type: ignore[arg-type]
+
+
+def test_tensors_are_told_of_before_damage_is_found(client: Client) -> None:
+    artefact = cache()
+    damaged = bytearray(artefact.data)
+    damaged[-1] ^= 1
+    told: list[str] = []
+    with pytest.raises(DataLossError):
+        client.decompress(bytes(damaged), on_tensor=lambda name, _: told.append(name))
+    assert told == list(NAMES[: len(told)])
+    with pytest.raises(ValueError, match="output takes the file"):
+        client.decompress(artefact.data, "out", on_tensor=print)

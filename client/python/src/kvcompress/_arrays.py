@@ -6,6 +6,9 @@ import math
 import mmap
 import os
 import struct
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ import numpy.typing as npt
 from kvcompress.v1 import tensor_pb2
 
 Array = npt.NDArray[Any]
+_Entry = dict[str, Any]  # of a header
 
 # By the names that NumPy, ml_dtypes and torch give; as safetensors names them; what holds their
 # bits in NumPy; and whether ml_dtypes has the type itself, else NumPy.
@@ -120,31 +124,87 @@ def load_bits(data: bytes | mmap.mmap) -> tuple[dict[str, tuple[str, Array]], di
     """
     if isinstance(data, str | os.PathLike):
         raise TypeError("the bytes of a file are needed, such as Path(path).read_bytes()")
+    with _reading():
+        start, entries, metadata = _read_header(data)
+        return {name: _bits(data, start, name, entry) for name, entry in entries}, metadata
+
+
+class ArrivingArrays:
+    """The arrays of a safetensors file whose bytes come one after the other.
+
+    Not thread safe.
+    """
+
+    def __init__(self) -> None:
+        """Begins before the first byte."""
+        self._start = 0
+        self._left: deque[tuple[str, _Entry]] | None = None
+
+    def take(self, data: bytearray) -> Iterator[tuple[str, Array]]:
+        """Gives the arrays that are complete by now, each once, as read-only copies.
+
+        Args:
+            data: All that has come of the file.
+
+        Raises:
+            ValueError: As `load_arrays`.
+        """
+        with _reading():
+            if self._left is None:
+                if len(data) < 8 or len(data) < 8 + struct.unpack_from("<Q", data)[0]:
+                    return
+                self._start, entries, _ = _read_header(data)
+                self._left = deque(entries)
+            while self._left:
+                name, entry = self._left[0]
+                begin, end = (self._start + offset for offset in entry["data_offsets"])
+                if len(data) < end:
+                    return
+                self._left.popleft()
+                yield (
+                    name,
+                    _typed(*_bits(bytes(data[begin:end]), -entry["data_offsets"][0], name, entry)),
+                )
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Says that a file is none where reading it fails."""
     try:
-        (length,) = struct.unpack_from("<Q", data)
-        if 8 + length > len(data):
-            raise ValueError(
-                f"the file ends within its header: of {length} bytes announced at its start there "
-                f"are {len(data) - 8}; it is cut short, or no safetensors file"
-            )
-        header = json.loads(data[8 : 8 + length])
-        metadata = dict(header.pop("__metadata__", None) or {})
-        if _ARTEFACT_KEY in metadata:
-            raise ValueError(
-                "this is an artefact of KV Compress: client.decompress(...) restores it, and "
-                "kvcompress.payload.read(...) reads it without a server"
-            )
-        arrays = {}
-        for name, entry in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
-            dtype, shape = _FILE_TYPES[entry["dtype"]], entry["shape"]
-            begin, end = entry["data_offsets"]
-            if end - begin != math.prod(shape) * dtype.itemsize:
-                raise ValueError(f"tensor {name!r} has another size than its shape asks for")
-            flat = np.frombuffer(data, dtype, math.prod(shape), 8 + length + begin)
-            arrays[name] = (entry["dtype"], flat.reshape(shape))
+        yield
     except (struct.error, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a safetensors file: {error!r}") from error
-    return arrays, metadata
+
+
+def _read_header(
+    data: bytes | bytearray | mmap.mmap,
+) -> tuple[int, list[tuple[str, _Entry]], dict[str, str]]:
+    """Gives where the data of a file begins, its tensors in the order of that, and metadata."""
+    (length,) = struct.unpack_from("<Q", data)
+    if 8 + length > len(data):
+        raise ValueError(
+            f"the file ends within its header: of {length} bytes announced at its start there "
+            f"are {len(data) - 8}; it is cut short, or no safetensors file"
+        )
+    header = json.loads(data[8 : 8 + length])
+    metadata = dict(header.pop("__metadata__", None) or {})
+    if _ARTEFACT_KEY in metadata:
+        raise ValueError(
+            "this is an artefact of KV Compress: client.decompress(...) restores it, and "
+            "kvcompress.payload.read(...) reads it without a server"
+        )
+    entries = sorted(header.items(), key=lambda item: item[1]["data_offsets"])
+    return 8 + length, entries, metadata
+
+
+def _bits(data: bytes | mmap.mmap, start: int, name: str, entry: _Entry) -> tuple[str, Array]:
+    """Gives the type of a tensor and its array, a view of the data that begins at `start`."""
+    dtype, shape = _FILE_TYPES[entry["dtype"]], entry["shape"]
+    begin, end = entry["data_offsets"]
+    if end - begin != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"tensor {name!r} has another size than its shape asks for")
+    flat = np.frombuffer(data, dtype, math.prod(shape), start + begin)
+    return entry["dtype"], flat.reshape(shape)
 
 
 def _typed(dtype: str, bits: Array) -> Array:

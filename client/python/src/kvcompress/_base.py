@@ -15,6 +15,7 @@ from kvcompress._progress import Progress
 from kvcompress._reports import CompressionResult, DecompressionResult
 from kvcompress._requests import PathOrStr, Source
 from kvcompress._shared_files import OnStart, SharedFiles
+from kvcompress._sinks import OnTensor
 from kvcompress.connection import ConnectionArguments, connect
 from kvcompress.options import (
     CompressArguments,
@@ -135,11 +136,14 @@ class BaseClient:
         source: PathOrStr | bytes,
         output: PathOrStr | None,
         reuse: bool,
+        on_tensor: OnTensor | None,
         progress: Progress,
         timeout: float | None,
         options: DecompressArguments,
     ) -> DecompressPlan:
         """Plans a call of `decompress`, with its arguments."""
+        if on_tensor is not None and output is not None:
+            raise ValueError("on_tensor is told of arrays, and output takes the file instead")
         wanted = decompress_options(**options)
         seconds = self._seconds(timeout)
 
@@ -154,5 +158,7 @@ class BaseClient:
                 on_start=on_start,
             )
 
-        open_call = partial(open_decompress_call, source, output, wanted, progress=progress)
+        open_call = partial(
+            open_decompress_call, source, output, wanted, progress=progress, on_tensor=on_tensor
+        )
         return CallPlan(source, call_shared, self._stub.Decompress, open_call, seconds)

@@ -22,7 +22,7 @@ from kvcompress._requests import (
     decompress_requests,
 )
 from kvcompress._responses import CompressResponses, DecompressResponses
-from kvcompress._sinks import Sink, open_sink
+from kvcompress._sinks import OnTensor, Sink, open_sink
 from kvcompress.errors import from_rpc_error
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 
@@ -175,6 +175,7 @@ def open_decompress_call(
     options: service_pb2.DecompressOptions,
     *,
     progress: Progress,
+    on_tensor: OnTensor | None,
 ) -> Iterator[DecompressCall]:
     """Opens the input and the output of a call of Decompress; see Client.decompress.
 
@@ -184,7 +185,7 @@ def open_decompress_call(
     with (
         open_progress(progress, source) as advance,
         closing(decompress_requests(options, source, advance)) as requests,
-        open_sink(path) as restored,
+        open_sink(path, on_tensor) as restored,
     ):
         yield DecompressCall(requests, restored, path, verify_only=options.verify_only)
 

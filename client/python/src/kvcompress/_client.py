@@ -12,6 +12,7 @@ from kvcompress._info import SelfTestReport, ServerInfo
 from kvcompress._progress import Progress
 from kvcompress._reports import CompressionReport, CompressionResult, DecompressionResult
 from kvcompress._requests import PathOrStr, Source
+from kvcompress._sinks import OnTensor
 from kvcompress._warnings import report_with_warnings
 from kvcompress.errors import UnavailableError
 from kvcompress.options import CompressArguments, DecompressArguments, compress_options
@@ -124,6 +125,7 @@ class Client(BaseClient, AbstractContextManager["Client"]):
         output: PathOrStr | None = None,
         *,
         reuse: bool = False,
+        on_tensor: OnTensor | None = None,
         progress: Progress = False,
         timeout: float | None = None,
         **options: Unpack[DecompressArguments],
@@ -138,6 +140,10 @@ class Client(BaseClient, AbstractContextManager["Client"]):
             reuse: Whether a file that is at `output` gives its memory to the new one, where the
                 server writes it: faster, for files that are restored into again and again. Who
                 has it mapped sees its bytes change, and a call that fails leaves no file.
+            on_tensor: A function that is told the name and the array of each tensor as soon as it
+                has come, while others are decoded; with `order="layers"` the first layer can be
+                used first. Not with `output`. Until the call returns they are provisional: a
+                call that fails has told of tensors that are not to be trusted.
             progress: Whether to draw a bar with tqdm, or a function that is told of bytes.
             timeout: Seconds; None for the client's own.
             options: Tensors, tokens, what is expected...: see
@@ -155,7 +161,9 @@ class Client(BaseClient, AbstractContextManager["Client"]):
             ValueError: `output` is there and not a regular file, or arrays are asked for and
                 a shape is one that NumPy cannot hold.
         """
-        return self._run(self._decompression(source, output, reuse, progress, timeout, options))
+        return self._run(
+            self._decompression(source, output, reuse, on_tensor, progress, timeout, options)
+        )
 
     def measure(
         self,

@@ -6,11 +6,16 @@ import secrets
 import stat
 import struct
 from abc import abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+from kvcompress._arrays import Array, ArrivingArrays
 from kvcompress.errors import DataLossError
 from kvcompress.v1 import tensor_pb2
+
+OnTensor = Callable[[str, Array], object]
+"""Is called with the name of a tensor and its array."""
 
 
 class Sink(AbstractContextManager["Sink"]):
@@ -78,6 +83,26 @@ class MemorySink(Sink):
         return bytes(self._data)
 
 
+class TensorSink(MemorySink):
+    """Keeps the bytes of a safetensors file in memory, and tells of each tensor that is there."""
+
+    def __init__(self, on_tensor: OnTensor) -> None:
+        """Begins empty.
+
+        Args:
+            on_tensor: Is called with name and array, in the order of the file.
+        """
+        super().__init__()
+        self._arrays = ArrivingArrays()
+        self._on_tensor = on_tensor
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Puts bytes at a position, and tells what they complete."""
+        super().write(offset, data)
+        for name, array in self._arrays.take(self._data):
+            self._on_tensor(name, array)
+
+
 class FileSink(Sink):
     """Writes next to the target, and renames over it when all is well.
 
@@ -142,14 +167,16 @@ class FileSink(Sink):
         return
 
 
-def open_sink(path: str | os.PathLike[str] | None) -> Sink:
-    """Gives a sink for a path, or one in memory.
+def open_sink(path: str | os.PathLike[str] | None, on_tensor: OnTensor | None = None) -> Sink:
+    """Gives a sink for a path, or one in memory, which may tell of tensors.
 
     Raises:
         OSError: The directory cannot be written to.
         ValueError: The path is there and not a regular file.
     """
-    return MemorySink() if path is None else FileSink(path)
+    if path is not None:
+        return FileSink(path)
+    return MemorySink() if on_tensor is None else TensorSink(on_tensor)
 
 
 class FileAssembler:

@@ -21,6 +21,7 @@ from kvcompress._info import SelfTestReport, ServerInfo
 from kvcompress._progress import Progress
 from kvcompress._reports import CompressionReport, CompressionResult, DecompressionResult
 from kvcompress._requests import PathOrStr, Source
+from kvcompress._sinks import OnTensor
 from kvcompress._warnings import report_with_warnings
 from kvcompress.errors import UnavailableError
 from kvcompress.options import CompressArguments, DecompressArguments, compress_options
@@ -87,13 +88,17 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
         output: PathOrStr | None = None,
         *,
         reuse: bool = False,
+        on_tensor: OnTensor | None = None,
         progress: Progress = False,
         timeout: float | None = None,
         **options: Unpack[DecompressArguments],
     ) -> DecompressionResult:
-        """Restores a cache, after every check; see kvcompress.Client.decompress."""
+        """Restores a cache, after every check; see kvcompress.Client.decompress.
+
+        `on_tensor` is called in a thread of the client.
+        """
         return await self._run(
-            self._decompression(source, output, reuse, progress, timeout, options)
+            self._decompression(source, output, reuse, on_tensor, progress, timeout, options)
         )
 
     async def measure(

@@ -17,6 +17,7 @@ from kvcompress.v1.quality_types import ThresholdArguments
 
 Effort = Literal["fast", "balanced", "best"]
 MetricsLevel = Literal["basic", "full"]
+TensorOrder = Literal["file", "layers"]
 _Value = TypeVar("_Value")
 EFFORTS: Mapping[str, service_pb2.Effort.ValueType] = {
     "fast": service_pb2.EFFORT_FAST,
@@ -26,6 +27,10 @@ EFFORTS: Mapping[str, service_pb2.Effort.ValueType] = {
 METRICS_LEVELS: Mapping[str, service_pb2.MetricsLevel.ValueType] = {
     "basic": service_pb2.METRICS_LEVEL_BASIC,
     "full": service_pb2.METRICS_LEVEL_FULL,
+}
+TENSOR_ORDERS: Mapping[str, service_pb2.TensorOrder.ValueType] = {
+    "file": service_pb2.TENSOR_ORDER_FILE,
+    "layers": service_pb2.TENSOR_ORDER_LAYERS,
 }
 
 
@@ -107,6 +112,8 @@ class DecompressArguments(TypedDict, total=False):
             says; one that matches none is an error, unless there is no tensor. Default: all.
         tokens: Half-open range of tokens to give back, of tensors
             [batch, heads, tokens, head_dim]. Default: all.
+        order: In which order tensors come, in the file too: "file", that of the source, or
+            "layers": layer by layer, keys before values. Default: "file".
         expected_labels: Labels that the artefact must carry with these values.
         expected_payload_digest: The `payload_digest` that the artefact must have.
         verify_only: Whether to check only; nothing is written or given back.
@@ -114,6 +121,7 @@ class DecompressArguments(TypedDict, total=False):
 
     tensors: Sequence[str]
     tokens: tuple[int, int] | None
+    order: TensorOrder | None
     expected_labels: Mapping[str, str] | None
     expected_payload_digest: str
     verify_only: bool
@@ -236,6 +244,7 @@ def decompress_options(
     *,
     tensors: Sequence[str] = (),
     tokens: tuple[int, int] | None = None,
+    order: TensorOrder | None = None,
     expected_labels: Mapping[str, str] | None = None,
     expected_payload_digest: str = "",
     verify_only: bool = False,
@@ -244,7 +253,7 @@ def decompress_options(
 
     Raises:
         TypeError: An argument has another type, or a name that there is not.
-        ValueError: A token's index is negative.
+        ValueError: A token's index is negative, or there is no such order.
     """
     if isinstance(tensors, str):
         raise TypeError("tensors is a sequence of patterns, not one string")
@@ -252,6 +261,7 @@ def decompress_options(
         expected_labels=expected_labels,
         expected_payload_digest=expected_payload_digest,
         tensors=tensors,
+        order=_one_of(TENSOR_ORDERS, order, "order", service_pb2.TENSOR_ORDER_UNSPECIFIED),
         verify_only=verify_only,
     )
     if tokens is not None:

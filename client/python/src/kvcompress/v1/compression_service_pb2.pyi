@@ -110,6 +110,38 @@ where steps are fine: some 5 % less at the same quality, in twice the time.
 """
 Global___Effort: _TypeAlias = Effort  # noqa: Y015
 
+class _TensorOrder:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TensorOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TensorOrder.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TENSOR_ORDER_UNSPECIFIED: _TensorOrder.ValueType  # 0
+    """As TENSOR_ORDER_FILE."""
+    TENSOR_ORDER_FILE: _TensorOrder.ValueType  # 1
+    """That of the source."""
+    TENSOR_ORDER_LAYERS: _TensorOrder.ValueType  # 2
+    """Layer by layer, the keys of each before its values; tensors that are of no
+    layer come last. The first layers can be used while the last are decoded.
+    Payloads that come before their turn are held, compressed, for which memory
+    is reserved.
+    """
+
+class TensorOrder(_TensorOrder, metaclass=_TensorOrderEnumTypeWrapper):
+    """An order of tensors."""
+
+TENSOR_ORDER_UNSPECIFIED: TensorOrder.ValueType  # 0
+"""As TENSOR_ORDER_FILE."""
+TENSOR_ORDER_FILE: TensorOrder.ValueType  # 1
+"""That of the source."""
+TENSOR_ORDER_LAYERS: TensorOrder.ValueType  # 2
+"""Layer by layer, the keys of each before its values; tensors that are of no
+layer come last. The first layers can be used while the last are decoded.
+Payloads that come before their turn are held, compressed, for which memory
+is reserved.
+"""
+Global___TensorOrder: _TypeAlias = TensorOrder  # noqa: Y015
+
 @_typing.final
 class CompressOptions(_message.Message):
     """How to compress."""
@@ -474,10 +506,15 @@ class DecompressOptions(_message.Message):
     TENSORS_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
     VERIFY_ONLY_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
     expected_payload_digest: _builtins.str
     """The `payload_digest` the artefact must have; otherwise DATA_LOSS."""
     verify_only: _builtins.bool
     """Verify only: no file comes back, just the trailer."""
+    order: Global___TensorOrder.ValueType
+    """In which order tensors come, in the file that is given back too.
+    INVALID_ARGUMENT for one that there is not.
+    """
     @_builtins.property
     def expected_labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Labels the artefact must carry with these very values; otherwise the call
@@ -510,10 +547,11 @@ class DecompressOptions(_message.Message):
         tensors: _abc.Iterable[_builtins.str] | None = ...,
         tokens: Global___TokenRange | None = ...,
         verify_only: _builtins.bool = ...,
+        order: Global___TensorOrder.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["tokens", b"tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_labels", b"expected_labels", "expected_payload_digest", b"expected_payload_digest", "tensors", b"tensors", "tokens", b"tokens", "verify_only", b"verify_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_labels", b"expected_labels", "expected_payload_digest", b"expected_payload_digest", "order", b"order", "tensors", b"tensors", "tokens", b"tokens", "verify_only", b"verify_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
