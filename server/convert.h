@@ -21,9 +21,10 @@ namespace kvcompress {
 // INVALID_ARGUMENT for an effort or level that there is not, and a layer that
 // is there twice.
 absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto);
-absl::StatusOr<DecompressOptions> FromProto(
-    const v1::DecompressOptions& proto);
+// INVALID_ARGUMENT for an order that there is not.
+absl::StatusOr<DecompressOptions> FromProto(const v1::DecompressOptions& proto);
 
+v1::DataType ToProto(DType dtype);
 // INVALID_ARGUMENT when a type is not set.
 absl::StatusOr<std::vector<TensorSpec>> TensorsFromProto(
     const v1::TensorTable& proto);

@@ -207,9 +207,8 @@ class Decompressor::Impl {
     if (options_.order == TensorOrder::kLayers) {
       std::stable_sort(sources.begin(), sources.end(),
                        [this](const Source& a, const Source& b) {
-                         return IsOfEarlierLayer(
-                             header_.tensors[a.first].spec,
-                             header_.tensors[b.first].spec);
+                         return IsOfEarlierLayer(header_.tensors[a.first].spec,
+                                                 header_.tensors[b.first].spec);
                        });
     }
     return sources;
@@ -480,9 +479,9 @@ class Decompressor::Impl {
         })) {
       return;
     }
-    auto job = std::make_shared<GroupJob>(&groups_, group,
-                                          came_[tensor]->payload(),
-                                          limits_.still_wanted, &queue_);
+    auto job =
+        std::make_shared<GroupJob>(&groups_, group, came_[tensor]->payload(),
+                                   limits_.still_wanted, &queue_);
     // Also where it is skipped: what is read is its payload.
     came_[tensor]->RunAfter(job);
     queue_.Add(job);

@@ -154,9 +154,9 @@ struct JobQueue::State {
   Jobs waiting;
   std::deque<Loop*> loops;  // of threads that are in ForEach
   unsigned most_helpers;
-  unsigned helpers = 0;     // tasks that were given to threads
-  unsigned running = 0;     // jobs
-  unsigned sharing = 0;     // threads that do pieces of another one's loop
+  unsigned helpers = 0;  // tasks that were given to threads
+  unsigned running = 0;  // jobs
+  unsigned sharing = 0;  // threads that do pieces of another one's loop
 };
 
 JobQueue::JobQueue(Threads threads)

@@ -57,8 +57,8 @@ absl::StatusOr<std::unique_ptr<TensorDecoder>> GroupJob::NewDecoder(
 void DecodeJob::Run() {
   Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
   const bool grouped = tensor_.codec.codec->coded_in_groups();
-  status_ = grouped && group_ == nullptr ? Check(&checkpoint)
-                                         : Decode(&checkpoint);
+  status_ =
+      grouped && group_ == nullptr ? Check(&checkpoint) : Decode(&checkpoint);
   group_.reset();
   spares_->taken.PutBack(&payload_);
 }
@@ -88,11 +88,11 @@ absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
 }
 
 absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
-  KVC_ASSIGN_OR_RETURN(
-      const std::unique_ptr<TensorDecoder> decoder,
-      group_ != nullptr ? group_->NewDecoder(index_, checkpoint)
-                        : tensor_.codec.codec->NewDecoder(
-                              tensor_.spec, tensor_.codec.parameters));
+  KVC_ASSIGN_OR_RETURN(const std::unique_ptr<TensorDecoder> decoder,
+                       group_ != nullptr
+                           ? group_->NewDecoder(index_, checkpoint)
+                           : tensor_.codec.codec->NewDecoder(
+                                 tensor_.spec, tensor_.codec.parameters));
   std::optional<TokenFilter> filter;
   if (use_ == Use::kSkip) {
     decoder->set_needed([](uint64_t, uint64_t) { return false; });

@@ -12,7 +12,7 @@ from oracle.fixtures import SAMPLE
 
 SEED_FLAGS = ["input", "output", "group-size", "sparsity", "decompress", "metrics-only", "verbose"]
 NEW_FLAGS = ["server", "codec", "preset", "min-snr-db", "progress", "info", "verify", "tensors"]
-NEW_FLAGS += ["tokens"]
+NEW_FLAGS += ["tokens", "order"]
 
 
 @pytest.mark.parametrize(("arguments", "words"), MISTAKES, ids=words_of)

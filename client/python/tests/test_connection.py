@@ -89,6 +89,7 @@ def test_every_option_of_decompress_is_sent(make_client: MakeClient) -> None:
             b"",
             tensors=["*_key"],
             tokens=(0, 5),
+            order="layers",
             expected_labels={"a": "b"},
             expected_payload_digest="d",
             verify_only=True,

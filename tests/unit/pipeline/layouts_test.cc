@@ -22,14 +22,7 @@ using testing::DecompressFile;
 using testing::MakeFile;
 using testing::NamedTensor;
 using testing::RandomBytes;
-
-NamedTensor RandomTensor(std::string name, DType dtype,
-                         std::vector<uint64_t> shape) {
-  TensorSpec spec{
-      .name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
-  const uint64_t count = *ElementCount(spec);
-  return {std::move(spec), RandomBytes(dtype, count, 11)};
-}
+using testing::RandomTensor;
 
 struct LayoutCase {
   const char* layout;

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 
@@ -22,22 +21,16 @@ using testing::DecompressFile;
 using testing::F32Bytes;
 using testing::MakeFile;
 using testing::NamedTensor;
-using testing::RandomBytes;
-
-NamedTensor Random(std::string name, DType dtype, std::vector<uint64_t> shape) {
-  TensorSpec spec{.name = std::move(name), .dtype = dtype, .shape = shape};
-  const uint64_t count = *ElementCount(spec);
-  return {std::move(spec), RandomBytes(dtype, count, 11)};
-}
+using testing::RandomTensor;
 
 std::string Mixed() {
-  return MakeFile(
-      {Random("layer_0_key", DType::kBF16, {1, 2, 65, 64}),
-       Random("empty", DType::kF32, {0, 4}),
-       Random("layer_0_value", DType::kF16, {1, 2, 65, 64}),
-       Random("scalar", DType::kF32, {}), Random("odd", DType::kF32, {4097}),
-       Random("last_empty", DType::kF16, {0})},
-      {{"format", "pt"}});
+  return MakeFile({RandomTensor("layer_0_key", DType::kBF16, {1, 2, 65, 64}),
+                   RandomTensor("empty", DType::kF32, {0, 4}),
+                   RandomTensor("layer_0_value", DType::kF16, {1, 2, 65, 64}),
+                   RandomTensor("scalar", DType::kF32, {}),
+                   RandomTensor("odd", DType::kF32, {4097}),
+                   RandomTensor("last_empty", DType::kF16, {0})},
+                  {{"format", "pt"}});
 }
 
 TEST(RoundTrip, DecompressionGivesWhatCompressionSaid) {
@@ -88,9 +81,9 @@ TEST(RoundTrip, AFileWithoutTensors) {
 
 TEST(RoundTrip, DeclaredTensorsGiveTheSameArtefactAsAFile) {
   const std::vector<NamedTensor> tensors = {
-      Random("layer_0_key", DType::kBF16, {1, 1, 70, 64}),
-      Random("empty", DType::kBF16, {0}),
-      Random("layer_0_value", DType::kF16, {1, 1, 70, 64})};
+      RandomTensor("layer_0_key", DType::kBF16, {1, 1, 70, 64}),
+      RandomTensor("empty", DType::kBF16, {0}),
+      RandomTensor("layer_0_value", DType::kF16, {1, 1, 70, 64})};
   const Compressed file =
       *CompressFile(MakeFile(tensors, {{"a", "b"}}), {.reconstruct = true});
   Compressor compressor({.reconstruct = true}, {});
@@ -111,8 +104,8 @@ TEST(RoundTrip, DeclaredTensorsGiveTheSameArtefactAsAFile) {
 }
 
 TEST(RoundTrip, DeclaredTensorsMustComeInOrderAndInSize) {
-  const NamedTensor a = Random("a", DType::kF32, {4});
-  const NamedTensor b = Random("b", DType::kF32, {4});
+  const NamedTensor a = RandomTensor("a", DType::kF32, {4});
+  const NamedTensor b = RandomTensor("b", DType::kF32, {4});
   const auto refused = [&](absl::string_view name, absl::string_view bytes) {
     Compressor compressor({}, {});
     CompressOutput output;
@@ -197,7 +190,7 @@ TEST(Corruption, PayloadsOfAnotherArtefactAreFoundAndNamed) {
 }
 
 TEST(Identity, AMixUpOfTwoValidArtefactsIsDataLoss) {
-  const std::string file = MakeFile({Random("x", DType::kF32, {64})});
+  const std::string file = MakeFile({RandomTensor("x", DType::kF32, {64})});
   const Compressed out = *CompressFile(file, {.labels = {{"tenant", "a"}}});
   EXPECT_TRUE(
       DecompressFile(out.artefact, {.expected_labels = {{"tenant", "a"}}})
@@ -226,7 +219,7 @@ TEST(Compress, RefusesWhatIsNotFiniteNamingTensorAndElement) {
   values[4321] = NAN;
   const absl::Status status =
       CompressFile(
-          MakeFile({Random("good", DType::kF32, {7}),
+          MakeFile({RandomTensor("good", DType::kF32, {7}),
                     {{.name = "bad", .shape = {5000}}, F32Bytes(values)}}))
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -235,7 +228,7 @@ TEST(Compress, RefusesWhatIsNotFiniteNamingTensorAndElement) {
 }
 
 TEST(Compress, RefusesInputThatIsTooShortTooLongOrOfAnotherType) {
-  const std::string file = MakeFile({Random("x", DType::kF32, {64})});
+  const std::string file = MakeFile({RandomTensor("x", DType::kF32, {64})});
   const auto reason = [](absl::string_view bytes) {
     const absl::Status status = CompressFile(bytes).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -251,157 +244,6 @@ TEST(Compress, RefusesInputThatIsTooShortTooLongOrOfAnotherType) {
                 R"({"i":{"dtype":"F4","shape":[16],"data_offsets":[0,8]}})",
                 std::string(8, '\0'))),
             "UNSUPPORTED_DTYPE");
-}
-
-TEST(Decompress, GivesBackOnlyWhatIsAskedFor) {
-  const std::string file =
-      MakeFile({Random("layer_0_key", DType::kF32, {2, 3, 10, 4}),
-                Random("layer_0_value", DType::kF16, {2, 3, 10, 4}),
-                Random("other", DType::kF32, {5})});
-  const Compressed out = *CompressFile(file, {.reconstruct = true});
-  const auto values = [&] {  // decoded values of the key, after the header
-    const std::string keys =
-        *DecompressFile(out.artefact, {.tensors = {"*_key"}});
-    return keys.substr(keys.size() - 2 * 3 * 10 * 4 * 4);
-  }();
-  const std::string part = *DecompressFile(
-      out.artefact, {.tensors = {"*_key"}, .tokens = {{2, 5}}}, 13);
-  std::string expected;
-  for (int head = 0; head < 6; ++head) {
-    expected += values.substr((head * 10 + 2) * 16, 3 * 16);
-  }
-  EXPECT_EQ(part.substr(part.size() - expected.size()), expected);
-  EXPECT_NE(part.find("\"shape\":[2,3,3,4]"), std::string::npos);
-
-  const auto reason = [&](const DecompressOptions& options) {
-    const absl::Status status = DecompressFile(out.artefact, options).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    return GetErrorDetail(status)->reason;
-  };
-  EXPECT_EQ(reason({.tokens = {{0, 1}}}), "INVALID_TOKENS");  // rank of other
-  EXPECT_EQ(reason({.tensors = {"*key"}, .tokens = {{5, 5}}}),
-            "INVALID_TOKENS");
-  EXPECT_EQ(reason({.tensors = {"*key"}, .tokens = {{0, 11}}}),
-            "INVALID_TOKENS");
-}
-
-// Names are in the order that safetensors writes them in, which is not that of
-// the layers.
-TEST(Decompress, GivesBackLayerByLayer) {
-  const auto file_of = [](const std::vector<const char*>& names) {
-    std::vector<NamedTensor> tensors;
-    for (const char* name : names) {
-      const uint64_t tokens = 30 + std::strlen(name);
-      tensors.push_back(Random(name, DType::kBF16, {1, 2, tokens, 64}));
-    }
-    return MakeFile(tensors);
-  };
-  const std::string artefact =
-      CompressFile(file_of({"layer_0_value", "layer_10_key", "layer_10_value",
-                            "layer_2_key", "layer_2_value", "other",
-                            "layer_0_key"}),
-                   {.codec = "lossless"})
-          ->artefact;
-  for (const size_t chunk : {size_t{1000}, artefact.size()}) {
-    EXPECT_EQ(
-        *DecompressFile(artefact, {.order = TensorOrder::kLayers}, chunk),
-        file_of({"layer_0_key", "layer_0_value", "layer_2_key", "layer_2_value",
-                 "layer_10_key", "layer_10_value", "other"}));
-    EXPECT_EQ(*DecompressFile(artefact,
-                              {.tensors = {"layer_*0_*"},
-                               .order = TensorOrder::kLayers},
-                              chunk),
-              file_of({"layer_0_key", "layer_0_value", "layer_10_key",
-                       "layer_10_value"}));
-  }
-}
-
-// Another one that matches does not make up for it.
-TEST(Decompress, APatternThatMatchesNothingIsRefused) {
-  const std::string artefact =
-      CompressFile(MakeFile({Random("layer_0_key", DType::kF32, {64}),
-                             Random("layer_0_value", DType::kF32, {64})}))
-          ->artefact;
-  for (const bool verify_only : {false, true}) {
-    for (const std::vector<std::string>& patterns :
-         {std::vector<std::string>{"no*"}, {"*_key", "no*"}, {"no*", "*"}}) {
-      const absl::Status status =
-          DecompressFile(artefact,
-                         {.tensors = patterns, .verify_only = verify_only})
-              .status();
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-      EXPECT_EQ(status.message(), "no tensor of the artefact matches \"no*\"");
-      EXPECT_EQ(GetErrorDetail(status)->reason, "NO_TENSOR_SELECTED");
-      EXPECT_EQ(GetErrorDetail(status)->field, "options.tensors");
-    }
-  }
-  EXPECT_TRUE(DecompressFile(artefact, {.tensors = {"*_key", "*", "*"}}).ok());
-  const std::string none = CompressFile(MakeFile({}))->artefact;
-  EXPECT_TRUE(DecompressFile(none, {.tensors = {"no*"}}).ok());
-}
-
-TEST(Decompress, PatternsAreNotWithoutNumber) {
-  const std::string artefact =
-      CompressFile(MakeFile({Random("a", DType::kF32, {64})}))->artefact;
-  const std::vector<std::string> most(kMaxPatterns, "a");
-  EXPECT_TRUE(DecompressFile(artefact, {.tensors = most}).ok());
-  const std::vector<std::string> more(kMaxPatterns + 1, "a");
-  const absl::Status status =
-      DecompressFile(artefact, {.tensors = more}).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(GetErrorDetail(status)->reason, "INVALID_OPTIONS");
-  EXPECT_EQ(GetErrorDetail(status)->limit, kMaxPatterns);
-}
-
-TEST(Decompress, PatternsAreNoMoreWorkThanTheyMayBe) {
-  // Of 512 words, and of one more.
-  const std::string name(kMaxPatternWork / 512, 'a');
-  const std::string most = absl::StrCat("*", std::string(512 * 64 - 1, 'a'));
-  const std::string artefact =
-      CompressFile(MakeFile({Random(name, DType::kF32, {64})}))->artefact;
-  EXPECT_TRUE(DecompressFile(artefact, {.tensors = {most}}).ok());
-  const auto check = [&](const std::vector<std::string>& patterns,
-                         uint64_t limit) {
-    const absl::Status status =
-        DecompressFile(artefact, {.tensors = patterns}).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(GetErrorDetail(status)->reason, "INVALID_OPTIONS");
-    EXPECT_EQ(GetErrorDetail(status)->limit, limit);
-    EXPECT_EQ(GetErrorDetail(status)->field, "options.tensors");
-  };
-  check({most + "a"}, 512);
-  check({most, "*"}, 512);
-  check({std::string(kMaxPatternBytes, '*'), "a"}, kMaxPatternBytes);
-}
-
-// Each of thousands of tensors by its name is the usual case.
-TEST(Decompress, NamesWithoutWildcardsAreNoWork) {
-  std::vector<NamedTensor> tensors;
-  std::vector<std::string> patterns;
-  for (int i = 0; i < 4096; ++i) {
-    const std::string name = absl::StrCat("model.layers.", i, ".key");
-    tensors.push_back({{.name = name, .shape = {1}}, F32Bytes({1})});
-    if (i % 4 == 0) patterns.push_back(name);
-  }
-  ASSERT_EQ(patterns.size(), kMaxPatterns);
-  const std::string artefact = CompressFile(MakeFile(tensors))->artefact;
-  DecompressReport report;
-  EXPECT_TRUE(
-      DecompressFile(artefact, {.tensors = patterns}, 1 << 20, &report).ok());
-  EXPECT_EQ(report.tensors_selected, kMaxPatterns);
-}
-
-TEST(Decompress, VerifiesAlsoWhatIsNotAskedFor) {
-  const std::string file = MakeFile(
-      {Random("a", DType::kF32, {64}), Random("b", DType::kF32, {64})});
-  std::string artefact = CompressFile(file)->artefact;
-  DecompressReport report;
-  EXPECT_EQ(*DecompressFile(artefact, {.verify_only = true}, 100, &report), "");
-  EXPECT_EQ(report.tensors_selected, 0);
-  EXPECT_EQ(report.tensor_count, 2);
-  artefact.back() ^= 1;
-  EXPECT_FALSE(DecompressFile(artefact, {.verify_only = true}).ok());
-  EXPECT_FALSE(DecompressFile(artefact, {.tensors = {"a"}}).ok());
 }
 
 TEST(Report, NamesTheWorstTensorAndCountsThoseThatFail) {

@@ -29,15 +29,8 @@ using testing::kEnough;
 using testing::Lent;
 using testing::MakeFile;
 using testing::NamedTensor;
-using testing::RandomBytes;
+using testing::RandomTensor;
 using testing::RestoreWith;
-
-NamedTensor SomeTensor(std::string name, DType dtype,
-                       std::vector<uint64_t> shape) {
-  TensorSpec spec{.name = std::move(name), .dtype = dtype, .shape = shape};
-  const uint64_t count = *ElementCount(spec);
-  return {std::move(spec), RandomBytes(dtype, count, 7)};
-}
 
 // Layers of keys and values, with tensors of other kinds between them.
 std::string LayersOfACache() {
@@ -45,13 +38,13 @@ std::string LayersOfACache() {
   for (int layer = 0; layer < 6; ++layer) {
     const uint64_t tokens = 40 + 60 * (layer % 3);
     for (const char* role : {"key", "value"}) {
-      tensors.push_back(SomeTensor(absl::StrCat("layer_", layer, "_", role),
-                                   DType::kBF16, {1, 2, tokens, 64}));
+      tensors.push_back(RandomTensor(absl::StrCat("layer_", layer, "_", role),
+                                     DType::kBF16, {1, 2, tokens, 64}));
     }
     tensors.push_back(
-        SomeTensor(absl::StrCat("empty_", layer), DType::kF32, {0, 4}));
+        RandomTensor(absl::StrCat("empty_", layer), DType::kF32, {0, 4}));
     tensors.push_back(
-        SomeTensor(absl::StrCat("odd_", layer), DType::kF16, {4097}));
+        RandomTensor(absl::StrCat("odd_", layer), DType::kF16, {4097}));
   }
   return MakeFile(tensors);
 }
@@ -104,8 +97,8 @@ TEST(ThreadsTest, GiveBackWhatIsSelected) {
 TEST(ThreadsTest, ViewsOfALayoutToo) {
   Lent lent(2);
   const std::string file =
-      MakeFile({SomeTensor("kv", DType::kBF16, {2, 3, 70, 2 * 64}),
-                SomeTensor("more", DType::kBF16, {2, 3, 70, 2 * 64})});
+      MakeFile({RandomTensor("kv", DType::kBF16, {2, 3, 70, 2 * 64}),
+                RandomTensor("more", DType::kBF16, {2, 3, 70, 2 * 64})});
   for (const bool reconstruct : {false, true}) {
     const CompressOptions options = {.codec = "klt:high",
                                      .reconstruct = reconstruct,

@@ -14,7 +14,6 @@
 #include "kvcompress/error.h"
 #include "kvcompress/kernels.h"
 #include "profile/trained.h"
-#include "support/lent_threads.h"
 
 namespace kvcompress {
 namespace {
@@ -326,58 +325,6 @@ TEST(Groups, StepsGiveNoMoreThanAskedAndHoldNoMoreThanStated) {
     EXPECT_EQ(held > 0, CountsWhatIsInUse());
     EXPECT_TRUE(restored == compressed->reconstructed) << most;
     EXPECT_TRUE(decompressor.Finish().ok());
-  }
-}
-
-TEST(Groups, ThreadsRestoreTheSameBytes) {
-  testing::Lent lent(3);
-  const auto compressed = testing::CompressFile(
-      MakeFile(Shuffled(CacheOf(600, 5))), WithProfile());
-  ASSERT_TRUE(compressed.ok()) << compressed.status();
-  DecompressOptions some = Knowing();
-  some.tensors = {"layer_1_*"};
-  some.tokens = {5, 300};
-  DecompressOptions none = Knowing();
-  none.verify_only = true;
-  DecompressOptions layers = Knowing();
-  layers.order = TensorOrder::kLayers;
-  for (const DecompressOptions& options : {Knowing(), some, none, layers}) {
-    const auto alone = Restore(compressed->artefact, options);
-    ASSERT_TRUE(alone.ok()) << alone.status();
-    for (const unsigned count : {2u, 3u, 8u}) {
-      const auto many = testing::RestoreWith(compressed->artefact, options,
-                                             lent.Give(count), 3000, 9000);
-      ASSERT_TRUE(many.ok()) << many.status();
-      EXPECT_EQ(*many, *alone);
-    }
-  }
-}
-
-// What is damaged is found by threads as by one, and by all with one message.
-TEST(Groups, ThreadsFindTheSameDamage) {
-  testing::Lent lent(3);
-  std::vector<NamedTensor> tensors = CacheOf(600, 5);
-  NamedTensor other = tensors[0];
-  other.spec.name = "other";
-  other.spec.dtype = DType::kI16;
-  tensors.push_back(std::move(other));
-  const auto compressed =
-      testing::CompressFile(MakeFile(tensors), WithProfile());
-  ASSERT_TRUE(compressed.ok()) << compressed.status();
-  const size_t size = compressed->artefact.size();
-  for (size_t at = size / 3; at < size; at += size / 17) {
-    std::string damaged = compressed->artefact;
-    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
-    const auto alone = Restore(damaged, Knowing());
-    const auto many = testing::RestoreWith(damaged, Knowing(), lent.Give(3),
-                                           size, SIZE_MAX);
-    EXPECT_EQ(alone.status().code(), absl::StatusCode::kDataLoss) << at;
-    EXPECT_EQ(many.status(), alone.status()) << at;
-    // Digests find it also where nothing of the group is needed.
-    DecompressOptions others = Knowing();
-    others.tensors = {"other"};
-    EXPECT_EQ(Restore(damaged, others).status().code(),
-              absl::StatusCode::kDataLoss);
   }
 }
 

@@ -51,6 +51,14 @@ inline std::string RandomBytes(DType dtype, size_t count, uint32_t seed) {
   return bytes;
 }
 
+inline NamedTensor RandomTensor(std::string name, DType dtype,
+                                std::vector<uint64_t> shape) {
+  TensorSpec spec{
+      .name = std::move(name), .dtype = dtype, .shape = std::move(shape)};
+  const uint64_t count = *ElementCount(spec);
+  return {std::move(spec), RandomBytes(dtype, count, 11)};
+}
+
 inline std::string MakeFile(
     const std::vector<NamedTensor>& tensors,
     std::vector<std::pair<std::string, std::string>> metadata = {}) {
