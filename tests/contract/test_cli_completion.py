@@ -64,6 +64,7 @@ def flags_of(run: Run) -> list[str]:
         ("kv-compress cache -metrics=", ["basic", "full"]),
         ("kv-compress -effort ", ["fast", "balanced", "best"]),
         ("kv-compress -effort=b", ["balanced", "best"]),
+        ("kv-compress -order ", ["file", "layers"]),
         ("kv-compress -codec ecs", ["ecsq", "ecsq:contract", "ecsq:high", "ecsq:max"]),
         # Bash replaces what follows the colon.
         ("kv-compress --codec klt:", ["contract", "high", "max", "ultra"]),
