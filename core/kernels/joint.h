@@ -133,10 +133,13 @@ struct SparseToken {
   float unit;
 };
 // What the sums of a column become: sum * (unit * scales[column]) +
-// means[column].
+// means[column], where something may be added to the sum first: of each token
+// a row of kStripColumns, so far apart; or null.
 struct StripFinish {
   const float* scales;
   const float* means;
+  const int32_t* more = nullptr;
+  size_t more_stride = 0;
 };
 // Writes the values of tokens, kStripColumns of each, `stride` apart, from a
 // strip that begins with a line of a cache. Sums are modulo 2^32.

@@ -109,6 +109,9 @@ void Restore(const int16_t* strip, const SparseToken* tokens, size_t count,
   for (size_t t = 0; t < count; ++t, values += stride) {
     const SparseToken& token = tokens[t];
     uint32_t sums[kStripColumns] = {};
+    if (finish.more != nullptr) {
+      std::copy_n(finish.more + t * finish.more_stride, kStripColumns, sums);
+    }
     for (size_t k = 0; k < token.count; ++k) {
       const int16_t* const row = strip + token.rows[k] * kStripColumns;
       for (size_t i = 0; i < kStripColumns; ++i) {

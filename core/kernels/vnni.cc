@@ -77,10 +77,14 @@ KVCOMPRESS_VNNI void Multiply(const int16_t* left, const int16_t* right,
   }
 }
 
-// The values of half a strip.
+// The values of half a strip, of token `t`.
 KVCOMPRESS_VNNI inline void Finish(__m512i sums, float unit,
-                                   const StripFinish& finish, size_t column,
-                                   float* values) {
+                                   const StripFinish& finish, size_t t,
+                                   size_t column, float* values) {
+  if (finish.more != nullptr) {
+    const int32_t* const more = finish.more + t * finish.more_stride;
+    sums = _mm512_add_epi32(sums, _mm512_loadu_si512(more + column));
+  }
   const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(unit),
                                      _mm512_loadu_ps(finish.scales + column));
   // With a mask that takes all: without one GCC 12 warns of the uninitialized
@@ -123,9 +127,9 @@ KVCOMPRESS_VNNI void Restore(const int16_t* strip, const SparseToken* tokens,
       upper[0] = _mm512_add_epi32(upper[0], upper[p]);
     }
     Finish(_mm512_permutex2var_epi64(lower[0], first, upper[0]), token.unit,
-           finish, 0, values);
+           finish, t, 0, values);
     Finish(_mm512_permutex2var_epi64(lower[0], second, upper[0]), token.unit,
-           finish, kStripColumns / 2, values);
+           finish, t, kStripColumns / 2, values);
   }
 }
 

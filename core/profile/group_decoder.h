@@ -44,7 +44,8 @@ class GroupQuanta {
   const ProfileContent& content() const { return profile_->content(); }
   const ProfileGroup& group() const { return content().groups[header_.group]; }
 
-  // The quanta of a token that are not 0. Tokens of all batches are counted on.
+  // The quanta of a token that are not 0, less those that RunAt gives. Tokens
+  // of all batches are counted on.
   class Token {
    public:
     float unit() const { return unit_; }  // the step of the token
@@ -69,8 +70,21 @@ class GroupQuanta {
   };
   // REQUIRES: it is no sink.
   Token TokenAt(uint64_t token) const;
+  // Tokens that lie together.
+  struct Run {
+    size_t count = 0;
+    // The first components, of which few are 0: [count, inner], with zeros for
+    // tokens that are not narrow. Of those that are, TokenAt has the others.
+    const int16_t* dense = nullptr;
+    size_t inner = 0;  // even
+  };
+  // From a token on, at most `most` of its batch. REQUIRES: it is no sink.
+  Run RunAt(uint64_t token, size_t most) const;
+
   // All components of all tokens are below it.
   size_t components_end() const { return components_end_; }
+  // The most that a Run has; it may be more than that.
+  size_t inner_end() const { return inner_end_; }
 
   // What the scales of a member are multiplied by.
   float UnitOf(size_t member) const { return units_[member]; }
@@ -107,10 +121,21 @@ class GroupQuanta {
     std::vector<int16_t> quanta;
     std::vector<bool> narrow;  // of each token
     size_t components_end = 0;
+    std::vector<int16_t> dense;  // as Run has it
+    size_t inner = 0;
   };
+  // Where a token is: its block, and the number in that.
+  struct Location {
+    const Block* block;
+    size_t index;
+  };
+  Location LocationOf(uint64_t token) const;
+  // All but the unit.
+  static Token TokenOf(const Block& block, size_t index);
   std::vector<Block> blocks_;  // of all batches
   uint64_t blocks_of_batch_ = 0;
   size_t components_end_ = 0;
+  size_t inner_end_ = 0;
   std::vector<std::string> exceptions_;  // of each member; empty: none
 };
 

@@ -30,14 +30,15 @@ constexpr uint64_t kOfChannel = 64;
 
 uint64_t MemberRestorer::Memory(const ProfileGroup& group, size_t member) {
   const uint64_t channels = group.tensors[member].channels;
-  // Values, as pairs too, and angles, for elements of one byte; and tokens, and
-  // a strip of each.
-  constexpr uint64_t kOfElement = 3 * sizeof(float);
+  // Values, as pairs and sums too, and angles, for elements of one byte; and
+  // tokens, and a strip of each.
+  constexpr uint64_t kOfElement = 4 * sizeof(float);
   constexpr uint64_t kOfToken =
-      sizeof(kernels::SparseToken) + kStripColumns * sizeof(float);
+      sizeof(kernels::SparseToken) + 2 * kStripColumns * sizeof(float);
+  // The matrix of a head, twice.
   return kPiece * kOfElement + (kPiece / channels + 1) * kOfToken +
          (channels + kStripColumns) *
-             (sizeof(int16_t) * group.components + kOfChannel);
+             (2 * sizeof(int16_t) * (group.components + 1) + kOfChannel);
 }
 
 MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
@@ -78,6 +79,7 @@ void MemberRestorer::TakeHead(uint64_t head) {
       std::memcpy(to, from + j * group.channels(), columns * sizeof(int16_t));
     }
   }
+  factor_.clear();
   scales_.resize(strips * kStripColumns);
   means_.resize(strips * kStripColumns);
   const float unit = quanta_->UnitOf(member_);
@@ -89,36 +91,73 @@ void MemberRestorer::TakeHead(uint64_t head) {
 
 void MemberRestorer::RestoreTokens(uint64_t token, size_t count,
                                    float* values) {
+  for (const uint64_t end = token + count; token < end;) {
+    const GroupQuanta::Run run = quanta_->RunAt(token, end - token);
+    RestoreRun(token, run, values);
+    token += run.count;
+    values += run.count * tensor_.channels;
+  }
+}
+
+const int16_t* MemberRestorer::Factor() {
+  if (!factor_.empty()) return factor_.data();
+  const size_t components = quanta_->components_end();
+  const size_t columns = scales_.size();
+  factor_.assign(quanta_->inner_end() * columns, 0);
+  const size_t used = std::min(quanta_->inner_end(), components);
+  for (size_t i = 0; i < columns; i += kStripColumns) {
+    const int16_t* row = &basis_[i * components];
+    for (size_t j = 0; j < used; ++j, row += kStripColumns) {
+      int16_t* const to = &factor_[(j / 2 * columns + i) * 2 + j % 2];
+      for (size_t k = 0; k < kStripColumns; ++k) to[2 * k] = row[k];
+    }
+  }
+  return factor_.data();
+}
+
+void MemberRestorer::RestoreRun(uint64_t token, const GroupQuanta::Run& run,
+                                float* values) {
   const size_t channels = tensor_.channels;
+  const size_t columns = scales_.size();
   bool all_narrow = true;
-  tokens_.resize(count);
-  for (size_t t = 0; t < count; ++t) {
+  tokens_.resize(run.count);
+  for (size_t t = 0; t < run.count; ++t) {
     const GroupQuanta::Token sparse = quanta_->TokenAt(token + t);
     tokens_[t] = sparse.ForKernels();
     if (sparse.narrow()) continue;
     tokens_[t].count = 0;
     all_narrow = false;
   }
+  if (run.inner > 0) {
+    product_.resize(run.count * columns);
+    kernels::Active().multiply(
+        run.dense, Factor(),
+        {.rows = run.count, .inner = run.inner, .columns = columns},
+        product_.data());
+  }
   const auto restore = kernels::Active().joint->restore_strip;
   const int16_t* strip = basis_.data();
   for (size_t i = 0; i < channels; i += kStripColumns) {
-    const size_t columns = std::min(kStripColumns, channels - i);
-    const kernels::StripFinish finish = {.scales = &scales_[i],
-                                         .means = &means_[i]};
-    if (columns == kStripColumns) {
-      restore(strip, tokens_.data(), count, finish, channels, values + i);
+    const size_t width = std::min(kStripColumns, channels - i);
+    const kernels::StripFinish finish = {
+        .scales = &scales_[i],
+        .means = &means_[i],
+        .more = run.inner > 0 ? &product_[i] : nullptr,
+        .more_stride = columns};
+    if (width == kStripColumns) {
+      restore(strip, tokens_.data(), run.count, finish, channels, values + i);
     } else {
-      strip_.resize(count * kStripColumns);
-      restore(strip, tokens_.data(), count, finish, kStripColumns,
+      strip_.resize(run.count * kStripColumns);
+      restore(strip, tokens_.data(), run.count, finish, kStripColumns,
               strip_.data());
-      for (size_t t = 0; t < count; ++t) {
-        std::copy_n(&strip_[t * kStripColumns], columns,
+      for (size_t t = 0; t < run.count; ++t) {
+        std::copy_n(&strip_[t * kStripColumns], width,
                     values + t * channels + i);
       }
     }
     strip += quanta_->components_end() * kStripColumns;
   }
-  for (size_t t = 0; t < count && !all_narrow; ++t) {
+  for (size_t t = 0; t < run.count && !all_narrow; ++t) {
     const GroupQuanta::Token sparse = quanta_->TokenAt(token + t);
     if (!sparse.narrow()) RestoreWide(sparse, values + t * channels);
   }

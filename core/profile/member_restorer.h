@@ -52,6 +52,10 @@ class MemberRestorer {
   void TakeHead(uint64_t head);
   // Tokens but sinks, before keys are turned; `token` counts on over batches.
   void RestoreTokens(uint64_t token, size_t count, float* values);
+  // The same of tokens that lie together.
+  void RestoreRun(uint64_t token, const GroupQuanta::Run& run, float* values);
+  // The channels of the head as the right factor of a product.
+  const int16_t* Factor();
   void RestoreWide(const GroupQuanta::Token& token, float* values);
   void Turn(uint64_t first, size_t count, float* values);
 
@@ -66,7 +70,10 @@ class MemberRestorer {
   coding::Lines basis_;  // [strips, components in use, kStripColumns]
   std::vector<float> scales_;
   std::vector<float> means_;
+  coding::Lines
+      factor_;  // [components, channels in strips], in pairs; or empty
   std::vector<kernels::SparseToken> tokens_;
+  std::vector<int32_t> product_;
   std::vector<float> strip_;
   std::vector<int64_t> wide_;
   std::vector<float> values_;

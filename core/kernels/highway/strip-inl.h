@@ -43,10 +43,15 @@ HWY_INLINE void OrderColumns(StripSum lower, StripSum upper, StripSum* first,
 #endif
 }
 
+// Of token `t`, at columns from `column` on.
 HWY_INLINE void StoreFinished(StripSum sums, float unit,
-                              const StripFinish& finish, size_t column,
-                              float* values) {
+                              const StripFinish& finish, size_t t,
+                              size_t column, float* values) {
   const hn::RebindToFloat<StripSums> d;
+  if (finish.more != nullptr) {
+    const int32_t* const more = finish.more + t * finish.more_stride;
+    sums = hn::Add(sums, hn::LoadU(StripSums(), more + column));
+  }
   const auto scale =
       hn::Mul(hn::Set(d, unit), hn::LoadU(d, finish.scales + column));
   hn::StoreU(hn::Add(hn::Mul(hn::ConvertTo(d, sums), scale),
@@ -94,8 +99,9 @@ inline void RestoreTokensOfStrip(const int16_t* strip,
                    hn::RearrangeToOddPlusEven(upper[v], more_upper[v]), &first,
                    &second);
       const size_t column = v * kLanes16;
-      StoreFinished(first, token.unit, finish, column, values);
-      StoreFinished(second, token.unit, finish, column + kLanes16 / 2, values);
+      StoreFinished(first, token.unit, finish, t, column, values);
+      StoreFinished(second, token.unit, finish, t, column + kLanes16 / 2,
+                    values);
     }
   }
 }

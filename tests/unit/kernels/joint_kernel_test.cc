@@ -270,15 +270,23 @@ TEST(JointKernels, RestoreStripAsThePortableOneDoes) {
     begin += count;
   }
   constexpr size_t kStride = kStripColumns + 5;
-  const auto by = [&](const JointKernels& kernels) {
+  std::vector<int32_t> sums(counts.size() * kStride);
+  for (int32_t& sum : sums) sum = static_cast<int32_t>(random());
+  const auto by = [&](const JointKernels& kernels, const int32_t* more) {
     std::vector<float> values(counts.size() * kStride, 7);
     kernels.restore_strip(strip.data(), tokens.data(), tokens.size(),
-                          {.scales = scales.data(), .means = means.data()},
+                          {.scales = scales.data(),
+                           .means = means.data(),
+                           .more = more,
+                           .more_stride = kStride},
                           kStride, values.data());
     return values;
   };
-  for (const KernelSet* set : Available()) {
-    EXPECT_EQ(by(*set->joint), by(PortableJoint())) << set->name;
+  for (const int32_t* more :
+       {static_cast<const int32_t*>(nullptr), std::as_const(sums).data()}) {
+    for (const KernelSet* set : Available()) {
+      EXPECT_EQ(by(*set->joint, more), by(PortableJoint(), more)) << set->name;
+    }
   }
 }
 
