@@ -22,14 +22,6 @@
 namespace kvcompress::profile {
 namespace {
 
-// Quanta whose magnitudes have this sum fit 16 bits, and times 32767 they fit
-// 31.
-constexpr int64_t kMaxNarrow = 32767;
-// Products with all rows of a matrix take as long as those with the rows that
-// tokens need, where these are such a part.
-constexpr double kDense = 0.6;
-// Components that are taken into the former at once.
-constexpr size_t kDenseStep = 32;
 // Symbols that are read between two looks at the checkpoint.
 constexpr uint64_t kStep = uint64_t{1} << 16;
 
@@ -263,13 +255,14 @@ class GroupQuanta::Parser {
     for (size_t i = 0; i < found_.size(); ++i) {
       KVC_RETURN_IF_ERROR(InBlock(i, found_[i].offset, statuses[i]));
       out_.components_end_ =
-          std::max(out_.components_end_, out_.blocks_[i].components_end);
-      out_.inner_end_ = std::max(out_.inner_end_, out_.blocks_[i].inner);
+          std::max(out_.components_end_, out_.blocks_[i].components_end());
+      out_.inner_end_ = std::max(out_.inner_end_, out_.blocks_[i].inner());
     }
     return absl::OkStatus();
   }
 
-  absl::Status ReadBlock(const Found& found, Place* place, Block* block) const {
+  absl::Status ReadBlock(const Found& found, Place* place,
+                         QuantaBlock* block) const {
     const size_t components = out_.group().components;
     const BlockCoding block_coding = {
         .classes = absl::MakeConstSpan(out_.group().classes)
@@ -285,98 +278,9 @@ class GroupQuanta::Parser {
     KVC_RETURN_IF_ERROR(
         reader.Read(found.header, found.bytes, block_coding,
                     [&](uint64_t symbols) { return place->Spend(symbols); }));
-    block->places.emplace_back();
-    for (size_t t = 0; t < found.tokens; ++t) {
-      const absl::Span<const BlockReader::Level> levels = reader.LevelsOf(t);
-      AppendToken(levels, IsNarrow(levels), block);
-    }
-    MakeDense(block);
+    for (size_t t = 0; t < found.tokens; ++t) block->Append(reader.LevelsOf(t));
+    block->MakeDense(components);
     return place->Spend(found.tokens * found.header.runs * coding::kMaxLanes);
-  }
-
-  static bool IsNarrow(absl::Span<const BlockReader::Level> found) {
-    int64_t sum = 0;
-    for (const BlockReader::Level& each : found) sum += std::abs(each.value);
-    return sum <= kMaxNarrow;
-  }
-
-  static void AppendToken(absl::Span<const BlockReader::Level> found,
-                          bool narrow, Block* block) {
-    if (!found.empty()) {
-      block->components_end =
-          std::max<size_t>(block->components_end, found.back().component + 1u);
-    }
-    const size_t padded = (found.size() + kernels::kRowsAtOnce - 1) /
-                          kernels::kRowsAtOnce * kernels::kRowsAtOnce;
-    const size_t first = block->components.size();
-    const size_t begin = block->quanta.size();
-    block->components.resize(first + padded);
-    block->quanta.resize(begin + (narrow ? padded : 2 * padded));
-    for (size_t k = 0; k < found.size(); ++k) {
-      block->components[first + k] = found[k].component;
-      if (narrow) {
-        block->quanta[begin + k] = static_cast<int16_t>(found[k].value);
-      } else {
-        std::memcpy(&block->quanta[begin + 2 * k], &found[k].value,
-                    sizeof(int32_t));
-      }
-    }
-    block->places.push_back({block->components.size(), block->quanta.size()});
-    block->narrow.push_back(narrow);
-  }
-
-  // So many first components that it pays to have them as rows.
-  size_t DenseComponents(const Block& block) const {
-    const size_t tokens = block.narrow.size();
-    std::vector<uint32_t> counts(out_.group().components / kDenseStep);
-    for (size_t t = 0; t < tokens; ++t) {
-      const Token token = TokenOf(block, t);
-      for (size_t k = 0; token.narrow() && k < token.size(); ++k) {
-        const size_t step = token.component(k) / kDenseStep;
-        if (step < counts.size() && token.quantum(k) != 0) ++counts[step];
-      }
-    }
-    const auto least =
-        static_cast<int64_t>(kDense * static_cast<double>(tokens * kDenseStep));
-    int64_t gain = 0;
-    int64_t most = 0;
-    size_t best = 0;
-    for (size_t step = 0; step < counts.size(); ++step) {
-      gain += counts[step] - least;
-      if (gain <= most) continue;
-      most = gain;
-      best = step + 1;
-    }
-    return best * kDenseStep;
-  }
-
-  // Makes rows of the first components of narrow tokens, where that pays.
-  void MakeDense(Block* block) const {
-    const size_t inner = DenseComponents(*block);
-    if (inner == 0) return;
-    const size_t tokens = block->narrow.size();
-    Block made;
-    made.inner = inner;
-    made.dense.resize(tokens * inner);
-    made.places.emplace_back();
-    std::vector<BlockReader::Level> others;
-    for (size_t t = 0; t < tokens; ++t) {
-      const Token token = TokenOf(*block, t);
-      others.clear();
-      for (size_t k = 0; k < token.size(); ++k) {
-        const uint16_t component = token.component(k);
-        const int32_t quantum = token.quantum(k);
-        if (quantum == 0) continue;
-        if (token.narrow() && component < inner) {
-          made.dense[t * inner + component] = static_cast<int16_t>(quantum);
-        } else {
-          others.push_back({component, quantum});
-        }
-      }
-      AppendToken(others, token.narrow(), &made);
-    }
-    made.components_end = block->components_end;
-    *block = std::move(made);
   }
 
   absl::string_view left_;
@@ -407,13 +311,6 @@ uint64_t GroupQuanta::MaxMemory(const ProfileGroup& group,
          (kEach * (group.components + kernels::kRowsAtOnce) + kToken);
 }
 
-int32_t GroupQuanta::Token::quantum(size_t k) const {
-  if (narrow_) return quanta_[k];
-  int32_t quantum;
-  std::memcpy(&quantum, quanta_ + 2 * k, sizeof(quantum));
-  return quantum;
-}
-
 GroupQuanta::Location GroupQuanta::LocationOf(uint64_t token) const {
   const uint64_t batch = token / shape_.tokens;
   const uint64_t coded = token % shape_.tokens - header_.sinks;
@@ -423,31 +320,17 @@ GroupQuanta::Location GroupQuanta::LocationOf(uint64_t token) const {
 
 GroupQuanta::Run GroupQuanta::RunAt(uint64_t token, size_t most) const {
   const auto [block, index] = LocationOf(token);
-  Run run;
-  run.count = std::min(most, block->narrow.size() - index);
-  run.inner = block->inner;
-  run.dense = block->dense.data() + index * block->inner;
-  return run;
+  return {.count = std::min(most, block->tokens() - index),
+          .dense = block->RowAt(index),
+          .inner = block->inner()};
 }
 
-GroupQuanta::Token GroupQuanta::TokenOf(const Block& block, size_t index) {
-  const Block::Place& place = block.places[index];
-  Token found;
-  found.components_ =
-      absl::MakeConstSpan(block.components)
-          .subspan(place.component,
-                   block.places[index + 1].component - place.component);
-  found.quanta_ = block.quanta.data() + place.quantum;
-  found.narrow_ = block.narrow[index];
-  return found;
-}
-
-GroupQuanta::Token GroupQuanta::TokenAt(uint64_t token) const {
+TokenQuanta GroupQuanta::TokenAt(uint64_t token) const {
   const auto [block, index] = LocationOf(token);
-  Token found = TokenOf(*block, index);
+  TokenQuanta found = block->At(index);
   const int offset = offsets_.empty() ? 0 : offsets_[token % shape_.tokens];
   const float step = header_.trellis ? header_.step / 2 : header_.step;
-  found.unit_ = step * coding::StepFactor(offset);
+  found.set_unit(step * coding::StepFactor(offset));
   return found;
 }
 

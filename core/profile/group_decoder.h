@@ -16,10 +16,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "kernels/joint.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
+#include "profile/quanta_block.h"
 #include "tensor/workers.h"
 
 namespace kvcompress::profile {
@@ -44,32 +44,9 @@ class GroupQuanta {
   const ProfileContent& content() const { return profile_->content(); }
   const ProfileGroup& group() const { return content().groups[header_.group]; }
 
-  // The quanta of a token that are not 0, less those that RunAt gives. Tokens
-  // of all batches are counted on.
-  class Token {
-   public:
-    float unit() const { return unit_; }  // the step of the token
-    size_t size() const { return components_.size(); }
-    uint16_t component(size_t k) const { return components_[k]; }
-    int32_t quantum(size_t k) const;
-
-    // Whether 16-bit products with 32-bit sums suffice. Then it can be had as
-    // kernels take it; there may be zeros at its end.
-    bool narrow() const { return narrow_; }
-    kernels::SparseToken ForKernels() const {
-      return {components_.data(), quanta_, components_.size(), unit_};
-    }
-
-   private:
-    friend class GroupQuanta;
-
-    absl::Span<const uint16_t> components_;
-    const int16_t* quanta_ = nullptr;  // where not narrow, two for each
-    float unit_ = 0;
-    bool narrow_ = false;
-  };
-  // REQUIRES: it is no sink.
-  Token TokenAt(uint64_t token) const;
+  // The quanta of a token that are not 0, less those that RunAt gives, with its
+  // unit. Tokens of all batches are counted on. REQUIRES: it is no sink.
+  TokenQuanta TokenAt(uint64_t token) const;
   // Tokens that lie together.
   struct Run {
     size_t count = 0;
@@ -110,29 +87,14 @@ class GroupQuanta {
   std::vector<int8_t> offsets_;  // of the tokens of a batch; empty: all 0
   std::string sinks_;
   std::vector<uint64_t> sink_begins_;  // of each member
-  struct Block {
-    // Where a token begins in the following two.
-    struct Place {
-      uint64_t component = 0;
-      uint64_t quantum = 0;
-    };
-    std::vector<Place> places;  // of each token and of the end
-    std::vector<uint16_t> components;
-    std::vector<int16_t> quanta;
-    std::vector<bool> narrow;  // of each token
-    size_t components_end = 0;
-    std::vector<int16_t> dense;  // as Run has it
-    size_t inner = 0;
-  };
   // Where a token is: its block, and the number in that.
   struct Location {
-    const Block* block;
+    const QuantaBlock* block;
     size_t index;
   };
   Location LocationOf(uint64_t token) const;
-  // All but the unit.
-  static Token TokenOf(const Block& block, size_t index);
-  std::vector<Block> blocks_;  // of all batches
+
+  std::vector<QuantaBlock> blocks_;  // of all batches
   uint64_t blocks_of_batch_ = 0;
   size_t components_end_ = 0;
   size_t inner_end_ = 0;

@@ -122,7 +122,7 @@ void MemberRestorer::RestoreRun(uint64_t token, const GroupQuanta::Run& run,
   bool all_narrow = true;
   tokens_.resize(run.count);
   for (size_t t = 0; t < run.count; ++t) {
-    const GroupQuanta::Token sparse = quanta_->TokenAt(token + t);
+    const TokenQuanta sparse = quanta_->TokenAt(token + t);
     tokens_[t] = sparse.ForKernels();
     if (sparse.narrow()) continue;
     tokens_[t].count = 0;
@@ -158,13 +158,12 @@ void MemberRestorer::RestoreRun(uint64_t token, const GroupQuanta::Run& run,
     strip += quanta_->components_end() * kStripColumns;
   }
   for (size_t t = 0; t < run.count && !all_narrow; ++t) {
-    const GroupQuanta::Token sparse = quanta_->TokenAt(token + t);
+    const TokenQuanta sparse = quanta_->TokenAt(token + t);
     if (!sparse.narrow()) RestoreWide(sparse, values + t * channels);
   }
 }
 
-void MemberRestorer::RestoreWide(const GroupQuanta::Token& token,
-                                 float* values) {
+void MemberRestorer::RestoreWide(const TokenQuanta& token, float* values) {
   const size_t components = quanta_->components_end();
   const size_t channels = tensor_.channels;
   wide_.assign(channels, 0);

@@ -56,7 +56,7 @@ class MemberRestorer {
   void RestoreRun(uint64_t token, const GroupQuanta::Run& run, float* values);
   // The channels of the head as the right factor of a product.
   const int16_t* Factor();
-  void RestoreWide(const GroupQuanta::Token& token, float* values);
+  void RestoreWide(const TokenQuanta& token, float* values);
   void Turn(uint64_t first, size_t count, float* values);
 
   const std::shared_ptr<const GroupQuanta> quanta_;
