@@ -141,8 +141,7 @@ class Compressor::Impl {
                                       header_reader_.announced_size());
     }
     return kHeaderMemory * reserved_size_ +
-           MemoryWith(workers_, queue_.places()) +
-           groups_.memory(options_.reconstruct);
+           MemoryWith(workers_, queue_.places());
   }
 
   unsigned threads() const {
@@ -184,15 +183,18 @@ class Compressor::Impl {
     return absl::OkStatus();
   }
 
-  // What tensors take, with so many of them encoded at a time and as many more
-  // that wait for it or for their turn in the output.
+  // What tensors and groups take, with so many tensors encoded at a time and as
+  // many more that wait for it or for their turn in the output.
   uint64_t MemoryWith(unsigned workers, size_t places) const {
     const uint64_t waiting = options_.reconstruct ? 2 : 1;
     return workers * (tensor_memory_ + (places - 1) * place_memory_) +
-           (workers == 1 ? 0 : (workers * waiting + kSpares) * job_size_);
+           (workers == 1 ? 0 : (workers * waiting + kSpares) * job_size_) +
+           groups_.memory(options_.reconstruct, places);
   }
 
   // As many threads as there are, on as many tensors as there is memory for.
+  // Where there are groups, one at a time: the thread of the call encodes a
+  // group when no job runs, and all others share its work.
   void PlanThreads() {
     bool shares = false;
     bool pays = false;
@@ -205,10 +207,12 @@ class Compressor::Impl {
     place_memory_ = std::min(kPlaceMemoryPerByte * job_size_, kMaxPlaceMemory);
     // Where the codec streams, a job takes what it holds for others.
     job_size_ += kAtOnce;
+    const size_t tensors = groups_.any() ? 1 : artefact_.tensors.size();
+    const uint64_t alone = MemoryWith(1, 1);
     const ThreadPlan plan =
-        PlanOf(limits_.threads, artefact_.tensors.size(), shares,
+        PlanOf(limits_.threads, tensors, shares || groups_.any(),
                [&](unsigned workers, size_t places) {
-                 return MemoryWith(workers, places) - tensor_memory_;
+                 return MemoryWith(workers, places) - alone;
                });
     workers_ = plan.workers;
     queue_.set_places(plan.places);
@@ -257,7 +261,6 @@ class Compressor::Impl {
                                      options_, limits_, &views, &artefact_));
       tensor_memory_ = std::max(tensor_memory_, memory);
     }
-    PlanThreads();
     KVC_RETURN_IF_ERROR(CheckThresholdsMatch(options_, artefact_.tensors));
     KVC_RETURN_IF_ERROR(CheckAttention(
         options_.attention, codec.codec->traits(), artefact_.tensors));
@@ -273,6 +276,7 @@ class Compressor::Impl {
     KVC_ASSIGN_OR_RETURN(
         groups_, GroupCompression::Plan(options_, codec, first_position,
                                         &artefact_, &builder_.report()));
+    PlanThreads();
     options_.candidate_profiles.clear();  // but for the one that is used
     artefact_.labels = options_.labels;
     artefact_.metadata = std::move(header.metadata);
@@ -561,7 +565,7 @@ class Compressor::Impl {
       ordered_.End(tensor, &output->reconstructed);
     };
     KVC_RETURN_IF_ERROR(groups_.TakeOutcomes(
-        index_, hints_.checkpoint,
+        index_, &queue_, hints_.checkpoint,
         options_.reconstruct ? take
                              : std::function<void(size_t, absl::string_view)>(),
         &outcomes));

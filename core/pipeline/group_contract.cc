@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "kvcompress/quality.h"
 #include "pipeline/group_members.h"
 #include "profile/group_decoder.h"
@@ -78,19 +79,22 @@ class ContractEncoder {
   ContractEncoder(std::shared_ptr<const Profile> profile,
                   profile::GroupEncoding encoding,
                   const profile::GroupShape& shape,
-                  const ContractMembers& members, Checkpoint* checkpoint)
+                  const ContractMembers& members, Workers* workers,
+                  Checkpoint* checkpoint)
       : profile_(std::move(profile)),
         encoding_(std::move(encoding)),
         shape_(shape),
         members_(members),
+        workers_(workers),
         checkpoint_(checkpoint) {
     encoding_.error_per_bit = kErrorPerBit;
   }
 
   absl::StatusOr<bool> Encode(std::string* payload) {
-    GuessUnits();
+    KVC_RETURN_IF_ERROR(GuessUnits());
     projection_.emplace(profile_, encoding_.group, shape_, members_.sources,
-                        encoding_.first_position, checkpoint_);
+                        encoding_.first_position, workers_, checkpoint_);
+    if (Stops(checkpoint_)) return checkpoint_->status();
     for (int trial = 1;; ++trial) {
       KVC_RETURN_IF_ERROR(EncodeOnce(payload));
       if (trial == kTrials) break;
@@ -106,6 +110,12 @@ class ContractEncoder {
     return profile_->content().groups[encoding_.group];
   }
   size_t count() const { return members_.specs.size(); }
+
+  // Shares members, each with the checkpoint of the thread that works on it.
+  absl::Status ForEachMember(
+      absl::FunctionRef<absl::Status(size_t m, Checkpoint* checkpoint)> work) {
+    return TryForEach(workers_, count(), checkpoint_, work);
+  }
 
   // The square of the error of a channel of each member per squared unit of
   // error of all components.
@@ -133,16 +143,20 @@ class ContractEncoder {
 
   // The unit with which errors that are spread evenly over a step are within
   // all bounds.
-  void GuessUnits() {
+  absl::Status GuessUnits() {
     const double step = profile_->content().presets[encoding_.preset].step;
     const std::vector<double> gains = Gains();
-    double least = std::numeric_limits<double>::infinity();
-    for (size_t m = 0; m < count(); ++m) {
+    std::vector<double> energies(count());
+    KVC_RETURN_IF_ERROR(ForEachMember([&](size_t m, Checkpoint* checkpoint) {
       const absl::string_view source = members_.sources[m];
       const DType dtype = members_.specs[m].dtype;
-      const double energy =
-          CompareMember(dtype, source, source, checkpoint_).sum_x2 /
-          static_cast<double>(source.size() / DTypeSize(dtype));
+      energies[m] = CompareMember(dtype, source, source, checkpoint).sum_x2 /
+                    static_cast<double>(source.size() / DTypeSize(dtype));
+      return StatusOf(checkpoint);
+    }));
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t m = 0; m < count(); ++m) {
+      const double energy = energies[m];
       const QualityThresholds& bounds = members_.thresholds[m];
       double most = std::numeric_limits<double>::infinity();
       if (bounds.max_rmse) most = *bounds.max_rmse * *bounds.max_rmse;
@@ -158,6 +172,7 @@ class ContractEncoder {
       }
     }
     unit_ = std::isfinite(least) ? least : 1;
+    return absl::OkStatus();
   }
 
   void SetUnits() {
@@ -171,7 +186,7 @@ class ContractEncoder {
     payload->clear();
     quanta_.reset();
     profile::EncodeGroup(profile_, encoding_, shape_, members_.sources,
-                         checkpoint_, payload, &*projection_);
+                         workers_, checkpoint_, payload, &*projection_);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     absl::StatusOr<std::shared_ptr<const GroupQuanta>> quanta =
         GroupQuanta::Parse(*payload, profile_, encoding_.group, shape_,
@@ -187,21 +202,21 @@ class ContractEncoder {
   // Gives whether another trial is worth it. For the last, the unit does not
   // become larger, and one that was too large becomes what was not.
   absl::StatusOr<bool> CorrectUnits(bool last) {
-    double room = std::numeric_limits<double>::infinity();
-    for (size_t m = 0; m < count(); ++m) {
-      if (Stops(checkpoint_)) return checkpoint_->status();
+    std::vector<double> rooms(count());
+    KVC_RETURN_IF_ERROR(ForEachMember([&](size_t m, Checkpoint* checkpoint) {
       KVC_ASSIGN_OR_RETURN(std::string decoded,
-                           RestoreMember(quanta_, m, checkpoint_));
+                           RestoreMember(quanta_, m, checkpoint));
       const QualityThresholds& bounds = members_.thresholds[m];
       // What becomes an exception in any case is no reason for a finer step.
       profile::TakeExceptions(members_.specs[m].dtype, members_.sources[m],
-                              LimitOf(bounds), checkpoint_, &decoded);
+                              LimitOf(bounds), checkpoint, &decoded);
       KVC_ASSIGN_OR_RETURN(const MemberQuality quality,
                            MeasureMember(members_.specs[m], members_.sources[m],
-                                         decoded, checkpoint_));
-      room = std::min(room, RoomOf(quality.MetricsOf(members_.specs[m]),
-                                   members_.thresholds[m]));
-    }
+                                         decoded, checkpoint));
+      rooms[m] = RoomOf(quality.MetricsOf(members_.specs[m]), bounds);
+      return absl::OkStatus();
+    }));
+    const double room = *std::min_element(rooms.begin(), rooms.end());
     if (room > 1) holding_ = std::max(holding_, unit_);
     if (room > 1 && (room < kLoose || last || !std::isfinite(room))) {
       return false;
@@ -219,12 +234,15 @@ class ContractEncoder {
   // False where there is no room for them.
   absl::StatusOr<bool> TakeExceptions(std::string* payload) {
     std::vector<std::string> lists(count());
+    KVC_RETURN_IF_ERROR(ForEachMember([&](size_t m, Checkpoint* checkpoint) {
+      KVC_ASSIGN_OR_RETURN(lists[m], ExceptionsOf(m, checkpoint));
+      return absl::OkStatus();
+    }));
     uint64_t bytes = 0;
     uint64_t most = std::numeric_limits<uint32_t>::max();
     uint64_t bound = 0;
     bool any = false;
     for (size_t m = 0; m < count(); ++m) {
-      KVC_ASSIGN_OR_RETURN(lists[m], ExceptionsOf(m));
       any = any || !lists[m].empty();
       bytes += sizeof(uint32_t) + lists[m].size();
       bound += profile::GroupPayloadBound(members_.sources[m].size() /
@@ -239,20 +257,20 @@ class ContractEncoder {
 
   // Of a member: the fewest, by halves of an octave or so, that keep its
   // bounds.
-  absl::StatusOr<std::string> ExceptionsOf(size_t m) {
+  absl::StatusOr<std::string> ExceptionsOf(size_t m, Checkpoint* checkpoint) {
     const TensorSpec& spec = members_.specs[m];
     const absl::string_view source = members_.sources[m];
     const QualityThresholds& bounds = members_.thresholds[m];
     KVC_ASSIGN_OR_RETURN(const std::string restored,
-                         RestoreMember(quanta_, m, checkpoint_));
+                         RestoreMember(quanta_, m, checkpoint));
     float limit = LimitOf(bounds);
     for (int i = 0;; ++i) {
-      if (Stops(checkpoint_)) return checkpoint_->status();
+      if (Stops(checkpoint)) return checkpoint->status();
       std::string decoded = restored;
       std::string list = profile::TakeExceptions(spec.dtype, source, limit,
-                                                 checkpoint_, &decoded);
+                                                 checkpoint, &decoded);
       KVC_ASSIGN_OR_RETURN(const MemberQuality quality,
-                           MeasureMember(spec, source, decoded, checkpoint_));
+                           MeasureMember(spec, source, decoded, checkpoint));
       const Metrics metrics = quality.MetricsOf(spec);
       if (Judge(metrics, bounds).passed || limit == 0) return list;
       limit =
@@ -266,6 +284,7 @@ class ContractEncoder {
   profile::GroupEncoding encoding_;
   const profile::GroupShape& shape_;
   const ContractMembers& members_;
+  Workers* const workers_;
   Checkpoint* const checkpoint_;
   // Of all members: with units of their own the basis would not be that of
   // what is coded, and large components would leak into small ones.
@@ -277,14 +296,12 @@ class ContractEncoder {
 
 }  // namespace
 
-absl::StatusOr<bool> EncodeWithinBounds(std::shared_ptr<const Profile> profile,
-                                        profile::GroupEncoding encoding,
-                                        const profile::GroupShape& shape,
-                                        const ContractMembers& members,
-                                        Checkpoint* checkpoint,
-                                        std::string* payload) {
+absl::StatusOr<bool> EncodeWithinBounds(
+    std::shared_ptr<const Profile> profile, profile::GroupEncoding encoding,
+    const profile::GroupShape& shape, const ContractMembers& members,
+    Workers* workers, Checkpoint* checkpoint, std::string* payload) {
   return ContractEncoder(std::move(profile), std::move(encoding), shape,
-                         members, checkpoint)
+                         members, workers, checkpoint)
       .Encode(payload);
 }
 

@@ -19,6 +19,7 @@
 #include "kvcompress/tensor.h"
 #include "profile/group_encoder.h"
 #include "profile/group_format.h"
+#include "tensor/workers.h"
 
 namespace kvcompress {
 
@@ -32,14 +33,13 @@ struct ContractMembers {
 // Writes the payload of a group to `*payload`. The unit of its tensors is
 // corrected by what a few trials lose; elements that are too far off after
 // these become exceptions, so that all bounds hold, unless that takes more than
-// a payload may have: then it gives false. The error of the checkpoint, which
-// may be null.
-absl::StatusOr<bool> EncodeWithinBounds(std::shared_ptr<const Profile> profile,
-                                        profile::GroupEncoding encoding,
-                                        const profile::GroupShape& shape,
-                                        const ContractMembers& members,
-                                        Checkpoint* checkpoint,
-                                        std::string* payload);
+// a payload may have: then it gives false. `workers`, which may be null, share
+// blocks and tensors, which does not show in the payload. The error of the
+// checkpoint, which may be null.
+absl::StatusOr<bool> EncodeWithinBounds(
+    std::shared_ptr<const Profile> profile, profile::GroupEncoding encoding,
+    const profile::GroupShape& shape, const ContractMembers& members,
+    Workers* workers, Checkpoint* checkpoint, std::string* payload);
 
 }  // namespace kvcompress
 

@@ -3,6 +3,7 @@
 #include "pipeline/groups.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,6 +12,7 @@
 #include "digest/digest.h"
 #include "pipeline/group_contract.h"
 #include "profile/best_encoding.h"
+#include "profile/block_encoder.h"
 #include "profile/codec.h"
 #include "profile/group_encoder.h"
 #include "profile/group_projection.h"
@@ -102,7 +104,7 @@ std::optional<uint32_t> GroupCompression::GroupOf(size_t tensor) const {
   return static_cast<uint32_t>(groups_[place->second].index);
 }
 
-uint64_t GroupCompression::memory(bool reconstruct) const {
+uint64_t GroupCompression::memory(bool reconstruct, size_t places) const {
   uint64_t held = 0;
   uint64_t most = 0;
   uint64_t kept = 0;
@@ -114,19 +116,20 @@ uint64_t GroupCompression::memory(bool reconstruct) const {
     const TensorGroup& group = groups_[group_of_.at(i)];
     if (group.last != i) continue;
     const ProfileGroup& basis = profile_->content().groups[group.index];
-    // Prepared matrices, quanta twice, a block, and the payload.
-    uint64_t working = 8 * basis.channels() * basis.components +
-                       2 * profile::GroupQuanta::MaxMemory(basis, group.shape) +
-                       16 * profile::kMaxBlockTokens * basis.channels();
     uint64_t largest = 0;
     for (const size_t member : group.members) {
       largest = std::max(largest, SizeOf(specs_[member]));
     }
-    working += 2 * largest;
-    // Exceptions, what members decode to one by one, and the components.
     const bool verifies =
         profile_->content().presets[preset_].name == kContractPreset;
-    if (verifies) working += held + 2 * largest;
+    // Prepared matrices, quanta twice, and the payload. At each place a block,
+    // and what a member decodes to, with exceptions again.
+    uint64_t working = 8 * basis.channels() * basis.components +
+                       2 * profile::GroupQuanta::MaxMemory(basis, group.shape) +
+                       places * (profile::BlockEncoder::MaxMemory(basis) +
+                                 (verifies ? 4 : 2) * largest);
+    // Exceptions, and the components.
+    if (verifies) working += held;
     if (verifies || best_) {
       working += profile::GroupProjection::Memory(basis, group.shape);
     }
@@ -187,7 +190,7 @@ profile::GroupEncoding GroupCompression::EncodingOf(
 }
 
 absl::StatusOr<bool> GroupCompression::EncodeContract(
-    const TensorGroup& group, profile::GroupEncoding encoding,
+    const TensorGroup& group, profile::GroupEncoding encoding, Workers* workers,
     Checkpoint* checkpoint, std::string* payload) {
   ContractMembers members = {.sources = SourcesOf(group)};
   for (const size_t member : group.members) {
@@ -197,7 +200,7 @@ absl::StatusOr<bool> GroupCompression::EncodeContract(
   KVC_ASSIGN_OR_RETURN(
       const bool holds,
       EncodeWithinBounds(profile_, std::move(encoding), group.shape, members,
-                         checkpoint, payload));
+                         workers, checkpoint, payload));
   uint64_t values = 0;
   for (const TensorSpec& spec : members.specs) {
     values += ElementCount(spec).value_or(0);
@@ -219,13 +222,14 @@ absl::StatusOr<bool> GroupCompression::EncodeContract(
 }
 
 absl::Status GroupCompression::Encode(const TensorGroup& group,
-                                      Checkpoint* checkpoint,
+                                      Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload) {
   const std::vector<absl::string_view> sources = SourcesOf(group);
   profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (profile_->content().presets[preset_].name == kContractPreset) {
-    return EncodeContract(group, std::move(encoding), checkpoint, payload)
+    return EncodeContract(group, std::move(encoding), workers, checkpoint,
+                          payload)
         .status();
   }
   // How old the tokens of a later part are is not known.
@@ -236,20 +240,21 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   }
   if (!best_) {
-    profile::EncodeGroup(profile_, encoding, group.shape, sources, checkpoint,
-                         payload);
+    profile::EncodeGroup(profile_, encoding, group.shape, sources, workers,
+                         checkpoint, payload);
     return StatusOf(checkpoint);
   }
   const profile::GroupProjection projection(profile_, group.index, group.shape,
                                             sources, encoding.first_position,
-                                            checkpoint);
-  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+                                            workers, checkpoint);
+  if (Stops(checkpoint)) return checkpoint->status();
   profile::EncodeGroupBest(profile_, std::move(encoding), group.shape, sources,
-                           checkpoint, payload, projection);
+                           workers, checkpoint, payload, projection);
   return StatusOf(checkpoint);
 }
 
 absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,
+                                              Workers* workers,
                                               Checkpoint* checkpoint) {
   profile::GroupEncoding encoding =
       EncodingOf(group, SourcesOf(group), checkpoint);
@@ -257,7 +262,7 @@ absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,
   bool holds = false;
   if (fits_) {
     KVC_ASSIGN_OR_RETURN(holds, EncodeContract(group, std::move(encoding),
-                                               checkpoint, &payload_));
+                                               workers, checkpoint, &payload_));
   }
   std::vector<AloneSource> sources;
   for (const size_t member : group.members) {
@@ -279,14 +284,15 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
   hints_[tensor] = hints;
   return NewWholeTensorEncoder(
       KltProfileCodec().traits().name, spec, elements, hints,
-      [this, tensor, checkpoint = hints.checkpoint](const WholeTensor& whole) {
+      [this, tensor, workers = hints.workers,
+       checkpoint = hints.checkpoint](const WholeTensor& whole) {
         EncodedTensor encoded;
         sources_[tensor] = std::string(whole.bytes);
         const TensorGroup& group = groups_[group_of_.at(tensor)];
         if (group.last == tensor) {
           payload_.clear();
-          status_ = falls_back_ ? EncodeSmallest(group, checkpoint)
-                                : Encode(group, checkpoint, &payload_);
+          status_ = falls_back_ ? EncodeSmallest(group, workers, checkpoint)
+                                : Encode(group, workers, checkpoint, &payload_);
           encoded.payload = payload_;
         }
         return encoded;
@@ -294,7 +300,7 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
 }
 
 absl::Status GroupCompression::TakeOutcomes(
-    size_t tensor, Checkpoint* checkpoint,
+    size_t tensor, Workers* workers, Checkpoint* checkpoint,
     const std::function<void(size_t tensor, absl::string_view bytes)>& decoded,
     std::vector<Outcome>* outcomes) {
   const TensorGroup& group = groups_[group_of_.at(tensor)];
@@ -318,19 +324,25 @@ absl::Status GroupCompression::TakeOutcomes(
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
     return absl::InternalError(quanta.status().message());
   }
-  for (size_t i = 0; i < group.members.size(); ++i) {
-    if (Stops(checkpoint)) return checkpoint->status();
+  std::vector<MemberQuality> qualities(group.members.size());
+  std::mutex giving;
+  KVC_RETURN_IF_ERROR(TryForEach(
+      workers, qualities.size(), checkpoint, [&](size_t i, Checkpoint* here) {
+        const size_t member = group.members[i];
+        KVC_ASSIGN_OR_RETURN(const std::string bytes,
+                             RestoreMember(*quanta, i, here));
+        KVC_ASSIGN_OR_RETURN(
+            qualities[i],
+            MeasureMember(specs_[member], sources_.at(member), bytes, here));
+        if (!decoded) return absl::OkStatus();
+        const std::lock_guard<std::mutex> lock(giving);
+        decoded(member, bytes);
+        return absl::OkStatus();
+      }));
+  for (size_t i = 0; i < qualities.size(); ++i) {
     const size_t member = group.members[i];
-    const TensorSpec& spec = specs_[member];
-    const auto source = sources_.find(member);
-    KVC_ASSIGN_OR_RETURN(const std::string bytes,
-                         RestoreMember(*quanta, i, checkpoint));
-    KVC_ASSIGN_OR_RETURN(
-        MemberQuality quality,
-        MeasureMember(spec, source->second, bytes, checkpoint));
-    if (decoded) decoded(member, bytes);
-    sources_.erase(source);
-    outcomes->push_back({member, std::move(quality)});
+    sources_.erase(member);
+    outcomes->push_back({member, qualities[i]});
   }
   payload_.clear();
   return absl::OkStatus();

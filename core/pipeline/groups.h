@@ -32,6 +32,7 @@
 #include "profile/group_decoder.h"
 #include "profile/group_encoder.h"
 #include "profile/group_format.h"
+#include "tensor/workers.h"
 
 namespace kvcompress {
 
@@ -74,20 +75,26 @@ class GroupCompression {
   // The group of the profile that a tensor is in, if it is in one.
   std::optional<uint32_t> GroupOf(size_t tensor) const;
 
-  // The most that it holds at once, in bytes: source, a group that is encoded
-  // and, with `reconstruct`, output that is not due.
-  uint64_t memory(bool reconstruct) const;
+  // Whether there are any groups.
+  bool any() const { return !groups_.empty(); }
+
+  // The most that it holds at once, in bytes, where so many threads share the
+  // work of a group: source, a group that is encoded and, with `reconstruct`,
+  // output that is not due.
+  uint64_t memory(bool reconstruct, size_t places) const;
 
   // Takes the bytes of a member. That of the last of a group gives the group's
-  // payload when it ends, none gives decoded bytes. REQUIRES: Has(tensor); this
-  // outlives the encoder.
+  // payload when it ends, by the workers of `hints`; none gives decoded bytes.
+  // REQUIRES: Has(tensor); this outlives the encoder.
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
       size_t tensor, const TensorSpec& spec, const EncodeHints& hints);
 
   // After the end of a tensor: where a group ended with it, decodes and
-  // measures its members. `decoded` takes the bytes of each, and may be null.
+  // measures its members, which workers share. `decoded` takes the bytes of
+  // each, of one at a time but in any order and by any thread, and may be null.
+  // Outcomes are in the order of the profile.
   absl::Status TakeOutcomes(
-      size_t tensor, Checkpoint* checkpoint,
+      size_t tensor, Workers* workers, Checkpoint* checkpoint,
       const std::function<void(size_t tensor, absl::string_view bytes)>&
           decoded,
       std::vector<Outcome>* outcomes);
@@ -100,16 +107,17 @@ class GroupCompression {
   // Sets up the groups of a profile with a preset of it.
   void Use(FittingProfile fitting, ArtefactHeader* header,
            CompressReport* report);
-  absl::Status Encode(const TensorGroup& group, Checkpoint* checkpoint,
-                      std::string* payload);
+  absl::Status Encode(const TensorGroup& group, Workers* workers,
+                      Checkpoint* checkpoint, std::string* payload);
   // The same where the members of a group may be coded by `auto` each.
-  absl::Status EncodeSmallest(const TensorGroup& group, Checkpoint* checkpoint);
+  absl::Status EncodeSmallest(const TensorGroup& group, Workers* workers,
+                              Checkpoint* checkpoint);
   profile::GroupEncoding EncodingOf(const TensorGroup& group,
                                     absl::Span<const absl::string_view> sources,
                                     Checkpoint* checkpoint);
   absl::StatusOr<bool> EncodeContract(const TensorGroup& group,
                                       profile::GroupEncoding encoding,
-                                      Checkpoint* checkpoint,
+                                      Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload);
   std::vector<absl::string_view> SourcesOf(const TensorGroup& group) const;
   // Where the cache begins, as the keys of the group have it. Sets fits_.

@@ -31,12 +31,12 @@ constexpr float kErrorPerBit = 0.05f;
 void EncodeGroupBest(const std::shared_ptr<const Profile>& profile,
                      GroupEncoding encoding, const GroupShape& shape,
                      absl::Span<const absl::string_view> sources,
-                     Checkpoint* checkpoint, std::string* payload,
-                     const GroupProjection& projection) {
+                     Workers* workers, Checkpoint* checkpoint,
+                     std::string* payload, const GroupProjection& projection) {
   std::string best;
   double aim = 0;
-  EncodeGroup(profile, encoding, shape, sources, checkpoint, &best, &projection,
-              &aim);
+  EncodeGroup(profile, encoding, shape, sources, workers, checkpoint, &best,
+              &projection, &aim);
   const double bits =
       8 * static_cast<double>(best.size()) /
       static_cast<double>(shape.batches * shape.tokens *
@@ -53,7 +53,7 @@ void EncodeGroupBest(const std::shared_ptr<const Profile>& profile,
     encoding.shift = ShiftOf(unit);
     std::string found;
     double squares = 0;
-    EncodeGroup(profile, encoding, shape, sources, checkpoint, &found,
+    EncodeGroup(profile, encoding, shape, sources, workers, checkpoint, &found,
                 &projection, &squares);
     if (squares <= kSameErrors * aim && found.size() < best.size()) {
       best.swap(found);

@@ -15,6 +15,7 @@
 #include "profile/group_encoder.h"
 #include "profile/group_format.h"
 #include "profile/group_projection.h"
+#include "tensor/workers.h"
 
 namespace kvcompress::profile {
 
@@ -24,8 +25,8 @@ namespace kvcompress::profile {
 void EncodeGroupBest(const std::shared_ptr<const Profile>& profile,
                      GroupEncoding encoding, const GroupShape& shape,
                      absl::Span<const absl::string_view> sources,
-                     Checkpoint* checkpoint, std::string* payload,
-                     const GroupProjection& projection);
+                     Workers* workers, Checkpoint* checkpoint,
+                     std::string* payload, const GroupProjection& projection);
 
 }  // namespace kvcompress::profile
 

@@ -19,6 +19,7 @@
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
 #include "profile/group_projection.h"
+#include "tensor/workers.h"
 
 namespace kvcompress::profile {
 
@@ -44,14 +45,15 @@ size_t SinksAt(uint64_t first_position);
 // each tensor of the group. REQUIRES: together they fit 32 bits.
 void AddExceptions(absl::Span<const std::string> lists, std::string* payload);
 
-// Appends the payload. `sources` has the elements of each tensor, all finite.
-// Anything when the checkpoint, which may be null, stops. `projection` is that
-// of these sources, for which all units must be equal; or null. With it
+// Appends the payload, which is the same whoever shares the work: `workers`,
+// which may be null, do blocks. `sources` has the elements of each tensor, all
+// finite. Anything when the checkpoint, which may be null, stops. `projection`
+// is that of these sources, for which all units must be equal; or null. With it
 // `*squares`, if not null, becomes the sum of the squared errors of components,
 // each over the token's step of the preset.
 void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  const GroupEncoding& encoding, const GroupShape& shape,
-                 absl::Span<const absl::string_view> sources,
+                 absl::Span<const absl::string_view> sources, Workers* workers,
                  Checkpoint* checkpoint, std::string* payload,
                  const GroupProjection* projection = nullptr,
                  double* squares = nullptr);

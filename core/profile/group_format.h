@@ -80,6 +80,13 @@ void WriteGroupBlockHeader(const GroupBlockHeader& header, std::string* out);
 absl::StatusOr<GroupBlockHeader> ReadGroupBlockHeader(
     absl::Span<const uint8_t> bytes, size_t components);
 
+// Appends numbers as they are in memory.
+template <typename T>
+void AppendNumbers(absl::Span<const T> numbers, std::string* out) {
+  out->append(reinterpret_cast<const char*>(numbers.data()),
+              numbers.size() * sizeof(T));
+}
+
 // Whether this can be the unit of a tensor: 2^-32 to 2^32, 11 significant bits.
 bool IsUnit(float unit);
 // `value` within those bounds, rounded to 11 bits.

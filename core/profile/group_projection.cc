@@ -12,27 +12,26 @@ namespace kvcompress::profile {
 GroupProjection::GroupProjection(const std::shared_ptr<const Profile>& profile,
                                  size_t group, const GroupShape& shape,
                                  absl::Span<const absl::string_view> sources,
-                                 uint64_t first_position,
+                                 uint64_t first_position, Workers* workers,
                                  Checkpoint* checkpoint)
     : tokens_(shape.tokens),
       count_(profile->content().groups[group].components),
       components_(shape.batches * tokens_ * count_) {
-  const ProfileGroup& basis = profile->content().groups[group];
-  TokenGatherer gatherer(profile->content(), group, shape, sources,
-                         first_position, checkpoint);
-  Projector projector(basis, PreparedBasisOf(profile, group, checkpoint),
-                      checkpoint);
-  std::vector<float> values(kTokensAtOnce * basis.channels());
-  float* to = components_.data();
-  for (uint64_t batch = 0; batch < shape.batches; ++batch) {
-    for (uint64_t t = 0; t < tokens_; t += kTokensAtOnce) {
-      const size_t some = std::min<uint64_t>(kTokensAtOnce, tokens_ - t);
-      gatherer.Gather(batch, t, some, values.data());
-      projector.Project(some, values.data(), to);
-      if (Stops(checkpoint)) return;
-      to += some * count_;
-    }
-  }
+  const auto basis = PreparedBasisOf(profile, group, checkpoint);
+  const auto make = [&](Checkpoint* of) {
+    return std::make_unique<GroupProjector>(profile->content(), group, shape,
+                                            sources, first_position, basis, of);
+  };
+  const auto own = make(checkpoint);
+  AtPlaces<GroupProjector> projectors(workers, own.get(), checkpoint, make);
+  const size_t in_batch = (tokens_ + kTokensAtOnce - 1) / kTokensAtOnce;
+  ForEach(workers, shape.batches * in_batch, [&](size_t i, size_t place) {
+    const uint64_t batch = i / in_batch;
+    const uint64_t first = i % in_batch * kTokensAtOnce;
+    projectors[place].Project(
+        batch, first, std::min<uint64_t>(kTokensAtOnce, tokens_ - first),
+        &components_[(batch * tokens_ + first) * count_]);
+  });
 }
 
 }  // namespace kvcompress::profile

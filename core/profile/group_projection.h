@@ -16,18 +16,21 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
+#include "tensor/workers.h"
 
 namespace kvcompress::profile {
 
 // Immutable.
 class GroupProjection {
  public:
-  // `sources` has the elements of each tensor, all finite. Anything when the
-  // checkpoint, which may be null, stops.
+  // `sources` has the elements of each tensor, all finite. `workers`, which may
+  // be null, share the tokens. Anything when the checkpoint, which may be null,
+  // stops.
   GroupProjection(const std::shared_ptr<const Profile>& profile, size_t group,
                   const GroupShape& shape,
                   absl::Span<const absl::string_view> sources,
-                  uint64_t first_position, Checkpoint* checkpoint);
+                  uint64_t first_position, Workers* workers,
+                  Checkpoint* checkpoint);
 
   // What one of such a group takes, in bytes.
   static uint64_t Memory(const ProfileGroup& group, const GroupShape& shape) {

@@ -127,4 +127,33 @@ void Projector::ProjectSome(size_t count, float* values, float* projected) {
   }
 }
 
+GroupProjector::GroupProjector(const ProfileContent& content, size_t group,
+                               const GroupShape& shape,
+                               absl::Span<const absl::string_view> sources,
+                               uint64_t first_position,
+                               std::shared_ptr<const PreparedBasis> basis,
+                               Checkpoint* checkpoint,
+                               absl::Span<const float> units)
+    : components_(content.groups[group].components),
+      checkpoint_(checkpoint),
+      gatherer_(content, group, shape, sources, first_position, checkpoint),
+      projector_(content.groups[group], std::move(basis), checkpoint, units),
+      values_(kTokensAtOnce * content.groups[group].channels()) {}
+
+void GroupProjector::Project(uint64_t batch, uint64_t first, size_t count,
+                             float* projected) {
+  for (size_t t = 0; t < count && !Stops(checkpoint_); t += kTokensAtOnce) {
+    const size_t some = std::min(kTokensAtOnce, count - t);
+    gatherer_.Gather(batch, first + t, some, values_.data());
+    projector_.Project(some, values_.data(), projected + t * components_);
+  }
+}
+
+uint64_t GroupProjector::MaxMemory(const ProfileGroup& group) {
+  // Of a channel of a token: the value, its integer, and a head, with what it
+  // is rotated in and by.
+  constexpr uint64_t kEach = 16;
+  return kEach * kTokensAtOnce * group.channels();
+}
+
 }  // namespace kvcompress::profile

@@ -21,7 +21,7 @@
 
 namespace kvcompress::profile {
 
-// Both ask a checkpoint, which may be null, every few milliseconds: when it
+// All ask a checkpoint, which may be null, every few milliseconds: when it
 // stops, what they give may be anything.
 
 // Gathers tokens of all tensors of a group, the rotation of keys undone.
@@ -83,6 +83,32 @@ class Projector {
   std::vector<float> units_;  // of the products of each token
   std::vector<int16_t> left_;
   std::vector<int32_t> product_;
+};
+
+// Both of these in turn. Not thread safe. What it is made from must outlive it.
+class GroupProjector {
+ public:
+  // As those of TokenGatherer and Projector.
+  GroupProjector(const ProfileContent& content, size_t group,
+                 const GroupShape& shape,
+                 absl::Span<const absl::string_view> sources,
+                 uint64_t first_position,
+                 std::shared_ptr<const PreparedBasis> basis,
+                 Checkpoint* checkpoint, absl::Span<const float> units = {});
+
+  // Writes the components of tokens [first, first + count) of a batch, [count,
+  // components].
+  void Project(uint64_t batch, uint64_t first, size_t count, float* projected);
+
+  // The most that one for such a group holds, in bytes.
+  static uint64_t MaxMemory(const ProfileGroup& group);
+
+ private:
+  const size_t components_;
+  Checkpoint* const checkpoint_;
+  TokenGatherer gatherer_;
+  Projector projector_;
+  std::vector<float> values_;  // [kTokensAtOnce, channels]
 };
 
 }  // namespace kvcompress::profile

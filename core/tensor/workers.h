@@ -7,11 +7,14 @@
 #define KVCOMPRESS_TENSOR_WORKERS_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "kvcompress/checkpoint.h"
 
 namespace kvcompress {
@@ -46,33 +49,49 @@ inline void ForEach(Workers* workers, size_t count, Workers::Piece piece) {
 template <typename Memory>
 class AtPlaces {
  public:
+  // Makes memory of the checkpoint of its place: null, or outlives it. Thread
+  // safe.
+  using Make = std::function<std::unique_ptr<Memory>(Checkpoint* checkpoint)>;
+
   // `first` is the memory of the caller's place, with the checkpoint that goes
   // with it, or null. All outlive this.
-  AtPlaces(Workers* workers, Memory* first, Checkpoint* checkpoint)
-      : first_(*first), checkpoint_(checkpoint), others_(PlacesOf(workers)) {}
+  AtPlaces(
+      Workers* workers, Memory* first, Checkpoint* checkpoint,
+      Make make = [](Checkpoint* of) { return std::make_unique<Memory>(of); })
+      : first_(*first),
+        checkpoint_(checkpoint),
+        make_(std::move(make)),
+        others_(PlacesOf(workers)) {}
 
-  // Memory is made of the checkpoint of its place: null, or outlives it.
   Memory& operator[](size_t place) {
     if (place == 0) return first_;
     std::unique_ptr<Other>& other = others_[place];
-    if (other == nullptr) other = std::make_unique<Other>(checkpoint_);
+    if (other == nullptr) other = std::make_unique<Other>(checkpoint_, make_);
     return *other->memory;
   }
 
  private:
   struct Other {
-    explicit Other(const Checkpoint* like) {
+    Other(const Checkpoint* like, const Make& make) {
       if (like != nullptr) checkpoint.emplace(like->Another());
-      memory.emplace(checkpoint ? &*checkpoint : nullptr);
+      memory = make(checkpoint ? &*checkpoint : nullptr);
     }
     std::optional<Checkpoint> checkpoint;
-    std::optional<Memory> memory;
+    std::unique_ptr<Memory> memory;
   };
 
   Memory& first_;
   Checkpoint* const checkpoint_;
+  const Make make_;
   std::vector<std::unique_ptr<Other>> others_;
 };
+
+// ForEach of work that may fail, each with the checkpoint of the place where it
+// is done. `checkpoint`, which may be null, is that of the caller. Its status
+// where it stops, else the error of the lowest index.
+absl::Status TryForEach(
+    Workers* workers, size_t count, Checkpoint* checkpoint,
+    absl::FunctionRef<absl::Status(size_t index, Checkpoint* checkpoint)> work);
 
 }  // namespace kvcompress
 

@@ -11,7 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "kvcompress/checkpoint.h"
 #include "support/lent_threads.h"
+#include "tensor/workers.h"
 
 namespace kvcompress {
 namespace {
@@ -70,6 +74,45 @@ TEST(JobQueueTest, NoMoreWorkThanMay) {
     EXPECT_TRUE(queue.Wait(job, /*checkpoint=*/nullptr));
   }
   EXPECT_LE(most.load(), 2);
+}
+
+TEST(TryForEachTest, GivesTheErrorOfTheLowestIndexAfterAllAreDone) {
+  Lent lent(3);
+  JobQueue queue(lent.Give(4));
+  for (Workers* workers :
+       {static_cast<Workers*>(nullptr), static_cast<Workers*>(&queue)}) {
+    std::atomic<size_t> done = 0;
+    EXPECT_EQ(TryForEach(workers, 100, /*checkpoint=*/nullptr,
+                         [&](size_t index, Checkpoint* checkpoint) {
+                           EXPECT_EQ(checkpoint, nullptr);
+                           ++done;
+                           return index % 10 == 7
+                                      ? absl::DataLossError(absl::StrCat(index))
+                                      : absl::OkStatus();
+                         }),
+              absl::DataLossError("7"));
+    EXPECT_EQ(done, 100);
+    EXPECT_TRUE(TryForEach(workers, 100, nullptr, [](size_t, Checkpoint*) {
+                  return absl::OkStatus();
+                }).ok());
+  }
+}
+
+TEST(TryForEachTest, EndsWhereItsCheckpointStops) {
+  Lent lent(3);
+  JobQueue queue(lent.Give(4));
+  std::atomic<int> looks = 0;
+  std::atomic<int> begun = 0;
+  Checkpoint checkpoint([&] {
+    return looks++ < 10 ? absl::OkStatus() : absl::CancelledError("not wanted");
+  });
+  EXPECT_EQ(TryForEach(&queue, 100, &checkpoint,
+                       [&](size_t, Checkpoint*) {
+                         ++begun;
+                         return absl::DataLossError("is not told");
+                       }),
+            absl::CancelledError("not wanted"));
+  EXPECT_EQ(begun, 10);
 }
 
 }  // namespace

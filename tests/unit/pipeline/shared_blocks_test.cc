@@ -5,12 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <functional>
-#include <mutex>
-#include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +25,7 @@ using testing::MakeFile;
 using testing::NamedTensor;
 using testing::RandomBytes;
 using testing::RestoreWith;
+using testing::Witness;
 
 // A tensor of several blocks, whose channels have something in common.
 NamedTensor LargeTensor(const char* name, std::vector<uint64_t> shape) {
@@ -43,45 +39,6 @@ NamedTensor LargeTensor(const char* name, std::vector<uint64_t> shape) {
   }
   return {std::move(spec), std::move(bytes)};
 }
-
-// Which threads look at a checkpoint. While help is on its way, whoever looks
-// waits for another to do so too.
-class Witness {
- public:
-  Threads Give(Lent* lent, unsigned count) {
-    Threads threads = lent->Give(count);
-    threads.run = [this, run = threads.run](std::function<void()> task) {
-      Count(1);
-      run([this, task = std::move(task)] {
-        task();
-        Count(-1);
-      });
-    };
-    return threads;
-  }
-
-  absl::Status Look() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    seen_.insert(std::this_thread::get_id());
-    looked_.notify_all();
-    looked_.wait(lock, [this] { return seen_.size() > 1 || helpers_ == 0; });
-    return absl::OkStatus();
-  }
-
-  size_t seen() const { return seen_.size(); }
-
- private:
-  void Count(int more) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    helpers_ += more;
-    looked_.notify_all();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable looked_;
-  int helpers_ = 0;
-  std::set<std::thread::id> seen_;
-};
 
 TEST(SharedBlocksTest, ShareTheBlocksOfOneTensor) {
   const std::string file =

@@ -35,7 +35,7 @@ class GroupErrors : public ::testing::Test {
       sources.push_back(tensors[i].bytes);
       shape_.dtypes.push_back(tensors[i].spec.dtype);
     }
-    EncodeGroup(profile_, {}, shape_, sources,
+    EncodeGroup(profile_, {}, shape_, sources, /*workers=*/nullptr,
                 /*checkpoint=*/nullptr, &payload_);
   }
 

@@ -12,11 +12,15 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/threads.h"
@@ -71,6 +75,45 @@ class Lent {
   std::deque<std::function<void()>> tasks_;
   bool ending_ = false;
   std::vector<std::thread> threads_;
+};
+
+// Which threads look at a checkpoint. While help is on its way, whoever looks
+// waits for another to do so too.
+class Witness {
+ public:
+  Threads Give(Lent* lent, unsigned count) {
+    Threads threads = lent->Give(count);
+    threads.run = [this, run = threads.run](std::function<void()> task) {
+      Count(1);
+      run([this, task = std::move(task)] {
+        task();
+        Count(-1);
+      });
+    };
+    return threads;
+  }
+
+  absl::Status Look() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    seen_.insert(std::this_thread::get_id());
+    looked_.notify_all();
+    looked_.wait(lock, [this] { return seen_.size() > 1 || helpers_ == 0; });
+    return absl::OkStatus();
+  }
+
+  size_t seen() const { return seen_.size(); }
+
+ private:
+  void Count(int more) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    helpers_ += more;
+    looked_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable looked_;
+  int helpers_ = 0;
+  std::set<std::thread::id> seen_;
 };
 
 inline absl::StatusOr<Compressed> CompressWith(absl::string_view file,
