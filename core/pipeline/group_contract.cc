@@ -190,7 +190,7 @@ class ContractEncoder {
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     absl::StatusOr<std::shared_ptr<const GroupQuanta>> quanta =
         GroupQuanta::Parse(*payload, profile_, encoding_.group, shape_,
-                           checkpoint_);
+                           checkpoint_, workers_);
     if (!quanta.ok()) {
       KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
       return absl::InternalError(quanta.status().message());

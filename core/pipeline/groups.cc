@@ -319,7 +319,7 @@ absl::Status GroupCompression::TakeOutcomes(
   }
   absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
       profile::GroupQuanta::Parse(payload_, profile_, group.index, group.shape,
-                                  checkpoint);
+                                  checkpoint, workers);
   if (!quanta.ok()) {
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
     return absl::InternalError(quanta.status().message());

@@ -252,6 +252,8 @@ class GroupQuanta::Parser {
           ReadBlock(found_[index], &places[place], &out_.blocks_[index]);
       if (!statuses[index].ok()) bad = true;
     });
+    // Perhaps that of another place has stopped.
+    if (bad && Stops(checkpoint_)) return checkpoint_->status();
     for (size_t i = 0; i < found_.size(); ++i) {
       KVC_RETURN_IF_ERROR(InBlock(i, found_[i].offset, statuses[i]));
       out_.components_end_ =

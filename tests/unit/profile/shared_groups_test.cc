@@ -132,6 +132,87 @@ TEST(SharedGroups, SeveralThreadsWorkOnOne) {
   }
 }
 
+// What the cache of other tests becomes, with a profile that it needs.
+struct Artefact {
+  std::string bytes;
+  DecompressOptions knowing;
+};
+
+Artefact OfTwoBatches() {
+  const CompressOptions options = Way{.codec = "klt:high"}.Options();
+  const std::string file = TwoBatches();
+  Artefact artefact;
+  artefact.bytes = CompressWith(file, options, {}, file.size())->artefact;
+  artefact.knowing.profiles = {options.profile};
+  return artefact;
+}
+
+TEST(SharedGroups, AreRestoredTheSameByAnyNumber) {
+  Lent lent(7);
+  const Artefact artefact = OfTwoBatches();
+  DecompressOptions some = artefact.knowing;
+  some.tensors = {"layer_1_*"};
+  some.tokens = {5, 300};
+  DecompressOptions none = artefact.knowing;
+  none.verify_only = true;
+  DecompressOptions layers = artefact.knowing;
+  layers.order = TensorOrder::kLayers;
+  for (const DecompressOptions& options :
+       {artefact.knowing, some, none, layers}) {
+    const auto alone = testing::DecompressFile(artefact.bytes, options);
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    for (const unsigned count : {2u, 3u, 8u}) {
+      const auto many = testing::RestoreWith(artefact.bytes, options,
+                                             lent.Give(count), 3000, 9000);
+      ASSERT_TRUE(many.ok()) << many.status();
+      EXPECT_EQ(*many, *alone);
+    }
+  }
+}
+
+TEST(SharedGroups, SeveralThreadsRestoreOne) {
+  const Artefact artefact = OfTwoBatches();
+  Witness witness;
+  Lent lent(2);
+  Decompressor decompressor(artefact.knowing,
+                            {.still_wanted = [&] { return witness.Look(); },
+                             .threads = witness.Give(&lent, 3)});
+  absl::string_view left = artefact.bytes;
+  std::string restored;
+  for (bool more = true; more;) {
+    const auto step = decompressor.Restore(&left, SIZE_MAX, &restored);
+    ASSERT_TRUE(step.ok()) << step.status();
+    more = *step;
+  }
+  EXPECT_EQ(decompressor.threads(), 3);
+  EXPECT_TRUE(decompressor.Finish().ok());
+  EXPECT_GT(witness.seen(), 1);
+}
+
+// By all of them with the message of one.
+TEST(SharedGroups, DamageIsFoundByAnyNumber) {
+  Lent lent(3);
+  const Artefact artefact = OfTwoBatches();
+  DecompressOptions others = artefact.knowing;
+  others.tensors = {"other"};
+  const size_t size = artefact.bytes.size();
+  for (size_t at = size / 3; at < size; at += size / 17) {
+    std::string damaged = artefact.bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    const absl::Status alone =
+        testing::DecompressFile(damaged, artefact.knowing).status();
+    EXPECT_EQ(alone.code(), absl::StatusCode::kDataLoss) << at;
+    EXPECT_EQ(testing::RestoreWith(damaged, artefact.knowing, lent.Give(3),
+                                   size, SIZE_MAX)
+                  .status(),
+              alone)
+        << at;
+    // By its digest where nothing of the group is needed.
+    EXPECT_EQ(testing::DecompressFile(damaged, others).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+}
+
 TEST(SharedGroups, WhatNobodyWantsEndsSoon) {
   constexpr unsigned kThreads = 4;
   Lent lent(kThreads - 1);
