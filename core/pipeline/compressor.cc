@@ -35,6 +35,9 @@ namespace {
 // Bytes of a tensor that is still in a processor's caches when another thread
 // takes it.
 constexpr uint64_t kCached = 4 << 20;
+// And of one that takes longer to encode at the speed of memory than to hand
+// to another thread.
+constexpr uint64_t kWorthwhile = 512 << 10;
 // Tensors whose memory waits to be used again, at most; what they become is
 // smaller.
 constexpr uint64_t kSpares = 2;
@@ -203,7 +206,9 @@ class Compressor::Impl {
       shares |= tensor.codec.codec->shares_blocks();
       pays |= !tensor.codec.codec->at_memory_speed();
     }
-    if (!pays && job_size_ > kCached) return UseOneThread();
+    if (!pays && (job_size_ > kCached || job_size_ < kWorthwhile)) {
+      return UseOneThread();
+    }
     place_memory_ = std::min(kPlaceMemoryPerByte * job_size_, kMaxPlaceMemory);
     // Where the codec streams, a job takes what it holds for others.
     job_size_ += kAtOnce;

@@ -191,29 +191,28 @@ def compare_auto(binary: Path, caches: dict[str, Path], rounds: int) -> Iterator
 
 def stream(binary: Path, cache: Path, size: int, rounds: int) -> Iterator[str]:
     """Rows: int4 through a Unix socket, with one thread of the server for a call and with two."""
-    found = {}
+    walls: dict[str, float] = {}
+    yield "| int4 of BF16 through a Unix socket | value |\n| --- | --- |\n"
     with tempfile.TemporaryDirectory() as folder:
         for threads in ("1", "2"):
             with daemon(binary.with_name("kv-compressd"), Path(folder), "--threads", threads) as (
                 address,
                 pid,
             ):
-
-                def run(address: str = address, pid: int = pid) -> Taken:
+                files: list[str | Path] = ["-input", cache, "-output", cache.with_suffix(".kvc")]
+                how = ["-server", address, "-codec", "int4", "-force", "-quiet"]
+                taken = []
+                for _ in range(rounds + 1):
                     before = processor_seconds(pid)
-                    files: list[str | Path] = ["-input", cache]
-                    files += ["-output", cache.with_suffix(".kvc")]
-                    how = ["-server", address, "-codec", "int4", "-force", "-quiet"]
-                    taken = timed([binary, *files, *how])
-                    used = taken.processor + processor_seconds(pid) - before
-                    return Taken(taken.wall, used)
-
-                found[threads] = medians(rounds, {"int4": run})["int4"]
-    yield "| int4 of BF16 through a Unix socket | value |\n| --- | --- |\n"
-    for threads, taken in found.items():
-        seconds = taken.processor / size * 1e9
-        yield f"| processor seconds for a GB, both ends, {threads} threads | {seconds:.2f} |\n"
-    yield f"| speed with two threads against one | {found['1'].wall / found['2'].wall:.2f}x |\n"
+                    client = timed([binary, *files, *how])
+                    taken.append((client, processor_seconds(pid) - before))
+            of_server = statistics.mean(server for _, server in taken[1:]) / size * 1e9
+            of_client = statistics.median(client.processor for client, _ in taken[1:]) / size * 1e9
+            walls[threads] = statistics.median(client.wall for client, _ in taken[1:])
+            what = f"processor seconds for a GB, {threads} threads"
+            yield f"| {what}, server | {of_server:.2f} |\n"
+            yield f"| {what}, both ends | {of_server + of_client:.2f} |\n"
+    yield f"| speed with two threads against one | {walls['1'] / walls['2']:.2f}x |\n"
 
 
 def small_calls(address: str, tensor: NDArray[np.uint16], count: int) -> list[float]:

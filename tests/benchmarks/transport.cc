@@ -176,6 +176,13 @@ class MemorySource : public ByteSource {
   absl::string_view rest_;
 };
 
+// What is asked for: without a codec it would be `auto`.
+v1::CompressOptions Int4() {
+  v1::CompressOptions options;
+  options.set_codec("int4");
+  return options;
+}
+
 class Worker {
  public:
   Worker(std::string path, std::string input, std::string shared)
@@ -223,7 +230,7 @@ class Worker {
             &context));
     std::thread sender([&] {
       v1::CompressRequest first;
-      first.mutable_options();
+      *first.mutable_options() = Int4();
       stream->Write(Serialize(first));
       for (size_t at = 0; at < bytes.size(); at += kChunk) {
         const size_t size = std::min(kChunk, bytes.size() - at);
@@ -263,7 +270,7 @@ class Worker {
 
   void ClientFromMemory() {
     MemorySource source(bytes_);
-    const auto report = client_.Compress({}, &source, nullptr);
+    const auto report = client_.Compress(Int4(), &source, nullptr);
     Check(report.ok(), std::string(report.status().message()));
   }
 
@@ -271,14 +278,14 @@ class Worker {
     auto source = FileSource::Open(input_);
     auto output = OutputFile::Create(shared_ + "/streamed");
     Check(source.ok() && output.ok(), "cannot open");
-    const auto report = client_.Compress({}, source->get(), output->get());
+    const auto report = client_.Compress(Int4(), source->get(), output->get());
     Check(report.ok(), std::string(report.status().message()));
     Check((*output)->Commit().ok(), "cannot publish");
   }
 
   void FilesNamed(const Client& client) {
-    const auto report =
-        client.CompressShared({}, input_, shared_ + "/named", [](uint64_t) {});
+    const auto report = client.CompressShared(
+        Int4(), input_, shared_ + "/named", [](uint64_t) {});
     Check(report.ok() && report->has_value(), "the file cannot be named");
   }
 

@@ -185,7 +185,9 @@ def command_line(binary: Path, source: Path, output: Path) -> tuple[float, float
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()
     subprocess.run(
-        [binary, "-input", source, "-output", output], check=True, stdout=subprocess.DEVNULL
+        [binary, "-input", source, "-output", output, "-quiet"],  # which gives no advice
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     taken = time.perf_counter() - begun
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -237,7 +239,7 @@ def measure(arguments: argparse.Namespace, folder: Path, rounds: Rounds) -> list
             if number > 0:
                 rounds.add(task, wall, used + server.processor_seconds() - before)
         before, own, begun = server.processor_seconds(), time.process_time(), time.perf_counter()
-        client.compress(source, shared / "python")
+        client.compress(source, shared / "python", codec="int4")
         wall = time.perf_counter() - begun
         used = time.process_time() - own + server.processor_seconds() - before
         if number > 0:
