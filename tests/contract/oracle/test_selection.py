@@ -124,7 +124,7 @@ def test_layer_by_layer(client: Client) -> None:
         write([tensor(name, "BF16", rng.standard_normal(SHAPE)) for name in names])
     )
     ordered = sorted(artefact.tensors, key=lambda each: int(each.source.name.split("_")[1]))
-    assert ordered != artefact.tensors
+    assert ordered != list(artefact.tensors)
     told: list[str] = []
 
     def take(name: str, array: "np.typing.NDArray[np.generic]") -> None:
