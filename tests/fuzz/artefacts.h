@@ -81,6 +81,7 @@ inline void FuzzArtefact(
   options.verify_only = choice % 4 == 1;
   if (choice % 4 == 2) options.tensors = {"*key*"};
   if (choice % 4 == 3) options.tokens.emplace(choice / 4, choice / 4 + 3);
+  if (seed >= 128) options.order = TensorOrder::kLayers;
   std::string file(input.rest());
   Sign(&file);
   const RestoreOutcome chunked = Restore(options, file, seed);
