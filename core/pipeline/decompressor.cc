@@ -24,6 +24,7 @@
 #include "pipeline/tensor_decoding.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
+#include "tensor/grow.h"
 
 namespace kvcompress {
 namespace {
@@ -46,6 +47,17 @@ bool IsOfEarlierLayer(const TensorSpec& a, const TensorSpec& b) {
   };
   return place(a.role) < place(b.role);
 }
+
+// Takes the payload of what is not decoded, of which the digest matters alone.
+class NoDecoder : public TensorDecoder {
+ public:
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t,
+                              std::string*) override {
+    payload->remove_prefix(payload->size());
+    return false;
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+};
 
 // A header that cannot be read is damage: nothing else was promised here.
 absl::Status HeaderError(const absl::Status& status) {
@@ -96,15 +108,21 @@ class Decompressor::Impl {
         return DataLoss("bytes follow the end of the artefact",
                         {.reason = "TRAILING_BYTES", .offset = position_});
       }
-      const bool aside = !selected_[index_] || filter_ || layout_ != nullptr;
+      if (has_turns_ && decoder_ == nullptr) {
+        KVC_ASSIGN_OR_RETURN(const bool ready, TakeTurn(bytes));
+        if (!ready) return false;
+      }
+      absl::string_view* const source = has_turns_ ? &due_ : bytes;
+      const bool aside =
+          !selected_[order_[index_]] || filter_ || layout_ != nullptr;
       KVC_ASSIGN_OR_RETURN(const bool more,
-                           aside ? DecodeAside(bytes, most, &work)
-                                 : DecodePayload(bytes, most, restored));
+                           aside ? DecodeAside(source, most, &work)
+                                 : DecodePayload(source, most, restored));
       if (more) {
         if (!aside) return true;
       } else if (remaining_ == 0) {
         KVC_RETURN_IF_ERROR(FinishTensor());
-      } else if (bytes->empty() && ready_.empty()) {
+      } else if (source->empty() && ready_.empty()) {
         return false;
       }
     }
@@ -183,7 +201,7 @@ class Decompressor::Impl {
       ready_ = SerializeSafetensorsHeader(out);
       report_.output_size = ready_.size() + out.data_size;
     }
-    PlanJobs();
+    PlanTurns();
     PlanThreads();
     return StartTensor();
   }
@@ -214,14 +232,14 @@ class Decompressor::Impl {
     return sources;
   }
 
-  // Whether tensors are decoded whole in any case: because of their groups, or
-  // since they do not come in the order in which they are given back. Their
-  // payloads wait until their turn has come.
-  void PlanJobs() {
+  // Whether payloads wait until their turn has come: because of groups, or
+  // since they do not come in the order in which tensors are given back.
+  void PlanTurns() {
     has_turns_ =
         !groups_.empty() || !std::is_sorted(order_.begin(), order_.end());
     if (!has_turns_) return;
     came_.resize(order_.size());
+    held_.resize(order_.size());
     for (size_t i = 0; i < order_.size(); ++i) {
       waiting_size_ += header_.tensors[i].payload_size;
       if (groups_.Has(i)) ++members_left_[groups_.GroupOf(i)];
@@ -231,9 +249,7 @@ class Decompressor::Impl {
   // What is held besides the header, with so many tensors decoded at a time,
   // and as many more that wait for it or to be given back.
   uint64_t MemoryWith(unsigned workers, size_t places) const {
-    if (workers == 1 && places == 1 && !has_turns_) {
-      return decoder_memory_ + 2 * scratch_size_;
-    }
+    if (workers == 1 && places == 1) return decoder_memory_ + 2 * scratch_size_;
     // And what waits to be used again.
     return workers * (decoder_memory_ + kMaxDecodedBlock + 2 * job_size_ +
                       (places - 1) * place_memory_) +
@@ -241,9 +257,7 @@ class Decompressor::Impl {
   }
 
   // Whether tensors are decoded whole, several of them or by several threads.
-  bool by_jobs() const {
-    return has_turns_ || workers_ > 1 || queue_.places() > 1;
-  }
+  bool by_jobs() const { return workers_ > 1 || queue_.places() > 1; }
 
   // As many threads as there are, on as many tensors as there is memory for.
   void PlanThreads() {
@@ -381,7 +395,7 @@ class Decompressor::Impl {
     digest_.Update(part.substr(0, taken));
     bytes->remove_prefix(taken);
     remaining_ -= taken;
-    position_ += taken;
+    if (!has_turns_) position_ += taken;
     return more;
   }
 
@@ -391,12 +405,13 @@ class Decompressor::Impl {
                                    uint64_t* work) {
     most = std::min(most, kScratch);
     scratch_.clear();
-    if (layout_ != nullptr && selected_[index_]) RestoreView();
+    const bool selected = selected_[order_[index_]];
+    if (layout_ != nullptr && selected) RestoreView();
     KVC_ASSIGN_OR_RETURN(const bool more,
                          DecodePayload(bytes, most, &scratch_));
     // A decoder that stopped may have kept what it decoded.
     *work += more ? std::max(most, scratch_.size()) : scratch_.size();
-    if (!selected_[index_]) return more;
+    if (!selected) return more;
     if (!restored_view_) {
       filter_->Append(scratch_, &ready_);
     } else if (filter_) {
@@ -461,6 +476,14 @@ class Decompressor::Impl {
                                   : DecodeJob::Use::kSkip;
   }
 
+  // Whether a tensor of a group is.
+  bool IsNeeded(size_t group) const {
+    const absl::Span<const size_t> members = groups_.MembersOf(group);
+    return std::any_of(members.begin(), members.end(), [this](size_t member) {
+      return UseOf(member) != DecodeJob::Use::kSkip;
+    });
+  }
+
   void AddJob(std::shared_ptr<DecodeJob> job) {
     queue_.Add(job);
     jobs_.push_back(std::move(job));
@@ -473,12 +496,7 @@ class Decompressor::Impl {
     if (!groups_.Has(tensor)) return;
     const size_t group = groups_.GroupOf(tensor);
     if (groups_.LastOf(group) != tensor) return;
-    const absl::Span<const size_t> members = groups_.MembersOf(group);
-    if (std::all_of(members.begin(), members.end(), [this](size_t member) {
-          return UseOf(member) == DecodeJob::Use::kSkip;
-        })) {
-      return;
-    }
+    if (!IsNeeded(group)) return;
     auto job =
         std::make_shared<GroupJob>(&groups_, group, came_[tensor]->payload(),
                                    limits_.still_wanted, &queue_);
@@ -493,12 +511,9 @@ class Decompressor::Impl {
   void AddJobs() {
     while (added_ < came_.size() && jobs_.size() < MostJobs()) {
       const size_t tensor = order_[added_];
-      const bool grouped = groups_.Has(tensor);
-      const size_t needed =
-          grouped ? groups_.LastOf(groups_.GroupOf(tensor)) : tensor;
-      if (needed >= collected_) return;
+      if (NeededFor(tensor) >= collected_) return;
       std::shared_ptr<DecodeJob> job = std::move(came_[tensor]);
-      if (grouped) JoinGroup(tensor, job.get());
+      if (groups_.Has(tensor)) JoinGroup(tensor, job.get());
       AddJob(std::move(job));
       ++added_;
     }
@@ -538,7 +553,58 @@ class Decompressor::Impl {
   }
 
   // Of the tensor whose payload comes next.
-  size_t due() const { return by_jobs() ? collected_ : index_; }
+  size_t due() const { return by_jobs() || has_turns_ ? collected_ : index_; }
+
+  // Where payloads wait and one thread works: keeps them until the turn of the
+  // next tensor has come, and sets up its decoder. False when it needs more
+  // bytes.
+  absl::StatusOr<bool> TakeTurn(absl::string_view* bytes) {
+    const size_t tensor = order_[index_];
+    for (; collected_ <= NeededFor(tensor); ++collected_) {
+      const uint64_t size = header_.tensors[collected_].payload_size;
+      std::string& held = held_[collected_];
+      Reserve(size, &held);
+      const absl::string_view part = bytes->substr(0, size - held.size());
+      held.append(part.data(), part.size());
+      bytes->remove_prefix(part.size());
+      position_ += part.size();
+      remaining_ = size - held.size();
+      if (remaining_ > 0) return false;
+    }
+    due_ = held_[tensor];
+    remaining_ = due_.size();
+    KVC_RETURN_IF_ERROR(NewDecoder(tensor));
+    return true;
+  }
+
+  // Sets up the decoder of a tensor, whose turn it is.
+  absl::Status NewDecoder(size_t tensor) {
+    const ArtefactTensor& its = header_.tensors[tensor];
+    if (groups_.Has(tensor) && !IsNeeded(groups_.GroupOf(tensor))) {
+      decoder_ = std::make_unique<NoDecoder>();
+    } else if (groups_.Has(tensor)) {
+      const size_t group = groups_.GroupOf(tensor);
+      Checkpoint* const checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
+      std::shared_ptr<const profile::GroupQuanta>& quanta = quanta_[group];
+      if (quanta == nullptr) {
+        KVC_ASSIGN_OR_RETURN(quanta,
+                             groups_.Parse(group, held_[groups_.LastOf(group)],
+                                           checkpoint, /*workers=*/nullptr));
+      }
+      decoder_ = groups_.NewDecoder(tensor, quanta, checkpoint);
+    } else {
+      KVC_ASSIGN_OR_RETURN(decoder_, its.codec.codec->NewDecoder(
+                                         its.spec, its.codec.parameters));
+    }
+    NeedWhatIsSelected();
+    return absl::OkStatus();
+  }
+
+  // The last tensor whose payload must have come before one can be decoded.
+  size_t NeededFor(size_t tensor) const {
+    return groups_.Has(tensor) ? groups_.LastOf(groups_.GroupOf(tensor))
+                               : tensor;
+  }
 
   absl::Status StartTensor() {
     if (index_ == header_.tensors.size()) return absl::OkStatus();
@@ -547,14 +613,10 @@ class Decompressor::Impl {
     digest_ = Digest();
     KVC_RETURN_IF_ERROR(StartView());
     filter_.reset();
-    if (options_.tokens && selected_[index_]) {
+    if (options_.tokens && selected_[order_[index_]]) {
       filter_.emplace(tensor.spec, *options_.tokens);
     }
-    if (has_turns_) return absl::OkStatus();
-    KVC_ASSIGN_OR_RETURN(decoder_, tensor.codec.codec->NewDecoder(
-                                       tensor.spec, tensor.codec.parameters));
-    NeedWhatIsSelected();
-    return absl::OkStatus();
+    return has_turns_ ? absl::OkStatus() : NewDecoder(index_);
   }
 
   void NeedWhatIsSelected() {
@@ -563,7 +625,7 @@ class Decompressor::Impl {
       decoder_->set_needed([this](uint64_t begin, uint64_t end) {
         return filter_->Overlaps(begin, end);
       });
-    } else if (!selected_[index_] && !options_.verify_only) {
+    } else if (!selected_[order_[index_]] && !options_.verify_only) {
       decoder_->set_needed([](uint64_t, uint64_t) { return false; });
     }
   }
@@ -600,17 +662,28 @@ class Decompressor::Impl {
 
   // Ends the current tensor, whose payload is decoded.
   absl::Status FinishTensor() {
+    const size_t tensor = order_[index_];
     if (digest_.Hex() != Current().digest) {
-      return DigestMismatch(Current(), position_ - Current().payload_size);
+      uint64_t offset = header_size_;
+      for (size_t i = 0; i < tensor; ++i) {
+        offset += header_.tensors[i].payload_size;
+      }
+      return DigestMismatch(Current(), offset);
     }
     KVC_RETURN_IF_ERROR(decoder_->Finish());
     if (layout_ != nullptr) FinishView();
     decoder_.reset();
+    if (has_turns_) std::string().swap(held_[tensor]);
+    if (groups_.Has(tensor) && --members_left_[groups_.GroupOf(tensor)] == 0) {
+      quanta_.erase(groups_.GroupOf(tensor));
+    }
     ++index_;
     return StartTensor();
   }
 
-  const ArtefactTensor& Current() const { return header_.tensors[index_]; }
+  const ArtefactTensor& Current() const {
+    return header_.tensors[order_[index_]];
+  }
 
   DecompressOptions options_;
   const DecompressLimits limits_;
@@ -654,22 +727,27 @@ class Decompressor::Impl {
   Digest digest_;
 
   GroupDecompression groups_;
+  // Where payloads wait for the turn of their tensors.
+  bool has_turns_ = false;
+  uint64_t waiting_size_ = 0;              // most bytes of them
+  size_t collected_ = 0;                   // tensors whose payload has come
+  std::map<size_t, size_t> members_left_;  // of groups, before their turn
+
+  // Where one thread works, by tensor: what was decoded is empty.
+  std::vector<std::string> held_;
+  absl::string_view due_;  // what is left of the current tensor's
+  std::map<size_t, std::shared_ptr<const profile::GroupQuanta>> quanta_;
 
   // Tensors that are decoded at a time, where there are several.
   unsigned workers_ = 1;
   uint64_t job_size_ = 0;           // most bytes of payload and what it becomes
   uint64_t place_memory_ = 0;       // most bytes that one works on blocks in
-  size_t collected_ = 0;            // tensors whose payload has come
   std::shared_ptr<DecodeJob> job_;  // whose payload is coming
   // Those whose turn has come, in order_.
   std::deque<std::shared_ptr<DecodeJob>> jobs_;
-  // Where jobs do not simply follow one another.
-  bool has_turns_ = false;
-  uint64_t waiting_size_ = 0;  // most bytes of payloads that wait
   std::vector<std::shared_ptr<DecodeJob>> came_;  // whose turn has not come
   size_t added_ = 0;                              // of order_
   std::map<size_t, std::shared_ptr<GroupJob>> group_jobs_;  // by group
-  std::map<size_t, size_t> members_left_;                   // to be added
   SpareStrings spares_;
   JobQueue queue_{limits_.threads};  // ends before what its jobs work with
 };

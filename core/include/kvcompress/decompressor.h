@@ -122,10 +122,9 @@ class Decompressor {
   // out, in bytes: the header, parsed; and, once that is read, what the
   // decoder of any of its tensors holds (DecoderBounds), what is decoded to be
   // left out, and the largest part of a tensor in a layout that has whole
-  // views. Where more threads than one work, tensors are in groups of a
-  // profile, or come in another order than they are given back, each thread
-  // also has two tensors; in the latter cases payloads wait, all of them at
-  // most.
+  // views. Where tensors are in groups of a profile, or come in another order
+  // than they are given back, payloads wait, all of them at most. Where more
+  // threads than one work, each also has two tensors.
   uint64_t working_bytes() const;
 
   // How many threads work at a time at most, once the header was read: as many
