@@ -145,7 +145,7 @@ class Decompressor::Impl {
   absl::StatusOr<DecompressReport> Finish() {
     if (!begun_) return HeaderError(header_reader_.TruncatedError());
     if (index_ < header_.tensors.size()) {
-      return DataLoss(absl::StrCat("the artefact is cut short: ", remaining_,
+      return DataLoss(absl::StrCat("the artefact is cut short: ", Missing(),
                                    " bytes of the payload are missing"),
                       {.reason = "TRUNCATED",
                        .tensor = header_.tensors[due()].spec.name,
@@ -555,6 +555,14 @@ class Decompressor::Impl {
   // Of the tensor whose payload comes next.
   size_t due() const { return by_jobs() || has_turns_ ? collected_ : index_; }
 
+  // Bytes of that payload.
+  uint64_t Missing() const {
+    if (!by_jobs() && !has_turns_) return remaining_;
+    const uint64_t size = header_.tensors[collected_].payload_size;
+    if (!by_jobs()) return size - held_[collected_].size();
+    return job_ == nullptr ? size : size - job_->payload().size();
+  }
+
   // Where payloads wait and one thread works: keeps them until the turn of the
   // next tensor has come, and sets up its decoder. False when it needs more
   // bytes.
@@ -568,8 +576,7 @@ class Decompressor::Impl {
       held.append(part.data(), part.size());
       bytes->remove_prefix(part.size());
       position_ += part.size();
-      remaining_ = size - held.size();
-      if (remaining_ > 0) return false;
+      if (held.size() < size) return false;
     }
     due_ = held_[tensor];
     remaining_ = due_.size();

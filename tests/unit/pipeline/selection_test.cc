@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
@@ -81,6 +83,31 @@ TEST(Decompress, GivesBackLayerByLayer) {
             {.tensors = {"layer_*0_*"}, .order = TensorOrder::kLayers}, chunk),
         file_of({"layer_0_key", "layer_0_value", "layer_10_key",
                  "layer_10_value"}));
+  }
+}
+
+TEST(Decompress, SaysWhatIsMissingInAnyOrder) {
+  const std::string artefact =
+      CompressFile(MakeFile({RandomTensor("layer_1_key", DType::kF32, {64}),
+                             RandomTensor("layer_0_key", DType::kF32, {128})}))
+          ->artefact;
+  constexpr size_t kFirst = 34, kSecond = 68;  // bytes of the payloads
+  for (const TensorOrder order : {TensorOrder::kFile, TensorOrder::kLayers}) {
+    for (const size_t cut :
+         {size_t{1}, kSecond, kSecond + 1, kSecond + kFirst}) {
+      const absl::Status status =
+          DecompressFile(artefact.substr(0, artefact.size() - cut),
+                         {.order = order})
+              .status();
+      const size_t missing = cut > kSecond ? cut - kSecond : cut;
+      const char* const tensor = cut > kSecond ? "layer_1_key" : "layer_0_key";
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+      EXPECT_EQ(
+          std::string(status.message()),
+          absl::StrCat("the artefact is cut short: ", missing,
+                       " bytes of the payload are missing (tensor \"", tensor,
+                       "\", offset ", artefact.size() - cut, ")"));
+    }
   }
 }
 
