@@ -184,11 +184,8 @@ def command_line(binary: Path, source: Path, output: Path) -> tuple[float, float
     """Wall and processor seconds of kv-compress without a server."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()
-    subprocess.run(
-        [binary, "-input", source, "-output", output, "-quiet"],  # which gives no advice
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    command = [binary, "-input", source, "-output", output, "-quiet"]  # without advice
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     taken = time.perf_counter() - begun
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return taken, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
