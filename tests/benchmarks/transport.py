@@ -184,7 +184,8 @@ def command_line(binary: Path, source: Path, output: Path) -> tuple[float, float
     """Wall and processor seconds of kv-compress without a server."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()
-    command = [binary, "-input", source, "-output", output, "-quiet"]  # without advice
+    command: list[str | Path] = [binary, "-input", source, "-output", output]
+    command += ["-quiet", "-force"]  # without advice
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     taken = time.perf_counter() - begun
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
