@@ -74,7 +74,8 @@ void MemberRestorer::TakeHead(uint64_t head) {
     const size_t column = s * kStripColumns;
     const size_t columns = std::min(kStripColumns, channels - column);
     const int16_t* from = &group.decode[first + column];
-    int16_t* to = &basis_[s * components * kStripColumns];
+    // Where nothing is used there is none.
+    int16_t* to = basis_.data() + s * components * kStripColumns;
     for (size_t j = 0; j < components; ++j, to += kStripColumns) {
       std::memcpy(to, from + j * group.channels(), columns * sizeof(int16_t));
     }

@@ -16,6 +16,7 @@
 #include "kvcompress/profile.h"
 #include "profile/group_decoder.h"
 #include "profile/group_format.h"
+#include "profile/member_restorer.h"
 #include "profile/trained.h"
 #include "support/safetensors_file.h"
 
@@ -208,6 +209,13 @@ TEST(CheckpointTest, BlocksOfAGroupWithoutRunsTakeNoSteps) {
   EXPECT_EQ(looks, 0);
   EXPECT_EQ((*quanta)->components_end(), 0);
   EXPECT_EQ((*quanta)->TokenAt(shape.tokens - 1).size(), 0);
+  // What has no components is the means of the profile, all tokens alike.
+  profile::MemberRestorer restorer(*quanta, 1);
+  const size_t size = restorer.channels() * 2;
+  std::string tokens(3 * size, '\0');
+  restorer.Restore(0, 0, 5, 3, reinterpret_cast<uint8_t*>(tokens.data()));
+  EXPECT_NE(tokens, std::string(3 * size, '\0'));
+  EXPECT_EQ(tokens.substr(0, 2 * size), tokens.substr(size));
 }
 
 }  // namespace
