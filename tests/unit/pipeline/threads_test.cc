@@ -180,16 +180,7 @@ TEST(ThreadsTest, WhatNobodyWantsEndsSoon) {
 TEST(ThreadsTest, AsManyAsThereIsMemoryFor) {
   const std::string file = LayersOfACache();
   const auto begun = [&](const char* codec, uint64_t memory) {
-    auto compressor = std::make_unique<Compressor>(
-        CompressOptions{.codec = codec},
-        CompressLimits{.threads = {.count = 16,
-                                   .run = [](const auto&) {},
-                                   .memory = memory}});
-    CompressOutput output;
-    EXPECT_TRUE(
-        compressor->Append(absl::string_view(file).substr(0, 8192), &output)
-            .ok());
-    return compressor;
+    return testing::BegunWith(file, {.codec = codec}, memory);
   };
   for (const char* codec : {"lossless", "klt"}) {
     SCOPED_TRACE(codec);

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -254,15 +253,7 @@ TEST(SharedGroups, AsManyWorkAsThereIsMemoryFor) {
   for (const Way& way : AllWays()) {
     SCOPED_TRACE(way.codec);
     const auto begun = [&](uint64_t memory) {
-      auto compressor = std::make_unique<Compressor>(
-          way.Options(), CompressLimits{.threads = {.count = 16,
-                                                    .run = [](const auto&) {},
-                                                    .memory = memory}});
-      CompressOutput output;
-      EXPECT_TRUE(
-          compressor->Append(absl::string_view(file).substr(0, 8192), &output)
-              .ok());
-      return compressor;
+      return testing::BegunWith(file, way.Options(), memory);
     };
     const auto one = begun(0);
     EXPECT_EQ(one->threads(), 1);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -135,6 +136,22 @@ inline absl::StatusOr<Compressed> CompressWith(absl::string_view file,
   out.artefact = compressor.header() + output.artefact;
   out.reconstructed = std::move(output.reconstructed);
   return out;
+}
+
+// A compressor that has the beginning of a file, and 16 threads that never
+// come, with so much memory.
+inline std::unique_ptr<Compressor> BegunWith(const std::string& file,
+                                             CompressOptions options,
+                                             uint64_t memory) {
+  auto compressor = std::make_unique<Compressor>(
+      std::move(options), CompressLimits{.threads = {.count = 16,
+                                                     .run = [](const auto&) {},
+                                                     .memory = memory}});
+  CompressOutput output;
+  EXPECT_TRUE(
+      compressor->Append(absl::string_view(file).substr(0, 8192), &output)
+          .ok());
+  return compressor;
 }
 
 inline absl::StatusOr<std::string> RestoreWith(absl::string_view artefact,
