@@ -17,6 +17,7 @@
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/layout.h"
+#include "pipeline/group_members.h"
 #include "pipeline/groups.h"
 #include "pipeline/identity.h"
 #include "pipeline/job_queue.h"
@@ -47,17 +48,6 @@ bool IsOfEarlierLayer(const TensorSpec& a, const TensorSpec& b) {
   };
   return place(a.role) < place(b.role);
 }
-
-// Takes the payload of what is not decoded, of which the digest matters alone.
-class NoDecoder : public TensorDecoder {
- public:
-  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t,
-                              std::string*) override {
-    payload->remove_prefix(payload->size());
-    return false;
-  }
-  absl::Status Finish() override { return absl::OkStatus(); }
-};
 
 // A header that cannot be read is damage: nothing else was promised here.
 absl::Status HeaderError(const absl::Status& status) {
@@ -588,7 +578,7 @@ class Decompressor::Impl {
   absl::Status NewDecoder(size_t tensor) {
     const ArtefactTensor& its = header_.tensors[tensor];
     if (groups_.Has(tensor) && !IsNeeded(groups_.GroupOf(tensor))) {
-      decoder_ = std::make_unique<NoDecoder>();
+      decoder_ = NewSkippingDecoder();
     } else if (groups_.Has(tensor)) {
       const size_t group = groups_.GroupOf(tensor);
       Checkpoint* const checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;

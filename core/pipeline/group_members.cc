@@ -69,6 +69,16 @@ class MemberDecoder : public TensorDecoder {
   uint64_t token_ = 0;
 };
 
+class SkippingDecoder : public TensorDecoder {
+ public:
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t,
+                              std::string*) override {
+    payload->remove_prefix(payload->size());
+    return false;
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+};
+
 }  // namespace
 
 DistortionSums CompareMember(DType dtype, absl::string_view source,
@@ -91,6 +101,10 @@ std::unique_ptr<TensorDecoder> NewMemberDecoder(
     std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
     Checkpoint* checkpoint) {
   return std::make_unique<MemberDecoder>(std::move(quanta), member, checkpoint);
+}
+
+std::unique_ptr<TensorDecoder> NewSkippingDecoder() {
+  return std::make_unique<SkippingDecoder>();
 }
 
 absl::StatusOr<std::string> RestoreMember(

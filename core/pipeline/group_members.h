@@ -27,7 +27,11 @@ std::unique_ptr<TensorDecoder> NewMemberDecoder(
     std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
     Checkpoint* checkpoint);
 
-// All of them.
+// Takes the payload of a member of a group of which nothing is needed, so that
+// its digest matters alone. Gives nothing.
+std::unique_ptr<TensorDecoder> NewSkippingDecoder();
+
+// All elements of a member.
 absl::StatusOr<std::string> RestoreMember(
     std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
     Checkpoint* checkpoint);

@@ -8,6 +8,7 @@
 #include "digest/digest.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/error.h"
+#include "pipeline/group_members.h"
 #include "status/macros.h"
 #include "tensor/grow.h"
 #include "tensor/slabs.h"
@@ -56,43 +57,34 @@ absl::StatusOr<std::unique_ptr<TensorDecoder>> GroupJob::NewDecoder(
 
 void DecodeJob::Run() {
   Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
-  const bool grouped = tensor_.codec.codec->coded_in_groups();
-  status_ =
-      grouped && group_ == nullptr ? Check(&checkpoint) : Decode(&checkpoint);
+  status_ = Decode(&checkpoint);
   group_.reset();
   spares_->taken.PutBack(&payload_);
 }
 
-std::string DecodeJob::DigestOf(Checkpoint* checkpoint) const {
-  Digest digest;
-  InSlabs(checkpoint, payload_.size(), [&](size_t first, size_t size) {
-    digest.Update(absl::string_view(payload_).substr(first, size));
-  });
-  return digest.Hex();
-}
-
-absl::Status DecodeJob::Check(Checkpoint* checkpoint) const {
-  const std::string digest = DigestOf(checkpoint);
-  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  if (digest != tensor_.digest) return DigestMismatch(tensor_, offset_);
-  return absl::OkStatus();
+absl::StatusOr<std::unique_ptr<TensorDecoder>> DecodeJob::NewDecoder(
+    Checkpoint* checkpoint) const {
+  const Codec& codec = *tensor_.codec.codec;
+  if (group_ != nullptr) return group_->NewDecoder(index_, checkpoint);
+  if (codec.coded_in_groups()) return NewSkippingDecoder();
+  return codec.NewDecoder(tensor_.spec, tensor_.codec.parameters);
 }
 
 absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
                                              Checkpoint* checkpoint) {
   if (!tensor_.codec.codec->shares_blocks()) return false;
-  const std::string digest = DigestOf(checkpoint);
+  Digest digest;
+  InSlabs(checkpoint, payload_.size(), [&](size_t first, size_t size) {
+    digest.Update(absl::string_view(payload_).substr(first, size));
+  });
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  if (digest != tensor_.digest) return false;
+  if (digest.Hex() != tensor_.digest) return false;
   return decoder->DecodeWhole(payload_, queue_, checkpoint, &decoded_);
 }
 
 absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
   KVC_ASSIGN_OR_RETURN(const std::unique_ptr<TensorDecoder> decoder,
-                       group_ != nullptr
-                           ? group_->NewDecoder(index_, checkpoint)
-                           : tensor_.codec.codec->NewDecoder(
-                                 tensor_.spec, tensor_.codec.parameters));
+                       NewDecoder(checkpoint));
   std::optional<TokenFilter> filter;
   if (use_ == Use::kSkip) {
     decoder->set_needed([](uint64_t, uint64_t) { return false; });

@@ -99,10 +99,9 @@ class DecodeJob final : public Job {
  private:
   void Run() override;
   absl::Status Decode(Checkpoint* checkpoint);
-  // Looks at the digest alone.
-  absl::Status Check(Checkpoint* checkpoint) const;
-  // That of the payload.
-  std::string DigestOf(Checkpoint* checkpoint) const;
+  // Of a tensor of a group without a job of that: one that gives nothing.
+  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
+      Checkpoint* checkpoint) const;
   // Decodes all of it by several threads, where that is for this payload, and
   // it is whole; else false, and nothing has happened.
   absl::StatusOr<bool> DecodeByMany(TensorDecoder* decoder,
