@@ -2,7 +2,9 @@
 
 #include "codecs/block_codec.h"
 
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
@@ -96,10 +98,14 @@ class Encoder : public TensorEncoder {
   DistortionAccumulator distortion_;
 };
 
+// The tensor in the terms of a scheme of its own, which gave it before.
+using NewTensor = std::function<absl::StatusOr<BlockTensor>()>;
+
 class Decoder : public TensorDecoder {
  public:
-  explicit Decoder(BlockTensor tensor)
+  Decoder(BlockTensor tensor, NewTensor another)
       : tensor_(std::move(tensor)),
+        another_(std::move(another)),
         sizes_(FirstBlock(tensor_)),
         blocks_(tensor_.payload_size, sizes_.payload) {}
 
@@ -107,12 +113,43 @@ class Decoder : public TensorDecoder {
                               std::string* decoded) override {
     while (!payload->empty()) {
       if (blocks_.done()) return Damaged("bytes follow the end of the payload");
-      if (!Fits(BlockBytes(), most, *decoded)) return true;
+      if (!Fits(BlockBytes(sizes_), most, *decoded)) return true;
       const absl::string_view block = blocks_.Next(payload);
       if (block.empty()) break;
-      KVC_RETURN_IF_ERROR(DecodeBlock(block, decoded));
+      KVC_RETURN_IF_ERROR(TakeBlock(block, decoded));
     }
     return false;
+  }
+
+  size_t Cut(absl::string_view payload, size_t size) override {
+    if (!needs_all() || payload.size() != tensor_.payload_size) return 0;
+    uint64_t offset = 0;
+    for (uint64_t element = 0; element < tensor_.elements;) {
+      const BlockScheme::Sizes sizes = tensor_.scheme->At(element);
+      const uint64_t end = element + sizes.elements;
+      const uint64_t begin = pieces_.empty() ? 0 : pieces_.back().element;
+      if (element == 0 || (end - begin) * DTypeSize(tensor_.dtype) > size) {
+        pieces_.push_back({element, payload.substr(offset)});
+      }
+      element = end;
+      offset += sizes.payload;
+    }
+    return pieces_.size();
+  }
+
+  absl::Status DecodePiece(size_t index, std::string* decoded) const override {
+    KVC_ASSIGN_OR_RETURN(const BlockTensor tensor, another_());
+    const uint64_t end = index + 1 < pieces_.size() ? pieces_[index + 1].element
+                                                    : tensor_.elements;
+    absl::string_view payload = pieces_[index].payload;
+    for (uint64_t element = pieces_[index].element; element < end;) {
+      const BlockScheme::Sizes sizes = tensor.scheme->At(element);
+      KVC_RETURN_IF_ERROR(DecodeBlock(tensor.scheme.get(), element, payload,
+                                      Extend(decoded, BlockBytes(sizes))));
+      payload.remove_prefix(sizes.payload);
+      element += sizes.elements;
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Finish() override {
@@ -121,15 +158,24 @@ class Decoder : public TensorDecoder {
   }
 
  private:
-  absl::Status DecodeBlock(absl::string_view block, std::string* decoded) {
-    uint8_t* const restored = Extend(decoded, BlockBytes());
+  struct Piece {
+    uint64_t element = 0;       // the first
+    absl::string_view payload;  // from its own on
+  };
+
+  absl::Status DecodeBlock(BlockScheme* scheme, uint64_t element,
+                           absl::string_view block, uint8_t* restored) const {
+    const absl::Status status = scheme->Decode(element, Bytes(block), restored);
+    if (status.ok()) return status;
+    return Damaged(absl::StrCat("the ", tensor_.codec, " block of element ",
+                                element, ": ", status.message()));
+  }
+
+  absl::Status TakeBlock(absl::string_view block, std::string* decoded) {
+    uint8_t* const restored = Extend(decoded, BlockBytes(sizes_));
     if (IsNeeded(element_, element_ + sizes_.elements)) {
-      const absl::Status status =
-          tensor_.scheme->Decode(element_, Bytes(block), restored);
-      if (!status.ok()) {
-        return Damaged(absl::StrCat("the ", tensor_.codec, " block of element ",
-                                    element_, ": ", status.message()));
-      }
+      KVC_RETURN_IF_ERROR(
+          DecodeBlock(tensor_.scheme.get(), element_, block, restored));
     }
     element_ += sizes_.elements;
     if (element_ < tensor_.elements) {
@@ -139,9 +185,9 @@ class Decoder : public TensorDecoder {
     return absl::OkStatus();
   }
 
-  // Of the block that is due, decoded.
-  size_t BlockBytes() const {
-    return sizes_.elements * DTypeSize(tensor_.dtype);
+  // Of a block, decoded.
+  size_t BlockBytes(const BlockScheme::Sizes& sizes) const {
+    return sizes.elements * DTypeSize(tensor_.dtype);
   }
 
   absl::Status Damaged(absl::string_view message) const {
@@ -150,9 +196,11 @@ class Decoder : public TensorDecoder {
   }
 
   const BlockTensor tensor_;
+  const NewTensor another_;
   BlockScheme::Sizes sizes_;  // of the block that is due
   BlockStream blocks_;
   uint64_t element_ = 0;
+  std::vector<Piece> pieces_;  // where it was cut
 };
 
 }  // namespace
@@ -167,7 +215,9 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> BlockCodec::NewEncoder(
 absl::StatusOr<std::unique_ptr<TensorDecoder>> BlockCodec::NewDecoder(
     const TensorSpec& spec, const CodecParameters& parameters) const {
   KVC_ASSIGN_OR_RETURN(BlockTensor tensor, Tensor(spec, parameters));
-  return std::make_unique<Decoder>(std::move(tensor));
+  return std::make_unique<Decoder>(std::move(tensor), [this, spec, parameters] {
+    return Tensor(spec, parameters);
+  });
 }
 
 // A block's payload that is not whole yet, and its values.

@@ -3,18 +3,16 @@
 #include "coding/stream_decoder.h"
 
 #include <algorithm>
-#include <atomic>
+#include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kvcompress/error.h"
+#include "coding/whole_payload.h"
 #include "quantization/int8.h"
 #include "status/macros.h"
 #include "tensor/block_stream.h"
 #include "tensor/slabs.h"
-#include "tensor/workers.h"
 
 namespace kvcompress::coding {
 namespace {
@@ -54,53 +52,29 @@ class StreamDecoder : public TensorDecoder {
   absl::StatusOr<bool> DecodeWhole(absl::string_view payload, Workers* workers,
                                    Checkpoint* checkpoint,
                                    std::string* decoded) override {
-    std::vector<BlockOfPayload> blocks;
-    if (!needs_all() || !FindBlocks(payload, &blocks)) return false;
+    if (!needs_all()) return false;
+    const std::unique_ptr<WholePayload> whole =
+        WholePayload::Read(spec_, elements_, modes_, payload);
+    if (whole == nullptr || !whole->has_blocks()) return false;
     ResizeInSlabs(checkpoint, elements_ * DTypeSize(spec_.dtype), decoded);
-    auto* const tensor = reinterpret_cast<uint8_t*>(decoded->data());
-    std::vector<size_t> anew;
-    std::vector<size_t> others;
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      (blocks[i].anew ? anew : others).push_back(i);
-    }
-    // With what others need of a block.
-    std::vector<std::unique_ptr<BlockDecoder>> first(blocks.size());
-    PlaceMemory own(checkpoint);
-    AtPlaces<PlaceMemory> memory_of(workers, &own, checkpoint);
-    std::atomic<bool> whole{true};
-    const auto decode = [&](size_t i, size_t place) {
-      PlaceMemory& memory = memory_of[place];
-      if (Stops(memory.checkpoint) || !whole) return;
-      if (memory.decoder == nullptr) memory.decoder = modes_(mode_, spec_);
-      BlockDecoder* before = nullptr;
-      if (!blocks[i].anew) {
-        const size_t with = blocks[i].before;
-        if (first[with] == nullptr) return void(whole = false);
-        before = first[with].get();
-      }
-      if (!memory.decoder
-               ->DecodeTo(*header_, blocks[i].block, AsBytes(blocks[i].bytes),
-                          before, tensor)
-               .ok()) {
-        whole = false;
-      } else if (blocks[i].needed_by_others) {
-        first[i] = modes_(mode_, spec_);
-        first[i]->TakeForOthers(memory.decoder.get());
-      }
-    };
-    ForEach(workers, anew.size(),
-            [&](size_t i, size_t place) { decode(anew[i], place); });
-    ForEach(workers, others.size(),
-            [&](size_t i, size_t place) { decode(others[i], place); });
-    if (Stops(checkpoint)) return checkpoint->status();
-    if (whole) {
+    const bool done = whole->DecodeBlocks(
+        workers, checkpoint, reinterpret_cast<uint8_t*>(decoded->data()));
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+    if (done) {
       elements_left_ = 0;
     } else {
       decoded->clear();
-      header_.reset();
     }
-    blocks_.reset();
-    return bool{whole};
+    return done;
+  }
+
+  size_t Cut(absl::string_view payload, size_t size) override {
+    if (!needs_all()) return 0;
+    whole_payload_ = WholePayload::Read(spec_, elements_, modes_, payload);
+    return whole_payload_ == nullptr ? 0 : whole_payload_->Cut(size);
+  }
+  absl::Status DecodePiece(size_t index, std::string* decoded) const override {
+    return whole_payload_->DecodePiece(index, decoded);
   }
 
   absl::Status Finish() override {
@@ -112,70 +86,6 @@ class StreamDecoder : public TensorDecoder {
   }
 
  private:
-  struct BlockOfPayload {
-    Block block;
-    absl::string_view bytes;
-    bool anew = false;
-    size_t before = 0;  // the last one that begins anew, up to this one
-    bool needed_by_others = false;
-  };
-  struct PlaceMemory {
-    explicit PlaceMemory(Checkpoint* its_checkpoint)
-        : checkpoint(its_checkpoint) {}
-
-    Checkpoint* const checkpoint;
-    std::unique_ptr<BlockDecoder> decoder;
-  };
-
-  // Reads the headers of a payload that is whole, of the tensor and of all
-  // blocks. False when it breaks a rule, or has none.
-  bool FindBlocks(absl::string_view payload,
-                  std::vector<BlockOfPayload>* blocks) {
-    const absl::Span<const uint8_t> bytes = AsBytes(payload);
-    if (bytes.size() < kTensorHeaderSize || bytes[0] == kModeInt8) return false;
-    mode_ = bytes[0];
-    blocks_ = modes_(mode_, spec_);
-    if (blocks_ == nullptr) return false;
-    const Geometry& geometry = blocks_->geometry();
-    absl::StatusOr<TensorHeader> header =
-        absl::InvalidArgumentError("the header is cut short");
-    size_t position = TensorHeaderSize(bytes.first(kTensorHeaderSize));
-    if (bytes.size() >= position) {
-      header = ReadTensorHeader(bytes.first(position), geometry);
-    }
-    bool reads = header.ok();
-    size_t anew = 0;
-    const size_t header_size = reads ? BlockHeaderSize(header->mode) : 0;
-    for (uint64_t i = 0; reads && i < geometry.block_count(); ++i) {
-      const Block block = geometry.block(i);
-      const absl::Span<const uint8_t> left = bytes.subspan(position);
-      if (left.size() < header_size) {
-        reads = false;
-        break;
-      }
-      const absl::StatusOr<BlockHeader> sizes = ReadBlockHeader(
-          header->mode, left.first(header_size), geometry.Elements(block));
-      reads = sizes.ok() && sizes->size <= left.size();
-      if (!reads) break;
-      BlockOfPayload& found = blocks->emplace_back();
-      found.block = block;
-      found.bytes = payload.substr(position, sizes->size);
-      found.anew = blocks_->BeginsAnew(*header, block, AsBytes(found.bytes));
-      if (found.anew) anew = i;
-      // A part of the heads does not go on with the bases of another.
-      if (!found.anew && block.first_token == 0) reads = false;
-      found.before = anew;
-      if (!found.anew) (*blocks)[anew].needed_by_others = true;
-      position += sizes->size;
-    }
-    if (!reads || position != bytes.size() || blocks->empty()) {
-      blocks_.reset();
-      return false;
-    }
-    header_ = *std::move(header);
-    return true;
-  }
-
   bool collects_heads() const { return blocks_ && blocks_->collects_heads(); }
 
   // Gives what is whole of the output, as far as there is room. False when some
@@ -285,13 +195,9 @@ class StreamDecoder : public TensorDecoder {
     const size_t begin = decoded->size();
     decoded->resize(begin + due_ * DTypeSize(spec_.dtype));
     if (IsNeeded(first, first + due_)) {
-      const absl::Status status =
-          DecodeInt8(spec_.dtype, AsBytes(run), due_,
-                     reinterpret_cast<uint8_t*>(decoded->data() + begin));
-      if (!status.ok()) {
-        return Damaged(
-            absl::StrCat("elements from ", first, " on: ", status.message()));
-      }
+      KVC_RETURN_IF_ERROR(
+          DecodeIntegers(spec_, run, first, due_,
+                         reinterpret_cast<uint8_t*>(decoded->data() + begin)));
     }
     elements_left_ -= due_;
     due_ = std::min<uint64_t>(elements_left_, kInt8BlockElements);
@@ -299,14 +205,12 @@ class StreamDecoder : public TensorDecoder {
   }
 
   absl::Status DamagedBlock(const absl::Status& status) const {
-    return Damaged(absl::StrCat(
-        "block ", block_, " of ", blocks_->geometry().block_count(),
-        ", at offset ", position_, " of the payload: ", status.message()));
+    return coding::DamagedBlock(spec_, blocks_->geometry(), block_, position_,
+                                status);
   }
 
   absl::Status Damaged(absl::string_view message) const {
-    return MakeError(absl::StatusCode::kDataLoss, message,
-                     {.reason = "PAYLOAD_DAMAGED", .tensor = spec_.name});
+    return DamagedPayload(spec_, message);
   }
 
   const TensorSpec spec_;
@@ -318,7 +222,6 @@ class StreamDecoder : public TensorDecoder {
   size_t wanted_ = 1;
   uint64_t position_ = 0;  // of that part in the payload
   std::unique_ptr<BlockDecoder> blocks_;
-  uint8_t mode_ = 0;
   std::optional<TensorHeader> header_;
   uint64_t block_ = 0;
   size_t due_ = 0;      // elements that come next
@@ -326,6 +229,7 @@ class StreamDecoder : public TensorDecoder {
   bool whole_ = false;  // whether it has all their tokens
   size_t given_ = 0;    // bytes of it that were taken
   std::optional<BlockStream> integers_;
+  std::unique_ptr<WholePayload> whole_payload_;  // where it was cut
 };
 
 }  // namespace

@@ -358,6 +358,12 @@ class Decompressor::Impl {
                          : absl::string_view(slab_.get(), ready_slab_);
     if (ready.empty()) return true;
     const size_t room = most > restored->size() ? most - restored->size() : 0;
+    if (restored->empty() && ready_slab_ == 0 && ready.size() <= room &&
+        given_ == 0 && by_jobs()) {
+      restored->swap(ready_);
+      spares_.made.PutBack(&ready_);
+      return true;
+    }
     const absl::string_view given = ready.substr(given_, room);
     restored->append(given.data(), given.size());
     given_ += given.size();
@@ -429,10 +435,11 @@ class Decompressor::Impl {
   // makes ready what one has decoded. False when that needs more bytes.
   absl::StatusOr<bool> StepJobs(absl::string_view* bytes) {
     AddJobs();
+    AddPieces();
     const bool all_came = collected_ == header_.tensors.size();
     if (!jobs_.empty() && (all_came || jobs_.size() >= MostJobs() ||
-                           queue_.IsDone(*jobs_.front()))) {
-      KVC_RETURN_IF_ERROR(SettleJob());
+                           queue_.IsDone(NextToSettle()))) {
+      KVC_RETURN_IF_ERROR(Settle());
       return true;
     }
     if (job_ == nullptr) StartJob();
@@ -461,9 +468,12 @@ class Decompressor::Impl {
   }
 
   DecodeJob::Use UseOf(size_t tensor) const {
-    return selected_[tensor]      ? DecodeJob::Use::kGiveBack
-           : options_.verify_only ? DecodeJob::Use::kCheck
-                                  : DecodeJob::Use::kSkip;
+    if (selected_[tensor]) {
+      return header_.laid_out.empty() ? DecodeJob::Use::kGiveBack
+                                      : DecodeJob::Use::kGiveWhole;
+    }
+    return options_.verify_only ? DecodeJob::Use::kCheck
+                                : DecodeJob::Use::kSkip;
   }
 
   // Whether a tensor of a group is.
@@ -520,15 +530,45 @@ class Decompressor::Impl {
     if (--members_left_[group] == 0) group_jobs_.erase(found);
   }
 
-  // Takes what the first of the jobs has decoded, of the current tensor.
-  absl::Status SettleJob() {
-    const std::shared_ptr<DecodeJob> job = jobs_.front();
-    if (!queue_.Wait(job, checkpoint_ ? &*checkpoint_ : nullptr)) {
-      return checkpoint_->status();
+  // Adds pieces of the jobs that came in pieces, in their order, as far as
+  // these may be at work or wait to be given back.
+  void AddPieces() {
+    while (cut_ < jobs_.size() && pieces_.size() < 2 * size_t{threads()}) {
+      const std::shared_ptr<DecodeJob>& job = jobs_[cut_];
+      if (!queue_.IsDone(*job)) return;
+      if (next_piece_ == job->pieces()) {
+        ++cut_;
+        next_piece_ = 0;
+        continue;
+      }
+      pieces_.push_back(std::make_shared<PieceJob>(job, next_piece_++));
+      queue_.Add(pieces_.back());
     }
-    KVC_RETURN_IF_ERROR(job->status());
-    jobs_.pop_front();
-    if (layout_ != nullptr) {
+  }
+
+  // What is given back next. REQUIRES: there are jobs.
+  const Job& NextToSettle() const {
+    // Where there are pieces, the first of the jobs is done.
+    const bool whole = pieces_.empty() || jobs_.front()->pieces() == 0;
+    if (whole) return *jobs_.front();
+    return *pieces_.front();
+  }
+
+  // Takes what the first of the jobs has decoded, of the current tensor, or the
+  // next piece of it.
+  absl::Status Settle() {
+    const std::shared_ptr<DecodeJob> job = jobs_.front();
+    KVC_RETURN_IF_ERROR(WaitFor(job));
+    AddPieces();
+    if (job->pieces() > 0) {
+      const std::shared_ptr<PieceJob> piece = pieces_.front();
+      KVC_RETURN_IF_ERROR(WaitFor(piece));
+      pieces_.pop_front();
+      AddPieces();
+      ready_ = std::move(piece->decoded());
+      if (!piece->is_last()) return absl::OkStatus();
+      job->Release();
+    } else if (layout_ != nullptr) {
       if (selected_[order_[index_]]) {
         RestoreView();
         restored_view_->Append(job->decoded());
@@ -538,8 +578,19 @@ class Decompressor::Impl {
     } else {
       ready_ = std::move(job->decoded());
     }
+    jobs_.pop_front();
+    if (cut_ > 0) --cut_;
     ++index_;
     return index_ == header_.tensors.size() ? absl::OkStatus() : StartView();
+  }
+
+  // Until a job, of a tensor or of a piece, is done; gives its status.
+  template <typename JobOfTensor>
+  absl::Status WaitFor(const std::shared_ptr<JobOfTensor>& job) {
+    if (!queue_.Wait(job, checkpoint_ ? &*checkpoint_ : nullptr)) {
+      return checkpoint_->status();
+    }
+    return job->status();
   }
 
   // Of the tensor whose payload comes next.
@@ -742,6 +793,9 @@ class Decompressor::Impl {
   std::shared_ptr<DecodeJob> job_;  // whose payload is coming
   // Those whose turn has come, in order_.
   std::deque<std::shared_ptr<DecodeJob>> jobs_;
+  std::deque<std::shared_ptr<PieceJob>> pieces_;  // of these, in their order
+  size_t cut_ = 0;         // of jobs_, the first that has more pieces to add
+  size_t next_piece_ = 0;  // of that
   std::vector<std::shared_ptr<DecodeJob>> came_;  // whose turn has not come
   size_t added_ = 0;                              // of order_
   std::map<size_t, std::shared_ptr<GroupJob>> group_jobs_;  // by group

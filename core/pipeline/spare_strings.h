@@ -9,29 +9,34 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace kvcompress {
 
-// The memory of one string at most, while nobody has it. Thread safe.
+// The memory of strings while nobody has them: of as many as were in use at a
+// time, since one is only made when none is spare. Thread safe.
 class SpareString {
  public:
   // An empty string, perhaps with memory.
   std::string Take() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return std::exchange(spare_, std::string());
+    if (spare_.empty()) return {};
+    std::string taken = std::move(spare_.back());
+    spare_.pop_back();
+    return taken;
   }
 
-  // Takes the memory of a string, or frees it, and leaves it empty.
+  // Takes the memory of a string, and leaves it empty.
   void PutBack(std::string* used) {
     std::string taken = std::exchange(*used, std::string());
     taken.clear();
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (taken.capacity() > spare_.capacity()) spare_.swap(taken);
+    spare_.push_back(std::move(taken));
   }
 
  private:
   std::mutex mutex_;
-  std::string spare_;
+  std::vector<std::string> spare_;
 };
 
 // Of what jobs take and of what they make, apart: these differ in size.

@@ -19,6 +19,8 @@ namespace {
 // Bytes that are decoded between two looks at the checkpoint, or a block that
 // is larger: what a processor decodes in a few milliseconds at most.
 constexpr size_t kSlice = 256 << 10;
+// Bytes that a piece becomes: as many as a caller takes at a time.
+constexpr size_t kPiece = 1 << 20;
 
 }  // namespace
 
@@ -59,7 +61,18 @@ void DecodeJob::Run() {
   Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
   status_ = Decode(&checkpoint);
   group_.reset();
-  spares_->taken.PutBack(&payload_);
+  if (pieces_ == 0) Release();
+}
+
+void PieceJob::Run() {
+  Checkpoint checkpoint = tensor_->queue_->CheckpointOf(tensor_->still_wanted_);
+  if (Stops(&checkpoint)) {
+    status_ = checkpoint.status();
+    return;
+  }
+  decoded_ = tensor_->spares_->made.Take();
+  Reserve(kPiece, &decoded_);
+  status_ = tensor_->decoder_->DecodePiece(index_, &decoded_);
 }
 
 absl::StatusOr<std::unique_ptr<TensorDecoder>> DecodeJob::NewDecoder(
@@ -70,38 +83,48 @@ absl::StatusOr<std::unique_ptr<TensorDecoder>> DecodeJob::NewDecoder(
   return codec.NewDecoder(tensor_.spec, tensor_.codec.parameters);
 }
 
-absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
-                                             Checkpoint* checkpoint) {
-  if (!tensor_.codec.codec->shares_blocks()) return false;
+bool DecodeJob::HasDigest(Checkpoint* checkpoint) const {
   Digest digest;
   InSlabs(checkpoint, payload_.size(), [&](size_t first, size_t size) {
     digest.Update(absl::string_view(payload_).substr(first, size));
   });
+  return Stops(checkpoint) || digest.Hex() == tensor_.digest;
+}
+
+absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
+                                             Checkpoint* checkpoint) {
+  const bool whole = HasDigest(checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  if (digest.Hex() != tensor_.digest) return false;
+  if (!whole) return false;
+  if (use_ == Use::kGiveBack) {
+    pieces_ = decoder->Cut(payload_, kPiece);
+    if (pieces_ > 0) return true;
+  }
+  decoded_ = spares_->made.Take();
+  if (!tensor_.codec.codec->shares_blocks()) return false;
+  KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));
+  Reserve(elements * DTypeSize(tensor_.spec.dtype), &decoded_);
   return decoder->DecodeWhole(payload_, queue_, checkpoint, &decoded_);
 }
 
 absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
-  KVC_ASSIGN_OR_RETURN(const std::unique_ptr<TensorDecoder> decoder,
+  KVC_ASSIGN_OR_RETURN(std::unique_ptr<TensorDecoder> decoder,
                        NewDecoder(checkpoint));
   std::optional<TokenFilter> filter;
   if (use_ == Use::kSkip) {
     decoder->set_needed([](uint64_t, uint64_t) { return false; });
-  } else if (use_ == Use::kGiveBack && tokens_) {
+  } else if (gives() && tokens_) {
     filter.emplace(tensor_.spec, *tokens_);
     decoder->set_needed([&filter](uint64_t begin, uint64_t end) {
       return filter->Overlaps(begin, end);
     });
   }
-  if (use_ == Use::kGiveBack) decoded_ = spares_->made.Take();
-  const bool direct = use_ == Use::kGiveBack && !filter;
+  const bool direct = gives() && !filter;
   if (direct) {
-    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));
-    Reserve(elements * DTypeSize(tensor_.spec.dtype), &decoded_);
     KVC_ASSIGN_OR_RETURN(const bool done,
                          DecodeByMany(decoder.get(), checkpoint));
-    if (done) return decoder->Finish();
+    if (pieces_ > 0) decoder_ = std::move(decoder);
+    if (done) return pieces_ > 0 ? absl::OkStatus() : decoder->Finish();
   }
   std::string scratch;
   std::string* const out = direct ? &decoded_ : &scratch;

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// A tensor, or a view of one, that is decoded as a job among others, and the
-// payload of a group. Internal to the library.
+// A tensor, or a view of one, that is decoded as a job among others, pieces of
+// one, and the payload of a group. Internal to the library.
 
 #ifndef KVCOMPRESS_PIPELINE_TENSOR_DECODING_H_
 #define KVCOMPRESS_PIPELINE_TENSOR_DECODING_H_
@@ -62,9 +62,10 @@ class GroupJob final : public Job {
 class DecodeJob final : public Job {
  public:
   enum class Use {
-    kGiveBack,
-    kCheck,  // all of it is decoded, and nothing kept
-    kSkip,   // only the digest matters
+    kGiveBack,   // whole, or in pieces
+    kGiveWhole,  // at once, if not only some of the tokens are kept
+    kCheck,      // all of it is decoded, and nothing kept
+    kSkip,       // only the digest matters
   };
 
   // Decodes `tensor`, whose payload is at `offset` of the artefact; of it only
@@ -80,7 +81,8 @@ class DecodeJob final : public Job {
     return tensor_.payload_size - payload_.size();
   }
 
-  // That payload, until the job has run.
+  // That payload, until the job has run or, where it comes in pieces, until
+  // Release.
   absl::string_view payload() const { return payload_; }
 
   // Has it decode the tensor, by its index, by what another job, which was
@@ -95,10 +97,22 @@ class DecodeJob final : public Job {
   const absl::Status& status() const { return status_; }
   // What is given back, which the caller may take.
   std::string& decoded() { return decoded_; }
+  // Of how many pieces that consists, each of which is a job of its own to
+  // decode; 0 where it is in decoded(). Only where all of it is given back.
+  size_t pieces() const { return pieces_; }
+  // Once all pieces are decoded.
+  void Release() { spares_->taken.PutBack(&payload_); }
 
  private:
+  friend class PieceJob;
+
   void Run() override;
   absl::Status Decode(Checkpoint* checkpoint);
+  bool gives() const {
+    return use_ == Use::kGiveBack || use_ == Use::kGiveWhole;
+  }
+  // Whether the payload has its digest, or the checkpoint stops.
+  bool HasDigest(Checkpoint* checkpoint) const;
   // Of a tensor of a group without a job of that: one that gives nothing.
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
       Checkpoint* checkpoint) const;
@@ -117,6 +131,30 @@ class DecodeJob final : public Job {
   std::shared_ptr<GroupJob> group_;  // null for a tensor of no group
   size_t index_ = 0;                 // of the tensor, where it is in one
   std::string payload_;
+  absl::Status status_;
+  std::string decoded_;
+  std::unique_ptr<TensorDecoder> decoder_;  // of pieces
+  size_t pieces_ = 0;
+};
+
+// Decodes a piece of a tensor, whose own job is done: what a processor still
+// has in its caches when another one takes it.
+class PieceJob final : public Job {
+ public:
+  PieceJob(std::shared_ptr<DecodeJob> tensor, size_t index)
+      : tensor_(std::move(tensor)), index_(index) {}
+
+  bool is_last() const { return index_ + 1 == tensor_->pieces(); }
+
+  // Of a job that is done; see DecodeJob.
+  const absl::Status& status() const { return status_; }
+  std::string& decoded() { return decoded_; }
+
+ private:
+  void Run() override;
+
+  const std::shared_ptr<DecodeJob> tensor_;
+  const size_t index_;
   absl::Status status_;
   std::string decoded_;
 };

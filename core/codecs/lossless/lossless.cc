@@ -92,12 +92,61 @@ class Decoder : public TensorDecoder {
     return false;
   }
 
+  size_t Cut(absl::string_view payload, size_t size) override {
+    if (!needs_all()) return 0;
+    std::vector<Piece> pieces;
+    for (uint64_t element = 0; element < remaining_;) {
+      const size_t count = std::min(remaining_ - element, kBlockElements);
+      const absl::string_view sizes =
+          payload.substr(0, lossless::SizesSize(element_size_));
+      if (sizes.size() < lossless::SizesSize(element_size_)) return 0;
+      const std::optional<size_t> bytes =
+          lossless::BlockSize(sizes, count, element_size_);
+      if (!bytes || *bytes > payload.size()) return 0;
+      if (pieces.empty() ||
+          (pieces.back().elements + count) * element_size_ > size) {
+        pieces.push_back({.first = element, .payload = payload.substr(0, 0)});
+      }
+      Piece& piece = pieces.back();
+      piece.elements += count;
+      piece.payload = {piece.payload.data(), piece.payload.size() + *bytes};
+      payload.remove_prefix(*bytes);
+      element += count;
+    }
+    if (!payload.empty()) return 0;
+    pieces_ = std::move(pieces);
+    return pieces_.size();
+  }
+
+  absl::Status DecodePiece(size_t index, std::string* decoded) const override {
+    Decoder piece(*this, pieces_[index]);
+    absl::string_view payload = pieces_[index].payload;
+    while (!payload.empty()) {
+      KVC_RETURN_IF_ERROR(piece.Decode(&payload, SIZE_MAX, decoded).status());
+    }
+    return piece.Finish();
+  }
+
   absl::Status Finish() override {
     if (remaining_ == 0) return absl::OkStatus();
     return Damaged("the payload is incomplete");
   }
 
  private:
+  struct Piece {
+    uint64_t first = 0;  // element
+    uint64_t elements = 0;
+    absl::string_view payload;
+  };
+
+  // Of a piece of what another one decodes.
+  Decoder(const Decoder& of, const Piece& piece)
+      : name_(of.name_),
+        dtype_(of.dtype_),
+        element_size_(of.element_size_),
+        element_(piece.first),
+        remaining_(piece.elements) {}
+
   // Elements of the block that is due.
   size_t BlockElements() const {
     return std::min<uint64_t>(remaining_, kBlockElements);
@@ -150,6 +199,7 @@ class Decoder : public TensorDecoder {
   size_t size_ = 0;      // of the block that is due; 0 while it is not known
   std::string partial_;  // the beginning of that block
   std::vector<uint8_t> scratch_;
+  std::vector<Piece> pieces_;  // where it was cut
 };
 
 class Lossless : public Codec {

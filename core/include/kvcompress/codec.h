@@ -164,6 +164,18 @@ class TensorDecoder {
     return false;
   }
 
+  // Instead of steps: cuts a payload that is here whole, and stays so, into
+  // pieces of consecutive elements, each of as many blocks as have `size` bytes
+  // decoded, or of one that is larger. Gives how many these are. 0 where the
+  // payload, which may be damaged, is not for that, or not all is needed; then
+  // nothing has happened, and steps say what it is.
+  virtual size_t Cut(absl::string_view, size_t) { return 0; }
+  // Appends what the piece of that index becomes. DATA_LOSS for one that breaks
+  // the format. Thread safe. REQUIRES: index is below what Cut gave.
+  virtual absl::Status DecodePiece(size_t, std::string*) const {
+    return absl::InternalError("the payload was not cut");
+  }
+
   // Ends the payload. DATA_LOSS when it is incomplete. REQUIRES: the last call
   // of Decode, if there was one, gave false.
   virtual absl::Status Finish() = 0;
