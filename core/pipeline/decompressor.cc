@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <deque>
 #include <map>
 #include <memory>
 #include <new>
@@ -17,6 +16,7 @@
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/layout.h"
+#include "pipeline/decode_jobs.h"
 #include "pipeline/group_members.h"
 #include "pipeline/groups.h"
 #include "pipeline/identity.h"
@@ -121,16 +121,11 @@ class Decompressor::Impl {
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
     return kHeaderMemory * header_size_ + groups_.memory() + waiting_size_ +
-           slab_size_ + MemoryWith(workers_, queue_.places());
+           slab_size_ + MemoryWith(jobs_.workers(), jobs_.places());
   }
 
-  unsigned threads() const {
-    return ThreadsOf(workers_, queue_.places(), limits_.threads.count);
-  }
-  void UseOneThread() {
-    workers_ = 1;
-    queue_.UseOneThread();
-  }
+  unsigned threads() const { return jobs_.threads(); }
+  void UseOneThread() { jobs_.UseOneThread(); }
 
   absl::StatusOr<DecompressReport> Finish() {
     if (!begun_) return HeaderError(header_reader_.TruncatedError());
@@ -247,11 +242,10 @@ class Decompressor::Impl {
   }
 
   // Whether tensors are decoded whole, several of them or by several threads.
-  bool by_jobs() const { return workers_ > 1 || queue_.places() > 1; }
+  bool by_jobs() const { return jobs_.workers() > 1 || jobs_.places() > 1; }
 
   // As many threads as there are, on as many tensors as there is memory for.
   void PlanThreads() {
-    queue_.set_places(1);
     bool shares = !options_.verify_only && !options_.tokens;
     bool pays = false;
     for (size_t i = 0; i < header_.tensors.size(); ++i) {
@@ -270,13 +264,10 @@ class Decompressor::Impl {
     }
     if (!pays) return;
     place_memory_ = std::min(decoder_memory_, kMaxPlaceMemory);
-    const ThreadPlan plan =
-        PlanOf(limits_.threads, header_.tensors.size(), shares,
-               [&](unsigned workers, size_t places) {
-                 return MemoryWith(workers, places) - MemoryWith(1, 1);
-               });
-    workers_ = plan.workers;
-    queue_.set_places(plan.places);
+    jobs_.Follow(PlanOf(limits_.threads, header_.tensors.size(), shares,
+                        [&](unsigned workers, size_t places) {
+                          return MemoryWith(workers, places) - MemoryWith(1, 1);
+                        }));
   }
 
   // Selects tensors by name, each with all of its views.
@@ -361,7 +352,7 @@ class Decompressor::Impl {
     if (restored->empty() && ready_slab_ == 0 && ready.size() <= room &&
         given_ == 0 && by_jobs()) {
       restored->swap(ready_);
-      spares_.made.PutBack(&ready_);
+      jobs_.spares().made.PutBack(&ready_);
       return true;
     }
     const absl::string_view given = ready.substr(given_, room);
@@ -371,7 +362,7 @@ class Decompressor::Impl {
     given_ = 0;
     ready_slab_ = 0;
     if (by_jobs()) {
-      spares_.made.PutBack(&ready_);
+      jobs_.spares().made.PutBack(&ready_);
     } else {
       // A header is large, and comes once.
       ready_.size() > scratch_size_ ? std::string().swap(ready_)
@@ -435,11 +426,9 @@ class Decompressor::Impl {
   // makes ready what one has decoded. False when that needs more bytes.
   absl::StatusOr<bool> StepJobs(absl::string_view* bytes) {
     AddJobs();
-    AddPieces();
     const bool all_came = collected_ == header_.tensors.size();
-    if (!jobs_.empty() && (all_came || jobs_.size() >= MostJobs() ||
-                           queue_.IsDone(NextToSettle()))) {
-      KVC_RETURN_IF_ERROR(Settle());
+    if (!jobs_.empty() && (all_came || jobs_.is_full() || jobs_.IsReady())) {
+      KVC_RETURN_IF_ERROR(TakeDecoded());
       return true;
     }
     if (job_ == nullptr) StartJob();
@@ -451,19 +440,17 @@ class Decompressor::Impl {
     if (has_turns_) {
       TakePayload(collected_);
     } else {
-      AddJob(std::exchange(job_, nullptr));
+      jobs_.Add(std::exchange(job_, nullptr));
     }
     ++collected_;
     return true;
   }
 
-  size_t MostJobs() const { return 2 * size_t{workers_}; }
-
   void StartJob() {
     const ArtefactTensor& tensor = header_.tensors[collected_];
     job_ = std::make_shared<DecodeJob>(tensor, position_, UseOf(collected_),
                                        options_.tokens, limits_.still_wanted,
-                                       &spares_, &queue_);
+                                       &jobs_.spares(), &jobs_.queue());
     remaining_ = tensor.payload_size;
   }
 
@@ -484,11 +471,6 @@ class Decompressor::Impl {
     });
   }
 
-  void AddJob(std::shared_ptr<DecodeJob> job) {
-    queue_.Add(job);
-    jobs_.push_back(std::move(job));
-  }
-
   // Where tensors have turns: one has come. Begins to read its group, where it
   // is the last of one of which anything is needed.
   void TakePayload(size_t tensor) {
@@ -499,22 +481,22 @@ class Decompressor::Impl {
     if (!IsNeeded(group)) return;
     auto job =
         std::make_shared<GroupJob>(&groups_, group, came_[tensor]->payload(),
-                                   limits_.still_wanted, &queue_);
+                                   limits_.still_wanted, &jobs_.queue());
     // Also where it is skipped: what is read is its payload.
     came_[tensor]->RunAfter(job);
-    queue_.Add(job);
+    jobs_.queue().Add(job);
     group_jobs_[group] = std::move(job);
   }
 
   // Adds the jobs whose turn it is, as far as they have come and may be at
   // work.
   void AddJobs() {
-    while (added_ < came_.size() && jobs_.size() < MostJobs()) {
+    while (added_ < came_.size() && !jobs_.is_full()) {
       const size_t tensor = order_[added_];
       if (NeededFor(tensor) >= collected_) return;
       std::shared_ptr<DecodeJob> job = std::move(came_[tensor]);
       if (groups_.Has(tensor)) JoinGroup(tensor, job.get());
-      AddJob(std::move(job));
+      jobs_.Add(std::move(job));
       ++added_;
     }
   }
@@ -530,67 +512,23 @@ class Decompressor::Impl {
     if (--members_left_[group] == 0) group_jobs_.erase(found);
   }
 
-  // Adds pieces of the jobs that came in pieces, in their order, as far as
-  // these may be at work or wait to be given back.
-  void AddPieces() {
-    while (cut_ < jobs_.size() && pieces_.size() < 2 * size_t{threads()}) {
-      const std::shared_ptr<DecodeJob>& job = jobs_[cut_];
-      if (!queue_.IsDone(*job)) return;
-      if (next_piece_ == job->pieces()) {
-        ++cut_;
-        next_piece_ = 0;
-        continue;
-      }
-      pieces_.push_back(std::make_shared<PieceJob>(job, next_piece_++));
-      queue_.Add(pieces_.back());
-    }
-  }
-
-  // What is given back next. REQUIRES: there are jobs.
-  const Job& NextToSettle() const {
-    // Where there are pieces, the first of the jobs is done.
-    const bool whole = pieces_.empty() || jobs_.front()->pieces() == 0;
-    if (whole) return *jobs_.front();
-    return *pieces_.front();
-  }
-
-  // Takes what the first of the jobs has decoded, of the current tensor, or the
-  // next piece of it.
-  absl::Status Settle() {
-    const std::shared_ptr<DecodeJob> job = jobs_.front();
-    KVC_RETURN_IF_ERROR(WaitFor(job));
-    AddPieces();
-    if (job->pieces() > 0) {
-      const std::shared_ptr<PieceJob> piece = pieces_.front();
-      KVC_RETURN_IF_ERROR(WaitFor(piece));
-      pieces_.pop_front();
-      AddPieces();
-      ready_ = std::move(piece->decoded());
-      if (!piece->is_last()) return absl::OkStatus();
-      job->Release();
-    } else if (layout_ != nullptr) {
+  // Makes ready what comes next of what jobs decode: of the current tensor.
+  absl::Status TakeDecoded() {
+    KVC_ASSIGN_OR_RETURN(DecodeJobs::Part part,
+                         jobs_.Take(checkpoint_ ? &*checkpoint_ : nullptr));
+    if (layout_ == nullptr) {
+      ready_ = std::move(part.bytes);
+    } else {
       if (selected_[order_[index_]]) {
         RestoreView();
-        restored_view_->Append(job->decoded());
+        restored_view_->Append(part.bytes);
       }
-      spares_.made.PutBack(&job->decoded());
+      jobs_.spares().made.PutBack(&part.bytes);
       FinishView();
-    } else {
-      ready_ = std::move(job->decoded());
     }
-    jobs_.pop_front();
-    if (cut_ > 0) --cut_;
+    if (!part.is_last) return absl::OkStatus();
     ++index_;
     return index_ == header_.tensors.size() ? absl::OkStatus() : StartView();
-  }
-
-  // Until a job, of a tensor or of a piece, is done; gives its status.
-  template <typename JobOfTensor>
-  absl::Status WaitFor(const std::shared_ptr<JobOfTensor>& job) {
-    if (!queue_.Wait(job, checkpoint_ ? &*checkpoint_ : nullptr)) {
-      return checkpoint_->status();
-    }
-    return job->status();
   }
 
   // Of the tensor whose payload comes next.
@@ -786,21 +724,14 @@ class Decompressor::Impl {
   absl::string_view due_;  // what is left of the current tensor's
   std::map<size_t, std::shared_ptr<const profile::GroupQuanta>> quanta_;
 
-  // Tensors that are decoded at a time, where there are several.
-  unsigned workers_ = 1;
+  // Where several threads decode.
   uint64_t job_size_ = 0;           // most bytes of payload and what it becomes
   uint64_t place_memory_ = 0;       // most bytes that one works on blocks in
   std::shared_ptr<DecodeJob> job_;  // whose payload is coming
-  // Those whose turn has come, in order_.
-  std::deque<std::shared_ptr<DecodeJob>> jobs_;
-  std::deque<std::shared_ptr<PieceJob>> pieces_;  // of these, in their order
-  size_t cut_ = 0;         // of jobs_, the first that has more pieces to add
-  size_t next_piece_ = 0;  // of that
   std::vector<std::shared_ptr<DecodeJob>> came_;  // whose turn has not come
   size_t added_ = 0;                              // of order_
   std::map<size_t, std::shared_ptr<GroupJob>> group_jobs_;  // by group
-  SpareStrings spares_;
-  JobQueue queue_{limits_.threads};  // ends before what its jobs work with
+  DecodeJobs jobs_{limits_.threads};  // ends before what its jobs work with
 };
 
 Decompressor::Decompressor(DecompressOptions options, DecompressLimits limits)
