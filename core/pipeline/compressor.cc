@@ -38,8 +38,8 @@ constexpr uint64_t kCached = 4 << 20;
 // And of one that takes longer to encode at the speed of memory than to hand
 // to another thread.
 constexpr uint64_t kWorthwhile = 512 << 10;
-// Tensors whose memory waits to be used again, at most; what they become is
-// smaller.
+// Tensors for whose memory there is room besides those that are encoded or
+// wait: one that is coming, and one that is spare. What they become is smaller.
 constexpr uint64_t kSpares = 2;
 
 absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
@@ -529,11 +529,15 @@ class Compressor::Impl {
   }
 
   // Gives what jobs have made, in the order of the tensors, until `most` are
-  // left, and of those what is ready.
+  // left; and of those what is ready, where there is no output yet that it
+  // would have to be copied to.
   absl::Status SettleJobs(size_t most, CompressOutput* output) {
     while (!jobs_.empty()) {
       const auto [index, job] = jobs_.front();
-      if (jobs_.size() <= most && !queue_.IsDone(*job)) break;
+      if (jobs_.size() <= most &&
+          (!output->artefact.empty() || !queue_.IsDone(*job))) {
+        break;
+      }
       if (!queue_.Wait(job, hints_.checkpoint)) {
         return hints_.checkpoint->status();
       }

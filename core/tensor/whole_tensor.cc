@@ -28,6 +28,7 @@ class WholeTensorEncoder : public TensorEncoder {
         encode_(std::move(encode)),
         size_(elements * DTypeSize(spec.dtype)),
         checkpoint_(hints.checkpoint),
+        buffers_(hints.buffers),
         held_(hints.source),
         bytes_(hints.buffers, &EncoderBuffers::source) {
     bytes_->clear();
@@ -62,6 +63,10 @@ class WholeTensorEncoder : public TensorEncoder {
                                      .wants_decoded = decoded != nullptr});
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
     AppendInSlabs(checkpoint_, &encoded.payload, payload);
+    if (buffers_ != nullptr) {
+      encoded.payload.clear();
+      buffers_->payload.swap(encoded.payload);
+    }
     if (decoded != nullptr) {
       AppendInSlabs(checkpoint_, &encoded.decoded, decoded);
     }
@@ -119,11 +124,12 @@ class WholeTensorEncoder : public TensorEncoder {
   const EncodeWhole encode_;
   const uint64_t size_;
   Checkpoint* const checkpoint_;
-  const absl::string_view held_;  // the tensor, where the caller has it
-  Borrowed<std::string> bytes_;   // else
-  uint64_t given_ = 0;            // bytes
-  uint64_t checked_ = 0;          // elements
-  float largest_ = 0;             // magnitude of those
+  EncoderBuffers* const buffers_;  // may be null
+  const absl::string_view held_;   // the tensor, where the caller has it
+  Borrowed<std::string> bytes_;    // else
+  uint64_t given_ = 0;             // bytes
+  uint64_t checked_ = 0;           // elements
+  float largest_ = 0;              // magnitude of those
   DistortionAccumulator distortion_;
   std::optional<TokenSums> tokens_;
   KeyHints key_hints_;

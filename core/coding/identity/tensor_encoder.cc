@@ -22,6 +22,7 @@
 #include "quantization/rope.h"
 #include "quantization/rope_candidates.h"
 #include "quantization/steps.h"
+#include "tensor/grow.h"
 #include "tensor/slabs.h"
 #include "tensor/workers.h"
 
@@ -210,9 +211,11 @@ class Encoder {
     for (int trial = 0; trial < kTrials && !Stops(checkpoint_); ++trial) {
       SetStep(step);
       EncodedTensor coded;
+      coded.payload.swap(buffers_.payload);
       if (tensor_.wants_decoded) coded.decoded.swap(buffers_.decoded);
       DistortionSums sums;
       if (!EncodeBlocks(MaxPayloadSize(elements_), true, &coded, &sums)) break;
+      if (last) buffers_.payload.swap(last->payload);
       if (last && tensor_.wants_decoded) buffers_.decoded.swap(last->decoded);
       last = std::move(coded);
       coded_keeps_ = !preset_.contract || KeepsContract(sums);
@@ -240,6 +243,7 @@ class Encoder {
     const size_t blocks = geometry_.block_count();
     const size_t places = PlacesOf(workers_);
     const size_t at_once = places == 1 ? 1 : kBlocksOfPlace * places;
+    coded->payload.clear();
     coded->decoded.clear();
     if (decodes) MakeRoomForDecoded(at_once, coded);
     WriteTensorHeader(header_, &coded->payload);
@@ -353,7 +357,7 @@ class Encoder {
   // Room for all blocks if each takes about as much as the first.
   void ReserveLike(size_t block, std::string* payload) const {
     const uint64_t blocks = geometry_.block_count();
-    if (blocks > 1) payload->reserve(block * blocks + block * blocks / 16);
+    if (blocks > 1) Reserve(block * blocks + block * blocks / 16, payload);
   }
 
   EncodedTensor EncodeIntegers() {

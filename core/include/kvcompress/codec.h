@@ -240,6 +240,7 @@ struct EncoderBuffers {
   // Of a tensor.
   std::string source;
   std::string decoded;
+  std::string payload;
   // Of a block.
   std::vector<float> values;
   std::vector<int32_t> quanta;
