@@ -2,6 +2,7 @@
 
 #include "client/cli/train.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <utility>
@@ -186,6 +187,7 @@ absl::StatusOr<std::shared_ptr<const Profile>> ReadProfile(
   const std::string prefix = absl::StrCat("read profile ", path, ": ");
   if (!file.ok()) return Annotate(file.status(), prefix);
   std::string bytes;
+  bytes.reserve(std::min((*file)->size().value_or(0), kMaxProfileBytes));
   std::string buffer(1 << 20, '\0');
   while (bytes.size() <= kMaxProfileBytes) {
     const absl::StatusOr<size_t> size = (*file)->Read(absl::MakeSpan(buffer));

@@ -22,7 +22,7 @@ using profile::Damaged;
 constexpr absl::string_view kDigestName = "sha256:";
 constexpr size_t kDigestDigitCount = 64;
 
-// Tensors of a file with their bytes, in order.
+// Tensors of a file with their bytes, which are elsewhere, in order.
 class Writer {
  public:
   template <typename T>
@@ -36,12 +36,12 @@ class Writer {
     entry.end = entry.begin + values.size() * sizeof(T);
     header.data_size = entry.end;
     header.tensors.push_back(std::move(entry));
-    data.append(reinterpret_cast<const char*>(values.data()),
-                values.size() * sizeof(T));
+    data.emplace_back(reinterpret_cast<const char*>(values.data()),
+                      values.size() * sizeof(T));
   }
 
   SafetensorsHeader header;
-  std::string data;
+  std::vector<absl::string_view> data;
 };
 
 // Takes the tensors of a file in order.
@@ -107,15 +107,8 @@ absl::Status ReadGroup(size_t index, Reader* reader, ProfileGroup* group) {
   return reader->Take(name("classes"), DType::kU8, 2, &shape, &group->classes);
 }
 
-}  // namespace
-
-bool IsProfileDigest(absl::string_view text) {
-  return absl::ConsumePrefix(&text, kDigestName) &&
-         text.size() == kDigestDigitCount &&
-         text.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
-}
-
-absl::StatusOr<std::string> SerializeProfile(const ProfileContent& content) {
+// The one form of a profile, whose content outlives this.
+absl::StatusOr<Writer> Write(const ProfileContent& content) {
   KVC_RETURN_IF_ERROR(profile::CheckContent(content));
   Writer writer;
   writer.header.metadata = profile::WriteMetadata(content);
@@ -143,7 +136,23 @@ absl::StatusOr<std::string> SerializeProfile(const ProfileContent& content) {
     writer.Add(name("classes"), DType::kU8,
                {content.presets.size(), group.components}, group.classes);
   }
-  return SerializeSafetensorsHeader(writer.header) + writer.data;
+  return writer;
+}
+
+}  // namespace
+
+bool IsProfileDigest(absl::string_view text) {
+  return absl::ConsumePrefix(&text, kDigestName) &&
+         text.size() == kDigestDigitCount &&
+         text.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+}
+
+absl::StatusOr<std::string> SerializeProfile(const ProfileContent& content) {
+  KVC_ASSIGN_OR_RETURN(const Writer writer, Write(content));
+  std::string bytes = SerializeSafetensorsHeader(writer.header);
+  bytes.reserve(bytes.size() + writer.header.data_size);
+  for (const absl::string_view data : writer.data) absl::StrAppend(&bytes, data);
+  return bytes;
 }
 
 absl::StatusOr<std::shared_ptr<const Profile>> Profile::Parse(
@@ -179,10 +188,15 @@ absl::StatusOr<std::shared_ptr<const Profile>> Profile::Parse(
     KVC_RETURN_IF_ERROR(ReadGroup(i, &reader, &content.groups[i]));
   }
   if (!reader.AtEnd()) return Damaged("it has tensors that do not belong");
-  // A profile has one form only: the one that writing it again gives.
-  const absl::StatusOr<std::string> form = SerializeProfile(content);
+  // A profile has one form only: the one that writing it again gives. Where the
+  // headers are the same, so are the data, which have no gaps.
+  const absl::StatusOr<Writer> form = Write(content);
   if (!form.ok()) return Damaged(form.status());
-  if (*form != bytes) return Damaged("it is not in its one form");
+  const std::string raw = SerializeSafetensorsHeader(form->header);
+  if (form->header.data_size != data.size() ||
+      raw != bytes.substr(0, bytes.size() - data.size())) {
+    return Damaged("it is not in its one form");
+  }
   ProfileId id{.digest = absl::StrCat(kDigestName, Sha256Hex(bytes)),
                .label = content.label};
   return std::shared_ptr<const Profile>(
