@@ -145,8 +145,10 @@ def test_declared_roles(stub: CompressionServiceStub) -> None:
     assert bytes(raw.compress(stub, requests()).artefact) == want.data
 
 
-def test_metadata_of_a_table_is_sorted(client: Client) -> None:
-    arrays = {"x": np.ones(3, np.float32)}
+# The larger one goes as a table, which the smaller one becomes the file of.
+@pytest.mark.parametrize("elements", [3, 1 << 18])
+def test_metadata_of_tensors_is_sorted(client: Client, elements: int) -> None:
+    arrays = {"x": np.ones(elements, np.float32)}
     metadata = {key: key for key in ("z", "", "a", "ü", "Z", "a.b", "10", "9")}
     ordered = sorted(metadata.items(), key=lambda item: item[0].encode())
     want = encoder.encode(source.write([source.tensor("x", "F32", arrays["x"])], ordered))

@@ -84,6 +84,35 @@ def little_endian_bytes(array: Array) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
+def file_header(table: tensor_pb2.TensorTable) -> bytes:
+    """Gives what a safetensors file with these tensors, in their order, begins with.
+
+    Args:
+        table: Tensors of types that have names in safetensors, and metadata, which come in the
+            order of their keys, as of a table.
+    """
+    header: dict[str, object] = {}
+    if table.metadata:
+        in_order = sorted(table.metadata.items(), key=lambda item: item[0].encode())
+        header["__metadata__"] = dict(in_order)
+    end = 0
+    for tensor in table.tensors:
+        begin, end = end, end + table_bytes(tensor)
+        header[tensor.name] = {
+            "dtype": FILE_TYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [begin, end],
+        }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text
+
+
+def table_bytes(tensor: tensor_pb2.TensorSpec) -> int:
+    """Gives how many bytes the elements of a tensor of a table take."""
+    return math.prod(tensor.shape) * ITEM_SIZES[FILE_TYPES[tensor.dtype]]
+
+
 def load_arrays(data: bytes) -> tuple[dict[str, Array], dict[str, str]]:
     """Opens a safetensors file in memory.
 

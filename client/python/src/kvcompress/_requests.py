@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Generic, TypeVar, Union
 
 import numpy as np
 
-from kvcompress._arrays import Array, data_type, little_endian_bytes
+from kvcompress._arrays import Array, data_type, file_header, little_endian_bytes, table_bytes
 from kvcompress._inputs import open_input
 from kvcompress._torch_tensors import dtype_name, is_tensor, tensor_bits
 from kvcompress.errors import InvalidArgumentError
@@ -228,15 +228,51 @@ def _tensor_messages(
         shape = value.shape if is_tensor(value) else np.shape(value)
         table.tensors.add(name=name, dtype=known, shape=shape)
 
+    small = any(table_bytes(tensor) < CHUNK_BYTES for tensor in table.tensors)
+
     def messages() -> Generator[InputMessage, None, None]:
         yield first
+        if small and "__metadata__" not in tensors:
+            # A chunk of a file, unlike one of a tensor, may hold several tensors.
+            header = file_header(table)
+            for start in range(0, len(header), CHUNK_BYTES):
+                yield kind(safetensors=header[start : start + CHUNK_BYTES])
+            for chunk in _gathered(tensors):
+                yield kind(safetensors=chunk)
+                advance(len(chunk))
+            return
         yield kind(tensors=table)
-        for name, value in tensors.items():
-            array = tensor_bits(value) if is_tensor(value) else np.asarray(value)
-            data = little_endian_bytes(array)
+        for name, data in _data_of(tensors):
             for start in range(0, len(data), CHUNK_BYTES):
                 chunk = bytes(data[start : start + CHUNK_BYTES])
                 yield kind(tensor_data=tensor_pb2.TensorChunk(name=name, data=chunk))
                 advance(len(chunk))
 
     return messages()
+
+
+def _data_of(
+    tensors: "Mapping[str, Array | torch.Tensor]",
+) -> Iterator[tuple[str, memoryview]]:
+    """Gives the elements of each tensor."""
+    for name, value in tensors.items():
+        array = tensor_bits(value) if is_tensor(value) else np.asarray(value)
+        yield name, little_endian_bytes(array)
+
+
+def _gathered(tensors: "Mapping[str, Array | torch.Tensor]") -> Iterator[bytes]:
+    """Gives the elements of all tensors in pieces, each of which may hold several small ones.
+
+    A message takes a server as long as what is in one of 200 KB.
+    """
+    held: list[memoryview] = []
+    room = CHUNK_BYTES
+    for _, data in _data_of(tensors):
+        while len(data) >= room:
+            yield b"".join([*held, data[:room]])
+            data, held, room = data[room:], [], CHUNK_BYTES
+        if len(data):
+            held.append(data)
+            room -= len(data)
+    if held:
+        yield b"".join(held)
