@@ -252,12 +252,17 @@ absl::Status CheckConfig(const DaemonOptions& options) {
 
 namespace {
 
+// gRPC looks at processors and not at quotas.
+unsigned ProcessorsOfGrpc() {
+  return std::max(std::thread::hardware_concurrency(), 1U);
+}
+
 // RunServer, but that it throws std::system_error where a thread of ours cannot
 // be started.
 absl::Status Run(const DaemonOptions& options, StopSignals* signals) {
   // Until there are workers, which take what there is.
   absl::StatusOr<std::unique_ptr<ThreadReserve>> reserve =
-      ThreadReserve::Take(ThreadsBesideWorkers(WorkerPool::Processors()));
+      ThreadReserve::Take(ThreadsBesideWorkers(ProcessorsOfGrpc()));
   if (!reserve.ok()) return reserve.status();
   std::shared_ptr<const SharedDirectory> shared;
   if (!options.shared_directory.empty()) {
@@ -302,7 +307,7 @@ absl::Status Run(const DaemonOptions& options, StopSignals* signals) {
        .connections = *limits},
       &observer);
   reserve->reset();
-  const absl::Status grown = StartThreadsOfGrpc(WorkerPool::Processors());
+  const absl::Status grown = StartThreadsOfGrpc(ProcessorsOfGrpc());
   if (!grown.ok()) return grown;
 
   std::unique_ptr<CertificateWatcher> certificates;

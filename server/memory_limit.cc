@@ -7,10 +7,8 @@
 #include <limits>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "admission.h"
+#include "control_groups.h"
 
 namespace kvcompress {
 namespace {
@@ -32,17 +30,6 @@ uint64_t ReadNumber(const std::string& path) {
   return number;
 }
 
-// The least limit of a group and of those around it.
-uint64_t LeastAlong(const std::string& mount, absl::string_view group,
-                    absl::string_view name) {
-  uint64_t least = kNone;
-  while (true) {
-    least = std::min(least, ReadNumber(absl::StrCat(mount, group, "/", name)));
-    if (group.empty()) return least;
-    group = group.substr(0, group.rfind('/'));
-  }
-}
-
 uint64_t MachineMemory(const std::string& root) {
   std::ifstream file(root + "/proc/meminfo");
   std::string word;
@@ -57,23 +44,12 @@ uint64_t MachineMemory(const std::string& root) {
 
 uint64_t MemoryLimit(const std::string& root) {
   uint64_t least = MachineMemory(root);
-  std::ifstream groups(root + "/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    // ID:CONTROLLERS:PATH; the path may be that of another namespace, and the
-    // mount is then already the group itself.
-    const std::vector<std::string> parts =
-        absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    if (parts[2].empty() || parts[2][0] != '/') continue;
-    const std::string group = parts[2] == "/" ? "" : parts[2];
-    const std::string mount = root + "/sys/fs/cgroup";
-    if (parts[1].empty()) {
-      least = std::min(least, LeastAlong(mount, group, "memory.max"));
-    } else if (parts[1] == "memory") {
-      least = std::min(
-          least, LeastAlong(mount + "/memory", group, "memory.limit_in_bytes"));
-    }
-  }
+  ForEachControlGroup(
+      root, "memory", [&](const std::string& group, int version) {
+        const char* const name =
+            version == 2 ? "/memory.max" : "/memory.limit_in_bytes";
+        least = std::min(least, ReadNumber(group + name));
+      });
   return least == kNone ? 0 : least;
 }
 

@@ -7,10 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <utility>
+
+#include "control_groups.h"
 
 namespace kvcompress {
 
@@ -101,7 +105,13 @@ unsigned WorkerPool::threads() const {
 }
 
 unsigned WorkerPool::Processors() {
-  return std::max(std::thread::hardware_concurrency(), 1U);
+  static const unsigned processors = [] {
+    const unsigned all = std::max(std::thread::hardware_concurrency(), 1U);
+    const std::optional<double> quota = ProcessorQuota();
+    if (!quota || *quota >= all) return all;
+    return static_cast<unsigned>(std::ceil(*quota));
+  }();
+  return processors;
 }
 
 void WorkerPool::Work() {

@@ -64,7 +64,9 @@ class WorkerPool {
   // Threads that there are now, those that help among them.
   unsigned threads() const;
 
-  // One for each processor that this process may use.
+  // One for each processor that this process may run on, and no more than the
+  // quota of its control groups is worth, rounded up: threads beyond it would
+  // be stopped in the middle of what they do until the next period begins.
   static unsigned Processors();
 
  private:

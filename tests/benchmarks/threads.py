@@ -32,7 +32,7 @@ HEADS, CHANNELS = 8, 128
 CODECS = ("klt:contract", "auto", "ecsq:contract", "int4")
 SIMULATED = ("klt:contract", "klt:ultra", "ecsq:contract")
 LAYERS = 64  # tensors of a simulated cache
-TABLES = ("cores", "threads", "auto", "stream", "fairness")
+TABLES = ("cores", "threads", "processes", "auto", "stream", "fairness")
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,16 @@ def timed(command: list[str | Path]) -> Taken:
         raise SystemExit(done.stderr.decode())
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Taken(wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+
+
+def together(commands: list[list[str | Path]]) -> Taken:
+    """Runs command lines at the same time, until the last has ended."""
+    begun = time.perf_counter()
+    processes = [subprocess.Popen(each, stdout=subprocess.DEVNULL) for each in commands]
+    for process in processes:
+        if process.wait() not in (0, 2):
+            raise SystemExit(f"{process.args!r} failed")
+    return Taken(time.perf_counter() - begun, 0)
 
 
 def medians(rounds: int, tasks: dict[str, Callable[[], Taken]]) -> dict[str, Taken]:
@@ -173,6 +183,33 @@ def compare_threads(binary: Path, caches: dict[str, Path], rounds: int) -> Itera
             yield f"| {codec}, {name} | {there:.2f}x | {back:.2f}x | {more / less:.2f} |\n"
 
 
+def compare_processes(binary: Path, cache: Path, rounds: int) -> Iterator[str]:
+    """Rows: what two processes of one thread each do in the time of one: the machine's bound."""
+    yield "| codec | to compress | to restore |\n| --- | --- | --- |\n"
+    for codec in ("klt:contract", "ecsq:contract", "int4"):
+        one: list[str | Path] = ["-threads", "1", "-force", "-quiet", "-output"]
+        outputs = [cache.with_suffix(f".{i}") for i in range(2)]
+        artefact = cache.with_suffix(".kvc")
+        sides: dict[str, list[str | Path]] = {
+            "compress": [binary, "-input", cache, "-codec", codec, *one],
+            "restore": [binary, "-decompress", artefact, *one],
+        }
+        timed([*sides["compress"], artefact])
+        found = medians(
+            rounds,
+            {
+                f"{side} {count}": partial(together, [[*how, each] for each in outputs[:count]])
+                for side, how in sides.items()
+                for count in (1, 2)
+            },
+        )
+        there, back = (
+            2 * found[f"{side} 1"].wall / found[f"{side} 2"].wall
+            for side in ("compress", "restore")
+        )
+        yield f"| {codec} | {there:.2f}x | {back:.2f}x |\n"
+
+
 def compare_auto(binary: Path, caches: dict[str, Path], rounds: int) -> Iterator[str]:
     """Rows: processor time of `auto` against the codec that it keeps most often."""
     yield "| cache | kept | processor time of `auto` against it |\n| --- | --- | --- |\n"
@@ -193,12 +230,10 @@ def stream(binary: Path, cache: Path, size: int, rounds: int) -> Iterator[str]:
     """Rows: int4 through a Unix socket, with one thread of the server for a call and with two."""
     walls: dict[str, float] = {}
     yield "| int4 of BF16 through a Unix socket | value |\n| --- | --- |\n"
+    server = binary.with_name("kv-compressd")
     with tempfile.TemporaryDirectory() as folder:
         for threads in ("1", "2"):
-            with daemon(binary.with_name("kv-compressd"), Path(folder), "--threads", threads) as (
-                address,
-                pid,
-            ):
+            with daemon(server, Path(folder), "--threads", threads) as (address, pid):
                 files: list[str | Path] = ["-input", cache, "-output", cache.with_suffix(".kvc")]
                 how = ["-server", address, "-codec", "int4", "-force", "-quiet"]
                 taken = []
@@ -347,6 +382,7 @@ def main() -> None:
         tables = (
             many_cores(arguments.library, tensor, 16),
             compare_threads(binary, caches, arguments.rounds),
+            compare_processes(binary, layers, arguments.rounds),
             compare_auto(binary, {**caches, **real}, arguments.rounds),
             stream(binary, layers, size, arguments.rounds),
             fairness(binary, tensor, large, arguments.small_calls),
