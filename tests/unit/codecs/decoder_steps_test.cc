@@ -8,31 +8,28 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
-#include <cmath>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "codecs/decoder_cases.h"
 #include "kvcompress/codec.h"
 #include "support/decoding.h"
 
 namespace kvcompress::decoder_steps {
 namespace {
 
-TensorSpec Spec(std::vector<uint64_t> shape) {
-  TensorSpec spec = {
-      .name = "layer_0_key", .dtype = DType::kF32, .shape = std::move(shape)};
-  InferRole(&spec);
-  return spec;
-}
+using decoder_cases::Codecs;
+using decoder_cases::Decode;
+using decoder_cases::Encode;
+using decoder_cases::NameOf;
+using decoder_cases::Outcome;
+using decoder_cases::Source;
+using decoder_cases::Spec;
+using decoder_cases::Waves;
+using decoder_cases::Zeros;
 
-// Zeros expand the most; the other tensor has blocks of every kind in all
-// codecs, and heads that move together.
-TensorSpec Zeros() { return Spec({1, 3, 2500, 64}); }
-TensorSpec Waves() { return Spec({1, 2, 1100, 16}); }
 // Blocks that are each larger than the one before.
 TensorSpec Noise() { return Spec({1, 1, 3000, 64}); }
 
@@ -48,49 +45,6 @@ std::string NoiseSource() {
     std::memcpy(&bytes[i * sizeof(bits)], &bits, sizeof(bits));
   }
   return bytes;
-}
-
-std::string Source(const TensorSpec& spec, bool zeros) {
-  std::string bytes(*ElementCount(spec) * sizeof(float), '\0');
-  if (zeros) return bytes;
-  for (size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
-    const auto token = static_cast<double>(i / 16 % 1100);
-    const auto channel = static_cast<double>(i % 16);
-    const double wave = std::sin(0.01 * token) + 0.7 * std::cos(0.37 * token);
-    const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(
-        wave * (channel + 1) + 0.01 * static_cast<double>(i % 31)));
-    std::memcpy(&bytes[i * sizeof(bits)], &bits, sizeof(bits));
-  }
-  return bytes;
-}
-
-std::string Encode(const CodecSpec& codec, const TensorSpec& spec,
-                   const std::string& source) {
-  auto encoder = codec.codec->NewEncoder(spec, codec.parameters, {});
-  EXPECT_TRUE(encoder.ok()) << encoder.status();
-  std::string payload;
-  EXPECT_EQ((*encoder)->Append(source, &payload, nullptr), absl::OkStatus());
-  EXPECT_EQ((*encoder)->Finish(&payload, nullptr), absl::OkStatus());
-  return payload;
-}
-
-struct Outcome {
-  absl::Status status;
-  std::string decoded;
-  size_t largest = 0;  // output of a step
-};
-
-Outcome Decode(const CodecSpec& codec, const TensorSpec& spec,
-               absl::string_view payload, testing::DecodeSteps steps = {}) {
-  Outcome outcome;
-  auto decoder = codec.codec->NewDecoder(spec, codec.parameters);
-  EXPECT_TRUE(decoder.ok()) << decoder.status();
-  steps.see = [&](size_t size) {
-    outcome.largest = std::max(outcome.largest, size);
-  };
-  outcome.status =
-      testing::DecodeAll(**decoder, payload, &outcome.decoded, steps);
-  return outcome;
 }
 
 class DecoderSteps : public ::testing::TestWithParam<std::string> {
@@ -196,81 +150,6 @@ TEST_P(DecoderSteps, DoNotMatterToWhatIsDamaged) {
   }
 }
 
-// Pieces, the last of them first. Nothing where the payload is not cut.
-std::optional<Outcome> DecodePieces(const CodecSpec& codec,
-                                    const TensorSpec& spec,
-                                    absl::string_view payload, size_t size) {
-  auto decoder = *codec.codec->NewDecoder(spec, codec.parameters);
-  std::vector<Outcome> pieces(decoder->Cut(payload, size));
-  if (pieces.empty()) return std::nullopt;
-  for (size_t i = pieces.size(); i-- > 0;) {
-    pieces[i].status = decoder->DecodePiece(i, &pieces[i].decoded);
-  }
-  Outcome outcome;
-  for (const Outcome& piece : pieces) {
-    if (!piece.status.ok()) return piece;
-    outcome.decoded += piece.decoded;
-    outcome.largest = std::max(outcome.largest, piece.decoded.size());
-  }
-  return outcome;
-}
-
-TEST_P(DecoderSteps, PiecesAreTheSameBytes) {
-  for (const bool zeros : {true, false}) {
-    const TensorSpec spec = zeros ? Zeros() : Waves();
-    const std::string payload = Encode(codec_, spec, Source(spec, zeros));
-    const Outcome whole = Decode(codec_, spec, payload);
-    for (const size_t size : {size_t{1}, size_t{70000}, size_t{1} << 30}) {
-      const auto pieces = DecodePieces(codec_, spec, payload, size);
-      if (!pieces) continue;
-      EXPECT_EQ(pieces->status, absl::OkStatus());
-      EXPECT_TRUE(pieces->decoded == whole.decoded);
-      EXPECT_LE(pieces->largest, std::max(size, Bounds(spec).block));
-    }
-  }
-}
-
-TEST_P(DecoderSteps, PiecesShowTheSameDamage) {
-  const TensorSpec spec = Waves();
-  std::string payload = Encode(codec_, spec, Source(spec, false));
-  for (size_t part = 0; part < 64; ++part) {
-    char& byte = payload[part * payload.size() / 64];
-    byte ^= 0x55;
-    const Outcome whole = Decode(codec_, spec, payload);
-    if (const auto pieces = DecodePieces(codec_, spec, payload, 20000)) {
-      EXPECT_EQ(pieces->status, whole.status);
-      if (whole.status.ok()) {
-        EXPECT_TRUE(pieces->decoded == whole.decoded);
-      }
-    }
-    byte ^= 0x55;
-  }
-  EXPECT_FALSE(DecodePieces(codec_, spec, payload + '\0', 20000));
-  payload.pop_back();
-  EXPECT_FALSE(DecodePieces(codec_, spec, payload, 20000));
-}
-
-TEST(DecoderStepsOfPieces, AreThoseOfConsecutiveBlocks) {
-  for (const char* name : {"ecsq", "ecsq:high", "int4", "int4-hadamard", "int8",
-                           "int4-kivi", "sparse", "lossless"}) {
-    const CodecSpec codec = *ParseCodec(name);
-    EXPECT_TRUE(DecodePieces(
-        codec, Waves(), Encode(codec, Waves(), Source(Waves(), false)), 20000))
-        << name;
-  }
-  // 8-bit integers, which any finite tensor can become.
-  const TensorSpec spec = Spec({20000});
-  const std::string payload(1 + 20000 + 2 * 313, '\0');
-  const auto integers = DecodePieces(*ParseCodec("ecsq"), spec, payload, 50000);
-  ASSERT_TRUE(integers);
-  EXPECT_EQ(integers->decoded, std::string(80000, '\0'));
-  EXPECT_LE(integers->largest, 50000);
-  // Blocks of klt are not consecutive.
-  const CodecSpec klt = *ParseCodec("klt");
-  EXPECT_FALSE(DecodePieces(
-      klt, Waves(), Encode(klt, Waves(), Source(Waves(), false)), 20000));
-}
-
 // Bytes of this process that are in use, as the C library counts them; under
 // sanitizers, which have an allocator of their own, always the same.
 size_t InUse() {
@@ -307,32 +186,8 @@ TEST_P(DecoderSteps, HoldNoMoreThanTheirBound) {
   }
 }
 
-// Each that is stored, with each byte compressor.
-std::vector<std::string> Codecs() {
-  std::vector<std::string> stages = ByteCompressors();
-  stages.insert(stages.begin(), "");
-  std::vector<std::string> codecs;
-  for (const Codec* codec : AllCodecs()) {
-    if (!codec->stored()) continue;
-    for (const std::string& stage : stages) {
-      const std::string& name = codec->traits().name;
-      std::vector<std::string> choices = codec->SelfTestParameters();
-      // The largest sparsity leaves the least of a block.
-      if (name == "sparse") choices.emplace_back("1");
-      for (const std::string& parameters : choices) {
-        codecs.push_back(CodecString(name, parameters, stage));
-      }
-    }
-  }
-  return codecs;
-}
-
 INSTANTIATE_TEST_SUITE_P(Codecs, DecoderSteps, ::testing::ValuesIn(Codecs()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = std::isalnum(c) ? c : '_';
-                           return name;
-                         });
+                         NameOf);
 
 // A byte compressor's chunks may hold more than the blocks of a tensor need. A
 // decoder once took what follows the last block for blocks of no bytes, without
