@@ -71,7 +71,10 @@ class StreamDecoder : public TensorDecoder {
   size_t Cut(absl::string_view payload, size_t size) override {
     if (!needs_all()) return 0;
     whole_payload_ = WholePayload::Read(spec_, elements_, modes_, payload);
-    return whole_payload_ == nullptr ? 0 : whole_payload_->Cut(size);
+    const size_t pieces =
+        whole_payload_ == nullptr ? 0 : whole_payload_->Cut(size);
+    if (pieces == 0) whole_payload_.reset();
+    return pieces;
   }
   absl::Status DecodePiece(size_t index, std::string* decoded) const override {
     return whole_payload_->DecodePiece(index, decoded);

@@ -47,8 +47,8 @@ class WholePayload {
   // Whether it has blocks, and not 8-bit integers.
   bool has_blocks() const { return decoder_ != nullptr; }
 
-  // Decodes all blocks to the tensor at `tensor`. False where one of
-  // them breaks a rule, or the checkpoint stops. REQUIRES: has_blocks().
+  // Decodes all blocks to the tensor at `tensor`. False where one of them
+  // breaks a rule, or the checkpoint stops. REQUIRES: has_blocks().
   bool DecodeBlocks(Workers* workers, Checkpoint* checkpoint, uint8_t* tensor);
 
   // See TensorDecoder.

@@ -548,21 +548,22 @@ class Compressor::Impl {
       if (outcome.chosen) tensor.codec = *outcome.chosen;
       tensor.digest = std::move(outcome.digest);
       CountPayload(outcome.payload.size(), &tensor);
-      TakeOutput(&outcome.payload, PayloadOf(index, output));
+      TakeOutput(&outcome.payload, &spares_.made, PayloadOf(index, output));
       EndPayload(index, output);
       Report(tensor, outcome.told);
       builder_.Settle(index, outcome.distortion, outcome.tokens);
       if (!options_.reconstruct) continue;
-      TakeOutput(&outcome.decoded, ordered_.For(index, &output->reconstructed));
+      TakeOutput(&outcome.decoded, &spares_.restored,
+                 ordered_.For(index, &output->reconstructed));
       ordered_.End(index, &output->reconstructed);
     }
     return StatusOf(hints_.checkpoint);
   }
 
   // Moves what a job has made to `*out`, and keeps the memory of one of them.
-  void TakeOutput(std::string* made, std::string* out) {
+  void TakeOutput(std::string* made, SpareString* spare, std::string* out) {
     AppendInSlabs(hints_.checkpoint, made, out);
-    spares_.made.PutBack(made);
+    spare->PutBack(made);
   }
 
   // Measures the group that ends with the current tensor, if one does.

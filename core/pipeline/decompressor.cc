@@ -349,8 +349,9 @@ class Decompressor::Impl {
                          : absl::string_view(slab_.get(), ready_slab_);
     if (ready.empty()) return true;
     const size_t room = most > restored->size() ? most - restored->size() : 0;
-    if (restored->empty() && ready_slab_ == 0 && ready.size() <= room &&
-        given_ == 0 && by_jobs()) {
+    // What comes whole changes hands.
+    if (by_jobs() && ready_slab_ == 0 && given_ == 0 && restored->empty() &&
+        ready.size() <= room) {
       restored->swap(ready_);
       jobs_.spares().made.PutBack(&ready_);
       return true;

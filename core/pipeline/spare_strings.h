@@ -6,6 +6,7 @@
 #ifndef KVCOMPRESS_PIPELINE_SPARE_STRINGS_H_
 #define KVCOMPRESS_PIPELINE_SPARE_STRINGS_H_
 
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -13,36 +14,43 @@
 
 namespace kvcompress {
 
-// The memory of strings while nobody has them: of as many as were in use at a
-// time, since one is only made when none is spare. Thread safe.
+// The memory of strings while nobody has them: of no more than were in use at a
+// time. Thread safe.
 class SpareString {
  public:
   // An empty string, perhaps with memory.
   std::string Take() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    ++taken_;
     if (spare_.empty()) return {};
     std::string taken = std::move(spare_.back());
     spare_.pop_back();
     return taken;
   }
 
-  // Takes the memory of a string, and leaves it empty.
+  // Takes the memory of a string for one that was taken, or frees it, and
+  // leaves it empty.
   void PutBack(std::string* used) {
-    std::string taken = std::exchange(*used, std::string());
-    taken.clear();
+    std::string memory = std::exchange(*used, std::string());
+    memory.clear();
     const std::lock_guard<std::mutex> lock(mutex_);
-    spare_.push_back(std::move(taken));
+    if (taken_ == 0) return;
+    --taken_;
+    spare_.push_back(std::move(memory));
   }
 
  private:
   std::mutex mutex_;
+  size_t taken_ = 0;  // and not put back
   std::vector<std::string> spare_;
 };
 
-// Of what jobs take and of what they make, apart: these differ in size.
+// Of what jobs take, of what they make, and of what that is restored to where
+// an encoder gives it too, apart: these differ in size.
 struct SpareStrings {
   SpareString taken;
   SpareString made;
+  SpareString restored;
 };
 
 }  // namespace kvcompress

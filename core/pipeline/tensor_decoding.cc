@@ -95,15 +95,14 @@ absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
                                              Checkpoint* checkpoint) {
   const bool whole = HasDigest(checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  if (!whole) return false;
-  if (use_ == Use::kGiveBack) {
+  if (whole && use_ == Use::kGiveBack) {
     pieces_ = decoder->Cut(payload_, kPiece);
     if (pieces_ > 0) return true;
   }
   decoded_ = spares_->made.Take();
-  if (!tensor_.codec.codec->shares_blocks()) return false;
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));
   Reserve(elements * DTypeSize(tensor_.spec.dtype), &decoded_);
+  if (!whole || !tensor_.codec.codec->shares_blocks()) return false;
   return decoder->DecodeWhole(payload_, queue_, checkpoint, &decoded_);
 }
 
@@ -120,6 +119,7 @@ absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
     });
   }
   const bool direct = gives() && !filter;
+  if (filter) decoded_ = spares_->made.Take();
   if (direct) {
     KVC_ASSIGN_OR_RETURN(const bool done,
                          DecodeByMany(decoder.get(), checkpoint));

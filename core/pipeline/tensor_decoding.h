@@ -116,8 +116,9 @@ class DecodeJob final : public Job {
   // Of a tensor of a group without a job of that: one that gives nothing.
   absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
       Checkpoint* checkpoint) const;
-  // Decodes all of it by several threads, where that is for this payload, and
-  // it is whole; else false, and nothing has happened.
+  // Cuts it into pieces, or decodes all of it by several threads, where one of
+  // these is for this payload, and it has its digest. Else false, and there is
+  // only room for what it becomes.
   absl::StatusOr<bool> DecodeByMany(TensorDecoder* decoder,
                                     Checkpoint* checkpoint);
 

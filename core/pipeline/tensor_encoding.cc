@@ -116,7 +116,10 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
                           hints_.measures_tokens, checkpoint);
   std::string* const decoded = wants_decoded_ ? &outcome_.decoded : nullptr;
   outcome_.payload = spares_->made.Take();
-  if (wants_decoded_) Reserve(source_.size(), &outcome_.decoded);
+  if (wants_decoded_) {
+    outcome_.decoded = spares_->restored.Take();
+    Reserve(source_.size(), &outcome_.decoded);
+  }
   for (absl::string_view left = source_; !left.empty();) {
     if (Stops(checkpoint)) return checkpoint->status();
     const absl::string_view part = left.substr(0, kAtOnce);

@@ -7,6 +7,7 @@
 #ifndef KVCOMPRESS_TESTS_FUZZ_ARTEFACTS_H_
 #define KVCOMPRESS_TESTS_FUZZ_ARTEFACTS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -50,11 +51,18 @@ struct RestoreOutcome {
   std::string restored;
 };
 
+// With several threads nobody else is lent, so that what happens follows from
+// the input.
 inline RestoreOutcome Restore(const DecompressOptions& options,
-                              absl::string_view file, uint8_t seed) {
+                              absl::string_view file, uint8_t seed,
+                              unsigned threads = 1) {
   RestoreOutcome outcome;
-  Decompressor decompressor(
-      options, {.max_header_bytes = 1 << 20, .max_tensor_bytes = kMaxOutput});
+  DecompressLimits limits = {.max_header_bytes = 1 << 20,
+                             .max_tensor_bytes = kMaxOutput};
+  limits.threads = {.count = threads,
+                    .run = [](const std::function<void()>&) {},
+                    .memory = kMaxOutput};
+  Decompressor decompressor(options, limits);
   InChunks(file, seed, [&](absl::string_view chunk) {
     outcome.status =
         RestoreChunk(chunk, seed, &decompressor, &outcome.restored, kMaxOutput);
@@ -85,6 +93,13 @@ inline void FuzzArtefact(
   std::string file(input.rest());
   Sign(&file);
   const RestoreOutcome chunked = Restore(options, file, seed);
+  if (seed % 3 == 0) {
+    const RestoreOutcome several = Restore(options, file, seed, 3);
+    Require(several.status.ok() == chunked.status.ok(),
+            "threads do not matter to what is accepted");
+    Require(!several.status.ok() || several.restored == chunked.restored,
+            "threads do not matter");
+  }
   if (!chunked.status.ok()) return;
   // What is accepted does not depend on how it was cut.
   const RestoreOutcome whole = Restore(options, file, 0);

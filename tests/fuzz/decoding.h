@@ -64,12 +64,46 @@ inline std::optional<std::string> Decode(const CodecSpec& codec,
   return decoded;
 }
 
+// The same of a payload that is here whole, at once or in pieces; nothing where
+// that is not for the codec, or the payload is refused.
+inline std::optional<std::string> DecodeAtOnce(const CodecSpec& codec,
+                                               const TensorSpec& spec,
+                                               absl::string_view payload) {
+  auto decoder = codec.codec->NewDecoder(spec, codec.parameters);
+  if (!decoder.ok()) return std::nullopt;
+  std::string decoded;
+  const absl::StatusOr<bool> done = (*decoder)->DecodeWhole(
+      payload, /*workers=*/nullptr, /*checkpoint=*/nullptr, &decoded);
+  Require(done.ok(), "nothing stops a decoder");
+  if (!*done || !(*decoder)->Finish().ok()) return std::nullopt;
+  return decoded;
+}
+
+inline std::optional<std::string> DecodePieces(const CodecSpec& codec,
+                                               const TensorSpec& spec,
+                                               absl::string_view payload,
+                                               uint8_t seed) {
+  auto decoder = codec.codec->NewDecoder(spec, codec.parameters);
+  if (!decoder.ok()) return std::nullopt;
+  const size_t pieces = (*decoder)->Cut(payload, size_t{1} << (seed % 20));
+  if (pieces == 0) return std::nullopt;
+  std::string decoded;
+  for (size_t i = 0; i < pieces; ++i) {
+    if (!(*decoder)->DecodePiece(i, &decoded).ok()) return std::nullopt;
+  }
+  return decoded;
+}
+
 inline void DecodeEveryWay(const CodecSpec& codec, const TensorSpec& spec,
                            absl::string_view payload, uint8_t seed) {
   const auto chunked = Decode(codec, spec, payload, seed, false);
   Decode(codec, spec, payload, seed, true);
   Require(chunked == Decode(codec, spec, payload, 0, false),
           "chunks do not matter");
+  const auto at_once = DecodeAtOnce(codec, spec, payload);
+  Require(!at_once || at_once == chunked, "what is whole is the same");
+  const auto pieces = DecodePieces(codec, spec, payload, seed);
+  Require(!pieces || pieces == chunked, "pieces are the same");
 }
 
 }  // namespace kvcompress::fuzz
