@@ -27,6 +27,8 @@ namespace kvcompress::fuzz {
 // More than this and a fuzzer measures only memory: tensors of small payload
 // may be large.
 inline constexpr size_t kMaxOutput = 64 << 20;
+// The same of what several threads may hold besides.
+inline constexpr size_t kMaxMemory = 8 << 20;
 
 // As the format says (core/FORMAT.md, section 3).
 inline void Sign(std::string* file) {
@@ -61,7 +63,7 @@ inline RestoreOutcome Restore(const DecompressOptions& options,
                              .max_tensor_bytes = kMaxOutput};
   limits.threads = {.count = threads,
                     .run = [](const std::function<void()>&) {},
-                    .memory = kMaxOutput};
+                    .memory = kMaxMemory};
   Decompressor decompressor(options, limits);
   InChunks(file, seed, [&](absl::string_view chunk) {
     outcome.status =
