@@ -151,7 +151,8 @@ absl::StatusOr<std::string> SerializeProfile(const ProfileContent& content) {
   KVC_ASSIGN_OR_RETURN(const Writer writer, Write(content));
   std::string bytes = SerializeSafetensorsHeader(writer.header);
   bytes.reserve(bytes.size() + writer.header.data_size);
-  for (const absl::string_view data : writer.data) absl::StrAppend(&bytes, data);
+  for (const absl::string_view data : writer.data)
+    absl::StrAppend(&bytes, data);
   return bytes;
 }
 
