@@ -17,11 +17,6 @@
 namespace kvcompress::coding {
 namespace {
 
-absl::Span<const uint8_t> AsBytes(absl::string_view bytes) {
-  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()),
-                             bytes.size());
-}
-
 class StreamDecoder : public TensorDecoder {
  public:
   StreamDecoder(const TensorSpec& spec, uint64_t elements,

@@ -16,11 +16,6 @@
 namespace kvcompress::coding {
 namespace {
 
-absl::Span<const uint8_t> AsBytes(absl::string_view bytes) {
-  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()),
-                             bytes.size());
-}
-
 struct PlaceMemory {
   explicit PlaceMemory(Checkpoint* its_checkpoint)
       : checkpoint(its_checkpoint) {}

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "coding/format.h"
 #include "coding/stream_decoder.h"
 #include "kvcompress/checkpoint.h"
@@ -21,6 +22,11 @@
 #include "tensor/workers.h"
 
 namespace kvcompress::coding {
+
+inline absl::Span<const uint8_t> AsBytes(absl::string_view bytes) {
+  return absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(bytes.data()),
+                             bytes.size());
+}
 
 // Elements of `spec` from `first` on, of a tensor that consists of 8-bit
 // integers, to `decoded`. DATA_LOSS for bytes that break the format.

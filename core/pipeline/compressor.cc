@@ -560,7 +560,7 @@ class Compressor::Impl {
     return StatusOf(hints_.checkpoint);
   }
 
-  // Moves what a job has made to `*out`, and keeps the memory of one of them.
+  // Moves what a job has made to `*out`; `*spare` gets memory that is left.
   void TakeOutput(std::string* made, SpareString* spare, std::string* out) {
     AppendInSlabs(hints_.checkpoint, made, out);
     spare->PutBack(made);

@@ -93,16 +93,20 @@ bool DecodeJob::HasDigest(Checkpoint* checkpoint) const {
 
 absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
                                              Checkpoint* checkpoint) {
-  const bool whole = HasDigest(checkpoint);
+  const size_t pieces =
+      use_ == Use::kGiveBack ? decoder->Cut(payload_, kPiece) : 0;
+  const bool shares = tensor_.codec.codec->shares_blocks();
+  // Steps compute the digest themselves.
+  const bool whole = (pieces > 0 || shares) && HasDigest(checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  if (whole && use_ == Use::kGiveBack) {
-    pieces_ = decoder->Cut(payload_, kPiece);
-    if (pieces_ > 0) return true;
+  if (whole && pieces > 0) {
+    pieces_ = pieces;
+    return true;
   }
   decoded_ = spares_->made.Take();
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor_.spec));
   Reserve(elements * DTypeSize(tensor_.spec.dtype), &decoded_);
-  if (!whole || !tensor_.codec.codec->shares_blocks()) return false;
+  if (!whole || !shares) return false;
   return decoder->DecodeWhole(payload_, queue_, checkpoint, &decoded_);
 }
 

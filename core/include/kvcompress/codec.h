@@ -166,9 +166,9 @@ class TensorDecoder {
 
   // Instead of steps: cuts a payload that is here whole, and stays so, into
   // pieces of consecutive elements, each of as many blocks as have `size` bytes
-  // decoded, or of one that is larger. Gives how many these are. 0 where the
-  // payload, which may be damaged, is not for that, or not all is needed; then
-  // nothing has happened, and steps say what it is.
+  // decoded, or of one that is larger. Gives how many these are; 0 where the
+  // payload, which may be damaged, is not for that, or not all is needed.
+  // Changes nothing for steps, which say what is damaged.
   virtual size_t Cut(absl::string_view, size_t) { return 0; }
   // Appends what the piece of that index becomes. DATA_LOSS for one that breaks
   // the format. Thread safe. REQUIRES: index is below what Cut gave.

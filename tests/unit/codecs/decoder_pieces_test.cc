@@ -13,18 +13,8 @@
 #include "codecs/decoder_cases.h"
 #include "kvcompress/codec.h"
 
-namespace kvcompress::decoder_pieces {
+namespace kvcompress::decoder_cases {
 namespace {
-
-using decoder_cases::Codecs;
-using decoder_cases::Decode;
-using decoder_cases::Encode;
-using decoder_cases::NameOf;
-using decoder_cases::Outcome;
-using decoder_cases::Source;
-using decoder_cases::Spec;
-using decoder_cases::Waves;
-using decoder_cases::Zeros;
 
 // Pieces, the last of them first. Nothing where the payload is not cut.
 std::optional<Outcome> DecodePieces(const CodecSpec& codec,
@@ -114,4 +104,4 @@ INSTANTIATE_TEST_SUITE_P(Codecs, DecoderPieces, ::testing::ValuesIn(Codecs()),
                          NameOf);
 
 }  // namespace
-}  // namespace kvcompress::decoder_pieces
+}  // namespace kvcompress::decoder_cases

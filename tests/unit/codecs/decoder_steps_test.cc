@@ -17,18 +17,8 @@
 #include "kvcompress/codec.h"
 #include "support/decoding.h"
 
-namespace kvcompress::decoder_steps {
+namespace kvcompress::decoder_cases {
 namespace {
-
-using decoder_cases::Codecs;
-using decoder_cases::Decode;
-using decoder_cases::Encode;
-using decoder_cases::NameOf;
-using decoder_cases::Outcome;
-using decoder_cases::Source;
-using decoder_cases::Spec;
-using decoder_cases::Waves;
-using decoder_cases::Zeros;
 
 // Blocks that are each larger than the one before.
 TensorSpec Noise() { return Spec({1, 1, 3000, 64}); }
@@ -254,4 +244,4 @@ TEST(DecoderBoundsOfShapes, AreBounded) {
 }
 
 }  // namespace
-}  // namespace kvcompress::decoder_steps
+}  // namespace kvcompress::decoder_cases

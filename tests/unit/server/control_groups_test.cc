@@ -3,33 +3,18 @@
 #include "control_groups.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "support/fake_root.h"
 
 namespace kvcompress {
 namespace {
 
-class ControlGroupsTest : public ::testing::Test {
+class ControlGroupsTest : public testing::FakeRootTest {
  protected:
-  void SetUp() override {
-    std::string name = ::testing::TempDir() + "groups.XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-
   // The groups of a controller, from their own outwards.
   std::vector<std::string> Visited(absl::string_view controller) {
     std::vector<std::string> visited;
@@ -40,8 +25,6 @@ class ControlGroupsTest : public ::testing::Test {
         });
     return visited;
   }
-
-  std::string root_;
 };
 
 TEST_F(ControlGroupsTest, OfBothVersions) {

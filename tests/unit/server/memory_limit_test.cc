@@ -3,36 +3,23 @@
 #include "memory_limit.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "admission.h"
+#include "support/fake_root.h"
 
 namespace kvcompress {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-class MemoryLimitTest : public ::testing::Test {
+class MemoryLimitTest : public testing::FakeRootTest {
  protected:
   void SetUp() override {
-    std::string name = ::testing::TempDir() + "limit.XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    root_ = name;
+    FakeRootTest::SetUp();
     Write("/proc/meminfo", "MemTotal:       1048576 kB\nMemFree: 1 kB\n");
   }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-
-  void Write(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-
-  std::string root_;
 };
 
 TEST_F(MemoryLimitTest, MachineWithoutGroups) {
