@@ -2,6 +2,7 @@
 """Streams that go on without getting on: only content counts against --stall-seconds."""
 
 import contextlib
+import random
 import socket
 import struct
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-from calls import MIB, cache, details, header, wait_until_released
+from calls import MIB, cache, details, header, metric, wait_until_released
 from health import SERVING
 from http2 import (
     DATA,
@@ -32,6 +33,8 @@ from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 EMPTY = field(2, b"")
 COMPRESS_INT4 = field(1, field(1, b"int4"))  # options
 BUDGET = 64 * MIB
+FRAME = 16_384  # bytes that every server takes in one (RFC 9113, section 4.2)
+MOST = 3 * FRAME  # bytes that a connection takes unasked, with those around them: 65,535
 
 
 def trickle(message: bytes, pause: float, *first: bytes) -> Iterator[bytes]:
@@ -124,14 +127,15 @@ def test_a_reader_that_takes_a_byte_at_a_time(start: Start) -> None:
     server = start("--stall-seconds", "1", "--memory-budget-bytes", str(BUDGET))
     host, port = server.addresses[0].rsplit(":", 1)
     window_of_a_byte = frame(WINDOW_UPDATE, 0, 1, struct.pack(">I", 1))
-    messages = [field(1, field(1, b"lossless")), field(2, header(MIB) + bytes(range(256)) * 4096)]
+    content = random.Random(0).randbytes(MOST)
+    messages = [field(1, field(1, b"lossless")), field(2, header(len(content)) + content)]
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
         connection.sendall(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)))
         heard = connection.recv(1 << 16)
         connection.sendall(frame(HEADERS, END_HEADERS, 1, block(STREAMS[0].path)))
         data = b"".join(b"\0" + struct.pack(">I", len(each)) + each for each in messages)
-        for begin in range(0, len(data), 16_384):
-            connection.sendall(frame(DATA, 0, 1, data[begin : begin + 16_384]))
+        for begin in range(0, len(data), FRAME):
+            connection.sendall(frame(DATA, 0, 1, data[begin : begin + FRAME]))
         connection.settimeout(0.1)
         give_up = time.monotonic() + PATIENCE
         while RST_STREAM not in (each.kind for each in frames_in(heard)):
@@ -140,6 +144,8 @@ def test_a_reader_that_takes_a_byte_at_a_time(start: Start) -> None:
             with contextlib.suppress(TimeoutError):
                 heard += connection.recv(1 << 16)
     wait_until_released(server)
+    series = 'kvcompress_errors_total{code="DEADLINE_EXCEEDED",method="Compress"}'
+    assert metric(server, series) == 1
     with server.channel() as channel:
         *_, last = CompressionServiceStub(channel).Compress(cache(4 * MIB), timeout=PATIENCE)
     assert last.HasField("trailer")
