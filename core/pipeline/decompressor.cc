@@ -154,6 +154,9 @@ class Decompressor::Impl {
     SafetensorsHeader out;
     out.metadata = header_.metadata;
     KVC_RETURN_IF_ERROR(Select());
+    if (options_.tokens && HasAllTokens(*options_.tokens)) {
+      options_.tokens.reset();  // whole tensors are restored by more threads
+    }
     KVC_ASSIGN_OR_RETURN(groups_,
                          GroupDecompression::Plan(options_.profiles, header_));
     options_.profiles.clear();  // but for the one that is needed
@@ -199,14 +202,37 @@ class Decompressor::Impl {
     const Layout* layout;  // null without one
   };
 
-  // In the order in which they are given back.
-  std::vector<Source> SourcesInOrder() const {
+  // In the order of the header.
+  std::vector<Source> Sources() const {
     std::vector<Source> sources;
     ForEachSource(header_, [&](const TensorSpec& spec, size_t first,
                                size_t count, const Layout* layout) {
       sources.push_back({&spec, first, count, layout});
       return absl::OkStatus();
     }).IgnoreError();
+    return sources;
+  }
+
+  // Whether a range leaves all that is given back as it is.
+  bool HasAllTokens(TokenRange tokens) const {
+    for (const Source& source : Sources()) {
+      if (!selected_[source.first]) continue;
+      TensorSpec narrowed = *source.spec;
+      if (source.layout != nullptr) {
+        const absl::StatusOr<Layout> layout = source.layout->Narrowed(tokens);
+        if (!layout.ok()) return false;
+        narrowed = layout->source();
+      } else if (!NarrowToTokens(tokens, &narrowed).ok()) {
+        return false;
+      }
+      if (narrowed.shape != source.spec->shape) return false;
+    }
+    return true;
+  }
+
+  // In the order in which they are given back.
+  std::vector<Source> SourcesInOrder() const {
+    std::vector<Source> sources = Sources();
     if (options_.order == TensorOrder::kLayers) {
       std::stable_sort(sources.begin(), sources.end(),
                        [this](const Source& a, const Source& b) {

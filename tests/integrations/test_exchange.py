@@ -98,6 +98,22 @@ def test_values_and_no_file_stays(
     assert made._folder is None
 
 
+def test_files_once_the_server_has_answered(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is sent, and found to be damaged, or restored."""
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
+    with kvcompress.Client() as client:
+        artefact = client.compress(states(), codec="lossless").artefact
+        assert artefact is not None
+        made = Exchange(client)
+        with pytest.raises(kvcompress.DataLossError):
+            made.restore(artefact[:-1])
+        assert made._folder is None
+        for _ in range(2):
+            restored = made.restore(artefact)
+            assert torch.equal(restored["layer_0_key"], states()["layer_0_key"])
+            assert made._folder is not None
+
+
 def test_files_are_used_again(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once their tensors are gone, views included, and not before."""
     monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))

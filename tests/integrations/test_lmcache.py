@@ -199,7 +199,7 @@ def test_server_that_is_gone_costs_one_timeout(make: MakeAdapter) -> None:
     """After one call without an answer, lookups find nothing and no call is tried."""
     source, adapter = memory(states(2, 1, 32, 32)), make(codec="int8", server=None, **SPLIT)
     assert store(adapter, source)
-    supervisor = adapter._service._client._connection.server._process.pid
+    supervisor = adapter._service._exchange.client._connection.server._process.pid
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
     [child] = [
         each for each in children if "kv-compressd" in Path(f"/proc/{each}/comm").read_text()
@@ -224,7 +224,7 @@ def test_server_of_its_own_starts_again(make: MakeAdapter) -> None:
     source = memory(states(2, 1, 32, 32))
     adapter = make(codec="int8", server=None, retry_after=0.001, **SPLIT)
     assert store(adapter, source)
-    adapter._service._client._connection.server.stop()
+    adapter._service._exchange.client._connection.server.stop()
     assert load(adapter, source) is None
     while load(adapter, source) is None:
         assert adapter.report_status()["unavailable"] < 1000

@@ -10,6 +10,7 @@ import fcntl
 import mmap
 import secrets
 import shutil
+import threading
 import weakref
 from collections import deque
 from contextlib import suppress
@@ -60,10 +61,14 @@ class _Spares:
 
 
 class Exchange:
-    """Restores artefacts with one client. Thread safe."""
+    """Restores artefacts with one client. Thread safe.
+
+    Attributes:
+        client: The client.
+    """
 
     def __init__(self, client: Client, *, spares: int = 0) -> None:
-        """Takes what decompresses. Until `open` all is sent.
+        """Takes what decompresses. Until `open`, or the first that is restored, all is sent.
 
         Args:
             client: Decompresses.
@@ -71,27 +76,22 @@ class Exchange:
                 that are restored next, with a server of the client's own. The system takes three
                 times as long to find new memory.
         """
-        self._client = client
+        self.client = client
         self._reuses = spares > 0
         self._spares = _Spares(spares)
         self._closing = weakref.finalize(self, self._spares.close)
         self._private: TemporaryDirectory[str] | None = None
         self._folder: Path | None = None
         self._lock: IO[bytes] | None = None
+        self._opening = threading.Lock()
+        self._is_full = False
 
     def open(self) -> None:
         """Finds out where files may lie. The server is asked; where it does not answer, nowhere."""
-        shared = self._client._shared
-        if self._client._connection.server is None:
-            directory = shared.directory(_ASKING)
-            if directory is not None and _in_memory(Path(directory)):
-                self._folder = Path(directory)
-        elif shared.includes(_SHARED_MEMORY, _ASKING):
-            with suppress(OSError):
-                _remove_abandoned()
-                self._private = TemporaryDirectory(prefix=_PREFIX, dir=_SHARED_MEMORY)
-                self._folder = Path(self._private.name)
-                self._lock = _lock(self._folder)
+        with self._opening:
+            if self._folder is None and not self._is_full:
+                with suppress(OSError):
+                    self._folder = self._find_folder()
 
     def restore(
         self,
@@ -116,9 +116,30 @@ class Exchange:
             except KVCompressError:
                 raise
             except OSError:  # as where memory for files is full
-                self._folder = None
-        result = self._client.decompress(artefact, timeout=timeout, **options)
+                self._folder, self._is_full = None, True
+        result = self.client.decompress(artefact, timeout=timeout, **options)
+        self.open()  # now that the server answers
         return dict(result.torch_tensors())
+
+    def _find_folder(self) -> Path | None:
+        """Asks the server; gives the folder of the files, if there may be some.
+
+        Raises:
+            OSError: A private one cannot be made.
+        """
+        shared = self.client._shared
+        if self.client._connection.server is None:
+            directory = shared.directory(_ASKING)
+            if directory is None or not _in_memory(Path(directory)):
+                return None
+            return Path(directory)
+        if not shared.includes(_SHARED_MEMORY, _ASKING):
+            return None
+        _remove_abandoned()
+        self._private = TemporaryDirectory(prefix=_PREFIX, dir=_SHARED_MEMORY)
+        folder = Path(self._private.name)
+        self._lock = _lock(folder)
+        return folder
 
     def _through_files(
         self, folder: Path, artefact: bytes, timeout: float | None, options: DecompressArguments
@@ -129,7 +150,7 @@ class Exchange:
         target = self._spares.take() or folder / f"{name}.tensors"
         try:
             source.write_bytes(artefact)
-            self._client.decompress(source, target, reuse=True, timeout=timeout, **options)
+            self.client.decompress(source, target, reuse=True, timeout=timeout, **options)
             with target.open("rb") as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except BaseException:

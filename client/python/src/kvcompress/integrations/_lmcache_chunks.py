@@ -121,17 +121,18 @@ class Layout:
 
     def rearrange(self, restored: torch.Tensor, states: torch.Tensor) -> None:
         """Writes what `arrange` gave, restored, into LMCache's tensor."""
-        if self.element_type is not None and states.dtype == torch.uint8:
-            states = states.view(getattr(torch, self.element_type))
-        if self.form == "cpu_attn":
-            layers, pages, heads, _, block, head = restored.shape
-            keys, values = restored.unbind(3)
-            halves = torch.stack([keys.transpose(3, 4).flatten(3), values.flatten(3)], dim=3)
-            blocks = halves.reshape(layers, pages, heads, block, 2 * head).transpose(2, 3)
-            restored = blocks.reshape(states.shape)
         # torch copies float8 as bytes or not at all, by version.
         plain = torch.uint8 if states.element_size() == 1 else states.dtype
-        states.view(plain).copy_(restored.view(plain))
+        states, restored = states.view(plain), restored.view(plain)
+        if self.form == "cpu_attn":
+            layers, pages, heads, _, block, head = restored.shape
+            halves = torch.empty(layers, pages, heads, 2, head * block, dtype=plain)
+            keys, values = halves.unbind(3)
+            keys.unflatten(3, (head, block)).copy_(restored[:, :, :, 0].transpose(3, 4))
+            values.unflatten(3, (block, head)).copy_(restored[:, :, :, 1])
+            restored = halves.view(layers, pages, heads, block, 2 * head).transpose(2, 3)
+            states = states.unflatten(-1, (heads, 2 * head)).unflatten(-3, (pages, block))
+        states.copy_(restored)
 
 
 def check(memory: Any, layout: Layout) -> str:  # noqa: ANN401

@@ -12,6 +12,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress._client import Client
 from kvcompress.errors import DeadlineExceededError, UnavailableError
+from kvcompress.integrations._exchange import Exchange
 from kvcompress.integrations._lmcache_chunks import Form, Layout
 from kvcompress.options import CompressArguments
 
@@ -126,7 +127,7 @@ class Service:
         """
         self._parameters = parameters
         self._lock = threading.Lock()
-        self._client: Client | None = self._open()
+        self._exchange: Exchange | None = self._open()
         self._down_until = 0.0
 
     def is_up(self) -> bool:
@@ -167,11 +168,11 @@ class Service:
             options["profile"] = parameters.profile
         if parameters.rope_theta is not None:
             options["rope_theta"] = parameters.rope_theta
-        client = self._connected()
+        exchange = self._connected()
         try:
-            result = client.compress(tensors, timeout=parameters.store_timeout, **options)
+            result = exchange.client.compress(tensors, timeout=parameters.store_timeout, **options)
         except (UnavailableError, DeadlineExceededError) as error:
-            raise self._down(client, error) from error
+            raise self._down(exchange, error) from error
         return result.artefact or b""
 
     def restore(self, artefact: bytes, labels: Mapping[str, str]) -> dict[str, torch.Tensor]:
@@ -182,38 +183,36 @@ class Service:
                 labels.
             ServiceDownError: The service does not answer.
         """
-        client = self._connected()
+        exchange = self._connected()
         try:
-            result = client.decompress(
-                artefact, expected_labels=labels, timeout=self._parameters.timeout
-            )
+            return exchange.restore(artefact, self._parameters.timeout, expected_labels=labels)
         except (UnavailableError, DeadlineExceededError) as error:
-            raise self._down(client, error) from error
-        return result.torch_tensors()
+            raise self._down(exchange, error) from error
 
     def close(self) -> None:
         """Closes the connection, and the server if it is the service's own."""
         with self._lock:
-            client, self._client = self._client, None
-        if client is not None:
-            client.close()
+            exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.client.close()
 
-    def _open(self) -> Client:
+    def _open(self) -> Exchange:
         """Connects, or starts a server."""
         backoff = [
             ("grpc.initial_reconnect_backoff_ms", _RECONNECT_MS),
             ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
         ]
         # Once: LMCache and the engine know better what to do than to wait.
-        return Client(
+        client = Client(
             self._parameters.server,
             attempts=1,
             options=backoff,
             profile_directory=self._parameters.profile_directory,
         )
+        return Exchange(client, spares=self._parameters.workers + 1)
 
-    def _connected(self) -> Client:
-        """Gives the client, after its server has been started again where it had ended.
+    def _connected(self) -> Exchange:
+        """Gives what calls the service, whose server is started again where it had ended.
 
         Raises:
             ServiceDownError: The service did not answer a moment ago, or cannot be started.
@@ -221,24 +220,24 @@ class Service:
         with self._lock:
             if time.monotonic() < self._down_until:
                 raise ServiceDownError("the service did not answer a moment ago")
-            if self._client is None:
+            if self._exchange is None:
                 try:
-                    self._client = self._open()
+                    self._exchange = self._open()
                 except OSError as error:
                     self._down_until = time.monotonic() + self._parameters.retry_after
                     raise ServiceDownError(str(error)) from error
-            return self._client
+            return self._exchange
 
-    def _down(self, client: Client, error: Exception) -> ServiceDownError:
+    def _down(self, exchange: Exchange, error: Exception) -> ServiceDownError:
         """Notes that the service does not answer."""
         with self._lock:
             self._down_until = time.monotonic() + self._parameters.retry_after
-            own = self._parameters.server is None and self._client is client
+            own = self._parameters.server is None and self._exchange is exchange
             gone = own and isinstance(error, UnavailableError)
             if gone:
-                self._client = None
+                self._exchange = None
         if gone:
-            client.close()
+            exchange.client.close()
         _LOG.warning(
             "the service does not answer; no call for %g s: %s", self._parameters.retry_after, error
         )

@@ -9,7 +9,7 @@ can read them.
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 Bytes = npt.NDArray[np.uint8]
 
-_ORDER = "2rhcpksd"  # role, rank, head, chunk, page, kernel block, token, channel
+_ORDER = "rhcpksd"  # rank, head, chunk, page, kernel block, token, channel
+_ENDS = ("_key", "_value")  # of names; role 0 and 1
 _NUMBER = re.compile(r"(?<![0-9])[0-9]{1,9}(?![0-9])")
 
 
@@ -128,7 +129,7 @@ class PageLayout:
     def _sizes(self) -> dict[str, int]:
         """Sizes of all axes of a page."""
         sizes = {"k": self.kernel_blocks, "h": self.heads, "2": 2}
-        return {**sizes, "s": self.tokens, "d": self.width}
+        return {**sizes, "s": self.tokens, "d": self.width, "b": self.page_bytes}
 
     @property
     def _item(self) -> "np.dtype[Any]":
@@ -146,25 +147,11 @@ class PageLayout:
         """Gives the tensors of chunks.
 
         Args:
-            view: All chunks, [chunks, bytes].
+            view: All chunks, [chunks, bytes], contiguous.
             chunks: Which, in the order of their tokens.
         """
-        tensors = {}
         rows = np.asarray(chunks)
-        for layer, offset in zip(self._numbers(), self.offsets, strict=True):
-            parts = [view[rows, part] for part in self._parts(offset)]
-            pages = np.stack(parts, axis=1).reshape(len(rows), self.ranks, self.pages, -1)
-            if not self.axes:
-                tensors[f"layer_{layer}"] = torch.from_numpy(pages.reshape(len(rows), -1))
-                continue
-            content = np.ascontiguousarray(pages[..., : self._content_bytes]).view(self._item)
-            shape = [self._sizes[axis] for axis in self.axes]
-            values = content.reshape(*content.shape[:3], *shape)
-            ordered = np.ascontiguousarray(values.transpose(self._to_order()))
-            if self.keys_transposed:
-                ordered[0] = ordered[0].reshape(self._transposed(ordered)).swapaxes(-1, -2)
-            tensors.update(self._named(layer, ordered))
-        return tensors
+        return {name: self._tensor(place[rows]) for name, place in self._places(view)}
 
     def scatter(
         self,
@@ -178,86 +165,103 @@ class PageLayout:
         Args:
             tensors: As `gather` gave them.
             wanted: Which of the chunks in them.
-            view: All chunks, [chunks, bytes].
+            view: All chunks, [chunks, bytes], contiguous.
             chunks: Where to write these.
 
         Raises:
             ValueError: The tensors are not of this layout. Nothing is written.
         """
-        layers = [self._array(tensors, layer) for layer in self._numbers()]
+        places = self._places(view)
+        arrays = [self._array(tensors, name, place.shape[1:]) for name, place in places]
+        most = min(len(array) for array in arrays)
+        if max(wanted) >= most:
+            raise ValueError(f"chunk {max(wanted)} is wanted of tensors with {most}")
         rows = np.asarray(chunks)
-        for array, offset in zip(layers, self.offsets, strict=True):
-            if self.axes:
-                cut = array[self._at_chunks(wanted)]
-                if self.keys_transposed:
-                    cut[0] = cut[0].swapaxes(-1, -2).reshape(cut[0].shape)
-                cut = cut.transpose(np.argsort(self._to_order()))
-                content = np.ascontiguousarray(cut).view(np.uint8)
-                content = content.reshape(len(rows), self.ranks, self.pages, -1)
-                padding = self.page_bytes - self._content_bytes
-                pages = np.pad(content, [(0, 0)] * 3 + [(0, padding)]) if padding else content
-            else:
-                pages = array[np.asarray(wanted)]
-            parts = pages.reshape(len(rows), self.ranks, -1)
-            for rank, part in enumerate(self._parts(offset)):
-                view[rows, part] = parts[:, rank]
+        follow = list(wanted) == list(range(wanted[0], wanted[0] + len(wanted)))
+        taken = slice(wanted[0], wanted[-1] + 1) if follow else np.asarray(wanted)
+        for array, (_, place) in zip(arrays, places, strict=True):
+            place[rows] = array[taken]
 
-    def _transposed(self, ordered: npt.NDArray[Any]) -> tuple[int, ...]:
-        """The shape of keys as they are in memory."""
-        return (*ordered.shape[1:-2], self.width, self.tokens)
-
-    def _parts(self, offset: int) -> Iterator[slice]:
-        """Gives by rank which bytes of a chunk are a layer's."""
-        for rank in range(self.ranks):
-            begin = rank * self.rank_bytes + offset
-            yield slice(begin, begin + self.pages * self.page_bytes)
-
+    @property
     def _order(self) -> str:
-        """The axes in the order of an artefact's tensors."""
+        """The axes in the order of an artefact's tensors, without keys and values."""
+        if not self.axes:
+            return "crpb"
         return "".join(axis for axis in _ORDER if axis in "crp" + self.axes)
 
-    def _to_order(self) -> list[int]:
-        """The permutation from the axes of pages to those of tensors."""
-        return [("crp" + self.axes).index(axis) for axis in self._order()]
+    @property
+    def _chunk_axis(self) -> int:
+        """Where chunks are among the axes of an artefact's tensors."""
+        return self._order.index("c")
 
-    def _at_chunks(self, wanted: Sequence[int]) -> tuple[Any, ...]:
-        """An index that takes some chunks of an array in the order of tensors."""
-        before = (slice(None),) * self._order().index("c")
-        return (*before, np.asarray(wanted))
+    def _places(self, view: Bytes) -> list[tuple[str, npt.NDArray[Any]]]:
+        """Gives for each tensor, by name, where its values lie in the memory of all chunks.
 
-    def _named(self, layer: int, array: npt.NDArray[Any]) -> dict[str, torch.Tensor]:
-        """Gives the tensors that an array in the order of tensors is made of."""
-        dtype = getattr(torch, self.dtype)
+        The axes are those of the tensor, apart, with chunks outermost. NumPy checks that all of it
+        is within `view`.
+        """
+        kind = self._item if self.axes else np.dtype(np.uint8)
+        inner = {axis: self._sizes[axis] for axis in self.axes or "b"}
+        strides, step = {}, kind.itemsize
+        for axis in reversed(inner):
+            strides[axis], step = step, step * inner[axis]
+        sizes = {"c": len(view), "r": self.ranks, "p": self.pages, **inner}
+        strides |= {"c": view.strides[0], "r": self.rank_bytes, "p": self.page_bytes}
+        order = "c" + self._order.replace("c", "")
+        shape = [sizes[axis] for axis in order]
+        result = []
+        for layer, offset in zip(self._numbers(), self.offsets, strict=True):
+            for role, end in enumerate(_ENDS if self.by_tokens else ("",)):
+                steps = strides
+                if self.keys_transposed and role == 0:
+                    steps = {**strides, "s": kind.itemsize, "d": self.tokens * kind.itemsize}
+                place: npt.NDArray[Any] = np.ndarray(
+                    shape,
+                    kind,
+                    view,
+                    offset + role * strides.get("2", 0),
+                    [steps[axis] for axis in order],
+                )
+                result.append((f"layer_{layer}{end}", place))
+        return result
+
+    def _tensor(self, array: npt.NDArray[Any]) -> torch.Tensor:
+        """Gives the tensor of an array of its axes, with chunks outermost."""
+        array = np.ascontiguousarray(np.moveaxis(array, 0, self._chunk_axis))
+        if not self.axes:
+            return torch.from_numpy(array.reshape(len(array), -1))
         signed = array.view(np.dtype(f"i{array.itemsize}"))
+        flat = torch.from_numpy(signed).view(getattr(torch, self.dtype))
         if not self.by_tokens:
-            return {f"layer_{layer}": torch.from_numpy(signed).view(dtype).view(-1, self.width)}
-        flat = torch.from_numpy(signed).view(dtype)
-        states = flat.reshape(2, 1, self.ranks * self.heads, -1, self.width)
-        return {f"layer_{layer}_key": states[0], f"layer_{layer}_value": states[1]}
+            return flat.view(-1, self.width)
+        return flat.view(1, self.ranks * self.heads, -1, self.width)
 
-    def _array(self, tensors: Mapping[str, torch.Tensor], layer: int) -> npt.NDArray[Any]:
-        """Gives a layer's tensors as the array that `_named` took.
+    def _array(
+        self, tensors: Mapping[str, torch.Tensor], name: str, chunk: Sequence[int]
+    ) -> npt.NDArray[Any]:
+        """Gives a tensor as an array of its axes, with chunks outermost.
+
+        Args:
+            tensors: By name.
+            name: Which.
+            chunk: The sizes of the axes of a chunk.
 
         Raises:
-            ValueError: They are not there, or of another type or shape.
+            ValueError: It is not there, or of another type or shape.
         """
-        ends = ("_key", "_value") if self.by_tokens else ("",)
-        parts = [tensors.get(f"layer_{layer}{end}") for end in ends]
-        dtype = getattr(torch, self.dtype)
-        found = [part for part in parts if part is not None and part.dtype == dtype]
-        if len(found) != len(parts):
-            raise ValueError(f"layer {layer} is not there as {self.dtype}")
-        if not self.axes:
-            return np.asarray(found[0].numpy())
-        shape = [self._sizes.get(axis, -1) for axis in self._order()]
-        shape[self._order().index("r")] = self.ranks
-        shape[self._order().index("p")] = self.pages
-        whole = torch.stack(found).contiguous().view(torch.uint8).numpy().view(self._item)
-        if whole.shape[-1] != self.width or whole.size % math.prod(map(abs, shape)):
-            raise ValueError(f"layer {layer} has the shape {tuple(found[0].shape)}")
-        if self.by_tokens and found[0].shape[1] != self.ranks * self.heads:
-            raise ValueError(f"layer {layer} has {found[0].shape[1]} heads")
-        return np.asarray(whole.reshape(shape))
+        found = tensors.get(name)
+        if found is None or found.dtype != getattr(torch, self.dtype):
+            raise ValueError(f"{name} is not there as {self.dtype}")
+        shape = tuple(found.shape)
+        if self.by_tokens:
+            fits = (*shape[:2], *shape[3:]) == (1, self.ranks * self.heads, self.width)
+        else:
+            fits = shape[1:] == (self.width if self.axes else math.prod(chunk),)
+        if not fits or found.numel() % math.prod(chunk):
+            raise ValueError(f"{name} has the shape {shape}")
+        bits = found.contiguous().view(torch.uint8).numpy().view(self._item)
+        apart = bits.reshape([*chunk[: self._chunk_axis], -1, *chunk[self._chunk_axis :]])
+        return np.moveaxis(apart, self._chunk_axis, 0)
 
     def _numbers(self) -> list[int]:
         """By layer its number in the model, where names tell it, else in the group."""

@@ -17,12 +17,18 @@ class Service:
     failure for twice as long, there is no client.
     """
 
-    def __init__(self, server: str | None, profile_directory: str | None = None) -> None:
-        """Takes the address; None for a server of its own, with the profiles of a folder."""
+    def __init__(
+        self, server: str | None, profile_directory: str | None = None, *, threads: int
+    ) -> None:
+        """Takes the address; None for a server of its own, with the profiles of a folder.
+
+        So many `threads` restore at once. The exchange keeps memory for as many artefacts and one
+        more; see Exchange.
+        """
         self._server, self._profile_directory = server, profile_directory
+        self._spares = threads + 1
         self._lock = threading.Lock()
-        self._connection: tuple[Client, Exchange] | None = None
-        self._opened = False
+        self._exchange: Exchange | None = None
         self._pause, self._until = _PAUSE, 0.0
 
     @property
@@ -36,8 +42,7 @@ class Service:
         Raises:
             OSError: The service did not answer lately, or none can be started.
         """
-        with self._lock:
-            return self._connected()[0]
+        return self.exchange().client
 
     def exchange(self) -> Exchange:
         """Gives what restores, with the client.
@@ -46,26 +51,17 @@ class Service:
             OSError: As `client`.
         """
         with self._lock:
-            return self._connected()[1]
-
-    def _connected(self) -> tuple[Client, Exchange]:
-        """Gives both, under the lock."""
-        if self.paused:
-            raise ConnectionError("the service did not answer lately")
-        if self._connection is None:
-            profiles = self._profile_directory
-            client = Client(self._server, attempts=1, profile_directory=profiles)
-            self._connection, self._opened = (client, Exchange(client)), False
-        return self._connection
+            if self.paused:
+                raise ConnectionError("the service did not answer lately")
+            if self._exchange is None:
+                profiles = self._profile_directory
+                client = Client(self._server, attempts=1, profile_directory=profiles)
+                self._exchange = Exchange(client, spares=self._spares)
+            return self._exchange
 
     def succeeded(self) -> None:
-        """Notes an answer. After the first, the exchange may ask for more."""
+        """Notes an answer."""
         self._pause = _PAUSE
-        with self._lock:
-            connection = None if self._opened else self._connection
-            self._opened = True
-        if connection is not None:
-            connection[1].open()
 
     def failed(self) -> None:
         """Notes a call without an answer. The next one has a new connection."""
@@ -79,6 +75,6 @@ class Service:
     def close(self) -> None:
         """Closes the client; calls in progress are cancelled."""
         with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection[0].close()
+            exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.client.close()

@@ -45,7 +45,8 @@ class Backend:
         """Makes threads; the service is connected to with the first call."""
         self.parameters = parameters
         self.options = parameters.options()
-        self.service = Service(parameters.server, parameters.profile_directory)
+        profiles, threads = parameters.profile_directory, parameters.threads
+        self.service = Service(parameters.server, profiles, threads=threads)
         self.loaders = ThreadPoolExecutor(parameters.threads, "kvcompress-load")
         self._lock = threading.Lock()
         self._counters = Counter(dict.fromkeys(_COUNTERS, 0))

@@ -128,9 +128,10 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         self._options = _options(codec, effort, profile)
         self._artefact_tokens = artefact_tokens
         self._timeout, self._store_timeout = timeout, store_timeout
-        self._service = Service(server, profile_directory)
-        pools = (ThreadPoolExecutor(threads, f"kvcompress-{use}") for use in ("load", "save"))
-        self._loaders, self._savers = pools
+        self._service = Service(server, profile_directory, threads=threads)
+        uses = ("load", "restore", "save")
+        pools = [ThreadPoolExecutor(threads, f"kvcompress-{use}") for use in uses]
+        self._loaders, self._restorers, self._savers = pools
         self._pending: set[Future[None]] = set()
         self._finished: queue.SimpleQueue[tuple[TransferJob, JobResult]] = queue.SimpleQueue()
         self._stats, self._stats_lock = OffloadingConnectorStats(), threading.Lock()
@@ -184,7 +185,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
     def shutdown(self) -> None:
         """Ends the threads, and the service if it is the engine's own."""
         self._lookup.shutdown()
-        for pool in (self._savers, self._loaders):
+        for pool in (self._savers, self._restorers, self._loaders):
             pool.shutdown(wait=True, cancel_futures=True)
         self._service.close()
 
@@ -293,15 +294,20 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         return True
 
     def _load(self, job: TransferJob) -> set[bytes]:
-        """Restores the chunks of a job, artefact by artefact."""
+        """Restores the chunks of a job, several artefacts at once."""
         done: set[bytes] = set()
         runs: dict[tuple[int, Path | None], list[tuple[bytes, int]]] = {}
         for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
             group = group_of(key)
             artefact = self._folders[group].artefact_of(block_of(key))
             runs.setdefault((group, artefact), []).append((key, chunk))
-        for (group, artefact), run in runs.items():
-            if artefact is not None and self._load_run(group, artefact, run):
+        loads = [
+            (run, self._restorers.submit(self._load_run, group, artefact, run))
+            for (group, artefact), run in runs.items()
+            if artefact is not None
+        ]
+        for run, load in loads:
+            if load.result():
                 done.update(key for key, _ in run)
         return done
 
