@@ -38,7 +38,8 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc,unused-ignore]
         for each in kv_caches.tensors:
             pages = each.tensor.view(torch.int8).view(-1, each.page_size_bytes)
             chunks = region.create_next_worker_view(each.page_size_bytes * blocks_per_chunk)
-            self._pairs.append((pages, chunks.unflatten(1, (blocks_per_chunk, -1))))
+            cells = chunks.unflatten(1, (blocks_per_chunk, -1))
+            self._pairs.append((pages.numpy(), cells.numpy()))
         self._finished: list[TransferResult] = []
 
     def submit_store(self, job_id: int, src_spec: Any, dst_spec: Any) -> bool:  # noqa: ANN401
@@ -80,15 +81,17 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc,unused-ignore]
             chunks = -(-(skipped + blocks) // self._count)
             mine = np.asarray(chunk_ids[first_chunk : first_chunk + chunks], np.int64)
             places = (mine[:, None] * self._count + np.arange(self._count)).ravel()
-            places = torch.from_numpy(places[skipped : skipped + blocks])
-            listed = np.asarray(engine.block_ids[first_block : first_block + blocks], np.int64)
-            rows, columns = places // self._count, places % self._count
+            places = places[skipped : skipped + blocks]
+            rows, columns = (each.tolist() for each in divmod(places, self._count))
+            listed = [int(block) for block in engine.block_ids[first_block : first_block + blocks]]
             for ref in refs:
                 pages, cells = self._pairs[ref.tensor_idx]
-                if store:
-                    cells[rows, columns] = pages[torch.from_numpy(listed)]
-                else:
-                    pages[torch.from_numpy(listed)] = cells[rows, columns]
+                # One by one: an index of all has a copy made first.
+                for block, row, column in zip(listed, rows, columns, strict=True):
+                    if store:
+                        cells[row, column] = pages[block]
+                    else:
+                        pages[block] = cells[row, column]
                 size += blocks * pages.shape[1]
             first_block, first_chunk = first_block + blocks, first_chunk + chunks
         self._finished.append(TransferResult(job_id, True, size, 0.0))
