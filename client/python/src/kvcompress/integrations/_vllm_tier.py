@@ -45,6 +45,7 @@ from kvcompress.options import CompressArguments
 
 _LOG = logging.getLogger(__name__)
 
+_USES = ("load", "restore", "save")  # of threads; those that load wait for those that restore
 _FAILURES = "vllm:kv_offload_kvcompress_failures"
 _RAW_BYTES = "vllm:kv_offload_kvcompress_raw_bytes"
 _ARTEFACT_BYTES = "vllm:kv_offload_kvcompress_artefact_bytes"
@@ -129,8 +130,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         self._artefact_tokens = artefact_tokens
         self._timeout, self._store_timeout = timeout, store_timeout
         self._service = Service(server, profile_directory, threads=threads)
-        uses = ("load", "restore", "save")
-        pools = [ThreadPoolExecutor(threads, f"kvcompress-{use}") for use in uses]
+        pools = [ThreadPoolExecutor(threads, f"kvcompress-{use}") for use in _USES]
         self._loaders, self._restorers, self._savers = pools
         self._pending: set[Future[None]] = set()
         self._finished: queue.SimpleQueue[tuple[TransferJob, JobResult]] = queue.SimpleQueue()
