@@ -233,11 +233,9 @@ class Service:
         with self._lock:
             self._down_until = time.monotonic() + self._parameters.retry_after
             own = self._parameters.server is None and self._exchange is exchange
-            gone = own and isinstance(error, UnavailableError)
-            if gone:
+            if own and isinstance(error, UnavailableError):
+                # Ends with the last call that uses it; see _service.Service.failed.
                 self._exchange = None
-        if gone:
-            exchange.client.close()
         _LOG.warning(
             "the service does not answer; no call for %g s: %s", self._parameters.retry_after, error
         )

@@ -64,16 +64,21 @@ class Service:
         self._pause = _PAUSE
 
     def failed(self) -> None:
-        """Notes a call without an answer. The next one has a new connection."""
+        """Notes a call without an answer. The next one has a new connection.
+
+        The old one, and a server of its own, end with the last call that uses them: to close a
+        channel of gRPC in which other threads have calls may never return.
+        """
         with self._lock:
             if self.paused:
                 return
             self._until = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        self.close()
+            dropped, self._exchange = self._exchange, None
+        del dropped  # without the lock, for a server may take a moment to end
 
     def close(self) -> None:
-        """Closes the client; calls in progress are cancelled."""
+        """Closes the client. No call may be in progress."""
         with self._lock:
             exchange, self._exchange = self._exchange, None
         if exchange is not None:
