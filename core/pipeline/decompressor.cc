@@ -298,21 +298,16 @@ class Decompressor::Impl {
 
   // Selects tensors by name, each with all of its views.
   absl::Status Select() {
+    const std::vector<Source> sources = Sources();
     std::vector<absl::string_view> names;
-    ForEachSource(header_, [&](const TensorSpec& spec, size_t, size_t,
-                               const Layout*) {
-      names.push_back(spec.name);
-      return absl::OkStatus();
-    }).IgnoreError();
+    for (const Source& source : sources) names.push_back(source.spec->name);
     KVC_ASSIGN_OR_RETURN(const std::vector<bool> selected,
                          SelectTensors(options_.tensors, names));
-    size_t index = 0;
-    return ForEachSource(
-        header_, [&](const TensorSpec&, size_t, size_t count, const Layout*) {
-          selected_.resize(selected_.size() + count,
-                           selected[index++] && !options_.verify_only);
-          return absl::OkStatus();
-        });
+    for (size_t i = 0; i < sources.size(); ++i) {
+      selected_.resize(selected_.size() + sources[i].count,
+                       selected[i] && !options_.verify_only);
+    }
+    return absl::OkStatus();
   }
 
   // Takes into account what decoding a tensor or view needs.

@@ -200,7 +200,7 @@ class PageLayout:
         The axes are those of the tensor, apart, with chunks outermost. NumPy checks that all of it
         is within `view`.
         """
-        kind = self._item if self.axes else np.dtype(np.uint8)
+        kind = self._item
         inner = {axis: self._sizes[axis] for axis in self.axes or "b"}
         strides, step = {}, kind.itemsize
         for axis in reversed(inner):
