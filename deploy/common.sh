@@ -73,6 +73,29 @@ need_packages() {
     quietly "${apt[@]}" install --yes --no-install-recommends "${missing[@]}"
 }
 
+# may_install PURPOSE PACKAGE...: says which of the packages are missing, and asks
+# whether they may be installed where there is a terminal to ask.
+may_install() {
+  local purpose=$1 answer missing=()
+  shift
+  mapfile -t missing < <(missing_packages "$@")
+  if ((${#missing[@]} == 0)); then
+    return 0
+  fi
+  say "$purpose needs Debian packages that are not installed: ${missing[*]}"
+  if [[ ! -t 0 ]]; then
+    return 0
+  fi
+  printf 'Install them? [y/N] ' >&2
+  read -r answer || answer=
+  [[ $answer == [yY]* ]]
+}
+
+# What building the container image needs.
+image_packages() {
+  printf '%s\n' ca-certificates catatonit containernetworking-plugins podman runc
+}
+
 # A folder for what is worth keeping between runs, outside the repository. Falls
 # back to a folder of this user under TMPDIR where the usual place cannot be
 # written.

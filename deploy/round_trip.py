@@ -24,11 +24,11 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
+import results
 from kvcompress import payload
+from results import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
-STUDY = REPOSITORY / "validation" / "results" / "two-models" / "smollm2" / "codec_study.md"
 BIN = REPOSITORY / "bin"
 CODECS = ("lossless", "int4", "ecsq:contract", "auto")
 SHOWN = "auto"
@@ -38,13 +38,6 @@ STEP_SECONDS = 120.0
 HEADING = """\
                                      tensors  damage,   compress  restore
   codec           ratio       SNR  in bounds  of int4       MB/s     MB/s"""
-NOTES = f"""\
-  Ratio, SNR, tensors within the default bounds and MB/s: measured just now, over the server.
-  Damage: how much the predictions of SmolLM2-135M-Instruct change (KL divergence), as a part of
-  what int4 changes; from {STUDY.relative_to(REPOSITORY)}, not of this run.
-  auto keeps every tensor within the bounds. A profile, trained once for a model, makes its caches
-  22 to 50 times smaller, at 22 % to 78 % of the damage of int4 (docs/guides/profiles.md):
-  bin/kv-compress -train-profile model.profile -model-label NAME CACHE..."""
 NEXT = """\
 Verified, for each codec: every checksum holds; NumPy computes the same distortion from the files;
 an independent reader decodes the artefact to the same values. The server is stopped.
@@ -68,7 +61,7 @@ def check(holds: bool, what: str) -> None:
 
 @contextmanager
 def running_server(log: Path) -> Iterator[str]:
-    """Runs kv-compressd on a free port of loopback, and gives its address once it serves."""
+    """Runs kv-compressd on a free port of loopback and returns its address once it serves."""
     daemon, anywhere = BIN / "kv-compressd", "127.0.0.1:0"
     command = [str(daemon), "--listen", anywhere, "--metrics-listen", anywhere]
     with log.open("wb") as output:
@@ -85,7 +78,7 @@ def running_server(log: Path) -> Iterator[str]:
 
 
 def wait_until_serving(server: "subprocess.Popen[bytes]", log: Path) -> str:
-    """Waits for grpc.health.v1 to say SERVING; gives the address."""
+    """Waits for grpc.health.v1 to report SERVING; returns the address."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         text = log.read_text(errors="replace")
@@ -109,7 +102,7 @@ def is_serving(address: str) -> bool:
 
 
 def kv_compress(server: str, *arguments: object) -> dict[str, Any]:
-    """Runs the command line client and gives its JSON."""
+    """Runs the command line client and returns its JSON."""
     command = [str(BIN / "kv-compress"), "-server", server, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=STEP_SECONDS)
     failure = f"`{shlex.join(command)}` ended with status {done.returncode}:\n{done.stderr}"
@@ -172,7 +165,7 @@ def verify(metrics: dict[str, Any], artefact: Path, restored: Path) -> None:
 
 
 def round_trip(server: str, codec: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Compresses, restores and verifies; gives what the client reported of both directions."""
+    """Compresses, restores and verifies; returns the client's reports of both."""
     artefact, restored = folder / "cache.kvc.safetensors", folder / "restored.safetensors"
     options = ["-force", "-codec", codec, "-input", SAMPLE, "-output"]
     metrics = kv_compress(server, *options, artefact)
@@ -184,13 +177,27 @@ def round_trip(server: str, codec: str, folder: Path) -> tuple[dict[str, Any], d
     return metrics, restoring
 
 
+def notes() -> str:
+    """What the columns of the table are, and what a profile makes of them."""
+    studies = [results.study(path) for path in results.PROFILES]
+    rows = [study[f"profile {preset}"] for study in studies for preset in ("high", "ultra")]
+    ratios = sorted((row.ratio, row.x1) for row in rows)
+    damages = sorted((row.damage, row.percent) for row in rows)
+    smaller = f"{ratios[0][1]} to {ratios[-1][1]} times smaller"
+    damage = f"{damages[0][1]} % to {damages[-1][1]} %"
+    return f"""\
+  Ratio, SNR, tensors within the default bounds and MB/s: measured just now, over the server.
+  Damage: how much the predictions of SmolLM2-135M-Instruct change (KL divergence), as a part of
+  what int4 changes; from {results.MODELS[0]}.md, not of this run.
+  auto keeps every tensor within the bounds. A profile, trained once for a model, makes its caches
+  {smaller}, at {damage} of the damage of int4 (docs/guides/profiles.md):
+  bin/kv-compress -train-profile model.profile -model-label NAME CACHE..."""
+
+
 def damage_by_codec() -> dict[str, str]:
-    """KL divergence as a part of int4's, by codec, from the results of the study."""
-    study = json.loads(STUDY.with_suffix(".json").read_text())
-    return {
-        row["name"].replace(" ", ":"): f"{row['summary']['kl_of_reference']['value']:.0%}"
-        for row in study["rows"]
-    }
+    """KL divergence as a part of int4's, by codec, from the table of the study."""
+    rows = results.study(results.MODELS[0])
+    return {name.replace(" ", ":"): f"{row.percent}%" for name, row in rows.items()}
 
 
 def comparison(rows: list[dict[str, Any]], reports: dict[str, dict[str, Any]]) -> str:
@@ -243,7 +250,7 @@ def quickstart() -> None:
             trips = {codec: round_trip(server, codec, folder) for codec in CODECS}
             compared = kv_compress(server, "-compare", SAMPLE, "-codec", ",".join(CODECS))
     print(comparison(compared["codecs"], {codec: trip[0] for codec, trip in trips.items()}))
-    print(f"\n{NOTES}\n\nThe round trip of {SHOWN}:\n\n{details(*trips[SHOWN])}\n\n{NEXT}")
+    print(f"\n{notes()}\n\nThe round trip of {SHOWN}:\n\n{details(*trips[SHOWN])}\n\n{NEXT}")
 
 
 def stop(number: int, _frame: object) -> NoReturn:

@@ -46,7 +46,7 @@ def documents() -> list[Path]:
 
 
 def page(document: Path, text: str, pages: set[Path]) -> tuple[str, set[Path]]:
-    """Gives the text of a page, and the pictures that it shows.
+    """Returns the text of a page, and the pictures that it shows.
 
     Args:
         document: Where the text stands, relative to the repository.
@@ -88,7 +88,7 @@ def _plain_brackets(text: str) -> str:
 
 
 def section(text: str, title: str) -> str:
-    """Gives a section of the operations guide as a page of its own in another folder.
+    """Returns a section of the operations guide as a page of its own in another folder.
 
     Raises:
         PageError: There is no such section.
@@ -108,29 +108,44 @@ def section(text: str, title: str) -> str:
 
 
 def anchor(heading: str) -> str:
-    """Gives the anchor of a heading, as GitHub does."""
+    """Returns the anchor of a heading, as GitHub does."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def options_page(program: Path) -> str:
-    """Gives what a program prints with --help, its options as a table."""
+    """Returns what a program prints with --help, its options as tables."""
     command = [str(program), "--help"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    head, _, rest = text.partition("\nOptions:\n")
-    table, _, tail = rest.partition("\n\n")
+    blocks = [block.strip("\n") for block in text.split("\n\n")]
+    tables = [i for i, block in enumerate(blocks) if _options(block)]
+    head, tail = blocks[: tables[0]], blocks[tables[-1] + 1 :]
+    parts = [f"# {program.name}\n", f"```text\n{_joined(head)}\n```\n"]
+    for i in tables:
+        title = blocks[i].partition("\n")[0].rstrip(":")
+        lines = [f"| `{name}` | {_cell(what)} |" for name, what in _options(blocks[i])]
+        parts += [f"## {title}\n", "| option | what it does |", "| --- | --- |", *lines, ""]
+    if tail:
+        parts += ["## More\n", f"```text\n{_joined(tail)}\n```\n"]
+    return "\n".join(parts)
+
+
+def _options(block: str) -> list[list[str]]:
+    """Names and texts of a block of options under a title; none where it is another block."""
+    title, _, table = block.partition("\n")
+    if not title.endswith(":") or not _OPTION.match(table.partition("\n")[0]):
+        return []
     rows: list[list[str]] = []
     for line in table.splitlines():
         option = _OPTION.match(line)
         if option:
             rows.append([option[1], option[2] or ""])
-        elif rows:
+        else:
             rows[-1][1] = f"{rows[-1][1]} {line.strip()}".strip()
-    lines = [f"| `{name}` | {_cell(what)} |" for name, what in rows]
-    parts = [f"# {program.name}\n", f"```text\n{head.strip()}\n```\n", "## Options\n"]
-    parts += ["| option | what it does |", "| --- | --- |", *lines, ""]
-    if tail.strip():
-        parts += ["## More\n", f"```text\n{tail.strip()}\n```\n"]
-    return "\n".join(parts)
+    return rows
+
+
+def _joined(blocks: list[str]) -> str:
+    return "\n\n".join(blocks).strip()
 
 
 def _cell(text: str) -> str:
@@ -155,7 +170,7 @@ def descriptors() -> list[descriptor_pb2.FileDescriptorProto]:
 
 
 def api_page() -> str:
-    """Gives the calls, messages and values of the API with their comments."""
+    """Returns the calls, messages and values of the API with their comments."""
     files = descriptors()
     lines = ["# API\n", "Package `kvcompress.v1`. [Rules, and how to read a stream]"]
     lines[-1] += "(../proto/README.md).\n"
@@ -244,12 +259,14 @@ def _reference(name: str) -> str:
 
 
 def python_page() -> str:
-    """Gives the names that the package exports, for mkdocstrings."""
-    text = (REPOSITORY / "client/python/src/kvcompress/__init__.py").read_text()
-    names = re.findall(r'^    "(\w+)",$', text, re.MULTILINE)
+    """Returns the names that the package exports, for mkdocstrings."""
+    text = (REPOSITORY / "client/python/src/kvcompress/_public.py").read_text()
+    names = sorted(re.findall(r"^from \S+ import (\w+) as \1$", text, re.MULTILINE))
     first = ["Client", "CompressionResult", "CompressionReport", "DecompressionResult"]
     others = [name for name in names if name not in first and name[0].isupper()]
-    modules = ["kvcompress.options", "kvcompress.connection"]
+    modules = ["kvcompress.save_file", "kvcompress.load_file", "kvcompress.torch.load_file"]
+    modules += ["kvcompress.options", "kvcompress.connection"]
+    modules += ["kvcompress.store.ArtefactStore", "kvcompress.store.StoreOptions"]
     blocks = [f"::: {name}\n" for name in (*(f"kvcompress.{name}" for name in first), *modules)]
     blocks += [f"::: kvcompress.{name}\n" for name in others]
     head = "# Python\n\nWith examples: [the package's README](../client/python/README.md).\n"

@@ -1,8 +1,11 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
+// More than 400 lines: all of it works on the list of connections.
+
 #include "acceptor.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -14,6 +17,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -39,6 +43,8 @@ constexpr int kBatch = 64;
 // is no descriptor to accept with.
 constexpr milliseconds kSweepInterval{500};
 constexpr milliseconds kSweepPause{5};
+// How often to look again while there are too many streams.
+constexpr milliseconds kShedInterval{5};
 constexpr milliseconds kDescriptorPause{50};
 constexpr std::chrono::seconds kLogInterval{10};
 constexpr int kMaxLines = 1;  // of each kind, in that time
@@ -76,9 +82,11 @@ Acceptor::Acceptor(const AcceptOptions& options, AcceptEvents events)
     : options_(options),
       events_(std::move(events)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      flood_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       spare_(OpenSpare()),
       refused_lines_(kMaxLines, kLogInterval),
-      unread_lines_(kMaxLines, kLogInterval) {
+      unread_lines_(kMaxLines, kLogInterval),
+      shed_lines_(kMaxLines, kLogInterval) {
   connections_.reserve(static_cast<size_t>(options_.limits.total));
 }
 
@@ -89,7 +97,8 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Bind(
     AcceptEvents events) {
   auto acceptor =
       std::unique_ptr<Acceptor>(new Acceptor(options, std::move(events)));
-  if (!acceptor->wake_.ok() || !acceptor->spare_.ok()) {
+  if (!acceptor->wake_.ok() || !acceptor->flood_.ok() ||
+      !acceptor->spare_.ok()) {
     return absl::UnavailableError(absl::StrCat(
         "no file descriptor is left to listen with: ", Reason(errno)));
   }
@@ -127,11 +136,15 @@ absl::Status Acceptor::Add(size_t index, ListenAddress* address) {
 
 void Acceptor::Start(Take take) {
   take_ = std::move(take);
+  if (options_.calls != nullptr) {
+    options_.calls->SetLook([this] { Attempt([this] { LookForFloods(); }); });
+  }
   thread_ = std::thread([this] { Run(); });
 }
 
 void Acceptor::Stop() {
   stopping_ = true;
+  if (options_.calls != nullptr) options_.calls->SetLook(nullptr);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written =
       write(wake_.get(), &one, sizeof(one));
@@ -148,16 +161,20 @@ void Acceptor::Stop() {
 }
 
 void Acceptor::Run() {
-  std::vector<pollfd> files = {{wake_.get(), POLLIN, 0}};
+  std::vector<pollfd> files = {{wake_.get(), POLLIN, 0},
+                               {flood_.get(), POLLIN, 0}};
+  const size_t first = files.size();
   for (const Listener& listener : listeners_) {
     files.push_back({listener.fd.get(), POLLIN, 0});
   }
   while (!stopping_) {
-    poll(files.data(), files.size(), static_cast<int>(kSweepInterval.count()));
+    poll(files.data(), flooded_ ? 1 : files.size(),
+         static_cast<int>((flooded_ ? kShedInterval : kSweepInterval).count()));
     if (stopping_) return;
+    if (flooded_ || files[1].revents != 0) LookAgain();
     bool exhausted = false;
     for (size_t i = 0; i < listeners_.size(); ++i) {
-      if (files[i + 1].revents == 0) continue;
+      if (flooded_ || files[first + i].revents == 0) continue;
       bool drained = false;
       // Without memory the connections wait, as without descriptors.
       Attempt([&] { drained = Drain(listeners_[i]); });
@@ -192,11 +209,16 @@ bool Acceptor::Drain(const Listener& listener) {
 }
 
 bool Acceptor::RefuseForDescriptors(const Listener& listener) {
-  spare_.Close();
-  FileDescriptor fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  const bool accepted = fd.ok();
-  fd.Close();
-  spare_ = OpenSpare();
+  bool accepted = false;
+  {
+    const std::lock_guard lock(mutex_);
+    spare_.Close();
+    FileDescriptor fd(
+        accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    accepted = fd.ok();
+    fd.Close();
+    spare_ = OpenSpare();
+  }
   full_ = false;
   if (accepted) Refuse(Refusal::kDescriptors);
   return accepted;
@@ -230,8 +252,12 @@ void Acceptor::Admit(const Listener& listener, FileDescriptor fd,
   const auto same = [&](const Connection& each) { return each.fd == fd.get(); };
   if (std::any_of(connections_.begin(), connections_.end(), same)) Sweep();
   ++hosts_[host];
-  // There is room: nothing is counted that is not among them.
-  connections_.push_back({fd.get(), info.st_dev, info.st_ino, std::move(host)});
+  {
+    // There is space: nothing is counted that is not among them.
+    const std::lock_guard lock(mutex_);
+    connections_.push_back(
+        {fd.get(), info.st_dev, info.st_ino, std::move(host), PeerKey(peer)});
+  }
   events_.accepted();
   take_(listener.address, fd.Release());
 }
@@ -267,11 +293,12 @@ bool Acceptor::Is(int fd, const Connection& connection) {
 
 void Acceptor::Sweep() {
   swept_ = steady_clock::now();
+  const std::lock_guard lock(mutex_);
   const auto closed = [this](Connection& each) {
     if (Is(each.fd, each)) {
       const auto unread = each.unread.Look(each.fd, swept_);
       if (!each.reset && absl::FromChrono(unread) > options_.unread) {
-        Reset(&each);
+        ResetUnread(&each);
       }
       return false;
     }
@@ -284,7 +311,69 @@ void Acceptor::Sweep() {
       connections_.end());
 }
 
-void Acceptor::Reset(Connection* connection) {
+void Acceptor::ResetUnread(Connection* connection) {
+  if (!Reset(connection)) return;
+  events_.unread();
+  Attempt([this] {
+    uint64_t dropped = 0;
+    if (!unread_lines_.Pass(swept_, &dropped)) return;
+    spdlog::warn(
+        "reset a connection whose client read nothing for {} ({} more since "
+        "the last such line)",
+        absl::FormatDuration(options_.unread), dropped);
+  });
+}
+
+void Acceptor::LookAgain() {
+  eventfd_t written = 0;
+  eventfd_read(flood_.get(), &written);
+  options_.calls->Look();
+  // The next flood is on other threads, and these on other heaps.
+  if (!flooded_) malloc_trim(0);
+}
+
+void Acceptor::LookForFloods() {
+  const StreamCounts streams = options_.streams();
+  const std::lock_guard lock(mutex_);
+  uint64_t all = 0;
+  for (const auto& [peer, count] : streams) all += count;
+  uint64_t kept = 0;
+  StreamCounts open;  // of connections that were not reset
+  for (const Connection& each : connections_) {
+    const auto found = streams.find(each.peer);
+    if (each.reset || found == streams.end()) continue;
+    if (open.insert(*found).second) kept += found->second;
+  }
+  const bool too_many = all > options_.most_streams;
+  if (too_many) Shed(kept, open);
+  // What ends is to be gone before there is more of it.
+  const bool before = flooded_;
+  flooded_ = too_many || (before && all - kept > options_.most_streams / 8);
+  if (flooded_ && !before) eventfd_write(flood_.get(), 1);
+}
+
+void Acceptor::Shed(uint64_t all, const StreamCounts& open) {
+  std::vector<std::pair<uint64_t, std::string>> most;
+  for (const auto& [peer, count] : open) most.emplace_back(count, peer);
+  std::sort(most.rbegin(), most.rend());
+  for (const auto& [count, peer] : most) {
+    if (all <= options_.most_streams / 2) break;
+    all -= count;
+    for (Connection& each : connections_) {
+      if (each.peer != peer || each.reset || !Reset(&each)) continue;
+      events_.shed();
+      uint64_t dropped = 0;
+      if (!shed_lines_.Pass(steady_clock::now(), &dropped)) continue;
+      spdlog::warn(
+          "reset a connection with {} streams ({} more since the last such "
+          "line): all have more than {}, for which the memory limit leaves "
+          "room",
+          count, dropped, options_.most_streams);
+    }
+  }
+}
+
+bool Acceptor::Reset(Connection* connection) {
   // Whoever has the descriptor may close it at any time, and another file may
   // get its number. A copy stays what it is.
   spare_.Close();
@@ -296,18 +385,14 @@ void Acceptor::Reset(Connection* connection) {
       const linger now = {1, 0};
       setsockopt(copy.get(), SOL_SOCKET, SO_LINGER, &now, sizeof(now));
       shutdown(copy.get(), SHUT_RDWR);
-      events_.unread();
-      Attempt([this] {
-        uint64_t dropped = 0;
-        if (!unread_lines_.Pass(swept_, &dropped)) return;
-        spdlog::warn(
-            "reset a connection whose client read nothing for {} ({} more "
-            "since the last such line)",
-            absl::FormatDuration(options_.unread), dropped);
-      });
+      // Nor is what has come read by anybody else.
+      std::byte dropped[64 << 10];
+      while (recv(copy.get(), dropped, sizeof(dropped), MSG_DONTWAIT) > 0) {
+      }
     }
   }
   spare_ = OpenSpare();
+  return connection->reset;
 }
 
 void Acceptor::TellOpen() {

@@ -17,19 +17,22 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "address.h"
+#include "call_ticker.h"
 #include "descriptors.h"
 #include "file_descriptor.h"
+#include "stream_counts.h"
 #include "telemetry/logging.h"
 #include "unread.h"
 
@@ -50,16 +53,26 @@ struct AcceptOptions {
   // How long the peer of a connection may read nothing of what waits for it in
   // the socket before the connection is reset; see UnreadTimer.
   absl::Duration unread = absl::InfiniteDuration();
+  // The calls on the connections that were taken; outlives the acceptor. At
+  // each of its ticks, on the thread that ticks, `streams` counts what they
+  // have. While these are more than `most_streams`, those with the most are
+  // reset until the others have half as many, and no connection is accepted
+  // until nearly all streams of what was reset are gone. Null: nobody counts.
+  CallTicker* calls = nullptr;
+  std::function<StreamCounts()> streams;
+  uint64_t most_streams = 0;
 };
 
-// Told by the accepting thread.
+// Told by the accepting thread, and `shed` by those of calls.
 struct AcceptEvents {
   std::function<void()> accepted;
   std::function<void(Refusal)> refused;
-  // Connections open now; told when the number changes, up to a second late.
+  // Connections open now; called when the number changes, up to a second late.
   std::function<void(int)> open;
   // A connection was reset because its peer did not read.
   std::function<void()> unread;
+  // A connection was reset because there were too many streams.
+  std::function<void()> shed;
 };
 
 // Thread safe after Start.
@@ -90,7 +103,7 @@ class Acceptor {
   void Stop();
 
   // Whether the last connection was refused by a limit: the acceptor works, and
-  // has no room. Says nothing of descriptors.
+  // is full. Does not cover descriptors.
   bool is_full() const { return full_; }
 
  private:
@@ -107,6 +120,7 @@ class Acceptor {
     dev_t device;
     ino_t inode;
     std::string host;
+    std::string peer;  // PeerKey
     UnreadTimer unread = {};
     bool reset = false;
   };
@@ -130,8 +144,17 @@ class Acceptor {
   // Forgets the connections that have been closed, and resets those whose peers
   // do not read.
   void Sweep();
-  // Resets a connection, unless it was closed meanwhile.
-  void Reset(Connection* connection);
+  void ResetUnread(Connection* connection);
+  // Looks for floods while there is one.
+  void LookAgain();
+  // Counts streams, and resets the connections with the most where there are
+  // too many. Of one thread at a time.
+  void LookForFloods();
+  // `all` streams of the peers in `open`.
+  void Shed(uint64_t all, const StreamCounts& open);
+  // Resets a connection, and drops what it has sent; false where it was closed
+  // meanwhile.
+  bool Reset(Connection* connection);
   void TellOpen();
 
   const AcceptOptions options_;
@@ -139,16 +162,20 @@ class Acceptor {
   std::vector<Listener> listeners_;
   Take take_;
   FileDescriptor wake_;
-  FileDescriptor spare_;
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> full_ = false;
+  std::atomic<bool> flooded_ = false;  // whether there are too many streams
+  FileDescriptor flood_;               // readable from then on
+  std::mutex mutex_;
+  FileDescriptor spare_;                 // guarded by the mutex
+  std::vector<Connection> connections_;  // the same
   // For the accepting thread alone.
-  std::vector<Connection> connections_;
-  absl::flat_hash_map<std::string, int> hosts_;
+  std::map<std::string, int> hosts_;
   int told_open_ = 0;
   std::chrono::steady_clock::time_point swept_;
   LineLimit refused_lines_;
   LineLimit unread_lines_;
+  LineLimit shed_lines_;
   std::thread thread_;
 };
 

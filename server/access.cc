@@ -14,6 +14,19 @@
 namespace kvcompress {
 namespace {
 
+// Whether a name is what it reads like for everybody: the path of a URI has no
+// segment that is empty or made of dots, and no other way to write one.
+bool IsPlain(absl::string_view identity) {
+  if (identity.find_first_of("%\\") != absl::string_view::npos) return false;
+  const size_t scheme = identity.find("://");
+  if (scheme != absl::string_view::npos) identity.remove_prefix(scheme + 3);
+  absl::ConsumeSuffix(&identity, "/");
+  for (const absl::string_view segment : absl::StrSplit(identity, '/')) {
+    if (segment.empty() || segment == "." || segment == "..") return false;
+  }
+  return true;
+}
+
 absl::Status NoRule(absl::string_view rule, absl::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat(QuoteName(rule), " is not METHODS=IDENTITY: ", why));
@@ -56,7 +69,8 @@ absl::Status AccessRules::Check(
     const bool anybody = rule.is_prefix && rule.identity.empty();
     const bool named = std::any_of(
         identities.begin(), identities.end(), [&](const std::string& identity) {
-          return rule.is_prefix ? absl::StartsWith(identity, rule.identity)
+          return rule.is_prefix ? absl::StartsWith(identity, rule.identity) &&
+                                      IsPlain(identity)
                                 : identity == rule.identity;
         });
     if (anybody || named) return absl::OkStatus();

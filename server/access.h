@@ -8,7 +8,9 @@
 // METHODS are names of methods joined by `+`, or `*` for all. IDENTITY is a DNS
 // name, a URI or an IP address among the subject alternative names of the
 // client's certificate, or a beginning of one before a `*`; `unix` is whoever
-// may open the Unix socket; `*` alone is anybody. Case matters.
+// may open the Unix socket; `*` alone is anybody. Case matters. A beginning
+// matches no name that others may read as one of another beginning: with a
+// segment of its path that is empty, `.` or `..`, with `%`, or with `\`.
 
 #ifndef KVCOMPRESS_SERVER_ACCESS_H_
 #define KVCOMPRESS_SERVER_ACCESS_H_

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kRetryPayload[] = "kvcompress/retry-after-milliseconds";
 
-// The more are turned away, the longer they are asked to stay away, each for
+// The more are rejected, the longer they are asked to stay away, each for
 // another time so that they do not come back as one.
 constexpr double kFirstDelay = 0.1;     // seconds
 constexpr double kLongestDelay = 10.0;  // seconds
@@ -80,7 +80,7 @@ absl::Status MemoryBudget::Grow(absl::string_view client, uint64_t from,
   if (!fits || has_its_part) {
     return Full(limit_, Turn(client, own == 0 && others > 0, now));
   }
-  Share& share = clients_[client];
+  Share& share = clients_[std::string(client)];
   share.reserved = own + to;
   share.waits_until = absl::InfinitePast();
   if (from == 0) share.refused -= std::min(share.refused, kRefusedForOne);
@@ -144,7 +144,7 @@ absl::Duration MemoryBudget::Turn(absl::string_view client, bool favoured,
   if (clients_.size() >= kMaxClients && !clients_.contains(client)) {
     return Around(kLongestDelay);
   }
-  Share& share = clients_[client];
+  Share& share = clients_[std::string(client)];
   const double mean = kFirstDelay * (waiting + (favoured ? 0 : share.refused));
   share.refused = std::min(share.refused + 1, kMaxRefused);
   const absl::Duration delay = Around(std::min(mean, kLongestDelay));

@@ -7,18 +7,19 @@
 //
 // It is fair among clients. One alone may have everything. But while another
 // has been refused and is expected back, nobody's further streams get more than
-// an equal part: so what ends makes room for those who have less. The first
+// an equal part: so what ends frees memory for those who have less. The first
 // stream of a client is let in wherever it fits.
 
 #ifndef KVCOMPRESS_SERVER_ADMISSION_H_
 #define KVCOMPRESS_SERVER_ADMISSION_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -77,7 +78,7 @@ class MemoryBudget {
   std::mutex mutex_;
   // Guarded by the mutex.
   uint64_t reserved_ = 0;
-  absl::flat_hash_map<std::string, Share> clients_;
+  std::map<std::string, Share, std::less<>> clients_;
 };
 
 // When to try again, of a status of MemoryBudget::Change.

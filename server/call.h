@@ -107,8 +107,8 @@ class Call {
     return ReserveWorking(working);
   }
 
-  // The same with other `working` bytes, besides the messages it was told of
-  // last.
+  // The same with other `working` bytes, besides the messages that were
+  // reported last.
   absl::Status ReserveWorking(uint64_t working) {
     return Reserve(std::max(kStreamBytes, messages_) + working);
   }
@@ -148,7 +148,7 @@ class Call {
   }
 
   // Ends the call with `status`, or as cancelled when it failed because its
-  // client is gone. Gives what to tell the client. REQUIRES: one End or
+  // client is gone. Returns the status for the client. REQUIRES: one End or
   // EndCut.
   grpc::Status End(const absl::Status& status) {
     if (!status.ok() && context_->IsCancelled()) {
@@ -163,8 +163,8 @@ class Call {
   // The same for a call that the watchdog cut off, which may have cancelled it:
   // that does not say that the client is gone. What the call had
   // reserved is free for the client's next call, and the call is counted,
-  // before the client is told. Clients that try again by themselves are told
-  // when to.
+  // before the client is notified. Clients that retry by themselves get a retry
+  // delay.
   grpc::Status EndCut(const absl::Status& status) {
     try {
       const auto detail = GetErrorDetail(status);

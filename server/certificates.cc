@@ -51,7 +51,7 @@ absl::StatusOr<absl::Time> ToTime(const ASN1_TIME* time) {
 }
 
 // Every certificate of the file, so that a damaged one is found now and not in
-// a handshake. Gives the first.
+// a handshake. Returns the first.
 absl::StatusOr<Certificate> ParseChain(const std::string& path,
                                        const std::string& bytes) {
   ERR_clear_error();

@@ -17,7 +17,7 @@ namespace {
 
 // Output is gathered up to here, in bytes, before it is sent.
 constexpr size_t kGathered = 512 << 10;
-// Clients take messages of 4 MiB unless they are told otherwise.
+// Clients take messages of 4 MiB unless they are configured otherwise.
 constexpr size_t kMaxSent = 2 << 20;
 
 // What Compress and Measure do with their requests.
@@ -205,9 +205,11 @@ class CompressHandler final : public CacheHandler<v1::CompressRequest> {
                                  session_.compressor().header());
       return true;
     }
+    absl::StatusOr<v1::CompressionReport> message =
+        session_.ToMessage(*report_);
+    if (!message.ok()) return message.status();
     v1::CompressResponse last;
-    *last.mutable_trailer() =
-        ToProto(*report_, session_.report_tensors(), call_->Seconds());
+    *last.mutable_trailer() = *std::move(message);
     *response = Serialize(last);
     concluded_ = true;
     return true;
@@ -238,9 +240,10 @@ class MeasureHandler final : public CacheHandler<v1::MeasureRequest> {
     concluded_ = true;
     const absl::StatusOr<CompressReport> report = session_.Finish();
     if (!report.ok()) return report.status();
+    absl::StatusOr<v1::CompressionReport> message = session_.ToMessage(*report);
+    if (!message.ok()) return message.status();
     v1::MeasureResponse last;
-    *last.mutable_report() =
-        ToProto(*report, session_.report_tensors(), call_->Seconds());
+    *last.mutable_report() = *std::move(message);
     *response = Serialize(last);
     return true;
   }

@@ -68,16 +68,31 @@ absl::Status CompressSession::TakeTable(const v1::TensorTable& table) {
     return OutOfOrder("the tensor table must be sent once, before any data");
   }
   source_ = Source::kTable;
-  absl::StatusOr<std::vector<TensorSpec>> tensors = TensorsFromProto(table);
+  absl::StatusOr<std::vector<TensorSpec>> tensors =
+      TensorsFromProto(table, &checkpoint_);
   if (!tensors.ok()) return tensors.status();
   absl::Status status = compressor_->DeclareTensors(
       *std::move(tensors), MetadataFromProto(table), &output_);
   return status.ok() ? CheckFits() : status;
 }
 
+absl::StatusOr<bool> CompressSession::TakeFrom(const PlacedSource& file,
+                                               absl::Duration most) {
+  source_ = Source::kFile;
+  const StageTimer timer(&encode_seconds_);
+  const bool begun = compressor_->begun();
+  const absl::StatusOr<bool> more =
+      compressor_->AppendFrom(file, most, &output_);
+  if (more.ok() && !begun && compressor_->begun()) {
+    absl::Status status = CheckFits();
+    if (!status.ok()) return status;
+  }
+  return more;
+}
+
 absl::Status CompressSession::CheckFits() {
-  if (compressor_->threads() > 1 &&
-      !call_->ReserveIfSpare(compressor_->working_bytes())) {
+  has_threads_ = compressor_->threads() > 1;
+  if (has_threads_ && !call_->ReserveIfSpare(compressor_->working_bytes())) {
     compressor_->UseOneThread();
   }
   const uint64_t needed = kStreamBytes + compressor_->working_bytes();
@@ -119,8 +134,7 @@ absl::Status CompressSession::TakeData(Source source, absl::string_view tensor,
   pending_ = data;
   if (source != Source::kFile || compressor_->begun()) return absl::OkStatus();
   // So that the length of the header is known, and with it what it takes.
-  constexpr size_t kLength = 8;
-  const absl::string_view length = pending_.substr(0, kLength);
+  const absl::string_view length = pending_.substr(0, kHeaderLength);
   pending_.remove_prefix(length.size());
   return compressor_->Append(length, &output_);
 }
@@ -145,6 +159,14 @@ absl::StatusOr<bool> CompressSession::Step() {
     if (!status.ok()) return status;
   }
   return true;
+}
+
+absl::StatusOr<v1::CompressionReport> CompressSession::ToMessage(
+    const CompressReport& report) {
+  v1::CompressionReport message =
+      ToProto(report, report_tensors_, call_->Seconds(), &checkpoint_);
+  if (checkpoint_.Stops()) return checkpoint_.status();
+  return message;
 }
 
 absl::StatusOr<CompressReport> CompressSession::Finish() {

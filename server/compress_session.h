@@ -1,8 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The request side that Compress and Measure share: checks the order of the
-// messages and feeds a Compressor in slices, so that what one message gives is
-// bounded however large the message is.
+// messages and feeds a Compressor in slices, so that the output of one message
+// is bounded however large the message is.
 
 #ifndef KVCOMPRESS_SERVER_COMPRESS_SESSION_H_
 #define KVCOMPRESS_SERVER_COMPRESS_SESSION_H_
@@ -49,6 +49,15 @@ class CompressSession {
     return TakeData(Source::kFile, "", bytes);
   }
 
+  // ...or a file from where it lies, which outlives this: works for about so
+  // long, or until there is output; see Compressor::AppendFrom.
+  absl::StatusOr<bool> TakeFrom(const PlacedSource& file, absl::Duration most);
+  // Payloads are written here, after the options and before any input; see
+  // Compressor::WriteTo.
+  void WriteTo(PlacedSink* artefact) { compressor_->WriteTo(artefact); }
+  // Whether several threads were planned for it, once begun.
+  bool has_threads() const { return has_threads_; }
+
   static absl::Status OutOfOrder(absl::string_view message);
 
   // Encodes a slice of what was taken; false when nothing of it is left.
@@ -56,6 +65,8 @@ class CompressSession {
 
   // Ends the input and reports, also to the observer.
   absl::StatusOr<CompressReport> Finish();
+  // The report as the client gets it.
+  absl::StatusOr<v1::CompressionReport> ToMessage(const CompressReport& report);
 
   // What has been produced and not yet sent.
   CompressOutput& output() { return output_; }
@@ -68,8 +79,6 @@ class CompressSession {
     return compressor_->working_bytes(source_ == Source::kFile ? next : 0);
   }
   bool begun() const { return compressor_ != nullptr && compressor_->begun(); }
-  // Whether the report lists every tensor.
-  bool report_tensors() const { return report_tensors_; }
 
  private:
   enum class Source { kNone, kFile, kTable };
@@ -81,19 +90,22 @@ class CompressSession {
   absl::Status TakeData(Source source, absl::string_view tensor,
                         absl::string_view data);
   // Once the header is known. OUT_OF_RANGE, with what would help, when the
-  // codec needs more memory for the largest tensor than a call can have. Has
-  // one thread work where memory for more is not to spare.
+  // codec needs more memory for the largest tensor than a call can have. Uses
+  // one thread where there is no memory for more.
   absl::Status CheckFits();
 
   const CompressLimits limits_;
+  // For what is done here, not in the core.
+  Checkpoint checkpoint_{limits_.still_wanted};
   const ServiceOptions& options_;
   Call* const call_;
-  bool report_tensors_ = false;
+  bool report_tensors_ = false;  // whether the report lists every tensor
   std::unique_ptr<Compressor> compressor_;
   CompressOutput output_;
   Source source_ = Source::kNone;
   absl::string_view tensor_;
   absl::string_view pending_;
+  bool has_threads_ = false;
   double encode_seconds_ = 0;
 };
 

@@ -18,6 +18,7 @@
 #include "config_file.h"
 #include "environment.h"
 #include "flags.h"
+#include "kvcompress/nearest_name.h"
 #include "kvcompress/version.h"
 
 namespace kvcompress {
@@ -75,7 +76,7 @@ std::vector<std::string> ReversedArguments(int argc, const char* const* argv) {
   return arguments;
 }
 
-// What no flag can tell alone.
+// Checks flags against each other.
 absl::Status CheckTogether(const DaemonOptions& options) {
   if (options.tls.certificate.empty() != options.tls.key.empty()) {
     return absl::InvalidArgumentError("--tls-cert and --tls-key go together");
@@ -96,6 +97,18 @@ absl::Status CheckTogether(const DaemonOptions& options) {
         " in plain text: set --tls-cert and --tls-key, or --insecure"));
   }
   return absl::OkStatus();
+}
+
+// "; did you mean --listen?" of the first argument that CLI11 does not know.
+std::string MeantFlag(const CLI::App& app) {
+  const std::vector<std::string> unknown = app.remaining();
+  if (unknown.empty()) return "";
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    names.push_back(option->get_name());
+  }
+  const absl::string_view first = unknown.front();
+  return DidYouMean(first.substr(0, first.find('=')), names);
 }
 
 std::string VersionText() {
@@ -152,6 +165,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(int argc,
   } catch (const CLI::CallForVersion&) {
     line.answer = absl::StrCat(VersionText(), "\n");
     return line;
+  } catch (const CLI::ExtrasError& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(error.what(), MeantFlag(app)));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
   }

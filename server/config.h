@@ -47,7 +47,7 @@ struct DaemonOptions {
   // --tls-reload-seconds
   absl::Duration tls_reload_interval = absl::Seconds(10);
 
-  // Where clients on Unix sockets name files; empty for nowhere.
+  // The directory of shared-directory transfers; empty for none.
   // --shared-directory
   std::string shared_directory;
 

@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "flags.h"
 #include "kvcompress/error.h"
-#include "nearest_name.h"
+#include "kvcompress/nearest_name.h"
 #include "read_file.h"
 
 namespace kvcompress {

@@ -20,7 +20,7 @@ absl::StatusOr<FileDescriptor> ConnectTo(const SocketAddress& target,
   if (connect(connection.get(), target.get(), target.size) == 0) {
     return connection;
   }
-  // A Unix socket whose queue is full will not tell when it has room.
+  // A Unix socket whose queue is full does not report when it has space.
   if (errno == EAGAIN) {
     return absl::DeadlineExceededError("the queue of connections is full");
   }

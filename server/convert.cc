@@ -258,9 +258,10 @@ absl::StatusOr<DecompressOptions> FromProto(
 }
 
 absl::StatusOr<std::vector<TensorSpec>> TensorsFromProto(
-    const v1::TensorTable& proto) {
+    const v1::TensorTable& proto, Checkpoint* checkpoint) {
   std::vector<TensorSpec> tensors;
   for (const v1::TensorSpec& tensor : proto.tensors()) {
+    if (StopsAt(tensors.size(), checkpoint)) return checkpoint->status();
     TensorSpec spec;
     spec.name = tensor.name();
     if (!FromProto(tensor.dtype(), &spec.dtype)) {
@@ -287,7 +288,7 @@ std::vector<std::pair<std::string, std::string>> MetadataFromProto(
 }
 
 v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
-                              double seconds) {
+                              double seconds, Checkpoint* checkpoint) {
   v1::CompressionReport proto;
   proto.set_codec(report.codec);
   proto.set_original_size_bytes(report.original_size);
@@ -304,6 +305,7 @@ v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
   }
   if (with_tensors) {
     for (const TensorReport& tensor : report.tensors) {
+      if (StopsAt(proto.tensors_size(), checkpoint)) break;
       *proto.add_tensors() = ToProto(tensor);
     }
   }

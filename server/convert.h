@@ -25,16 +25,18 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto);
 absl::StatusOr<DecompressOptions> FromProto(const v1::DecompressOptions& proto);
 
 v1::DataType ToProto(DType dtype);
-// INVALID_ARGUMENT when a type is not set.
+// INVALID_ARGUMENT when a type is not set; the error of the checkpoint where it
+// stops.
 absl::StatusOr<std::vector<TensorSpec>> TensorsFromProto(
-    const v1::TensorTable& proto);
+    const v1::TensorTable& proto, Checkpoint* checkpoint);
 // The metadata, sorted by key: maps have no order on the wire.
 std::vector<std::pair<std::string, std::string>> MetadataFromProto(
     const v1::TensorTable& proto);
 
-// `with_tensors`: whether to list every tensor.
+// `with_tensors`: whether to list every tensor. Not complete where the
+// checkpoint stops it.
 v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
-                              double seconds);
+                              double seconds, Checkpoint* checkpoint = nullptr);
 v1::DecompressionReport ToProto(const DecompressReport& report, double seconds);
 v1::CodecInfo ToProto(const CodecTraits& traits);
 v1::ProfileInfo ToProto(const LoadedProfile& loaded);

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What GetServerInfo tells of codecs and profiles.
+// What GetServerInfo reports of codecs and profiles.
 
 #include <string>
 

@@ -8,6 +8,7 @@ find_package(yaml-cpp REQUIRED)
 add_library(kvcompress_daemon STATIC
     acceptor.cc
     address.cc
+    call_ticker.cc
     certificates.cc
     config.cc
     config_file.cc
@@ -22,13 +23,13 @@ add_library(kvcompress_daemon STATIC
     http_get.cc
     lifecycle.cc
     listening_socket.cc
-    nearest_name.cc
     probe.cc
     profile_directory.cc
     reachability.cc
     read_file.cc
     reflection.cc
     signals.cc
+    stream_counts.cc
     telemetry/call_log.cc
     telemetry/charts.cc
     telemetry/connection_metrics.cc
@@ -56,7 +57,7 @@ add_library(kvcompress_daemon STATIC
 target_include_directories(kvcompress_daemon PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(kvcompress_daemon
     PUBLIC kvcompress_service kvcompress_wire spdlog::spdlog
-           prometheus-cpp::core absl::flat_hash_set
+           prometheus-cpp::core
            absl::synchronization
            absl::time
     PRIVATE CLI11::CLI11 gRPC::grpc nlohmann_json::nlohmann_json

@@ -106,7 +106,7 @@ class DecompressHandler : public StreamHandler {
   Pieces pieces_;
   v1::DecompressRequest request_;
   absl::string_view pending_;
-  bool more_ = false;     // whether what was taken of it may give more
+  bool more_ = false;     // whether what was taken of it may yield more
   std::string restored_;  // output that is to be sent
   uint64_t offset_ = 0;
   uint64_t kept_ = 0;  // of options, in bytes

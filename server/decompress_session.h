@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The input side of Decompress and DecompressFile: an artefact in, what is
-// restored out, whatever carries the bytes. Tells the observer.
+// The work of Decompress and DecompressFile: an artefact in, what is restored
+// out, within the memory that the call has reserved. Notifies the observer.
 
 #ifndef KVCOMPRESS_SERVER_DECOMPRESS_SESSION_H_
 #define KVCOMPRESS_SERVER_DECOMPRESS_SESSION_H_
@@ -12,9 +12,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "call.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/decompressor.h"
+#include "kvcompress/placed_decompressor.h"
 #include "kvcompress/v1/compression_service.pb.h"
 #include "profile_set.h"
 #include "service.h"
@@ -26,16 +28,60 @@ namespace kvcompress {
 inline constexpr size_t kMaxOutput = 1 << 20;
 static_assert(2 * kMaxOutput >= kMaxDecodedBlock);
 
-class DecompressSession {
+// What a call is about to restore, and how its end is reported. Not thread
+// safe.
+class DecompressCall {
  public:
   // `options` outlive this.
-  DecompressSession(const ServiceOptions& options, Call* call)
+  DecompressCall(const ServiceOptions& options, Call* call)
       : limits_{.max_header_bytes = options.max_header_bytes,
                 .max_tensor_bytes = options.max_tensor_bytes,
                 .still_wanted = [call] { return call->CheckWanted(); },
                 .threads = call->threads()},
         options_(options),
         call_(call) {}
+
+  const DecompressLimits& limits() const { return limits_; }
+
+  // With the profiles that there are now. Once.
+  absl::StatusOr<DecompressOptions> Convert(
+      const v1::DecompressOptions& options);
+
+  // Reserves what a decompressor needs; it works with one thread where memory
+  // for more is not to spare.
+  template <typename AnyDecompressor>
+  absl::Status Reserve(AnyDecompressor* decompressor) {
+    if (decompressor->threads() > 1 &&
+        !call_->ReserveIfSpare(decompressor->working_bytes())) {
+      decompressor->UseOneThread();
+    }
+    return call_->ReserveWorking(decompressor->working_bytes());
+  }
+  absl::Status ReserveWorking(uint64_t bytes) {
+    return call_->ReserveWorking(bytes);
+  }
+  absl::Status CheckWanted() const { return call_->CheckWanted(); }
+
+  // An error of restoring, as the client gets it; counts damage.
+  absl::Status Explain(const absl::Status& status);
+
+  // The end of `seconds` of restoring.
+  absl::StatusOr<v1::DecompressionReport> Report(
+      const absl::StatusOr<DecompressReport>& report, double seconds);
+
+ private:
+  const DecompressLimits limits_;
+  const ServiceOptions& options_;
+  Call* const call_;
+  // Of the whole call: one that did not find a profile says why as of then.
+  std::shared_ptr<const ProfileSet> profiles_;
+};
+
+// An artefact that comes in messages.
+class DecompressSession {
+ public:
+  DecompressSession(const ServiceOptions& options, Call* call)
+      : its_(options, call) {}
 
   // Once, before anything else.
   absl::Status TakeOptions(const v1::DecompressOptions& options);
@@ -59,16 +105,46 @@ class DecompressSession {
   static absl::Status OutOfOrder(absl::string_view message);
 
  private:
-  absl::Status ReportIntegrity(const absl::Status& status);
-  void ReportTime(const DecompressReport& report);
-
-  const DecompressLimits limits_;
-  const ServiceOptions& options_;
-  Call* const call_;
-  // Of the whole call: one that did not find a profile says why as of then.
-  std::shared_ptr<const ProfileSet> profiles_;
+  DecompressCall its_;
   std::unique_ptr<Decompressor> decompressor_;
-  double decode_seconds_ = 0;
+  double seconds_ = 0;
+};
+
+// An artefact in a file.
+class PlacedDecompressSession {
+ public:
+  PlacedDecompressSession(const ServiceOptions& options, Call* call)
+      : its_(options, call) {}
+
+  // Once, before anything else.
+  absl::Status TakeOptions(const v1::DecompressOptions& options);
+
+  // Restores for about so long from `artefact` to `output`, which outlive this
+  // and are the same in every call; `output` may be null for what is only
+  // verified. True when there is more. Reserves what that needs.
+  absl::StatusOr<bool> Restore(const PlacedSource* artefact, PlacedSink* output,
+                               absl::Duration most);
+
+  // Ends it. REQUIRES: the last call of Restore returned false.
+  absl::StatusOr<v1::DecompressionReport> Finish();
+
+  // Memory that is needed, in bytes, and bytes of the artefact that were
+  // restored.
+  uint64_t working_bytes() const {
+    return opened_ ? decompressor_->working_bytes() : 0;
+  }
+  uint64_t done_bytes() const {
+    return opened_ ? decompressor_->done_bytes() : 0;
+  }
+  uint64_t output_size() const { return decompressor_->output_size(); }
+
+ private:
+  absl::Status Open(const PlacedSource* artefact);
+
+  DecompressCall its_;
+  std::unique_ptr<PlacedDecompressor> decompressor_;
+  bool opened_ = false;
+  double seconds_ = 0;
 };
 
 }  // namespace kvcompress

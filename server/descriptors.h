@@ -29,7 +29,7 @@ struct ConnectionLimits {
 inline constexpr int kDefaultMaxConnections = 1024;
 inline constexpr int kMaxHttpConnections = 512;
 
-// Raises the soft limit of descriptors to the hard one. Gives the limit.
+// Raises the soft limit of descriptors to the hard one. Returns the limit.
 uint64_t RaiseDescriptorLimit();
 
 // Divides `descriptors` among connections and the rest: 64 for the libraries,

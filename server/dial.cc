@@ -113,7 +113,7 @@ class Line {
     }
   }
 
-  // What an operation that gave `result` waits for; 0 when it has failed.
+  // What an operation that returned `result` waits for; 0 when it has failed.
   int16_t WaitsFor(int result) const {
     if (ssl_ == nullptr) {
       return result < 0 && (errno == EAGAIN || errno == EINTR) ? POLLIN : 0;

@@ -33,6 +33,7 @@ class SocketPairServer final : public EmbeddedServer {
           std::make_shared<const FixedProfiles>(std::move(loaded));
     }
     options.call_threads = threads;
+    options.helpers_nicer = 0;  // nobody else waits
     if (auto root = SharedDirectory::Open("/"); root.ok()) {
       options.shared_directory = *std::move(root);
     }

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "flags.h"
 #include "kvcompress/error.h"
-#include "nearest_name.h"
+#include "kvcompress/nearest_name.h"
 
 namespace kvcompress {
 namespace {
@@ -26,14 +26,16 @@ constexpr absl::string_view kOfOthers[] = {
 
 // Whether Kubernetes sets it for a service: NAME_SERVICE_HOST,
 // NAME_SERVICE_PORT and NAME_SERVICE_PORT_PORTNAME, NAME_PORT with a URL, and
-// NAME_PORT_50051_TCP and what it begins.
+// NAME_PORT_50051_TCP and what it begins, such as NAME_PORT_50051_TCP_PORT.
 bool IsServiceLink(absl::string_view name, absl::string_view value) {
   if (absl::EndsWith(name, "_SERVICE_HOST") ||
       absl::EndsWith(name, "_SERVICE_PORT") ||
       absl::StrContains(name, "_SERVICE_PORT_")) {
     return true;
   }
-  if (absl::EndsWith(name, "_PORT")) return absl::StrContains(value, "://");
+  if (absl::EndsWith(name, "_PORT") && absl::StrContains(value, "://")) {
+    return true;
+  }
   constexpr absl::string_view kPort = "_PORT_";
   const size_t port = name.find(kPort);
   if (port == absl::string_view::npos) return false;

@@ -1,11 +1,10 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// A call that names files: works on the input slice by slice, tells how far it
-// is ten times a second, and ends with a trailer. What it holds it reserves
-// from the budget of the service, as a stream does; the watchdog ends its
-// waits; and between two slices it looks whether anybody still wants the
-// result. gRPC's threads admit it and refuse it; whatever parses its request or
-// touches a file, the end of one included, runs on those of the service.
+// A shared-directory transfer: works on the input, reports progress ten times a
+// second, and ends with a trailer. What it holds it reserves from the budget of
+// the service, as a stream does; the watchdog ends its waits. gRPC's threads
+// admit it and refuse it; whatever parses its request or touches a file, the
+// end of one included, runs on those of the service.
 
 #ifndef KVCOMPRESS_SERVER_FILE_REACTOR_H_
 #define KVCOMPRESS_SERVER_FILE_REACTOR_H_
@@ -21,11 +20,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "call.h"
 #include "guarded.h"
 #include "kvcompress/error.h"
-#include "read_ahead.h"
 #include "service_state.h"
 #include "shared_directory.h"
 #include "small_call.h"
@@ -51,8 +49,13 @@ class FileJob {
 
   // Reads the request and takes the options; before anything else.
   virtual absl::StatusOr<FileNames> Begin() = 0;
-  // Takes bytes of the input, all of them, and writes what they give.
-  virtual absl::Status Take(absl::string_view bytes, SharedOutput* output) = 0;
+  // Works on the input for about so long, and writes the output. False once it
+  // has ended. Looks whether anybody still wants the result.
+  virtual absl::StatusOr<bool> Work(const SharedInput& input,
+                                    SharedOutput* output,
+                                    absl::Duration most) = 0;
+  // Bytes of the input that were worked on.
+  virtual uint64_t done_bytes() const = 0;
   // The input has ended: writes what is left, and fills in the trailer.
   virtual absl::Status End(SharedOutput* output, Response* response) = 0;
   // Memory that is needed besides the slices, in bytes.
@@ -71,7 +74,7 @@ class FileReactor final : public RawReactor, private WatchedCall {
         directory_(state->options.shared_directory),
         call_(method, context, state) {}
 
-  // Gives the job of a request, which is as on the wire.
+  // Returns the job of a request, which is as on the wire.
   using Make = std::function<std::unique_ptr<FileJob<Response>>(
       const grpc::ByteBuffer& request, Call* call)>;
 
@@ -114,7 +117,7 @@ class FileReactor final : public RawReactor, private WatchedCall {
 
   void OnWriteDone(bool ok) override {
     if (!EndWait()) return;
-    // What tells of work is small, so that the work itself counts: for every
+    // Messages of progress are small, so that the work itself counts: for every
     // piece of it the client may take as long to hear of it.
     Forgive(Wait::kWrite, absl::FromChrono(kProgressInterval));
     const absl::Status status = Guarded([this, ok] {
@@ -165,13 +168,12 @@ class FileReactor final : public RawReactor, private WatchedCall {
       if (!output.ok()) return output.status();
       output_.emplace(*std::move(output));
     }
-    reader_.emplace(input_->fd(), input_->size());
     return Reserve();
   }
 
   void Go() { concluded_ ? End(absl::OkStatus()) : Run(); }
 
-  // Works until it is time to tell, or done.
+  // Works until it is time to report, or done.
   void Run() {
     response_.Clear();
     const absl::StatusOr<bool> done = Guarded([&] { return Work(); });
@@ -188,27 +190,18 @@ class FileReactor final : public RawReactor, private WatchedCall {
 
   // Whether all is done.
   absl::StatusOr<bool> Work() {
-    const auto until = std::chrono::steady_clock::now() + kProgressInterval;
-    while (std::chrono::steady_clock::now() < until) {
-      if (absl::Status status = call_.CheckWanted(); !status.ok()) {
-        return status;
-      }
-      const absl::StatusOr<absl::string_view> bytes = reader_->Next();
-      if (!bytes.ok()) return bytes.status();
-      if (bytes->empty()) {
-        absl::Status status = Conclude();
-        if (!status.ok()) return status;
-        return true;
-      }
-      call_.observer().BytesReceived(call_.method(), bytes->size());
-      read_ += bytes->size();
-      absl::Status status = job_->Take(*bytes, output());
-      if (status.ok()) status = Reserve();
-      if (!status.ok()) return status;
+    const uint64_t before = job_->done_bytes();
+    const absl::StatusOr<bool> more =
+        job_->Work(*input_, output(), absl::FromChrono(kProgressInterval));
+    call_.observer().BytesReceived(call_.method(), job_->done_bytes() - before);
+    if (!more.ok()) return more.status();
+    absl::Status status = *more ? Reserve() : Conclude();
+    if (!status.ok()) return status;
+    if (*more) {
+      response_.mutable_progress()->set_bytes_read(job_->done_bytes());
+      response_.mutable_progress()->set_bytes_total(input_->size());
     }
-    response_.mutable_progress()->set_bytes_read(read_);
-    response_.mutable_progress()->set_bytes_total(input_->size());
-    return false;
+    return !*more;
   }
 
   absl::Status Conclude() {
@@ -226,11 +219,10 @@ class FileReactor final : public RawReactor, private WatchedCall {
   SharedOutput* output() { return output_ ? &*output_ : nullptr; }
 
   // What was reserved is given back with the end, and gRPC may keep what is
-  // left of a call for as long as its client takes nothing. The reader goes
-  // before its file.
+  // left of a call for as long as its client takes nothing. The job goes before
+  // its files.
   void Drop() {
     Leave();
-    reader_.reset();
     job_.reset();
     output_.reset();
     input_.reset();
@@ -273,8 +265,6 @@ class FileReactor final : public RawReactor, private WatchedCall {
   std::unique_ptr<FileJob<Response>> job_;
   std::optional<SharedInput> input_;
   std::optional<SharedOutput> output_;
-  std::optional<ReadAhead> reader_;  // of `input_`
-  uint64_t read_ = 0;
   Response response_;
   grpc::ByteBuffer message_;  // the response, as on the wire
   bool concluded_ = false;

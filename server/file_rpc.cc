@@ -2,13 +2,20 @@
 
 #include "file_rpc.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "checksum.h"
 #include "compress_session.h"
 #include "decompress_session.h"
 #include "file_reactor.h"
+#include "kvcompress/safetensors.h"
+#include "placed_files.h"
+#include "read_ahead.h"
 #include "request.h"
 
 namespace kvcompress {
@@ -18,6 +25,53 @@ Existing ExistingOf(bool overwrite, bool reuse = false) {
   if (!overwrite) return Existing::kRefuse;
   return reuse ? Existing::kReuse : Existing::kReplace;
 }
+
+// How long a second reading waits while a writer has the file open: a write
+// that made no progress during the first, as its thread was not scheduled, goes
+// on.
+constexpr absl::Duration kSettling = absl::Milliseconds(500);
+constexpr absl::Duration kSettlingStep = absl::Milliseconds(10);
+
+// The rest of a file in its order, read by a second thread while one works on
+// it. A file that may change without being seen to is read twice.
+class FileReading {
+ public:
+  // `file` outlives this.
+  FileReading(const SharedInput* file, uint64_t begin)
+      : file_(*file), begin_(begin) {
+    reader_.emplace(file_.fd(), file_.size(), begin_);
+    if (file_.unsettled()) first_.emplace();
+  }
+
+  // Whether what Next returned is of the first reading.
+  bool is_first() const { return !again_; }
+  // Whether the first reading has ended, and the second is to begin.
+  bool awaits_second() const { return awaits_second_; }
+  void BeginSecond() {
+    reader_.emplace(file_.fd(), file_.size(), begin_);
+    again_.emplace();
+    awaits_second_ = false;
+  }
+
+  // None at the end of a reading. INTERNAL for a file that cannot be read,
+  // ABORTED for one that was other bytes the second time.
+  absl::StatusOr<absl::string_view> Next() {
+    const absl::StatusOr<absl::string_view> bytes = reader_->Next();
+    if (!bytes.ok()) return bytes;
+    if (first_) (again_ ? *again_ : *first_).Take(*bytes);
+    if (!bytes->empty()) return bytes;
+    awaits_second_ = first_ && !again_;
+    if (!awaits_second_ && !(first_ == again_)) return InputChanged();
+    return bytes;
+  }
+
+ private:
+  const SharedInput& file_;
+  const uint64_t begin_;
+  std::optional<ReadAhead> reader_;
+  std::optional<Checksum> first_, again_;
+  bool awaits_second_ = false;
+};
 
 class CompressJob : public FileJob<v1::CompressFileResponse> {
  public:
@@ -44,34 +98,37 @@ class CompressJob : public FileJob<v1::CompressFileResponse> {
                      .existing = ExistingOf(request.overwrite())};
   }
 
-  absl::Status Take(absl::string_view bytes, SharedOutput* output) override {
-    absl::Status status = session_.TakeFile(bytes);
-    if (status.ok()) {
-      status = call_->ReserveStream(0, session_.working_bytes(bytes.size()),
-                                    kept_bytes());
+  absl::StatusOr<bool> Work(const SharedInput& input, SharedOutput* output,
+                            absl::Duration most) override {
+    if (!from_) {
+      from_.emplace(&input, input.unsettled());
+      to_.emplace(output);
+      session_.WriteTo(&*to_);
     }
-    if (!status.ok()) return status;
-    while (true) {
-      const absl::StatusOr<bool> more = session_.Step();
-      if (!more.ok()) return more.status();
-      if (!*more) return absl::OkStatus();
-      status = Write(output);
+    const absl::Time until = absl::Now() + most;
+    do {
+      absl::Status status = call_->CheckWanted();
       if (!status.ok()) return status;
-    }
+      const absl::Duration left = until - absl::Now();
+      const absl::StatusOr<bool> more = Step(input, left);
+      if (!more.ok() || !*more) return more;
+    } while (absl::Now() < until);
+    return true;
+  }
+  uint64_t done_bytes() const override {
+    return session_.compressor().taken_bytes();
   }
 
   absl::Status End(SharedOutput* output,
                    v1::CompressFileResponse* response) override {
     const absl::StatusOr<CompressReport> report = session_.Finish();
     if (!report.ok()) return report.status();
-    absl::Status status = Write(output);
-    if (status.ok()) {
-      status = output->WriteAt(0, session_.compressor().header());
-    }
+    absl::Status status = output->WriteAt(0, session_.compressor().header());
     if (!status.ok()) return status;
     call_->observer().BytesSent(call_->method(), report->compressed_size);
-    *response->mutable_trailer() =
-        ToProto(*report, session_.report_tensors(), call_->Seconds());
+    absl::StatusOr<v1::CompressionReport> message = session_.ToMessage(*report);
+    if (!message.ok()) return message.status();
+    *response->mutable_trailer() = *std::move(message);
     return absl::OkStatus();
   }
 
@@ -79,21 +136,75 @@ class CompressJob : public FileJob<v1::CompressFileResponse> {
   uint64_t kept_bytes() const override { return 2 * request_.Length() + kept_; }
 
  private:
-  absl::Status Write(SharedOutput* output) {
-    std::string& artefact = session_.output().artefact;
-    if (artefact.empty()) return absl::OkStatus();
-    if (offset_ == 0) offset_ = session_.compressor().reserved_header_size();
-    absl::Status status = output->WriteAt(offset_, artefact);
-    offset_ += artefact.size();
-    artefact.clear();
+  // Lets the threads of the call read the file themselves or, where it has only
+  // one, reads ahead for it.
+  absl::StatusOr<bool> Step(const SharedInput& input, absl::Duration most) {
+    const bool first_ended =
+        reading_ ? reading_->awaits_second() : taken_ && input.unsettled();
+    if (first_ended && !HasSettled(input, most)) return true;
+    if (taken_) return from_->ReadAgain(most);
+    if (reading_) return ReadOn();
+    const bool begun = session_.begun();
+    absl::Status status = Reserve(begun ? 0 : kHeaderPart);
+    if (!status.ok()) return status;
+    const absl::StatusOr<bool> more = session_.TakeFrom(*from_, most);
+    if (!more.ok()) return more;
+    status = Reserve(0);
+    if (!status.ok()) return status;
+    if (session_.begun() && !session_.has_threads()) {
+      reading_.emplace(&input, done_bytes());
+    } else {
+      taken_ = !*more;
+    }
+    return true;
+  }
+
+  // Whether a second reading may begin; else waits a little, so that others can
+  // be served and the call be cut off.
+  bool HasSettled(const SharedInput& input, absl::Duration most) {
+    const absl::Time now = absl::Now();
+    if (!settled_) settled_ = now + kSettling;
+    if (now >= *settled_ || !input.HasWriter()) return true;
+    absl::SleepFor(std::min({most, kSettlingStep, *settled_ - now}));
+    return false;
+  }
+
+  absl::StatusOr<bool> ReadOn() {
+    if (reading_->awaits_second()) reading_->BeginSecond();
+    const absl::StatusOr<absl::string_view> bytes = reading_->Next();
+    if (!bytes.ok()) return bytes.status();
+    if (reading_->awaits_second()) return true;
+    taken_ = bytes->empty();
+    if (taken_ || !reading_->is_first()) return true;
+    absl::Status status = Take(*bytes);
+    if (!status.ok()) return status;
+    return true;
+  }
+
+  absl::Status Take(absl::string_view bytes) {
+    absl::Status status = session_.TakeFile(bytes);
+    if (status.ok()) status = Reserve(bytes.size());
+    while (status.ok()) {
+      const absl::StatusOr<bool> more = session_.Step();
+      if (!more.ok()) return more.status();
+      if (!*more) return Reserve(0);
+    }
     return status;
   }
 
+  absl::Status Reserve(uint64_t next) {
+    return call_->ReserveStream(0, session_.working_bytes(next), kept_bytes());
+  }
+
   const grpc::ByteBuffer request_;
-  CompressSession session_;
+  std::optional<PlacedInput> from_;
+  std::optional<PlacedOutput> to_;
+  CompressSession session_;  // ends before what it reads and writes
   Call* const call_;
+  std::optional<FileReading> reading_;
+  bool taken_ = false;  // all of the file
+  std::optional<absl::Time> settled_;
   uint64_t kept_ = 0;
-  uint64_t offset_ = 0;  // 0 before the first write
 };
 
 class DecompressJob : public FileJob<v1::DecompressFileResponse> {
@@ -124,26 +235,20 @@ class DecompressJob : public FileJob<v1::DecompressFileResponse> {
         .writes = !verify_only};
   }
 
-  absl::Status Take(absl::string_view bytes, SharedOutput* output) override {
-    for (bool more = true; more;) {
-      const absl::StatusOr<bool> step = session_.Decode(&bytes, &restored_);
-      if (!step.ok()) return step.status();
-      more = *step;
-      if (output != nullptr) {
-        absl::Status status = output->WriteAt(offset_, restored_);
-        if (!status.ok()) return status;
-      }
-      offset_ += restored_.size();
-      restored_.clear();
-    }
-    return absl::OkStatus();
+  absl::StatusOr<bool> Work(const SharedInput& input, SharedOutput* output,
+                            absl::Duration most) override {
+    if (!from_) from_.emplace(&input, /*twice=*/false);
+    if (!to_ && output != nullptr) to_.emplace(output);
+    return session_.Restore(&*from_, to_ ? &*to_ : nullptr, most);
   }
+  uint64_t done_bytes() const override { return session_.done_bytes(); }
 
   absl::Status End(SharedOutput*,
                    v1::DecompressFileResponse* response) override {
+    const uint64_t size = session_.output_size();
     absl::StatusOr<v1::DecompressionReport> report = session_.Finish();
     if (!report.ok()) return report.status();
-    call_->observer().BytesSent(call_->method(), offset_);
+    call_->observer().BytesSent(call_->method(), size);
     *response->mutable_trailer() = *std::move(report);
     return absl::OkStatus();
   }
@@ -153,10 +258,10 @@ class DecompressJob : public FileJob<v1::DecompressFileResponse> {
 
  private:
   const grpc::ByteBuffer request_;
-  DecompressSession session_;
+  std::optional<PlacedInput> from_;
+  std::optional<PlacedOutput> to_;
+  PlacedDecompressSession session_;  // ends before what it reads and writes
   Call* const call_;
-  std::string restored_;
-  uint64_t offset_ = 0;
 };
 
 template <typename Job, typename Response>

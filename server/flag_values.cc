@@ -3,40 +3,16 @@
 #include "flag_values.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/strip.h"
+#include "byte_size.h"
 
 namespace kvcompress {
-namespace {
-
-// A whole number, bare or with a binary unit. Decimal ones are refused: whoever
-// writes MB may mean either.
-std::optional<uint64_t> ParseSize(absl::string_view text) {
-  constexpr std::pair<absl::string_view, int> kUnits[] = {
-      {"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
-  int shift = 0;
-  for (const auto& [unit, bits] : kUnits) {
-    if (absl::ConsumeSuffix(&text, unit)) {
-      shift = bits;
-      break;
-    }
-  }
-  uint64_t value = 0;
-  if (!absl::SimpleAtoi(text, &value) ||
-      value > std::numeric_limits<uint64_t>::max() >> shift) {
-    return std::nullopt;
-  }
-  return value << shift;
-}
-
-}  // namespace
 
 absl::Status SetBytes(absl::string_view text, uint64_t min, uint64_t max,
                       uint64_t* bytes) {
-  const std::optional<uint64_t> value = ParseSize(text);
+  const std::optional<uint64_t> value = ParseByteSize(text);
   if (!value || *value < min || *value > max) {
     return absl::InvalidArgumentError(
         absl::StrCat(QuoteName(text), " is not a number of bytes from ", min,

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// From the text of a flag to its value. Each gives INVALID_ARGUMENT, saying
+// From the text of a flag to its value. Each returns INVALID_ARGUMENT, saying
 // what is expected, and then leaves its target unspecified.
 
 #ifndef KVCOMPRESS_SERVER_FLAG_VALUES_H_

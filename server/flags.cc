@@ -115,8 +115,8 @@ constexpr Flag kFlags[] = {
                                 &o->log_level);
      }},
     {"kernels", "NAME",
-     "CPU kernels: avx512, avx2, sse4, neon or portable; all produce the same "
-     "bytes [the fastest available]",
+     "CPU kernels: amx, avx512, avx2, sse4, neon or portable; all produce the "
+     "same bytes [the fastest available]",
      false, false,
      [](Values v, DaemonOptions* o) {
        o->kernels = v[0];

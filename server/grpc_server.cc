@@ -6,11 +6,13 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "flow_control.h"
 #include "memory_limit.h"
 #include "message_settings.h"
+#include "stream_counts.h"
 
 namespace kvcompress {
 namespace {
@@ -35,20 +37,27 @@ constexpr absl::Duration kUnreadMargin = absl::Seconds(5);
 
 // Calls at a time on one connection: further ones wait in a client that keeps
 // to the protocol, and end the connection of one that does not.
-constexpr int kMaxConcurrentStreams = 1024;
+constexpr uint64_t kMaxConcurrentStreams = 1024;
+
+// What gRPC takes from a connection at a time, in bytes: a stream of 15 bytes
+// becomes a call, and nothing is counted or closed before all of them are made.
+constexpr int kMaxReadBytes = 8 << 10;
 
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-void SetChannelArguments(const DaemonOptions& options,
+void SetChannelArguments(const DaemonOptions& options, uint64_t most_streams,
                          grpc::ServerBuilder* builder) {
   SetMessages(options.max_message_bytes, builder);
   SetFlowControl(builder);
   builder->AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
                               kHandshakeTimeoutMs);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                              kMaxConcurrentStreams);
+  builder->AddChannelArgument(
+      GRPC_ARG_MAX_CONCURRENT_STREAMS,
+      static_cast<int>(std::min(kMaxConcurrentStreams, most_streams / 2)));
+  builder->AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kMaxReadBytes);
+  builder->AddChannelArgument(GRPC_ARG_ENABLE_CHANNELZ, 1);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                               kKeepaliveTimeoutMs);
@@ -75,21 +84,28 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const ConnectionLimits& limits, AcceptEvents events) {
   std::unique_ptr<GrpcServer> self(new GrpcServer);
   self->addresses_ = options.listen;
+  const uint64_t memory = MemoryLimit();
+  const uint64_t most_streams = MostStreams(budget, memory);
+  self->calls_ = std::make_unique<CallTicker>(most_streams / 16 + 1);
   absl::StatusOr<std::unique_ptr<Acceptor>> acceptor =
       Acceptor::Bind(&self->addresses_,
                      {.unix_mode = options.unix_socket_mode,
                       .limits = limits,
-                      .unread = options.stall + kUnreadMargin},
+                      .unread = options.stall + kUnreadMargin,
+                      .calls = self->calls_.get(),
+                      .streams = CountStreams,
+                      .most_streams = most_streams},
                      std::move(events));
   if (!acceptor.ok()) return acceptor.status();
 
   grpc::EnableDefaultHealthCheckService(false);
   grpc::ServerBuilder builder;
-  SetChannelArguments(options, &builder);
+  SetChannelArguments(options, most_streams, &builder);
+  builder.SetContextAllocator(self->calls_->NewCounter());
   // A second fence, around what gRPC buffers: it ends streams without an error
   // that says why, so the first one, which does, has to be nearer.
-  builder.SetResourceQuota(grpc::ResourceQuota("kvcompress")
-                               .Resize(BufferQuota(budget, MemoryLimit())));
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("kvcompress").Resize(BufferQuota(budget, memory)));
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::shared_ptr<External> plain =
       builder.experimental().AddExternalConnectionAcceptor(

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "acceptor.h"
 #include "address.h"
+#include "call_ticker.h"
 #include "config.h"
 #include "descriptors.h"
 
@@ -48,6 +49,7 @@ class GrpcServer {
   GrpcServer() = default;
 
   std::vector<ListenAddress> addresses_;
+  std::unique_ptr<CallTicker> calls_;
   std::unique_ptr<grpc::Server> server_;
   // Destroyed before the server that it hands connections to.
   std::unique_ptr<Acceptor> acceptor_;

@@ -18,10 +18,10 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
 // One Watch stream: reads the request, and is then admitted among those that
-// are told. From there on at most one operation, a write or the final Finish,
-// is under way at a time; whoever claims it under the service's mutex starts it
-// after letting go of the mutex, because gRPC may run a reaction within the
-// call. Once Finish is claimed nobody else touches the watcher.
+// are notified. From there on at most one operation, a write or the final
+// Finish, is under way at a time; whoever claims it under the service's mutex
+// starts it after letting go of the mutex, because gRPC may run a reaction
+// within the call. Once Finish is claimed nobody else touches the watcher.
 class HealthService::Watcher final : public RawReactor, private WatchedCall {
  public:
   enum class Step { kNone, kWrite, kFinish };
@@ -85,7 +85,7 @@ class HealthService::Watcher final : public RawReactor, private WatchedCall {
   Watcher* next = nullptr;
 
  private:
-  // Becomes one of those that are told.
+  // Becomes one of those that are notified.
   absl::Status Admit() {
     HealthCheckRequest asked;
     absl::Status status =
@@ -135,8 +135,8 @@ class HealthService::Watcher final : public RawReactor, private WatchedCall {
 
 HealthService::HealthService(const std::vector<std::string>& services)
     : services_([&services] {
-        absl::flat_hash_set<std::string> known(services.begin(),
-                                               services.end());
+        std::set<std::string, std::less<>> known(services.begin(),
+                                                 services.end());
         known.emplace("");
         return known;
       }()),

@@ -4,7 +4,7 @@
 // that server reflection describes it and grpcurl can call it.
 //
 // The services it knows share one status: a server is fit for all or for none.
-// Check gives the status of a known service, else NOT_FOUND. Watch gives the
+// Check returns the status of a known service, else NOT_FOUND. Watch sends the
 // status now and on every change, of which a reader that is slow sees the
 // latest; SERVICE_UNKNOWN, and nothing more, for a service that is not known.
 // Requests are read as they are on the wire, up to kMaxSmallRequest bytes.
@@ -13,11 +13,13 @@
 #ifndef KVCOMPRESS_SERVER_HEALTH_H_
 #define KVCOMPRESS_SERVER_HEALTH_H_
 
+#include <functional>
 #include <mutex>
+#include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "parsed_size.h"
@@ -37,14 +39,15 @@ class HealthService final : public RawService {
   ~HealthService() override;
 
   // The status is SERVING while the server serves and can be reached; it counts
-  // as reachable until it is said not to be. Tell every Watch when the status
-  // changes. No effect after Shutdown.
+  // as reachable until SetReachable(false). These notify every Watch when the
+  // status changes. No effect after Shutdown.
   void SetServing(bool serving);
   void SetReachable(bool reachable);
   bool serving() const;
 
-  // NOT_SERVING for good. Every Watch is told and then ends with UNAVAILABLE,
-  // those that arrive later too, so that none holds up a server's shutdown.
+  // NOT_SERVING for good. Every Watch is notified and then ends with
+  // UNAVAILABLE, those that arrive later too, so that none holds up a server's
+  // shutdown.
   void Shutdown();
 
  private:
@@ -56,7 +59,7 @@ class HealthService final : public RawService {
   grpc::Status Check(const grpc::ByteBuffer& request,
                      grpc::ByteBuffer* response);
 
-  const absl::flat_hash_set<std::string> services_;
+  const std::set<std::string, std::less<>> services_;
   const ParsedSize request_size_;
   Watchdog watchdog_;  // of calls whose request has not come
   // Guards what follows, and the state of every watcher. Not absl's: thread
@@ -66,7 +69,7 @@ class HealthService final : public RawService {
   bool serving_ = false;
   bool reachable_ = true;
   bool shutdown_ = false;
-  absl::flat_hash_set<Watcher*> watchers_;
+  std::unordered_set<Watcher*> watchers_;
 };
 
 }  // namespace kvcompress

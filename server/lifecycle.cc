@@ -270,6 +270,7 @@ absl::Status Run(const DaemonOptions& options, StopSignals* signals) {
         SharedDirectory::Open(options.shared_directory);
     if (!opened.ok()) return opened.status();
     shared = *std::move(opened);
+    shared->RemoveLeftovers();
   }
   const absl::StatusOr<ConnectionLimits> limits =
       PlanConnections(RaiseDescriptorLimit(), options.max_connections,
@@ -352,7 +353,8 @@ absl::Status Run(const DaemonOptions& options, StopSignals* signals) {
       {.accepted = [&] { metrics.connections().Accepted(); },
        .refused = [&](Refusal why) { metrics.connections().Refused(why); },
        .open = [&](int open) { metrics.connections().SetOpen(open); },
-       .unread = [&] { metrics.connections().Unread(); }});
+       .unread = [&] { metrics.connections().Unread(); },
+       .shed = [&] { metrics.connections().Shed(); }});
   if (!server.ok()) return server.status();
   const std::vector<ListenAddress>& addresses = (*server)->addresses();
   page.SetFact("listening on", Joined(addresses));

@@ -23,7 +23,7 @@
 namespace kvcompress {
 
 // Whether RunServer could start with these options, as far as the files of TLS,
-// the shared directory and the limit of file descriptors tell. The error names
+// the shared directory and the limit of file descriptors show. The error names
 // the file, or what does not fit.
 absl::Status CheckConfig(const DaemonOptions& options);
 

@@ -18,6 +18,7 @@
 #include "memory_limit.h"
 #include "probe.h"
 #include "signals.h"
+#include "standard_descriptors.h"
 #include "telemetry/logging.h"
 #include "tuning.h"
 
@@ -29,6 +30,7 @@ constexpr absl::Duration kProbeTimeout = absl::Seconds(4);
 }  // namespace
 
 int main(int argc, char** argv) {
+  kvcompress::OpenStandardDescriptors();
   const absl::StatusOr<kvcompress::CommandLine> line =
       kvcompress::ParseCommandLine(argc, argv);
   if (!line.ok()) {
@@ -42,9 +44,10 @@ int main(int argc, char** argv) {
     return 0;
   }
 
-  if (!line->options.kernels.empty()) {
-    const absl::Status selected =
-        kvcompress::SelectKernels(line->options.kernels);
+  const std::string& kernels = line->options.kernels;
+  if (kernels.empty() || kernels == "amx") kvcompress::AllowTiles();
+  if (!kernels.empty()) {
+    const absl::Status selected = kvcompress::SelectKernels(kernels);
     if (!selected.ok()) {
       std::fprintf(stderr, "kv-compressd: --kernels: %s\n",
                    kvcompress::Printable(selected.message()).c_str());

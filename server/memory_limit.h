@@ -28,6 +28,10 @@ uint64_t MemoryLimitFor(uint64_t budget);
 // the limit leaves, up to 128 MiB.
 uint64_t BufferQuota(uint64_t budget, uint64_t memory_limit);
 
+// How many streams gRPC may hold, those that are let in among them: what half
+// of its quota is enough for, and no more than could be of use.
+uint64_t MostStreams(uint64_t budget, uint64_t memory_limit);
+
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_SERVER_MEMORY_LIMIT_H_

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What the service tells about its calls, for telemetry. The service itself
+// What the service reports about its calls, for telemetry. The service itself
 // knows neither Prometheus nor a logger.
 //
 // Implementations are thread safe and do not block. No argument ever carries
@@ -72,7 +72,7 @@ class CallObserver {
   virtual void CallHandled(const CallEnd&) {}
 
   // Bytes of the request messages and of the response messages of streams, as
-  // serialized; of calls that name files, bytes read and written.
+  // serialized; of shared-directory transfers, bytes read and written.
   virtual void BytesReceived(Method, uint64_t) {}
   virtual void BytesSent(Method, uint64_t) {}
 

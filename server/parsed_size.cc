@@ -11,6 +11,7 @@
 #include <grpcpp/support/proto_buffer_reader.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -96,7 +97,7 @@ struct ParsedSize::Field {
 
 struct ParsedSize::Shape {
   uint64_t size = 0;  // of an object with nothing in it, in bytes
-  absl::flat_hash_map<int, Field> fields;
+  std::unordered_map<int, Field> fields;
 };
 
 // One walk over one message.

@@ -14,9 +14,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -65,8 +65,8 @@ class ParsedSize {
   const Shape* ShapeOf(const google::protobuf::Descriptor& type);
 
   const std::vector<ElementLimit> limits_;
-  absl::flat_hash_map<const google::protobuf::Descriptor*,
-                      std::unique_ptr<Shape>>
+  std::unordered_map<const google::protobuf::Descriptor*,
+                     std::unique_ptr<Shape>>
       shapes_;
   const Shape* top_ = nullptr;
 };

@@ -2,17 +2,19 @@
 
 #include "probe.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
+#include <grpcpp/create_channel_posix.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "connect.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "http_get.h"
 
@@ -27,10 +29,17 @@ absl::Status NotServing(const ListenAddress& address, absl::string_view why) {
   return absl::UnavailableError(absl::StrCat(address.ToString(), ": ", why));
 }
 
+// Over a connection of its own: gRPC would ask the proxies of the environment,
+// and take the path of a Unix socket for that of a URI.
 absl::Status AskHealth(const ListenAddress& address, absl::Duration timeout) {
-  const std::unique_ptr<Health::Stub> stub =
-      Health::NewStub(grpc::CreateChannel(address.ToString(),
-                                          grpc::InsecureChannelCredentials()));
+  const Deadline deadline =
+      std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(timeout);
+  absl::StatusOr<FileDescriptor> connection = Connect(address, deadline);
+  if (!connection.ok()) {
+    return NotServing(address, connection.status().message());
+  }
+  const std::unique_ptr<Health::Stub> stub = Health::NewStub(
+      grpc::CreateInsecureChannelFromFd("localhost", connection->Release()));
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   HealthCheckResponse response;

@@ -24,6 +24,9 @@ namespace fs = std::filesystem;
 constexpr absl::string_view kEnding = ".profile";
 constexpr size_t kMaxName = 80;
 constexpr char kDigestName[] = "sha256-";
+// Most files that are kept in mind, of those whose names a profile can have and
+// of the others.
+constexpr size_t kMaxFiles = 2 * kMaxProfiles;
 
 absl::Status Refuse(absl::string_view why) {
   return MakeError(absl::StatusCode::kFailedPrecondition, why,
@@ -46,20 +49,54 @@ absl::Status CheckName(absl::string_view name) {
                     "or a digit, and is not \"none\""));
 }
 
-// Paths of the files that count, by name. FAILED_PRECONDITION.
-absl::StatusOr<std::map<std::string, std::string>> List(
-    const std::string& directory) {
-  std::map<std::string, std::string> found;
+using Paths = std::map<std::string, std::string>;  // by name
+
+struct Listing {
+  Paths paths;
+  size_t left_out = 0;  // names that a profile can have, beyond kMaxFiles
+};
+
+// Takes the last of more than kMaxFiles away, other than those that `is_known`
+// says yes to; whether it did.
+template <typename IsKnown>
+bool TakeOneAway(IsKnown is_known, Paths* paths) {
+  if (paths->size() <= kMaxFiles) return false;
+  const auto last =
+      std::find_if(paths->rbegin(), paths->rend(),
+                   [&](const auto& each) { return !is_known(each.first); });
+  if (last == paths->rend()) return false;
+  paths->erase(std::prev(last.base()));
+  return true;
+}
+
+// The files that count: those that are known, and then the first by name.
+// FAILED_PRECONDITION.
+template <typename IsKnown>
+absl::StatusOr<Listing> List(const std::string& directory, IsKnown is_known) {
+  Listing listing;
+  Paths unfit;
   std::error_code error;
   fs::directory_iterator each(directory, error);
   for (; !error && each != fs::directory_iterator(); each.increment(error)) {
     const std::string file = each->path().filename().string();
     if (file[0] == '.' || !absl::EndsWith(file, kEnding)) continue;
-    found.emplace(absl::StripSuffix(file, kEnding), each->path().string());
+    const std::string name(absl::StripSuffix(file, kEnding));
+    const bool fits = CheckName(name).ok();
+    Paths* const paths = fits ? &listing.paths : &unfit;
+    paths->emplace(name, each->path().string());
+    if (TakeOneAway(is_known, paths) && fits) ++listing.left_out;
   }
-  if (!error) return found;
-  return absl::FailedPreconditionError(
-      absl::StrCat(directory, ": ", error.message()));
+  if (error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(directory, ": ", error.message()));
+  }
+  listing.paths.merge(unfit);
+  return listing;
+}
+
+std::string LeftOut(size_t files) {
+  return absl::StrCat("left out ", files, " more files than the ", kMaxFiles,
+                      " that are looked at: take files away");
 }
 
 }  // namespace
@@ -79,6 +116,10 @@ absl::StatusOr<std::unique_ptr<ProfileDirectory>> ProfileDirectory::Start(
 absl::Status ProfileDirectory::Check(const ProfileDirectoryOptions& options) {
   ProfileDirectory directory(options, {});
   if (absl::Status status = directory.Look(); !status.ok()) return status;
+  if (directory.left_out_ > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        Printable(options.path), ": ", LeftOut(directory.left_out_)));
+  }
   for (const auto& [name, file] : directory.files_) {
     if (file.refused.ok()) continue;
     return absl::FailedPreconditionError(
@@ -111,12 +152,13 @@ void ProfileDirectory::Watch() {
 }
 
 absl::Status ProfileDirectory::Look() {
-  const absl::StatusOr<std::map<std::string, std::string>> listed =
-      List(options_.path);
+  const absl::StatusOr<Listing> listed =
+      List(options_.path,
+           [this](const std::string& name) { return files_.count(name) != 0; });
   if (!listed.ok()) return listed.status();
   bool changed = false;
   for (auto each = files_.begin(); each != files_.end();) {
-    if (listed->count(each->first) != 0) {
+    if (listed->paths.count(each->first) != 0) {
       ++each;
       continue;
     }
@@ -127,8 +169,12 @@ absl::Status ProfileDirectory::Look() {
   }
   // Publishing first lets go of what is gone before more is read.
   if (changed) Publish();
-  changed = false;
-  for (const auto& [name, path] : *listed) {
+  changed = listed->left_out != left_out_;
+  if (listed->left_out > left_out_) {
+    news_.push_back({LeftOut(listed->left_out), true});
+  }
+  left_out_ = listed->left_out;
+  for (const auto& [name, path] : listed->paths) {
     changed = Update(name, path) || changed;
   }
   if (changed) Publish();
@@ -142,8 +188,6 @@ bool ProfileDirectory::Update(const std::string& name,
   FileStamp stamp = found.ok() ? *found : FileStamp();
   const bool unchanged = known != files_.end() && stamp == known->second.stamp;
   if (unchanged && !known->second.waits) return false;
-  // So many names that are refused are kept, and no more.
-  if (known == files_.end() && files_.size() >= 2 * kMaxProfiles) return false;
   bool waits = false;
   absl::StatusOr<std::shared_ptr<const Profile>> loaded =
       Load(name, path, &stamp, &waits);
@@ -250,8 +294,8 @@ void ProfileDirectory::Publish() {
     if (file.profile != nullptr) loaded.push_back({name, file.profile});
     if (!file.refused.ok()) refused.push_back({name, file.refused});
   }
-  auto next =
-      std::make_shared<const ProfileSet>(std::move(loaded), std::move(refused));
+  auto next = std::make_shared<const ProfileSet>(std::move(loaded),
+                                                 std::move(refused), left_out_);
   {
     const std::lock_guard lock(mutex_);
     current_ = next;

@@ -37,8 +37,9 @@ struct ProfileDirectoryOptions {
 struct ProfileEvents {
   // The profiles, at the start and after every change.
   std::function<void(const ProfileSet&)> changed;
-  // A file was refused, or the directory could not be read. Once for each file
-  // until it changes, and once for each reason of the directory in a row.
+  // A file was refused, files were left out, or the directory could not be
+  // read. Once for each file until it changes, once for each time that more are
+  // left out, and once for each reason of the directory in a row.
   std::function<void()> refused;
 };
 
@@ -48,8 +49,10 @@ struct ProfileEvents {
 // followed: Kubernetes puts its volumes together of links. A file is read whole
 // and checked before it is used. One that is not fit is refused, which changes
 // nothing else: where the name had a profile before, that stays until the file
-// vanishes. So is one of a name as FileNameOf gives with another digest, one
-// that would make more than max_bytes, and one more than kMaxProfiles.
+// vanishes. So is one of a name as FileNameOf returns with another digest, one
+// that would make more than max_bytes, and one more than kMaxProfiles. Of names
+// that a profile can have twice as many are kept in mind, and as many others;
+// those beyond, the last by name, are counted and reported.
 //
 // A profile that is no longer in the directory stays in memory until the last
 // call that uses it has ended. Thread safe.
@@ -60,8 +63,8 @@ class ProfileDirectory final : public ProfileSource {
   static absl::StatusOr<std::unique_ptr<ProfileDirectory>> Start(
       ProfileDirectoryOptions options, ProfileEvents events);
 
-  // Reads the directory once. The errors of Start, and of the first file that
-  // is refused.
+  // Reads the directory once. The errors of Start, of the first file that is
+  // refused, and of files that are left out.
   static absl::Status Check(const ProfileDirectoryOptions& options);
 
   std::shared_ptr<const ProfileSet> current() const override;
@@ -97,14 +100,15 @@ class ProfileDirectory final : public ProfileSource {
   // Bytes of profiles that are loaded, or still in use.
   uint64_t Held();
   void Retire(std::shared_ptr<const Profile> profile);
-  // Gives calls what files_ has, then tells the news: whoever reads them in the
-  // log finds it so.
+  // Publishes files_ to calls, then reports the changes: they hold for whoever
+  // reads of them in the log.
   void Publish();
 
   const ProfileDirectoryOptions options_;
   const ProfileEvents events_;
   // Of the thread that looks alone.
   std::map<std::string, File> files_;  // by name
+  size_t left_out_ = 0;                // files that are not in files_
   std::vector<std::weak_ptr<const Profile>> retired_;
   std::vector<News> news_;
   std::string complaint_;

@@ -45,8 +45,10 @@ void AddOnce(const std::shared_ptr<const Profile>& profile,
 }  // namespace
 
 ProfileSet::ProfileSet(std::vector<LoadedProfile> loaded,
-                       std::vector<RefusedProfile> refused)
-    : loaded_(std::move(loaded)), refused_(std::move(refused)) {
+                       std::vector<RefusedProfile> refused, size_t left_out)
+    : loaded_(std::move(loaded)),
+      refused_(std::move(refused)),
+      left_out_(left_out) {
   std::sort(loaded_.begin(), loaded_.end(),
             [](const auto& a, const auto& b) { return a.name < b.name; });
 }

@@ -41,12 +41,14 @@ class ProfileSet {
  public:
   ProfileSet() = default;
   ProfileSet(std::vector<LoadedProfile> loaded,
-             std::vector<RefusedProfile> refused);
+             std::vector<RefusedProfile> refused, size_t left_out = 0);
 
   const std::vector<LoadedProfile>& loaded() const { return loaded_; }
   // Files that are there and were not taken, or not taken again after they had
   // changed.
   const std::vector<RefusedProfile>& refused() const { return refused_; }
+  // Files that nobody looked at, as there are too many.
+  size_t left_out() const { return left_out_; }
   // Memory of the loaded ones, in bytes.
   uint64_t memory() const;
 
@@ -73,9 +75,10 @@ class ProfileSet {
 
   std::vector<LoadedProfile> loaded_;
   std::vector<RefusedProfile> refused_;
+  size_t left_out_ = 0;
 };
 
-// Gives the profiles that there are now. Thread safe.
+// Provides the profiles that there are now. Thread safe.
 class ProfileSource {
  public:
   virtual ~ProfileSource() = default;

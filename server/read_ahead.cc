@@ -13,11 +13,19 @@
 
 namespace kvcompress {
 
-ReadAhead::ReadAhead(int fd, uint64_t size) : fd_(fd), size_(size) {
+absl::Status ReadError(int error) {
+  return MakeError(absl::StatusCode::kInternal,
+                   absl::StrCat("the input cannot be read: ",
+                                std::generic_category().message(error)),
+                   {.reason = "FILE_ERROR", .field = "input_path"});
+}
+
+ReadAhead::ReadAhead(int fd, uint64_t size, uint64_t begin)
+    : fd_(fd), size_(size), position_(begin), taken_(begin) {
   // Here, where running out of memory is an error of the call.
   for (Slice& slice : slices_)
-    slice.bytes.resize(std::min<uint64_t>(kSlice, size));
-  if (size_ <= kSlice) return;
+    slice.bytes.resize(std::min<uint64_t>(kSlice, size - begin));
+  if (size - begin <= kSlice) return;
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error&) {
@@ -48,12 +56,7 @@ absl::StatusOr<absl::string_view> ReadAhead::Next() {
   } else {
     Fill(&slice);
   }
-  if (slice.error != 0) {
-    return MakeError(absl::StatusCode::kInternal,
-                     absl::StrCat("the input cannot be read: ",
-                                  std::generic_category().message(slice.error)),
-                     {.reason = "FILE_ERROR", .field = "input_path"});
-  }
+  if (slice.error != 0) return ReadError(slice.error);
   lent_ = true;
   next_ = 1 - next_;
   taken_ += slice.size;

@@ -21,14 +21,17 @@
 
 namespace kvcompress {
 
+// INTERNAL for an input that fails with this errno.
+absl::Status ReadError(int error);
+
 // Not thread safe.
 class ReadAhead {
  public:
   // Bytes of a slice; two are held.
   static constexpr size_t kSlice = 512 << 10;
 
-  // Reads `size` bytes of the file `fd`, which outlives this, from its start.
-  ReadAhead(int fd, uint64_t size);
+  // Reads the file `fd`, which outlives this, from `begin` to `size`.
+  ReadAhead(int fd, uint64_t size, uint64_t begin = 0);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
@@ -50,8 +53,8 @@ class ReadAhead {
 
   const int fd_;
   const uint64_t size_;
-  uint64_t position_ = 0;  // of who reads
-  uint64_t taken_ = 0;
+  uint64_t position_;  // of who reads
+  uint64_t taken_;
   Slice slices_[2];
   size_t next_ = 0;
   bool lent_ = false;  // whether the slice before `next_` is in use

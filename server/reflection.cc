@@ -6,9 +6,14 @@
 #include <google/protobuf/descriptor.pb.h>
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "errors.h"
@@ -86,7 +91,7 @@ class Index {
   }
 
  private:
-  using Files = absl::flat_hash_map<std::string, const FileDescriptor*>;
+  using Files = std::map<std::string, const FileDescriptor*, std::less<>>;
 
   static void FillError(absl::StatusCode code, const char* message,
                         v1::ServerReflectionResponse* response) {
@@ -102,14 +107,14 @@ class Index {
       return FillError(absl::StatusCode::kNotFound, "unknown name", response);
     }
     std::vector<const FileDescriptor*> all = {found->second};
-    absl::flat_hash_map<const FileDescriptor*, bool> seen = {{all[0], true}};
+    std::set<const FileDescriptor*> seen = {all[0]};
     for (size_t i = 0; i < all.size(); ++i) {
       const FileDescriptor* const file = all[i];
       *response->mutable_file_descriptor_response()
            ->add_file_descriptor_proto() = serialized_.at(file);
       for (int j = 0; j < file->dependency_count(); ++j) {
         const FileDescriptor* const next = file->dependency(j);
-        if (seen.try_emplace(next, true).second) all.push_back(next);
+        if (seen.insert(next).second) all.push_back(next);
       }
     }
   }
@@ -173,7 +178,7 @@ class Index {
   Files files_;
   Files symbols_;
   // What answers are made of, so that none serializes it anew.
-  absl::flat_hash_map<const FileDescriptor*, std::string> serialized_;
+  std::unordered_map<const FileDescriptor*, std::string> serialized_;
 };
 
 // What the streams of all versions share. The messages of the versions are the

@@ -2,8 +2,8 @@
 
 // Server reflection, by gRPC's callback API. Ours rather than gRPC's own, in
 // which each open stream holds a thread, and each name that is asked for and
-// not there stays in memory. What there is to tell is made once; requests are
-// read as they are on the wire, up to kMaxSmallRequest bytes.
+// not there stays in memory. The answers are made once; requests are read as
+// they are on the wire, up to kMaxSmallRequest bytes.
 
 #ifndef KVCOMPRESS_SERVER_REFLECTION_H_
 #define KVCOMPRESS_SERVER_REFLECTION_H_

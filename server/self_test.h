@@ -71,7 +71,7 @@ class SelfTestQueue {
   // Most tests that wait.
   static constexpr size_t kMaxWaiting = kMaxSmallCalls;
 
-  // Has a thread run `task`, which throws nothing, for a client.
+  // Runs `task`, which throws nothing, on a thread for a client.
   // RESOURCE_EXHAUSTED when too many wait. Throws std::bad_alloc, and is then
   // as if it had not been called.
   absl::Status Add(absl::string_view client, std::function<void()> task);

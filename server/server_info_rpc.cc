@@ -17,8 +17,8 @@ namespace kvcompress {
 namespace {
 
 // A stream holds one request and one response at most. The copy that a message
-// is parsed from is as large as the message, and a slice of a request gives at
-// most 4 MiB.
+// is parsed from is as large as the message, and a slice of a request produces
+// at most 4 MiB.
 uint64_t StreamMemory(const ServiceOptions& options) {
   return 4 * options.max_message_bytes;
 }

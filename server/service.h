@@ -20,6 +20,7 @@
 #include "profile_set.h"
 #include "shared_directory.h"
 #include "watchdog.h"
+#include "worker_pool.h"
 
 namespace kvcompress {
 
@@ -38,7 +39,9 @@ struct ServiceOptions {
   // How many threads work on a call at a time, at most; 0 for as many as there
   // are processors.
   unsigned call_threads = 0;
-  // Where clients name files; null for none.
+  // Nice increment of threads that help a call; see WorkerPool.
+  int helpers_nicer = WorkerPool::kNicer;
+  // The directory of shared-directory transfers; null for none.
   std::shared_ptr<const SharedDirectory> shared_directory;
   // What klt may compress with, and what artefacts may need; null for none.
   std::shared_ptr<const ProfileSource> profiles;

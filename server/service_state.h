@@ -28,7 +28,10 @@ struct ServiceState {
         small_calls({.stall = std::min(options.time.stall, kSmallRequestTime),
                      .call = options.time.call,
                      .most = kMaxSmallCalls}),
-        workers(WorkerPool::Processors()) {}
+        workers(
+            WorkerPool::Processors(),
+            {.most = std::max(WorkerPool::Processors(), options.call_threads),
+             .nicer = options.helpers_nicer}) {}
 
   const ServiceOptions options;
   CallObserver silent;

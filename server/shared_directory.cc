@@ -7,12 +7,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <optional>
-#include <random>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "files/publish.h"
 #include "kvcompress/error.h"
 
 namespace kvcompress {
@@ -136,12 +138,6 @@ absl::Status CheckPath(const std::string& path, const char* field) {
   return absl::OkStatus();
 }
 
-std::string TemporaryName() {
-  std::random_device random;
-  return absl::StrCat(".kvcompress-", absl::Hex(random()),
-                      absl::Hex(random(), absl::kZeroPad8), ".tmp");
-}
-
 // Whether a file is the server's own, has one name, and is not what is read.
 bool MayReuse(const struct stat& found, const SharedInput* input) {
   return S_ISREG(found.st_mode) && found.st_nlink == 1 &&
@@ -157,7 +153,8 @@ FileDescriptor TakeExisting(const FileDescriptor& parent,
       openat(parent.get(), name.c_str(),
              O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   struct stat found;
-  if (!file.ok() || fstat(file.get(), &found) != 0 || !MayReuse(found, input)) {
+  if (!file.ok() || fstat(file.get(), &found) != 0 || !MayReuse(found, input) ||
+      HoldTemporary(file.get()) == EWOULDBLOCK) {
     return FileDescriptor();
   }
   *temporary = TemporaryName();
@@ -176,6 +173,36 @@ FileDescriptor TakeExisting(const FileDescriptor& parent,
   renameat2(parent.get(), temporary->c_str(), parent.get(), name.c_str(),
             RENAME_NOREPLACE);
   return FileDescriptor();
+}
+
+// Whether somebody has a file open for writing.
+enum class Writers { kNone, kSome, kUnknown };
+
+// A lease for reading is given only while there are none. Whoever opens the
+// file for writing before it is given back waits for that, and the signal that
+// then comes is one that is ignored by default.
+Writers WritersOf(int fd) {
+  fcntl(fd, F_SETSIG, SIGURG);
+  if (fcntl(fd, F_SETLEASE, F_RDLCK) != 0) {
+    return errno == EAGAIN ? Writers::kSome : Writers::kUnknown;
+  }
+  fcntl(fd, F_SETLEASE, F_UNLCK);
+  return Writers::kNone;
+}
+
+// Fills in `found`; 0 or errno. The clock is read first, and the times last: a
+// write that begins meanwhile is then seen, now or by CheckUnchanged.
+int LookAt(int fd, struct stat* found, bool* unsettled) {
+  constexpr time_t kLongestWrite = 10;  // seconds
+  timespec now;
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  const Writers writers = WritersOf(fd);
+  if (fstat(fd, found) != 0) return errno;
+  if (writers == Writers::kUnknown) now.tv_sec -= kLongestWrite;
+  const timespec& changed = found->st_ctim;
+  *unsettled = writers == Writers::kSome || changed.tv_sec > now.tv_sec ||
+               (changed.tv_sec == now.tv_sec && changed.tv_nsec >= now.tv_nsec);
+  return 0;
 }
 
 }  // namespace
@@ -218,6 +245,10 @@ int OpenBeneath(int root, const std::string& path, int flags) {
   return static_cast<int>(fd);
 }
 
+bool SharedInput::HasWriter() const {
+  return WritersOf(fd()) == Writers::kSome;
+}
+
 absl::Status SharedInput::CheckUnchanged() const {
   struct stat now;
   const auto same = [](const timespec& a, const timespec& b) {
@@ -227,6 +258,10 @@ absl::Status SharedInput::CheckUnchanged() const {
       same(now.st_mtim, found_.st_mtim) && same(now.st_ctim, found_.st_ctim)) {
     return absl::OkStatus();
   }
+  return InputChanged();
+}
+
+absl::Status InputChanged() {
   return MakeError(absl::StatusCode::kAborted,
                    "the input was changed, truncated, renamed or removed while "
                    "it was read",
@@ -244,7 +279,10 @@ absl::Status SharedOutput::WriteAt(uint64_t offset, absl::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(count));
     offset += static_cast<uint64_t>(count);
   }
-  end_ = std::max(end_, offset);
+  std::atomic_ref<uint64_t> end(end_);
+  uint64_t before = end;
+  while (before < offset && !end.compare_exchange_weak(before, offset)) {
+  }
   return absl::OkStatus();
 }
 
@@ -261,50 +299,17 @@ absl::Status SharedOutput::Publish(mode_t mode) {
   if (fchmod(file_.get(), mode) != 0 || fsync(file_.get()) != 0) {
     return SystemError(errno, name_, "output_path");
   }
-  absl::Status status =
-      temporary_.empty() ? Link()
-                         : RenameTo(std::exchange(temporary_, std::string()));
-  if (!status.ok()) return status;
+  const Taken taken = overwrite_ ? Taken::kReplace : Taken::kRefuse;
+  const int error = temporary_.empty()
+                        ? PublishUnnamed(file_.get(), parent_.get(), name_,
+                                         taken, [](const std::string&) {})
+                        : PublishNamed(parent_.get(), temporary_, name_, taken);
+  if (error != 0) return SystemError(error, name_, "output_path");
+  temporary_.clear();
   // Makes the name survive a crash; a file system that cannot is no reason to
   // fail.
   fsync(parent_.get());
   return absl::OkStatus();
-}
-
-absl::Status SharedOutput::Link() {
-  const std::string self = absl::StrCat("/proc/self/fd/", file_.get());
-  if (linkat(AT_FDCWD, self.c_str(), parent_.get(), name_.c_str(),
-             AT_SYMLINK_FOLLOW) != 0) {
-    if (errno != EEXIST || !overwrite_) {
-      return SystemError(errno, name_, "output_path");
-    }
-    return Replace(self);
-  }
-  return absl::OkStatus();
-}
-
-// A link never replaces a name, so a second name is moved over the first.
-absl::Status SharedOutput::Replace(const std::string& self) {
-  std::string temporary;
-  int linked = -1;
-  for (int i = 0; i < 100 && linked != 0; ++i) {
-    temporary = TemporaryName();
-    linked = linkat(AT_FDCWD, self.c_str(), parent_.get(), temporary.c_str(),
-                    AT_SYMLINK_FOLLOW);
-    if (linked != 0 && errno != EEXIST) break;
-  }
-  if (linked != 0) return SystemError(errno, name_, "output_path");
-  return RenameTo(temporary);
-}
-
-absl::Status SharedOutput::RenameTo(const std::string& temporary) {
-  if (renameat(parent_.get(), temporary.c_str(), parent_.get(),
-               name_.c_str()) == 0) {
-    return absl::OkStatus();
-  }
-  const int error = errno;
-  unlinkat(parent_.get(), temporary.c_str(), 0);
-  return SystemError(error, name_, "output_path");
 }
 
 absl::StatusOr<std::shared_ptr<const SharedDirectory>> SharedDirectory::Open(
@@ -327,15 +332,17 @@ absl::StatusOr<SharedInput> SharedDirectory::OpenInput(
   // Without O_NONBLOCK a FIFO would make this wait for its writer.
   FileDescriptor fd(
       OpenBeneath(fd_.get(), path, O_RDONLY | O_NONBLOCK | O_NOCTTY));
+  if (!fd.ok()) return SystemError(errno, path, field);
   struct stat found;
-  if (!fd.ok() || fstat(fd.get(), &found) != 0) {
-    return SystemError(errno, path, field);
+  bool unsettled = false;
+  if (const int error = LookAt(fd.get(), &found, &unsettled); error != 0) {
+    return SystemError(error, path, field);
   }
   if (!S_ISREG(found.st_mode)) {
     return PathError(absl::StatusCode::kFailedPrecondition, path, kNotRegular,
                      "NOT_A_REGULAR_FILE", field);
   }
-  return SharedInput(std::move(fd), found);
+  return SharedInput(std::move(fd), found, unsettled);
 }
 
 absl::StatusOr<SharedOutput> SharedDirectory::CreateOutput(
@@ -351,11 +358,18 @@ absl::StatusOr<SharedOutput> SharedDirectory::CreateOutput(
           : OpenBeneath(fd_.get(), path.substr(0, slash),
                         O_RDONLY | O_DIRECTORY));
   if (!parent.ok()) return SystemError(errno, path, field);
+  RemoveLeftoversOnce(parent.get());
   struct stat found;
   if (fstatat(parent.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) {
     if (!S_ISREG(found.st_mode)) {
       return PathError(absl::StatusCode::kFailedPrecondition, path, kNotRegular,
                        "NOT_A_REGULAR_FILE", field);
+    }
+    if (input != nullptr && input->Is(found)) {
+      return PathError(absl::StatusCode::kInvalidArgument, path,
+                       "is the input, which the output would replace: give the "
+                       "output another name",
+                       "SAME_FILE", field);
     }
     if (existing == Existing::kRefuse) return SystemError(EEXIST, path, field);
     if (existing == Existing::kReuse) {
@@ -375,6 +389,10 @@ absl::StatusOr<SharedOutput> SharedDirectory::CreateOutput(
   }
   return SharedOutput(std::move(parent), name, std::move(file),
                       existing != Existing::kRefuse);
+}
+
+void SharedDirectory::RemoveLeftovers() const {
+  kvcompress::RemoveLeftovers(fd_.get());
 }
 
 }  // namespace kvcompress

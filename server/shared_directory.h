@@ -28,8 +28,8 @@ namespace kvcompress {
 // A regular file that is being read.
 class SharedInput {
  public:
-  SharedInput(FileDescriptor fd, const struct stat& found)
-      : fd_(std::move(fd)), found_(found) {}
+  SharedInput(FileDescriptor fd, const struct stat& found, bool unsettled)
+      : fd_(std::move(fd)), found_(found), unsettled_(unsettled) {}
 
   int fd() const { return fd_.get(); }
   // Bytes, and permissions, when it was opened.
@@ -39,6 +39,17 @@ class SharedInput {
     return file.st_dev == found_.st_dev && file.st_ino == found_.st_ino;
   }
 
+  // Whether the file may change without CheckUnchanged seeing it. A write sets
+  // the times when it begins, so that one that was under way when the file was
+  // opened, or began within the same tick of the clock, is not seen. Then only
+  // reading twice detects it. False when nobody had the file open for writing,
+  // or where the system does not report that, when it had not changed for 10 s.
+  bool unsettled() const { return unsettled_; }
+
+  // Whether somebody has it open for writing now; false where the system does
+  // not report that.
+  bool HasWriter() const;
+
   // ABORTED when the file is not as it was when it was opened: another size, or
   // times of change. Writing through a mapping need not change these.
   absl::Status CheckUnchanged() const;
@@ -46,7 +57,11 @@ class SharedInput {
  private:
   FileDescriptor fd_;
   struct stat found_;
+  bool unsettled_;
 };
+
+// The error ABORTED, with the reason INPUT_CHANGED.
+absl::Status InputChanged();
 
 // What becomes of a file that is there already.
 enum class Existing {
@@ -56,8 +71,9 @@ enum class Existing {
 };
 
 // A file that has no name until it is whole: a server that is killed leaves
-// nothing behind. One that is reused has a temporary name meanwhile, which a
-// server that is killed leaves.
+// nothing behind. One that is reused has a temporary name meanwhile, and one
+// that takes the place of another has it for a moment: files/publish.h says how
+// what a server leaves that is killed then is removed.
 class SharedOutput {
  public:
   // In the directory `parent`, to be called `name`; `temporary` is the name
@@ -69,22 +85,18 @@ class SharedOutput {
         file_(std::move(file)),
         overwrite_(overwrite),
         temporary_(std::move(temporary)) {}
-  // Without a call of Publish that gave OK, nothing is left of it.
+  // Without a call of Publish that returned OK, nothing is left of it.
   ~SharedOutput();
   SharedOutput(SharedOutput&&) = default;
   SharedOutput& operator=(SharedOutput&&) = delete;
 
-  // RESOURCE_EXHAUSTED when there is no room.
+  // RESOURCE_EXHAUSTED when there is no space. Thread safe.
   absl::Status WriteAt(uint64_t offset, absl::string_view bytes);
 
-  // Flushes the file and gives it its name and these permissions. Once.
+  // Flushes the file, and sets its name and these permissions. Once.
   absl::Status Publish(mode_t mode);
 
  private:
-  absl::Status Link();
-  absl::Status Replace(const std::string& self);
-  absl::Status RenameTo(const std::string& temporary);
-
   FileDescriptor parent_;
   std::string name_;
   FileDescriptor file_;
@@ -111,12 +123,16 @@ class SharedDirectory {
   absl::StatusOr<SharedInput> OpenInput(const std::string& path,
                                         const char* field) const;
   // The same; ALREADY_EXISTS for a file that is there, with kRefuse;
-  // UNIMPLEMENTED where the file system has no files without a name. `input`,
-  // which may be null, is never reused.
+  // UNIMPLEMENTED where the file system has no files without a name;
+  // INVALID_ARGUMENT where the name is one of `input`, which may be null.
   absl::StatusOr<SharedOutput> CreateOutput(const std::string& path,
                                             Existing existing,
                                             const char* field,
                                             const SharedInput* input) const;
+
+  // Removes what killed servers left in the directory itself, and not in those
+  // below: there the first output does that.
+  void RemoveLeftovers() const;
 
  private:
   SharedDirectory(std::string path, FileDescriptor fd, const struct stat& found)

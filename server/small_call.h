@@ -1,13 +1,12 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// A call that takes one small request and gives one response at once, under
-// watch from its first moment on.
+// A call that takes one small request and returns one response immediately,
+// under watch from its first moment on.
 //
-// For a unary method gRPC waits for the request before it tells anybody of the
-// call, for ever if need be: a client that opens calls and sends nothing takes
-// some 12 KiB for each, tens of thousands on one connection. On the wire a
-// unary call is a stream in both directions like any other, so this takes it as
-// one.
+// For a unary method gRPC waits for the request before it reports the call, for
+// ever if need be: a client that opens calls and sends nothing takes some 12
+// KiB for each, tens of thousands on one connection. On the wire a unary call
+// is a stream in both directions like any other, so this takes it as one.
 
 #ifndef KVCOMPRESS_SERVER_SMALL_CALL_H_
 #define KVCOMPRESS_SERVER_SMALL_CALL_H_
@@ -40,13 +39,13 @@ absl::Status NoRequest();
 
 class SmallCall final : public RawReactor, private WatchedCall {
  public:
-  // Gives the end of the call, and where that is OK the response.
+  // Returns the status of the call, and where that is OK sets the response.
   using Answer = std::function<grpc::Status(const grpc::ByteBuffer& request,
                                             grpc::ByteBuffer* response)>;
-  // Has another thread run `task`, or gives the error that ends the call.
+  // Runs `task` on another thread, or returns the error that ends the call.
   using Place = std::function<absl::Status(std::function<void()> task)>;
 
-  // Gives what to tell the client of a call that ends with this error.
+  // Returns the status for the client of a call that ends with this error.
   using Refuse = std::function<grpc::Status(const absl::Status& error)>;
 
   // One of `answer` and `refuse` is called, once: `answer` when the request has
@@ -82,7 +81,7 @@ class SmallCall final : public RawReactor, private WatchedCall {
 class RawService : public grpc::Service {
  protected:
   // Adds the method of this full name: "/package.Service/Method". What `make`
-  // gives deletes itself; it may throw std::bad_alloc.
+  // returns deletes itself; it may throw std::bad_alloc.
   void AddRaw(const char* name,
               std::function<RawReactor*(grpc::CallbackServerContext*)> make);
 

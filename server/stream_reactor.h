@@ -1,8 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // A bidirectional stream as a pump: read a message, write every response that
-// it gives, read the next. One request and one response are held at a time, so
-// a stream's memory is bounded whatever the size of the cache, and a reader
+// it produces, read the next. One request and one response are held at a time,
+// so a stream's memory is bounded whatever the size of the cache, and a reader
 // that is slow slows its own writer, by HTTP/2 flow control. What it holds it
 // reserves from the budget of the service; the watchdog ends its waits. gRPC's
 // threads admit it and refuse it; the handler runs on those of the service.
@@ -43,7 +43,7 @@ class StreamHandler {
                             uint64_t* content) = 0;
   // The client has said all.
   virtual absl::Status End() = 0;
-  // Sets the next response that what was taken gives; false when there is none
+  // Sets the next response for what was taken; returns false when there is none
   // for now.
   virtual absl::StatusOr<bool> Next(grpc::ByteBuffer* response) = 0;
   // Memory that is needed besides the messages, in bytes.
@@ -63,8 +63,8 @@ class StreamReactor final : public RawReactor, private WatchedCall {
         workers_(state->workers),
         call_(method, context, state) {}
 
-  // Begins, or refuses: for want of memory, or who may not call. `make` gives
-  // the handler, of the call. REQUIRES: once.
+  // Begins, or refuses: for lack of memory, or who may not call. `make` returns
+  // the handler of the call. REQUIRES: once.
   template <typename Make>
   void Start(Make make) {
     const absl::Status status = Guarded([&] {

@@ -31,7 +31,7 @@ class ThreadReserve {
  public:
   // TooFewThreads when the system gives fewer.
   static absl::StatusOr<std::unique_ptr<ThreadReserve>> Take(unsigned threads);
-  // Gives them back.
+  // Releases them.
   ~ThreadReserve();
 
   ThreadReserve(const ThreadReserve&) = delete;
@@ -46,7 +46,7 @@ class ThreadReserve {
   std::vector<std::thread> threads_;
 };
 
-// Has gRPC 1.51 start the threads that run callbacks of calls, of which it
+// Makes gRPC 1.51 start the threads that run callbacks of calls, of which it
 // starts one, and others as work comes. UNAVAILABLE when it does not within
 // seconds. REQUIRES: gRPC is up.
 absl::Status StartThreadsOfGrpc(unsigned processors);

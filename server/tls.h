@@ -4,7 +4,7 @@
 //
 // Not gRPC's FileWatcherCertificateProvider: that of 1.51 hands on a key that
 // does not belong to the certificate, and drops what worked before. Ours is
-// asked at every handshake, and gives what the watcher has judged fit.
+// asked at every handshake, and returns what the watcher has judged fit.
 
 #ifndef KVCOMPRESS_SERVER_TLS_H_
 #define KVCOMPRESS_SERVER_TLS_H_
@@ -18,7 +18,7 @@
 namespace kvcompress {
 
 // TLS 1.2 and 1.3. Where the watcher has a file of client authorities, a
-// client without a certificate of theirs is turned away in the handshake.
+// client without a certificate of theirs is rejected in the handshake.
 // REQUIRES: `watcher` outlives the credentials, and these every server that
 // listens with them: gRPC itself does not hold them.
 std::shared_ptr<grpc::ServerCredentials> ReloadingCredentials(

@@ -7,7 +7,7 @@
 
 namespace kvcompress {
 
-// Has the allocator keep one heap for each processor: by default there are
+// Makes the allocator keep one heap for each processor: by default there are
 // eight, and what is freed in one is of no use to the others.
 //
 // And has it keep what messages are made of: by default a chunk of 1 MiB is
@@ -22,7 +22,7 @@ namespace kvcompress {
 // Call it before other threads are started.
 void TuneProcess();
 
-// Has gRPC stay up until the process ends. Otherwise the last server or channel
+// Keeps gRPC up until the process ends. Otherwise the last server or channel
 // that goes takes it down, and waits for a thread that polls for up to 10
 // seconds if a write had to wait lately (grpc/grpc issue 41050): a stopped
 // server, or a command that failed, would end so much later.

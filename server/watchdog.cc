@@ -235,7 +235,7 @@ void Watchdog::Look() {
   std::vector<std::tuple<WatchedCall*, WatchedCall::Wait, Cause>> taken;
   {
     const std::lock_guard lock(mutex_);
-    // There is room for every call before one is taken: none is lost for want
+    // There is space for every call before one is taken: none is lost for lack
     // of memory.
     taken.reserve(calls_.size());
     const int64_t now = Now();

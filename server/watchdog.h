@@ -17,8 +17,8 @@
 #include <limits>
 #include <mutex>
 #include <thread>
+#include <unordered_set>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
@@ -119,8 +119,7 @@ class Watchdog {
     // Most calls at a time: a further one displaces the one that has waited
     // longest for its client. Where none waits, all stay.
     size_t most = std::numeric_limits<size_t>::max();
-    // Whether to have the allocator give back what it keeps when no call is
-    // left.
+    // Whether to make the allocator release what it keeps when no call is left.
     bool trims = false;
   };
 
@@ -157,7 +156,7 @@ class Watchdog {
   // Guarded by the mutex.
   bool stopping_ = false;
   int64_t next_trim_ = 0;  // when, if there is no call then
-  absl::flat_hash_set<WatchedCall*> calls_;
+  std::unordered_set<WatchedCall*> calls_;
   std::thread thread_;
 };
 

@@ -11,21 +11,23 @@
 #include <exception>
 #include <new>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "control_groups.h"
 
 namespace kvcompress {
 
-WorkerPool::WorkerPool(unsigned threads) {
+WorkerPool::WorkerPool(unsigned threads, Helpers helpers)
+    : most_helpers_(helpers.most == 0 ? threads : helpers.most),
+      nicer_(helpers.nicer) {
   threads_.reserve(threads);
-  helpers_.reserve(threads);
+  helpers_.reserve(most_helpers_);
   try {
     while (threads_.size() < threads) {
       threads_.emplace_back([this] { Work(); });
     }
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
+    // The system gives no more threads, or no memory for one.
     if (threads_.empty()) throw;
   }
 }
@@ -63,7 +65,7 @@ void WorkerPool::Run(absl::string_view client, std::function<void()> task) {
 
 void WorkerPool::Help(absl::string_view client, std::function<void()> task) {
   const std::lock_guard lock(mutex_);
-  if (waiting_help_ >= idle_helpers_ && helpers_.size() < threads_.size()) {
+  if (waiting_help_ >= idle_helpers_ && helpers_.size() < most_helpers_) {
     try {
       helpers_.emplace_back([this] { WorkAsHelper(); });
     } catch (const std::exception&) {
@@ -129,7 +131,7 @@ void WorkerPool::WorkAsHelper() {
   // On Linux that is of the thread alone. One that may not have it helps all
   // the same.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)),
-              getpriority(PRIO_PROCESS, 0) + kNicer);
+              getpriority(PRIO_PROCESS, 0) + nicer_);
   std::unique_lock lock(mutex_);
   while (true) {
     ++idle_helpers_;

@@ -24,9 +24,9 @@ namespace kvcompress {
 
 // Runs the tasks of clients: those of each in the order in which they come, and
 // of clients that have tasks waiting one after the other. As many run at once
-// as there are threads. Tasks that help a call have as many threads of their
-// own, which the system runs at a lower priority: what helps a large call does
-// not keep a small one waiting.
+// as there are threads. Tasks that help a call have threads of their own, which
+// the system runs at a lower priority: what helps a large call does not keep a
+// small one waiting.
 //
 // A client none of whose tasks runs waits for kPatience at most: then there is
 // another thread for it, up to kMaxThreads in all. Such a thread serves
@@ -38,21 +38,26 @@ class WorkerPool {
   static constexpr std::chrono::milliseconds kPatience{50};
   static constexpr std::chrono::milliseconds kLinger{1000};
   static constexpr unsigned kMaxThreads = 64;
-  // By which helpers are nicer than calls: a processor that both want goes to
-  // the call at once, and where it is never free, helpers still get a quarter
-  // of it.
+  // Nice increment of helpers: a processor that both want goes to the call at
+  // once, and where it is never free, helpers still get a quarter of it.
   static constexpr int kNicer = 5;
+
+  struct Helpers {
+    unsigned most = 0;  // threads; 0 for as many as those of calls
+    int nicer = kNicer;
+  };
 
   // `threads` is at least 1; fewer where the system gives no more. Throws
   // std::system_error when it gives none at all.
-  explicit WorkerPool(unsigned threads);
+  explicit WorkerPool(unsigned threads) : WorkerPool(threads, Helpers()) {}
+  WorkerPool(unsigned threads, Helpers helpers);
   // Runs what has come, then ends. REQUIRES: nothing more comes.
   ~WorkerPool();
 
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  // Has a thread run `task`, which throws nothing, for a client. Nobody waits:
+  // Runs `task`, which throws nothing, on a thread for a client. Nobody waits:
   // how many tasks there may be is for the caller to bound. Throws
   // std::bad_alloc, and is then as if it had not been called.
   void Run(absl::string_view client, std::function<void()> task);
@@ -105,7 +110,7 @@ class WorkerPool {
   void WorkForUnserved(Threads::iterator thread);
   void Oversee();
   // The following need the mutex.
-  // Adds a task, of one kind of a client's; gives the client.
+  // Adds a task, of one kind of a client's; returns the client.
   Clients::iterator Put(absl::string_view client, Waiting Client::*kind,
                         Turns* turns, std::function<void()> task);
   // Runs the next task of a client, without the mutex.
@@ -121,6 +126,8 @@ class WorkerPool {
   bool AddThread();
   void JoinEnded(std::unique_lock<std::mutex>* lock);
 
+  const unsigned most_helpers_;
+  const int nicer_;  // than threads of calls
   mutable std::mutex mutex_;
   std::condition_variable work_;            // for the threads of the start
   std::condition_variable help_;            // for the helpers
@@ -138,7 +145,7 @@ class WorkerPool {
   uint64_t idle_added_ = 0;       // of those added
   bool overseer_sleeps_ = false;  // until somebody is unserved
   std::vector<std::thread> threads_;
-  std::vector<std::thread> helpers_;  // as many at most, as help is asked for
+  std::vector<std::thread> helpers_;  // as help is asked for
   Threads added_;
   Threads ended_;  // of those added; to be joined
   std::thread overseer_;

@@ -66,12 +66,12 @@ def parse_study(
 
 
 def setting_of(arguments: argparse.Namespace) -> Setting:
-    """Gives what a study measures on."""
+    """Returns what a study measures on."""
     return Setting(arguments.model, arguments.windows, arguments.prefix, arguments.continuation)
 
 
 def words_of(script: str, setting: Setting) -> list[str]:
-    """Gives the command that repeats a study; folders and threads change no number."""
+    """Returns the command that repeats a study; folders and threads change no number."""
     default, words = Setting(), [f"validation/{script}"]
     for name in ("model", "windows", "prefix", "continuation"):
         if getattr(setting, name) != getattr(default, name):
@@ -98,7 +98,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def machine() -> str:
-    """Says what this runs on."""
+    """Describes what this runs on."""
     name = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -112,7 +112,7 @@ def machine() -> str:
 
 
 def command(arguments: argparse.Namespace) -> str:
-    """Gives the command that repeats a run."""
+    """Returns the command that repeats a run."""
     words = words_of("codec_study.py", setting_of(arguments))
     words += [f"--codec={codec}" for codec in arguments.codec or ()]
     for name in ("no_peers", "no_stages"):
@@ -121,7 +121,7 @@ def command(arguments: argparse.Namespace) -> str:
 
 
 def last_stages(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]:
-    """Measures sizes with each last stage, on the first window of each text."""
+    """Measures sizes with each byte compressor, on the first window of each text."""
     first = {window.text: index for index, window in reversed(list(enumerate(study.windows)))}
     paths = [study.cache_file(index) for index in sorted(first.values())]
     jobs = [(row.name, "", row.options) for row in rows.service_rows(client)]
@@ -137,7 +137,7 @@ def last_stages(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Runs the study and gives the document."""
+    """Runs the study and returns the document."""
     start = time.monotonic()
     setting = setting_of(arguments)
     study = Study(setting, arguments.cache, say)

@@ -34,7 +34,7 @@ class CompressionError(subprocess.CalledProcessError):
         super().__init__(1, what, stderr=str(reason))
 
     def __str__(self) -> str:
-        """Says what failed and why."""
+        """Describes what failed and why."""
         return f"{self.cmd} failed: {self.stderr}"
 
 
@@ -139,12 +139,13 @@ def find_cli_binary() -> str:
     if on_path := shutil.which("kv-compress"):
         return on_path
     raise FileNotFoundError(
-        "kv-compress is not built. Build it with deploy/build, or name it in KV_COMPRESS_PATH"
+        "kv-compress is neither in bin/ nor on the PATH. Build it with deploy/build, activate the "
+        "environment that has the wheel, or name it in KV_COMPRESS_PATH"
     )
 
 
 def check_cli_available() -> bool:
-    """Tells whether kv-compress is found."""
+    """Returns whether kv-compress is found."""
     try:
         find_cli_binary()
     except FileNotFoundError:
@@ -152,8 +153,18 @@ def check_cli_available() -> bool:
     return True
 
 
+def check_service() -> None:
+    """Finds the service before anything takes long.
+
+    Raises:
+        FileNotFoundError: No server is named, and kv-compress is not found.
+    """
+    if not os.environ.get("KVCOMPRESS_SERVER"):
+        find_cli_binary()
+
+
 def open_client() -> kvcompress.Client:
-    """Gives the client of the server that KVCOMPRESS_SERVER names, else of one of its own.
+    """Returns the client of the server that KVCOMPRESS_SERVER names, else of one of its own.
 
     Later calls give the same client; it and its server end with this process.
 
@@ -168,7 +179,7 @@ def open_client() -> kvcompress.Client:
 
 @cache
 def _client(target: str | None, folder: Path | None) -> kvcompress.Client:
-    """Gives a client of a server, or of one of its own, from a folder if it is there."""
+    """Returns a client of a server, or of one of its own, from a folder if it is there."""
     if folder is not None and (folder / "kv-compressd").is_file():
         os.environ.setdefault("KVCOMPRESS_BIN_DIR", str(folder))
     return kvcompress.Client(target)
@@ -176,7 +187,7 @@ def _client(target: str | None, folder: Path | None) -> kvcompress.Client:
 
 @contextmanager
 def _service(what: str) -> Iterator[kvcompress.Client]:
-    """Gives the client, and turns what goes wrong with it into CompressionError."""
+    """Yields the client, and converts its errors to CompressionError."""
     client = open_client()
     try:
         yield client
@@ -185,7 +196,7 @@ def _service(what: str) -> Iterator[kvcompress.Client]:
 
 
 def _codec(group_size: int, codec: str, preset: str, sparsity: float) -> str:
-    """Gives the codec string; a group size only to codecs that the default is not for."""
+    """Returns the codec string; a group size only to codecs that the default is not for."""
     values: dict[str, float | str] = {} if group_size == 64 else {"group_size": group_size}
     if sparsity > 0 and codec == "int4":
         codec = "sparse"
@@ -244,6 +255,7 @@ def compress_kv_cache(
         report = client.compress(
             Path(input_path),
             Path(output_path),
+            overwrite=True,
             rope_theta=rope_theta,
             codec=_codec(group_size, codec, preset, sparsity),
         ).report
@@ -274,7 +286,7 @@ def decompress_kv_cache(
     """
     start = time.monotonic()
     with _service(f"restoring {input_path}") as client:
-        report = client.decompress(Path(input_path), Path(output_path)).report
+        report = client.decompress(Path(input_path), Path(output_path), overwrite=True).report
     if verbose:
         print(f"    {report.tensor_count} tensors verified, {report.payload_digest}")
     return CompressionMetrics(

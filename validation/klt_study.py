@@ -31,7 +31,7 @@ FIRST = 100
 
 
 def variants(client: kvcompress.Client, study: Study) -> Iterator[Row]:
-    """Gives the rows: the reference, klt ultra, and it in parts."""
+    """Yields the rows: the reference, klt ultra, and it in parts."""
     version = f"kvcompress {client.server_info().version}"
 
     def klt(name: str, preset: str, **more: Any) -> Variant:

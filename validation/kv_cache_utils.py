@@ -50,12 +50,12 @@ class KVCacheMetadata:
     model_name: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives the fields as a dict that JSON can write."""
+        """Returns the fields as a dict that JSON can write."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Self:
-        """Takes what to_dict gave; keys that are not known are ignored.
+        """Takes what to_dict returned; keys that are not known are ignored.
 
         Raises:
             KeyError: A field is missing.
@@ -64,7 +64,7 @@ class KVCacheMetadata:
 
 
 def _layers(cache: Any) -> list[tuple[Any, Any]]:
-    """Gives keys and values by layer.
+    """Returns keys and values by layer.
 
     Raises:
         ValueError: The cache is empty.
@@ -75,7 +75,7 @@ def _layers(cache: Any) -> list[tuple[Any, Any]]:
 
 
 def _describe(cache: Any, model_name: str) -> KVCacheMetadata:
-    """Gives the metadata of a cache.
+    """Returns the metadata of a cache.
 
     Raises:
         ValueError: The cache is empty, its keys are not four-dimensional, or a batch.
@@ -144,7 +144,7 @@ def save_kv_cache(
     """Saves a cache as a safetensors file of tensors `layer_{i}_key` and `layer_{i}_value`.
 
     bfloat16 becomes float32, which holds the same values, so that NumPy opens the file;
-    `lossless` finds this out and takes no more room for it.
+    `lossless` finds this out and takes no more space for it.
 
     Args:
         cache: A cache of transformers.
@@ -177,7 +177,7 @@ def save_kv_cache(
 
 
 def _is_artefact(path: Path) -> bool:
-    """Tells whether a safetensors file is a compressed one, by its metadata.
+    """Returns whether a safetensors file is a compressed one, by its metadata.
 
     Raises:
         ValueError: It is no safetensors file.
@@ -282,7 +282,7 @@ def validate_kv_cache_shape(
 
 
 def compute_kv_cache_stats(cache: Any) -> dict[str, Any]:
-    """Gives sizes and statistics of a cache.
+    """Returns sizes and statistics of a cache.
 
     Args:
         cache: A cache of transformers.

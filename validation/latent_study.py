@@ -38,14 +38,14 @@ TEXTS = ("news", "reference")
 LAYERS = (0, 6, 14, 22)
 """The first of each four whose keys and values make a latent: more dimensions than it has."""
 FEW = 512
-"""Tokens, beside all of the prefix."""
+"""Tokens, next to all of the prefix."""
 
 
 def latents(layers: Sequence[tuple[Floats, Floats]], seed: int = 1) -> tuple[Floats, Floats]:
     """Makes an MLA cache of real keys and values, each [heads, tokens, dim].
 
     Keys and values of the layers are put side by side for each token, and projected to 512 numbers
-    by a fixed matrix: their principal directions, which are what least squares gives, and then a
+    by a fixed matrix: their principal components, which are what least squares yields, and then a
     random orthogonal matrix, since a model's up-projection absorbs any and training prefers none.
     As in DeepSeek's models, each latent is then divided by its root mean square. The rotated part
     is the key of the first head as it is in the cache.
@@ -68,10 +68,10 @@ def latents(layers: Sequence[tuple[Floats, Floats]], seed: int = 1) -> tuple[Flo
 def layouts(
     latent: Floats, rotated: Floats, theta: float
 ) -> Iterator[tuple[str, Mapping[str, Any], Floats]]:
-    """Gives names, options and tensors: the latent alone, and with its rotated part.
+    """Yields names, options and tensors: the latent alone, and with its rotated part.
 
-    The RoPE of the cache that was taken is told for the last two. Between these the difference is
-    whether the rotated part is a head's end or, as `mla` says, a tensor of its own.
+    The RoPE of the cache that was taken is declared for the last two. Between these the difference
+    is whether the rotated part is a head's end or, as `mla` says, a tensor of its own.
     """
     both = np.concatenate([latent, rotated], axis=1)
     config = {
@@ -134,7 +134,7 @@ def gain(row: Mapping[str, Any], pair: tuple[str, str]) -> float:
 
 
 def page(rows: Sequence[Mapping[str, Any]], setup: Mapping[str, str]) -> str:
-    """Gives the table in Markdown."""
+    """Returns the table in Markdown."""
     lines = [
         "<!-- Written by validation/latent_study.py; do not edit. -->",
         "# Latents of MLA",

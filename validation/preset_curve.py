@@ -22,7 +22,7 @@ CODECS = ("ecsq", "klt")
 
 
 def points(study: Mapping[str, Any], state: str) -> Iterator[dict[str, Any]]:
-    """Gives what the presets of a study come to: model, state, codec, preset, ratio, share."""
+    """Yields the results of the presets of a study: model, state, codec, preset, ratio, share."""
     for row in study["rows"]:
         codec, _, preset = row["name"].partition(" ")
         if codec not in CODECS or not preset or " " in preset:
@@ -42,7 +42,7 @@ def points(study: Mapping[str, Any], state: str) -> Iterator[dict[str, Any]]:
 
 
 def page(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Gives the points as a table in Markdown, before next to after."""
+    """Returns the points as a table in Markdown, before next to after."""
     models = list(dict.fromkeys(row["model"] for row in rows))
     found = {(row["model"], row["state"], row["codec"], row["preset"]): row for row in rows}
     presets = list(dict.fromkeys((row["codec"], row["preset"]) for row in rows))

@@ -39,7 +39,7 @@ OTHERS = ("ecsq contract", "ecsq high", "klt high", "klt max", "klt ultra")
 def rows_of(
     info: ProfileInfo | None, profile: Path | None, others: Sequence[str]
 ) -> dict[str, Flags]:
-    """Gives the flags of each codec by its name in the table."""
+    """Returns the flags of each codec by its name in the table."""
     rows: dict[str, Flags] = {REFERENCE: ["-codec", REFERENCE]}
     rows |= {name: ["-codec", name.replace(" ", ":")] for name in others}
     if info is None or profile is None:
@@ -64,7 +64,7 @@ def table(results: Sequence[dict[str, Any]]) -> list[str]:
         cells = [
             name,
             f"{mean(rows, 'ratio'):.2f}",
-            f"{mean(rows, 'kl'):.5f}",
+            f"{mean(rows, 'kl'):.6f}",
             f"{mean(rows, 'kl') / mean(reference, 'kl'):.0%}",
             f"{mean(rows, 'perplexity'):+.2%}",
             f"{mean(rows, 'top1'):.1%}",

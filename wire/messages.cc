@@ -87,7 +87,7 @@ grpc::ByteBuffer SerializeChunk(int field, uint64_t offset, std::string data) {
     out.WriteTag(data_tag);
     out.WriteVarint64(data.size());
   }
-  // The slice owns the bytes once gRPC knows how to give them back.
+  // The slice owns the bytes once gRPC knows how to release them.
   auto owned = std::make_unique<std::string>(std::move(data));
   const grpc::Slice slice(
       owned->data(), owned->size(),

@@ -29,7 +29,7 @@ class Pieces {
   // in the first piece, as they do in what gRPC receives.
   bool TakeBytes(const grpc::ByteBuffer& message, int field);
 
-  // The next piece, valid until the call that gives an empty one, since there
+  // The next piece, valid until the call that returns an empty one, since there
   // is none left.
   absl::string_view Next();
 

@@ -38,7 +38,12 @@ bool IsCodecName(absl::string_view name) {
 
 absl::Status SetCodec(const RawFlags& raw, Flags* flags) {
   absl::string_view given = raw.codec;
-  if (given.empty()) given = "int4";
+  if (given.empty()) {
+    // The first release had int4 alone, whose flags these are.
+    const bool first = raw.seed_invocation || raw.group_size || raw.sparsity;
+    given = first ? kFirstReleaseCodec : kDefaultCodec;
+    if (!first) flags->effort = v1::EFFORT_FAST;
+  }
   const size_t plus = std::min(given.find('+'), given.size());
   std::string codec(given.substr(0, plus));
   std::vector<std::string> parameters;
@@ -80,9 +85,14 @@ absl::Status SetCodec(const RawFlags& raw, Flags* flags) {
   absl::StrAppend(&codec, given.substr(plus), raw.last_stage.empty() ? "" : "+",
                   raw.last_stage);
   flags->default_codec = raw.codec.empty() && raw.preset.empty() &&
-                         raw.last_stage.empty() && codec.starts_with("int4");
+                         raw.last_stage.empty() &&
+                         absl::StartsWith(codec, kFirstReleaseCodec);
   flags->codec = std::move(codec);
   return absl::OkStatus();
+}
+
+absl::string_view NameOfCodec(absl::string_view codec) {
+  return codec.substr(0, codec.find_first_of(":+"));
 }
 
 std::vector<std::string> SplitCodecs(absl::string_view text) {
@@ -91,7 +101,7 @@ std::vector<std::string> SplitCodecs(absl::string_view text) {
        absl::StrSplit(text, ' ', absl::SkipEmpty())) {
     bool first = true;
     for (const absl::string_view part : absl::StrSplit(word, ',')) {
-      if (first || IsCodecName(part.substr(0, part.find_first_of(":+")))) {
+      if (first || IsCodecName(NameOfCodec(part))) {
         codecs.emplace_back(part);
       } else {
         absl::StrAppend(&codecs.back(), ",", part);

@@ -3,11 +3,13 @@
 #include "client/cli/columns.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 
 namespace kvcompress::cli {
@@ -62,5 +64,28 @@ std::string SizeText(uint64_t bytes) {
 }
 
 std::string RatioText(double ratio) { return absl::StrFormat("%.2fx", ratio); }
+
+std::string CodecCountsText(const std::map<std::string, uint64_t>& tensors) {
+  constexpr size_t kMaxCodecs = 3;
+  std::vector<std::pair<uint64_t, std::string>> codecs;
+  codecs.reserve(tensors.size());
+  for (const auto& [codec, count] : tensors) codecs.emplace_back(count, codec);
+  std::sort(codecs.begin(), codecs.end(), std::greater<>());
+  std::vector<std::string> parts;
+  uint64_t others = 0;
+  for (size_t i = 0; i < codecs.size(); ++i) {
+    const auto& [count, codec] = codecs[i];
+    if (i >= kMaxCodecs) {
+      others += count;
+    } else {
+      parts.push_back(absl::StrCat(codec, " for ", count,
+                                   i > 0        ? ""
+                                   : count == 1 ? " tensor"
+                                                : " tensors"));
+    }
+  }
+  if (others > 0) parts.push_back(absl::StrCat("other codecs for ", others));
+  return absl::StrJoin(parts, ", ");
+}
 
 }  // namespace kvcompress::cli

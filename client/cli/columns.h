@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ std::string SizeText(uint64_t bytes);
 
 // "3.71x".
 std::string RatioText(double ratio);
+
+// "ecsq:contract for 52 tensors, lossless for 8": the codecs with the most
+// tensors, and the sum of what others have. Names are printed as they are.
+std::string CodecCountsText(const std::map<std::string, uint64_t>& tensors);
 
 }  // namespace kvcompress::cli
 

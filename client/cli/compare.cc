@@ -20,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "client/cli/codec_flags.h"
 #include "client/cli/files.h"
 #include "client/cli/gate.h"
 #include "client/cli/memory_stream.h"
@@ -34,12 +35,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Every codec and preset, by family; smaller and smaller within each.
-constexpr absl::string_view kAllCodecs[] = {
-    "lossless",     "int8",     "int4",          "int4-hadamard", "int4-kivi",
-    "sparse",       "auto",     "ecsq:contract", "ecsq:high",     "ecsq:max",
-    "klt:contract", "klt:high", "klt:max",       "klt:ultra",
-};
+// No metric of a report ranks it as models do: see
+// docs/codecs/int4-hadamard.md.
+constexpr absl::string_view kNotCompared = "int4-hadamard";
 
 // Runs of one codec are repeated until they have taken so long.
 constexpr absl::Duration kEnoughTime = absl::Milliseconds(250);
@@ -50,14 +48,17 @@ struct Candidate {
   std::string label;    // of the profile; empty for none
 };
 
-absl::string_view NameOf(absl::string_view codec) {
-  return codec.substr(0, codec.find_first_of(":+"));
-}
-
-bool HasCodec(const v1::GetServerInfoResponse& info, absl::string_view name) {
-  return std::any_of(
-      info.codecs().begin(), info.codecs().end(),
-      [&](const v1::CodecInfo& codec) { return codec.name() == name; });
+// Every codec of the service, in each of its presets.
+std::vector<std::string> AllCodecs(const v1::GetServerInfoResponse& info) {
+  std::vector<std::string> codecs;
+  for (const v1::CodecInfo& codec : info.codecs()) {
+    if (codec.name() == kNotCompared) continue;
+    if (codec.presets().empty()) codecs.push_back(codec.name());
+    for (const std::string& preset : codec.presets()) {
+      codecs.push_back(absl::StrCat(codec.name(), ":", preset));
+    }
+  }
+  return codecs;
 }
 
 // The profile that `name` names, as the service knows it; null for none.
@@ -85,13 +86,12 @@ absl::StatusOr<std::vector<Candidate>> Candidates(
   const std::string without = named.empty() ? "" : "none";
   std::vector<Candidate> candidates;
   for (const std::string& codec : flags.codecs) {
-    const bool with = !named.empty() && NameOf(codec) == "klt";
+    const bool with = !named.empty() && NameOfCodec(codec) == "klt";
     candidates.push_back({codec, with ? named : without, with ? label : ""});
   }
   if (!flags.codecs.empty()) return candidates;
-  for (const absl::string_view codec : kAllCodecs) {
-    if (!HasCodec(*info, NameOf(codec))) continue;
-    candidates.push_back({std::string(codec), without, ""});
+  for (std::string& codec : AllCodecs(*info)) {
+    candidates.push_back({std::move(codec), without, ""});
   }
   if (profile == nullptr && !named.empty()) {
     candidates.push_back({"klt", named, label});
@@ -110,12 +110,12 @@ struct Measurement {
   absl::Duration restoration = absl::InfiniteDuration();
 };
 
-absl::StatusOr<Measurement> MeasureOnce(const Flags& flags,
+absl::StatusOr<Measurement> MeasureOnce(const std::string& path,
                                         const v1::CompressOptions& options,
                                         const Client& client,
                                         Progress* progress) {
   absl::StatusOr<std::unique_ptr<Input>> input =
-      Input::Open(flags.input, ProgressMode::kNever);
+      Input::Open(path, ProgressMode::kNever);
   if (!input.ok()) return input.status();
   WatchedSource source(input->get(), progress);
   MemorySink artefact;
@@ -136,18 +136,18 @@ absl::StatusOr<Measurement> MeasureOnce(const Flags& flags,
 }
 
 // The report of the first run, and the shortest times.
-absl::StatusOr<Measurement> MeasureCodec(const Flags& flags,
+absl::StatusOr<Measurement> MeasureCodec(const std::string& path,
                                          const v1::CompressOptions& options,
                                          const Client& client,
                                          Progress* progress) {
   absl::StatusOr<Measurement> best =
-      MeasureOnce(flags, options, client, progress);
+      MeasureOnce(path, options, client, progress);
   if (!best.ok()) return best;
   absl::Duration spent = best->compression + best->restoration;
   Progress unseen(ProgressMode::kNever, std::nullopt);
   for (int run = 1; run < kMaxRuns && spent < kEnoughTime; ++run) {
     absl::StatusOr<Measurement> next =
-        MeasureOnce(flags, options, client, &unseen);
+        MeasureOnce(path, options, client, &unseen);
     if (!next.ok()) return next;
     spent += next->compression + next->restoration;
     best->compression = std::min(best->compression, next->compression);
@@ -198,26 +198,6 @@ Json RowJson(const Candidate& candidate, const Measurement& measured,
   return row;
 }
 
-// The row that holds the bounds on every tensor with the fewest bytes; null for
-// none.
-Json Smallest(const Json& rows) {
-  Json best;
-  for (const Json& row : rows) {
-    if (row.contains("error") ||
-        row.at("tensors_within_bounds") != row.at("tensor_count")) {
-      continue;
-    }
-    if (best.is_null() ||
-        row.at("compressed_size_bytes") < best.at("compressed_size_bytes")) {
-      best = {{"codec", row.at("codec")},
-              {"profile", row.at("profile")},
-              {"compression_ratio", row.at("compression_ratio")},
-              {"compressed_size_bytes", row.at("compressed_size_bytes")}};
-    }
-  }
-  return best;
-}
-
 // Reads the file once, so that the first codec does not wait for the disk. Its
 // size.
 absl::StatusOr<uint64_t> ReadThrough(const std::string& path) {
@@ -244,9 +224,33 @@ absl::StatusOr<uint64_t> ReadThrough(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<Json> CompareCodecs(const Flags& flags,
+bool HasError(const Json& comparison) {
+  const Json& rows = comparison.at("codecs");
+  return std::any_of(rows.begin(), rows.end(),
+                     [](const Json& row) { return row.contains("error"); });
+}
+
+Json SmallestWithinBounds(const Json& rows) {
+  Json best;
+  for (const Json& row : rows) {
+    if (row.contains("error") || row.value("failed", 0) > 0 ||
+        row.at("tensors_within_bounds") != row.at("tensor_count")) {
+      continue;
+    }
+    if (best.is_null() ||
+        row.at("compressed_size_bytes") < best.at("compressed_size_bytes")) {
+      best = {{"codec", row.at("codec")},
+              {"profile", row.at("profile")},
+              {"compression_ratio", row.at("compression_ratio")},
+              {"compressed_size_bytes", row.at("compressed_size_bytes")}};
+    }
+  }
+  return best;
+}
+
+absl::StatusOr<Json> CompareCodecs(const Flags& flags, const FileTask& task,
                                    const ServiceConnection& service) {
-  const absl::StatusOr<uint64_t> size = ReadThrough(flags.input);
+  const absl::StatusOr<uint64_t> size = ReadThrough(task.input);
   if (!size.ok()) return size.status();
   const absl::StatusOr<std::vector<Candidate>> candidates =
       Candidates(flags, service);
@@ -261,9 +265,10 @@ absl::StatusOr<Json> CompareCodecs(const Flags& flags,
   for (const Candidate& candidate : *candidates) {
     options.set_codec(candidate.codec);
     options.set_profile(candidate.profile);
-    progress.SetLabel(candidate.codec);
+    progress.SetLabel(absl::StrCat(task.label, task.label.empty() ? "" : " ",
+                                   candidate.codec));
     const absl::StatusOr<Measurement> measured =
-        MeasureCodec(flags, options, service.client(), &progress);
+        MeasureCodec(task.input, options, service.client(), &progress);
     if (measured.ok()) {
       any = true;
       rows.push_back(RowJson(candidate, *measured, gate));
@@ -277,8 +282,8 @@ absl::StatusOr<Json> CompareCodecs(const Flags& flags,
     rows.push_back(std::move(row));
   }
   if (!any) return first_error;
-  Json smallest = Smallest(rows);
-  return Json{{"input", flags.input},
+  Json smallest = SmallestWithinBounds(rows);
+  return Json{{"input", task.input},
               {"bounds", gate ? "requested" : "default"},
               {"codecs", std::move(rows)},
               {"smallest_within_bounds", std::move(smallest)}};

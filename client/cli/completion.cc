@@ -9,8 +9,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/help.h"
 #include "client/cli/profile_flags.h"
 #include "client/cli/raw_flags.h"
+#include "client/cli/subcommands.h"
 #include "kvcompress/version.h"
 
 namespace kvcompress::cli {
@@ -36,9 +38,16 @@ std::string CaseOf(Completed completed) {
   for (const FlagDescription& flag : DescribeFlags()) {
     if (!flag.type.empty() && CompletedBy(flag) == completed) {
       names.push_back(flag.name);
+      if (!flag.short_name.empty()) names.push_back(flag.short_name);
     }
   }
   return absl::StrCat("    ", absl::StrJoin(names, " | "), ")");
+}
+
+std::vector<std::string> CommandNames() {
+  std::vector<std::string> names;
+  for (const Command& command : Commands()) names.emplace_back(command.name);
+  return names;
 }
 
 // Files are left to readline, which knows how names are quoted. Bash splits
@@ -87,6 +96,16 @@ std::string BashScript() {
       "'\n"
       "    [[ $current == --* ]] && words=\"-${words// -/ --}\"\n"
       "  fi\n"
+      "  if ((${#all[@]} == 2)) && [[ ${all[1]} == [a-z]* ]]; then\n"
+      "    compopt -o filenames\n"
+      "    mapfile -t COMPREPLY < <(\n"
+      "      compgen -W '",
+      absl::StrJoin(CommandNames(), " "),
+      "' -- \"$current\"\n"
+      "      compgen -f -- \"$current\"\n"
+      "    )\n"
+      "    return\n"
+      "  fi\n"
       "  [[ -n $words ]] || return\n"
       "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
       "  if [[ $current == *:* && $COMP_WORDBREAKS == *:* ]]; then\n"
@@ -96,43 +115,52 @@ std::string BashScript() {
       "complete -o default -F _kv_compress kv-compress\n");
 }
 
+// What follows the name of a flag in its specification: the text, and how its
+// value is completed.
+std::string ZshSpec(const FlagDescription& flag) {
+  const std::string text = absl::StrReplaceAll(
+      InQuotes(flag.text), {{"[", "\\["}, {"]", "\\]"}, {":", "\\:"}});
+  std::string spec = absl::StrCat("[", text, "]");
+  if (flag.type.empty()) return spec;
+  const std::string type =
+      absl::AsciiStrToLower(absl::StrReplaceAll(flag.type, {{":", "\\:"}}));
+  absl::StrAppend(&spec, ":", type, ":");
+  switch (CompletedBy(flag)) {
+    case Completed::kValues:
+      absl::StrAppend(
+          &spec, "(",
+          absl::StrReplaceAll(absl::StrJoin(flag.values, " "), {{":", "\\:"}}),
+          ")");
+      break;
+    case Completed::kFiles:
+      spec += "_files";
+      break;
+    case Completed::kFolders:
+      spec += "_files -/";
+      break;
+    case Completed::kNothing:
+      spec += " ";
+      break;
+  }
+  return spec;
+}
+
 std::string ZshScript() {
   std::string specs;
   for (const FlagDescription& flag : DescribeFlags()) {
-    const std::string text = absl::StrReplaceAll(
-        InQuotes(flag.text), {{"[", "\\["}, {"]", "\\]"}, {":", "\\:"}});
-    absl::StrAppend(&specs, " \\\n    '*-", flag.name, "[", text, "]");
-    if (!flag.type.empty()) {
-      const std::string type =
-          absl::AsciiStrToLower(absl::StrReplaceAll(flag.type, {{":", "\\:"}}));
-      absl::StrAppend(&specs, ":", type, ":");
-      switch (CompletedBy(flag)) {
-        case Completed::kValues:
-          absl::StrAppend(&specs, "(",
-                          absl::StrReplaceAll(absl::StrJoin(flag.values, " "),
-                                              {{":", "\\:"}}),
-                          ")");
-          break;
-        case Completed::kFiles:
-          specs += "_files";
-          break;
-        case Completed::kFolders:
-          specs += "_files -/";
-          break;
-        case Completed::kNothing:
-          specs += " ";
-          break;
-      }
+    for (const std::string& name : {flag.name, flag.short_name}) {
+      if (name.empty()) continue;
+      absl::StrAppend(&specs, " \\\n    '*-", name, ZshSpec(flag), "'");
     }
-    specs += "'";
   }
   return absl::StrCat(
       "#compdef kv-compress\n"
       "# Completion of kv-compress for zsh.\n"
       "_kv-compress() {\n"
       "  _arguments",
-      specs,
-      " \\\n    '*:file:_files'\n"
+      specs, " \\\n    '1:command or file:{_alternative \"commands:command:(",
+      absl::StrJoin(CommandNames(), " "),
+      ")\" \"files:file:_files\"}' \\\n    '*:file:_files'\n"
       "}\n"
       "if [[ $funcstack[1] == _kv-compress ]]; then\n"
       "  _kv-compress \"$@\"\n"
@@ -142,10 +170,15 @@ std::string ZshScript() {
 }
 
 std::string FishScript() {
-  std::string script = "# Completion of kv-compress for fish.\n";
+  std::string script = absl::StrCat(
+      "# Completion of kv-compress for fish.\n"
+      "complete -c kv-compress -n __fish_use_subcommand -a '",
+      absl::StrJoin(CommandNames(), " "), "'\n");
   for (const FlagDescription& flag : DescribeFlags()) {
     absl::StrAppend(
-        &script, "complete -c kv-compress -o ", flag.name, " -d '",
+        &script, "complete -c kv-compress",
+        flag.short_name.empty() ? "" : absl::StrCat(" -s ", flag.short_name),
+        " -o ", flag.name, " -d '",
         absl::StrReplaceAll(flag.text, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
     switch (CompletedBy(flag)) {
       case Completed::kValues:
@@ -181,6 +214,10 @@ std::string Roff(absl::string_view text) {
 
 void AppendFlag(const FlagDescription& flag, std::string* page) {
   absl::StrAppend(page, ".TP\n.B ", Roff(absl::StrCat("-", flag.name)));
+  if (!flag.short_name.empty()) {
+    absl::StrAppend(page, "\\fR, \\fB",
+                    Roff(absl::StrCat("-", flag.short_name)));
+  }
   if (!flag.type.empty()) {
     absl::StrAppend(page, " \\fI", Roff(flag.type), "\\fR");
   }
@@ -206,27 +243,29 @@ std::string ManualPage() {
       "\" \"User Commands\"\n"
       ".SH NAME\n"
       "kv\\-compress \\- compress KV caches with measured quality\n"
-      ".SH SYNOPSIS\n"
-      ".B kv\\-compress\n"
-      "[\\fIflags\\fR] \\fIfile\\fR ... \\fB\\-output\\fR \\fIfile\\fR|"
-      "\\fIfolder\\fR\n"
-      ".br\n"
-      ".B kv\\-compress \\-decompress\n"
-      "[\\fIflags\\fR] \\fIfile\\fR ... \\fB\\-output\\fR \\fIfile\\fR|"
-      "\\fIfolder\\fR\n"
-      ".br\n"
-      ".B kv\\-compress\n"
-      "\\fB\\-metrics\\-only\\fR|\\fB\\-info\\fR|\\fB\\-verify\\fR "
-      "[\\fIflags\\fR] \\fIfile\\fR ...\n"
-      ".br\n"
-      ".B kv\\-compress \\-compare\n"
-      "\\fIfile\\fR [\\fIflags\\fR]\n"
-      ".SH DESCRIPTION\n",
+      ".SH SYNOPSIS\n");
+  absl::string_view separator;
+  for (const Command& command : Commands()) {
+    absl::StrAppend(&page, separator, ".B ",
+                    Roff(absl::StrCat("kv-compress ", command.name)), "\n",
+                    Roff(command.arguments), "\n");
+    separator = ".br\n";
+  }
+  absl::StrAppend(
+      &page, ".SH DESCRIPTION\n",
       Roff("Compresses the KV caches of LLM inference, which are safetensors "
            "files, measures what that costs in quality, and restores them. The "
            "work is done in this process, or by a server that -server names."),
-      "\n.PP\n", Roff(DescribeOutputs()), "\n.SH OPTIONS\n");
-  for (const FlagDescription& flag : DescribeFlags()) AppendFlag(flag, &page);
+      "\n.PP\n", Roff(DescribeCommands()), "\n.PP\n", Roff(DescribeOutputs()),
+      "\n.SH OPTIONS\n");
+  std::string group;
+  for (const FlagDescription& flag : DescribeFlags()) {
+    if (flag.group != group) {
+      absl::StrAppend(&page, ".SS ", Roff(flag.group), "\n");
+    }
+    group = flag.group;
+    AppendFlag(flag, &page);
+  }
   absl::StrAppend(&page, ".SH CODECS\n.nf\n", Roff(DescribeCodecs()),
                   ".fi\n.SH EXIT STATUS\n", Roff(DescribeExitStatus()),
                   "\n.SH EXAMPLES\n");

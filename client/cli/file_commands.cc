@@ -43,10 +43,8 @@ absl::Status OpenFiles(Session* session) {
   if (!input.ok()) return input.status();
   session->input = *std::move(input);
   if (session->task.output.empty()) return absl::OkStatus();
-  absl::Status status = CheckOverwriting(session->flags, session->task.output);
-  if (!status.ok()) return status;
   absl::StatusOr<std::unique_ptr<Output>> output =
-      Output::Open(session->task.output);
+      Output::Open(session->task.output, session->flags, session->input.get());
   if (!output.ok()) return output.status();
   session->output = *std::move(output);
   return absl::OkStatus();
@@ -67,7 +65,8 @@ absl::StatusOr<v1::CompressionReport> MakeArtefact(
     SharedResult<v1::CompressionReport> report =
         session->client().CompressShared(
             options, session->task.input, session->task.output,
-            [&](uint64_t bytes) { session->input->Advance(bytes); });
+            [&](uint64_t bytes) { session->input->Advance(bytes); },
+            MayOverwrite(session->flags));
     if (!report.ok()) return report.status();
     if (report->has_value()) {
       session->output.reset();  // the service has written it
@@ -105,7 +104,8 @@ absl::StatusOr<v1::DecompressionReport> Restore(Session* session) {
         session->client().DecompressShared(
             options, session->task.input,
             options.verify_only() ? "" : session->task.output,
-            [&](uint64_t bytes) { session->input->Advance(bytes); });
+            [&](uint64_t bytes) { session->input->Advance(bytes); },
+            MayOverwrite(session->flags));
     if (!report.ok()) return report.status();
     if (report->has_value()) {
       session->output.reset();  // the service has written it
@@ -116,14 +116,21 @@ absl::StatusOr<v1::DecompressionReport> Restore(Session* session) {
                                       session->output.get());
 }
 
+// Whether a file is no safetensors file (file_type.h).
+bool IsOfOtherType(const absl::Status& status) {
+  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
+  return absl::IsInvalidArgument(status) && detail &&
+         detail->reason == "INVALID_HEADER";
+}
+
 // Verifies; also writes what is restored where there is an output.
 absl::Status Decompress(Session* session, FileResult* result) {
   const absl::StatusOr<v1::DecompressionReport> report = Restore(session);
   session->input.reset();  // ends the progress bar
   const bool verify = session->flags.mode == Mode::kVerify;
   absl::Status status = report.status();
-  if (verify &&
-      (absl::IsDataLoss(status) || absl::IsFailedPrecondition(status))) {
+  if (verify && (absl::IsDataLoss(status) ||
+                 absl::IsFailedPrecondition(status) || IsOfOtherType(status))) {
     result->json = DamagedJson(status);
   }
   if (status.ok() && session->output != nullptr) {
@@ -159,6 +166,9 @@ FileResult RunFile(const Flags& flags, const FileTask& task,
   FileResult result;
   Session session{.flags = flags, .task = task};
   result.error = OpenFiles(&session);
+  if (flags.mode == Mode::kVerify && IsOfOtherType(result.error)) {
+    result.json = DamagedJson(result.error);
+  }
   if (!result.error.ok()) return result;
   result.to_stdout = session.output != nullptr && session.output->is_stdout();
   if (flags.mode == Mode::kInfo) {
@@ -178,6 +188,9 @@ FileResult RunFile(const Flags& flags, const FileTask& task,
       flags.mode == Mode::kDecompress || flags.mode == Mode::kVerify;
   result.error =
       restores ? Decompress(&session, &result) : Compress(&session, &result);
+  if (absl::IsAlreadyExists(result.error)) {
+    result.error = OutputError(result.error, task.output);
+  }
   if (!result.error.ok()) {
     result.error = session.service->Explain(result.error);
   }

@@ -6,10 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "kvcompress/error.h"
+#include "kvcompress/safetensors.h"
 
 namespace kvcompress::cli {
 namespace {
@@ -23,6 +28,12 @@ constexpr absl::string_view kLlamaCpp =
     "compress it with python -m kvcompress.integrations.llama_cpp compress";
 constexpr absl::string_view kNameCache =
     "name the .safetensors file that has the cache";
+
+// How the header of every artefact begins, behind its length: core/FORMAT.md,
+// section 2.
+constexpr absl::string_view kArtefactBeginning =
+    R"({"__metadata__":{"kvcompress.checksum":")";
+constexpr size_t kLengthBytes = 8;
 
 struct FileType {
   absl::string_view start;
@@ -84,11 +95,55 @@ bool LooksLikeSafetensors(absl::string_view start) {
          start[6] == '\0';
 }
 
+// Whether it reads as text: UTF-8 without control characters.
+bool IsText(absl::string_view start) {
+  // The last character may be cut.
+  if (start.size() >= kFileTypeBytes) {
+    start = TruncateUtf8(start, kFileTypeBytes - 4);
+  }
+  const std::string line =
+      absl::StrReplaceAll(start, {{"\n", " "}, {"\r", " "}, {"\t", " "}});
+  return Printable(line) == line;
+}
+
+// Whether the first bytes can be the length of a header.
+bool HasHeaderLength(absl::string_view start) {
+  uint64_t length = 0;
+  for (size_t i = kLengthBytes; i-- > 0;) {
+    length = length << 8 | static_cast<uint8_t>(start[i]);
+  }
+  return length >= 2 && length <= kMaxSafetensorsHeader;
+}
+
+// What a file is that has neither the length of a header nor its first
+// character, so that more than a byte of it would have to be damaged. Nothing
+// of it is shown: it may be the bytes of a cache.
+FileType UnknownType(absl::string_view start) {
+  if (start.find_first_not_of('\0') == absl::string_view::npos) {
+    return {"", "zeros from its first byte, perhaps of a copy that failed",
+            "copy or write it again"};
+  }
+  if (IsText(start)) return {"", "text", kNameCache};
+  return {"", "binary data of no known type", kNameCache};
+}
+
 absl::Status Unfit(const FileType& type) {
   return MakeError(absl::StatusCode::kInvalidArgument,
                    absl::StrCat("the file is ", type.what,
                                 ", not a safetensors file: ", type.remedy),
                    {.reason = "INVALID_HEADER"});
+}
+
+// The first bytes of a file; nothing where it cannot be read.
+std::optional<std::string> StartOf(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::string start(kFileTypeBytes, '\0');
+  const ssize_t size = pread(fd, start.data(), start.size(), 0);
+  close(fd);
+  if (size < 0) return std::nullopt;
+  start.resize(static_cast<size_t>(size));
+  return start;
 }
 
 }  // namespace
@@ -111,7 +166,10 @@ absl::Status CheckFileType(absl::string_view start) {
         {"", index ? "the index of a model in several files (JSON)" : "JSON",
          kNameCache});
   }
-  return absl::OkStatus();
+  if (start.size() <= kLengthBytes) return absl::OkStatus();
+  const bool damaged = start[kLengthBytes] == '{' || HasHeaderLength(start);
+  return damaged && !IsText(start) ? absl::OkStatus()
+                                   : Unfit(UnknownType(start));
 }
 
 absl::Status CheckFileTypeOf(const std::string& path) {
@@ -124,13 +182,15 @@ absl::Status CheckFileTypeOf(const std::string& path) {
                      "folders as arguments, without -input"));
   }
   if (!S_ISREG(file.st_mode)) return absl::OkStatus();
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::OkStatus();
-  char start[kFileTypeBytes];
-  const ssize_t size = pread(fd, start, sizeof(start), 0);
-  close(fd);
-  if (size < 0) return absl::OkStatus();
-  return CheckFileType({start, static_cast<size_t>(size)});
+  const std::optional<std::string> start = StartOf(path);
+  return start ? CheckFileType(*start) : absl::OkStatus();
+}
+
+bool IsArtefact(const std::string& path) {
+  const std::string start = StartOf(path).value_or("");
+  return start.size() > kLengthBytes &&
+         absl::StartsWith(absl::string_view(start).substr(kLengthBytes),
+                          kArtefactBeginning);
 }
 
 }  // namespace kvcompress::cli

@@ -2,7 +2,6 @@
 
 #include "client/cli/files.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,34 +44,53 @@ absl::StatusOr<size_t> Input::Read(absl::Span<char> buffer) {
   return size;
 }
 
-absl::Status CheckOverwriting(const Flags& flags, const std::string& path) {
-  struct stat file;
-  if (flags.force || flags.seed_invocation || IsStandardOutput(path) ||
-      stat(path.c_str(), &file) != 0 || !S_ISREG(file.st_mode)) {
-    return absl::OkStatus();
-  }
+bool MayOverwrite(const Flags& flags) {
+  return flags.force || flags.seed_invocation;
+}
+
+std::vector<std::optional<FileIdentity>> FilesRead(const Flags& flags) {
+  std::vector<std::string> paths = flags.files;
+  paths.insert(paths.end(),
+               {flags.model_config, flags.train_metric, flags.train_basis,
+                flags.tls_ca, flags.tls_cert, flags.tls_key});
+  // A server knows profiles by other names.
+  if (flags.server.empty()) paths.push_back(flags.profile);
+  std::vector<std::optional<FileIdentity>> files;
+  for (const std::string& path : paths) files.push_back(IdentityOf(path));
+  return files;
+}
+
+absl::Status OutputError(const absl::Status& status, const std::string& path) {
+  if (!absl::IsAlreadyExists(status)) return Annotate(status, kWriteOutput);
   return absl::AlreadyExistsError(absl::StrCat(
       kWriteOutput, path, " already exists: give -force to overwrite it"));
 }
 
-absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path,
+                                                     const Flags& flags,
+                                                     const Input* source) {
   const bool is_stdout = IsStandardOutput(path);
   if (is_stdout && isatty(STDOUT_FILENO) == 1) {
     return absl::InvalidArgumentError(
         "write output: standard output is a terminal");
   }
+  OutputOptions options = {.temporary_hook = &RemoveOnSignal,
+                           .overwrite = MayOverwrite(flags),
+                           .inputs = FilesRead(flags)};
+  if (source != nullptr) {
+    options.inputs.push_back(source->identity());
+    options.permissions = source->permissions();
+  }
   absl::StatusOr<std::unique_ptr<OutputFile>> file =
-      OutputFile::Create(path, &RemoveOnSignal);
-  if (!file.ok()) return Annotate(file.status(), kWriteOutput);
-  return absl::WrapUnique(new Output(*std::move(file), is_stdout));
+      OutputFile::Create(path, options);
+  if (!file.ok()) return OutputError(file.status(), path);
+  return absl::WrapUnique(new Output(*std::move(file), path, is_stdout));
 }
 
 absl::Status Output::WriteAt(uint64_t offset, absl::string_view bytes) {
   return Annotate(file_->WriteAt(offset, bytes), kWriteOutput);
 }
 
-absl::Status Output::Commit() {
-  return Annotate(file_->Commit(), kWriteOutput);
-}
+absl::Status Output::Commit() { return OutputError(file_->Commit(), path_); }
 
 }  // namespace kvcompress::cli

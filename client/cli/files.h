@@ -8,8 +8,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +20,7 @@
 #include "client/cli/flags.h"
 #include "client/cli/progress.h"
 #include "kvcompress/byte_stream.h"
+#include "kvcompress/file_identity.h"
 #include "kvcompress/file_source.h"
 #include "kvcompress/output_file.h"
 
@@ -35,6 +38,9 @@ class Input : public ByteSource {
   absl::StatusOr<size_t> Read(absl::Span<char> buffer) override;
   void Cancel() override { file_->Cancel(); }
 
+  std::optional<FileIdentity> identity() const { return file_->identity(); }
+  std::optional<mode_t> permissions() const { return file_->permissions(); }
+
   // Shows bytes that somebody else has read.
   void Advance(uint64_t bytes) { progress_.Advance(bytes); }
 
@@ -48,15 +54,25 @@ class Input : public ByteSource {
   bool begun_ = false;
 };
 
-// ALREADY_EXISTS where writing `path` would overwrite a file and neither -force
-// nor the Go program's own flags allow it.
-absl::Status CheckOverwriting(const Flags& flags, const std::string& path);
+// Whether -force, or the Go program's own flags, allow to overwrite a file.
+bool MayOverwrite(const Flags& flags);
+
+// The files that `flags` name and that are only read, but for -input.
+std::vector<std::optional<FileIdentity>> FilesRead(const Flags& flags);
+
+// `status` of writing `path`, which says what to do where the file exists.
+absl::Status OutputError(const absl::Status& status, const std::string& path);
 
 // Writes a file that is removed when a signal ends the process. Refuses to
-// write to a terminal.
+// write to a terminal, to a file that is read, and to one that is there where
+// it may not be overwritten.
 class Output : public ByteSink {
  public:
-  static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path);
+  // `source` is read besides the files of the flags, and the output has its
+  // permissions; null for none.
+  static absl::StatusOr<std::unique_ptr<Output>> Open(const std::string& path,
+                                                      const Flags& flags,
+                                                      const Input* source);
 
   absl::Status WriteAt(uint64_t offset, absl::string_view bytes) override;
   absl::Status Commit();
@@ -65,10 +81,12 @@ class Output : public ByteSink {
   bool is_stdout() const { return is_stdout_; }
 
  private:
-  Output(std::unique_ptr<OutputFile> file, bool is_stdout)
-      : file_(std::move(file)), is_stdout_(is_stdout) {}
+  Output(std::unique_ptr<OutputFile> file, const std::string& path,
+         bool is_stdout)
+      : file_(std::move(file)), path_(path), is_stdout_(is_stdout) {}
 
   const std::unique_ptr<OutputFile> file_;
+  const std::string path_;
   const bool is_stdout_;
 };
 

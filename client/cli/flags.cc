@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "client/cli/bench_flags.h"
 #include "client/cli/codec_flags.h"
 #include "client/cli/model_config.h"
 #include "client/cli/profile_flags.h"
@@ -49,11 +50,12 @@ absl::Status SetMode(const RawFlags& raw, Flags* flags) {
   if (raw.verify) flags->mode = Mode::kVerify;
   if (raw.compare) flags->mode = Mode::kCompare;
   if (raw.train_profile) flags->mode = Mode::kTrain;
+  if (raw.bench) flags->mode = Mode::kBench;
   return absl::OkStatus();
 }
 
 absl::Status SetTrainedFile(const RawFlags& raw, Flags* flags) {
-  if (!raw.input.empty() || !raw.output.empty()) {
+  if (!raw.input.empty() || !raw.output.value_or("").empty()) {
     return absl::InvalidArgumentError(
         "-train-profile names its file itself, and takes caches behind the "
         "flags, without -input and -output");
@@ -68,6 +70,7 @@ absl::Status SetTrainedFile(const RawFlags& raw, Flags* flags) {
 absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
   if (absl::Status status = SetMode(raw, flags); !status.ok()) return status;
   if (raw.train_profile) return SetTrainedFile(raw, flags);
+  if (raw.bench) return SetBenchFile(raw, flags);
   const std::optional<std::string>& named = raw.info     ? raw.info
                                             : raw.verify ? raw.verify
                                                          : raw.compare;
@@ -76,30 +79,40 @@ absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
         "-info, -verify and -compare name their file themselves, without "
         "-input");
   }
-  if (raw.compare && !raw.output.empty()) {
+  if (raw.compare && !raw.output.value_or("").empty()) {
     return absl::InvalidArgumentError(
         "-compare writes nothing: leave out -output");
   }
-  if (!raw.files.empty() && (raw.compare || !raw.input.empty())) {
+  if (!raw.files.empty() && !raw.input.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("unexpected argument: ", raw.files[0]));
   }
-  flags->several = raw.input.empty() && !raw.compare;
+  flags->several = raw.input.empty();
   if (named || !raw.input.empty()) {
     flags->inputs.push_back(named ? *named : raw.input);
   }
   flags->inputs.insert(flags->inputs.end(), raw.files.begin(), raw.files.end());
-  flags->output = raw.output;
+  flags->output = raw.output.value_or("");
   if (flags->inputs.empty() || flags->inputs[0].empty()) {
     return absl::InvalidArgumentError("-input is required");
   }
   flags->input = flags->inputs[0];
-  const bool writes =
-      flags->mode == Mode::kCompress || flags->mode == Mode::kDecompress;
-  if (writes && flags->output.empty()) {
+  const bool writes = Writes(flags->mode);
+  // The Go program had no default, and an empty name is a mistake, such as of
+  // a variable that is not set.
+  if (writes && flags->output.empty() && (raw.output || raw.seed_invocation)) {
     return absl::InvalidArgumentError("-output is required");
   }
+  if (writes && flags->output.empty() && flags->inputs.size() == 1 &&
+      flags->input == "-") {
+    flags->output = "-";
+  }
   return absl::OkStatus();
+}
+
+// Whether -codec is a list, of whole codec strings.
+bool ListsCodecs(Mode mode) {
+  return mode == Mode::kCompare || mode == Mode::kBench;
 }
 
 // Refuses new flags that would do nothing. Those of the Go program are not
@@ -113,8 +126,8 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (raw.tokens) return need("-tokens", "-decompress");
     if (raw.order) return need("-order", "-decompress");
   }
-  if (mode != Mode::kCompress && mode != Mode::kMeasure &&
-      mode != Mode::kCompare) {
+  const bool lists_codecs = ListsCodecs(mode);
+  if (mode != Mode::kCompress && mode != Mode::kMeasure && !lists_codecs) {
     constexpr absl::string_view kModes =
         "compression, -metrics-only or -compare";
     if (!raw.codec.empty()) return need("-codec", kModes);
@@ -138,16 +151,15 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (!raw.keys.empty()) return need("-keys", kModes);
     if (!raw.values.empty()) return need("-values", kModes);
   }
-  if (mode == Mode::kCompare &&
-      (!raw.preset.empty() || !raw.last_stage.empty() || raw.group_size ||
-       raw.sparsity)) {
+  if (lists_codecs && (!raw.preset.empty() || !raw.last_stage.empty() ||
+                       raw.group_size || raw.sparsity)) {
     return absl::InvalidArgumentError(
-        "-compare takes whole codec strings, such as -codec "
-        "\"int4:32+zstd klt:high\", without -preset, -group-size, -sparsity "
-        "and "
-        "-last-stage");
+        absl::StrCat(raw.bench ? "bench" : "-compare",
+                     " takes whole codec strings, such as -codec "
+                     "\"int4:32+zstd klt:high\", without -preset, "
+                     "-group-size, -sparsity and -last-stage"));
   }
-  if ((mode == Mode::kInfo || mode == Mode::kTrain || mode == Mode::kCompare) &&
+  if ((mode == Mode::kInfo || mode == Mode::kTrain || lists_codecs) &&
       !raw.labels.empty()) {
     return need("-label", "compression or decoding");
   }
@@ -184,6 +196,7 @@ absl::Status SetRope(const RawFlags& raw, Flags* flags) {
                         rope.status().message());
   }
   flags->rope = *std::move(rope);
+  flags->model_config = raw.model_config.value_or("");
   return absl::OkStatus();
 }
 
@@ -274,6 +287,11 @@ absl::Status SetPrinting(const RawFlags& raw, Flags* flags) {
   } else if (raw.format) {
     return InvalidValue(*raw.format, "format", "must be json or table");
   }
+  if (raw.json && flags->format == Format::kTable) {
+    return absl::InvalidArgumentError(
+        "-json and -format table cannot be combined");
+  }
+  if (raw.json) flags->format = Format::kJson;
   if (raw.quiet && raw.progress && raw.progress != "never") {
     return absl::InvalidArgumentError(
         "-quiet and -progress cannot be combined");
@@ -336,6 +354,7 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
     flags.mode = raw->help      ? Mode::kHelp
                  : raw->version ? Mode::kVersion
                                 : Mode::kManual;
+    flags.command = raw->command;
     return flags;
   }
   if (raw->completion) {
@@ -353,11 +372,12 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
   status.Update(SetNumbers(*raw, &flags));
   status.Update(SetRope(*raw, &flags));
   status.Update(SetBounds(*raw, &flags));
-  if (flags.mode == Mode::kCompare) {
+  if (ListsCodecs(flags.mode)) {
     flags.codecs = SplitCodecs(raw->codec);
   } else {
     status.Update(SetCodec(*raw, &flags));
   }
+  status.Update(SetBench(*raw, &flags));
   status.Update(SetEffort(*raw, &flags));
   status.Update(SetMetrics(*raw, &flags));
   status.Update(SetTls(*raw, &flags));

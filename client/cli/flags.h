@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kvcompress/profile.h"
 #include "kvcompress/v1/compression_service.pb.h"
 #include "kvcompress/v1/quality.pb.h"
@@ -30,11 +31,17 @@ enum class Mode {
   kVerify,
   kTrain,
   kCompare,
+  kBench,
   kCompletion,
   kManual,
   kHelp,
   kVersion
 };
+
+// Whether files are what it makes.
+inline bool Writes(Mode mode) {
+  return mode == Mode::kCompress || mode == Mode::kDecompress;
+}
 
 // When to draw a progress bar. kAuto: on a terminal, once work takes a second.
 enum class ProgressMode { kAuto, kAlways, kNever };
@@ -43,10 +50,22 @@ enum class ProgressMode { kAuto, kAlways, kNever };
 // invocations of the Go program always as JSON.
 enum class Format { kAuto, kJson, kTable };
 
+// What kBench measures.
+struct BenchFlags {
+  std::vector<size_t> concurrency = {1};
+  uint64_t size = 16 << 20;                    // bytes of a generated cache
+  absl::Duration duration = absl::Seconds(5);  // of each measurement
+};
+
 struct Flags {
   Mode mode = Mode::kCompress;
-  std::string input;   // the first of `inputs`; "-" is standard input
-  std::string output;  // "-" is standard output
+  std::string command;  // of kHelp, whose flags it lists; empty for all
+  // The first of `inputs`; "-" is standard input. Of kBench, without `inputs`,
+  // its file, or empty.
+  std::string input;
+  // "-" is standard output; empty: next to the input (DefaultOutput in
+  // batch.h).
+  std::string output;
   std::vector<std::string> inputs;
   // Whether `inputs` may be several files or folders; not after -input.
   bool several = false;
@@ -56,7 +75,7 @@ struct Flags {
   bool quiet = false;
   bool force = false;
   std::string shell;                // of kCompletion
-  std::vector<std::string> codecs;  // of kCompare; empty for all
+  std::vector<std::string> codecs;  // of kCompare, empty for all; of kBench
   bool verbose = false;
   std::string server;  // empty: the service runs in this process
   // Where this process sees the directory that the server shares; empty: where
@@ -72,7 +91,8 @@ struct Flags {
   std::vector<std::string> key_patterns, value_patterns;
   std::optional<double> rope_theta;
   std::optional<v1::RopeParameters> rope;  // not together
-  std::string layout;  // empty: what the input's metadata says
+  std::string model_config;  // the file that `rope` is from; empty for none
+  std::string layout;        // empty: what the input's metadata says
   v1::Effort effort = v1::EFFORT_UNSPECIFIED;
   v1::MetricsLevel metrics = v1::METRICS_LEVEL_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they
@@ -87,6 +107,7 @@ struct Flags {
   // A file, or with `server` a name, digest or label; empty for none.
   std::string profile;
   size_t threads = 0;  // 0: one on each processor
+  BenchFlags bench;
   // Of kTrain, which writes `output`.
   std::vector<std::string> files;
   std::string model_label;
@@ -102,9 +123,6 @@ struct Flags {
 // Reads the arguments, the program's name left out, and the environment.
 // INVALID_ARGUMENT with the message to print.
 absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments);
-
-// The text of -help.
-std::string Usage();
 
 }  // namespace kvcompress::cli
 

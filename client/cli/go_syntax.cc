@@ -7,8 +7,21 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "kvcompress/nearest_name.h"
 
 namespace kvcompress::cli {
+namespace {
+
+// "; did you mean -output?", or nothing.
+std::string Suggestion(absl::string_view name,
+                       const std::map<std::string, FlagSyntax>& flags) {
+  std::vector<std::string> names;
+  for (const auto& [flag, syntax] : flags) names.push_back(flag);
+  const std::string nearest = NearestName(name, names);
+  return nearest.empty() ? "" : absl::StrCat("; did you mean -", nearest, "?");
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<std::string>> FromGoSyntax(
     const std::vector<std::string>& arguments,
@@ -29,12 +42,11 @@ absl::StatusOr<std::vector<std::string>> FromGoSyntax(
     }
     text.remove_prefix(absl::StartsWith(text, "--") ? 2 : 1);
     const size_t equals = text.find('=');
-    std::string name(text.substr(0, equals));
-    if (name == "h") name = "help";  // as in Go
+    const std::string name(text.substr(0, equals));
     const auto flag = flags.find(name);
     if (flag == flags.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("flag provided but not defined: -", name));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "flag provided but not defined: -", name, Suggestion(name, flags)));
     }
     const FlagSyntax& syntax = flag->second;
     const bool has_next = i + 1 < arguments.size();
@@ -53,7 +65,7 @@ absl::StatusOr<std::vector<std::string>> FromGoSyntax(
     } else {
       value = *syntax.bare;
     }
-    result.push_back(absl::StrCat("--", name));
+    result.push_back(absl::StrCat(name.size() == 1 ? "-" : "--", name));
     result.push_back(std::move(value));
   }
   return result;

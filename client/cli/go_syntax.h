@@ -22,10 +22,11 @@ struct FlagSyntax {
   std::vector<std::string> choices;
 };
 
-// Rewrites every flag as two arguments, "--name" and its value. Arguments that
-// are no flags go to `*rest`, and so does all that follows "--". The errors are
-// those of Go: "flag provided but not defined: -x", "flag needs an argument:
-// -x".
+// Rewrites every flag as two arguments, "--name" and its value, and one of a
+// single letter as "-n" and its value. Arguments that are no flags go to
+// `*rest`, and so does all that follows "--". The errors are
+// those of Go: "flag provided but not defined: -x", which names the flag that
+// was meant where one is near, and "flag needs an argument: -x".
 absl::StatusOr<std::vector<std::string>> FromGoSyntax(
     const std::vector<std::string>& arguments,
     const std::map<std::string, FlagSyntax>& flags,

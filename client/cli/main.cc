@@ -7,15 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/commands.h"
 #include "client/cli/completion.h"
 #include "client/cli/flags.h"
+#include "client/cli/help.h"
 #include "client/cli/signals.h"
 #include "kvcompress/error.h"
 #include "kvcompress/kernels.h"
+#include "kvcompress/output_file.h"
 #include "kvcompress/version.h"
+#include "standard_descriptors.h"
 #include "tuning.h"
 
 namespace {
@@ -29,6 +34,7 @@ int Fail(const absl::Status& status) {
 
 int main(int argc, char** argv) {
   namespace cli = kvcompress::cli;
+  const bool output_closed = kvcompress::OpenStandardDescriptors().output;
   kvcompress::TuneProcess();
   // Errors are reported once, by this program; gRPC's own log only on request.
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread yet.
@@ -36,12 +42,13 @@ int main(int argc, char** argv) {
   const absl::StatusOr<cli::Flags> flags =
       cli::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
   if (!flags.ok()) {
-    absl::FPrintF(stderr, "Error: %s\nRun kv-compress -help for usage.\n",
-                  kvcompress::Printable(flags.status().message()));
+    absl::FPrintF(stderr, "Error: %s\n%sRun kv-compress -help for usage.\n",
+                  kvcompress::Printable(flags.status().message()),
+                  argc == 1 ? cli::ShortUsage() : "");
     return cli::kExitError;
   }
   if (flags->mode == cli::Mode::kHelp) {
-    absl::PrintF("%s", cli::Usage());
+    absl::PrintF("%s", cli::Usage(flags->command));
     return cli::kExitOk;
   }
   if (flags->mode == cli::Mode::kVersion) {
@@ -61,10 +68,16 @@ int main(int argc, char** argv) {
     absl::PrintF("%s", *script);
     return cli::kExitOk;
   }
+  if (output_closed && kvcompress::IsStandardOutput(flags->output)) {
+    return Fail(absl::FailedPreconditionError(
+        "write output: standard output is closed"));
+  }
   // For tests and comparisons; of the embedded service.
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment now.
-  const char* const kernels = std::getenv("KVCOMPRESS_KERNELS");
-  if (kernels != nullptr && *kernels != '\0') {
+  const char* const named = std::getenv("KVCOMPRESS_KERNELS");
+  const absl::string_view kernels = named == nullptr ? "" : named;
+  if (kernels.empty() || kernels == "amx") kvcompress::AllowTiles();
+  if (!kernels.empty()) {
     const absl::Status selected = kvcompress::SelectKernels(kernels);
     if (!selected.ok()) {
       absl::FPrintF(stderr, "Error: KVCOMPRESS_KERNELS: %s\n",

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,6 +31,7 @@ class MemorySink : public ByteSink {
   }
 
   const std::string& bytes() const { return bytes_; }
+  std::string TakeBytes() { return std::move(bytes_); }
 
  private:
   std::string bytes_;

@@ -6,8 +6,11 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "client/cli/signals.h"
 #include "client/cpp/errno_error.h"
+#include "kvcompress/error.h"
 
 namespace kvcompress::cli {
 
@@ -19,10 +22,16 @@ bool PrintsTable(const Flags& flags, std::FILE* file) {
 absl::Status PrintText(absl::string_view text, std::FILE* file) {
   if (std::fwrite(text.data(), 1, text.size(), file) < text.size() ||
       std::fflush(file) != 0) {
+    if (errno == EPIPE && file == stdout) EndByClosedPipe();
     return ErrnoError(errno, "write",
                       file == stdout ? "/dev/stdout" : "/dev/stderr");
   }
   return absl::OkStatus();
+}
+
+std::string ErrorLine(const FileTask& task, const absl::Status& error) {
+  return absl::StrCat("Error: ", Printable(task.input), ": ",
+                      Printable(error.message()), "\n");
 }
 
 int ExitStatus(const FileResult& result) {

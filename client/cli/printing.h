@@ -7,6 +7,7 @@
 #define KVCOMPRESS_CLIENT_CLI_PRINTING_H_
 
 #include <cstdio>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -18,8 +19,12 @@ namespace kvcompress::cli {
 // Whether a result that goes to `file` is a table.
 bool PrintsTable(const Flags& flags, std::FILE* file);
 
-// Writes all of it, at once.
+// Writes all of it, at once. Where nobody reads standard output any more, the
+// process ends without a message (EndByClosedPipe).
 absl::Status PrintText(absl::string_view text, std::FILE* file);
+
+// What standard error says of one of several files.
+std::string ErrorLine(const FileTask& task, const absl::Status& error);
 
 int ExitStatus(const FileResult& result);
 

@@ -82,9 +82,9 @@ absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
     return absl::InvalidArgumentError(
         "-profile needs compression, -metrics-only or decoding");
   }
-  const bool compresses = flags->mode == Mode::kCompress ||
-                          flags->mode == Mode::kMeasure ||
-                          flags->mode == Mode::kCompare;
+  const bool compresses =
+      flags->mode == Mode::kCompress || flags->mode == Mode::kMeasure ||
+      flags->mode == Mode::kCompare || flags->mode == Mode::kBench;
   if (!raw.profile.empty() && !raw.server.empty() && !compresses) {
     return absl::InvalidArgumentError(
         "with -server, -profile needs compression or -metrics-only: a server "

@@ -13,9 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "client/cli/codec_flags.h"
 #include "client/cli/flags.h"
 #include "client/cli/go_syntax.h"
+#include "client/cli/subcommands.h"
 #include "client/cli/thresholds.h"
 #include "kvcompress/codec.h"
 
@@ -29,18 +31,14 @@ constexpr absl::string_view kSeedFlags[] = {
     "decompress", "metrics-only", "verbose",
 };
 
-// Describes every flag to CLI11. A flag without a type is boolean.
+// Describes every flag to CLI11, by what people do with it. A flag without a
+// type is boolean.
 void Define(CLI::App* app, RawFlags* raw) {
   app->set_help_flag();
-  std::string footer = absl::StrCat(DescribeCodecs(), "\n", DescribeOutputs(),
-                                    "\n\n", "Examples:\n");
-  for (const Example& example : Examples()) {
-    absl::StrAppend(&footer, "  ", example.command, "\n      ", example.text,
-                    "\n");
-  }
-  app->footer(absl::StrCat(footer, "\n", DescribeExitStatus()));
-  const auto value = [app](const char* name, auto* target, const char* type,
-                           const std::string& text) {
+  // Heads the flags that follow, in -help and the manual page.
+  std::string group;
+  const auto value = [app, &group](const char* name, auto* target,
+                                   const char* type, const std::string& text) {
     using Target = std::remove_pointer_t<decltype(target)>;
     using Value =
         std::conditional_t<std::is_same_v<Target, bool>, bool, std::string>;
@@ -49,26 +47,117 @@ void Define(CLI::App* app, RawFlags* raw) {
         ->add_option_function<Value>(
             name, [target](const Value& given) { *target = given; }, text)
         ->type_name(type)
+        ->group(group)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   };
   const auto flag = [value](const char* name, bool* target, const char* text) {
     value(name, target, "", text);
   };
-  const auto list = [app](const char* name, std::vector<std::string>* target,
-                          const char* type, const char* text) {
+  const auto list = [app, &group](const char* name,
+                                  std::vector<std::string>* target,
+                                  const char* type, const char* text) {
     app->add_option(name, *target, text)
         ->type_name(type)
+        ->group(group)
         ->allow_extra_args(false);
   };
+  group = "What to do";
+  flag("-d,--decompress", &raw->decompress, "Restore what an artefact holds");
+  value("--compare", &raw->compare, "FILE",
+        "Measure files, and folders, with several codecs, those of -codec or "
+        "all with all presets, and those of -profile; print a table of ratio, "
+        "quality and speed of each file and of all; write nothing, but hold "
+        "one artefact at a time in memory");
+  value("--verify", &raw->verify, "FILE",
+        "Decode an artefact, check everything, write nothing");
+  value("--info", &raw->info, "FILE",
+        "List an artefact without decoding it, or what the tensors of a "
+        "safetensors file would be taken for: roles, and likely layouts");
+  flag("--metrics-only", &raw->metrics_only, "Measure, write nothing");
+  group = "Files";
+  value("-o,--output", &raw->output, "FILE",
+        "Output file, or folder of several; - is standard output (default: "
+        "next to the input)");
   value("--input", &raw->input, "FILE", "Input file; - is standard input");
-  value("--output", &raw->output, "FILE", "Output file; - is standard output");
+  flag("--force", &raw->force,
+       "Overwrite outputs that exist; with no flags but input, output, "
+       "group-size, sparsity, decompress and verbose they always are");
+  group = "How to compress";
+  value("--codec", &raw->codec, "CODEC",
+        absl::StrCat(
+            "Codec, or for compare and bench a list; see below (default ",
+            kDefaultCodec, " at effort fast; ", kFirstReleaseCodec,
+            " with flags of the first release alone, or with "
+            "-group-size)"));
+  value("--effort", &raw->effort, "LEVEL",
+        "Encoding effort: fast, balanced or best (default balanced; fast where "
+        "no codec is named)");
+  value("--profile", &raw->profile, "PROFILE",
+        "Profile of the model, a file; with -server the name, digest or label "
+        "of one that the server has: klt compresses with it, and artefacts "
+        "made with it need it")
+      ->envname("KVCOMPRESS_PROFILE");
+  value("--threads", &raw->threads, "COUNT",
+        "How many threads work at a time, at most, 1 to 1024 (default: one on "
+        "each processor); without -server");
+  list("--label", &raw->labels, "KEY=VALUE",
+       "Bind a label, or expect it when decoding (repeatable)");
+  group = "Parts of a codec string";
+  value("--preset", &raw->preset, "NAME",
+        "Preset of the codec, or values of its options");
   value("--group-size", &raw->group_size, "N",
         "Elements that share a scale: 32, 64 or 128 (default 64)");
   value("--sparsity", &raw->sparsity, "RATIO",
         "Share of values that become zero, 0 to 1 (default 0); selects sparse");
-  flag("--decompress", &raw->decompress, "Decompress");
-  flag("--metrics-only", &raw->metrics_only, "Measure, write nothing");
+  value("--last-stage", &raw->last_stage, "NAME",
+        "lz4 or zstd over what the codec writes, where that makes it smaller");
+  group = "Bounds on the quality";
+  value("--thresholds", &raw->thresholds, "NAME=X,...",
+        absl::StrCat("Publish only if every tensor meets these bounds: ",
+                     ThresholdNames()));
+  value("--key-thresholds", &raw->key_thresholds, "NAME=X,...",
+        "Bounds for keys, where they differ");
+  value("--value-thresholds", &raw->value_thresholds, "NAME=X,...",
+        "Bounds for values, where they differ");
+  value("--min-snr-db", &raw->min_snr_db, "DB",
+        "Publish only if the SNR of every tensor is above this");
+  value("--metrics", &raw->metrics, "LEVEL",
+        "What is measured: full, or basic, without what needs tokens (default "
+        "full)");
+  group = "What the tensors are";
+  value("--layout", &raw->layout, "LAYOUT",
+        "What the dimensions of tensors are: bthd, thd, td:heads=N, paged, "
+        "2pshd, mla, ... (default: from the metadata, or bhtd; see FORMAT.md)");
+  list("--keys", &raw->keys, "GLOB",
+       "Tensors whose names match hold keys, whatever the names say "
+       "(repeatable)");
+  list("--values", &raw->values, "GLOB",
+       "Tensors whose names match hold values (repeatable)");
+  value("--model-config", &raw->model_config, "FILE",
+        "config.json of the model, from which the rotary embedding of the keys "
+        "is taken");
+  value("--rope", &raw->rope, "JSON",
+        "The fields of a config.json that say what the rotary embedding is");
+  value("--rope-theta", &raw->rope_theta, "BASE",
+        "Base of the rotary embedding of the keys; 0: none (default: from the "
+        "metadata, or found out)");
+  group = "Restoring a part";
+  list("--tensors", &raw->tensors, "GLOB",
+       "Decompress only matching tensors, at least one (repeatable)");
+  value("--tokens", &raw->tokens, "A:B", "Decompress only tokens A to B-1");
+  value("--order", &raw->order, "ORDER",
+        "Decompress tensors in this order: file, or layers, which are restored "
+        "first to last (default file)");
+  group = "What is printed";
+  value("--format", &raw->format, "FORMAT",
+        "How results are printed: json or table (default: table on a terminal "
+        "unless all flags are those of the first release, else json)");
+  flag("--json", &raw->json, "Print results as JSON, as -format json does");
   flag("--verbose", &raw->verbose, "Report every tensor, log to stderr");
+  flag("--quiet", &raw->quiet, "Print nothing to standard error but errors");
+  value("--progress", &raw->progress, "WHEN",
+        "Progress bar: auto, always or never (default auto)");
+  group = "A server";
   value("--server", &raw->server, "ADDRESS",
         "HOST:PORT or unix:PATH of the service (default: inside this process)")
       ->envname("KVCOMPRESS_SERVER");
@@ -83,73 +172,30 @@ void Define(CLI::App* app, RawFlags* raw) {
         "Certificate of this client, PEM, for a server that asks for one");
   value("--tls-key", &raw->tls_key, "FILE",
         "Private key of that certificate, PEM");
-  value("--codec", &raw->codec, "CODEC", "Codec, see below (default int4)");
-  value("--preset", &raw->preset, "NAME",
-        "Preset of the codec, or values of its options");
-  value("--last-stage", &raw->last_stage, "NAME",
-        "lz4 or zstd over what the codec writes, where that makes it smaller");
-  value("--effort", &raw->effort, "LEVEL",
-        "Encoding effort: fast, balanced or best (default balanced)");
-  value("--metrics", &raw->metrics, "LEVEL",
-        "What is measured: full, or basic, without what needs tokens (default "
-        "full)");
-  value("--threads", &raw->threads, "COUNT",
-        "How many threads work at a time, at most, 1 to 1024 (default: one on "
-        "each processor); without -server");
-  value("--rope-theta", &raw->rope_theta, "BASE",
-        "Base of the rotary embedding of the keys; 0: none (default: from the "
-        "metadata, or found out)");
-  value("--model-config", &raw->model_config, "FILE",
-        "config.json of the model, from which the rotary embedding of the keys "
-        "is taken");
-  value("--rope", &raw->rope, "JSON",
-        "The fields of a config.json that say what the rotary embedding is");
-  value("--layout", &raw->layout, "LAYOUT",
-        "What the dimensions of tensors are: bthd, thd, td:heads=N, paged, "
-        "2pshd, mla, ... (default: from the metadata, or bhtd; see FORMAT.md)");
-  value("--min-snr-db", &raw->min_snr_db, "DB",
-        "Publish only if the SNR of every tensor is above this");
-  value("--thresholds", &raw->thresholds, "NAME=X,...",
-        absl::StrCat("Publish only if every tensor meets these bounds: ",
-                     ThresholdNames()));
-  value("--key-thresholds", &raw->key_thresholds, "NAME=X,...",
-        "Bounds for keys, where they differ");
-  value("--value-thresholds", &raw->value_thresholds, "NAME=X,...",
-        "Bounds for values, where they differ");
-  value("--progress", &raw->progress, "WHEN",
-        "Progress bar: auto, always or never (default auto)");
-  list("--keys", &raw->keys, "GLOB",
-       "Tensors whose names match hold keys, whatever the names say "
-       "(repeatable)");
-  list("--values", &raw->values, "GLOB",
-       "Tensors whose names match hold values (repeatable)");
-  value("--info", &raw->info, "FILE",
-        "List an artefact without decoding it, or what the tensors of a "
-        "safetensors file would be taken for: roles, and likely layouts");
-  value("--verify", &raw->verify, "FILE",
-        "Decode an artefact, check everything, write nothing");
-  list("--tensors", &raw->tensors, "GLOB",
-       "Decompress only matching tensors, at least one (repeatable)");
-  value("--tokens", &raw->tokens, "A:B", "Decompress only tokens A to B-1");
-  value("--order", &raw->order, "ORDER",
-        "Decompress tensors in this order: file, or layers, which are restored "
-        "first to last (default file)");
-  list("--label", &raw->labels, "KEY=VALUE",
-       "Bind a label, or expect it when decoding (repeatable)");
-  value("--profile", &raw->profile, "PROFILE",
-        "Profile of the model, a file; with -server the name, digest or label "
-        "of one that the server has: klt compresses with it, and artefacts "
-        "made with it need it")
-      ->envname("KVCOMPRESS_PROFILE");
+  group = "Load on a server";
+  value("--concurrency", &raw->concurrency, "LIST",
+        "Calls at a time, each on a connection of its own: a list such as "
+        "1,2,4, with measurements for each (default 1)");
+  value("--size", &raw->size, "BYTES",
+        "Size of the generated cache that each call compresses, such as 64MiB "
+        "(default 16MiB). Generated data is for speeds: its ratios are not "
+        "those of a model, for which -input is");
+  value("--seconds", &raw->seconds, "S",
+        "Length of each measurement, 0.1 to 600 (default 5)");
+  group = "Training a profile";
   value("--train-profile", &raw->train_profile, "PROFILE",
         "Train a profile from the caches that are named behind all flags, "
         "which begin at position 0");
   value("--model-label", &raw->model_label, "TEXT",
         "What the model is called, for -train-profile");
   value("--profile-layers", &raw->profile_layers, "N",
-        "Layers that are transformed together, 0 for all (default 10)");
+        "About how many layers are transformed together, in groups of equal "
+        "size; 0 for all (default 10)");
   value("--profile-components", &raw->profile_components, "N",
         "Components that are kept of each group, 1 to 8192 (default 1024)");
+  value("--train-presets", &raw->train_presets, "LIST",
+        "NAME=STEP for each preset, joined by commas; behind each, if "
+        "measured, :RATIO:KL:KL_OF_INT4");
   value("--train-metric", &raw->train_metric, "FILE",
         "Safetensors file with a matrix for each tensor: errors matter by "
         "their length after it (default: by spreads)");
@@ -158,27 +204,14 @@ void Define(CLI::App* app, RawFlags* raw) {
        "and by default 8192 components are kept");
   value("--train-basis", &raw->train_basis, "PROFILE",
         "Take all but label, presets and their tables from this profile");
-  value("--train-presets", &raw->train_presets, "LIST",
-        "NAME=STEP for each preset, joined by commas; behind each, if "
-        "measured, :RATIO:KL:KL_OF_INT4");
   value("--train-note", &raw->train_note, "TEXT",
         "Text for the profile's record of its training");
-  value("--compare", &raw->compare, "FILE",
-        "Measure a file with several codecs, those of -codec or all with all "
-        "presets, and those of -profile; print a table of ratio, quality and "
-        "speed; write nothing, but hold one artefact at a time in memory");
-  value("--format", &raw->format, "FORMAT",
-        "How results are printed: json or table (default: table on a terminal "
-        "unless all flags are those of the first release, else json)");
-  flag("--quiet", &raw->quiet, "Print nothing to standard error but errors");
-  flag("--force", &raw->force,
-       "Overwrite outputs that exist; with no flags but input, output, "
-       "group-size, sparsity, decompress and verbose they always are");
+  group = "This program";
+  flag("-h,--help", &raw->help, "Print this text");
+  flag("--version", &raw->version, "Print the versions");
+  flag("--man", &raw->man, "Print the manual page");
   value("--completion", &raw->completion, "SHELL",
         "Print the completion of this command for bash, zsh or fish");
-  flag("--man", &raw->man, "Print the manual page");
-  flag("--help", &raw->help, "Print this text");
-  flag("--version", &raw->version, "Print the versions");
 }
 
 std::map<std::string, FlagSyntax> Syntax(const CLI::App& app) {
@@ -186,6 +219,9 @@ std::map<std::string, FlagSyntax> Syntax(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     FlagSyntax syntax;
     if (option->get_type_name().empty()) syntax.bare = "true";
+    for (const std::string& letter : option->get_snames()) {
+      result[letter] = syntax;
+    }
     result[option->get_lnames().front()] = std::move(syntax);
   }
   result["progress"] = {.bare = "always",
@@ -221,8 +257,9 @@ std::vector<std::string> ValuesOf(const std::string& flag) {
 
 bool OnlySeedFlags(const std::vector<std::string>& names_and_values) {
   for (size_t i = 0; i < names_and_values.size(); i += 2) {
-    const absl::string_view name =
-        absl::string_view(names_and_values[i]).substr(2);
+    absl::string_view name = names_and_values[i];
+    // That program had no flags of one letter.
+    if (!absl::ConsumePrefix(&name, "--")) return false;
     if (std::find(std::begin(kSeedFlags), std::end(kSeedFlags), name) ==
         std::end(kSeedFlags)) {
       return false;
@@ -236,10 +273,13 @@ bool OnlySeedFlags(const std::vector<std::string>& names_and_values) {
 absl::StatusOr<RawFlags> ParseRawFlags(
     const std::vector<std::string>& arguments) {
   RawFlags raw;
+  std::vector<std::string> flags = arguments;
+  const absl::StatusOr<const Command*> command = TakeCommand(&flags);
+  if (!command.ok()) return command.status();
   CLI::App app;
   Define(&app, &raw);
   absl::StatusOr<std::vector<std::string>> normal =
-      FromGoSyntax(arguments, Syntax(app), &raw.files);
+      FromGoSyntax(flags, Syntax(app), &raw.files);
   if (!normal.ok()) return normal.status();
   raw.seed_invocation = raw.files.empty() && OnlySeedFlags(*normal);
   std::reverse(normal->begin(), normal->end());  // as CLI11 takes them
@@ -247,6 +287,12 @@ absl::StatusOr<RawFlags> ParseRawFlags(
     app.parse(*std::move(normal));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
+  }
+  if (*command == nullptr) return raw;
+  raw.command = std::string((*command)->name);
+  if (raw.help) return raw;
+  if (absl::Status status = ApplyCommand(**command, &raw); !status.ok()) {
+    return status;
   }
   return raw;
 }
@@ -258,96 +304,16 @@ std::vector<FlagDescription> DescribeFlags() {
   std::vector<FlagDescription> flags;
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_lnames().front();
+    const std::vector<std::string>& letters = option->get_snames();
     flags.push_back({.name = name,
+                     .short_name = letters.empty() ? "" : letters.front(),
+                     .group = option->get_group(),
                      .type = option->get_type_name(),
                      .text = option->get_description(),
                      .environment = option->get_envname(),
                      .values = ValuesOf(name)});
   }
   return flags;
-}
-
-std::string DescribeCodecs() {
-  std::string text =
-      "CODEC is NAME[:PARAMETERS][+BYTE_COMPRESSOR]. PARAMETERS are a preset,\n"
-      "or values of the options below, separated by commas: first those "
-      "without\n"
-      "a name, in this order, then NAME=VALUE. Such as int4, klt:ultra,\n"
-      "sparse:0.5,32, sparse:group_size=32, int4:64+zstd. -preset, "
-      "-group-size,\n"
-      "-sparsity and -last-stage are shorthands for parts of it.\n\n"
-      "Codecs:\n";
-  for (const Codec* codec : AllCodecs()) {
-    const CodecTraits& traits = codec->traits();
-    absl::StrAppend(&text, "  ", traits.name, "\n      ", traits.description,
-                    "\n");
-    for (const CodecOption& option : traits.options) {
-      absl::StrAppend(&text, "      ", option.name, ": ", option.description,
-                      ": ", option.Range());
-      if (option.default_value) {
-        absl::StrAppend(&text, " (default ", option.DefaultText(), ")");
-      }
-      absl::StrAppend(&text, "\n");
-    }
-    if (!traits.presets.empty()) {
-      absl::StrAppend(&text,
-                      "      presets: ", absl::StrJoin(traits.presets, ", "),
-                      " (default ", traits.presets[0], ")\n");
-    }
-  }
-  absl::StrAppend(&text,
-                  "Byte compressors: ", absl::StrJoin(ByteCompressors(), ", "),
-                  "\n");
-  return text;
-}
-
-std::string DescribeOutputs() {
-  return "Flags take one dash or two, and may stand before and behind files. "
-         "The\nresult is printed to standard output, everything else to "
-         "standard error;\nwith -output - the result goes to standard error "
-         "too.\n\n"
-         "Several files, and folders with all safetensors files below them, "
-         "are\ncompressed or restored into the folder that -output names. Each "
-         "has a\nline of its own in the result, and one that fails does not "
-         "stop the\nothers.";
-}
-
-std::vector<Example> Examples() {
-  return {
-      {"kv-compress -compare cache.safetensors",
-       "Which codec suits this cache: ratio, quality and speed of each"},
-      {"kv-compress cache.safetensors -codec auto -output "
-       "cache.kvc.safetensors",
-       "Compress, every tensor within the default thresholds"},
-      {"kv-compress -input cache.safetensors -output cache.kvc.safetensors",
-       "Compress with the default codec, int4"},
-      {"kv-compress -decompress cache.kvc.safetensors -output -",
-       "Restore to standard output"},
-      {"kv-compress caches/ -codec klt:high -output compressed/",
-       "Compress every cache below a folder"},
-      {"kv-compress -info cache.safetensors", "What the tensors are taken for"},
-      {"kv-compress -metrics-only -verbose cache.safetensors",
-       "Measure every tensor, write nothing"},
-      {"kv-compress -train-profile model.profile -model-label NAME "
-       "*.safetensors",
-       "Train a profile of a model"},
-      {"kv-compress -profile model.profile -codec klt:ultra cache.safetensors "
-       "-output cache.kvc.safetensors",
-       "Compress with it"},
-  };
-}
-
-std::string DescribeExitStatus() {
-  return "Exit status: 0 success, 1 error, 2 when a bound that was asked for "
-         "does\nnot hold: -min-snr-db, -thresholds, -key-thresholds, "
-         "-value-thresholds.\nOf several files the worst: 1 before 2.";
-}
-
-std::string Usage() {
-  RawFlags raw;
-  CLI::App app("Compress KV caches with measured quality.", "kv-compress");
-  Define(&app, &raw);
-  return app.help();
 }
 
 }  // namespace kvcompress::cli

@@ -131,6 +131,7 @@ Json WorstTensorJson(const v1::CompressionReport& report) {
   return {{"name", tensor.name()},
           {"rmse", metrics.rmse()},
           {"snr_db", MetricJson(metrics, "snr_db")},
+          {"centred_snr_db", MetricJson(metrics, "centred_snr_db")},
           {"max_error", metrics.max_error()},
           {"cosine_similarity", metrics.cosine_similarity()}};
 }
@@ -260,11 +261,11 @@ Json ErrorJson(const absl::Status& error) {
 }
 
 std::string Print(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 std::string PrintLine(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace kvcompress::cli

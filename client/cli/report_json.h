@@ -28,7 +28,8 @@ nlohmann::ordered_json DamagedJson(const absl::Status& error);
 // An error: its code, its message, its reason and the place that it names.
 nlohmann::ordered_json ErrorJson(const absl::Status& error);
 
-// Indented by two spaces, with a line end. Text that is not UTF-8 is made so.
+// Indented by two spaces, with a line end. In ASCII, so that no name acts on a
+// terminal; what is not UTF-8 is replaced.
 std::string Print(const nlohmann::ordered_json& json);
 
 // The same in one line.

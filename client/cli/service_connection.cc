@@ -49,18 +49,16 @@ absl::StatusOr<std::optional<ClientTls>> ReadTls(const Flags& flags) {
   return tls;
 }
 
-absl::Status LogServer(const Client& client) {
-  const absl::StatusOr<v1::GetServerInfoResponse> info = client.GetServerInfo();
-  if (!info.ok()) return info.status();
-  absl::FPrintF(stderr, "service: version %s, format %d, kernels %s\n",
-                Printable(info->version()), info->format_version(),
-                Printable(info->kernels()));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
-absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags) {
+void LogServer(const v1::GetServerInfoResponse& info) {
+  absl::FPrintF(stderr, "service: version %s, format %d, kernels %s\n",
+                Printable(info.version()), info.format_version(),
+                Printable(info.kernels()));
+}
+
+absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags,
+                                                          bool own_connection) {
   ServiceConnection connection;
   connection.address_ = flags.server;
   if (!flags.server.empty()) {
@@ -68,9 +66,9 @@ absl::StatusOr<ServiceConnection> ServiceConnection::Open(const Flags& flags) {
     if (!tls.ok()) return tls.status();
     connection.profile_ = flags.profile;
     connection.client_ = std::make_unique<Client>(
-        flags.server,
-        ClientOptions{.tls = *std::move(tls),
-                      .shared_directory = flags.shared_directory});
+        flags.server, ClientOptions{.tls = *std::move(tls),
+                                    .shared_directory = flags.shared_directory,
+                                    .own_connection = own_connection});
     return connection;
   }
   std::shared_ptr<const Profile> profile;
@@ -106,8 +104,10 @@ absl::StatusOr<const ServiceConnection*> LazyConnection::Get() {
   absl::StatusOr<ServiceConnection> opened = ServiceConnection::Open(flags_);
   if (!opened.ok()) return opened.status();
   if (flags_.verbose && !flags_.quiet) {
-    const absl::Status logged = LogServer(opened->client());
-    if (!logged.ok()) return opened->Explain(logged);
+    const absl::StatusOr<v1::GetServerInfoResponse> info =
+        opened->client().GetServerInfo();
+    if (!info.ok()) return opened->Explain(info.status());
+    LogServer(*info);
   }
   connection_ = *std::move(opened);
   return &*connection_;

@@ -21,7 +21,9 @@ class ServiceConnection {
  public:
   // As -server and the flags of TLS say: without an address a service in this
   // process. INVALID_ARGUMENT when a file of TLS cannot be read.
-  static absl::StatusOr<ServiceConnection> Open(const Flags& flags);
+  // `own_connection` is that of ClientOptions, for a server.
+  static absl::StatusOr<ServiceConnection> Open(const Flags& flags,
+                                                bool own_connection = false);
 
   const Client& client() const { return *client_; }
 
@@ -40,6 +42,9 @@ class ServiceConnection {
   std::unique_ptr<EmbeddedServer> embedded_;
   std::unique_ptr<Client> client_;
 };
+
+// Says on standard error what a service is, for -verbose.
+void LogServer(const v1::GetServerInfoResponse& info);
 
 // A connection that is opened when it is first asked for.
 class LazyConnection {

@@ -28,6 +28,7 @@ void RemoveAndDie(int number) {
 
 void InstallSignalHandlers() {
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
     struct sigaction action = {};
     if (sigaction(number, nullptr, &action) != 0) continue;
@@ -37,6 +38,8 @@ void InstallSignalHandlers() {
     sigaction(number, &action, nullptr);
   }
 }
+
+void EndByClosedPipe() { RemoveAndDie(SIGPIPE); }
 
 void RemoveOnSignal(const char* path) {
   has_temporary.store(false, std::memory_order_release);

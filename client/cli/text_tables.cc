@@ -2,7 +2,10 @@
 
 #include "client/cli/text_tables.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -10,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "client/cli/codec_flags.h"
 #include "client/cli/columns.h"
 #include "kvcompress/error.h"
 
@@ -17,8 +21,9 @@ namespace kvcompress::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Side = Columns::Side;
+using enum Columns::Side;
 
+constexpr size_t kMaxMissed = 8;  // bounds that a table lists
 std::string Text(const Json& value) {
   return Printable(value.get<std::string>());
 }
@@ -32,9 +37,19 @@ std::string Decibels(const Json& snr) {
   return snr.is_null() ? "exact" : absl::StrCat(SnrText(snr), " dB");
 }
 
-std::string WorstSnr(const Json& json) {
-  const Json& worst = json.at("worst_tensor");
-  return worst.is_null() ? "exact" : SnrText(worst.at("snr_db"));
+// Of keys, without their channels' means; "-" where no key has one though
+// something was lost.
+std::string KeysSnr(const Json& json) {
+  const Json& snr = json.at("centred_snr_db");
+  return snr.is_null() && !json.at("snr_db").is_null() ? "-" : SnrText(snr);
+}
+
+// "keys' SNR 9.3 dB, SNR 14.9 dB", or the second alone where no key has one.
+std::string SnrsText(const Json& json) {
+  const Json& keys = json.at("centred_snr_db");
+  return absl::StrCat(
+      keys.is_null() ? "" : absl::StrCat("keys' SNR ", Decibels(keys), ", "),
+      "SNR ", Decibels(json.at("snr_db")));
 }
 
 std::string SizeOf(const Json& json, const char* field) {
@@ -43,6 +58,21 @@ std::string SizeOf(const Json& json, const char* field) {
 
 std::string RatioOf(const Json& json) {
   return RatioText(json.at("compression_ratio").get<double>());
+}
+
+// Rows in the order of a number in each, those without one last.
+std::vector<Json> SortedBy(const char* field, const Json& rows) {
+  std::vector<Json> sorted(rows.begin(), rows.end());
+  const auto number = [field](const Json& row) {
+    const auto found = row.find(field);
+    return found == row.end() || found->is_null()
+               ? std::numeric_limits<double>::infinity()
+               : found->get<double>();
+  };
+  std::stable_sort(
+      sorted.begin(), sorted.end(),
+      [&](const Json& a, const Json& b) { return number(a) < number(b); });
+  return sorted;
 }
 
 // "9 of 60" tensors that are within the thresholds.
@@ -84,13 +114,23 @@ class Facts {
   std::string ToString() const { return columns_.ToString(); }
 
  private:
-  Columns columns_{{Side::kLeft, Side::kLeft}};
+  Columns columns_{{kLeft, kLeft}};
 };
+
+// Whether a part alone was restored. All of a file is longer than its tensors,
+// by its header.
+bool IsPart(const Json& json) {
+  const auto output = json.find("output_size_bytes");
+  return output != json.end() && json.find("verified") == json.end() &&
+         output->get<uint64_t>() <
+             json.at("original_size_bytes").get<uint64_t>();
+}
 
 std::string SpeedText(const Json& json) {
   const double milliseconds = json.at("processing_time_ms").get<double>();
-  const auto bytes =
-      static_cast<double>(json.at("original_size_bytes").get<uint64_t>());
+  const char* const size =
+      IsPart(json) ? "output_size_bytes" : "original_size_bytes";
+  const auto bytes = static_cast<double>(json.at(size).get<uint64_t>());
   return absl::StrFormat("%.0f ms, %.0f MB/s", milliseconds,
                          milliseconds > 0 ? bytes / 1e3 / milliseconds : 0);
 }
@@ -111,29 +151,29 @@ std::string CompressionTable(const std::string& files, const Json& json) {
                                     RatioOf(json),
                                     json.at("bits_per_value").get<double>()));
   facts.Add("quality",
-            absl::StrFormat("%s: SNR %s, RMSE %.4g, largest error %.4g",
-                            Text(json.at("quality_level")),
-                            Decibels(json.at("snr_db")),
+            absl::StrFormat("%s: %s, RMSE %.4g, largest error %.4g",
+                            Text(json.at("quality_level")), SnrsText(json),
                             json.at("rmse").get<double>(),
                             json.at("max_error").get<double>()));
   if (const Json& worst = json.at("worst_tensor"); !worst.is_null()) {
-    facts.Add("worst tensor", absl::StrCat(Text(worst.at("name")), ": SNR ",
-                                           Decibels(worst.at("snr_db"))));
+    facts.Add("worst tensor",
+              absl::StrCat(Text(worst.at("name")), ": ", SnrsText(worst)));
   }
   facts.Add("tensors",
             absl::StrCat(WithinText(json), " within the thresholds; ",
                          RolesText(json.at("roles"))));
+  size_t missed = 0;
   for (const Json& violation : json.at("violations")) {
-    facts.Add("missed", Text(violation));
+    if (++missed <= kMaxMissed) facts.Add("missed", Text(violation));
   }
+  if (missed > kMaxMissed) facts.Add("missed", "more, see -format json");
   facts.Add("time", SpeedText(json));
   std::string text = facts.ToString();
   if (!json.contains("tensors")) return text;
-  Columns columns({Side::kLeft, Side::kLeft, Side::kLeft, Side::kRight,
-                   Side::kRight, Side::kLeft, Side::kLeft});
+  Columns columns({kLeft, kLeft, kLeft, kRight, kRight, kLeft, kLeft});
   columns.AddRow({"tensor", "role", "codec", "bits", "SNR dB", "quality",
                   "within thresholds"});
-  for (const Json& tensor : json.at("tensors")) {
+  for (const Json& tensor : SortedBy("layer", json.at("tensors"))) {
     columns.AddRow(
         {Text(tensor.at("name")), RoleText(tensor), Text(tensor.at("codec")),
          absl::StrFormat("%.2f", tensor.at("bits_per_value").get<double>()),
@@ -159,9 +199,13 @@ std::string DecompressionTable(const std::string& files, const Json& json) {
     facts.Add("verified", "yes: every payload and checksum");
   }
   AddProfile(json, &facts);
-  facts.Add("size", absl::StrFormat(
-                        "%s -> %s, %s", SizeOf(json, "compressed_size_bytes"),
-                        SizeOf(json, "original_size_bytes"), RatioOf(json)));
+  const std::string part =
+      IsPart(json) ? absl::StrCat(SizeOf(json, "output_size_bytes"), " of ")
+                   : "";
+  facts.Add("size", absl::StrFormat("%s -> %s%s, %s",
+                                    SizeOf(json, "compressed_size_bytes"), part,
+                                    SizeOf(json, "original_size_bytes"),
+                                    RatioOf(json)));
   const auto count = json.at("tensor_count").get<uint64_t>();
   facts.Add("tensors",
             verified != json.end()
@@ -192,14 +236,18 @@ std::string ArtefactTable(const std::string& files, const Json& json) {
                                     RatioOf(json),
                                     json.at("bits_per_value").get<double>()));
   facts.Add("tensors", RolesText(json.at("roles")));
+  std::map<std::string, uint64_t> codecs;
+  for (const Json& tensor : json.at("tensors")) {
+    ++codecs[Text(tensor.at("codec"))];
+  }
+  facts.Add("codecs", CodecCountsText(codecs));
   for (const auto& [key, value] : json.at("labels").items()) {
     facts.Add("label", absl::StrCat(Printable(key), "=", Text(value)));
   }
   AddMetadata(json.at("metadata"), &facts);
-  Columns columns({Side::kLeft, Side::kLeft, Side::kLeft, Side::kLeft,
-                   Side::kLeft, Side::kRight, Side::kRight});
+  Columns columns({kLeft, kLeft, kLeft, kLeft, kLeft, kRight, kRight});
   columns.AddRow({"tensor", "role", "type", "shape", "codec", "bytes", "bits"});
-  for (const Json& tensor : json.at("tensors")) {
+  for (const Json& tensor : SortedBy("layer", json.at("tensors"))) {
     columns.AddRow(
         {Text(tensor.at("name")), RoleText(tensor), Text(tensor.at("dtype")),
          ShapeText(tensor.at("shape")), Text(tensor.at("codec")),
@@ -220,10 +268,9 @@ std::string PlainTable(const std::string& files, const Json& json) {
                           ? "bhtd, as nothing is declared"
                           : absl::StrCat(Text(layout), ", declared"));
   AddMetadata(json.at("metadata"), &facts);
-  Columns columns({Side::kLeft, Side::kLeft, Side::kLeft, Side::kLeft,
-                   Side::kRight, Side::kLeft});
+  Columns columns({kLeft, kLeft, kLeft, kLeft, kRight, kLeft});
   columns.AddRow({"tensor", "role", "type", "shape", "bytes", "remarks"});
-  for (const Json& tensor : json.at("tensors")) {
+  for (const Json& tensor : SortedBy("layer", json.at("tensors"))) {
     std::vector<std::string> remarks;
     if (tensor.at("kept_bit_for_bit").get<bool>()) {
       remarks.push_back("kept bit for bit");
@@ -270,37 +317,37 @@ std::string ResultTable(Mode mode, const std::string& input,
 }
 
 std::string ComparisonTable(const Json& json) {
-  Columns columns({Side::kLeft, Side::kRight, Side::kRight, Side::kRight,
-                   Side::kRight, Side::kRight, Side::kRight});
-  columns.AddRow({"codec", "ratio", "SNR dB", "worst SNR dB", "within bounds",
+  Columns columns({kLeft, kRight, kRight, kRight, kRight, kRight, kRight});
+  columns.AddRow({"codec", "ratio", "keys SNR dB", "SNR dB", "within bounds",
                   "compress MB/s", "restore MB/s"});
   std::string errors;
-  for (const Json& row : json.at("codecs")) {
+  for (const Json& row : SortedBy("compression_ratio", json.at("codecs"))) {
     if (row.contains("error")) {
       columns.AddRow({CodecCell(row), "failed"});
       absl::StrAppend(&errors, CodecCell(row), ": ",
                       Text(row.at("error").at("message")), "\n");
       continue;
     }
-    columns.AddRow(
-        {CodecCell(row), RatioOf(row), SnrText(row.at("snr_db")), WorstSnr(row),
-         absl::StrFormat("%d of %d",
-                         row.at("tensors_within_bounds").get<uint64_t>(),
-                         row.at("tensor_count").get<uint64_t>()),
-         SpeedCell(row.at("compress_mb_per_second")),
-         SpeedCell(row.at("restore_mb_per_second"))});
+    columns.AddRow({CodecCell(row), RatioOf(row), KeysSnr(row),
+                    SnrText(row.at("snr_db")),
+                    absl::StrCat(row.at("tensors_within_bounds").dump(), " of ",
+                                 row.at("tensor_count").dump()),
+                    SpeedCell(row.at("compress_mb_per_second")),
+                    SpeedCell(row.at("restore_mb_per_second"))});
   }
-  const bool requested = json.at("bounds") == "requested";
   const Json& best = json.at("smallest_within_bounds");
   const std::string verdict =
       best.is_null()
           ? "None of them holds the bounds on every tensor."
-          : absl::StrCat("Smallest within the bounds on every tensor: ",
-                         CodecCell(best), ", ", RatioOf(best));
-  return absl::StrCat(Printable(json.at("input").get<std::string>()),
-                      requested ? "; bounds: those of the flags\n\n"
-                                : "; bounds: the default thresholds\n\n",
-                      columns.ToString(), "\n", errors, verdict, "\n");
+          : absl::StrCat(
+                "Smallest within the bounds on every tensor: ", CodecCell(best),
+                ", ", RatioOf(best), "\nWithout -codec, compress uses ",
+                kDefaultCodec, " at effort fast, which is quicker and larger.");
+  return absl::StrCat(
+      Printable(json.at("input").get<std::string>()), "; bounds: ",
+      json.at("bounds") == "requested" ? "those of the flags"
+                                       : "the default thresholds",
+      "\n\n", columns.ToString(), "\n", errors, verdict, "\n");
 }
 
 std::string BatchHeading(Mode mode) {
@@ -313,8 +360,8 @@ std::string BatchHeading(Mode mode) {
       return absl::StrFormat("%-8s  %7s  %9s  %s\n", "result", "ratio", "size",
                              "file");
     default:
-      return absl::StrFormat("%7s  %6s  %12s  %17s  %9s  %s\n", "ratio",
-                             "SNR dB", "worst SNR dB", "within thresholds",
+      return absl::StrFormat("%7s  %11s  %6s  %17s  %9s  %s\n", "ratio",
+                             "keys SNR dB", "SNR dB", "within thresholds",
                              "size", "file");
   }
 }
@@ -342,9 +389,9 @@ std::string BatchRow(Mode mode, const std::string& input, const Json& json) {
                              RatioOf(json), SizeOf(json, "original_size_bytes"),
                              name);
     default:
-      if (failed) return absl::StrFormat("%7s  %50s%s\n", "failed", "", name);
-      return absl::StrFormat("%7s  %6s  %12s  %17s  %9s  %s\n", RatioOf(json),
-                             SnrText(json.at("snr_db")), WorstSnr(json),
+      if (failed) return absl::StrFormat("%7s  %49s%s\n", "failed", "", name);
+      return absl::StrFormat("%7s  %11s  %6s  %17s  %9s  %s\n", RatioOf(json),
+                             KeysSnr(json), SnrText(json.at("snr_db")),
                              WithinText(json),
                              SizeOf(json, "compressed_size_bytes"), name);
   }

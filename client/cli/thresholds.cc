@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "kvcompress/nearest_name.h"
 
 namespace kvcompress::cli {
 
@@ -23,9 +24,11 @@ absl::StatusOr<v1::QualityThresholds> ParseThresholds(absl::string_view text) {
     const auto* const field =
         v1::QualityThresholds::descriptor()->FindFieldByName(parts.first);
     if (field == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("must be NAME=VALUE pairs, with names among ",
-                       ThresholdNames(), ", but has \"", pair, "\""));
+      const std::vector<std::string> names =
+          absl::StrSplit(ThresholdNames(), ", ");
+      return absl::InvalidArgumentError(absl::StrCat(
+          "must be NAME=VALUE pairs, with names among ", ThresholdNames(),
+          ", but has \"", pair, "\"", DidYouMean(parts.first, names)));
     }
     double value;
     if (!absl::SimpleAtod(parts.second, &value) || !std::isfinite(value)) {

@@ -10,11 +10,15 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
+#include "client/cli/columns.h"
 #include "client/cli/file_type.h"
 #include "client/cli/files.h"
 #include "client/cli/progress.h"
 #include "client/cpp/status.h"
+#include "kvcompress/artefact.h"
 #include "kvcompress/error.h"
 #include "kvcompress/file_source.h"
 #include "kvcompress/profile_training.h"
@@ -74,6 +78,11 @@ class FileCache : public TrainingCache {
       }
     }
     data_begin_ = reader.raw().size();
+    if (ParseArtefactHeader(reader.raw()).ok()) {
+      return absl::InvalidArgumentError(
+          "it is an artefact, which was compressed already: train on the "
+          "cache, or on what kv-compress restore gives of it");
+    }
     absl::StatusOr<SafetensorsHeader> header =
         ParseSafetensorsHeader(reader.json());
     if (!header.ok()) return header.status();
@@ -122,6 +131,40 @@ Json ProfileJson(const Profile& profile, uint64_t size) {
 
 }  // namespace
 
+std::string ProfileTable(const std::string& path, const Json& json) {
+  std::vector<std::string> layers;
+  for (const Json& group : json.at("groups")) {
+    layers.push_back(absl::StrCat(group.at("tensors").get<size_t>() / 2));
+  }
+  using enum Columns::Side;
+  Columns facts({kLeft, kLeft});
+  facts.AddRow({"profile", Printable(path)});
+  facts.AddRow({"digest", json.at("profile").get<std::string>()});
+  facts.AddRow({"label", Printable(json.at("label").get<std::string>())});
+  facts.AddRow({"size", SizeText(json.at("size_bytes").get<uint64_t>())});
+  facts.AddRow({"training", Printable(json.at("training").get<std::string>())});
+  facts.AddRow(
+      {"groups", absl::StrCat("of ", absl::StrJoin(layers, ", "), " layers")});
+  Columns columns({kLeft, kRight, kRight, kRight});
+  columns.AddRow({"preset", "step", "ratio", "KL divergence, of int4's"});
+  const Json& expectations = json.at("expectations");
+  for (const auto& [name, step] : json.at("presets").items()) {
+    std::vector<std::string> row = {
+        Printable(name), absl::StrFormat("%.3g", step.get<double>())};
+    if (const auto found = expectations.find(name);
+        found != expectations.end()) {
+      row.push_back(RatioText(found->at("ratio").get<double>()));
+      row.push_back(absl::StrFormat(
+          "%.0f %%", 100 * found->at("divergence").get<double>() /
+                         found->at("int4_divergence").get<double>()));
+    } else {
+      row.insert(row.end(), {"-", "not measured"});
+    }
+    columns.AddRow(std::move(row));
+  }
+  return absl::StrCat(facts.ToString(), "\n", columns.ToString());
+}
+
 absl::StatusOr<Json> Train(const Flags& flags) {
   std::vector<std::unique_ptr<FileCache>> files;
   std::vector<TrainingCache*> caches;
@@ -131,11 +174,8 @@ absl::StatusOr<Json> Train(const Flags& flags) {
     files.push_back(*std::move(file));
     caches.push_back(files.back().get());
   }
-  if (absl::Status status = CheckOverwriting(flags, flags.output);
-      !status.ok()) {
-    return status;
-  }
-  absl::StatusOr<std::unique_ptr<Output>> output = Output::Open(flags.output);
+  absl::StatusOr<std::unique_ptr<Output>> output =
+      Output::Open(flags.output, flags, /*source=*/nullptr);
   if (!output.ok()) return output.status();
   std::unique_ptr<Progress> progress;
   TrainingOptions options = {.label = flags.model_label,

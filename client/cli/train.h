@@ -18,6 +18,11 @@ namespace kvcompress::cli {
 // Trains from flags.files and writes flags.output; what was written.
 absl::StatusOr<nlohmann::ordered_json> Train(const Flags& flags);
 
+// What was written, for people; `path` is where. Groups, and of each preset
+// what the training measured.
+std::string ProfileTable(const std::string& path,
+                         const nlohmann::ordered_json& json);
+
 // Reads a profile file. Errors name it.
 absl::StatusOr<std::shared_ptr<const Profile>> ReadProfile(
     const std::string& path);

@@ -8,13 +8,17 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "client/cpp/receivers.h"
 #include "client/cpp/shared_files.h"
 #include "client/cpp/status.h"
+#include "client/cpp/target.h"
 #include "client/cpp/transfer.h"
+#include "kvcompress/file_identity.h"
+#include "kvcompress/output_file.h"
 
 namespace kvcompress {
 namespace {
@@ -27,15 +31,32 @@ std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(
                                .pem_cert_chain = tls->certificate_chain});
 }
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& target,
+// What gRPC itself reads to find out which hosts need no proxy.
+std::string NoProxy() {
+  // NOLINTBEGIN(concurrency-mt-unsafe): nobody changes the environment.
+  const char* list = std::getenv("no_grpc_proxy");
+  if (list == nullptr || *list == '\0') list = std::getenv("no_proxy");
+  // NOLINTEND(concurrency-mt-unsafe)
+  return list == nullptr ? "" : list;
+}
+
+// Without a target a channel whose calls fail.
+std::shared_ptr<grpc::Channel> Connect(const absl::StatusOr<Target>& target,
                                        const ClientOptions& options) {
+  if (!target.ok()) return grpc::CreateChannel("", nullptr);
   grpc::ChannelArguments arguments;
+  if (IsDirect(*target, NoProxy())) {
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  }
+  if (options.own_connection) {
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  }
   arguments.SetMaxReceiveMessageSize(64 << 20);
   arguments.SetMaxSendMessageSize(-1);
   // Notices a peer that is gone. Any server tolerates a ping every five
   // minutes.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 6 * 60 * 1000);
-  return grpc::CreateCustomChannel(target, CredentialsOf(options.tls),
+  return grpc::CreateCustomChannel(target->name, CredentialsOf(options.tls),
                                    arguments);
 }
 
@@ -61,8 +82,9 @@ OpenStream(grpc::Channel* channel, const char* method,
 
 Client::Client(const std::string& target, const ClientOptions& options)
     : options_(options),
+      target_(ParseTarget(target).status()),
       may_share_(absl::StartsWith(target, "unix:")),
-      channel_(Connect(target, options)),
+      channel_(Connect(ParseTarget(target), options)),
       stub_(v1::CompressionService::NewStub(channel_)) {}
 
 Client::Client(std::shared_ptr<grpc::Channel> channel,
@@ -72,16 +94,18 @@ Client::Client(std::shared_ptr<grpc::Channel> channel,
       channel_(std::move(channel)),
       stub_(v1::CompressionService::NewStub(channel_)) {}
 
-void Client::Prepare(grpc::ClientContext* context) const {
-  if (options_.timeout == absl::InfiniteDuration()) return;
-  context->set_deadline(absl::ToChronoTime(absl::Now() + options_.timeout));
+absl::Status Client::Prepare(grpc::ClientContext* context) const {
+  if (options_.timeout != absl::InfiniteDuration()) {
+    context->set_deadline(absl::ToChronoTime(absl::Now() + options_.timeout));
+  }
+  return target_;
 }
 
 absl::StatusOr<v1::CompressionReport> Client::Compress(
     const v1::CompressOptions& options, ByteSource* safetensors,
     ByteSink* artefact, ByteSink* reconstructed) const {
   grpc::ClientContext context;
-  Prepare(&context);
+  if (absl::Status status = Prepare(&context); !status.ok()) return status;
   v1::CompressRequest first;
   *first.mutable_options() = options;
   CompressReceiver receiver(artefact, reconstructed);
@@ -102,7 +126,7 @@ absl::StatusOr<v1::DecompressionReport> Client::Decompress(
     const v1::DecompressOptions& options, ByteSource* artefact,
     ByteSink* safetensors) const {
   grpc::ClientContext context;
-  Prepare(&context);
+  if (absl::Status status = Prepare(&context); !status.ok()) return status;
   v1::DecompressRequest first;
   *first.mutable_options() = options;
   DecompressReceiver receiver(safetensors);
@@ -133,8 +157,11 @@ std::optional<std::string> Client::SharedRoot() const {
 }
 
 template <typename Request>
-bool Client::NameFiles(const std::string& input, const std::string& output,
-                       Request* request) const {
+absl::StatusOr<bool> Client::NameFiles(const std::string& input,
+                                       const std::string& output,
+                                       bool overwrite, Request* request) const {
+  const std::optional<FileIdentity> read = IdentityOf(input);
+  if (read && read == IdentityOf(output)) return SameFileError(output);
   const std::optional<std::string> root = SharedRoot();
   if (!root) return false;
   const std::optional<std::string> from =
@@ -146,7 +173,7 @@ bool Client::NameFiles(const std::string& input, const std::string& output,
       PathWithin(*root, output, /*must_exist=*/false);
   if (!to) return false;
   request->set_output_path(*to);
-  request->set_overwrite(true);
+  request->set_overwrite(overwrite);
   return true;
 }
 
@@ -178,26 +205,32 @@ SharedResult<Report> ReadReply(grpc::ClientReader<Response>* reader,
 
 SharedResult<v1::CompressionReport> Client::CompressShared(
     const v1::CompressOptions& options, const std::string& input,
-    const std::string& output,
-    absl::FunctionRef<void(uint64_t)> progress) const {
+    const std::string& output, absl::FunctionRef<void(uint64_t)> progress,
+    bool overwrite) const {
   v1::CompressFileRequest request;
-  if (!NameFiles(input, output, &request)) return std::nullopt;
+  const absl::StatusOr<bool> named =
+      NameFiles(input, output, overwrite, &request);
+  if (!named.ok()) return named.status();
+  if (!*named) return std::nullopt;
   *request.mutable_options() = options;
   grpc::ClientContext context;
-  Prepare(&context);
+  if (absl::Status status = Prepare(&context); !status.ok()) return status;
   return ReadReply<v1::CompressionReport>(
       stub_->CompressFile(&context, request).get(), progress);
 }
 
 SharedResult<v1::DecompressionReport> Client::DecompressShared(
     const v1::DecompressOptions& options, const std::string& input,
-    const std::string& output,
-    absl::FunctionRef<void(uint64_t)> progress) const {
+    const std::string& output, absl::FunctionRef<void(uint64_t)> progress,
+    bool overwrite) const {
   v1::DecompressFileRequest request;
-  if (!NameFiles(input, output, &request)) return std::nullopt;
+  const absl::StatusOr<bool> named =
+      NameFiles(input, output, overwrite, &request);
+  if (!named.ok()) return named.status();
+  if (!*named) return std::nullopt;
   *request.mutable_options() = options;
   grpc::ClientContext context;
-  Prepare(&context);
+  if (absl::Status status = Prepare(&context); !status.ok()) return status;
   return ReadReply<v1::DecompressionReport>(
       stub_->DecompressFile(&context, request).get(), progress);
 }
@@ -205,7 +238,7 @@ SharedResult<v1::DecompressionReport> Client::DecompressShared(
 absl::StatusOr<v1::CompressionReport> Client::Measure(
     const v1::CompressOptions& options, ByteSource* safetensors) const {
   grpc::ClientContext context;
-  Prepare(&context);
+  if (absl::Status status = Prepare(&context); !status.ok()) return status;
   v1::MeasureRequest first;
   *first.mutable_options() = options;
   v1::MeasureResponse response;
@@ -229,7 +262,7 @@ absl::StatusOr<v1::CompressionReport> Client::Measure(
 
 absl::StatusOr<v1::GetServerInfoResponse> Client::GetServerInfo() const {
   grpc::ClientContext context;
-  Prepare(&context);
+  if (absl::Status status = Prepare(&context); !status.ok()) return status;
   v1::GetServerInfoResponse response;
   const grpc::Status status = stub_->GetServerInfo(&context, {}, &response);
   if (!status.ok()) return FromGrpcStatus(status);
@@ -239,7 +272,7 @@ absl::StatusOr<v1::GetServerInfoResponse> Client::GetServerInfo() const {
 absl::StatusOr<v1::SelfTestResponse> Client::SelfTest(
     const std::string& codec) const {
   grpc::ClientContext context;
-  Prepare(&context);
+  if (absl::Status status = Prepare(&context); !status.ok()) return status;
   v1::SelfTestRequest request;
   request.set_codec(codec);
   v1::SelfTestResponse response;

@@ -23,10 +23,18 @@ namespace {
 constexpr char kStandardInput[] = "/dev/stdin";
 constexpr int kWithoutEnd = -1;
 
+bool CanReadStandardInput() {
+  const int flags = fcntl(STDIN_FILENO, F_GETFL);
+  return flags >= 0 && (flags & O_PATH) == 0 && (flags & O_ACCMODE) != O_WRONLY;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<FileSource>> FileSource::Open(
     const std::string& path) {
+  if (path == "-" && !CanReadStandardInput()) {
+    return absl::FailedPreconditionError("standard input is closed");
+  }
   const int fd =
       path == "-"
           ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
@@ -49,6 +57,7 @@ FileSource::FileSource(std::string name, int fd, int cancel_fd)
   if (fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) {
     const off_t position = lseek(fd_, 0, SEEK_CUR);
     size_ = std::max<off_t>(status.st_size - std::max<off_t>(position, 0), 0);
+    permissions_ = status.st_mode & 0666;
   }
   // Standard input has been opened, and so has had a writer.
   awaits_writer_ = name_ != kStandardInput && S_ISFIFO(status.st_mode);

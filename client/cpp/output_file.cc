@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "client/cpp/errno_error.h"
 #include "client/cpp/renamed_file.h"
 #include "client/cpp/spooled_file.h"
+#include "kvcompress/error.h"
 
 namespace kvcompress {
 namespace {
@@ -63,27 +65,45 @@ bool IsStandardOutput(const std::string& path) {
          file.st_ino == output.st_ino;
 }
 
+absl::Status SameFileError(const std::string& output) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat(output,
+                   " is a file that is read, which the output would "
+                   "replace: give the output another name"),
+      {.reason = "SAME_FILE", .field = "output_path"});
+}
+
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(
-    const std::string& path, TemporaryHook hook) {
-  if (IsStandardOutput(path)) return OpenAndSpool(path);
+    const std::string& path, const OutputOptions& options) {
+  const bool to_stdout = IsStandardOutput(path);
+  const std::optional<FileIdentity> there =
+      to_stdout ? IdentityOf(STDOUT_FILENO) : IdentityOf(path);
+  if (there && std::find(options.inputs.begin(), options.inputs.end(), there) !=
+                   options.inputs.end()) {
+    return SameFileError(path);
+  }
+  if (to_stdout) return OpenAndSpool(path);
   struct stat status;
   const bool exists = stat(path.c_str(), &status) == 0;
   if (exists && !S_ISREG(status.st_mode)) return OpenAndSpool(path);
-  std::optional<mode_t> mode;
+  std::optional<mode_t> mode = options.permissions;
   if (exists) {
+    if (!options.overwrite) return ErrnoError(EEXIST, "open", path);
     // The rename would not ask for this permission, but overwriting needs it.
     if (access(path.c_str(), W_OK) != 0) return ErrnoError(errno, "open", path);
-    mode = status.st_mode & 0777;
+    if (!mode) mode = status.st_mode & 0777;
   }
   absl::StatusOr<std::string> target = FollowLinks(path);
   if (!target.ok()) return target.status();
-  return RenamedFile::Create(path, *target, mode, hook);
+  return RenamedFile::Create(path, *target, mode, options);
 }
 
-OutputFile::OutputFile(std::string path, int fd)
-    : path_(std::move(path)), fd_(fd) {}
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {}
 
-OutputFile::~OutputFile() { Close(); }
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) close(fd_);
+}
 
 absl::Status OutputFile::WriteAt(uint64_t offset, absl::string_view bytes) {
   while (!bytes.empty()) {
@@ -95,11 +115,6 @@ absl::Status OutputFile::WriteAt(uint64_t offset, absl::string_view bytes) {
     offset += static_cast<uint64_t>(count);
   }
   return absl::OkStatus();
-}
-
-int OutputFile::Close() {
-  if (fd_ < 0) return 0;
-  return close(std::exchange(fd_, -1)) == 0 ? 0 : errno;
 }
 
 }  // namespace kvcompress

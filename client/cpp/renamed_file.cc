@@ -7,160 +7,125 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <random>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/errno_error.h"
+#include "files/publish.h"
 
 namespace kvcompress {
 namespace {
 
-std::string Directory(const std::string& path) {
+// Where the name of the last component begins.
+size_t NameOffset(const std::string& path) {
   const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
+  return slash == std::string::npos ? 0 : slash + 1;
 }
 
-// A name that is as good as unique, short enough for any file system.
-std::string TemporaryName(const std::string& target) {
-  constexpr absl::string_view kLetters =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-  constexpr size_t kLongestStem = 200;
-  const size_t slash = target.rfind('/');
-  const std::string stem =
-      slash == std::string::npos ? target : target.substr(slash + 1);
-  std::random_device random;
-  std::uniform_int_distribution<size_t> pick(0, kLetters.size() - 1);
-  std::string suffix;
-  for (int i = 0; i < 6; ++i) suffix += kLetters[pick(random)];
-  return absl::StrCat(Directory(target), ".", stem.substr(0, kLongestStem), ".",
-                      suffix, ".tmp");
+std::string Folder(const std::string& path) {
+  const size_t name = NameOffset(path);
+  return name == 0 ? "./" : path.substr(0, name);
+}
+
+int OpenFolder(const std::string& target) {
+  return open(Folder(target).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+// False with errno. A file system that gives all its files the same permissions
+// is no reason to fail.
+bool SetPermissions(int fd, mode_t mode) {
+  return fchmod(fd, mode) == 0 || errno == EPERM || errno == EOPNOTSUPP;
 }
 
 // Makes the rename survive a crash. A directory that may not be opened, or a
 // file system that cannot do this, is no reason to fail.
-int SyncDirectory(const std::string& directory) {
-  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+int SyncFolder(int folder) {
+  const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return 0;
   const int error = fsync(fd) == 0 || errno == EINVAL ? 0 : errno;
   close(fd);
   return error;
 }
 
-constexpr int kAttempts = 100;
-
-// Gives `make` temporary names until it returns 0 or an errno other than
-// EEXIST. The name, or empty with `*error`.
-template <typename Make>
-std::string MakeTemporary(const std::string& target,
-                          OutputFile::TemporaryHook hook, Make make,
-                          int* error) {
-  for (int i = 0; i < kAttempts; ++i) {
-    std::string temporary = TemporaryName(target);
-    if (hook != nullptr) hook(temporary.c_str());
-    *error = make(temporary.c_str());
-    if (*error == 0) return temporary;
-    if (*error != EEXIST) break;
-  }
-  if (hook != nullptr) hook(nullptr);
-  return "";
-}
-
-// How a file without a name is linked.
-std::string SelfPath(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<OutputFile>> RenamedFile::Create(
     const std::string& path, const std::string& target,
-    std::optional<mode_t> mode, TemporaryHook hook) {
-  const int fd = open(Directory(target).c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC,
-                      mode.value_or(0666));
-  // What is wrong with the directory is found again, with a name.
-  if (fd < 0) return CreateNamed(path, target, mode, hook);
-  auto file = absl::WrapUnique(new RenamedFile(path, fd, target, "", hook));
-  if (access(SelfPath(fd).c_str(), F_OK) != 0) {
-    return CreateNamed(path, target, mode, hook);
+    std::optional<mode_t> mode, const OutputOptions& options) {
+  const int folder = OpenFolder(target);
+  if (folder < 0) return ErrnoError(errno, "open", path);
+  auto file = absl::WrapUnique(new RenamedFile(path, folder, target, options));
+  RemoveLeftoversOnce(folder);
+  const int fd =
+      openat(folder, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode.value_or(0666));
+  file->SetFd(fd);
+  // What is wrong with the directory is found again, with a name. A file
+  // without one is linked by that of its descriptor.
+  if (fd < 0 || access(absl::StrCat("/proc/self/fd/", fd).c_str(), F_OK) != 0) {
+    return CreateNamed(path, target, mode, options);
   }
-  if (mode && fchmod(fd, *mode) != 0) return ErrnoError(errno, "chmod", path);
+  if (mode && !SetPermissions(fd, *mode)) {
+    return ErrnoError(errno, "chmod", path);
+  }
   return file;
 }
 
 absl::StatusOr<std::unique_ptr<OutputFile>> RenamedFile::CreateNamed(
     const std::string& path, const std::string& target,
-    std::optional<mode_t> mode, TemporaryHook hook) {
-  int fd = -1;
-  int error = 0;
-  std::string temporary = MakeTemporary(
-      target, hook,
-      [&](const char* name) {
-        fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-                  mode.value_or(0666));
-        return fd < 0 ? errno : 0;
-      },
-      &error);
-  if (fd < 0) return ErrnoError(error, "open", path);
-  auto file = absl::WrapUnique(
-      new RenamedFile(path, fd, target, std::move(temporary), hook));
-  if (mode && fchmod(fd, *mode) != 0) return ErrnoError(errno, "chmod", path);
+    std::optional<mode_t> mode, const OutputOptions& options) {
+  const int folder = OpenFolder(target);
+  if (folder < 0) return ErrnoError(errno, "open", path);
+  auto file = absl::WrapUnique(new RenamedFile(path, folder, target, options));
+  const int fd = CreateTemporary(
+      folder, mode.value_or(0666),
+      [&](const std::string& name) { file->SetTemporary(name); });
+  if (fd < 0) return ErrnoError(errno, "open", path);
+  file->SetFd(fd);
+  if (mode && !SetPermissions(fd, *mode)) {
+    return ErrnoError(errno, "chmod", path);
+  }
   return file;
 }
 
-RenamedFile::RenamedFile(const std::string& path, int fd, std::string target,
-                         std::string temporary, TemporaryHook hook)
-    : OutputFile(path, fd),
+RenamedFile::RenamedFile(const std::string& path, int folder,
+                         std::string target, const OutputOptions& options)
+    : OutputFile(path),
+      folder_(folder),
       target_(std::move(target)),
-      temporary_(std::move(temporary)),
-      hook_(hook) {}
+      options_(options) {}
 
 RenamedFile::~RenamedFile() {
-  if (temporary_.empty()) return;
-  unlink(temporary_.c_str());
-  Forget();
+  if (!temporary_.empty()) {
+    unlinkat(folder_, temporary_.c_str(), 0);
+    SetTemporary("");
+  }
+  close(folder_);
 }
 
 absl::Status RenamedFile::Commit() {
   if (fsync(fd()) != 0) return ErrnoError(errno, "sync", path());
-  if (temporary_.empty()) {
-    if (const int error = Link(); error != 0) {
-      return ErrnoError(error, "rename", path());
-    }
-  }
-  if (const int error = Close(); error != 0) {
-    return ErrnoError(error, "close", path());
-  }
-  if (!temporary_.empty()) {
-    if (rename(temporary_.c_str(), target_.c_str()) != 0) {
-      return ErrnoError(errno, "rename", path());
-    }
-    Forget();
-  }
-  if (const int error = SyncDirectory(Directory(target_)); error != 0) {
+  const std::string name = target_.substr(NameOffset(target_));
+  const Taken taken = options_.overwrite ? Taken::kReplace : Taken::kRefuse;
+  const bool named = !temporary_.empty();
+  const int error = named ? PublishNamed(folder_, temporary_, name, taken)
+                          : PublishUnnamed(fd(), folder_, name, taken,
+                                           [this](const std::string& name) {
+                                             SetTemporary(name);
+                                           });
+  if (error != 0) return ErrnoError(error, "rename", path());
+  if (named) SetTemporary("");
+  if (const int error = SyncFolder(folder_); error != 0) {
     return ErrnoError(error, "sync the directory of", path());
   }
   return absl::OkStatus();
 }
 
-// A link never replaces a name.
-int RenamedFile::Link() {
-  const std::string self = SelfPath(fd());
-  const auto link_as = [&](const char* name) {
-    return linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) ==
-                   0
-               ? 0
-               : errno;
-  };
-  int error = link_as(target_.c_str());
-  if (error != EEXIST) return error;
-  temporary_ = MakeTemporary(target_, hook_, link_as, &error);
-  return error;
-}
-
-void RenamedFile::Forget() {
-  temporary_.clear();
-  if (hook_ != nullptr) hook_(nullptr);
+void RenamedFile::SetTemporary(const std::string& name) {
+  temporary_ = name;
+  if (options_.temporary_hook == nullptr) return;
+  options_.temporary_hook(
+      name.empty() ? nullptr : absl::StrCat(Folder(target_), name).c_str());
 }
 
 }  // namespace kvcompress

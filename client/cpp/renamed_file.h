@@ -28,29 +28,28 @@ class RenamedFile : public OutputFile {
   // `mode`; when not set, those of a new file under the process's umask.
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(
       const std::string& path, const std::string& target,
-      std::optional<mode_t> mode, TemporaryHook hook);
+      std::optional<mode_t> mode, const OutputOptions& options);
   // The same with a temporary name, on any file system.
   static absl::StatusOr<std::unique_ptr<OutputFile>> CreateNamed(
       const std::string& path, const std::string& target,
-      std::optional<mode_t> mode, TemporaryHook hook);
+      std::optional<mode_t> mode, const OutputOptions& options);
 
   ~RenamedFile() override;
 
   absl::Status Commit() override;
 
  private:
-  RenamedFile(const std::string& path, int fd, std::string target,
-              std::string temporary, TemporaryHook hook);
+  // Takes over `folder`, the target's.
+  RenamedFile(const std::string& path, int folder, std::string target,
+              const OutputOptions& options);
 
-  // Gives a file without a name that of the target, or a temporary one where
-  // the target is there. Returns an errno, or 0.
-  int Link();
-  // Ends the life of the temporary name.
-  void Forget();
+  // Remembers the temporary name, empty for none, and calls the hook with it.
+  void SetTemporary(const std::string& name);
 
+  const int folder_;
   const std::string target_;
-  std::string temporary_;  // empty while there is none
-  const TemporaryHook hook_;
+  const OutputOptions options_;
+  std::string temporary_;  // in the folder; empty while there is none
 };
 
 }  // namespace kvcompress

@@ -67,7 +67,8 @@ bool MayBeStreamed(const absl::Status& status) {
     return true;
   }
   const std::optional<ErrorDetail> detail = GetErrorDetail(status);
-  return detail && !absl::IsAborted(status) &&
+  return detail && !absl::IsAborted(status) && !absl::IsAlreadyExists(status) &&
+         detail->reason != "SAME_FILE" &&
          (detail->field == "input_path" || detail->field == "output_path");
 }
 

@@ -25,8 +25,7 @@ std::optional<std::string> FindShared(const v1::SharedDirectory& announced,
 std::optional<std::string> PathWithin(const std::string& root,
                                       const std::string& path, bool must_exist);
 
-// Whether the failure of a call that names files is one of naming them, so that
-// sending their bytes may do.
+// Whether the failure concerns file names, so that streaming may succeed.
 bool MayBeStreamed(const absl::Status& status);
 
 }  // namespace kvcompress

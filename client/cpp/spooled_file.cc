@@ -19,19 +19,25 @@ absl::StatusOr<std::unique_ptr<OutputFile>> SpooledFile::Create(
   // NOLINTNEXTLINE(concurrency-mt-unsafe): nobody changes the environment.
   const char* directory = std::getenv("TMPDIR");
   if (directory == nullptr || *directory == '\0') directory = "/tmp";
-  std::string temporary = absl::StrCat(directory, "/kv-compress.XXXXXX");
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  // A file without a name goes with a process that is killed.
+  int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    std::string temporary = absl::StrCat(directory, "/kv-compress.XXXXXX");
+    fd = mkostemp(temporary.data(), O_CLOEXEC);
+    if (fd >= 0) unlink(temporary.c_str());
+  }
   if (fd < 0) {
     const int error = errno;
     close(target_fd);
     return ErrnoError(error, "create a temporary file in", directory);
   }
-  unlink(temporary.c_str());
   return absl::WrapUnique(new SpooledFile(path, fd, target_fd));
 }
 
 SpooledFile::SpooledFile(const std::string& path, int fd, int target_fd)
-    : OutputFile(path, fd), target_fd_(target_fd) {}
+    : OutputFile(path), target_fd_(target_fd) {
+  SetFd(fd);
+}
 
 SpooledFile::~SpooledFile() { close(target_fd_); }
 

@@ -65,8 +65,8 @@ SendResult SendAll(const grpc::ByteBuffer& first, ByteSource* source, int field,
   return result;
 }
 
-// The one status that tells why a call ended. `local` is an error on this side
-// that made it cancel the call, if any. An error of the server goes before
+// The one status that explains why a call ended. `local` is an error on this
+// side that made it cancel the call, if any. An error of the server goes before
 // everything that may have followed from it.
 inline absl::Status Outcome(const grpc::Status& server,
                             const absl::Status& local, const SendResult& sent) {

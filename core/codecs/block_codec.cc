@@ -10,6 +10,7 @@
 #include "kvcompress/error.h"
 #include "status/macros.h"
 #include "tensor/block_stream.h"
+#include "tensor/not_finite.h"
 
 namespace kvcompress {
 namespace {
@@ -20,7 +21,7 @@ const uint8_t* Bytes(absl::string_view text) {
   return reinterpret_cast<const uint8_t*>(text.data());
 }
 
-// Makes room for `size` bytes more.
+// Makes space for `size` bytes more.
 uint8_t* Extend(std::string* text, size_t size) {
   const size_t begin = text->size();
   text->resize(begin + size);
@@ -77,17 +78,17 @@ class Encoder : public TensorEncoder {
   }
 
   absl::Status Refuse(const EncodeFault& fault) const {
-    const bool not_finite = fault.kind == EncodeFault::Kind::kNotFinite;
+    const uint64_t element = element_ + fault.element;
+    if (fault.kind == EncodeFault::Kind::kNotFinite) {
+      return NotFiniteError(tensor_.codec, tensor_.name, element);
+    }
     return MakeError(
         absl::StatusCode::kInvalidArgument,
-        not_finite
-            ? absl::StrCat("NaN and infinity cannot be quantized by ",
-                           tensor_.codec)
-            : absl::StrCat("the value is too large for ", tensor_.codec,
-                           ": it exceeds the range of its group's scale"),
-        {.reason = not_finite ? "NOT_FINITE" : "SCALE_OVERFLOW",
+        absl::StrCat("the value is too large for ", tensor_.codec,
+                     ": it exceeds the range of its group's scale"),
+        {.reason = "SCALE_OVERFLOW",
          .tensor = tensor_.name,
-         .element = element_ + fault.element});
+         .element = element});
   }
 
   const BlockTensor tensor_;
@@ -98,7 +99,7 @@ class Encoder : public TensorEncoder {
   DistortionAccumulator distortion_;
 };
 
-// The tensor in the terms of a scheme of its own, which gave it before.
+// The tensor in the terms of a scheme of its own, which returned it before.
 using NewTensor = std::function<absl::StatusOr<BlockTensor>()>;
 
 class Decoder : public TensorDecoder {
@@ -109,8 +110,8 @@ class Decoder : public TensorDecoder {
         sizes_(FirstBlock(tensor_)),
         blocks_(tensor_.payload_size, sizes_.payload) {}
 
-  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
-                              std::string* decoded) override {
+  absl::StatusOr<bool> DecodeStep(absl::string_view* payload, size_t most,
+                                  std::string* decoded) override {
     while (!payload->empty()) {
       if (blocks_.done()) return Damaged("bytes follow the end of the payload");
       if (!Fits(BlockBytes(sizes_), most, *decoded)) return true;
@@ -137,6 +138,9 @@ class Decoder : public TensorDecoder {
     return pieces_.size();
   }
 
+  uint64_t PieceBegin(size_t index) const override {
+    return pieces_[index].element;
+  }
   absl::Status DecodePiece(size_t index, std::string* decoded) const override {
     KVC_ASSIGN_OR_RETURN(const BlockTensor tensor, another_());
     const uint64_t end = index + 1 < pieces_.size() ? pieces_[index + 1].element

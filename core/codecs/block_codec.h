@@ -47,9 +47,9 @@ class BlockScheme {
                               uint8_t* decoded) = 0;
 };
 
-// Encodes a block by its values: loads them into `values`, has
+// Encodes a block by its values: loads them into `values`, lets
 // `encode(values)` write the payload and leave what that decodes to, and
-// measures it. `encode` gives nothing, or the element that no scale can hold.
+// measures it. `encode` returns nothing, or the element that no scale can hold.
 template <typename EncodeTo>
 kernels::EncodeFault EncodeValues(DType dtype, const uint8_t* source,
                                   absl::Span<float> values, EncodeTo encode,
@@ -82,7 +82,7 @@ struct BlockTensor {
   std::unique_ptr<BlockScheme> scheme;
 };
 
-// A codec whose tensors have schemes: it gives those, and what is here codes.
+// A codec whose tensors have schemes: it provides those, and this class codes.
 class BlockCodec : public Codec {
  public:
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(

@@ -7,17 +7,20 @@
 #include <cstdint>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "kvcompress/error.h"
+#include "kvcompress/nearest_name.h"
 
 namespace kvcompress {
 namespace {
 
-constexpr size_t kFractionDigits = 4;
-constexpr uint64_t kUnits = 10000;  // of one, with so many digits
-constexpr size_t kMaxWholeDigits = 9;
+constexpr uint64_t kUnits = 10000;  // of one: four digits after the point
+constexpr double kMaxNumber = 999999999;
+// Two spellings of a number differ by rounding at most.
+constexpr double kSameNumber = 1e-9;
 
 // "0.5": no zeros that could be left out.
 std::string NumberText(double value) {
@@ -43,38 +46,18 @@ std::string Listed(const std::vector<std::string>& items) {
                       " or ", items.back());
 }
 
-bool AreDigits(absl::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), absl::ascii_isdigit);
-}
-
-uint64_t Digits(absl::string_view text) {
-  uint64_t number = 0;
-  for (const char digit : text) {
-    number = number * 10 + static_cast<uint64_t>(digit - '0');
-  }
-  return number;
-}
-
-// A number in its one form; nothing for other text.
+// A number in any decimal spelling; nothing for other text, and where more
+// digits are given than the canonical text has.
 std::optional<double> ParseNumber(absl::string_view text) {
-  const size_t point = text.find('.');
-  const absl::string_view whole = text.substr(0, point);
-  if (!AreDigits(whole) || whole.size() > kMaxWholeDigits ||
-      (whole.size() > 1 && whole[0] == '0')) {
+  double value = 0;
+  if (text.find_first_not_of("0123456789.eE+-") != text.npos ||
+      !absl::SimpleAtod(text, &value) || !(value >= 0 && value <= kMaxNumber)) {
     return std::nullopt;
   }
-  uint64_t units = Digits(whole) * kUnits;
-  if (point != absl::string_view::npos) {
-    std::string fraction(text.substr(point + 1));
-    if (!AreDigits(fraction) || fraction.size() > kFractionDigits ||
-        fraction.back() == '0') {
-      return std::nullopt;
-    }
-    fraction.resize(kFractionDigits, '0');
-    units += Digits(fraction);
-  }
-  return static_cast<double>(units) / static_cast<double>(kUnits);
+  const auto scale = static_cast<double>(kUnits);
+  const double number = std::round(value * scale) / scale;
+  if (std::abs(value - number) > kSameNumber) return std::nullopt;
+  return number;
 }
 
 std::optional<double> ParseValue(const CodecOption& option,
@@ -136,7 +119,10 @@ class Parser {
     for (size_t i = 0; i < options_.size(); ++i) {
       if (options_[i].name == name) return Set(i, item.substr(equals + 1));
     }
-    return Refuse(absl::StrCat(codec_, " has no option ", QuoteName(name)));
+    std::vector<std::string> names;
+    for (const CodecOption& option : options_) names.push_back(option.name);
+    return Refuse(absl::StrCat(codec_, " has no option ", QuoteName(name)),
+                  DidYouMean(name, names));
   }
 
   absl::Status TakePositional(absl::string_view item) {
@@ -146,7 +132,8 @@ class Parser {
     }
     const bool is_word = !item.empty() && absl::ascii_isalpha(item[0]);
     if (is_word && position_ == 0 && !named_) {
-      return Refuse(absl::StrCat(codec_, " has no preset ", QuoteName(item)));
+      return Refuse(absl::StrCat(codec_, " has no preset ", QuoteName(item)),
+                    DidYouMean(item, presets_));
     }
     if (named_) {
       return Refuse(absl::StrCat(codec_, ": the value ", QuoteName(item),
@@ -200,13 +187,15 @@ class Parser {
     return absl::StrJoin(items, ",");
   }
 
-  absl::Status Refuse(absl::string_view what) const {
+  absl::Status Refuse(absl::string_view what,
+                      absl::string_view suggestion = "") const {
     std::string remedy = absl::StrCat("; it takes ", DescribeOptions(options_));
     if (!presets_.empty()) {
       absl::StrAppend(&remedy, ", or a preset: ", Listed(presets_));
     }
     return MakeError(
-        absl::StatusCode::kInvalidArgument, absl::StrCat(what, remedy),
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat(what, remedy, suggestion),
         {.reason = "INVALID_CODEC_OPTION", .field = "options.codec"});
   }
 

@@ -24,6 +24,7 @@
 #include "codecs/sparse/sparse.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/error.h"
+#include "kvcompress/nearest_name.h"
 #include "profile/codec.h"
 #include "status/macros.h"
 
@@ -80,13 +81,19 @@ absl::Status Refuse(absl::string_view reason, absl::string_view message) {
                    {.reason = std::string(reason), .field = "options.codec"});
 }
 
-absl::Status UnknownCodec(absl::string_view name) {
-  const std::string known =
-      absl::StrJoin(Registry(), ", ", [](std::string* out, const Codec* codec) {
-        out->append(codec->traits().name);
-      });
-  return Refuse("UNKNOWN_CODEC", absl::StrCat("unknown codec ", QuoteName(name),
-                                              "; this build has: ", known));
+std::vector<std::string> CodecNames() {
+  std::vector<std::string> names;
+  for (const Codec* codec : Registry()) names.push_back(codec->traits().name);
+  return names;
+}
+
+// `suggestion` is for people who may have misspelt the name.
+absl::Status UnknownCodec(absl::string_view name,
+                          absl::string_view suggestion = "") {
+  return Refuse(
+      "UNKNOWN_CODEC",
+      absl::StrCat("unknown codec ", QuoteName(name), "; this build has: ",
+                   absl::StrJoin(CodecNames(), ", "), suggestion));
 }
 
 absl::Status UnknownByteCompressor(absl::string_view name) {
@@ -94,7 +101,8 @@ absl::Status UnknownByteCompressor(absl::string_view name) {
       "UNKNOWN_BYTE_COMPRESSOR",
       absl::StrCat("unknown byte compressor ", QuoteName(name),
                    "; this build has: ", absl::StrJoin(ByteCompressors(), ", "),
-                   "; one may stand at the end: int4:64+zstd"));
+                   "; one may stand at the end: int4:64+zstd",
+                   DidYouMean(name, ByteCompressors())));
 }
 
 }  // namespace
@@ -138,7 +146,9 @@ absl::StatusOr<CodecSpec> ParseCodec(absl::string_view text) {
   const size_t colon = front.find(':');
   const absl::string_view name = front.substr(0, colon);
   const Codec* codec = Find(name);
-  if (codec == nullptr) return UnknownCodec(name);
+  if (codec == nullptr) {
+    return UnknownCodec(name, DidYouMean(name, CodecNames()));
+  }
   if (plus != absl::string_view::npos) {
     const absl::string_view stage = text.substr(plus + 1);
     codec = Find(StagedName(*codec, stage));

@@ -33,7 +33,7 @@ class BlockWriter {
   // Codes classes, means and norms.
   void PutSideData(const BlockContent& content);
   // Codes values, less `middle` and without their `shift` lowest bits, under
-  // the table that suits them best; gives the table.
+  // the table that suits them best; returns the table.
   uint8_t PutSymbols(std::vector<int32_t> values, int32_t middle, int shift);
 
   // For what a transform has of its own.

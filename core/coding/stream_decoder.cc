@@ -26,8 +26,8 @@ class StreamDecoder : public TensorDecoder {
         elements_(elements),
         elements_left_(elements) {}
 
-  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
-                              std::string* decoded) override {
+  absl::StatusOr<bool> DecodeStep(absl::string_view* payload, size_t most,
+                                  std::string* decoded) override {
     // Bytes that this call has decoded to output_.
     for (size_t work = 0;;) {
       if (!Give(most, decoded) || (work > 0 && work >= most)) return true;
@@ -71,6 +71,9 @@ class StreamDecoder : public TensorDecoder {
     if (pieces == 0) whole_payload_.reset();
     return pieces;
   }
+  uint64_t PieceBegin(size_t index) const override {
+    return whole_payload_->PieceBegin(index);
+  }
   absl::Status DecodePiece(size_t index, std::string* decoded) const override {
     return whole_payload_->DecodePiece(index, decoded);
   }
@@ -86,8 +89,7 @@ class StreamDecoder : public TensorDecoder {
  private:
   bool collects_heads() const { return blocks_ && blocks_->collects_heads(); }
 
-  // Gives what is whole of the output, as far as there is room. False when some
-  // of it is left.
+  // Moves the complete output to `decoded`; returns false if some remains.
   bool Give(size_t most, std::string* decoded) {
     if (!whole_) return true;
     const size_t room = most > decoded->size() ? most - decoded->size() : 0;

@@ -1,8 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The decoding end of ecsq and klt as a stream: collects the bytes of a payload
-// into a tensor header, block headers and blocks, or into 8-bit integers. How a
-// block of a mode is decoded is a BlockDecoder's affair.
+// into a tensor header, block headers and blocks, or into 8-bit integers. A
+// BlockDecoder decodes the blocks of a mode.
 
 #ifndef KVCOMPRESS_CODING_STREAM_DECODER_H_
 #define KVCOMPRESS_CODING_STREAM_DECODER_H_
@@ -34,7 +34,7 @@ class BlockDecoder {
 
   const Geometry& geometry() const { return geometry_; }
   // Whether the output is that of a part of the heads, complete with its last
-  // block; else each block gives the elements that follow.
+  // block; else each block yields the elements that follow.
   bool collects_heads() const { return cut_ == Cut::kAcrossHeads; }
 
   // Decodes `bytes`, which are not trusted, to elements that `*output` gets:
@@ -52,9 +52,9 @@ class BlockDecoder {
                           absl::Span<const uint8_t>) const {
     return true;
   }
-  // The same as Decode, of a block that is all needed, to its places in the
-  // tensor at `tensor`. One that does not begin anew needs `before`, which has
-  // what TakeForOthers gave: that is only read. Else it is null.
+  // Like Decode, of a block that is all needed, but writes into the tensor at
+  // `tensor`. `before` supplies what TakeForOthers took from an earlier block,
+  // and is only read; null for a block that is independent.
   virtual absl::Status DecodeTo(const TensorHeader& header, const Block& block,
                                 absl::Span<const uint8_t> bytes,
                                 BlockDecoder* before, uint8_t* tensor) = 0;
@@ -71,8 +71,8 @@ class BlockDecoder {
   const Geometry geometry_;
 };
 
-// Gives the decoder of a mode's blocks, or null for a mode that the codec does
-// not have.
+// Returns the decoder of a mode's blocks, or null for a mode that the codec
+// does not have.
 using NewBlockDecoder =
     std::unique_ptr<BlockDecoder> (*)(uint8_t mode, const TensorSpec& spec);
 

@@ -96,7 +96,7 @@ bool WholePayload::ReadBlocks() {
     found.bytes = payload_.substr(position, sizes->size);
     found.anew = decoder_->BeginsAnew(header_, block, AsBytes(found.bytes));
     if (found.anew) anew = i;
-    // A part of the heads does not go on with the bases of another.
+    // The first block of each part of the heads must carry its own bases.
     if (!found.anew && block.first_token == 0) return false;
     found.before = anew;
     if (!found.anew) blocks_[anew].needed_by_others = true;
@@ -152,20 +152,20 @@ size_t WholePayload::Cut(size_t size) {
         std::max<size_t>(1, size / (kInt8BlockElements * element_size)) *
         kInt8BlockElements;
     for (size_t begin = 0; begin < elements_; begin += step) {
-      pieces_.push_back({begin, std::min<size_t>(begin + step, elements_)});
+      pieces_.push_back(
+          {begin, std::min<size_t>(begin + step, elements_), begin});
     }
     return pieces_.size();
   }
   const Geometry& geometry = decoder_->geometry();
-  size_t decoded = 0;
+  uint64_t element = 0;
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const size_t more = geometry.Elements(blocks_[i].block) * element_size;
-    if (i == 0 || decoded + more > size) {
-      pieces_.push_back({i, i});
-      decoded = 0;
+    const uint64_t end = element + geometry.Elements(blocks_[i].block);
+    if (i == 0 || (end - pieces_.back().first) * element_size > size) {
+      pieces_.push_back({.begin = i, .first = element});
     }
     pieces_.back().end = i + 1;
-    decoded += more;
+    element = end;
   }
   return pieces_.size();
 }

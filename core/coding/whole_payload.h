@@ -59,6 +59,7 @@ class WholePayload {
 
   // See TensorDecoder.
   size_t Cut(size_t size);
+  uint64_t PieceBegin(size_t index) const { return pieces_[index].first; }
   absl::Status DecodePiece(size_t index, std::string* decoded) const;
 
  private:
@@ -67,12 +68,13 @@ class WholePayload {
     uint64_t offset = 0;      // of its header
     absl::string_view bytes;  // with its header
     bool anew = false;
-    size_t before = 0;  // the last one that begins anew, up to this one
+    size_t before = 0;  // the last independent one, up to this one
     bool needed_by_others = false;
   };
   struct Piece {
     size_t begin = 0;  // of blocks_ or, where there are none, elements
     size_t end = 0;
+    uint64_t first = 0;  // element
   };
 
   WholePayload(const TensorSpec& spec, uint64_t elements, NewBlockDecoder modes,

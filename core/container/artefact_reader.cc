@@ -40,8 +40,10 @@ absl::Status Damaged(const absl::Status& cause) {
 
 // The error for a file that does not begin as an artefact does: either it never
 // was one, or its beginning is damaged.
-absl::Status NotAnArtefact(absl::string_view json) {
-  const absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(json);
+absl::Status NotAnArtefact(absl::string_view json, Checkpoint* checkpoint) {
+  const absl::StatusOr<SafetensorsHeader> header =
+      ParseSafetensorsHeader(json, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (!header.ok()) return Damaged(header.status());
   for (const auto& [key, value] : header->metadata) {
     if (IsReservedMetadataKey(key)) {
@@ -104,7 +106,7 @@ absl::StatusOr<ProfileId> ParseProfileId(absl::string_view text) {
 }
 
 // Takes the metadata and the manifest apart.
-absl::Status ReadMetadata(const SafetensorsHeader& file,
+absl::Status ReadMetadata(const SafetensorsHeader& file, Checkpoint* checkpoint,
                           ArtefactHeader* header) {
   header->checksum = file.metadata[0].second;
   for (const auto& [key, value] : file.metadata) {
@@ -114,7 +116,9 @@ absl::Status ReadMetadata(const SafetensorsHeader& file,
     } else if (absl::ConsumePrefix(&label, kLabelPrefix)) {
       header->labels.emplace(label, value);
     } else if (key == kTensorsKey) {
-      const absl::Status status = ParseManifest(value, file.tensors, header);
+      const absl::Status status =
+          ParseManifest(value, file.tensors, checkpoint, header);
+      KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
       if (status.code() == absl::StatusCode::kUnimplemented) return status;
       if (!status.ok()) return Damaged(status);
     } else if (!IsReservedMetadataKey(key)) {
@@ -129,12 +133,14 @@ absl::Status ReadMetadata(const SafetensorsHeader& file,
 
 // Whether the sizes of payloads are those of their codecs, and what they decode
 // to can be counted.
-absl::Status CheckSizes(const ArtefactHeader& header) {
+absl::Status CheckSizes(const ArtefactHeader& header, Checkpoint* checkpoint) {
   uint64_t decoded_size = 0;
   // Of tensors that share payloads.
   uint64_t shared_size = 0;
   uint64_t most_shared = 0;
+  size_t checked = 0;
   for (const ArtefactTensor& tensor : header.tensors) {
+    if (StopsAt(checked++, checkpoint)) return checkpoint->status();
     const CodecSpec& codec = tensor.codec;
     const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
     if (!elements.ok()) return Damaged(elements.status());
@@ -166,11 +172,12 @@ absl::Status CheckSizes(const ArtefactHeader& header) {
   return absl::OkStatus();
 }
 
-// A header has one form only: the one that writing it again gives.
-absl::Status CheckForm(absl::string_view raw, const ArtefactHeader& header) {
-  ArtefactHeader copy = header;
+// A header has one form only: the one that writing it again produces.
+absl::Status CheckForm(absl::string_view raw, Checkpoint* checkpoint,
+                       ArtefactHeader* header) {
   const absl::StatusOr<std::string> form =
-      SerializeArtefactHeader(raw.size(), &copy);
+      SerializeArtefactHeader(raw.size(), header, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (!form.ok() || *form != raw || raw.size() % 8 != 0) {
     return Damaged("the header is not in its one form");
   }
@@ -179,20 +186,23 @@ absl::Status CheckForm(absl::string_view raw, const ArtefactHeader& header) {
 
 }  // namespace
 
-absl::StatusOr<ArtefactHeader> ParseArtefactHeader(absl::string_view raw) {
+absl::StatusOr<ArtefactHeader> ParseArtefactHeader(absl::string_view raw,
+                                                   Checkpoint* checkpoint) {
   const absl::string_view json = raw.size() > 8 ? raw.substr(8) : "";
   if (!absl::StartsWith(json, kFixedBeginning) ||
       raw.size() < kChecksumOffset + kDigestDigits) {
-    return NotAnArtefact(json);
+    return NotAnArtefact(json, checkpoint);
   }
   KVC_RETURN_IF_ERROR(VerifyChecksum(raw));
-  absl::StatusOr<SafetensorsHeader> file = ParseSafetensorsHeader(json);
+  absl::StatusOr<SafetensorsHeader> file =
+      ParseSafetensorsHeader(json, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (!file.ok()) return Damaged(file.status());
   ArtefactHeader header;
   KVC_ASSIGN_OR_RETURN(header.format_version, ReadVersion(*file));
-  KVC_RETURN_IF_ERROR(ReadMetadata(*file, &header));
-  KVC_RETURN_IF_ERROR(CheckSizes(header));
-  KVC_RETURN_IF_ERROR(CheckForm(raw, header));
+  KVC_RETURN_IF_ERROR(ReadMetadata(*file, checkpoint, &header));
+  KVC_RETURN_IF_ERROR(CheckSizes(header, checkpoint));
+  KVC_RETURN_IF_ERROR(CheckForm(raw, checkpoint, &header));
   return header;
 }
 

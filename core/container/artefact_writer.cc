@@ -16,7 +16,8 @@ namespace kvcompress {
 namespace {
 
 // The header as a safetensors reader sees it.
-SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
+absl::StatusOr<SafetensorsHeader> ToSafetensors(const ArtefactHeader& header,
+                                                Checkpoint* checkpoint) {
   SafetensorsHeader out;
   const auto add = [&](absl::string_view key, absl::string_view value) {
     out.metadata.emplace_back(key, value);
@@ -24,7 +25,9 @@ SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
   add(kChecksumKey, absl::StrCat(kDigestName, kNoDigest));
   add(kFormatKey, absl::StrCat(kFormatVersion));
   add(kLayoutKey, kLayout);
-  add(kTensorsKey, SerializeManifest(header));
+  KVC_ASSIGN_OR_RETURN(const std::string manifest,
+                       SerializeManifest(header, checkpoint));
+  add(kTensorsKey, manifest);
   if (header.profile) {
     add(kProfileKey,
         absl::StrCat(header.profile->digest, " ", header.profile->label));
@@ -33,8 +36,9 @@ SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
     add(absl::StrCat(kLabelPrefix, key), value);
   }
   for (const auto& [key, value] : header.metadata) add(key, value);
-  ForEachSource(header, [&](const TensorSpec& spec, size_t first, size_t count,
-                            const Layout*) {
+  const auto add_source = [&](const TensorSpec& spec, size_t first,
+                              size_t count, const Layout*) {
+    if (StopsAt(out.tensors.size(), checkpoint)) return checkpoint->status();
     uint64_t size = 0;
     for (size_t i = first; i < first + count; ++i) {
       size += header.tensors[i].payload_size;
@@ -48,19 +52,39 @@ SafetensorsHeader ToSafetensors(const ArtefactHeader& header) {
     out.data_size = entry.end;
     out.tensors.push_back(std::move(entry));
     return absl::OkStatus();
-  }).IgnoreError();
+  };
+  KVC_RETURN_IF_ERROR(ForEachSource(header, add_source));
   return out;
+}
+
+absl::StatusOr<std::string> Serialize(const ArtefactHeader& header,
+                                      Checkpoint* checkpoint) {
+  KVC_ASSIGN_OR_RETURN(const SafetensorsHeader out,
+                       ToSafetensors(header, checkpoint));
+  std::string raw = SerializeSafetensorsHeader(out, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  return raw;
 }
 
 }  // namespace
 
-absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header) {
-  ArtefactHeader largest = header;
+absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header,
+                                            Checkpoint* checkpoint) {
+  ArtefactHeader largest;
+  largest.labels = header.labels;
+  largest.profile = header.profile;
+  largest.metadata = header.metadata;
+  largest.laid_out = header.laid_out;
+  largest.tensors.reserve(header.tensors.size());
   // Digits that the payload of a group may have beyond those of a tensor's
   // bound: a group has at most kMaxGroupTensors.
   constexpr uint64_t kGroupDigits = 4;
   uint64_t longer_fields = 0;
-  for (ArtefactTensor& tensor : largest.tensors) {
+  for (const ArtefactTensor& own : header.tensors) {
+    if (StopsAt(largest.tensors.size(), checkpoint)) {
+      return checkpoint->status();
+    }
+    ArtefactTensor& tensor = largest.tensors.emplace_back(own);
     if (tensor.codec.codec->coded_in_groups()) longer_fields += kGroupDigits;
     longer_fields += tensor.codec.codec->MaxFieldSize(tensor.codec.parameters) -
                      tensor.codec.ManifestField().size();
@@ -68,9 +92,8 @@ absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header) {
                          tensor.codec.codec->MaxEncodedSize(
                              tensor.spec, tensor.codec.parameters));
   }
-  const uint64_t size =
-      SerializeSafetensorsHeader(ToSafetensors(largest)).size() +
-      (longer_fields + 7) / 8 * 8;
+  KVC_ASSIGN_OR_RETURN(const std::string raw, Serialize(largest, checkpoint));
+  const uint64_t size = raw.size() + (longer_fields + 7) / 8 * 8;
   if (size > 8 + kMaxSafetensorsHeader) {
     return MakeError(
         absl::StatusCode::kOutOfRange,
@@ -81,8 +104,9 @@ absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header) {
 }
 
 absl::StatusOr<std::string> SerializeArtefactHeader(uint64_t reserved_size,
-                                                    ArtefactHeader* header) {
-  std::string raw = SerializeSafetensorsHeader(ToSafetensors(*header));
+                                                    ArtefactHeader* header,
+                                                    Checkpoint* checkpoint) {
+  KVC_ASSIGN_OR_RETURN(std::string raw, Serialize(*header, checkpoint));
   if (raw.size() > reserved_size) {
     return MakeError(absl::StatusCode::kInternal,
                      "the header outgrew the space reserved for it",

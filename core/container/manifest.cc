@@ -230,10 +230,13 @@ class Parser {
 
 }  // namespace
 
-std::string SerializeManifest(const ArtefactHeader& header) {
+absl::StatusOr<std::string> SerializeManifest(const ArtefactHeader& header,
+                                              Checkpoint* checkpoint) {
   std::string out;
-  ForEachSource(header, [&](const TensorSpec& spec, size_t first, size_t count,
-                            const Layout* layout) {
+  size_t sources = 0;
+  const auto add_source = [&](const TensorSpec& spec, size_t first,
+                              size_t count, const Layout* layout) {
+    if (StopsAt(sources++, checkpoint)) return checkpoint->status();
     if (first > 0) out += ';';
     if (layout != nullptr) {
       absl::StrAppend(&out, absl::string_view(&kLayoutMark, 1), layout->text(),
@@ -257,13 +260,14 @@ std::string SerializeManifest(const ArtefactHeader& header) {
       }
     }
     return absl::OkStatus();
-  }).IgnoreError();
+  };
+  KVC_RETURN_IF_ERROR(ForEachSource(header, add_source));
   return out;
 }
 
 absl::Status ParseManifest(absl::string_view text,
                            absl::Span<const SafetensorsEntry> entries,
-                           ArtefactHeader* header) {
+                           Checkpoint* checkpoint, ArtefactHeader* header) {
   std::vector<absl::string_view> texts;
   if (!text.empty()) texts = absl::StrSplit(text, ';');
   if (texts.size() != entries.size()) {
@@ -274,6 +278,7 @@ absl::Status ParseManifest(absl::string_view text,
   }
   Parser parser(header);
   for (size_t i = 0; i < texts.size(); ++i) {
+    if (StopsAt(i, checkpoint)) return checkpoint->status();
     KVC_RETURN_IF_ERROR(parser.Read(texts[i], entries[i]));
   }
   return absl::OkStatus();

@@ -65,7 +65,7 @@ void EncodeBytes(absl::string_view symbols, const ByteCounts& counts,
     sum += frequencies[v];
   }
 
-  // Words are written from the back of room for the most there can be.
+  // Words are written from the back of space for the most there can be.
   const size_t begin = coded->size();
   coded->resize(begin + kStatesSize + kWordSize * (symbols.size() + 1));
   char* const end = coded->data() + coded->size();

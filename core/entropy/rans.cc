@@ -16,7 +16,7 @@ RansStream RansEncode(absl::Span<const uint16_t> rows, size_t lanes,
                       std::vector<uint16_t>* room) {
   uint32_t states[kMaxLanes];
   std::fill(std::begin(states), std::end(states), kRansLowest);
-  // Words are written from the back of room for the most there can be.
+  // Words are written from the back of space for the most there can be.
   room->resize(std::max(room->size(), kMaxLanes + rows.size()));
   uint16_t* const end = room->data() + room->size();
   const uint16_t* const first = kernels::Active().rans.encode(

@@ -42,7 +42,7 @@ class RansDecoder {
   bool valid() const { return valid_; }
 
   // Reads rows of kMaxLanes symbols, each lane under `tables[row][lane]`;
-  // kNoTable gives 0. False when the words have run out. REQUIRES: valid(),
+  // kNoTable yields 0. False when the words have run out. REQUIRES: valid(),
   // tables up to kNoTable, which lanes beyond the stream's have;
   // `symbols.size()` is kMaxLanes for each row.
   bool ReadRows(absl::Span<const uint8_t* const> tables,

@@ -20,7 +20,7 @@
 namespace kvcompress {
 
 // Converts elements at `source` (little-endian, any alignment), exactly, but
-// F64 to nearest even, to infinity where binary32 cannot hold them. Gives the
+// F64 to nearest even, to infinity where binary32 cannot hold them. Returns the
 // bits of the largest magnitude.
 inline uint32_t LoadElements(DType dtype, const uint8_t* source,
                              absl::Span<float> values) {
@@ -36,11 +36,12 @@ inline float LargestMagnitude(DType dtype, const uint8_t* source,
       kernels::Active().rows.largest[static_cast<int>(dtype)](source, count));
 }
 
-// As LoadElements. Gives the first element that is not finite, if there is one.
+// As LoadElements. Returns the first element that is not finite, if there is
+// one.
 std::optional<size_t> LoadFinite(DType dtype, const uint8_t* source,
                                  absl::Span<float> values);
 
-// Rounds to the type, to nearest even; what would give infinity gives the
+// Rounds to the type, to nearest even; what would become infinity becomes the
 // largest finite value of its sign, for F64 that of binary32. REQUIRES: no
 // value is NaN.
 inline void StoreElements(DType dtype, absl::Span<const float> values,

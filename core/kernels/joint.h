@@ -3,7 +3,7 @@
 // Arithmetic that klt and klt-profile alone need: tokens of a group of heads to
 // 16-bit integers and back, and what takes the time when the principal axes of
 // a symmetric matrix are found. IEEE 754 binary32, nearest even, no
-// contraction, and sums in a fixed order: every set gives the portable one's
+// contraction, and sums in a fixed order: every set produces the portable one's
 // bits.
 
 #ifndef KVCOMPRESS_KERNELS_JOINT_H_
@@ -112,7 +112,7 @@ using FindEigenvalues = void (*)(const Tridiagonal& matrix, size_t first,
 // One inverse iteration from the columns of `vectors`, [size, stride], to
 // eigenvectors of length 1 of these values. Pivots are clamped to `tiny`.
 // With `begins`, an iteration before it that solves with U alone, for columns
-// that have nothing of the matrix yet. `memory` has room for size rows.
+// that have nothing of the matrix yet. `memory` has space for size rows.
 struct FactorsOfRow;
 using FindEigenvectors = void (*)(const Tridiagonal& matrix,
                                   const float* values, float tiny, bool begins,
@@ -158,6 +158,8 @@ struct UnitScale {
 using ScaleToUnit = void (*)(const int32_t* integers, size_t count,
                              const UnitScale& scale, int16_t* unit);
 
+struct TileKernels;  // kernels/tiles.h
+
 struct JointKernels {
   NarrowLevels narrow;
   FinishRows finish;
@@ -170,6 +172,8 @@ struct JointKernels {
   RestoreStrip restore_strip;
   FindEigenvalues find_eigenvalues;
   FindEigenvectors find_eigenvectors;
+  // Null where products are faster without them.
+  const TileKernels* tiles = nullptr;
 };
 
 const JointKernels& PortableJoint();

@@ -8,7 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "kernels/amx.h"
 #include "kernels/highway/sets.h"
+#include "kernels/joint.h"
+#include "kernels/tiles.h"
 #include "kvcompress/error.h"
 #include "kvcompress/kernels.h"
 
@@ -21,10 +24,21 @@ std::atomic<const KernelSet*> selected = nullptr;
 
 }  // namespace
 
+const KernelSet* WithTiles(const KernelSet& base, const TileKernels* tiles,
+                           const char* name) {
+  auto* const joint = new JointKernels(*base.joint);
+  joint->tiles = tiles;
+  auto* const set = new KernelSet(base);
+  set->joint = joint;
+  set->name = name;
+  return set;
+}
+
 absl::Span<const KernelSet* const> Available() {
   static const std::vector<const KernelSet*>* const sets = [] {
     auto* const all = new std::vector<const KernelSet*>(HighwaySets());
     all->push_back(&Portable());
+    all->push_back(WithTiles(Portable(), &PortableTiles(), "portable-tiles"));
     return all;
   }();
   return *sets;
@@ -36,6 +50,8 @@ const KernelSet& Active() {
 }
 
 }  // namespace kernels
+
+bool AllowTiles() { return kernels::AllowAmx(); }
 
 absl::string_view ActiveKernels() { return kernels::Active().name; }
 

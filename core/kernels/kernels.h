@@ -1,9 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The seam between codecs and arithmetic. A kernel holds no state and allocates
-// nothing. The portable set defines the results; any other
-// set gives the same payload, the same decoded bytes, the same faults, and the
-// same sums to the last bit (see lane_sums.h).
+// nothing. The portable set defines the results; any other set produces the
+// same payload, the same decoded bytes, the same faults, and the same sums to
+// the last bit (see lane_sums.h).
 
 #ifndef KVCOMPRESS_KERNELS_KERNELS_H_
 #define KVCOMPRESS_KERNELS_KERNELS_H_
@@ -39,9 +39,9 @@ struct EncodeFault {
 };
 
 // Encodes the elements at `source` (little-endian, any alignment) into
-// `payload`, which has room for BlockSize bytes. Writes the bytes that decoding
-// gives to `decoded` unless it is null, and the distortion to `*sums`. After a
-// fault the outputs are unspecified.
+// `payload`, which has space for BlockSize bytes. Writes the bytes that
+// decoding produces to `decoded` unless it is null, and the distortion to
+// `*sums`. After a fault the outputs are unspecified.
 using EncodeBlock = EncodeFault (*)(const uint8_t* source, BlockLayout layout,
                                     uint8_t* payload, uint8_t* decoded,
                                     DistortionSums* sums);
@@ -137,7 +137,8 @@ void MultiplyColumns(const int16_t* left, const int16_t* right,
 void ReflectColumns(const int16_t* unit, size_t rows, size_t columns,
                     size_t first, int16_t* matrix);
 
-// Every set that this machine can run, the fastest first and Portable() last.
+// Every set that this machine can run, the fastest first, and Portable() and
+// one with PortableTiles() last.
 absl::Span<const KernelSet* const> Available();
 
 // The set in use: the fastest, unless SelectKernels said otherwise.

@@ -1,8 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// How every set of kernels adds up the distortion of a block, so that all give
-// the same sums to the last bit: what is decided by them, such as by the codec
-// `auto`, must not depend on the machine.
+// How every set of kernels adds up the distortion of a block, so that all
+// produce the same sums to the last bit: what is decided by them, such as by
+// the codec `auto`, must not depend on the machine.
 //
 // Byte j of a group, of m elements, stands for the elements j and
 // j + ceil(m / 2). These go to lane j mod 8, in the order of j, the lower

@@ -89,7 +89,7 @@ void RotateBack(size_t width, size_t count, float* values) {
   FlipSigns(width, count, values);
 }
 
-// Adds the distortion of a group of `m` elements to `*sums`: `value(i)` gives
+// Adds the distortion of a group of `m` elements to `*sums`: `value(i)` returns
 // the source's and the decoded value of element i.
 template <typename Value>
 void Accumulate(size_t m, Value value, LaneSums* sums) {

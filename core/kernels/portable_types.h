@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The types of elements for the portable kernels: bits to a value and back.
-// Wide gives the value that distortion is measured on, which is exact.
+// Wide returns the value that distortion is measured on, which is exact.
 
 #ifndef KVCOMPRESS_KERNELS_PORTABLE_TYPES_H_
 #define KVCOMPRESS_KERNELS_PORTABLE_TYPES_H_
@@ -31,7 +31,7 @@ struct F16 {
   static constexpr Bits kLargest = 0x7bff;
   static float Load(Bits bits) { return HalfToFloat(bits); }
   static double Wide(Bits bits) { return Load(bits); }
-  // The largest finite value where rounding would give infinity.
+  // The largest finite value where rounding would produce infinity.
   static Bits Round(float value) {
     const uint16_t half = FloatToHalf(value);
     return (half & 0x7fff) == 0x7c00 ? static_cast<uint16_t>(half - 1) : half;

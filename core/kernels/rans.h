@@ -43,15 +43,16 @@ constexpr uint32_t RansSlot(int8_t symbol, uint32_t frequency,
 
 // Codes rows of indices into `intervals`, from the last row to the first.
 // Writes the words in the decoder's order, so that they end at `words`, and
-// gives the first. In front of it are kRansLanes words that may be overwritten.
+// returns the first. In front of it are kRansLanes words that may be
+// overwritten.
 using RansEncodeRows = uint16_t* (*)(const RansInterval* intervals,
                                      const uint16_t* rows, size_t count,
                                      uint32_t* states, uint16_t* words);
 
 // Decodes up to `count` rows, lane i of row r under the table of kRansSlots
 // slots with the index tables[r][i], while words for the most that a row can
-// take lie between
-// `*words`, of any alignment, and `end`. Gives how many, and advances `*words`.
+// take lie between `*words`, of any alignment, and `end`. Returns how many, and
+// advances `*words`.
 using RansDecodeRows = size_t (*)(const uint32_t* slots,
                                   const uint8_t* const* tables, size_t count,
                                   uint32_t* states, const uint8_t** words,

@@ -3,7 +3,7 @@
 // Arithmetic on the rows of a tensor, its tokens, as ecsq and klt need it:
 // types, distortion, rotary embedding, statistics of channels, quantizing and
 // its reverse. IEEE 754 binary32, nearest even, no contraction, subnormals
-// kept; every set gives the portable one's bits.
+// kept; every set produces the portable one's bits.
 
 #ifndef KVCOMPRESS_KERNELS_ROWS_H_
 #define KVCOMPRESS_KERNELS_ROWS_H_
@@ -23,7 +23,7 @@ static_assert(IsNumber(static_cast<DType>(kDTypes - 1)) &&
               !IsNumber(static_cast<DType>(kDTypes)));
 
 // Elements (little-endian, any alignment) to values, exactly, but F64 to
-// nearest even. Gives the largest magnitude as the bits of a binary32:
+// nearest even. Returns the largest magnitude as the bits of a binary32:
 // 0x7f800000 and above where one is not finite.
 using LoadValues = uint32_t (*)(const uint8_t* elements, size_t count,
                                 float* values);
@@ -31,7 +31,7 @@ using LoadValues = uint32_t (*)(const uint8_t* elements, size_t count,
 // That magnitude alone; 0 of no elements.
 using LargestBits = uint32_t (*)(const uint8_t* elements, size_t count);
 
-// The reverse, to nearest even; what would give infinity gives the largest
+// The reverse, to nearest even; what would become infinity becomes the largest
 // finite value of its sign, for F64 that of binary32. REQUIRES: no value is
 // NaN.
 using StoreValues = void (*)(const float* values, size_t count,
@@ -39,7 +39,7 @@ using StoreValues = void (*)(const float* values, size_t count,
 
 // Adds what the finite elements [first, end) lost. Element i goes to lane i mod
 // kSumLanes of kernels/lane_sums.h, so that the parts of a block, one after the
-// other, give the sums of the whole.
+// other, yield the sums of the whole.
 struct LaneSums;
 using CompareElements = void (*)(const uint8_t* source, const uint8_t* decoded,
                                  size_t first, size_t end, LaneSums* lanes);
@@ -50,7 +50,7 @@ struct RotationShape {
   size_t pairs = 0;
   // Pair i is the channels 2i and 2i + 1; else i and i + pairs.
   bool interleaved = false;
-  // Turns the other way: sines are negated.
+  // The inverse rotation: sines are negated.
   bool back = false;
 };
 
@@ -67,15 +67,15 @@ CosSin CosSinOf(uint64_t phase);
 using FillRotation = void (*)(const uint64_t* increments, size_t pairs,
                               uint64_t first, size_t tokens, float* table);
 
-// Turns rows [tokens, 2 * pairs] in place: x, y become x cos - y sin,
+// Rotates rows [tokens, 2 * pairs] in place: x, y become x cos - y sin,
 // y cos + x sin.
 using RotateRows = void (*)(const float* table, RotationShape shape,
                             float* values);
 
-// Turns the rows back, token t by t times the turn of each pair, [2, pairs],
-// and adds them up: sums [2, pairs] of the first and of the second channels. In
-// binary32, the turns by repeated multiplication: near enough to tell
-// embeddings apart.
+// Rotates the rows inversely, token t by t times the angle of each pair, [2,
+// pairs], and adds them up: sums [2, pairs] of the first and of the second
+// channels. In binary32, the rotations by repeated multiplication: accurate
+// enough to distinguish embeddings.
 using SumTurnedBack = void (*)(const float* turn, RotationShape shape,
                                const float* values, float* sums);
 
@@ -87,7 +87,7 @@ struct MatrixShape {
 };
 
 // Adds each column's values and their squares to x[column] and x2[column], in
-// binary64 and in the order of the rows. Gives the largest magnitude.
+// binary64 and in the order of the rows. Returns the largest magnitude.
 using SumColumns = float (*)(const float* values, MatrixShape shape, double* x,
                              double* x2);
 
@@ -133,13 +133,13 @@ using DequantizeSymbols = void (*)(const int8_t* symbols, MatrixShape shape,
 
 // The codes of up to kRansLanes columns for kernels/rans.h, `kRansLanes` of
 // them for each row: base[column] + quantum. Stops at a row with a magnitude
-// above most[column], whose codes are unspecified. Gives the rows done.
+// above most[column], whose codes are unspecified. Returns the rows done.
 using CodeRows = size_t (*)(const int32_t* quanta, MatrixShape shape,
                             const int32_t* base, const int32_t* most,
                             uint16_t* codes);
 
 // The reverse: widens rows of kRansLanes symbols to `columns` quanta. Stops at
-// a row that has -128 among them. Gives the rows done.
+// a row that has -128 among them. Returns the rows done.
 using WidenRows = size_t (*)(const int8_t* symbols, MatrixShape shape,
                              int32_t* quanta);
 

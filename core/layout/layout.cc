@@ -86,7 +86,7 @@ absl::Status Share(const TensorSpec& spec, absl::string_view layout,
   return absl::OkStatus();
 }
 
-// The sizes that the shape does not tell: of each dimension all but the last.
+// Sizes that the shape does not determine: all of a dimension but the last.
 std::string CanonicalText(const LayoutNotation& notation,
                           const std::map<char, uint64_t>& sizes) {
   std::vector<std::string> told;

@@ -3,7 +3,9 @@
 #include "layout/notation.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -11,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "kvcompress/error.h"
 #include "kvcompress/layout.h"
+#include "kvcompress/nearest_name.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -29,6 +32,9 @@ constexpr NamedLayout kNamedLayouts[] = {
     {"mla", "t(d+r):r=64"}, {"paged_mla", "ps(d+r):r=64"},
 };
 
+// Notations that are as well known as names.
+constexpr absl::string_view kUsualNotations[] = {"bhtd", "bthd", "thd", "htd"};
+
 // The names that sizes go by.
 struct SizeName {
   absl::string_view name;
@@ -42,12 +48,24 @@ constexpr SizeName kSizeNames[] = {
 
 constexpr uint64_t kLargestSize = uint64_t{1} << 32;
 
+// "; did you mean paged?" for "page:heads=8".
+std::string Suggestion(absl::string_view text) {
+  std::vector<std::string> names;
+  for (const NamedLayout& each : kNamedLayouts) names.emplace_back(each.name);
+  for (const absl::string_view each : kUsualNotations) {
+    names.emplace_back(each);
+  }
+  const absl::string_view name = text.substr(0, text.find(':'));
+  const bool known = std::find(names.begin(), names.end(), name) != names.end();
+  return known ? "" : DidYouMean(name, names);
+}
+
 absl::Status Refuse(absl::string_view text, absl::string_view what) {
   // What it was meant to be is no secret, and is not long.
   return MakeError(
       absl::StatusCode::kInvalidArgument,
       absl::StrCat("layout ", QuoteName(text.substr(0, kMaxLayoutText)), ": ",
-                   what),
+                   what, Suggestion(text)),
       {.reason = "INVALID_LAYOUT", .field = "options.layout"});
 }
 

@@ -42,7 +42,7 @@ class Cosines {
     return count_ == 0 ? 0 : sum_ / static_cast<double>(count_);
   }
   // What chance makes of it, where the rows are unrelated. Those of a cache
-  // spread over few directions, whatever their length.
+  // spread over few dimensions, whatever their length.
   double chance() const {
     const auto directions =
         static_cast<double>(std::min<uint64_t>(channels_, 64)) / 4;
@@ -263,24 +263,21 @@ absl::string_view LayoutSample::Likely() const {
   return "";
 }
 
-void LayoutSuspicions::StartTensor(const TensorSpec& spec) {
+std::unique_ptr<LayoutSample> LayoutSuspicions::StartTensor(
+    const TensorSpec& spec) {
   const uint64_t stride = (count_ + kTensors - 1) / kTensors;
   const bool chosen = stride > 0 && index_++ % stride == 0;
-  if (!chosen || !LayoutSample::Applies(spec)) return;
-  name_ = spec.name;
-  is_view_ = !spec.layout.empty();
-  sample_.emplace(spec);
+  if (!chosen || !LayoutSample::Applies(spec)) return nullptr;
+  return std::make_unique<LayoutSample>(spec);
 }
 
-void LayoutSuspicions::FinishTensor() {
-  if (!sample_) return;
+void LayoutSuspicions::FinishTensor(const TensorSpec& spec,
+                                    absl::string_view likely) {
   ++looked_at_;
-  std::string likely(sample_->Likely());
-  sample_.reset();
   if (likely.empty()) return;
-  if (is_view_) likely = "another than the one declared";
-  Suspects& suspects = suspects_[likely];
-  if (suspects.count++ == 0) suspects.first = name_;
+  if (!spec.layout.empty()) likely = "another than the one declared";
+  Suspects& suspects = suspects_[std::string(likely)];
+  if (suspects.count++ == 0) suspects.first = spec.name;
 }
 
 void LayoutSuspicions::Report(std::vector<Warning>* warnings) const {

@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,7 +30,7 @@ class LayoutSample {
   // Whether a tensor is one of numbers, and has rows enough.
   static bool Applies(const TensorSpec& spec);
   // Bytes that one holds at most. Likely takes 16 for each other element, and
-  // gives them back. REQUIRES: Applies(spec).
+  // releases them. REQUIRES: Applies(spec).
   static uint64_t MemoryFor(const TensorSpec& spec);
 
   // REQUIRES: Applies(spec).
@@ -68,12 +68,12 @@ class LayoutSuspicions {
   // There are `count` tensors to choose from.
   void Begin(uint64_t count) { count_ = count; }
 
-  // The next of them, whose bytes follow.
-  void StartTensor(const TensorSpec& spec);
-  void Add(absl::string_view bytes) {
-    if (sample_) sample_->Add(bytes);
-  }
-  void FinishTensor();
+  // What the bytes of the next of them are to be added to; null for one that is
+  // not looked at.
+  std::unique_ptr<LayoutSample> StartTensor(const TensorSpec& spec);
+  // The same tensor, which is in the layout that it seems to be, or likely to
+  // be in this one.
+  void FinishTensor(const TensorSpec& spec, absl::string_view likely);
 
   // One warning for each layout that some are likely to have.
   void Report(std::vector<Warning>* warnings) const;
@@ -87,9 +87,6 @@ class LayoutSuspicions {
   uint64_t count_ = 0;
   uint64_t index_ = 0;
   uint64_t looked_at_ = 0;
-  std::string name_;
-  bool is_view_ = false;
-  std::optional<LayoutSample> sample_;
   std::map<std::string, Suspects> suspects_;
 };
 

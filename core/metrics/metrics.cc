@@ -53,7 +53,15 @@ Metrics DistortionAccumulator::Compute() const {
   metrics.rmse = std::sqrt(metrics.mse);
   metrics.mae = abs_e_.value() / n;
   metrics.max_error = max_abs_e_;
-  if (e2 == 0) return metrics;
+  if (max_abs_e_ == 0) return metrics;
+  if (e2 < kLeastSquares) {
+    // The squares are lost: what the largest values and errors allow at worst.
+    metrics.rmse = max_abs_e_;
+    metrics.psnr_db = 20 * std::log10(max_abs_x_ / max_abs_e_);
+    metrics.snr_db = *metrics.psnr_db - 10 * std::log10(n);
+    metrics.cosine_similarity = 0;
+    return metrics;
+  }
   metrics.snr_db = 10 * std::log10(x2 / e2);
   metrics.psnr_db = 20 * std::log10(max_abs_x_ / metrics.rmse);
   const double norms = std::sqrt(x2) * std::sqrt(y2);

@@ -84,9 +84,9 @@ class TokenAccumulator {
       Keep();
       borrowed_ = bytes;
     }
-    // Rows at the front that lie together, none only when there is none.
+    // The contiguous rows at the front; empty only if there are none.
     absl::string_view Rows(size_t row_size);
-    // Forgets bytes at the front. REQUIRES: Rows gave as many.
+    // Forgets bytes at the front. REQUIRES: Rows returned as many.
     void Drop(size_t size);
     void Keep();
 

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What callers, and keys, tell of the attention that tokens get. Internal to
+// What callers, and keys, report of the attention that tokens get. Internal to
 // the library.
 
 #ifndef KVCOMPRESS_PIPELINE_ATTENTION_H_
@@ -30,7 +30,7 @@ absl::Status CheckAttention(const LayerAttention& attention,
                             const CodecTraits& traits,
                             const std::vector<ArtefactTensor>& tensors);
 
-// Carries what keys told of each token to the values of their layer if these
+// Passes the hints of keys on each token to the values of their layer if these
 // come next. Not thread safe.
 class AttentionHints {
  public:

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/layout.h"
@@ -25,6 +26,8 @@
 #include "pipeline/tensor_table.h"
 #include "pipeline/views.h"
 #include "pipeline/working_memory.h"
+#include "run/payload_writes.h"
+#include "run/source_slab.h"
 #include "status/macros.h"
 #include "tensor/grow.h"
 #include "tensor/slabs.h"
@@ -35,11 +38,8 @@ namespace {
 // Bytes of a tensor that is still in a processor's caches when another thread
 // takes it.
 constexpr uint64_t kCached = 4 << 20;
-// And of one that takes longer to encode at the speed of memory than to hand
-// to another thread.
-constexpr uint64_t kWorthwhile = 512 << 10;
-// Tensors for whose memory there is room besides those that are encoded or
-// wait: one that is coming, and one that is spare. What they become is smaller.
+// Tensors for which there is memory besides those that are encoded or wait: one
+// that is coming, and one that is spare. What they become is smaller.
 constexpr uint64_t kSpares = 2;
 
 absl::Status Invalid(absl::string_view message, const ErrorDetail& detail) {
@@ -53,8 +53,11 @@ class Compressor::Impl {
   Impl(CompressOptions options, CompressLimits limits)
       : options_(std::move(options)),
         limits_(std::move(limits)),
-        codec_(ParseCodec(options_.codec)),
-        header_reader_(limits_.max_header_bytes) {}
+        codec_(ParseCodec(CodecOf(options_))),
+        header_reader_(limits_.max_header_bytes) {
+    if (limits_.still_wanted) checkpoint_.emplace(limits_.still_wanted);
+    hints_.checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
+  }
 
   absl::Status ValidateOptions() const {
     KVC_RETURN_IF_ERROR(ValidateRope(options_));
@@ -71,12 +74,15 @@ class Compressor::Impl {
     return codec_.status();
   }
 
+  void WriteTo(PlacedSink* artefact) { writes_.Use(artefact); }
+
   absl::Status Append(absl::string_view bytes, CompressOutput* output) {
     if (!begun_) {
       KVC_RETURN_IF_ERROR(header_reader_.Append(&bytes));
       if (!header_reader_.done()) return absl::OkStatus();
-      KVC_ASSIGN_OR_RETURN(SafetensorsHeader header,
-                           ParseSafetensorsHeader(header_reader_.json()));
+      KVC_ASSIGN_OR_RETURN(
+          SafetensorsHeader header,
+          ParseSafetensorsHeader(header_reader_.json(), hints_.checkpoint));
       position_ = header_reader_.raw().size();
       KVC_RETURN_IF_ERROR(Begin(std::move(header), output));
       header_reader_ = SafetensorsHeaderReader(0);
@@ -87,11 +93,15 @@ class Compressor::Impl {
   absl::Status DeclareTensors(
       const std::vector<TensorSpec>& tensors,
       std::vector<std::pair<std::string, std::string>> metadata,
-      CompressOutput* output) {
-    KVC_ASSIGN_OR_RETURN(SafetensorsHeader header,
-                         HeaderOf(tensors, std::move(metadata)));
+      CompressOutput* output, const PlacedSource* data) {
+    placed_ = data;
+    KVC_ASSIGN_OR_RETURN(
+        SafetensorsHeader header,
+        HeaderOf(tensors, std::move(metadata), hints_.checkpoint));
     // Parsing what a file would begin with applies every rule of the format.
-    const std::string raw = SerializeSafetensorsHeader(header);
+    const std::string raw =
+        SerializeSafetensorsHeader(header, hints_.checkpoint);
+    KVC_RETURN_IF_ERROR(StatusOf(hints_.checkpoint));
     if (raw.size() - 8 > limits_.max_header_bytes) {
       return MakeError(
           absl::StatusCode::kOutOfRange,
@@ -99,8 +109,9 @@ class Compressor::Impl {
                        raw.size() - 8, " bytes"),
           {.reason = "HEADER_TOO_LARGE", .limit = limits_.max_header_bytes});
     }
-    KVC_RETURN_IF_ERROR(
-        ParseSafetensorsHeader(absl::string_view(raw).substr(8)).status());
+    KVC_RETURN_IF_ERROR(ParseSafetensorsHeader(absl::string_view(raw).substr(8),
+                                               hints_.checkpoint)
+                            .status());
     return Begin(std::move(header), output);
   }
 
@@ -124,6 +135,29 @@ class Compressor::Impl {
     return AppendData(bytes, output);
   }
 
+  absl::StatusOr<bool> AppendFrom(const PlacedSource& file, absl::Duration most,
+                                  CompressOutput* output) {
+    placed_ = &file;
+    if (!begun_) return ReadHeaderFrom(file, output);
+    const absl::Time until = absl::Now() + most;
+    do {
+      const uint64_t left = file.size() - position_;
+      if (index_ == artefact_.tensors.size()) {
+        if (left > 0) return TrailingBytes(left);
+        return false;
+      }
+      if (left < remaining_) {  // Finish says so
+        remaining_ -= left;
+        position_ = file.size();
+        return false;
+      }
+      KVC_RETURN_IF_ERROR(by_places() ? EncodePlaced(output)
+                                      : ReadData(output));
+    } while (output->artefact.empty() && output->reconstructed.empty() &&
+             absl::Now() < until);
+    return true;
+  }
+
   absl::StatusOr<CompressReport> Finish() {
     if (!begun_) return header_reader_.TruncatedError();
     if (index_ < artefact_.tensors.size()) {
@@ -132,8 +166,9 @@ class Compressor::Impl {
                        " bytes before the end of the tensor"),
           {.reason = "TRUNCATED", .tensor = SourceName(), .offset = position_});
     }
-    KVC_ASSIGN_OR_RETURN(header_,
-                         SerializeArtefactHeader(reserved_size_, &artefact_));
+    KVC_ASSIGN_OR_RETURN(
+        header_,
+        SerializeArtefactHeader(reserved_size_, &artefact_, hints_.checkpoint));
     if (looks_at_layouts()) suspicions_.Report(&builder_.report().warnings);
     return builder_.Finish(reserved_size_ + payload_size_, artefact_.checksum);
   }
@@ -155,6 +190,9 @@ class Compressor::Impl {
     queue_.set_places(1);
   }
 
+  uint64_t taken_bytes() const {
+    return begun_ ? position_ : header_reader_.raw().size();
+  }
   bool begun() const { return begun_; }
   uint64_t reserved_size() const { return reserved_size_; }
   uint64_t original_size() const { return builder_.report().original_size; }
@@ -206,9 +244,10 @@ class Compressor::Impl {
       shares |= tensor.codec.codec->shares_blocks();
       pays |= !tensor.codec.codec->at_memory_speed();
     }
-    if (!pays && (job_size_ > kCached || job_size_ < kWorthwhile)) {
-      return UseOneThread();
-    }
+    // What one thread copies to another is not worth more of them, where that
+    // takes as long as to encode it.
+    const bool copies = placed_ == nullptr && job_size_ > kCached;
+    if (!pays && (copies || job_size_ < kWorthwhile)) return UseOneThread();
     place_memory_ = std::min(kPlaceMemoryPerByte * job_size_, kMaxPlaceMemory);
     // Where the codec streams, a job takes what it holds for others.
     job_size_ += kAtOnce;
@@ -252,13 +291,19 @@ class Compressor::Impl {
       }
     }
     if (options_.reconstruct) {
-      output->reconstructed = SerializeSafetensorsHeader(header);
+      output->reconstructed =
+          SerializeSafetensorsHeader(header, hints_.checkpoint);
+      KVC_RETURN_IF_ERROR(StatusOf(hints_.checkpoint));
     }
     KVC_ASSIGN_OR_RETURN(const std::string layout,
                          DefaultLayout(options_, header.metadata));
-    KVC_RETURN_IF_ERROR(AssignRolesTo(options_.roles, &header.tensors));
+    KVC_RETURN_IF_ERROR(
+        AssignRolesTo(options_.roles, hints_.checkpoint, &header.tensors));
     uint64_t views = 0;
     for (SafetensorsEntry& entry : header.tensors) {
+      if (StopsAt(artefact_.tensors.size(), hints_.checkpoint)) {
+        return hints_.checkpoint->status();
+      }
       KVC_ASSIGN_OR_RETURN(const CodecSpec own,
                            CodecFor(entry.spec.dtype, codec));
       KVC_ASSIGN_OR_RETURN(const uint64_t memory,
@@ -270,12 +315,10 @@ class Compressor::Impl {
     KVC_RETURN_IF_ERROR(CheckAttention(
         options_.attention, codec.codec->traits(), artefact_.tensors));
     hints_ = HintsFrom(options_, header.metadata);
+    hints_.checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
     hints_.buffers = &buffers_;
     hints_.workers = &queue_;
     hints_.measures_tokens = options_.metrics == MetricsLevel::kFull;
-    if (limits_.still_wanted) {
-      hints_.checkpoint = &checkpoint_.emplace(limits_.still_wanted);
-    }
     KVC_ASSIGN_OR_RETURN(const std::optional<uint64_t> first_position,
                          FirstPosition(header.metadata));
     KVC_ASSIGN_OR_RETURN(
@@ -289,20 +332,86 @@ class Compressor::Impl {
     builder_.report().original_size = header.data_size;
     ReportRoles(codec.codec->traits(), artefact_.tensors, &builder_.report());
     suspicions_.Begin(artefact_.tensors.size());
-    KVC_ASSIGN_OR_RETURN(reserved_size_, ReservedHeaderSize(artefact_));
+    KVC_ASSIGN_OR_RETURN(reserved_size_,
+                         ReservedHeaderSize(artefact_, hints_.checkpoint));
     reserved_size_ += (groups_.HeaderGrowth() + 7) / 8 * 8;
     reserved_size_ -= groups_.HeaderSavings() / 8 * 8;
+    writes_.BeginAt(reserved_size_);
     begun_ = true;
     KVC_RETURN_IF_ERROR(StartTensor(output));
     return FinishCompleteTensors(output);
   }
 
+  absl::Status TrailingBytes(uint64_t size) const {
+    return Invalid(
+        absl::StrCat(size, " bytes follow the end of the last tensor"),
+        {.reason = "TRAILING_BYTES", .offset = position_});
+  }
+
+  // Of a file that lies somewhere: first how long it is, so that what it takes
+  // can be reserved.
+  absl::StatusOr<bool> ReadHeaderFrom(const PlacedSource& file,
+                                      CompressOutput* output) {
+    const uint64_t begin = header_reader_.raw().size();
+    const size_t size = std::min<uint64_t>(
+        begin == 0 ? kHeaderLength : kHeaderPart, file.size() - begin);
+    KVC_ASSIGN_OR_RETURN(absl::string_view bytes,
+                         file.Read(begin, size, &read_));
+    // What follows the header is read again where it belongs.
+    const uint64_t left = header_reader_.announced_size() - begin;
+    KVC_RETURN_IF_ERROR(Append(bytes.substr(0, left), output));
+    return begun_ || begin + size < file.size();
+  }
+
+  // Whether jobs read the current tensor, or views of it, themselves.
+  bool by_places() const {
+    if (layout_ == nullptr) return job_ != nullptr;
+    return workers_ > 1 && !groups_.any() && !options_.reconstruct;
+  }
+
+  // Encodes the current tensor by a job, or each view of its next slab by one.
+  absl::Status EncodePlaced(CompressOutput* output) {
+    const uint64_t size =
+        layout_ == nullptr ? remaining_ : layout_->slab_bytes();
+    if (layout_ != nullptr && size > 0) {
+      slab_source_ = std::make_shared<SourceSlab>(placed_, position_, *layout_);
+      for (uint64_t i = 0; i < layout_->views_per_slab(); ++i) {
+        KVC_RETURN_IF_ERROR(StartEncoder(output));
+        KVC_RETURN_IF_ERROR(FinishEncoder(output));
+      }
+    }
+    position_ += size;
+    remaining_ -= size;
+    return FinishCompleteTensors(output);
+  }
+
+  // Where the job of the tensor or view at index_ reads it.
+  EncodeJob::Read ReadCurrent() const {
+    if (layout_ == nullptr) {
+      return [file = placed_, begin = position_](uint64_t offset, size_t size,
+                                                 std::string* buffer) {
+        return file->Read(begin + offset, size, buffer);
+      };
+    }
+    return [slab = slab_source_, view = index_ - first_view_](
+               uint64_t offset, size_t size, std::string* buffer) {
+      return slab->Read(view, offset, size, buffer);
+    };
+  }
+
+  // Reads a part of the current tensor.
+  absl::Status ReadData(CompressOutput* output) {
+    KVC_ASSIGN_OR_RETURN(
+        const absl::string_view bytes,
+        placed_->Read(position_, std::min<uint64_t>(remaining_, kSlab),
+                      &read_));
+    return AppendData(bytes, output);
+  }
+
   absl::Status AppendData(absl::string_view bytes, CompressOutput* output) {
     while (!bytes.empty()) {
       if (index_ == artefact_.tensors.size()) {
-        return Invalid(absl::StrCat(bytes.size(),
-                                    " bytes follow the end of the last tensor"),
-                       {.reason = "TRAILING_BYTES", .offset = position_});
+        return TrailingBytes(bytes.size());
       }
       if (Stops(hints_.checkpoint)) return hints_.checkpoint->status();
       const absl::string_view part =
@@ -313,13 +422,14 @@ class Compressor::Impl {
       KVC_RETURN_IF_ERROR(layout_ == nullptr ? EncodePart(part, output)
                                              : CollectSlab(part, output));
       KVC_RETURN_IF_ERROR(FinishCompleteTensors(output));
+      KVC_RETURN_IF_ERROR(PassOn(kWorthwhile));
     }
     return absl::OkStatus();
   }
 
   // Takes the next bytes of the tensor or view under way.
   absl::Status EncodePart(absl::string_view part, CompressOutput* output) {
-    if (looks_at_layouts()) suspicions_.Add(part);
+    if (sample_ != nullptr) sample_->Add(part);
     if (job_ != nullptr) {
       job_->Append(part);
       return absl::OkStatus();
@@ -374,7 +484,7 @@ class Compressor::Impl {
     return StatusOf(hints_.checkpoint);
   }
 
-  // Runs a step of the encoding and accounts for the payload it gave.
+  // Runs a step of the encoding and accounts for the payload it returned.
   template <typename Step>
   absl::Status Encode(CompressOutput* output, Step step) {
     std::string* const payload = PayloadOf(index_, output);
@@ -394,11 +504,22 @@ class Compressor::Impl {
 
   // Where the payload of a tensor goes: it waits where one before it does.
   std::string* PayloadOf(size_t tensor, CompressOutput* output) {
-    return groups_.may_fall_back() ? payloads_.For(tensor, &output->artefact)
-                                   : &output->artefact;
+    std::string* const out = PayloadsOf(output);
+    return groups_.may_fall_back() ? payloads_.For(tensor, out) : out;
   }
   void EndPayload(size_t tensor, CompressOutput* output) {
-    if (groups_.may_fall_back()) payloads_.End(tensor, &output->artefact);
+    if (groups_.may_fall_back()) payloads_.End(tensor, PayloadsOf(output));
+  }
+  // Where payloads go whose turn it is.
+  std::string* PayloadsOf(CompressOutput* output) {
+    return writes_.used() ? &unwritten_ : &output->artefact;
+  }
+
+  // Writes payloads that are not returned to the caller, once there are so many
+  // bytes of them.
+  absl::Status PassOn(uint64_t least) {
+    if (unwritten_.size() < least) return absl::OkStatus();
+    return writes_.Add(&unwritten_, /*now=*/workers_ == 1);
   }
 
   void CountPayload(uint64_t size, ArtefactTensor* tensor) {
@@ -432,7 +553,8 @@ class Compressor::Impl {
     hints_.thresholds = builder_.ThresholdsOf(tensor.spec.role);
     attention_.Tell(tensor.spec, options_.attention, &hints_);
     KVC_RETURN_IF_ERROR(CheckRope(*tensor.codec.codec, tensor.spec, hints_));
-    if (looks_at_layouts()) suspicions_.StartTensor(tensor.spec);
+    sample_ =
+        looks_at_layouts() ? suspicions_.StartTensor(tensor.spec) : nullptr;
     const EarlierTensors::Teacher* const teacher =
         tensor.codec.codec->learns() ? earlier_.Next(tensor.spec) : nullptr;
     hints_.earlier = teacher == nullptr ? nullptr : teacher->findings;
@@ -441,6 +563,10 @@ class Compressor::Impl {
       job_ = std::make_shared<EncodeJob>(
           tensor, tensor_size_, hints_, options_.reconstruct,
           limits_.still_wanted, &pool_, &spares_, &queue_);
+      job_->LookAt(std::move(sample_));
+      if (placed_ != nullptr && (layout_ == nullptr || slab_source_)) {
+        job_->ReadFrom(ReadCurrent());
+      }
       if (teacher == nullptr) {
         if (tensor.codec.codec->learns()) earlier_.Teach(job_);
       } else if (teacher->job != nullptr) {
@@ -449,7 +575,7 @@ class Compressor::Impl {
       return absl::OkStatus();
     }
     KVC_RETURN_IF_ERROR(SettleJobs(0, output));
-    // Now it is known what the jobs before told of attention.
+    // Now the attention hints of the jobs before are known.
     attention_.Tell(tensor.spec, options_.attention, &hints_);
     if (teacher != nullptr && teacher->job != nullptr) {
       hints_.earlier = teacher->job->outcome().findings;
@@ -468,6 +594,9 @@ class Compressor::Impl {
   // Ends the current tensor if all of it has come, and the empty ones after it.
   absl::Status FinishCompleteTensors(CompressOutput* output) {
     while (index_ < artefact_.tensors.size() && remaining_ == 0) {
+      if (StopsAt(index_, hints_.checkpoint)) {
+        return hints_.checkpoint->status();
+      }
       if (layout_ == nullptr) {
         KVC_RETURN_IF_ERROR(FinishEncoder(output));
       } else {
@@ -477,14 +606,18 @@ class Compressor::Impl {
       }
       KVC_RETURN_IF_ERROR(StartTensor(output));
     }
-    return index_ < artefact_.tensors.size() ? absl::OkStatus()
-                                             : SettleJobs(0, output);
+    if (index_ < artefact_.tensors.size()) return absl::OkStatus();
+    KVC_RETURN_IF_ERROR(SettleJobs(0, output));
+    KVC_RETURN_IF_ERROR(PassOn(1));
+    return writes_.Settle(0, hints_.checkpoint);
   }
 
   // Ends the tensor or view at index_.
   absl::Status FinishEncoder(CompressOutput* output) {
-    if (looks_at_layouts()) suspicions_.FinishTensor();
     if (job_ != nullptr) return SubmitJob(output);
+    if (sample_ != nullptr) {
+      suspicions_.FinishTensor(Current().spec, sample_->Likely());
+    }
     KVC_RETURN_IF_ERROR(
         Encode(output, [&](std::string* payload, std::string* decoded) {
           return encoding_->Finish(payload, decoded);
@@ -528,9 +661,9 @@ class Compressor::Impl {
     return SettleJobs(2 * workers_ - 1, output);
   }
 
-  // Gives what jobs have made, in the order of the tensors, until `most` are
-  // left; and of those what is ready, where there is no output yet that it
-  // would have to be copied to.
+  // Returns what jobs have made, in the order of the tensors, until `most` are
+  // left, with those that write it; and of those what is ready, where there is
+  // no output yet that it would have to be copied to.
   absl::Status SettleJobs(size_t most, CompressOutput* output) {
     while (!jobs_.empty()) {
       const auto [index, job] = jobs_.front();
@@ -548,8 +681,12 @@ class Compressor::Impl {
       if (outcome.chosen) tensor.codec = *outcome.chosen;
       tensor.digest = std::move(outcome.digest);
       CountPayload(outcome.payload.size(), &tensor);
+      if (outcome.likely_layout) {
+        suspicions_.FinishTensor(tensor.spec, *outcome.likely_layout);
+      }
       TakeOutput(&outcome.payload, &spares_.made, PayloadOf(index, output));
       EndPayload(index, output);
+      KVC_RETURN_IF_ERROR(PassOn(kWorthwhile));
       Report(tensor, outcome.told);
       builder_.Settle(index, outcome.distortion, outcome.tokens);
       if (!options_.reconstruct) continue;
@@ -557,6 +694,8 @@ class Compressor::Impl {
                  ordered_.For(index, &output->reconstructed));
       ordered_.End(index, &output->reconstructed);
     }
+    KVC_RETURN_IF_ERROR(
+        writes_.Settle(most - std::min(most, jobs_.size()), hints_.checkpoint));
     return StatusOf(hints_.checkpoint);
   }
 
@@ -605,6 +744,7 @@ class Compressor::Impl {
     report.compressed_size = tensor.payload_size;
     report.digest = tensor.digest;
     report.profile_group.reset();
+    if (alone.not_finite) builder_.CountNotFinite(tensor.spec.name);
     if (--builder_.report().profile->tensors > 0) return;
     builder_.report().profile.reset();
     artefact_.profile.reset();
@@ -636,7 +776,13 @@ class Compressor::Impl {
   ArtefactHeader artefact_;
   ReportBuilder builder_{options_};
   LayoutSuspicions suspicions_;
+  std::unique_ptr<LayoutSample> sample_;  // of the tensor under way
   std::string header_;
+
+  // Where a file lies that jobs read themselves; null for one that comes.
+  const PlacedSource* placed_ = nullptr;
+  std::shared_ptr<SourceSlab> slab_source_;
+  std::string read_;
 
   // The tensor of the input that is being encoded.
   uint64_t remaining_ = 0;          // bytes of it still to come
@@ -664,6 +810,8 @@ class Compressor::Impl {
   std::shared_ptr<EncodeJob> last_keys_;  // null where these were no job
   std::optional<uint32_t> last_keys_layer_;
   JobQueue queue_{limits_.threads};  // ends before what its jobs work with
+  PayloadWrites writes_{&queue_};
+  std::string unwritten_;                   // where there is a sink
   std::optional<TensorEncoding> encoding_;  // may share blocks by the queue
 };
 
@@ -678,11 +826,17 @@ absl::Status Compressor::Append(absl::string_view bytes,
                                 CompressOutput* output) {
   return impl_->Append(bytes, output);
 }
+void Compressor::WriteTo(PlacedSink* artefact) { impl_->WriteTo(artefact); }
+absl::StatusOr<bool> Compressor::AppendFrom(const PlacedSource& file,
+                                            absl::Duration most,
+                                            CompressOutput* output) {
+  return impl_->AppendFrom(file, most, output);
+}
 absl::Status Compressor::DeclareTensors(
     const std::vector<TensorSpec>& tensors,
     std::vector<std::pair<std::string, std::string>> metadata,
-    CompressOutput* output) {
-  return impl_->DeclareTensors(tensors, std::move(metadata), output);
+    CompressOutput* output, const PlacedSource* data) {
+  return impl_->DeclareTensors(tensors, std::move(metadata), output, data);
 }
 absl::Status Compressor::AppendTensor(absl::string_view tensor,
                                       absl::string_view bytes,
@@ -690,6 +844,7 @@ absl::Status Compressor::AppendTensor(absl::string_view tensor,
   return impl_->AppendTensor(tensor, bytes, output);
 }
 absl::StatusOr<CompressReport> Compressor::Finish() { return impl_->Finish(); }
+uint64_t Compressor::taken_bytes() const { return impl_->taken_bytes(); }
 bool Compressor::begun() const { return impl_->begun(); }
 uint64_t Compressor::working_bytes(uint64_t next) const {
   return impl_->working_bytes(next);

@@ -9,7 +9,7 @@
 namespace kvcompress {
 namespace {
 
-// Until a job, of a tensor or of a piece, is done; gives its status.
+// Until a job, of a tensor or of a piece, is done; returns its status.
 template <typename AnyJob>
 absl::Status WaitFor(const std::shared_ptr<AnyJob>& job, JobQueue* queue,
                      Checkpoint* checkpoint) {

@@ -36,7 +36,7 @@ class DecodeJobs {
   // The most threads that work.
   unsigned threads() const;
 
-  // What jobs are made with, and added to where they give nothing.
+  // What jobs are made with, and added to where they return nothing.
   JobQueue& queue() { return queue_; }
   SpareStrings& spares() { return spares_; }
 
@@ -54,8 +54,8 @@ class DecodeJobs {
     bool is_last = true;  // of its tensor
   };
   // Works until a tensor that comes whole, or a piece of one, is decoded, and
-  // gives it: what comes next. Its error, or that of the checkpoint, which may
-  // be null. REQUIRES: not empty.
+  // returns it: what comes next. Its error, or that of the checkpoint, which
+  // may be null. REQUIRES: not empty.
   absl::StatusOr<Part> Take(Checkpoint* checkpoint);
 
  private:

@@ -19,48 +19,15 @@
 #include "pipeline/decode_jobs.h"
 #include "pipeline/group_members.h"
 #include "pipeline/groups.h"
-#include "pipeline/identity.h"
 #include "pipeline/job_queue.h"
 #include "pipeline/selection.h"
 #include "pipeline/tensor_decoding.h"
 #include "pipeline/working_memory.h"
+#include "plan/decompress_plan.h"
 #include "status/macros.h"
 #include "tensor/grow.h"
 
 namespace kvcompress {
-namespace {
-
-absl::Status DataLoss(absl::string_view message, const ErrorDetail& detail) {
-  return MakeError(absl::StatusCode::kDataLoss, message, detail);
-}
-
-// What is not given back, or only some of its tokens, is decoded in slices of
-// this many bytes, or of a block that is larger.
-constexpr size_t kScratch = 64 << 10;
-
-// Whether a tensor comes before another one by layers: keys before values, and
-// what is of no layer last.
-bool IsOfEarlierLayer(const TensorSpec& a, const TensorSpec& b) {
-  if (a.layer.has_value() != b.layer.has_value()) return a.layer.has_value();
-  if (a.layer != b.layer) return a.layer < b.layer;
-  const auto place = [](TensorRole role) {
-    return role == TensorRole::kKey ? 0 : role == TensorRole::kValue ? 1 : 2;
-  };
-  return place(a.role) < place(b.role);
-}
-
-// A header that cannot be read is damage: nothing else was promised here.
-absl::Status HeaderError(const absl::Status& status) {
-  if (status.code() != absl::StatusCode::kInvalidArgument) return status;
-  const std::optional<ErrorDetail> detail = GetErrorDetail(status);
-  const bool truncated = detail && detail->reason == "TRUNCATED";
-  return Reclassify(status, absl::StatusCode::kDataLoss,
-                    truncated ? "TRUNCATED" : "HEADER_DAMAGED",
-                    "the artefact is damaged: ");
-}
-
-}  // namespace
-
 class Decompressor::Impl {
  public:
   Impl(DecompressOptions options, DecompressLimits limits)
@@ -74,29 +41,28 @@ class Decompressor::Impl {
                                std::string* restored) {
     if (!begun_) {
       if (absl::Status status = header_reader_.Append(bytes); !status.ok()) {
-        return HeaderError(status);
+        return ArtefactHeaderError(status);
       }
       if (!header_reader_.done()) return false;
-      KVC_ASSIGN_OR_RETURN(header_, ParseArtefactHeader(header_reader_.raw()));
       position_ = header_reader_.raw().size();
-      header_size_ = position_;
+      KVC_ASSIGN_OR_RETURN(
+          ArtefactHeader header,
+          ParseArtefactHeader(header_reader_.raw(), checkpoint()));
       header_reader_ = SafetensorsHeaderReader(0);
-      KVC_RETURN_IF_ERROR(CheckIdentity(options_, header_));
-      KVC_RETURN_IF_ERROR(Begin());
+      KVC_RETURN_IF_ERROR(Begin(std::move(header), position_));
       return true;
     }
     // Decoded bytes that this call has not put into `*restored` itself.
     for (uint64_t work = 0;;) {
       if (!Give(most, restored) || work >= most) return true;
-      if (by_jobs() && index_ < header_.tensors.size()) {
+      if (by_jobs() && index_ < plan_.header.tensors.size()) {
         KVC_ASSIGN_OR_RETURN(const bool moved, StepJobs(bytes));
         if (!moved) return false;
         continue;
       }
-      if (index_ == header_.tensors.size()) {
+      if (index_ == plan_.header.tensors.size()) {
         if (bytes->empty()) return false;
-        return DataLoss("bytes follow the end of the artefact",
-                        {.reason = "TRAILING_BYTES", .offset = position_});
+        return TrailingBytes(position_);
       }
       if (has_turns_ && decoder_ == nullptr) {
         KVC_ASSIGN_OR_RETURN(const bool ready, TakeTurn(bytes));
@@ -104,7 +70,7 @@ class Decompressor::Impl {
       }
       absl::string_view* const source = has_turns_ ? &due_ : bytes;
       const bool aside =
-          !selected_[order_[index_]] || filter_ || layout_ != nullptr;
+          !plan_.selected[order_[index_]] || filter_ || layout_ != nullptr;
       KVC_ASSIGN_OR_RETURN(const bool more,
                            aside ? DecodeAside(source, most, &work)
                                  : DecodePayload(source, most, restored));
@@ -120,151 +86,68 @@ class Decompressor::Impl {
 
   uint64_t working_bytes() const {
     if (!begun_) return kHeaderMemory * header_reader_.raw().size();
-    return kHeaderMemory * header_size_ + groups_.memory() + waiting_size_ +
-           slab_size_ + MemoryWith(jobs_.workers(), jobs_.places());
+    return kHeaderMemory * plan_.header_size + plan_.groups.memory() +
+           waiting_size_ + plan_.slab_memory +
+           MemoryWith(jobs_.workers(), jobs_.places());
   }
 
   unsigned threads() const { return jobs_.threads(); }
   void UseOneThread() { jobs_.UseOneThread(); }
 
   absl::StatusOr<DecompressReport> Finish() {
-    if (!begun_) return HeaderError(header_reader_.TruncatedError());
-    if (index_ < header_.tensors.size()) {
-      return DataLoss(absl::StrCat("the artefact is cut short: ", Missing(),
-                                   " bytes of the payload are missing"),
-                      {.reason = "TRUNCATED",
-                       .tensor = header_.tensors[due()].spec.name,
-                       .offset = position_});
+    if (!begun_) return ArtefactHeaderError(header_reader_.TruncatedError());
+    if (index_ < plan_.header.tensors.size()) {
+      return plan_.CutShort(due(), Missing(), position_);
     }
-    report_.compressed_size = position_;
-    report_.format_version = header_.format_version;
-    if (report_.elements > 0) {
-      report_.compression_ratio = 2 * static_cast<double>(report_.elements) /
-                                  static_cast<double>(position_);
-    }
-    report_.labels = std::move(header_.labels);
-    report_.payload_digest = header_.checksum;
-    return std::move(report_);
+    return plan_.TakeReport(position_);
   }
 
  private:
-  // Decides what is given back, and makes the header of it ready.
-  absl::Status Begin() {
+  // Null where nobody asks.
+  Checkpoint* checkpoint() { return checkpoint_ ? &*checkpoint_ : nullptr; }
+
+  // Takes over the header of the artefact.
+  absl::Status Begin(ArtefactHeader header, uint64_t header_size) {
+    KVC_ASSIGN_OR_RETURN(
+        plan_, DecompressPlan::Make(options_, limits_, std::move(header),
+                                    header_size, checkpoint()));
+    options_ = {};
     begun_ = true;
-    SafetensorsHeader out;
-    out.metadata = header_.metadata;
-    KVC_RETURN_IF_ERROR(Select());
-    if (options_.tokens && HasAllTokens(*options_.tokens)) {
-      options_.tokens.reset();  // whole tensors are restored by more threads
-    }
-    KVC_ASSIGN_OR_RETURN(groups_,
-                         GroupDecompression::Plan(options_.profiles, header_));
-    options_.profiles.clear();  // but for the one that is needed
-    report_.profile = groups_.use();
-    for (size_t i = 0; i < header_.tensors.size(); ++i) {
-      KVC_RETURN_IF_ERROR(Plan(i));
-    }
-    const std::vector<Source> sources = SourcesInOrder();
-    report_.tensor_count = sources.size();
-    for (const Source& source : sources) {
+    for (const DecompressPlan::Source& source : plan_.sources) {
+      if (StopsAt(order_.size(), checkpoint())) return checkpoint()->status();
       for (size_t i = 0; i < source.count; ++i) {
         order_.push_back(source.first + i);
       }
-      if (!selected_[source.first]) continue;
-      SafetensorsEntry entry;
-      entry.spec = *source.spec;
-      if (source.layout != nullptr) {
-        KVC_ASSIGN_OR_RETURN(entry.spec, PlanLayout(*source.layout));
-      } else if (options_.tokens) {
-        KVC_RETURN_IF_ERROR(NarrowToTokens(*options_.tokens, &entry.spec));
-      }
-      KVC_ASSIGN_OR_RETURN(const uint64_t kept, ElementCount(entry.spec));
-      entry.begin = out.data_size;
-      entry.end = entry.begin + kept * DTypeSize(entry.spec.dtype);
-      out.data_size = entry.end;
-      out.tensors.push_back(std::move(entry));
     }
-    report_.tensors_selected = out.tensors.size();
-    if (!options_.verify_only) {
-      ready_ = SerializeSafetensorsHeader(out);
-      report_.output_size = ready_.size() + out.data_size;
-    }
+    ready_ = std::move(plan_.output_header);
     PlanTurns();
     PlanThreads();
     return StartTensor();
   }
 
-  // A tensor of the source, or a tensor in a layout with all of its views.
-  struct Source {
-    const TensorSpec* spec;
-    size_t first;  // of header_.tensors
-    size_t count;
-    const Layout* layout;  // null without one
-  };
-
-  // In the order of the header.
-  std::vector<Source> Sources() const {
-    std::vector<Source> sources;
-    ForEachSource(header_, [&](const TensorSpec& spec, size_t first,
-                               size_t count, const Layout* layout) {
-      sources.push_back({&spec, first, count, layout});
-      return absl::OkStatus();
-    }).IgnoreError();
-    return sources;
-  }
-
-  // Whether a range leaves all that is given back as it is.
-  bool HasAllTokens(TokenRange tokens) const {
-    for (const Source& source : Sources()) {
-      if (!selected_[source.first]) continue;
-      TensorSpec narrowed = *source.spec;
-      if (source.layout != nullptr) {
-        const absl::StatusOr<Layout> layout = source.layout->Narrowed(tokens);
-        if (!layout.ok()) return false;
-        narrowed = layout->source();
-      } else if (!NarrowToTokens(tokens, &narrowed).ok()) {
-        return false;
-      }
-      if (narrowed.shape != source.spec->shape) return false;
-    }
-    return true;
-  }
-
-  // In the order in which they are given back.
-  std::vector<Source> SourcesInOrder() const {
-    std::vector<Source> sources = Sources();
-    if (options_.order == TensorOrder::kLayers) {
-      std::stable_sort(sources.begin(), sources.end(),
-                       [this](const Source& a, const Source& b) {
-                         return IsOfEarlierLayer(header_.tensors[a.first].spec,
-                                                 header_.tensors[b.first].spec);
-                       });
-    }
-    return sources;
-  }
-
   // Whether payloads wait until their turn has come: because of groups, or
-  // since they do not come in the order in which tensors are given back.
+  // since they do not come in the order in which tensors are returned.
   void PlanTurns() {
     has_turns_ =
-        !groups_.empty() || !std::is_sorted(order_.begin(), order_.end());
+        !plan_.groups.empty() || !std::is_sorted(order_.begin(), order_.end());
     if (!has_turns_) return;
     came_.resize(order_.size());
     held_.resize(order_.size());
     for (size_t i = 0; i < order_.size(); ++i) {
-      waiting_size_ += header_.tensors[i].payload_size;
-      if (groups_.Has(i)) ++members_left_[groups_.GroupOf(i)];
+      waiting_size_ += plan_.header.tensors[i].payload_size;
+      if (plan_.groups.Has(i)) ++members_left_[plan_.groups.GroupOf(i)];
     }
   }
 
   // What is held besides the header, with so many tensors decoded at a time,
   // and as many more that wait for it or to be given back.
   uint64_t MemoryWith(unsigned workers, size_t places) const {
-    if (workers == 1 && places == 1) return decoder_memory_ + 2 * scratch_size_;
+    if (workers == 1 && places == 1)
+      return plan_.decoder_memory + 2 * plan_.aside_memory;
     // And what waits to be used again.
-    return workers * (decoder_memory_ + kMaxDecodedBlock + 2 * job_size_ +
-                      (places - 1) * place_memory_) +
-           job_size_;
+    return workers * (plan_.decoder_memory + kMaxDecodedBlock +
+                      2 * plan_.tensor_memory + (places - 1) * place_memory_) +
+           plan_.tensor_memory;
   }
 
   // Whether tensors are decoded whole, several of them or by several threads.
@@ -272,98 +155,23 @@ class Decompressor::Impl {
 
   // As many threads as there are, on as many tensors as there is memory for.
   void PlanThreads() {
-    bool shares = !options_.verify_only && !options_.tokens;
+    bool shares = !plan_.verify_only && !plan_.tokens;
     bool pays = false;
-    for (size_t i = 0; i < header_.tensors.size(); ++i) {
-      const ArtefactTensor& tensor = header_.tensors[i];
-      const absl::StatusOr<uint64_t> elements = ElementCount(tensor.spec);
-      const uint64_t size =
-          elements.ok() ? *elements * DTypeSize(tensor.spec.dtype) : 0;
-      job_size_ =
-          std::max(job_size_, tensor.payload_size + (selected_[i] ? size : 0));
-    }
-    for (const ArtefactTensor& tensor : header_.tensors) {
+    for (const ArtefactTensor& tensor : plan_.header.tensors) {
       // What a group of a profile shares are blocks of its payload.
       shares &= tensor.codec.codec->shares_blocks() ||
                 tensor.codec.codec->coded_in_groups();
       pays |= !tensor.codec.codec->at_memory_speed();
     }
     if (!pays) return;
-    place_memory_ = std::min(decoder_memory_, kMaxPlaceMemory);
-    jobs_.Follow(PlanOf(limits_.threads, header_.tensors.size(), shares,
+    place_memory_ = std::min(plan_.decoder_memory, kMaxPlaceMemory);
+    jobs_.Follow(PlanOf(limits_.threads, plan_.header.tensors.size(), shares,
                         [&](unsigned workers, size_t places) {
                           return MemoryWith(workers, places) - MemoryWith(1, 1);
                         }));
   }
 
-  // Selects tensors by name, each with all of its views.
-  absl::Status Select() {
-    const std::vector<Source> sources = Sources();
-    std::vector<absl::string_view> names;
-    for (const Source& source : sources) names.push_back(source.spec->name);
-    KVC_ASSIGN_OR_RETURN(const std::vector<bool> selected,
-                         SelectTensors(options_.tensors, names));
-    for (size_t i = 0; i < sources.size(); ++i) {
-      selected_.resize(selected_.size() + sources[i].count,
-                       selected[i] && !options_.verify_only);
-    }
-    return absl::OkStatus();
-  }
-
-  // Takes into account what decoding a tensor or view needs.
-  absl::Status Plan(size_t index) {
-    const ArtefactTensor& tensor = header_.tensors[index];
-    const Codec& codec = *tensor.codec.codec;
-    KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
-    report_.elements += elements;
-    const uint64_t size = elements * DTypeSize(tensor.spec.dtype);
-    if (codec.decoder_holds_tensor()) {
-      KVC_RETURN_IF_ERROR(CheckSize(codec.traits().name,
-                                    " holds a whole tensor, and this one", size,
-                                    tensor.spec.name));
-    }
-    DecoderBounds bounds;
-    if (groups_.Has(index)) {
-      bounds.memory = groups_.MemoryOfDecoder(index);
-    } else {
-      KVC_ASSIGN_OR_RETURN(
-          bounds, codec.BoundsOfDecoder(tensor.spec, tensor.codec.parameters));
-    }
-    decoder_memory_ = std::max(decoder_memory_, bounds.memory);
-    if (!selected_[index] || options_.tokens || !header_.laid_out.empty()) {
-      scratch_size_ =
-          std::max<uint64_t>({scratch_size_, kScratch, bounds.block});
-    }
-    report_.original_size += size;
-    report_.decoded_bytes[codec.base().traits().name] += size;
-    return absl::OkStatus();
-  }
-
-  // The same for the slabs of a layout that is given back; gives the tensor as
-  // it will be.
-  absl::StatusOr<TensorSpec> PlanLayout(const Layout& layout) {
-    absl::StatusOr<Layout> narrowed =
-        options_.tokens ? layout.Narrowed(*options_.tokens) : layout;
-    KVC_RETURN_IF_ERROR(narrowed.status());
-    const uint64_t size = narrowed->slab_bytes();
-    KVC_RETURN_IF_ERROR(CheckSize(absl::StrCat("layout ", layout.text()),
-                                  " is restored by parts, and one", size,
-                                  layout.source().name));
-    slab_size_ = std::max(slab_size_, size);
-    return narrowed->source();
-  }
-
-  absl::Status CheckSize(absl::string_view who, absl::string_view what,
-                         uint64_t size, const std::string& tensor) const {
-    if (size <= limits_.max_tensor_bytes) return absl::OkStatus();
-    return MakeError(absl::StatusCode::kOutOfRange,
-                     absl::StrCat(who, what, " has ", size, " bytes"),
-                     {.reason = "TENSOR_TOO_LARGE",
-                      .tensor = tensor,
-                      .limit = limits_.max_tensor_bytes});
-  }
-
-  // Gives what is ready, as far as there is room. False when some is left.
+  // Moves pending output to `restored`; returns false if some remains.
   bool Give(size_t most, std::string* restored) {
     const absl::string_view ready =
         ready_slab_ == 0 ? absl::string_view(ready_)
@@ -387,8 +195,8 @@ class Decompressor::Impl {
       jobs_.spares().made.PutBack(&ready_);
     } else {
       // A header is large, and comes once.
-      ready_.size() > scratch_size_ ? std::string().swap(ready_)
-                                    : ready_.clear();
+      ready_.size() > plan_.aside_memory ? std::string().swap(ready_)
+                                         : ready_.clear();
     }
     return true;
   }
@@ -412,9 +220,9 @@ class Decompressor::Impl {
   // the bytes that were decoded.
   absl::StatusOr<bool> DecodeAside(absl::string_view* bytes, size_t most,
                                    uint64_t* work) {
-    most = std::min(most, kScratch);
+    most = std::min(most, kAsideBytes);
     scratch_.clear();
-    const bool selected = selected_[order_[index_]];
+    const bool selected = plan_.selected[order_[index_]];
     if (layout_ != nullptr && selected) RestoreView();
     KVC_ASSIGN_OR_RETURN(const bool more,
                          DecodePayload(bytes, most, &scratch_));
@@ -433,12 +241,12 @@ class Decompressor::Impl {
     return more;
   }
 
-  // Makes room for what the current view is restored to.
+  // Makes space for what the current view is restored to.
   void RestoreView() {
     if (restored_view_) return;
     if (slab_ == nullptr) {
       // Zeros that the system need not write before they are touched.
-      slab_.reset(static_cast<char*>(std::calloc(slab_size_ + 1, 1)));
+      slab_.reset(static_cast<char*>(std::calloc(plan_.slab_memory + 1, 1)));
       if (slab_ == nullptr) throw std::bad_alloc();
     }
     restored_view_.emplace(*layout_, index_ - first_view_, slab_.get());
@@ -448,7 +256,7 @@ class Decompressor::Impl {
   // makes ready what one has decoded. False when that needs more bytes.
   absl::StatusOr<bool> StepJobs(absl::string_view* bytes) {
     AddJobs();
-    const bool all_came = collected_ == header_.tensors.size();
+    const bool all_came = collected_ == plan_.header.tensors.size();
     if (!jobs_.empty() && (all_came || jobs_.is_full() || jobs_.IsReady())) {
       KVC_RETURN_IF_ERROR(TakeDecoded());
       return true;
@@ -469,41 +277,33 @@ class Decompressor::Impl {
   }
 
   void StartJob() {
-    const ArtefactTensor& tensor = header_.tensors[collected_];
+    const ArtefactTensor& tensor = plan_.header.tensors[collected_];
     job_ = std::make_shared<DecodeJob>(tensor, position_, UseOf(collected_),
-                                       options_.tokens, limits_.still_wanted,
+                                       plan_.tokens, limits_.still_wanted,
                                        &jobs_.spares(), &jobs_.queue());
     remaining_ = tensor.payload_size;
   }
 
   DecodeJob::Use UseOf(size_t tensor) const {
-    if (selected_[tensor]) {
-      return header_.laid_out.empty() ? DecodeJob::Use::kGiveBack
-                                      : DecodeJob::Use::kGiveWhole;
+    if (plan_.selected[tensor]) {
+      return plan_.header.laid_out.empty() ? DecodeJob::Use::kGiveBack
+                                           : DecodeJob::Use::kGiveWhole;
     }
-    return options_.verify_only ? DecodeJob::Use::kCheck
-                                : DecodeJob::Use::kSkip;
-  }
-
-  // Whether a tensor of a group is.
-  bool IsNeeded(size_t group) const {
-    const absl::Span<const size_t> members = groups_.MembersOf(group);
-    return std::any_of(members.begin(), members.end(), [this](size_t member) {
-      return UseOf(member) != DecodeJob::Use::kSkip;
-    });
+    return plan_.verify_only ? DecodeJob::Use::kCheck : DecodeJob::Use::kSkip;
   }
 
   // Where tensors have turns: one has come. Begins to read its group, where it
   // is the last of one of which anything is needed.
   void TakePayload(size_t tensor) {
     came_[tensor] = std::exchange(job_, nullptr);
-    if (!groups_.Has(tensor)) return;
-    const size_t group = groups_.GroupOf(tensor);
-    if (groups_.LastOf(group) != tensor) return;
-    if (!IsNeeded(group)) return;
-    auto job =
-        std::make_shared<GroupJob>(&groups_, group, came_[tensor]->payload(),
-                                   limits_.still_wanted, &jobs_.queue());
+    if (!plan_.groups.Has(tensor)) return;
+    const size_t group = plan_.groups.GroupOf(tensor);
+    if (plan_.groups.LastOf(group) != tensor) return;
+    if (!plan_.Needs(group)) return;
+    auto job = std::make_shared<GroupJob>(
+        &plan_.groups, group,
+        [payload = came_[tensor]->payload()](std::string*) { return payload; },
+        limits_.still_wanted, &jobs_.queue());
     // Also where it is skipped: what is read is its payload.
     came_[tensor]->RunAfter(job);
     jobs_.queue().Add(job);
@@ -517,15 +317,15 @@ class Decompressor::Impl {
       const size_t tensor = order_[added_];
       if (NeededFor(tensor) >= collected_) return;
       std::shared_ptr<DecodeJob> job = std::move(came_[tensor]);
-      if (groups_.Has(tensor)) JoinGroup(tensor, job.get());
+      if (plan_.groups.Has(tensor)) JoinGroup(tensor, job.get());
       jobs_.Add(std::move(job));
       ++added_;
     }
   }
 
-  // Has a member decoded by its group, which is forgotten with its last one.
+  // Decodes a member by its group, which is forgotten with its last one.
   void JoinGroup(size_t tensor, DecodeJob* job) {
-    const size_t group = groups_.GroupOf(tensor);
+    const size_t group = plan_.groups.GroupOf(tensor);
     const auto found = group_jobs_.find(group);
     if (found == group_jobs_.end()) return;
     if (UseOf(tensor) != DecodeJob::Use::kSkip) {
@@ -536,12 +336,11 @@ class Decompressor::Impl {
 
   // Makes ready what comes next of what jobs decode: of the current tensor.
   absl::Status TakeDecoded() {
-    KVC_ASSIGN_OR_RETURN(DecodeJobs::Part part,
-                         jobs_.Take(checkpoint_ ? &*checkpoint_ : nullptr));
+    KVC_ASSIGN_OR_RETURN(DecodeJobs::Part part, jobs_.Take(checkpoint()));
     if (layout_ == nullptr) {
       ready_ = std::move(part.bytes);
     } else {
-      if (selected_[order_[index_]]) {
+      if (plan_.selected[order_[index_]]) {
         RestoreView();
         restored_view_->Append(part.bytes);
       }
@@ -550,7 +349,8 @@ class Decompressor::Impl {
     }
     if (!part.is_last) return absl::OkStatus();
     ++index_;
-    return index_ == header_.tensors.size() ? absl::OkStatus() : StartView();
+    return index_ == plan_.header.tensors.size() ? absl::OkStatus()
+                                                 : StartView();
   }
 
   // Of the tensor whose payload comes next.
@@ -559,7 +359,7 @@ class Decompressor::Impl {
   // Bytes of that payload.
   uint64_t Missing() const {
     if (!by_jobs() && !has_turns_) return remaining_;
-    const uint64_t size = header_.tensors[collected_].payload_size;
+    const uint64_t size = plan_.header.tensors[collected_].payload_size;
     if (!by_jobs()) return size - held_[collected_].size();
     return job_ == nullptr ? size : size - job_->payload().size();
   }
@@ -570,7 +370,7 @@ class Decompressor::Impl {
   absl::StatusOr<bool> TakeTurn(absl::string_view* bytes) {
     const size_t tensor = order_[index_];
     for (; collected_ <= NeededFor(tensor); ++collected_) {
-      const uint64_t size = header_.tensors[collected_].payload_size;
+      const uint64_t size = plan_.header.tensors[collected_].payload_size;
       std::string& held = held_[collected_];
       Reserve(size, &held);
       const absl::string_view part = bytes->substr(0, size - held.size());
@@ -587,19 +387,19 @@ class Decompressor::Impl {
 
   // Sets up the decoder of a tensor, whose turn it is.
   absl::Status NewDecoder(size_t tensor) {
-    const ArtefactTensor& its = header_.tensors[tensor];
-    if (groups_.Has(tensor) && !IsNeeded(groups_.GroupOf(tensor))) {
+    const ArtefactTensor& its = plan_.header.tensors[tensor];
+    if (plan_.groups.Has(tensor) &&
+        !plan_.Needs(plan_.groups.GroupOf(tensor))) {
       decoder_ = NewSkippingDecoder();
-    } else if (groups_.Has(tensor)) {
-      const size_t group = groups_.GroupOf(tensor);
-      Checkpoint* const checkpoint = checkpoint_ ? &*checkpoint_ : nullptr;
+    } else if (plan_.groups.Has(tensor)) {
+      const size_t group = plan_.groups.GroupOf(tensor);
       std::shared_ptr<const profile::GroupQuanta>& quanta = quanta_[group];
       if (quanta == nullptr) {
-        KVC_ASSIGN_OR_RETURN(quanta,
-                             groups_.Parse(group, held_[groups_.LastOf(group)],
-                                           checkpoint, /*workers=*/nullptr));
+        KVC_ASSIGN_OR_RETURN(
+            quanta, plan_.groups.Parse(group, held_[plan_.groups.LastOf(group)],
+                                       checkpoint(), /*workers=*/nullptr));
       }
-      decoder_ = groups_.NewDecoder(tensor, quanta, checkpoint);
+      decoder_ = plan_.groups.NewDecoder(tensor, quanta, checkpoint());
     } else {
       KVC_ASSIGN_OR_RETURN(decoder_, its.codec.codec->NewDecoder(
                                          its.spec, its.codec.parameters));
@@ -610,19 +410,20 @@ class Decompressor::Impl {
 
   // The last tensor whose payload must have come before one can be decoded.
   size_t NeededFor(size_t tensor) const {
-    return groups_.Has(tensor) ? groups_.LastOf(groups_.GroupOf(tensor))
-                               : tensor;
+    return plan_.groups.Has(tensor)
+               ? plan_.groups.LastOf(plan_.groups.GroupOf(tensor))
+               : tensor;
   }
 
   absl::Status StartTensor() {
-    if (index_ == header_.tensors.size()) return absl::OkStatus();
+    if (index_ == plan_.header.tensors.size()) return absl::OkStatus();
     const ArtefactTensor& tensor = Current();
     remaining_ = tensor.payload_size;
     digest_ = Digest();
     KVC_RETURN_IF_ERROR(StartView());
     filter_.reset();
-    if (options_.tokens && selected_[order_[index_]]) {
-      filter_.emplace(tensor.spec, *options_.tokens);
+    if (plan_.tokens && plan_.selected[order_[index_]]) {
+      filter_.emplace(tensor.spec, *plan_.tokens);
     }
     return has_turns_ ? absl::OkStatus() : NewDecoder(index_);
   }
@@ -633,7 +434,7 @@ class Decompressor::Impl {
       decoder_->set_needed([this](uint64_t begin, uint64_t end) {
         return filter_->Overlaps(begin, end);
       });
-    } else if (!selected_[order_[index_]] && !options_.verify_only) {
+    } else if (!plan_.selected[order_[index_]] && !plan_.verify_only) {
       decoder_->set_needed([](uint64_t, uint64_t) { return false; });
     }
   }
@@ -644,18 +445,14 @@ class Decompressor::Impl {
     if (layout_ != nullptr) return absl::OkStatus();
     const size_t tensor = order_[index_];
     const auto next = std::lower_bound(
-        header_.laid_out.begin(), header_.laid_out.end(), tensor,
+        plan_.header.laid_out.begin(), plan_.header.laid_out.end(), tensor,
         [](const LaidOutTensor& each, size_t at) { return each.first < at; });
-    if (next == header_.laid_out.end() || next->first != tensor) {
+    if (next == plan_.header.laid_out.end() || next->first != tensor) {
       return absl::OkStatus();
     }
-    layout_ = &next->layout;
+    layout_ = &plan_.LaidOut(
+        static_cast<size_t>(next - plan_.header.laid_out.begin()));
     first_view_ = index_;
-    if (selected_[tensor] && options_.tokens) {
-      KVC_ASSIGN_OR_RETURN(Layout narrowed,
-                           next->layout.Narrowed(*options_.tokens));
-      layout_ = &narrowed_.emplace(std::move(narrowed));
-    }
     return absl::OkStatus();
   }
 
@@ -672,25 +469,22 @@ class Decompressor::Impl {
   absl::Status FinishTensor() {
     const size_t tensor = order_[index_];
     if (digest_.Hex() != Current().digest) {
-      uint64_t offset = header_size_;
-      for (size_t i = 0; i < tensor; ++i) {
-        offset += header_.tensors[i].payload_size;
-      }
-      return DigestMismatch(Current(), offset);
+      return DigestMismatch(Current(), plan_.PayloadBegin(tensor));
     }
     KVC_RETURN_IF_ERROR(decoder_->Finish());
     if (layout_ != nullptr) FinishView();
     decoder_.reset();
     if (has_turns_) std::string().swap(held_[tensor]);
-    if (groups_.Has(tensor) && --members_left_[groups_.GroupOf(tensor)] == 0) {
-      quanta_.erase(groups_.GroupOf(tensor));
+    if (plan_.groups.Has(tensor) &&
+        --members_left_[plan_.groups.GroupOf(tensor)] == 0) {
+      quanta_.erase(plan_.groups.GroupOf(tensor));
     }
     ++index_;
     return StartTensor();
   }
 
   const ArtefactTensor& Current() const {
-    return header_.tensors[order_[index_]];
+    return plan_.header.tensors[order_[index_]];
   }
 
   DecompressOptions options_;
@@ -699,13 +493,7 @@ class Decompressor::Impl {
   SafetensorsHeaderReader header_reader_;
   bool begun_ = false;
   uint64_t position_ = 0;  // in the artefact
-  uint64_t header_size_ = 0;
-  uint64_t decoder_memory_ = 0;  // bytes, of the decoder that takes most
-  uint64_t scratch_size_ = 0;    // most bytes of scratch_
-  uint64_t slab_size_ = 0;       // most bytes of slab_
-  ArtefactHeader header_;
-  std::vector<bool> selected_;
-  DecompressReport report_;
+  DecompressPlan plan_;
   std::string ready_;  // the next bytes to be given
   size_t given_ = 0;   // bytes of it that were
   std::string scratch_;
@@ -713,12 +501,11 @@ class Decompressor::Impl {
   // The tensor in a layout that is being decoded, as it is given back; null
   // when it is none.
   const Layout* layout_ = nullptr;
-  std::optional<Layout> narrowed_;
   size_t first_view_ = 0;  // of order_
   struct Free {
     void operator()(char* bytes) const { std::free(bytes); }
   };
-  std::unique_ptr<char[], Free> slab_;  // of slab_size_ bytes
+  std::unique_ptr<char[], Free> slab_;  // of plan_.slab_memory bytes
   uint64_t ready_slab_ = 0;  // bytes of it, where these are what is ready
   std::optional<ViewWriter> restored_view_;
   std::string kept_;  // of a view, where a range of tokens is given back
@@ -734,7 +521,6 @@ class Decompressor::Impl {
   std::optional<TokenFilter> filter_;
   Digest digest_;
 
-  GroupDecompression groups_;
   // Where payloads wait for the turn of their tensors.
   bool has_turns_ = false;
   uint64_t waiting_size_ = 0;              // most bytes of them
@@ -747,7 +533,6 @@ class Decompressor::Impl {
   std::map<size_t, std::shared_ptr<const profile::GroupQuanta>> quanta_;
 
   // Where several threads decode.
-  uint64_t job_size_ = 0;           // most bytes of payload and what it becomes
   uint64_t place_memory_ = 0;       // most bytes that one works on blocks in
   std::shared_ptr<DecodeJob> job_;  // whose payload is coming
   std::vector<std::shared_ptr<DecodeJob>> came_;  // whose turn has not come

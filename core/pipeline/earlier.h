@@ -1,8 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// From which tensor before it the encoder of a tensor learns, where a codec
-// has encoders that do (Codec::learns): always the same one, whoever encodes
-// it and when. Internal to the library.
+// The earlier tensor that is the source of an encoder's warm start, where the
+// codec supports one (Codec::learns): always the same one, whoever encodes it
+// and when. Internal to the library.
 
 #ifndef KVCOMPRESS_PIPELINE_EARLIER_H_
 #define KVCOMPRESS_PIPELINE_EARLIER_H_
@@ -22,14 +22,15 @@ namespace kvcompress {
 // Not thread safe.
 class EarlierTensors {
  public:
-  // Of these, and what its encoder found or, where it is a job, will find.
+  // A source of warm starts: what its encoder found or, where it is a job, will
+  // find.
   struct Teacher {
     std::shared_ptr<EncodeJob> job;
     std::shared_ptr<const EncoderFindings> findings;
   };
 
-  // The tensor that comes next, of such a spec. Gives from which one it learns:
-  // null where it learns from none, and others from it.
+  // The tensor that comes next, of such a spec. Returns the source of its warm
+  // start: null where it has none, and is the source for others.
   const Teacher* Next(const TensorSpec& spec) {
     Kind& kind = kinds_[{spec.role, spec.dtype, spec.shape}];
     teaching_ = kind.count++ % kPeriod == 0 ? &kind.teacher : nullptr;
@@ -38,7 +39,7 @@ class EarlierTensors {
     return nullptr;
   }
 
-  // What others may learn from that tensor, if they do.
+  // Records that tensor as the source for others, if it is one.
   void Teach(std::shared_ptr<EncodeJob> job) {
     if (teaching_ != nullptr) teaching_->job = std::move(job);
   }
@@ -47,7 +48,7 @@ class EarlierTensors {
   }
 
  private:
-  // One in so many learns from none: layers that follow each other are alike.
+  // One in so many has no source: layers that follow each other are alike.
   static constexpr uint64_t kPeriod = 8;
 
   struct Kind {

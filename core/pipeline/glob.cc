@@ -17,7 +17,7 @@ using Kind = GlobItem::Kind;
 constexpr size_t kBatchBits = 4096;
 constexpr size_t kMaxInRegisters = 8;  // words
 
-// Row i has bit j of column j's word i: turns 64 words of 64 bits around.
+// Row i has bit j of column j's word i: transposes 64 words of 64 bits.
 void Transpose(uint64_t (&words)[64]) {
   uint64_t mask = 0xffffffff;
   for (size_t width = 32; width != 0; width /= 2, mask ^= mask << width) {

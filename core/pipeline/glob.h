@@ -19,11 +19,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -63,7 +64,7 @@ class Globs {
   const absl::Span<const std::string> patterns_;
   std::vector<bool> matched_;  // of each pattern
   // Those without wildcards: the patterns of a name, by their numbers.
-  absl::flat_hash_map<std::string, std::vector<size_t>> exact_;
+  std::map<std::string, std::vector<size_t>, std::less<>> exact_;
   std::vector<Batch> batches_;
   uint64_t words_ = 0;  // of all batches
 };

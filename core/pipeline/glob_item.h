@@ -49,7 +49,7 @@ struct GlobItem {
   ByteSet set;
 };
 
-// Gives the items of a pattern, which must outlive it, in a time that goes with
+// Reads the items of a pattern, which must outlive it, in a time that goes with
 // its length.
 class GlobReader {
  public:

@@ -33,7 +33,9 @@ absl::StatusOr<std::vector<AloneTensor>> EncodeAlone(
     KVC_RETURN_IF_ERROR(encoder->Finish(&tensor.payload, &tensor.decoded));
     size += tensor.payload.size();
     if (size >= most) return std::vector<AloneTensor>();
-    attention.Learn(source.spec, encoder->key_hints());
+    KeyHints told = encoder->key_hints();
+    tensor.not_finite = told.not_finite;
+    attention.Learn(source.spec, std::move(told));
     tensor.codec = *encoder->chosen();
     tensor.quality.distortion = encoder->distortion();
     if (encoder->token_sums() != nullptr) {

@@ -25,6 +25,7 @@ struct AloneTensor {
   std::string payload;
   std::string decoded;
   MemberQuality quality;
+  bool not_finite = false;  // see KeyHints
 };
 
 // What one is coded from.

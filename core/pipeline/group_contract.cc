@@ -23,13 +23,14 @@ using profile::GroupQuanta;
 
 // Encodings of a group, the last of which is kept.
 constexpr int kTrials = 4;
+constexpr int kDearTrials = 2;
 // What a bit is worth to the trellis, in squared steps. With 0.05 a contract is
 // 2 % larger, with 0.13 as large.
 constexpr float kErrorPerBit = 0.08f;
 // The square of the errors with it, of what it is without one, at the same
 // step.
 constexpr double kTrellisError = 0.7;
-// What errors aim at, as a part of the square that bounds allow.
+// The target of errors, as a part of the square that bounds allow.
 constexpr double kAim = 0.985;
 // More of it than this is worth another trial.
 constexpr double kLoose = 1.05;
@@ -37,9 +38,16 @@ constexpr double kLoose = 1.05;
 constexpr double kMaxChange = 4;
 // Units of tensors are within this of those of the profile.
 constexpr double kMaxUnit = 1024;
-// How much lower the bound of exceptions becomes where too few were taken.
+// How much lower the bound of exceptions becomes where too few were taken: by
+// quarters of an octave, and by octaves where these were not enough.
 constexpr float kLower = 0.84f;
-constexpr int kMaxLower = 48;
+constexpr float kFarLower = 0.5f;
+constexpr int kMaxLower = 8;
+constexpr int kMaxFarLower = 20;
+// A payload has at most so many times the bytes of its tensors, as where bounds
+// hold by exceptions alone; and headers, which are most of that of few tokens.
+constexpr uint64_t kMaxExpansion = 2;
+constexpr uint64_t kSmallPayload = 64 << 10;
 
 double FromDecibels(double decibels) { return std::pow(10, decibels / 10); }
 
@@ -88,6 +96,9 @@ class ContractEncoder {
         workers_(workers),
         checkpoint_(checkpoint) {
     encoding_.error_per_bit = kErrorPerBit;
+    for (const absl::string_view source : members_.sources) {
+      most_ += kMaxExpansion * source.size();
+    }
   }
 
   absl::StatusOr<bool> Encode(std::string* payload) {
@@ -97,9 +108,14 @@ class ContractEncoder {
     if (Stops(checkpoint_)) return checkpoint_->status();
     for (int trial = 1;; ++trial) {
       KVC_RETURN_IF_ERROR(EncodeOnce(payload));
-      if (trial == kTrials) break;
+      // Neither finer steps nor coarser ones would make up for that.
+      if (payload->size() > most_) return false;
+      // What takes more than the tensors is not worth a search.
+      const bool dear = payload->size() > most_ / kMaxExpansion;
+      const int trials = dear ? kDearTrials : kTrials;
+      if (trial >= trials) break;
       KVC_ASSIGN_OR_RETURN(const bool changed,
-                           CorrectUnits(/*last=*/trial + 1 == kTrials));
+                           CorrectUnits(/*last=*/trial + 1 == trials));
       if (!changed) break;
     }
     return TakeExceptions(payload);
@@ -199,7 +215,7 @@ class ContractEncoder {
     return absl::OkStatus();
   }
 
-  // Gives whether another trial is worth it. For the last, the unit does not
+  // Returns whether another trial is worth it. For the last, the unit does not
   // become larger, and one that was too large becomes what was not.
   absl::StatusOr<bool> CorrectUnits(bool last) {
     std::vector<double> rooms(count());
@@ -231,7 +247,7 @@ class ContractEncoder {
     return true;
   }
 
-  // False where there is no room for them.
+  // False where there is no memory for them.
   absl::StatusOr<bool> TakeExceptions(std::string* payload) {
     std::vector<std::string> lists(count());
     KVC_RETURN_IF_ERROR(ForEachMember([&](size_t m, Checkpoint* checkpoint) {
@@ -239,24 +255,21 @@ class ContractEncoder {
       return absl::OkStatus();
     }));
     uint64_t bytes = 0;
-    uint64_t most = std::numeric_limits<uint32_t>::max();
-    uint64_t bound = 0;
     bool any = false;
-    for (size_t m = 0; m < count(); ++m) {
-      any = any || !lists[m].empty();
-      bytes += sizeof(uint32_t) + lists[m].size();
-      bound += profile::GroupPayloadBound(members_.sources[m].size() /
-                                          DTypeSize(members_.specs[m].dtype));
+    for (const std::string& list : lists) {
+      any = any || !list.empty();
+      bytes += sizeof(uint32_t) + list.size();
     }
-    most = std::min(most, bound - std::min<uint64_t>(bound, payload->size()));
     if (!any) return true;
-    if (bytes > most) return false;
+    if (bytes > most_ - payload->size() ||
+        bytes > std::numeric_limits<uint32_t>::max()) {
+      return false;
+    }
     profile::AddExceptions(lists, payload);
     return true;
   }
 
-  // Of a member: the fewest, by halves of an octave or so, that keep its
-  // bounds.
+  // Of a member: about the fewest that keep its bounds.
   absl::StatusOr<std::string> ExceptionsOf(size_t m, Checkpoint* checkpoint) {
     const TensorSpec& spec = members_.specs[m];
     const absl::string_view source = members_.sources[m];
@@ -272,11 +285,13 @@ class ContractEncoder {
       KVC_ASSIGN_OR_RETURN(const MemberQuality quality,
                            MeasureMember(spec, source, decoded, checkpoint));
       const Metrics metrics = quality.MetricsOf(spec);
-      if (Judge(metrics, bounds).passed || limit == 0) return list;
-      limit =
-          i < kMaxLower
-              ? kLower * std::min(limit, static_cast<float>(metrics.max_error))
-              : 0;
+      if (Judge(metrics, bounds).passed || limit == 0 || list.size() > most_) {
+        return list;
+      }
+      const float lower = i < kMaxLower      ? kLower
+                          : i < kMaxFarLower ? kFarLower
+                                             : 0;
+      limit = lower * std::min(limit, static_cast<float>(metrics.max_error));
     }
   }
 
@@ -284,6 +299,7 @@ class ContractEncoder {
   profile::GroupEncoding encoding_;
   const profile::GroupShape& shape_;
   const ContractMembers& members_;
+  uint64_t most_ = kSmallPayload;  // bytes of the payload
   Workers* const workers_;
   Checkpoint* const checkpoint_;
   // Of all members: with units of their own the basis would not be that of

@@ -32,10 +32,11 @@ struct ContractMembers {
 
 // Writes the payload of a group to `*payload`. The unit of its tensors is
 // corrected by what a few trials lose; elements that are too far off after
-// these become exceptions, so that all bounds hold, unless that takes more than
-// a payload may have: then it gives false. `workers`, which may be null, share
-// blocks and tensors, which does not show in the payload. The error of the
-// checkpoint, which may be null.
+// these become exceptions, so that all bounds hold. False where that takes more
+// than twice the bytes of the tensors, and 64 KiB: it ends as soon as that is
+// known.
+// `workers`, which may be null, share blocks and tensors, which does not show
+// in the payload. The error of the checkpoint, which may be null.
 absl::StatusOr<bool> EncodeWithinBounds(
     std::shared_ptr<const Profile> profile, profile::GroupEncoding encoding,
     const profile::GroupShape& shape, const ContractMembers& members,

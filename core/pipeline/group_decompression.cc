@@ -38,10 +38,11 @@ absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
                      "it into the server's --profile-directory"),
         {.reason = "PROFILE_MISSING", .profile = header.profile->digest});
   }
-  plan.groups_ = FindGroups(plan.profile_->content(), header.tensors,
-                            [](const ArtefactTensor& tensor) {
-                              return tensor.codec.codec->coded_in_groups();
-                            });
+  const TensorPlaces places =
+      PlacesOf(header.tensors, [](const ArtefactTensor& tensor) {
+        return tensor.codec.codec->coded_in_groups();
+      });
+  plan.groups_ = FindGroups(plan.profile_->content(), header.tensors, places);
   for (size_t g = 0; g < plan.groups_.size(); ++g) {
     const TensorGroup& group = plan.groups_[g];
     for (const size_t tensor : group.members) plan.group_of_[tensor] = g;

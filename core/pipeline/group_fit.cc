@@ -14,6 +14,7 @@
 #include "codecs/auto/auto.h"
 #include "codecs/klt/klt.h"
 #include "kvcompress/error.h"
+#include "kvcompress/nearest_name.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -53,11 +54,13 @@ std::vector<FittingProfile> FindFitting(
     absl::Span<const std::shared_ptr<const Profile>> candidates,
     absl::string_view preset, const ArtefactHeader& header) {
   std::vector<FittingProfile> fitting;
+  if (candidates.empty()) return fitting;
+  const TensorPlaces places = PlacesOf(header.tensors, IsKltOrAuto);
   for (const std::shared_ptr<const Profile>& profile : candidates) {
     const std::optional<size_t> index = profile->FindPreset(preset);
     if (!index) continue;
     std::vector<TensorGroup> groups =
-        FindGroups(profile->content(), header.tensors, IsKltOrAuto);
+        FindGroups(profile->content(), header.tensors, places);
     if (groups.empty()) continue;
     fitting.push_back({profile, *index, std::move(groups)});
   }
@@ -73,15 +76,21 @@ Warning AmbiguousProfiles() {
 
 }  // namespace
 
-std::vector<TensorGroup> FindGroups(
-    const ProfileContent& content, absl::Span<const ArtefactTensor> tensors,
+TensorPlaces PlacesOf(
+    absl::Span<const ArtefactTensor> tensors,
     const std::function<bool(const ArtefactTensor&)>& may_take) {
-  std::map<std::pair<TensorRole, uint32_t>, size_t> places;
+  TensorPlaces places;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const TensorSpec& spec = tensors[i].spec;
     if (!may_take(tensors[i]) || !spec.layer) continue;
     places.emplace(std::pair(spec.role, *spec.layer), i);
   }
+  return places;
+}
+
+std::vector<TensorGroup> FindGroups(const ProfileContent& content,
+                                    absl::Span<const ArtefactTensor> tensors,
+                                    const TensorPlaces& places) {
   std::vector<TensorGroup> groups;
   for (size_t g = 0; g < content.groups.size(); ++g) {
     TensorGroup group{.index = g};
@@ -109,6 +118,22 @@ std::vector<TensorGroup> FindGroups(
   return groups;
 }
 
+std::string CodecOf(const CompressOptions& options) {
+  if (options.codec != KltCodec().traits().name || options.profile == nullptr ||
+      options.profile->FindPreset(kContractPreset)) {
+    return options.codec;
+  }
+  const std::vector<ProfilePreset>& presets =
+      options.profile->content().presets;
+  const auto mildest =
+      std::min_element(presets.begin(), presets.end(),
+                       [](const ProfilePreset& a, const ProfilePreset& b) {
+                         return a.step < b.step;
+                       });
+  if (mildest == presets.end()) return options.codec;
+  return absl::StrCat(options.codec, ":", mildest->name);
+}
+
 absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
                                              const CodecSpec& codec,
                                              const ArtefactHeader& header,
@@ -127,17 +152,24 @@ absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
   const ProfileContent& content = options.profile->content();
   const std::optional<size_t> preset = options.profile->FindPreset(name);
   if (!preset) {
+    std::vector<std::string> names;
+    for (const ProfilePreset& each : content.presets) {
+      names.push_back(each.name);
+    }
+    const bool is_auto = codec.codec == &AutoCodec();
     return InvalidProfileOption(
-        absl::StrCat(
-            "the profile has no preset ", QuoteName(name), "; it has: ",
-            absl::StrJoin(content.presets, ", ",
-                          [](std::string* out, const ProfilePreset& each) {
-                            absl::StrAppend(out, each.name);
-                          })),
+        absl::StrCat(is_auto ? "auto needs the preset of a profile that keeps "
+                               "bounds: "
+                             : "",
+                     "the profile has no preset ", QuoteName(name),
+                     "; it has: ", absl::StrJoin(names, ", "),
+                     is_auto ? "; leave the profile out, or name klt with one "
+                               "of its presets"
+                             : DidYouMean(name, names)),
         "UNKNOWN_PRESET");
   }
-  std::vector<TensorGroup> groups =
-      FindGroups(content, header.tensors, IsKltOrAuto);
+  std::vector<TensorGroup> groups = FindGroups(
+      content, header.tensors, PlacesOf(header.tensors, IsKltOrAuto));
   if (groups.empty()) {
     return InvalidProfileOption(
         absl::StrCat("no group of the profile ", options.profile->id().digest,

@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -36,11 +38,19 @@ struct TensorGroup {
   profile::GroupShape shape;
 };
 
-// The groups of a profile all of whose tensors there are, and the first of
-// each, among the tensors that `may_take` allows. In the order of the profile.
-std::vector<TensorGroup> FindGroups(
-    const ProfileContent& content, absl::Span<const ArtefactTensor> tensors,
+// Where the first tensor of each role and layer is.
+using TensorPlaces = std::map<std::pair<TensorRole, uint32_t>, size_t>;
+
+// Those of the tensors that `may_take` allows.
+TensorPlaces PlacesOf(
+    absl::Span<const ArtefactTensor> tensors,
     const std::function<bool(const ArtefactTensor&)>& may_take);
+
+// The groups of a profile all of whose tensors are at `places`. In the order of
+// the profile.
+std::vector<TensorGroup> FindGroups(const ProfileContent& content,
+                                    absl::Span<const ArtefactTensor> tensors,
+                                    const TensorPlaces& places);
 
 // A profile for a cache, the preset of it that is wanted, and the groups of it
 // that the cache has: at least one.
@@ -49,6 +59,10 @@ struct FittingProfile {
   size_t preset = 0;
   std::vector<TensorGroup> groups;
 };
+
+// The codec string of a request: `klt` alone stands, with a profile that has no
+// `contract`, for the preset of it with the smallest step.
+std::string CodecOf(const CompressOptions& options);
 
 // The profile that CompressOptions says, for these tensors. INVALID_ARGUMENT
 // where CompressOptions::profile does not go together with the codec or other

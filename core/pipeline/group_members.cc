@@ -16,7 +16,7 @@ namespace {
 // Elements that are compared between two looks at the checkpoint.
 constexpr size_t kCompared = size_t{1} << 20;
 
-// Gives the elements of a member piece by piece, and asks a checkpoint, which
+// Returns the elements of a member piece by piece, and asks a checkpoint, which
 // may be null, before each.
 class MemberDecoder : public TensorDecoder {
  public:
@@ -29,8 +29,8 @@ class MemberDecoder : public TensorDecoder {
         at_once_(restorer_.tokens_at_once()),
         checkpoint_(checkpoint) {}
 
-  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
-                              std::string* decoded) override {
+  absl::StatusOr<bool> DecodeStep(absl::string_view* payload, size_t most,
+                                  std::string* decoded) override {
     payload->remove_prefix(payload->size());
     while (head_ < heads_) {
       const size_t count = std::min<uint64_t>(at_once_, tokens_ - token_);
@@ -71,8 +71,8 @@ class MemberDecoder : public TensorDecoder {
 
 class SkippingDecoder : public TensorDecoder {
  public:
-  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t,
-                              std::string*) override {
+  absl::StatusOr<bool> DecodeStep(absl::string_view* payload, size_t,
+                                  std::string*) override {
     payload->remove_prefix(payload->size());
     return false;
   }

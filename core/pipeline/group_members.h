@@ -21,14 +21,14 @@
 
 namespace kvcompress {
 
-// Gives the elements of a member piece by piece, and asks the checkpoint, which
-// may be null, before each.
+// Returns the elements of a member piece by piece, and asks the checkpoint,
+// which may be null, before each.
 std::unique_ptr<TensorDecoder> NewMemberDecoder(
     std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
     Checkpoint* checkpoint);
 
 // Takes the payload of a member of a group of which nothing is needed, so that
-// its digest matters alone. Gives nothing.
+// its digest matters alone. Returns nothing.
 std::unique_ptr<TensorDecoder> NewSkippingDecoder();
 
 // All elements of a member.

@@ -3,6 +3,7 @@
 #include "pipeline/groups.h"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "codecs/auto/auto.h"
 #include "codecs/klt/token_weights.h"
 #include "digest/digest.h"
+#include "kvcompress/error.h"
 #include "pipeline/group_contract.h"
 #include "profile/best_encoding.h"
 #include "profile/block_encoder.h"
@@ -207,7 +209,7 @@ absl::StatusOr<bool> GroupCompression::EncodeContract(
   }
   const double bits =
       8 * static_cast<double>(payload->size()) / static_cast<double>(values);
-  if (!falls_back_ && bits > kPoorBits && !poor_rate_.warning) {
+  if (holds && !falls_back_ && bits > kPoorBits && !poor_rate_.warning) {
     poor_rate_.warning = Warning{
         "PROFILE_POOR_RATE",
         absl::StrCat(
@@ -228,9 +230,17 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
   profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (profile_->content().presets[preset_].name == kContractPreset) {
-    return EncodeContract(group, std::move(encoding), workers, checkpoint,
-                          payload)
-        .status();
+    KVC_ASSIGN_OR_RETURN(const bool holds,
+                         EncodeContract(group, std::move(encoding), workers,
+                                        checkpoint, payload));
+    if (holds) return absl::OkStatus();
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("the bounds of group ", group.index,
+                     " of the profile take more than twice the bytes of its "
+                     "tensors; use the codec auto, which leaves out a profile "
+                     "that does not pay, or klt:contract without one"),
+        {.reason = "PROFILE_UNSUITABLE", .tensor = specs_[group.last].name});
   }
   // How old the tokens of a later part are is not known.
   if (encoding.first_position == 0) {
@@ -256,13 +266,18 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
 absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,
                                               Workers* workers,
                                               Checkpoint* checkpoint) {
-  profile::GroupEncoding encoding =
-      EncodingOf(group, SourcesOf(group), checkpoint);
-  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   bool holds = false;
-  if (fits_) {
-    KVC_ASSIGN_OR_RETURN(holds, EncodeContract(group, std::move(encoding),
-                                               workers, checkpoint, &payload_));
+  if (std::none_of(
+          group.members.begin(), group.members.end(),
+          [this](size_t member) { return not_finite_.contains(member); })) {
+    profile::GroupEncoding encoding =
+        EncodingOf(group, SourcesOf(group), checkpoint);
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+    if (fits_) {
+      KVC_ASSIGN_OR_RETURN(
+          holds, EncodeContract(group, std::move(encoding), workers, checkpoint,
+                                &payload_));
+    }
   }
   std::vector<AloneSource> sources;
   for (const size_t member : group.members) {
@@ -288,6 +303,7 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
        checkpoint = hints.checkpoint](const WholeTensor& whole) {
         EncodedTensor encoded;
         sources_[tensor] = std::string(whole.bytes);
+        if (!std::isfinite(whole.largest)) not_finite_.insert(tensor);
         const TensorGroup& group = groups_[group_of_.at(tensor)];
         if (group.last == tensor) {
           payload_.clear();
@@ -296,7 +312,8 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
           encoded.payload = payload_;
         }
         return encoded;
-      });
+      },
+      /*takes_not_finite=*/falls_back_);
 }
 
 absl::Status GroupCompression::TakeOutcomes(

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,8 +54,8 @@ class GroupCompression {
   // klt-profile their codec, for `auto` until TakeOutcomes says otherwise;
   // nothing without a profile. INVALID_ARGUMENT where
   // profile and codec do not go together, or no group fits. Without a profile
-  // there, chooses among the candidates. Tells the report which is used. The
-  // cache begins at the position that is declared, else at one to be found.
+  // there, chooses among the candidates. Writes to the report which is used.
+  // The cache begins at the position that is declared, else at one to be found.
   static absl::StatusOr<GroupCompression> Plan(const CompressOptions& options,
                                                const CodecSpec& codec,
                                                std::optional<uint64_t> declared,
@@ -63,8 +64,8 @@ class GroupCompression {
 
   bool Has(size_t tensor) const { return group_of_.count(tensor) != 0; }
 
-  // Whether a group may turn out to be smaller without the profile: then the
-  // payloads of its members come with TakeOutcomes.
+  // Whether a group may be smaller without the profile: then the payloads of
+  // its members come with TakeOutcomes.
   bool may_fall_back() const { return falls_back_; }
 
   // Bytes by which the reserved header must grow, for fields of `auto`, and may
@@ -83,9 +84,9 @@ class GroupCompression {
   // output that is not due.
   uint64_t memory(bool reconstruct, size_t places) const;
 
-  // Takes the bytes of a member. That of the last of a group gives the group's
-  // payload when it ends, by the workers of `hints`; none gives decoded bytes.
-  // REQUIRES: Has(tensor); this outlives the encoder.
+  // Takes the bytes of a member. That of the last of a group returns the
+  // group's payload when it ends, by the workers of `hints`; none returns
+  // decoded bytes. REQUIRES: Has(tensor); this outlives the encoder.
   absl::StatusOr<std::unique_ptr<TensorEncoder>> NewEncoder(
       size_t tensor, const TensorSpec& spec, const EncodeHints& hints);
 
@@ -99,8 +100,8 @@ class GroupCompression {
           decoded,
       std::vector<Outcome>* outcomes);
 
-  // Of the groups that have ended: where the first began, how well keys fit,
-  // and warnings, each once, where they did not, or bounds took much.
+  // Adds start position, key fit and pending warnings of finished groups to the
+  // report.
   void TellOfPosition(CompressReport* report);
 
  private:
@@ -134,7 +135,7 @@ class GroupCompression {
   std::optional<uint64_t> found_;     // that of the group that ended last
   bool fits_ = true;                  // the group that ended last
   std::optional<double> least_fit_;   // of those whose fit is known
-  // The first of a kind, which is told once.
+  // The first of a kind, which is reported once.
   struct Told {
     std::optional<Warning> warning;
     bool told = false;
@@ -144,6 +145,7 @@ class GroupCompression {
   std::vector<TensorGroup> groups_;
   std::map<size_t, size_t> group_of_;      // index of groups_ by tensor
   std::map<size_t, std::string> sources_;  // by tensor
+  std::set<size_t> not_finite_;            // tensors, which have no profile
   std::string payload_;                    // of the group that ended last
   absl::Status status_;                    // of its encoding
   std::vector<AloneTensor> alone_;         // its members, where that is smaller
@@ -192,7 +194,7 @@ class GroupDecompression {
       size_t group, absl::string_view payload, Checkpoint* checkpoint,
       Workers* workers) const;
 
-  // Gives a member's elements by the quanta of its group, and takes its
+  // Decodes a member's elements from the quanta of its group, and takes its
   // payload, which is read. The checkpoint may be null and is asked every few
   // milliseconds; it outlives the decoder.
   std::unique_ptr<TensorDecoder> NewDecoder(

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What the options and the metadata of an input tell encoders. Internal to the
-// library.
+// Hints for encoders from the options and the metadata of an input. Internal to
+// the library.
 
 #ifndef KVCOMPRESS_PIPELINE_HINTS_H_
 #define KVCOMPRESS_PIPELINE_HINTS_H_

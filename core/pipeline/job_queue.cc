@@ -91,7 +91,7 @@ struct JobQueue::State {
   }
 
   // Does pieces of a loop until none is left to begin or, but for the one whose
-  // loop it is, kStint is over; without the lock. REQUIRES: it has room.
+  // loop it is, kStint is over; without the lock. REQUIRES: it has a free slot.
   void Share(Loop* loop, bool own, std::unique_lock<std::mutex>* lock) {
     const auto free =
         own ? loop->taken.begin()
@@ -123,13 +123,17 @@ struct JobQueue::State {
     done.notify_all();
   }
 
-  // Runs a job that was taken, without the lock.
+  // Runs a job that was taken, without the lock. What a job before it threw,
+  // which has not made what this one needs, is what this one throws as well.
   void RunTaken(Job* job, std::unique_lock<std::mutex>* lock) {
     ++running;
-    lock->unlock();
     std::exception_ptr error;
+    for (const std::shared_ptr<Job>& other : job->after_) {
+      if (other->error_ != nullptr) error = other->error_;
+    }
+    lock->unlock();
     try {
-      job->Run();
+      if (error == nullptr) job->Run();
     } catch (...) {
       error = std::current_exception();
     }

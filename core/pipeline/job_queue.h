@@ -30,8 +30,9 @@ class Job {
  public:
   virtual ~Job() = default;
 
-  // Lets it begin only when another one, added earlier, is done. To be called
-  // before it is added.
+  // Lets it begin only when another one, added earlier, is done. Where that
+  // throws, this one does not run and throws the same. To be called before it
+  // is added.
   void RunAfter(std::shared_ptr<Job> other) {
     after_.push_back(std::move(other));
   }
@@ -49,8 +50,8 @@ class Job {
   std::exception_ptr error_;
 };
 
-// Used by one thread: that of the call, or one after the other; as Workers also
-// by jobs that run, and pieces of their work come before jobs that wait.
+// Not thread safe, except ForEach, which running jobs may call; pieces of their
+// work come before jobs that wait.
 class JobQueue : public Workers {
  public:
   // At 1 thread, whatever is added is done by those who wait for it.

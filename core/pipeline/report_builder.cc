@@ -4,7 +4,22 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace kvcompress {
+namespace {
+
+// Of two tensors that are not exact. Keys go before others, and by their
+// centred SNR: this orders codecs as the damage to a model does, which the SNR
+// of a tensor alone does not (validation/results/metrics).
+bool IsWorse(const Metrics& metrics, const Metrics& other) {
+  const bool key = metrics.centred_snr_db.has_value();
+  if (key != other.centred_snr_db.has_value()) return key;
+  return key ? *metrics.centred_snr_db < *other.centred_snr_db
+             : *metrics.snr_db < *other.snr_db;
+}
+
+}  // namespace
 
 const QualityThresholds& ReportBuilder::ThresholdsOf(TensorRole role) const {
   const std::optional<QualityThresholds>& own = role == TensorRole::kKey
@@ -22,7 +37,12 @@ void ReportBuilder::Add(const ArtefactTensor& tensor, uint64_t size,
   report.original_size = size;
   report.compressed_size = tensor.payload_size;
   report.digest = tensor.digest;
+  if (told.not_finite) CountNotFinite(tensor.spec.name);
   report_.tensors.push_back(std::move(report));
+}
+
+void ReportBuilder::CountNotFinite(const std::string& tensor) {
+  if (not_finite_++ == 0) first_not_finite_ = tensor;
 }
 
 void ReportBuilder::Settle(size_t index,
@@ -34,8 +54,8 @@ void ReportBuilder::Settle(size_t index,
   if (!report.verdict.passed) ++report_.tensors_failed;
   if (report.metrics.snr_db &&
       (report_.worst_tensor < 0 ||
-       *report.metrics.snr_db <
-           *report_.tensors[report_.worst_tensor].metrics.snr_db)) {
+       IsWorse(report.metrics,
+               report_.tensors[report_.worst_tensor].metrics))) {
     report_.worst_tensor = static_cast<int64_t>(index);
   }
 }
@@ -72,6 +92,16 @@ CompressReport ReportBuilder::Finish(uint64_t compressed_size,
     const double bytes = static_cast<double>(compressed_size);
     report_.compression_ratio = 2 * elements / bytes;
     report_.bits_per_value = 8 * bytes / elements;
+  }
+  if (not_finite_ > 0) {
+    report_.warnings.push_back(
+        {.code = "NOT_FINITE",
+         .message = absl::StrCat(
+             not_finite_, " of ", report_.tensors.size(),
+             " tensors have NaN or infinity, which cannot be quantized, and "
+             "were kept without loss: the result is larger than it need be; "
+             "set positions that nobody reads, such as padding, to 0"),
+         .tensor = first_not_finite_});
   }
   report_.payload_digest = std::move(payload_digest);
   return std::move(report_);

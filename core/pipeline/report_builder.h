@@ -33,9 +33,13 @@ class ReportBuilder {
   CompressReport& report() { return report_; }
   const CompressReport& report() const { return report_; }
 
-  // Takes a tensor or view that was encoded, of `size` bytes, with what its
-  // encoder told of it.
+  // Takes a tensor or view that was encoded, of `size` bytes, with the hints of
+  // its encoder.
   void Add(const ArtefactTensor& tensor, uint64_t size, const KeyHints& told);
+
+  // Takes note of a tensor or view that is not finite, and so was kept without
+  // loss; Add does for those that it takes.
+  void CountNotFinite(const std::string& tensor);
 
   // Completes the report on the tensor or view that was the `index`-th to be
   // added by what it lost; `tokens` where they were measured.
@@ -51,6 +55,8 @@ class ReportBuilder {
 
   const CompressOptions& options_;
   CompressReport report_;
+  uint64_t not_finite_ = 0;       // tensors or views that were kept for that
+  std::string first_not_finite_;  // of them
   DistortionAccumulator pooled_;
   TokenSums pooled_tokens_;
 };

@@ -82,7 +82,8 @@ absl::Status ValidateRolePatterns(const RolePatterns& patterns) {
 }
 
 absl::Status AssignRoles(const RolePatterns& patterns,
-                         absl::Span<TensorSpec* const> tensors) {
+                         absl::Span<TensorSpec* const> tensors,
+                         Checkpoint* checkpoint) {
   std::vector<absl::string_view> names;
   names.reserve(tensors.size());
   for (const TensorSpec* tensor : tensors) names.push_back(tensor->name);
@@ -91,6 +92,7 @@ absl::Status AssignRoles(const RolePatterns& patterns,
   KVC_ASSIGN_OR_RETURN(const std::vector<bool> values,
                        Matching(patterns.values, names, kValueField));
   for (size_t i = 0; i < tensors.size(); ++i) {
+    if (StopsAt(i, checkpoint)) return checkpoint->status();
     TensorSpec& tensor = *tensors[i];
     if (keys[i] && values[i]) {
       return MakeError(

@@ -18,9 +18,11 @@ namespace kvcompress {
 // time. Thread safe.
 class SpareString {
  public:
-  // An empty string, perhaps with memory.
+  // An empty string, perhaps with memory. Throws std::bad_alloc.
   std::string Take() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    // For all to be put back, so that this needs no memory: destructors do it.
+    spare_.reserve(spare_.size() + taken_ + 1);
     ++taken_;
     if (spare_.empty()) return {};
     std::string taken = std::move(spare_.back());
@@ -30,7 +32,7 @@ class SpareString {
 
   // Takes the memory of a string for one that was taken, or frees it, and
   // leaves it empty.
-  void PutBack(std::string* used) {
+  void PutBack(std::string* used) noexcept {
     std::string memory = std::exchange(*used, std::string());
     memory.clear();
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -46,7 +48,7 @@ class SpareString {
 };
 
 // Of what jobs take, of what they make, and of what that is restored to where
-// an encoder gives it too, apart: these differ in size.
+// an encoder returns it too, apart: these differ in size.
 struct SpareStrings {
   SpareString taken;
   SpareString made;

@@ -48,7 +48,13 @@ DecodeJob::DecodeJob(const ArtefactTensor& tensor, uint64_t offset, Use use,
 
 void GroupJob::Run() {
   Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
-  quanta_ = groups_->Parse(group_, payload_, &checkpoint, queue_);
+  std::string buffer;
+  const absl::StatusOr<absl::string_view> payload = payload_(&buffer);
+  if (!payload.ok()) {
+    quanta_ = payload.status();
+    return;
+  }
+  quanta_ = groups_->Parse(group_, *payload, &checkpoint, queue_);
 }
 
 absl::StatusOr<std::unique_ptr<TensorDecoder>> GroupJob::NewDecoder(
@@ -75,20 +81,22 @@ void PieceJob::Run() {
   status_ = tensor_->decoder_->DecodePiece(index_, &decoded_);
 }
 
-absl::StatusOr<std::unique_ptr<TensorDecoder>> DecodeJob::NewDecoder(
-    Checkpoint* checkpoint) const {
-  const Codec& codec = *tensor_.codec.codec;
-  if (group_ != nullptr) return group_->NewDecoder(index_, checkpoint);
+absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoderOf(
+    const ArtefactTensor& tensor, const GroupJob* group, size_t index,
+    Checkpoint* checkpoint) {
+  const Codec& codec = *tensor.codec.codec;
+  if (group != nullptr) return group->NewDecoder(index, checkpoint);
   if (codec.coded_in_groups()) return NewSkippingDecoder();
-  return codec.NewDecoder(tensor_.spec, tensor_.codec.parameters);
+  return codec.NewDecoder(tensor.spec, tensor.codec.parameters);
 }
 
-bool DecodeJob::HasDigest(Checkpoint* checkpoint) const {
+bool HasDigest(const ArtefactTensor& tensor, absl::string_view payload,
+               Checkpoint* checkpoint) {
   Digest digest;
-  InSlabs(checkpoint, payload_.size(), [&](size_t first, size_t size) {
-    digest.Update(absl::string_view(payload_).substr(first, size));
+  InSlabs(checkpoint, payload.size(), [&](size_t first, size_t size) {
+    digest.Update(payload.substr(first, size));
   });
-  return Stops(checkpoint) || digest.Hex() == tensor_.digest;
+  return Stops(checkpoint) || digest.Hex() == tensor.digest;
 }
 
 absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
@@ -97,7 +105,8 @@ absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
       use_ == Use::kGiveBack ? decoder->Cut(payload_, kPiece) : 0;
   const bool shares = tensor_.codec.codec->shares_blocks();
   // Steps compute the digest themselves.
-  const bool whole = (pieces > 0 || shares) && HasDigest(checkpoint);
+  const bool whole =
+      (pieces > 0 || shares) && HasDigest(tensor_, payload_, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (whole && pieces > 0) {
     pieces_ = pieces;
@@ -112,7 +121,7 @@ absl::StatusOr<bool> DecodeJob::DecodeByMany(TensorDecoder* decoder,
 
 absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
   KVC_ASSIGN_OR_RETURN(std::unique_ptr<TensorDecoder> decoder,
-                       NewDecoder(checkpoint));
+                       NewDecoderOf(tensor_, group_.get(), index_, checkpoint));
   std::optional<TokenFilter> filter;
   if (use_ == Use::kSkip) {
     decoder->set_needed([](uint64_t, uint64_t) { return false; });
@@ -134,12 +143,15 @@ absl::Status DecodeJob::Decode(Checkpoint* checkpoint) {
   std::string* const out = direct ? &decoded_ : &scratch;
   Digest digest;
   absl::string_view left = payload_;
+  StepRoom room(kSlice);
   for (bool more = true; more;) {
     if (Stops(checkpoint)) return checkpoint->status();
     scratch.clear();
     const absl::string_view before = left;
+    const size_t size = out->size();
     KVC_ASSIGN_OR_RETURN(more,
-                         decoder->Decode(&left, out->size() + kSlice, out));
+                         decoder->Decode(&left, size + room.bytes(), out));
+    room.Step(left.size() < before.size() || out->size() > size);
     digest.Update(before.substr(0, before.size() - left.size()));
     if (filter) filter->Append(scratch, &decoded_);
   }

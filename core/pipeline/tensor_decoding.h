@@ -6,8 +6,10 @@
 #ifndef KVCOMPRESS_PIPELINE_TENSOR_DECODING_H_
 #define KVCOMPRESS_PIPELINE_TENSOR_DECODING_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,16 +32,43 @@ namespace kvcompress {
 // DATA_LOSS: the digest of the payload at `offset` is not the manifest's.
 absl::Status DigestMismatch(const ArtefactTensor& tensor, uint64_t offset);
 
+// Whether a payload has the digest of its tensor, or the checkpoint, which may
+// be null, stops.
+bool HasDigest(const ArtefactTensor& tensor, absl::string_view payload,
+               Checkpoint* checkpoint);
+
+// Space for what is decoded in steps. A block that is larger comes once there
+// is space for it.
+class StepRoom {
+ public:
+  // So many bytes, as long as no block is larger.
+  explicit StepRoom(size_t usual) : usual_(usual), room_(usual) {}
+
+  size_t bytes() const { return room_; }
+  // After a step: whether it took or returned anything.
+  void Step(bool moved) {
+    room_ = moved ? usual_ : std::min<size_t>(2 * room_, kMaxDecodedBlock);
+  }
+
+ private:
+  const size_t usual_;
+  size_t room_;
+};
+
 // Reads the payload of a group of a profile, which its members are decoded by.
 class GroupJob final : public Job {
  public:
+  // Returns the payload, which is somebody else's or read to `*buffer`.
+  using Read =
+      std::function<absl::StatusOr<absl::string_view>(std::string* buffer)>;
+
   // What is given here outlives this or, where `payload` and `still_wanted` are
   // concerned, the run of it.
-  GroupJob(const GroupDecompression* groups, size_t group,
-           absl::string_view payload, StillWanted still_wanted, JobQueue* queue)
+  GroupJob(const GroupDecompression* groups, size_t group, Read payload,
+           StillWanted still_wanted, JobQueue* queue)
       : groups_(groups),
         group_(group),
-        payload_(payload),
+        payload_(std::move(payload)),
         still_wanted_(std::move(still_wanted)),
         queue_(queue) {}
 
@@ -53,11 +82,18 @@ class GroupJob final : public Job {
 
   const GroupDecompression* const groups_;
   const size_t group_;
-  const absl::string_view payload_;
+  const Read payload_;
   const StillWanted still_wanted_;
   JobQueue* const queue_;
   absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta_;
 };
+
+// The decoder of a tensor or, where that is in a group, of the member with this
+// index. Without a job for its group a member returns nothing. `group` may be
+// null, as the checkpoint.
+absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoderOf(
+    const ArtefactTensor& tensor, const GroupJob* group, size_t index,
+    Checkpoint* checkpoint);
 
 class DecodeJob final : public Job {
  public:
@@ -75,7 +111,8 @@ class DecodeJob final : public Job {
             std::optional<TokenRange> tokens, StillWanted still_wanted,
             SpareStrings* spares, JobQueue* queue);
 
-  // Takes payload, before the job is added. Gives what is still missing of it.
+  // Takes payload, before the job is added. Returns what is still missing of
+  // it.
   uint64_t Append(absl::string_view bytes) {
     payload_.append(bytes.data(), bytes.size());
     return tensor_.payload_size - payload_.size();
@@ -85,7 +122,7 @@ class DecodeJob final : public Job {
   // Release.
   absl::string_view payload() const { return payload_; }
 
-  // Has it decode the tensor, by its index, by what another job, which was
+  // Makes it decode the tensor, by its index, from what another job, which was
   // added before, makes of its group. To be called before it is added.
   void DecodeBy(std::shared_ptr<GroupJob> group, size_t tensor) {
     RunAfter(group);
@@ -111,14 +148,9 @@ class DecodeJob final : public Job {
   bool gives() const {
     return use_ == Use::kGiveBack || use_ == Use::kGiveWhole;
   }
-  // Whether the payload has its digest, or the checkpoint stops.
-  bool HasDigest(Checkpoint* checkpoint) const;
-  // Of a tensor of a group without a job of that: one that gives nothing.
-  absl::StatusOr<std::unique_ptr<TensorDecoder>> NewDecoder(
-      Checkpoint* checkpoint) const;
   // Cuts it into pieces, or decodes all of it by several threads, where one of
   // these is for this payload, and it has its digest. Else false, and there is
-  // only room for what it becomes.
+  // only space for what it becomes.
   absl::StatusOr<bool> DecodeByMany(TensorDecoder* decoder,
                                     Checkpoint* checkpoint);
 

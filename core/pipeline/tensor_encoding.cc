@@ -2,6 +2,8 @@
 
 #include "pipeline/tensor_encoding.h"
 
+#include <algorithm>
+
 #include "status/macros.h"
 #include "tensor/grow.h"
 #include "tensor/slabs.h"
@@ -60,15 +62,15 @@ std::optional<TokenSums> TensorEncoding::TokensOf() {
   return measured == nullptr ? std::nullopt : std::optional(*measured);
 }
 
-std::unique_ptr<EncoderBuffers> BufferPool::Take() {
+std::unique_ptr<BufferPool::Buffers> BufferPool::Take() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (free_.empty()) return std::make_unique<EncoderBuffers>();
-  std::unique_ptr<EncoderBuffers> buffers = std::move(free_.back());
+  if (free_.empty()) return std::make_unique<Buffers>();
+  std::unique_ptr<Buffers> buffers = std::move(free_.back());
   free_.pop_back();
   return buffers;
 }
 
-void BufferPool::PutBack(std::unique_ptr<EncoderBuffers> buffers) {
+void BufferPool::PutBack(std::unique_ptr<Buffers> buffers) {
   const std::lock_guard<std::mutex> lock(mutex_);
   free_.push_back(std::move(buffers));
 }
@@ -78,34 +80,47 @@ EncodeJob::EncodeJob(const ArtefactTensor& tensor, uint64_t size,
                      StillWanted still_wanted, BufferPool* pool,
                      SpareStrings* spares, JobQueue* queue)
     : tensor_(tensor),
+      size_(size),
       hints_(std::move(hints)),
       wants_decoded_(wants_decoded),
       still_wanted_(std::move(still_wanted)),
       pool_(pool),
       spares_(spares),
       queue_(queue),
-      source_(spares->taken.Take()) {
-  Reserve(size, &source_);
+      source_(spares->taken.Take()) {}
+
+void EncodeJob::Append(absl::string_view bytes) {
+  Reserve(size_, &source_);
+  source_.append(bytes.data(), bytes.size());
+  if (sample_ != nullptr) sample_->Add(bytes);
 }
 
 void EncodeJob::Run() {
   Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
-  std::unique_ptr<EncoderBuffers> buffers = pool_->Take();
+  std::unique_ptr<BufferPool::Buffers> buffers = pool_->Take();
   status_ = Encode(&checkpoint, buffers.get());
   pool_->PutBack(std::move(buffers));
   keys_.reset();
   teacher_.reset();
   hints_.earlier.reset();
+  read_ = nullptr;
+  sample_.reset();
   spares_->taken.PutBack(&source_);
 }
 
 absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
-                               EncoderBuffers* buffers) {
+                               BufferPool::Buffers* buffers) {
   if (keys_ != nullptr) {
     hints_.from_keys.attention = keys_->outcome().told.attention;
   }
   if (teacher_ != nullptr) hints_.earlier = teacher_->outcome().findings;
-  hints_.source = source_;
+  // What is not held whole by whoever encodes it is read part by part.
+  const bool whole = !read_ || !tensor_.codec.codec->traits().streaming;
+  absl::string_view source = source_;
+  if (read_ && whole) {
+    KVC_ASSIGN_OR_RETURN(source, read_(0, size_, &buffers->read));
+  }
+  hints_.source = source;
   hints_.workers = queue_;
   hints_.buffers = buffers;
   hints_.checkpoint = checkpoint;
@@ -118,12 +133,17 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
   outcome_.payload = spares_->made.Take();
   if (wants_decoded_) {
     outcome_.decoded = spares_->restored.Take();
-    Reserve(source_.size(), &outcome_.decoded);
+    Reserve(size_, &outcome_.decoded);
   }
-  for (absl::string_view left = source_; !left.empty();) {
+  for (uint64_t done = 0; done < size_;) {
     if (Stops(checkpoint)) return checkpoint->status();
-    const absl::string_view part = left.substr(0, kAtOnce);
-    left.remove_prefix(part.size());
+    absl::string_view part = source.substr(whole ? done : 0, kAtOnce);
+    if (!whole) {
+      KVC_ASSIGN_OR_RETURN(
+          part, read_(done, std::min(kAtOnce, size_ - done), &buffers->read));
+    }
+    done += part.size();
+    if (read_ && sample_ != nullptr) sample_->Add(part);
     KVC_RETURN_IF_ERROR(encoding.Append(part, &outcome_.payload, decoded));
   }
   KVC_RETURN_IF_ERROR(encoding.Finish(&outcome_.payload, decoded));
@@ -135,6 +155,7 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
   }
   outcome_.distortion = encoding.encoder().distortion();
   outcome_.tokens = encoding.TokensOf();
+  if (sample_ != nullptr) outcome_.likely_layout.emplace(sample_->Likely());
   return absl::OkStatus();
 }
 

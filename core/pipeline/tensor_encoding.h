@@ -16,12 +16,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "digest/digest.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/metrics.h"
+#include "layout/suspicion.h"
 #include "metrics/token_quality.h"
 #include "pipeline/job_queue.h"
 #include "pipeline/spare_strings.h"
@@ -41,7 +43,7 @@ class TensorEncoding {
                  bool measures, Checkpoint* checkpoint);
 
   // Takes the next bytes of the tensor. Appends to `*payload`, and what
-  // decoding will give to `*decoded` unless it is null. The errors of
+  // decoding will produce to `*decoded` unless it is null. The errors of
   // TensorEncoder, and that of the checkpoint.
   absl::Status Append(absl::string_view bytes, std::string* payload,
                       std::string* decoded);
@@ -74,39 +76,55 @@ struct EncodedOutcome {
   std::optional<CodecSpec> chosen;
   DistortionAccumulator distortion;
   std::optional<TokenSums> tokens;
+  // Where it was looked at: the layout that the tensor is likely to have, or
+  // empty.
+  std::optional<std::string> likely_layout;
 };
 
-// Buffers for encoders at work, as many as there are at a time. Thread safe.
+// Buffers of jobs at work, as many as there are at a time. Thread safe.
 class BufferPool {
  public:
-  std::unique_ptr<EncoderBuffers> Take();
-  void PutBack(std::unique_ptr<EncoderBuffers> buffers);
+  struct Buffers : EncoderBuffers {
+    std::string read;  // of the source; what is in it means nothing
+  };
+
+  std::unique_ptr<Buffers> Take();
+  void PutBack(std::unique_ptr<Buffers> buffers);
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<EncoderBuffers>> free_;
+  std::vector<std::unique_ptr<Buffers>> free_;
 };
 
-// Encodes a tensor that is held whole.
+// Encodes a tensor that is held whole, or lies where the job can read it.
 class EncodeJob final : public Job {
  public:
+  // Bytes [offset, offset + size) of the tensor; they are somebody else's or
+  // read to `*buffer`, see PlacedSource::Read.
+  using Read = std::function<absl::StatusOr<absl::string_view>(
+      uint64_t offset, size_t size, std::string* buffer)>;
+
   // `tensor` has `size` bytes and outlives this, as do the pools and `queue`.
   EncodeJob(const ArtefactTensor& tensor, uint64_t size, EncodeHints hints,
             bool wants_decoded, StillWanted still_wanted, BufferPool* pool,
             SpareStrings* spares, JobQueue* queue);
 
-  // Takes bytes of the tensor, before the job is added.
-  void Append(absl::string_view bytes) {
-    source_.append(bytes.data(), bytes.size());
+  // Before the job is added: takes bytes of the tensor...
+  void Append(absl::string_view bytes);
+  // ...or makes the job read all of them itself.
+  void ReadFrom(Read read) { read_ = std::move(read); }
+  // Makes it analyze the layout that the tensor seems to be in.
+  void LookAt(std::unique_ptr<LayoutSample> sample) {
+    sample_ = std::move(sample);
   }
-  // Has it wait for the keys of its layer, which tell what there is to know of
-  // the attention of tokens.
+  // Makes it wait for the keys of its layer, which have the hints on the
+  // attention of tokens.
   void RunAfterKeys(const std::shared_ptr<EncodeJob>& keys) {
     keys_ = keys;
     RunAfter(keys);
   }
 
-  // The same for a tensor that its encoder learns from.
+  // The same for the tensor that is the source of its warm start.
   void RunAfterTeacher(const std::shared_ptr<EncodeJob>& teacher) {
     teacher_ = teacher;
     RunAfter(teacher);
@@ -119,9 +137,10 @@ class EncodeJob final : public Job {
 
  private:
   void Run() override;
-  absl::Status Encode(Checkpoint* checkpoint, EncoderBuffers* buffers);
+  absl::Status Encode(Checkpoint* checkpoint, BufferPool::Buffers* buffers);
 
   const ArtefactTensor& tensor_;
+  const uint64_t size_;
   EncodeHints hints_;
   const bool wants_decoded_;
   const StillWanted still_wanted_;
@@ -131,6 +150,8 @@ class EncodeJob final : public Job {
   std::shared_ptr<EncodeJob> keys_;
   std::shared_ptr<EncodeJob> teacher_;
   std::string source_;
+  Read read_;  // null where `source_` is all of it
+  std::unique_ptr<LayoutSample> sample_;
   absl::Status status_;
   EncodedOutcome outcome_;
 };

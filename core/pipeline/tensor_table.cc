@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 #include "layout/suspicion.h"
 #include "metrics/token_quality.h"
+#include "pipeline/role_suggestion.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -22,7 +24,8 @@ constexpr uint64_t kMaxData = std::numeric_limits<int64_t>::max() / 2;
 
 absl::StatusOr<SafetensorsHeader> HeaderOf(
     const std::vector<TensorSpec>& tensors,
-    std::vector<std::pair<std::string, std::string>> metadata) {
+    std::vector<std::pair<std::string, std::string>> metadata,
+    Checkpoint* checkpoint) {
   SafetensorsHeader header;
   for (const auto& [key, value] : metadata) {
     if (!IsValidUtf8(key) || !IsValidUtf8(value)) {
@@ -34,6 +37,7 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
   }
   header.metadata = std::move(metadata);
   for (const TensorSpec& spec : tensors) {
+    if (StopsAt(header.tensors.size(), checkpoint)) return checkpoint->status();
     if (!IsValidUtf8(spec.name) || spec.name == "__metadata__") {
       return MakeError(absl::StatusCode::kInvalidArgument,
                        "the name of a tensor is reserved or is not UTF-8",
@@ -93,12 +97,12 @@ uint64_t EncoderMemory(const SafetensorsEntry& entry, const CodecTraits& traits,
   return measuring + traits.tensor_memory * counted + (reconstructs ? size : 0);
 }
 
-absl::Status AssignRolesTo(const RolePatterns& patterns,
+absl::Status AssignRolesTo(const RolePatterns& patterns, Checkpoint* checkpoint,
                            std::vector<SafetensorsEntry>* tensors) {
   std::vector<TensorSpec*> specs;
   specs.reserve(tensors->size());
   for (SafetensorsEntry& tensor : *tensors) specs.push_back(&tensor.spec);
-  return AssignRoles(patterns, specs);
+  return AssignRoles(patterns, specs, checkpoint);
 }
 
 void ReportRoles(const CodecTraits& traits,
@@ -111,6 +115,12 @@ void ReportRoles(const CodecTraits& traits,
   }
   const bool known = report->roles.keys + report->roles.values > 0;
   if (!traits.role_aware || !numbers || known) return;
+  std::vector<absl::string_view> names;
+  names.reserve(tensors.size());
+  for (const ArtefactTensor& tensor : tensors) {
+    names.push_back(tensor.spec.name);
+  }
+  const std::optional<RoleSuggestion> patterns = SuggestRoles(names);
   report->warnings.push_back(
       {.code = "NO_ROLES",
        .message = absl::StrCat(
@@ -118,7 +128,11 @@ void ReportRoles(const CodecTraits& traits,
            tensors.size(),
            " tensors is recognised as either, so that the result may be larger "
            "or worse than it need be; give patterns of names for keys and "
-           "values (key_patterns and value_patterns, -keys and -values)"),
+           "values (key_patterns and value_patterns, -keys and -values)",
+           patterns
+               ? absl::StrCat(", such as ", QuoteName(patterns->keys), " and ",
+                              QuoteName(patterns->values), " for these names")
+               : ""),
        .tensor = ""});
 }
 

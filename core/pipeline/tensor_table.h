@@ -24,10 +24,12 @@ namespace kvcompress {
 
 // The header of a file made of `tensors`, one after the other.
 // INVALID_ARGUMENT for a name or metadata that is not UTF-8, for a reserved
-// name, and for a shape that ElementCount refuses.
+// name, and for a shape that ElementCount refuses. The error of the checkpoint
+// where it stops.
 absl::StatusOr<SafetensorsHeader> HeaderOf(
     const std::vector<TensorSpec>& tensors,
-    std::vector<std::pair<std::string, std::string>> metadata);
+    std::vector<std::pair<std::string, std::string>> metadata,
+    Checkpoint* checkpoint);
 
 // Whether a codec takes a tensor whose data begin at `offset` plus those of the
 // entry. OUT_OF_RANGE when it holds a whole tensor and this one is larger than
@@ -46,7 +48,7 @@ uint64_t EncoderMemory(const SafetensorsEntry& entry, const CodecTraits& traits,
                        bool reconstructs);
 
 // AssignRoles, of the tensors of a file.
-absl::Status AssignRolesTo(const RolePatterns& patterns,
+absl::Status AssignRolesTo(const RolePatterns& patterns, Checkpoint* checkpoint,
                            std::vector<SafetensorsEntry>* tensors);
 
 // Counts roles, and warns where a codec that knows roles has tensors of numbers

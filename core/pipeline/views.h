@@ -27,11 +27,11 @@ absl::StatusOr<std::string> DefaultLayout(
     const CompressOptions& options,
     const std::vector<std::pair<std::string, std::string>>& metadata);
 
-// Adds a tensor of the input to those of the artefact, with `codec`, and gives
-// the bytes that encoding it takes. `offset` is where the input's data begin.
-// INVALID_ARGUMENT when the layout does not fit; OUT_OF_RANGE when a whole
-// tensor, or what a layout needs at a time, is larger than the limit. `*views`
-// counts those that layouts add, of all tensors; 0 at the first.
+// Adds a tensor of the input to those of the artefact, with `codec`, and
+// returns the bytes that encoding it takes. `offset` is where the input's data
+// begin. INVALID_ARGUMENT when the layout does not fit; OUT_OF_RANGE when a
+// whole tensor, or what a layout needs at a time, is larger than the limit.
+// `*views` counts those that layouts add, of all tensors; 0 at the first.
 absl::StatusOr<uint64_t> AddTensor(SafetensorsEntry entry,
                                    const std::string& default_layout,
                                    const CodecSpec& codec, uint64_t offset,

@@ -19,6 +19,10 @@ inline constexpr uint64_t kHeaderMemory = 16;
 inline constexpr uint64_t kMaxPlaceMemory = 16 << 20;
 inline constexpr uint64_t kPlaceMemoryPerByte = 8;
 
+// Bytes that take longer to encode or to decode, at the speed of memory, than
+// to hand to another thread.
+inline constexpr uint64_t kWorthwhile = 512 << 10;
+
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_PIPELINE_WORKING_MEMORY_H_

@@ -42,8 +42,8 @@ struct BlockSource {
 // and keeps it, for it holds what it works in.
 class BlockEncoder {
  public:
-  // The checkpoint may be null and outlives this. When it stops, what this
-  // gives may be anything.
+  // The checkpoint may be null and outlives this. When it stops, results are
+  // unspecified.
   BlockEncoder(const BlockSource& source, Checkpoint* checkpoint);
 
   // Appends the block of tokens [first, first + count) of a batch, at most
@@ -53,7 +53,8 @@ class BlockEncoder {
   void Append(uint64_t batch, uint64_t first, size_t count,
               std::string* payload, float* squares);
 
-  // The most that one for such a group holds, in bytes, with a block it gave.
+  // The most that one for such a group holds, in bytes, with a block it
+  // returned.
   static uint64_t MaxMemory(const ProfileGroup& group);
 
  private:

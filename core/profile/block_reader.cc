@@ -98,7 +98,7 @@ absl::Status BlockReader::Read(
   return absl::OkStatus();
 }
 
-// How the tokens of a run are coded. Gives whether one has low bits.
+// How the tokens of a run are coded. Returns whether one has low bits.
 bool BlockReader::SetCodings(size_t begin, size_t lanes,
                              const BlockCoding& block) {
   bool has_low_bits = false;
@@ -194,6 +194,13 @@ absl::Status BlockReader::ReadTrellisRun(size_t run, const BlockCoding& block,
   levels_.resize(levels_begins_[run]);
   levels_begins_[run] = kNoLevels;
   return absl::OkStatus();
+}
+
+BlockReader::RunLevels BlockReader::LevelsOfRun(size_t run) const {
+  if (levels_begins_[run] == kNoLevels) {
+    return {.narrow = &symbols_[run * run_size_]};
+  }
+  return {.wide = &levels_[levels_begins_[run]]};
 }
 
 absl::Span<const BlockReader::Level> BlockReader::LevelsOf(size_t token) {

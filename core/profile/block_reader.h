@@ -41,8 +41,9 @@ class BlockReader {
   };
 
   // Reads what follows the header of a block, which is not trusted: DATA_LOSS.
-  // `spend` is told of symbols before they are read; its error when it gives
-  // one. REQUIRES: the bytes are as many as the header says.
+  // Calls `spend` with the number of symbols before they are read; returns its
+  // error when there is one. REQUIRES: the bytes are as many as the header
+  // says.
   absl::Status Read(const GroupBlockHeader& header, absl::string_view bytes,
                     const BlockCoding& block,
                     absl::FunctionRef<absl::Status(uint64_t symbols)> spend);
@@ -50,6 +51,15 @@ class BlockReader {
   // The levels of a token of the block that are not 0, by their components;
   // valid until the next call. REQUIRES: Read succeeded.
   absl::Span<const Level> LevelsOf(size_t token);
+
+  // The levels of a run of the block as they lie, [tokens, kMaxLanes], in one
+  // of the two; of lanes without a component 0. REQUIRES: Read succeeded.
+  struct RunLevels {
+    const int8_t* narrow = nullptr;
+    const int32_t* wide = nullptr;
+  };
+  size_t runs() const { return levels_begins_.size(); }
+  RunLevels LevelsOfRun(size_t run) const;
 
  private:
   bool SetCodings(size_t begin, size_t lanes, const BlockCoding& block);

@@ -12,9 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "entropy/rans.h"
 #include "kernels/elements.h"
+#include "kernels/joint.h"
 #include "kernels/kernels.h"
 #include "profile/block_reader.h"
 #include "profile/group_exceptions.h"
+#include "profile/rotation_tables.h"
 #include "quantization/int8.h"
 #include "quantization/steps.h"
 #include "status/macros.h"
@@ -280,8 +282,14 @@ class GroupQuanta::Parser {
     KVC_RETURN_IF_ERROR(
         reader.Read(found.header, found.bytes, block_coding,
                     [&](uint64_t symbols) { return place->Spend(symbols); }));
-    for (size_t t = 0; t < found.tokens; ++t) block->Append(reader.LevelsOf(t));
-    block->MakeDense(components);
+    if (const kernels::TileKernels* const tiles = out_.tile_kernels_) {
+      block->TakeTiles(*tiles, &reader, found.tokens);
+    } else {
+      for (size_t t = 0; t < found.tokens; ++t) {
+        block->Append(reader.LevelsOf(t));
+      }
+      block->MakeDense(components);
+    }
     return place->Spend(found.tokens * found.header.runs * coding::kMaxLanes);
   }
 
@@ -297,6 +305,11 @@ absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
     absl::string_view payload, std::shared_ptr<const Profile> profile,
     size_t group, GroupShape shape, Checkpoint* checkpoint, Workers* workers) {
   auto quanta = std::shared_ptr<GroupQuanta>(new GroupQuanta);
+  quanta->tile_kernels_ = kernels::Active().joint->tiles;
+  if (quanta->tile_kernels_ != nullptr) {
+    quanta->right_tiles_ = RestoringTilesOf(profile, group, checkpoint);
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  }
   quanta->profile_ = std::move(profile);
   quanta->shape_ = std::move(shape);
   KVC_RETURN_IF_ERROR(
@@ -306,11 +319,16 @@ absl::StatusOr<std::shared_ptr<const GroupQuanta>> GroupQuanta::Parse(
 
 uint64_t GroupQuanta::MaxMemory(const ProfileGroup& group,
                                 const GroupShape& shape) {
-  // Vectors that grow have up to twice the room of what is in them.
+  // Vectors that grow have up to twice the capacity of what is in them.
   constexpr uint64_t kEach = 2 * (sizeof(uint16_t) + sizeof(int32_t));
   constexpr uint64_t kToken = 48;
-  return shape.batches * shape.tokens *
-         (kEach * (group.components + kernels::kRowsAtOnce) + kToken);
+  // Tiles take less, but for a few tokens, and have a matrix of their own.
+  constexpr uint64_t kOfTile = 2 * kernels::kTileRows;
+  return shape.batches *
+             (shape.tokens *
+                  (kEach * (group.components + kernels::kRowsAtOnce) + kToken) +
+              kOfTile * (group.components + kernels::kTileInner)) +
+         RestoringTiles::Memory(group) + RotationTables::Memory(group, shape);
 }
 
 GroupQuanta::Location GroupQuanta::LocationOf(uint64_t token) const {
@@ -324,16 +342,22 @@ GroupQuanta::Run GroupQuanta::RunAt(uint64_t token, size_t most) const {
   const auto [block, index] = LocationOf(token);
   return {.count = std::min(most, block->tokens() - index),
           .dense = block->RowAt(index),
-          .inner = block->inner()};
+          .inner = block->inner(),
+          .tiles = block->has_tiles() ? block : nullptr,
+          .first = index};
 }
 
 TokenQuanta GroupQuanta::TokenAt(uint64_t token) const {
   const auto [block, index] = LocationOf(token);
   TokenQuanta found = block->At(index);
+  found.set_unit(UnitAt(token));
+  return found;
+}
+
+float GroupQuanta::UnitAt(uint64_t token) const {
   const int offset = offsets_.empty() ? 0 : offsets_[token % shape_.tokens];
   const float step = header_.trellis ? header_.step / 2 : header_.step;
-  found.set_unit(step * coding::StepFactor(offset));
-  return found;
+  return step * coding::StepFactor(offset);
 }
 
 absl::string_view GroupQuanta::Sink(size_t member, uint64_t batch,

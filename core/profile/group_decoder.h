@@ -19,7 +19,9 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
+#include "profile/prepared_basis.h"
 #include "profile/quanta_block.h"
+#include "profile/rotation_tables.h"
 #include "tensor/workers.h"
 
 namespace kvcompress::profile {
@@ -44,8 +46,8 @@ class GroupQuanta {
   const ProfileContent& content() const { return profile_->content(); }
   const ProfileGroup& group() const { return content().groups[header_.group]; }
 
-  // The quanta of a token that are not 0, less those that RunAt gives, with its
-  // unit. Tokens of all batches are counted on. REQUIRES: it is no sink.
+  // The quanta of a token that are not 0, less those that RunAt returns, with
+  // its unit. Tokens of all batches are counted on. REQUIRES: it is no sink.
   TokenQuanta TokenAt(uint64_t token) const;
   // Tokens that lie together.
   struct Run {
@@ -54,6 +56,9 @@ class GroupQuanta {
     // tokens that are not narrow. Of those that are, TokenAt has the others.
     const int16_t* dense = nullptr;
     size_t inner = 0;  // even
+    // Where there are tiles: the block, and the number of the token in it.
+    const QuantaBlock* tiles = nullptr;
+    size_t first = 0;
   };
   // From a token on, at most `most` of its batch. REQUIRES: it is no sink.
   Run RunAt(uint64_t token, size_t most) const;
@@ -62,6 +67,19 @@ class GroupQuanta {
   size_t components_end() const { return components_end_; }
   // The most that a Run has; it may be more than that.
   size_t inner_end() const { return inner_end_; }
+
+  // Products are made by these, with this matrix, or both are null.
+  const kernels::TileKernels* tile_kernels() const { return tile_kernels_; }
+  const RestoringTiles* right_tiles() const { return right_tiles_.get(); }
+
+  // The unit of a token, which TokenAt has too.
+  float UnitAt(uint64_t token) const;
+  // The rotations of tokens of a batch, from one on.
+  std::shared_ptr<const std::vector<float>> TableAt(size_t rotation,
+                                                    uint64_t position,
+                                                    size_t count) const {
+    return tables_.Get(content().rotations, rotation, position, count);
+  }
 
   // What the scales of a member are multiplied by.
   float UnitOf(size_t member) const { return units_[member]; }
@@ -81,6 +99,8 @@ class GroupQuanta {
   GroupQuanta() = default;
 
   std::shared_ptr<const Profile> profile_;
+  const kernels::TileKernels* tile_kernels_ = nullptr;
+  std::shared_ptr<const RestoringTiles> right_tiles_;
   GroupShape shape_;
   GroupHeader header_;
   std::vector<float> units_;     // of each member
@@ -99,6 +119,7 @@ class GroupQuanta {
   size_t components_end_ = 0;
   size_t inner_end_ = 0;
   std::vector<std::string> exceptions_;  // of each member; empty: none
+  RotationTables tables_;
 };
 
 }  // namespace kvcompress::profile

@@ -24,13 +24,14 @@ GroupProjection::GroupProjection(const std::shared_ptr<const Profile>& profile,
   };
   const auto own = make(checkpoint);
   AtPlaces<GroupProjector> projectors(workers, own.get(), checkpoint, make);
-  const size_t in_batch = (tokens_ + kTokensAtOnce - 1) / kTokensAtOnce;
+  const size_t at_once = own->TokensAtOnce();
+  const size_t in_batch = (tokens_ + at_once - 1) / at_once;
   ForEach(workers, shape.batches * in_batch, [&](size_t i, size_t place) {
     const uint64_t batch = i / in_batch;
-    const uint64_t first = i % in_batch * kTokensAtOnce;
-    projectors[place].Project(
-        batch, first, std::min<uint64_t>(kTokensAtOnce, tokens_ - first),
-        &components_[(batch * tokens_ + first) * count_]);
+    const uint64_t first = i % in_batch * at_once;
+    projectors[place].Project(batch, first,
+                              std::min<uint64_t>(at_once, tokens_ - first),
+                              &components_[(batch * tokens_ + first) * count_]);
   });
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // All tokens of a group in the components of its profile, for encoders that
-// quantize them more than once. The encoder's affair. Internal to the library.
+// quantize them more than once. For encoders only. Internal to the library.
 
 #ifndef KVCOMPRESS_PROFILE_GROUP_PROJECTION_H_
 #define KVCOMPRESS_PROFILE_GROUP_PROJECTION_H_

@@ -50,6 +50,7 @@ MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
       exceptions_(quanta_->ExceptionsOf(member), dtype_) {
   for (size_t i = 0; i < member; ++i) {
     first_channel_ += quanta_->group().tensors[i].width();
+    first_head_ += quanta_->group().tensors[i].heads;
   }
 }
 
@@ -67,6 +68,23 @@ void MemberRestorer::TakeHead(uint64_t head) {
   const size_t channels = tensor_.channels;
   const size_t first = first_channel_ + head * channels;
   const size_t strips = (channels + kStripColumns - 1) / kStripColumns;
+  basis_.clear();
+  factor_.clear();
+  scales_.assign(strips * kStripColumns, 0);
+  means_.assign(strips * kStripColumns, 0);
+  const float unit = quanta_->UnitOf(member_);
+  for (size_t i = 0; i < channels; ++i) {
+    scales_[i] = group.scales[first + i] * unit;
+    means_[i] = group.means[first + i];
+  }
+  if (quanta_->right_tiles() == nullptr) TakeBasis();
+}
+
+void MemberRestorer::TakeBasis() {
+  const ProfileGroup& group = quanta_->group();
+  const size_t channels = tensor_.channels;
+  const size_t first = first_channel_ + head_ * channels;
+  const size_t strips = (channels + kStripColumns - 1) / kStripColumns;
   // Few tokens may use few components of a large matrix.
   const size_t components = quanta_->components_end();
   basis_.resize(strips * components * kStripColumns);
@@ -79,14 +97,6 @@ void MemberRestorer::TakeHead(uint64_t head) {
     for (size_t j = 0; j < components; ++j, to += kStripColumns) {
       std::memcpy(to, from + j * group.channels(), columns * sizeof(int16_t));
     }
-  }
-  factor_.clear();
-  scales_.resize(strips * kStripColumns);
-  means_.resize(strips * kStripColumns);
-  const float unit = quanta_->UnitOf(member_);
-  for (size_t i = 0; i < channels; ++i) {
-    scales_[i] = group.scales[first + i] * unit;
-    means_[i] = group.means[first + i];
   }
 }
 
@@ -116,8 +126,37 @@ const int16_t* MemberRestorer::Factor() {
   return factor_.data();
 }
 
+void MemberRestorer::RestoreTiles(uint64_t token, const GroupQuanta::Run& run,
+                                  float* values) {
+  const size_t channels = tensor_.channels;
+  token_units_.resize(run.count);
+  for (size_t t = 0; t < run.count; ++t) {
+    token_units_[t] = quanta_->UnitAt(token + t);
+  }
+  const RestoringTiles& right = *quanta_->right_tiles();
+  quanta_->tile_kernels()->restore({.low = run.tiles->low(),
+                                    .high = run.tiles->high(),
+                                    .first = run.first,
+                                    .count = run.count,
+                                    .right = right.OfHead(first_head_ + head_),
+                                    .right_tiles = right.inner_tiles(),
+                                    .columns = channels,
+                                    .units = token_units_.data(),
+                                    .scales = scales_.data(),
+                                    .means = means_.data(),
+                                    .values = values,
+                                    .stride = channels});
+  if (run.tiles->all_narrow()) return;
+  if (basis_.empty()) TakeBasis();
+  RestoreWideOf(token, run.count, values);
+}
+
 void MemberRestorer::RestoreRun(uint64_t token, const GroupQuanta::Run& run,
                                 float* values) {
+  if (run.tiles != nullptr) {
+    RestoreTiles(token, run, values);
+    return;
+  }
   const size_t channels = tensor_.channels;
   const size_t columns = scales_.size();
   bool all_narrow = true;
@@ -158,26 +197,35 @@ void MemberRestorer::RestoreRun(uint64_t token, const GroupQuanta::Run& run,
     }
     strip += quanta_->components_end() * kStripColumns;
   }
-  for (size_t t = 0; t < run.count && !all_narrow; ++t) {
+  if (!all_narrow) RestoreWideOf(token, run.count, values);
+}
+
+void MemberRestorer::RestoreWideOf(uint64_t token, size_t count,
+                                   float* values) {
+  for (size_t t = 0; t < count; ++t) {
     const TokenQuanta sparse = quanta_->TokenAt(token + t);
-    if (!sparse.narrow()) RestoreWide(sparse, values + t * channels);
+    if (!sparse.narrow()) RestoreWide(sparse, values + t * tensor_.channels);
   }
 }
 
 void MemberRestorer::RestoreWide(const TokenQuanta& token, float* values) {
   const size_t components = quanta_->components_end();
   const size_t channels = tensor_.channels;
-  wide_.assign(channels, 0);
-  for (size_t k = 0; k < token.size(); ++k) {
-    for (size_t i = 0; i < channels; ++i) {
-      const size_t row = i / kStripColumns * components + token.component(k);
-      wide_[i] += int64_t{token.quantum(k)} *
-                  basis_[row * kStripColumns + i % kStripColumns];
+  const int16_t* strip = basis_.data();
+  for (size_t first = 0; first < channels; first += kStripColumns) {
+    int64_t sums[kStripColumns] = {};
+    for (size_t k = 0; k < token.size(); ++k) {
+      const int64_t quantum = token.quantum(k);
+      const int16_t* const row = strip + token.component(k) * kStripColumns;
+      for (size_t i = 0; i < kStripColumns; ++i) sums[i] += quantum * row[i];
     }
-  }
-  for (size_t i = 0; i < channels; ++i) {
-    values[i] =
-        static_cast<float>(wide_[i]) * (token.unit() * scales_[i]) + means_[i];
+    const size_t columns = std::min(kStripColumns, channels - first);
+    for (size_t i = 0; i < columns; ++i) {
+      const float scale = token.unit() * scales_[first + i];
+      values[first + i] =
+          static_cast<float>(sums[i]) * scale + means_[first + i];
+    }
+    strip += components * kStripColumns;
   }
 }
 
@@ -185,12 +233,8 @@ void MemberRestorer::Turn(uint64_t first, size_t count, float* values) {
   const ProfileRotation& rotation =
       quanta_->content().rotations[*tensor_.rotation];
   const uint64_t position = quanta_->header().first_position + first;
-  if (table_first_ != position || table_count_ != count) {
-    table_first_ = position;
-    table_count_ = count;
-    FillTable(rotation, position, count, &table_);
-  }
-  RotateHead(rotation, table_.data(), count, tensor_.channels, /*back=*/false,
+  const auto table = quanta_->TableAt(*tensor_.rotation, position, count);
+  RotateHead(rotation, table->data(), count, tensor_.channels, /*back=*/false,
              &pairs_, values);
 }
 

@@ -50,12 +50,18 @@ class MemberRestorer {
                     uint8_t* elements);
   uint64_t ElementAt(uint64_t batch, uint64_t head, uint64_t token) const;
   void TakeHead(uint64_t head);
-  // Tokens but sinks, before keys are turned; `token` counts on over batches.
+  // Tokens but sinks, before keys are rotated; `token` counts on over batches.
   void RestoreTokens(uint64_t token, size_t count, float* values);
   // The same of tokens that lie together.
   void RestoreRun(uint64_t token, const GroupQuanta::Run& run, float* values);
   // The channels of the head as the right factor of a product.
   const int16_t* Factor();
+  // RestoreRun where the group has tiles.
+  void RestoreTiles(uint64_t token, const GroupQuanta::Run& run, float* values);
+  // Of the head, where tiles do not have it, or tokens are not narrow.
+  void TakeBasis();
+  // Those of some tokens that are not narrow.
+  void RestoreWideOf(uint64_t token, size_t count, float* values);
   void RestoreWide(const TokenQuanta& token, float* values);
   void Turn(uint64_t first, size_t count, float* values);
 
@@ -64,6 +70,7 @@ class MemberRestorer {
   const ProfileTensor& tensor_;
   const DType dtype_;
   size_t first_channel_ = 0;  // of the member in the group
+  size_t first_head_ = 0;     // as that
   ExceptionCursor exceptions_;
   uint64_t head_ = UINT64_MAX;
   // Of the head, its channels in strips, the last filled up with zeros.
@@ -75,12 +82,9 @@ class MemberRestorer {
   std::vector<kernels::SparseToken> tokens_;
   std::vector<int32_t> product_;
   std::vector<float> strip_;
-  std::vector<int64_t> wide_;
   std::vector<float> values_;
   std::vector<float> pairs_;
-  std::vector<float> table_;
-  uint64_t table_first_ = 0;
-  size_t table_count_ = 0;
+  std::vector<float> token_units_;  // with tiles
 };
 
 }  // namespace kvcompress::profile

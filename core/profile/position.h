@@ -1,11 +1,11 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Where in a text a cache begins, found from its keys. The encoder's affair.
+// Where in a text a cache begins, found from its keys. For encoders only.
 // Internal to the library.
 //
-// Keys have a mean before they are turned by their position, and a profile
-// knows it. Turned by their place in the cache alone, keys at a position p
-// have that mean turned by p: the sum over all pairs of channels of what the
+// Keys have a mean before they are rotated by their position, and a profile
+// knows it. Rotated by their place in the cache alone, keys at a position p
+// have that mean rotated by p: the sum over all pairs of channels of what the
 // two agree in is largest there (a matched filter).
 
 #ifndef KVCOMPRESS_PROFILE_POSITION_H_
@@ -39,7 +39,7 @@ class KeyPositions {
                absl::Span<const absl::string_view> sources,
                Checkpoint* checkpoint);
 
-  // Whether keys are turned, by not too many frequencies, and have a mean that
+  // Whether keys are rotated, by not too many frequencies, and have a mean that
   // is large enough compared with them: else nothing can be found.
   bool known() const { return expected_ > kLeastMean * energy_; }
 
@@ -77,7 +77,7 @@ class KeyPositions {
   std::vector<Pair> pairs_;
   double expected_ = 0;  // agreement with keys that are the means
   double most_ = 0;      // agreement at no position can be more
-  double energy_ = 0;    // sum of squares of the channels that are turned
+  double energy_ = 0;    // sum of squares of the rotated channels
 };
 
 }  // namespace kvcompress::profile

@@ -189,8 +189,8 @@ absl::StatusOr<std::shared_ptr<const Profile>> Profile::Parse(
     KVC_RETURN_IF_ERROR(ReadGroup(i, &reader, &content.groups[i]));
   }
   if (!reader.AtEnd()) return Damaged("it has tensors that do not belong");
-  // A profile has one form only: the one that writing it again gives. Where the
-  // headers are the same, so are the data, which have no gaps.
+  // A profile has one form only: the one that writing it again produces. Where
+  // the headers are the same, so are the data, which have no gaps.
   const absl::StatusOr<Writer> form = Write(content);
   if (!form.ok()) return Damaged(form.status());
   const std::string raw = SerializeSafetensorsHeader(form->header);

@@ -79,46 +79,88 @@ Projector::Projector(const ProfileGroup& group,
 }
 
 void Projector::Project(size_t count, float* values, float* projected) {
-  for (size_t t = 0; t < count; t += kTokensAtOnce) {
+  const size_t most = TokensAtOnce();
+  for (size_t t = 0; t < count; t += most) {
     if (Stops(checkpoint_)) return;
-    ProjectSome(std::min(kTokensAtOnce, count - t),
-                values + t * group_.channels(),
-                projected + t * group_.components);
+    const size_t some = std::min(most, count - t);
+    float* const from = values + t * group_.channels();
+    float* const to = projected + t * group_.components;
+    if (has_tiles()) {
+      TakeTiles(0, some, from);
+      ProjectTiles(some, to);
+    } else {
+      ProjectSome(some, from, to);
+    }
   }
 }
 
-void Projector::TakeTokens(size_t count, float* values) {
+float Projector::TakeToken(float* row, size_t inner, int16_t* integers) {
   const kernels::KernelSet& kernels = kernels::Active();
   const size_t channels = group_.channels();
-  const size_t inner = basis_->inner();
-  left_.assign(count * inner, 0);
-  units_.assign(count, 0);
+  for (size_t i = 0; i < channels; ++i) {
+    row[i] = (row[i] - group_.means[i]) * factors_[i];
+  }
+  const double squares = kernels.rows.sum_squares(row, channels);
+  if (!(squares > 0) || !std::isfinite(squares)) {
+    std::fill_n(integers, inner, int16_t{0});
+    return 0;
+  }
+  const auto scale = static_cast<float>(kMaxLength / std::sqrt(squares));
+  float unused = 0;
+  kernels.joint->quantize_parts(row, 1, channels, zeros_.data(), scale, inner,
+                                integers, &unused);
+  return kUnit / scale;
+}
+
+void Projector::TakeTiles(size_t first, size_t count, float* values) {
+  const kernels::InnerBlocks blocks = basis_->blocks();
+  left_tiles_.resize(kernels::kTileTokens * blocks.inner());
+  units_.resize(kernels::kTileTokens);
+  left_.assign(blocks.inner(), 0);
   for (size_t t = 0; t < count; ++t) {
-    float* const row = values + t * channels;
-    for (size_t i = 0; i < channels; ++i) {
-      row[i] = (row[i] - group_.means[i]) * factors_[i];
-    }
-    const double squares = kernels.rows.sum_squares(row, channels);
-    if (!(squares > 0) || !std::isfinite(squares)) continue;
-    const auto scale = static_cast<float>(kMaxLength / std::sqrt(squares));
-    units_[t] = kUnit / scale;
-    float unused = 0;
-    kernels.joint->quantize_parts(row, 1, channels, zeros_.data(), scale, inner,
-                                  &left_[t * inner], &unused);
+    units_[first + t] =
+        TakeToken(values + t * group_.channels(), blocks.inner(), left_.data());
+    basis_->kernels()->split(left_.data(), blocks, first + t,
+                             reinterpret_cast<int8_t*>(left_tiles_.data()));
+  }
+}
+
+void Projector::ProjectTiles(size_t count, float* projected) {
+  constexpr size_t kColumns = kernels::kColumnTilesAtOnce * kernels::kTileRows;
+  sums_.resize(kernels::kTileTokens * kColumns);
+  for (size_t begin = 0; begin < group_.components; begin += kColumns) {
+    if (Stops(checkpoint_)) return;
+    basis_->kernels()->project(
+        {.blocks = basis_->blocks(),
+         .left = reinterpret_cast<const int8_t*>(left_tiles_.data()),
+         .right = basis_->tiles(),
+         .column_tiles = basis_->column_tiles(),
+         .first = begin / kernels::kTileRows,
+         .columns = std::min(kColumns, group_.components - begin),
+         .tokens = count,
+         .units = units_.data(),
+         .sums = sums_.data(),
+         .values = projected + begin,
+         .stride = group_.components});
   }
 }
 
 void Projector::ProjectSome(size_t count, float* values, float* projected) {
   const kernels::KernelSet& kernels = kernels::Active();
-  TakeTokens(count, values);
+  const size_t inner = basis_->inner();
+  left_.assign(count * inner, 0);
+  units_.resize(count);
+  for (size_t t = 0; t < count; ++t) {
+    units_[t] =
+        TakeToken(values + t * group_.channels(), inner, &left_[t * inner]);
+  }
   product_.resize(count * kPanel);
   for (size_t begin = 0; begin < group_.components; begin += kPanel) {
     if (Stops(checkpoint_)) return;
     const size_t columns = std::min(kPanel, group_.components - begin);
-    kernels.multiply(
-        left_.data(), basis_->Panel(begin),
-        {.rows = count, .inner = basis_->inner(), .columns = kPanel},
-        product_.data());
+    kernels.multiply(left_.data(), basis_->Panel(begin),
+                     {.rows = count, .inner = inner, .columns = kPanel},
+                     product_.data());
     for (size_t t = 0; t < count; ++t) {
       kernels.joint->finish(&product_[t * kPanel], kPanel, 1, columns,
                             {.units = &units_[t], .means = zeros_.data()},
@@ -142,10 +184,23 @@ GroupProjector::GroupProjector(const ProfileContent& content, size_t group,
 
 void GroupProjector::Project(uint64_t batch, uint64_t first, size_t count,
                              float* projected) {
-  for (size_t t = 0; t < count && !Stops(checkpoint_); t += kTokensAtOnce) {
-    const size_t some = std::min(kTokensAtOnce, count - t);
-    gatherer_.Gather(batch, first + t, some, values_.data());
-    projector_.Project(some, values_.data(), projected + t * components_);
+  const size_t most = projector_.TokensAtOnce();
+  for (size_t begin = 0; begin < count; begin += most) {
+    const size_t all = std::min(most, count - begin);
+    for (size_t t = 0; t < all; t += kTokensAtOnce) {
+      if (Stops(checkpoint_)) return;
+      const size_t some = std::min(kTokensAtOnce, all - t);
+      gatherer_.Gather(batch, first + begin + t, some, values_.data());
+      if (projector_.has_tiles()) {
+        projector_.TakeTiles(t, some, values_.data());
+      } else {
+        projector_.Project(some, values_.data(),
+                           projected + begin * components_);
+      }
+    }
+    if (projector_.has_tiles()) {
+      projector_.ProjectTiles(all, projected + begin * components_);
+    }
   }
 }
 
@@ -153,7 +208,14 @@ uint64_t GroupProjector::MaxMemory(const ProfileGroup& group) {
   // Of a channel of a token: the value, its integer, and a head, with what it
   // is rotated in and by.
   constexpr uint64_t kEach = 16;
-  return kEach * kTokensAtOnce * group.channels();
+  const uint64_t values = kEach * kTokensAtOnce * group.channels();
+  if (kernels::Active().joint->tiles == nullptr) return values;
+  // Integers in tiles, and sums of some columns.
+  constexpr uint64_t kSums = kernels::kColumnTilesAtOnce * kernels::kTileRows;
+  return values + kernels::kTileTokens *
+                      (sizeof(int16_t) *
+                           kernels::InnerBlocks::Of(group.channels()).inner() +
+                       sizeof(int32_t) * kSums);
 }
 
 }  // namespace kvcompress::profile

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Tokens of a group in the components of its profile. The encoder's affair:
+// Tokens of a group in the components of its profile. For encoders only:
 // nothing that decoders see depends on how exact it is. Internal to the
 // library.
 
@@ -14,6 +14,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kernels/tiles.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
@@ -22,7 +23,7 @@
 namespace kvcompress::profile {
 
 // All ask a checkpoint, which may be null, every few milliseconds: when it
-// stops, what they give may be anything.
+// stops, results are unspecified.
 
 // Gathers tokens of all tensors of a group, the rotation of keys undone.
 // Not thread safe. What it is made from must outlive it.
@@ -67,13 +68,24 @@ class Projector {
             absl::Span<const float> units = {});
 
   // `values` [count, channels] are used up. Writes [count, components].
-  // Fastest with kTokensAtOnce or a multiple.
+  // Fastest with TokensAtOnce() or a multiple.
   void Project(size_t count, float* values, float* projected);
+  size_t TokensAtOnce() const {
+    return has_tiles() ? kernels::kTileTokens : kTokensAtOnce;
+  }
+
+  // With tiles also in two steps, for values that come by and by: takes tokens
+  // [first, first + count) of up to kernels::kTileTokens, and projects those
+  // that were taken.
+  bool has_tiles() const { return basis_->kernels() != nullptr; }
+  void TakeTiles(size_t first, size_t count, float* values);
+  void ProjectTiles(size_t count, float* projected);
 
  private:
   void ProjectSome(size_t count, float* values, float* projected);
-  // Tokens to integers, left_, and the units of these.
-  void TakeTokens(size_t count, float* values);
+  // The values of a token to `inner` integers, those behind the channels left
+  // as they are, and the unit of these.
+  float TakeToken(float* row, size_t inner, int16_t* integers);
 
   const ProfileGroup& group_;
   const std::shared_ptr<const PreparedBasis> basis_;
@@ -83,6 +95,8 @@ class Projector {
   std::vector<float> units_;  // of the products of each token
   std::vector<int16_t> left_;
   std::vector<int32_t> product_;
+  coding::Lines left_tiles_;
+  std::vector<int32_t> sums_;  // of tiles
 };
 
 // Both of these in turn. Not thread safe. What it is made from must outlive it.
@@ -95,6 +109,8 @@ class GroupProjector {
                  uint64_t first_position,
                  std::shared_ptr<const PreparedBasis> basis,
                  Checkpoint* checkpoint, absl::Span<const float> units = {});
+
+  size_t TokensAtOnce() const { return projector_.TokensAtOnce(); }
 
   // Writes the components of tokens [first, first + count) of a batch, [count,
   // components].

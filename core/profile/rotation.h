@@ -18,8 +18,8 @@ namespace kvcompress::profile {
 void FillTable(const ProfileRotation& rotation, uint64_t first, size_t tokens,
                std::vector<float>* table);
 
-// Turns rows [tokens, channels] of a head in place, forth or back. `*pairs` is
-// room to work in.
+// Rotates rows [tokens, channels] of a head in place; inversely if `back`.
+// `*pairs` is scratch.
 void RotateHead(const ProfileRotation& rotation, const float* table,
                 size_t tokens, size_t channels, bool back,
                 std::vector<float>* pairs, float* values);

@@ -31,10 +31,10 @@ bool KeepsContract(const DistortionSums& sums) {
   constexpr double kMaxSquare = 0.0999 * 0.0999;
   constexpr double kMinRatio = 63.2;  // 10^1.8 is 63.096
   constexpr double kMinCosine = 0.9901;
-  if (sums.sum_e2 == 0) return true;
+  if (sums.max_abs_e == 0) return true;
   return sums.max_abs_e < kMaxError &&
          sums.sum_e2 < kMaxSquare * static_cast<double>(sums.count) &&
-         sums.sum_x2 > kMinRatio * sums.sum_e2 &&
+         sums.sum_x2 > kMinRatio * std::max(sums.sum_e2, kLeastSquares) &&
          sums.sum_xy >
              kMinCosine * std::sqrt(sums.sum_x2) * std::sqrt(sums.sum_y2);
 }

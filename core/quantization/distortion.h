@@ -17,7 +17,7 @@ void AddDistortion(const DistortionSums& sums, DistortionSums* all,
                    DistortionAccumulator* accumulator);
 
 // RMSE below 0.10, no error of 0.5, SNR above 18 dB, cosine above 0.99. Made of
-// operations that give the same on every machine: no logarithm.
+// operations whose results are the same on every machine: no logarithm.
 bool KeepsContract(const DistortionSums& sums);
 
 // What would have been lost if each error had been so many times as large.

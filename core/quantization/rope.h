@@ -29,7 +29,7 @@ struct Rotation {
     bool operator==(const Run&) const = default;
   };
 
-  // Each pair turns at this multiple, over 2^64, of the one before it.
+  // Each pair rotates at this multiple, over 2^64, of the one before it.
   uint64_t ratio = 0;
   // Pairs are (2i, 2i+1); else (i, i + half the rotated channels).
   bool interleaved = false;
@@ -61,12 +61,12 @@ uint64_t RatioOf(double theta, size_t pairs);
 // Turns per token, times 2^64, of each pair.
 std::vector<uint64_t> Increments(const Rotation& rotation, size_t pairs);
 
-// Turns rows [tokens, channels] back or, as a model does, forth. `table` has
-// those of kernels::RowKernels::rotate.
+// Rotates rows [tokens, channels], inversely if `back`, else as a model does.
+// `table` has those of kernels::RowKernels::rotate.
 void Rotate(const Rotation& rotation, const float* table, bool back,
             size_t channels, size_t tokens, float* values);
 
-// Turns the tokens of a tensor, and keeps the sines and cosines it has found
+// Rotates the tokens of a tensor, and keeps the sines and cosines it has found
 // for those of its heads that follow. Not thread safe.
 class Rotator {
  public:
@@ -98,7 +98,7 @@ class Rotator {
   Rotation rotation_;
   std::vector<uint64_t> increments_;
   std::vector<float> kept_;  // those that were asked for, and all before
-  std::vector<float> last_;  // where there is no room to keep it
+  std::vector<float> last_;  // where there is no space to keep it
   uint64_t last_first_ = 0;
 };
 

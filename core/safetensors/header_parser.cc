@@ -1,12 +1,16 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
@@ -42,6 +46,38 @@ absl::Status TooMany(absl::string_view what, absl::string_view reason,
       absl::StrCat("parse header: there are more than ", limit, " ", what),
       {.reason = std::string(reason), .limit = limit});
 }
+
+// The bytes of a text, which ends early where the work is to end. So the JSON
+// library, whatever it makes of the bytes, looks every few thousand of them.
+class CheckedBytes {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  CheckedBytes(const char* at, const char* end, Checkpoint* checkpoint)
+      : at_(at), end_(end), checkpoint_(checkpoint) {}
+
+  reference operator*() const { return *at_; }
+  CheckedBytes& operator++() {
+    constexpr std::ptrdiff_t kBytes = 16 << 10;
+    ++at_;
+    if ((end_ - at_) % kBytes == 0 && at_ != end_ && Stops(checkpoint_)) {
+      at_ = end_;
+    }
+    return *this;
+  }
+  friend bool operator==(const CheckedBytes& a, const CheckedBytes& b) {
+    return a.at_ == b.at_;
+  }
+
+ private:
+  const char* at_;
+  const char* end_;
+  Checkpoint* checkpoint_;
+};
 
 // Builds the table while the JSON library reads. Stops at the first thing out
 // of place, so that nesting never goes deeper than the format's.
@@ -162,6 +198,9 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
   }
 
  private:
+  // With a seed, so that nobody can choose names of one bucket.
+  using Names = std::unordered_set<std::string, absl::Hash<std::string>>;
+
   enum class Place { kStart, kTop, kMetadata, kTensor, kShape, kOffsets };
 
   bool Fail(absl::Status error) {
@@ -194,7 +233,7 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
 
   bool EndTensor() {
     for (absl::string_view field : {"dtype", "shape", "data_offsets"}) {
-      if (!fields_seen_.contains(field)) {
+      if (!fields_seen_.contains(std::string(field))) {
         return Fail(
             InvalidHeader(absl::StrCat("field \"", field, "\" is missing"),
                           "INVALID_HEADER", CurrentTensor()));
@@ -220,14 +259,19 @@ class HeaderHandler : public nlohmann::json::json_sax_t {
   std::string key_;
   SafetensorsEntry tensor_;
   std::vector<uint64_t> offsets_;
-  absl::flat_hash_set<std::string> names_seen_;
-  absl::flat_hash_set<std::string> fields_seen_;
+  Names names_seen_;
+  Names fields_seen_;
 };
 
 // Puts the tensors into the order of their data and checks that they cover it
 // from 0 to the end, each with the size that its type and shape ask for.
-absl::Status OrderAndCheck(uint64_t data_start, SafetensorsHeader* header) {
-  for (const SafetensorsEntry& entry : header->tensors) {
+absl::Status OrderAndCheck(uint64_t data_start, Checkpoint* checkpoint,
+                           SafetensorsHeader* header) {
+  std::vector<SafetensorsEntry*> order;
+  order.reserve(header->tensors.size());
+  for (SafetensorsEntry& entry : header->tensors) {
+    if (StopsAt(order.size(), checkpoint)) return checkpoint->status();
+    order.push_back(&entry);
     KVC_ASSIGN_OR_RETURN(const uint64_t count, ElementCount(entry.spec));
     const uint64_t size = count * DTypeSize(entry.spec.dtype);
     if (entry.begin > entry.end || entry.end > kMaxData ||
@@ -238,11 +282,17 @@ absl::Status OrderAndCheck(uint64_t data_start, SafetensorsHeader* header) {
                            "INVALID_OFFSETS", entry.spec.name);
     }
   }
-  std::stable_sort(header->tensors.begin(), header->tensors.end(),
-                   [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
-                     return std::pair(a.begin, a.end) <
-                            std::pair(b.begin, b.end);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const SafetensorsEntry* a, const SafetensorsEntry* b) {
+                     return std::pair(a->begin, a->end) <
+                            std::pair(b->begin, b->end);
                    });
+  std::vector<SafetensorsEntry> ordered;
+  ordered.reserve(order.size());
+  for (SafetensorsEntry* const each : order) {
+    ordered.push_back(std::move(*each));
+  }
+  header->tensors = std::move(ordered);
   uint64_t position = 0;
   for (const SafetensorsEntry& entry : header->tensors) {
     if (entry.begin != position) {
@@ -261,7 +311,7 @@ absl::Status OrderAndCheck(uint64_t data_start, SafetensorsHeader* header) {
 }  // namespace
 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
-    absl::string_view json) {
+    absl::string_view json, Checkpoint* checkpoint) {
   // The JSON library takes a NUL for the end of the text and would ignore what
   // follows it; no JSON text holds one.
   if (const size_t nul = json.find('\0'); nul != absl::string_view::npos) {
@@ -269,12 +319,15 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
                          std::nullopt, kTextOffset + nul);
   }
   HeaderHandler handler;
+  const char* const end = json.data() + json.size();
   const bool parsed =
-      nlohmann::json::sax_parse(json.begin(), json.end(), &handler);
+      nlohmann::json::sax_parse(CheckedBytes(json.data(), end, checkpoint),
+                                CheckedBytes(end, end, checkpoint), &handler);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (!handler.status.ok()) return handler.status;
   if (!parsed) return InvalidHeader("invalid JSON", "INVALID_JSON");
   KVC_RETURN_IF_ERROR(
-      OrderAndCheck(kTextOffset + json.size(), &handler.header));
+      OrderAndCheck(kTextOffset + json.size(), checkpoint, &handler.header));
   return std::move(handler.header);
 }
 

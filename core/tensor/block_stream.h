@@ -67,7 +67,7 @@ class BlockStream {
   uint64_t remaining_;
   uint64_t block_size_;
   std::string partial_;  // of a block that straddles chunks
-  bool given_ = false;   // whether the last call of Next gave a block
+  bool given_ = false;   // whether the last call of Next returned a block
 };
 
 }  // namespace kvcompress

@@ -24,7 +24,7 @@ void Reserve(size_t size, Buffer* buffer) {
   AskForLargePages(buffer->data(), size * sizeof(*buffer->data()));
 }
 
-// Makes room for so many; what is there means nothing.
+// Makes space for so many; what is there means nothing.
 template <typename T>
 void Grow(size_t size, std::vector<T>* buffer) {
   if (buffer->size() >= size) return;

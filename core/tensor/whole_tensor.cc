@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "kvcompress/error.h"
 #include "status/macros.h"
 #include "tensor/grow.h"
+#include "tensor/not_finite.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress {
@@ -22,10 +24,11 @@ class WholeTensorEncoder : public TensorEncoder {
  public:
   WholeTensorEncoder(std::string codec, const TensorSpec& spec,
                      uint64_t elements, const EncodeHints& hints,
-                     EncodeWhole encode)
+                     EncodeWhole encode, bool takes_not_finite)
       : codec_(std::move(codec)),
         spec_(spec),
         encode_(std::move(encode)),
+        takes_not_finite_(takes_not_finite),
         size_(elements * DTypeSize(spec.dtype)),
         checkpoint_(hints.checkpoint),
         buffers_(hints.buffers),
@@ -99,29 +102,26 @@ class WholeTensorEncoder : public TensorEncoder {
     const auto* const bytes = reinterpret_cast<const uint8_t*>(source().data());
     const float largest = LargestMagnitude(
         spec_.dtype, bytes + checked_ * element_size, whole - checked_);
-    if (std::isfinite(largest)) {
-      largest_ = std::max(largest_, largest);
+    if (std::isfinite(largest) || takes_not_finite_) {
+      largest_ = std::isfinite(largest)
+                     ? std::max(largest_, largest)
+                     : std::numeric_limits<float>::infinity();
       checked_ = whole;
       return absl::OkStatus();
     }
     for (float value;; ++checked_) {
       LoadElements(spec_.dtype, bytes + checked_ * element_size,
                    absl::MakeSpan(&value, 1));
-      if (!std::isfinite(value)) return NotFinite();
+      if (!std::isfinite(value)) {
+        return NotFiniteError(codec_, spec_.name, checked_);
+      }
     }
-  }
-
-  // About the element that checked_ counts up to.
-  absl::Status NotFinite() const {
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
-        absl::StrCat("NaN and infinity cannot be quantized by ", codec_),
-        {.reason = "NOT_FINITE", .tensor = spec_.name, .element = checked_});
   }
 
   const std::string codec_;
   const TensorSpec spec_;
   const EncodeWhole encode_;
+  const bool takes_not_finite_;
   const uint64_t size_;
   Checkpoint* const checkpoint_;
   EncoderBuffers* const buffers_;  // may be null
@@ -137,13 +137,12 @@ class WholeTensorEncoder : public TensorEncoder {
 
 }  // namespace
 
-std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
-                                                     const TensorSpec& spec,
-                                                     uint64_t elements,
-                                                     const EncodeHints& hints,
-                                                     EncodeWhole encode) {
+std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(
+    std::string codec, const TensorSpec& spec, uint64_t elements,
+    const EncodeHints& hints, EncodeWhole encode, bool takes_not_finite) {
   return std::make_unique<WholeTensorEncoder>(std::move(codec), spec, elements,
-                                              hints, std::move(encode));
+                                              hints, std::move(encode),
+                                              takes_not_finite);
 }
 
 }  // namespace kvcompress

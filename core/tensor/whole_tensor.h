@@ -54,23 +54,23 @@ struct EncodedTensor {
   KeyHints key_hints;
 };
 
-// A tensor with elements, all of them finite.
+// A tensor with elements.
 struct WholeTensor {
   absl::string_view bytes;
-  float largest = 0;           // magnitude of an element
+  float largest = 0;           // magnitude; infinity where one is not finite
   bool wants_decoded = false;  // else EncodedTensor::decoded is not looked at
 };
 using EncodeWhole = std::function<EncodedTensor(const WholeTensor& tensor)>;
 
-// Collects a tensor, refuses values that are not finite as they come, and
-// encodes it at its end; when the checkpoint stops while it does, what `encode`
-// gives may be anything. Of `hints` it takes source, buffers and checkpoint.
+// Collects a tensor and encodes it at its end; when the checkpoint stops while
+// it does, the result of `encode` is unspecified. Values that are not finite
+// are refused as they come, unless `takes_not_finite`. Of `hints` it takes
+// source, buffers and checkpoint.
 // REQUIRES: the spec has `elements` elements of a compressible type.
-std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(std::string codec,
-                                                     const TensorSpec& spec,
-                                                     uint64_t elements,
-                                                     const EncodeHints& hints,
-                                                     EncodeWhole encode);
+std::unique_ptr<TensorEncoder> NewWholeTensorEncoder(
+    std::string codec, const TensorSpec& spec, uint64_t elements,
+    const EncodeHints& hints, EncodeWhole encode,
+    bool takes_not_finite = false);
 
 }  // namespace kvcompress
 

@@ -21,8 +21,9 @@ namespace kvcompress {
 
 class Workers {
  public:
-  // A piece of work, by its index; of two that are done at a time none has the
-  // place of the other. Places are below places(), that of the caller is 0.
+  // A piece of work, by its index. `place` is its worker slot: no two pieces
+  // that run at a time share one. Slots are below places(); that of the caller
+  // is 0.
   using Piece = absl::FunctionRef<void(size_t index, size_t place)>;
 
   virtual ~Workers() = default;
@@ -44,8 +45,8 @@ inline void ForEach(Workers* workers, size_t count, Workers::Piece piece) {
   for (size_t index = 0; index < count; ++index) piece(index, 0);
 }
 
-// What each place works in, made when it is needed; with a checkpoint of its
-// own. Only for work with the same workers.
+// The memory of each worker slot, made when it is needed; with a checkpoint of
+// its own. Only for work with the same workers.
 template <typename Memory>
 class AtPlaces {
  public:

@@ -181,7 +181,7 @@ class Orthogonalizer {
       : values_(values), size_(size), rows_(rows) {}
 
   // Takes from row `j` what it has of the rows before it whose values are
-  // close, and gives it length 1. False when next to nothing was left.
+  // close, and normalizes it. False when next to nothing was left.
   bool Separate(size_t j) {
     float* const vector = Row(j);
     for (size_t k = j;

@@ -3,8 +3,8 @@
 // The principal components of a covariance: the eigenvectors of its largest
 // eigenvalues and no others, by reduction to a tridiagonal matrix, bisection
 // and inverse iteration (J. H. Wilkinson, The Algebraic Eigenvalue Problem,
-// 1965, chapter 5), in binary32 with a fixed order of operations. The encoder's
-// affair.
+// 1965, chapter 5), in binary32 with a fixed order of operations. For encoders
+// only.
 
 #ifndef KVCOMPRESS_TRANSFORM_PRINCIPAL_COMPONENTS_H_
 #define KVCOMPRESS_TRANSFORM_PRINCIPAL_COMPONENTS_H_

@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=Path, required=True, help="folder with both programs")
     parser.add_argument("--debs", type=Path, required=True, help="folder with packages of CPack")
-    parser.add_argument("--out", type=Path, required=True, help="an empty folder")
+    parser.add_argument("--out", type=Path, required=True, help="the folder")
     parser.add_argument("--version", required=True)
     parser.add_argument("--revision", required=True)
     parser.add_argument("--date", type=int, required=True, help="in seconds since 1970")

@@ -1,7 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The dashboard, as code: what an operator asks, in the order it is asked.
 
-Is it up? Is quality held? How much is saved? Where is the time going? How full is it?
+More than 400 lines: a dashboard is read from its top to its end. Is it up? Is quality held? How
+much is saved? Where is the time going? How full is it? Is the store of artefacts large enough?
 """
 
 from dataclasses import dataclass, field
@@ -65,7 +66,7 @@ def rate(metric: str, labels: str = "") -> str:
 
 
 def moved(direction: str, method: str) -> str:
-    """The bytes that one method takes in or gives out each second."""
+    """The bytes that one method receives or sends each second."""
     labels = f'method="{method}"'
     return f"sum({rate(f'kvcompress_{direction}_bytes_total', labels)})"
 
@@ -335,6 +336,42 @@ SECTIONS = [
                 "Servers of each version: two only while a rollout is under way.",
                 "none",
                 {"{{version}}": f"count by (version) (kvcompress_build_info{{{SERVERS}}})"},
+            ),
+        ],
+    ),
+    Section(
+        "Is the store of artefacts large enough?",
+        [
+            Graph(
+                "Bytes held, and capacity",
+                "Of each folder, as its engines or the command of the store report it.",
+                "bytes",
+                {
+                    "{{instance}} {{folder}}": "kvcompress:store:bytes",
+                    "{{instance}} {{folder}} capacity": "kvcompress:store:capacity_bytes",
+                },
+            ),
+            Graph(
+                "Tokens found",
+                "Of those that vLLM looked for outside of its own cache, host memory included.",
+                "percentunit",
+                {"{{instance}}": "kvcompress:store:hits:ratio_rate5m"},
+            ),
+            Graph(
+                "Evictions",
+                "Artefacts each second, by reason.",
+                "ops",
+                {"{{reason}}": "sum by (reason) (kvcompress:store:evictions:rate5m)"},
+                stacked=True,
+            ),
+            Graph(
+                "Evicted before anybody had read them",
+                "Of the artefacts evicted for the capacity within an hour. High: raise it.",
+                "percentunit",
+                {
+                    "{{instance}} {{folder}}": "kvcompress:store:evicted_unread:increase1h / "
+                    "kvcompress:store:evictions:increase1h"
+                },
             ),
         ],
     ),

@@ -22,9 +22,10 @@ install(FILES LICENSE
 set_target_properties(kvcompress_core PROPERTIES EXPORT_NAME core)
 set_target_properties(kvcompress_proto PROPERTIES EXPORT_NAME proto)
 set_target_properties(kvcompress_wire PROPERTIES EXPORT_NAME wire)
+set_target_properties(kvcompress_files PROPERTIES EXPORT_NAME files)
 set_target_properties(kvcompress_client PROPERTIES EXPORT_NAME client)
 install(TARGETS kvcompress_core kvcompress_proto kvcompress_wire
-                kvcompress_client
+                kvcompress_files kvcompress_client
         EXPORT kvcompress
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
 install(DIRECTORY core/include/ client/cpp/include/

@@ -35,6 +35,10 @@ ConnectionMetrics::ConnectionMetrics(prometheus::Registry* registry) {
                      "Connections of gRPC that were reset because the client "
                      "did not read what waited for it.")
            .Add({});
+  shed_ = &CounterFamily(registry, "kvcompress_connections_shed_total",
+                         "Connections of gRPC that were reset because they "
+                         "had the most streams when there were too many.")
+               .Add({});
   reachable_ = &GaugeFamily(registry, "kvcompress_reachable",
                             "1 while the server can reach itself on every "
                             "address, else 0.")

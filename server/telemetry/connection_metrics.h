@@ -24,6 +24,7 @@ class ConnectionMetrics {
   void Accepted() { accepted_->Increment(); }
   void Refused(Refusal why) { refused_[static_cast<size_t>(why)]->Increment(); }
   void Unread() { unread_->Increment(); }
+  void Shed() { shed_->Increment(); }
   void SetReachable(bool reachable) { reachable_->Set(reachable ? 1 : 0); }
 
  private:
@@ -32,6 +33,7 @@ class ConnectionMetrics {
   prometheus::Counter* accepted_;
   prometheus::Counter* refused_[kRefusalCount];
   prometheus::Counter* unread_;
+  prometheus::Counter* shed_;
   prometheus::Gauge* reachable_;
 };
 

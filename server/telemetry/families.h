@@ -46,7 +46,7 @@ template <typename Metric>
 class OnFirstUse {
  public:
   // `make` adds the series to its family. Threads may call it at the same time:
-  // a family gives one series for equal labels.
+  // a family returns one series for equal labels.
   void Bind(std::function<Metric*()> make) { make_ = std::move(make); }
 
   Metric* operator->() {

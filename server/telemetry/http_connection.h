@@ -29,7 +29,7 @@ using HttpPeer = std::string;
 enum class HttpClose : uint8_t {
   kHeaderTimeout,  // the head of its request did not come in time
   kWriteTimeout,   // it did not take its answer in time
-  kEvicted,        // for a newer one, as no room or descriptor was left
+  kEvicted,        // for a newer one, as no slot or descriptor was left
   kAddressLimit,   // for a newer one of the same client
   kBadRequest,     // answered with 400, 413, 414, 431 or 505
 };
@@ -91,7 +91,7 @@ class HttpConnection {
 
  private:
   void Finish();
-  // Has TCP drop what the client did not take.
+  // Makes TCP drop what the client did not take.
   void Abort(std::optional<HttpClose> reason);
   void Discard();
 

@@ -45,7 +45,7 @@ class DescriptorReserve {
 
   DescriptorReserve() { Refill(); }
 
-  // Gives one up, so that another can be opened. False when none is left.
+  // Releases one, so that another can be opened. False when none is left.
   bool Give();
   // Takes what can be had up to kSize.
   void Refill();

@@ -33,8 +33,8 @@ HttpResponse TextResponse(int status, absl::string_view text);
 // In plain text, for a status that is an error.
 HttpResponse ErrorResponse(int status);
 
-// The status line and the fields, with the empty line behind them. Says that
-// the connection will be closed.
+// The status line and the fields, with the empty line behind them. Announces
+// that the connection will be closed.
 std::string ResponseHead(const HttpResponse& response);
 
 }  // namespace kvcompress

@@ -55,11 +55,12 @@ class HttpTable {
   // none.
   bool FreeOne();
 
-  // Forgets those that are closed, and tells the observer. Whether there were
-  // any.
+  // Forgets those that are closed, and notifies the observer. Returns whether
+  // there were any.
   bool Sweep();
 
-  // Tells the observer how many are open. Sweep does it where that changes.
+  // Reports to the observer how many are open. Sweep does it where that
+  // changes.
   void Report() const;
 
   // In the order in which they came. Those that are closed stay until Sweep.

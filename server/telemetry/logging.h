@@ -38,7 +38,7 @@ class LogNames {
 };
 
 // Sets up the default logger, and routes what gRPC and protobuf write to it at
-// the level it has there (GRPC_VERBOSITY says which gRPC gives out: ERROR by
+// the level it has there (GRPC_VERBOSITY says which gRPC emits: ERROR by
 // default). Clients can have them write: of each, kMaxLibraryLines in
 // kLibraryInterval are let through, and then how many were not. Once, before
 // other threads log.

@@ -14,7 +14,7 @@
 
 namespace kvcompress {
 
-// Tells each of them in turn. They must outlive it. Thread safe.
+// Notifies each of them in turn. They must outlive it. Thread safe.
 class Observers final : public CallObserver {
  public:
   explicit Observers(std::vector<CallObserver*> all) : all_(std::move(all)) {}

@@ -77,7 +77,8 @@ void ProfileMetrics::Remove(const Series& series) {
 void ProfileMetrics::Set(const ProfileSet& profiles) {
   loaded_->Set(static_cast<double>(profiles.loaded().size()));
   loaded_bytes_->Set(static_cast<double>(profiles.memory()));
-  refused_files_->Set(static_cast<double>(profiles.refused().size()));
+  refused_files_->Set(
+      static_cast<double>(profiles.refused().size() + profiles.left_out()));
   const std::lock_guard lock(mutex_);
   names_.clear();
   std::set<std::string> kept;

@@ -124,11 +124,12 @@ void QualityMetrics::Compressed(const CompressReport& report) {
   AddSeries(series);
   series->ratio->Observe(report.compression_ratio);
   series->value_bytes->Observe(report.bits_per_value / 8);
-  if (report.worst_tensor >= 0) {
-    const std::optional<double> snr =
-        report.tensors[static_cast<size_t>(report.worst_tensor)].metrics.snr_db;
-    if (snr) series->worst_snr->Observe(*snr);
+  std::optional<double> lowest;
+  for (const TensorReport& tensor : report.tensors) {
+    const std::optional<double> snr = tensor.metrics.snr_db;
+    if (snr && (!lowest || *snr < *lowest)) lowest = snr;
   }
+  if (lowest) series->worst_snr->Observe(*lowest);
   for (size_t i = 0; i < series->metrics.size(); ++i) {
     const std::optional<double> value = AllMetrics()[i].Value(report.metrics);
     if (value && series->metrics[i] != nullptr) {

@@ -39,7 +39,7 @@ const void* kvb_profile(const char* bytes, uint64_t size) {
 }
 
 // Compresses a safetensors file, with a profile or null. Keeps the artefact and
-// gives its size.
+// returns its size.
 int64_t kvb_cache_encode(const char* codec, const void* profile,
                          const char* source, uint64_t size) {
   kvcompress::CompressOptions options;

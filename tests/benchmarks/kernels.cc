@@ -51,6 +51,7 @@ extern "C" {
 // Names of the sets, the fastest first, with commas between them.
 const char* kvb_sets() {
   static const std::string* const names = [] {
+    kvcompress::AllowTiles();
     auto* const text = new std::string;
     for (const auto* set : kvcompress::kernels::Available()) {
       absl::StrAppend(text, text->empty() ? "" : ",", set->name);

@@ -1,8 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Measures how soon an artefact is restored that comes over a link; see tests/benchmark.
 
-A sender gives a file to whoever connects. Its bytes go through a proxy that carries so many bits a
-second, and `kv-compress -decompress -` restores them as they come. Beside what that takes stands
+A sender sends a file to whoever connects. Its bytes go through a proxy that carries so many bits a
+second, and `kv-compress -decompress -` restores them as they come. Next to what that takes stands
 what deploy/link.py works out from the costs of restoring the same file without a link, and from
 the cores that the proxy leaves. A second table has how soon the first layers are there, which a
 server restores in the order of the file or in that of the layers.
@@ -38,7 +38,7 @@ _SENT_AT_ONCE = 1 << 20
 
 @contextmanager
 def sender(path: Path) -> Iterator[int]:
-    """Gives the file to each connection; the port."""
+    """Sends the file to each connection; returns the port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:

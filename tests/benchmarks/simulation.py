@@ -16,7 +16,7 @@ class Stage:
 
 
 def stages(times: Sequence[float]) -> list[Stage]:
-    """Reads what kvb_trace gives."""
+    """Reads the output of kvb_trace."""
     found, at = [], 0
     while at < len(times):
         count = int(times[at + 1])
@@ -61,7 +61,7 @@ def simulate(tensors: Sequence[Sequence[Stage]], threads: int, places: int) -> f
     """
     queue = [_Tensor(tensor) for tensor in tensors]
     begun: list[_Tensor] = []
-    # When a thread is free again, a number that tells them apart, its tensor, whether it helps.
+    # When a thread is free again, a number that distinguishes them, its tensor, whether it helps.
     events: list[tuple[float, int, _Tensor, bool]] = []
     idle, now = threads, 0.0
     number = itertools.count()

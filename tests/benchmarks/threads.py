@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import busiest
 import grpc
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ HEADS, CHANNELS = 8, 128
 CODECS = ("klt:contract", "auto", "ecsq:contract", "int4")
 SIMULATED = ("klt:contract", "klt:ultra", "ecsq:contract")
 LAYERS = 64  # tensors of a simulated cache
-TABLES = ("cores", "threads", "processes", "auto", "stream", "fairness")
+TABLES = ("cores", "threads", "processes", "auto", "stream", "fairness", "busiest")
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,7 @@ def send_large(address: str, tensor: NDArray[np.uint16], size: int, codec: str) 
 
 
 def fairness(binary: Path, tensor: NDArray[np.uint16], large: int, count: int) -> Iterator[str]:
-    """Rows: small calls alone and beside a large one of the same client."""
+    """Rows: small calls alone and next to a large one of the same client."""
     yield "| beside | p99 of 1 MB, ms | of alone |\n| --- | --- | --- |\n"
     processes = multiprocessing.get_context("spawn")
     with (
@@ -378,14 +379,14 @@ def main() -> None:
         write_cache(one, make_tensor(2 * arguments.tokens), 1)
         caches = {f"{2 * arguments.layers} tensors": layers, "2 tensors": one}
         real = {path.stem: path for path in arguments.cache}
-        large = int(arguments.large_gb * 1e9)
         tables = (
             many_cores(arguments.library, tensor, 16),
             compare_threads(binary, caches, arguments.rounds),
             compare_processes(binary, layers, arguments.rounds),
             compare_auto(binary, {**caches, **real}, arguments.rounds),
             stream(binary, layers, size, arguments.rounds),
-            fairness(binary, tensor, large, arguments.small_calls),
+            fairness(binary, tensor, int(arguments.large_gb * 1e9), arguments.small_calls),
+            busiest.table(binary, layers),
         )
         for name, rows in zip(TABLES, tables, strict=True):
             if arguments.only and name not in arguments.only:

@@ -4,7 +4,7 @@
 //
 //   kvcompress_transport serve SOCKET SHARED
 //     The service as kv-compressd has it; on the same gRPC server a null echo,
-//     which drops a message and answers with as many bytes as int4 gives; and
+//     which drops a message and answers with as many bytes as int4 has; and
 //     on SOCKET.raw the same without gRPC. Ends with its standard input.
 //   kvcompress_transport work SOCKET INPUT SHARED
 //     Reads names of tasks, one in a line, and answers each with the seconds it

@@ -237,7 +237,7 @@ def measure(arguments: argparse.Namespace, folder: Path, rounds: Rounds) -> list
             if number > 0:
                 rounds.add(task, wall, used + server.processor_seconds() - before)
         before, own, begun = server.processor_seconds(), time.process_time(), time.perf_counter()
-        client.compress(source, shared / "python", codec="int4")
+        client.compress(source, shared / "python", overwrite=True, codec="int4")
         wall = time.perf_counter() - begun
         used = time.process_time() - own + server.processor_seconds() - before
         if number > 0:

@@ -62,6 +62,8 @@ def tensor_json(report: TensorReport) -> dict[str, Any]:
         (
             ["-thresholds", "max_rmse=9,min_snr_db=1", "-key-thresholds=max_error=99"],
             {
+                "codec": "auto",
+                "effort": "fast",
                 "thresholds": Thresholds(max_rmse=9, min_snr_db=1),
                 "key_thresholds": Thresholds(max_error=99),
             },
@@ -87,7 +89,7 @@ def test_report_of_compression(
     if worst is None:
         assert answer["worst_tensor"] is None
     else:
-        names = ("rmse", "snr_db", "max_error", "cosine_similarity")
+        names = ("rmse", "snr_db", "centred_snr_db", "max_error", "cosine_similarity")
         assert answer["worst_tensor"] == {"name": worst.name, **fields(worst.metrics, names)}
 
 
@@ -178,7 +180,7 @@ def test_gate_that_does_not_hold(
     run: Run, client: Client, tmp_path: Path, arguments: list[str], bounds: list[tuple[str, float]]
 ) -> None:
     """It is judged by the tensors' own metrics, and no output is left."""
-    done = run("-input", SAMPLE, *arguments)
+    done = run("-input", SAMPLE, "-codec", "int4", *arguments)
     assert done.returncode == 2
     answer = json.loads(done.stdout)
     assert answer["quality_passed"] is False
@@ -206,7 +208,7 @@ def test_gate_on_what_a_shape_has_not(run: Run, tmp_path: Path) -> None:
     file = write([tensor(name, "F32", values, shape) for name in ("layer_0_key", "layer_0_value")])
     (tmp_path / "flat.safetensors").write_bytes(file)
     bounds = ("-thresholds", "min_centred_snr_db=-300,min_token_snr_db_p1=-300")
-    done = run("-input", "flat.safetensors", "-metrics-only", *bounds)
+    done = run("-input", "flat.safetensors", "-metrics-only", "-codec", "int4", *bounds)
     assert done.returncode == 2
     violations = json.loads(done.stdout)["violations"]
     assert len([each for each in violations if "not known for its shape" in each]) == 3

@@ -3,19 +3,22 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from kv_compress import Run, refuse, succeed
 
 from kvcompress import Client
 from oracle.fixtures import REPOSITORY, SAMPLE
 from oracle.server import Server, running_server
 
-CODECS = ["lossless", "int8", "int4", "int4-hadamard", "int4-kivi", "sparse", "auto"]
+CODECS = ["int4", "int4-kivi", "int8", "sparse", "lossless"]
 CODECS += ["ecsq:contract", "ecsq:high", "ecsq:max"]
-CODECS += ["klt:contract", "klt:high", "klt:max", "klt:ultra"]
+CODECS += ["klt:contract", "klt:high", "klt:max", "klt:ultra", "auto"]
+NOT_COMPARED = "int4-hadamard"
 GOLDEN = REPOSITORY / "tests" / "golden" / "profile"
 # What a compression of the same file says too.
 SHARED = ["compression_ratio", "compressed_size_bytes", "snr_db", "worst_tensor", "tensor_count"]
@@ -27,13 +30,13 @@ def rows(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_every_codec_of_the_service(client: Client) -> None:
-    """None is left out that somebody could choose, nor a preset."""
+    """None is left out that a person should choose, nor a preset."""
     known = [
         f"{codec.name}:{preset}" if preset else codec.name
         for codec in client.server_info().codecs
         for preset in (codec.presets or [""])
     ]
-    assert sorted(known) == sorted(CODECS)
+    assert sorted(known) == sorted([*CODECS, NOT_COMPARED])
 
 
 def test_without_a_list_all_codecs(run: Run, tmp_path: Path) -> None:
@@ -84,7 +87,8 @@ def test_the_table(run: Run) -> None:
     assert lines[2].split("  ")[0] == "codec"
     assert [line.split()[0] for line in lines[3:6]] == ["lossless", "int4", "klt:ultra"]
     assert re.search(r"lossless +1\.4\dx +exact +exact +60 of 60 +\d+ +\d+$", lines[3])
-    assert lines[-1].startswith("Smallest within the bounds on every tensor: lossless, 1.4")
+    assert lines[-2].startswith("Smallest within the bounds on every tensor: lossless, 1.4")
+    assert lines[-1].startswith("Without -codec, compress uses auto at effort fast")
     assert max(len(line) for line in lines) <= 100
 
 
@@ -123,6 +127,85 @@ def test_mistakes(run: Run, artefact: Path) -> None:
     refuse(run("-compare", "absent"), "no such file")
     refuse(run("-compare", artefact), "already compressed")
     refuse(run("-compare", SAMPLE, "-output", "out"), "writes nothing")
-    refuse(run("-compare", SAMPLE, SAMPLE), "unexpected argument")
+    refuse(run("-compare", SAMPLE, "-input", SAMPLE), "without -input")
     refuse(run("-compare", SAMPLE, "-preset", "high"), "whole codec strings")
     refuse(run("-compare", SAMPLE, "-info", SAMPLE), "cannot be combined")
+
+
+def folder_of(folder: Path, *names: str) -> Path:
+    """A folder with copies of the sample."""
+    folder.mkdir()
+    for name in names:
+        shutil.copy(SAMPLE, folder / name)
+    return folder
+
+
+def test_several_files_and_folders(run: Run, tmp_path: Path, artefact: Path) -> None:
+    """A line for each, and one that sums them up; artefacts in folders are skipped."""
+    folder = folder_of(tmp_path / "caches", "a.safetensors", "b.safetensors")
+    shutil.copy(artefact, folder / "a.kvc.safetensors")
+    done = run("-compare", folder, SAMPLE, "-codec", "lossless int4")
+    assert done.returncode == 0, done.stderr
+    assert b"Skipped 1 artefact below " in done.stderr
+    *files, summary = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert [Path(file["input"]).name for file in files] == [
+        "a.safetensors",
+        "b.safetensors",
+        SAMPLE.name,
+    ]
+    assert (summary["files"], summary["failed"]) == (3, 0)
+    assert summary["bounds"] == files[0]["bounds"]
+    for codec, row in rows(summary).items():
+        each = [rows(file)[codec] for file in files]
+        assert (row["files"], row["failed"]) == (3, 0)
+        for field in ("original_size_bytes", "compressed_size_bytes", "tensor_count"):
+            assert row[field] == sum(one[field] for one in each)
+        assert row["tensors_within_bounds"] == sum(one["tensors_within_bounds"] for one in each)
+        assert row["compression_ratio"] == pytest.approx(each[0]["compression_ratio"])
+        assert row["snr_db"] == each[0]["snr_db"]
+        speeds = [one["compress_mb_per_second"] for one in each]
+        assert min(speeds) <= row["compress_mb_per_second"] <= max(speeds)
+    assert summary["smallest_within_bounds"]["codec"] == "lossless"
+
+
+def test_several_tables(run: Run, tmp_path: Path) -> None:
+    """One for each file, then that of all."""
+    folder = folder_of(tmp_path / "caches", "a.safetensors", "b.safetensors")
+    text = run("-compare", folder, "-format", "table", "-codec", "lossless int4").stdout.decode()
+    tables = text.split("; bounds: the default thresholds\n")
+    assert len(tables) == 4
+    assert tables[2].splitlines()[-1] == "All 2 files"
+    assert re.search(r"^lossless +1\.4\dx +exact +exact +120 of 120 +\d+ +\d+$", tables[3], re.M)
+    assert text.splitlines()[-2].startswith("Smallest within the bounds on every tensor: lossless")
+
+
+def test_a_file_that_fails_does_not_stop_the_others(run: Run, tmp_path: Path) -> None:
+    """Nor does it count in the summary."""
+    folder = folder_of(tmp_path / "caches", "a.safetensors")
+    (folder / "b.safetensors").write_bytes(SAMPLE.read_bytes()[:-1])
+    done = run("-compare", folder, "-codec", "int4")
+    assert done.returncode == 1
+    compared, failed, summary = [json.loads(line) for line in done.stdout.decode().splitlines()]
+    assert (summary["files"], summary["failed"]) == (2, 1)
+    assert "ends 1 byte" in failed["error"]["message"]
+    assert summary["codecs"][0]["tensor_count"] == compared["codecs"][0]["tensor_count"]
+    assert done.stderr.decode().splitlines()[-1] == "2 files: 1 compared, 1 failed"
+    nothing = run("-compare", "absent", "missing", "-codec", "int4")
+    assert nothing.returncode == 1
+    assert len(nothing.stdout.splitlines()) == 2
+
+
+def test_a_codec_that_fails_with_one_file(run: Run, tmp_path: Path) -> None:
+    """Is not the smallest, whatever it did to the others."""
+    folder = folder_of(tmp_path / "caches", "a.safetensors")
+    values = np.full(64, np.nan, np.float32)
+    header = b'{"x":{"dtype":"F32","shape":[64],"data_offsets":[0,256]}}'
+    path = folder / "b.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header + values.tobytes())
+    done = run("-compare", folder, "-codec", "int8 lossless")
+    assert done.returncode == 1
+    summary = json.loads(done.stdout.decode().splitlines()[-1])
+    assert [row["failed"] for row in summary["codecs"]] == [1, 0]
+    assert summary["smallest_within_bounds"]["codec"] == "lossless"
+    text = run("-compare", path, path, "-codec", "int8 lossless", "-format", "table").stdout
+    assert b"int8: failed with every file\n" in text

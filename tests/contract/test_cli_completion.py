@@ -53,7 +53,7 @@ def offered(script: Path, line: str, function: str, folder: Path) -> list[str]:
 
 def flags_of(run: Run) -> list[str]:
     """Every flag of -help."""
-    return re.findall(r"^  --([a-z-]+)", run("-help").stdout.decode(), re.M)
+    return re.findall(r"^  (?:-[a-z],)?--([a-z-]+)", run("-help").stdout.decode(), re.M)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,11 @@ def flags_of(run: Run) -> list[str]:
         ("kv-compress --codec klt:", ["contract", "high", "max", "ultra"]),
         # Files are left to readline, and are not offered for what is no file.
         ("kv-compress -input ", [""]),
+        ("kv-compress -d cache -o ", [""]),
+        # Commands and files, where the first word begins.
+        ("kv-compress com", ["compopt -o filenames", "compress", "compare"]),
+        ("kv-compress f", ["compopt -o filenames", "folder"]),
+        ("kv-compress compare f", [""]),
         ("kv-compress ", [""]),
         ("kv-compress -threads ", ["compopt +o default", ""]),
         ("kv-compress -shared-directory f", ["compopt -o filenames +o default", "folder"]),

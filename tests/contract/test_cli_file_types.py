@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from kv_compress import Run, refuse, succeed
 
+from kvcompress import Client, InvalidArgumentError
 from oracle.fixtures import SAMPLE
 
 
@@ -67,6 +68,10 @@ TYPES: dict[str, tuple[bytes, str]] = {
     "json": (json.dumps({"model_type": "llama"}, indent=2).encode(), "the file is JSON"),
     "index": (json.dumps({"weight_map": {}}).encode(), "index of a model in several files"),
     "html": (b"<!DOCTYPE html><title>404</title>", "an HTML page"),
+    "text": ("notes, not a c\u00e4che\n".encode() * 40, "the file is text.*name the .safetensors"),
+    "script": (b"#!/bin/{sh}\n", "the file is text"),
+    "zeros": (bytes(600), "zeros from its first byte, perhaps of a copy that failed"),
+    "dump": (bytes(range(7, 256)) * 3, "the file is binary data of no known type"),
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
 }
 
@@ -82,6 +87,41 @@ def test_files_of_other_kinds(run: Run, tmp_path: Path, name: str) -> None:
     refuse(run("-info", "in"), words)
     refuse(run("-decompress", "-input", "in", "-output", "out"), words)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_python_says_of_files_what_the_command_line_says(
+    client: Client, run: Run, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(TYPES[name][0])
+    said = run("-input", "in", "-metrics-only").stderr.decode()
+    for call in (client.compress, client.measure, client.decompress):
+        with pytest.raises(InvalidArgumentError) as caught:
+            call(path)
+        assert caught.value.reason == "INVALID_HEADER"
+        assert caught.value.message in said
+
+
+@pytest.mark.parametrize("name", ["text", "zeros", "dump", "gzip"])
+def test_verify_reports_files_of_other_kinds(run: Run, tmp_path: Path, name: str) -> None:
+    """As artefacts that are no good, whether they come as a file or as a stream."""
+    data = TYPES[name][0]
+    (tmp_path / "in").write_bytes(data)
+    for done in (run("-verify", "in"), run("-verify", "-", stdin=data)):
+        assert done.returncode == 1
+        answer = json.loads(done.stdout)
+        assert (answer["verified"], answer["reason"]) == (False, "INVALID_HEADER")
+        assert "not a safetensors file" in answer["message"]
+
+
+def test_damage_is_not_another_kind(run: Run, tmp_path: Path) -> None:
+    """Neither of the first character of a header nor of its length."""
+    for position, words in ((8, "does not begin with '{'"), (7, "announces a header of")):
+        data = bytearray(SAMPLE.read_bytes())
+        data[position] = 0xFF
+        (tmp_path / "in").write_bytes(data)
+        refuse(run("-input", "in", "-metrics-only"), words)
 
 
 def test_training_names_the_file(run: Run, tmp_path: Path) -> None:

@@ -25,6 +25,33 @@ def test_mistakes_on_the_command_line(
 
 
 @pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-ouput", "out"], r"not defined: -ouput; did you mean -output\?"),
+        (["-group_size", "32"], r"did you mean -group-size\?"),
+        (["-O", "out"], r"did you mean -o\?"),
+        (["-codec", "losless"], r"unknown codec .*; did you mean lossless\?"),
+        (["-codec", "AUTO"], r"did you mean auto\?"),
+        (["-codec", "klt:ulrta"], r"klt has no preset .*; did you mean ultra\?"),
+        (["-codec", "int4:gruop_size=32"], r"has no option .*; did you mean group_size\?"),
+        (["-codec", "int4+zsdt"], r"unknown byte compressor .*; did you mean zstd\?"),
+        (["-layout", "pagde"], r"layout \"pagde\": .*; did you mean paged\?"),
+        (["-thresholds", "max_rms=1"], r"did you mean max_rmse\?"),
+    ],
+    ids=words_of,
+)
+def test_names_that_are_nearly_right(run: Run, arguments: list[object], words: str) -> None:
+    """The message ends with the name that was meant."""
+    refuse(run("-metrics-only", SAMPLE, *arguments), words)
+
+
+@pytest.mark.parametrize("flags", [["-bogus"], ["-codec", "bogus"], ["-layout", "xyz"]])
+def test_names_that_are_near_to_none(run: Run, flags: list[object]) -> None:
+    """Nothing is guessed."""
+    assert b"did you mean" not in run("-metrics-only", SAMPLE, *flags).stderr
+
+
+@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("json_cut_short", "parse header: invalid JSON"),
@@ -46,6 +73,28 @@ def test_help_and_version(run: Run, flag: str) -> None:
     assert done.returncode == 0
     assert b"kv-compress" in done.stdout
     assert done.stderr == b""
+
+
+def test_help_begins_with_what_people_do(run: Run) -> None:
+    """Forms, then examples, then flags; without arguments the forms alone."""
+    lines = run("-help").stdout.decode().splitlines()
+    assert lines[2] == "Usage:"
+    assert re.fullmatch(r"  kv-compress compress \[FLAGS\] FILE... +to NAME.kvc.*", lines[3])
+    titles = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert titles[:4] == ["Usage:", "Examples:", "What to do:", "Files:"]
+    forms = lines[2 : lines.index("", 2)]
+    alone = run()
+    refuse(alone, "-input is required")
+    assert alone.stderr.decode().splitlines()[1:-1] == forms
+    assert b"Usage:" not in run("-bogus").stderr
+
+
+def test_help_says_the_default_codec(run: Run) -> None:
+    """The one that is taken."""
+    text = " ".join(run("-help").stdout.decode().split())
+    [(default, first)] = re.findall(r"see below \(default (\w+) at effort fast; (\w+) with", text)
+    assert succeed(run("-metrics-only", SAMPLE))["codec"].split(":")[0] == default
+    assert succeed(run("-metrics-only", "-input", SAMPLE))["codec"].split(":")[0] == first
 
 
 def test_help_lists_every_flag(run: Run) -> None:

@@ -25,8 +25,10 @@ NAMES = {
     "gpj.\u202eexe": "gpj.\\u202eexe",
     "c1-\u009b2J": "c1-\\x9b2J",
     "unseen-\u200b\ufeff": "unseen-\\u200b\\ufeff",
+    "deleted-\x7f": "deleted-\\x7f",
+    "isolated-\u2066\u2069\u2028": "isolated-\\u2066\\u2069\\u2028",
 }
-HIDDEN = "\x1b\r\u009b\u202e\u200b\ufeff"
+HIDDEN = "\x1b\r\x7f\u009b\u202e\u200b\ufeff\u2066\u2069\u2028"
 
 
 @pytest.fixture

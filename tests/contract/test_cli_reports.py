@@ -132,7 +132,8 @@ def test_last_stage(run: Run) -> None:
     """Both round trips, and a name that there is not."""
     sizes = {}
     for stage in ("", "lz4", "zstd"):
-        answer = succeed(run("-input", SAMPLE, "-output", "out", "-last-stage", stage, "-force"))
+        flags = ("-codec", "int4", "-last-stage", stage, "-force")
+        answer = succeed(run("-input", SAMPLE, "-output", "out", *flags))
         sizes[stage] = answer["compressed_size_bytes"]
         succeed(run("-verify", "out"))
         succeed(run("-decompress", "-input", "out", "-output", "back"))
@@ -163,13 +164,14 @@ def test_missed_threshold_without_a_gate_succeeds(run: Run, tmp_path: Path) -> N
 
 def test_gate_that_does_not_hold(run: Run, tmp_path: Path) -> None:
     """Exit status 2, the metrics, and no output."""
-    done = run("-input", SAMPLE, "-output", "out", "-min-snr-db", "100")
+    gate = ("-codec", "int4", "-min-snr-db", "100")
+    done = run("-input", SAMPLE, "-output", "out", *gate)
     assert done.returncode == 2
     answer = json.loads(done.stdout)
     assert answer["quality_passed"] is False
     assert any("100" in violation for violation in answer["violations"])
     assert list(tmp_path.iterdir()) == []
-    assert run("-input", SAMPLE, "-metrics-only", "-min-snr-db", "100").returncode == 2
+    assert run("-input", SAMPLE, "-metrics-only", *gate).returncode == 2
 
 
 def test_gate_that_holds(run: Run) -> None:
@@ -180,7 +182,7 @@ def test_gate_that_holds(run: Run) -> None:
 def test_gate_by_role(run: Run, tmp_path: Path) -> None:
     """Bounds of any metric, for keys and values apart; a miss names tensor and metric."""
     bounds = ["-thresholds", "max_rmse=1", "-value-thresholds", "max_rmse=0.001"]
-    done = run("-input", SAMPLE, "-output", "out", *bounds)
+    done = run("-input", SAMPLE, "-output", "out", "-codec", "int4", *bounds)
     assert done.returncode == 2
     assert list(tmp_path.iterdir()) == []
     missed = json.loads(done.stdout)["violations"]
@@ -188,3 +190,25 @@ def test_gate_by_role(run: Run, tmp_path: Path) -> None:
     assert not any("_key" in sentence for sentence in missed)
     succeed(run("-input", SAMPLE, "-output", "out", "-codec", "auto", *bounds[:2]))
     refuse(run("-input", SAMPLE, "-output", "x", "-thresholds", "rmse=1"), "max_rmse")
+
+
+def test_poor_quality_is_said_whoever_chose_the_codec(run: Run, tmp_path: Path) -> None:
+    """In one line on standard error, of several files together; not with -quiet."""
+    poor = (
+        r"Warning: the quality with klt:ultra is POOR: SNR 10\.2 dB, RMSE 0\.523; "
+        "kv-compress compare "
+    )
+    for arguments in (("-metrics-only", SAMPLE), (SAMPLE, "-o", "out")):
+        done = run(*arguments, "-codec", "klt:ultra")
+        assert succeed(done)["quality_level"] == "POOR"
+        (line,) = done.stderr.decode().splitlines()
+        assert re.match(poor, line)
+    # The hint, which names a codec that is better, takes its place.
+    default = run("-input", SAMPLE, "-output", tmp_path / "first").stderr.decode()
+    assert re.fullmatch(r"Hint: int4:64 misses the default thresholds in .*\n", default)
+    several = run("-metrics-only", SAMPLE, SAMPLE, "-codec", "klt:ultra").stderr.decode()
+    assert several.startswith("Warning: the quality of 2 of 2 files is POOR; kv-compress compare ")
+    assert len(several.splitlines()) == 1
+    for quiet in ((SAMPLE,), (SAMPLE, SAMPLE)):
+        assert run("-metrics-only", *quiet, "-codec", "klt:ultra", "-quiet").stderr == b""
+    assert b"POOR" not in run("-metrics-only", SAMPLE, "-codec", "int8").stderr

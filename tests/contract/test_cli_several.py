@@ -41,14 +41,25 @@ def files_below(folder: Path) -> list[str]:
 
 def test_one_file_without_input(run: Run, tmp_path: Path, artefact: Path) -> None:
     """An argument is the same as -input, before and behind flags."""
-    succeed(run(SAMPLE, "-output", "one"))
+    succeed(run(SAMPLE, "-output", "one", "-codec", "int4"))
     succeed(run("-output", "two", "-group-size", "64", SAMPLE))
     assert (tmp_path / "one").read_bytes() == artefact.read_bytes()
     assert (tmp_path / "two").read_bytes() == artefact.read_bytes()
-    done = run("-output", "-", "--", "-", stdin=SAMPLE.read_bytes())
+    done = run("-output", "-", "-codec", "int4", "--", "-", stdin=SAMPLE.read_bytes())
     assert done.stdout == artefact.read_bytes()
-    refuse(run(SAMPLE), "-output is required")
     refuse(run("-input", SAMPLE, "-output", "out", SAMPLE), "unexpected argument")
+
+
+def test_codec_of_who_names_none(run: Run, artefact: Path, tmp_path: Path) -> None:
+    """The first release's int4 for its flags; else auto at effort fast, as in the API."""
+    wanted = succeed(run("-metrics-only", SAMPLE, "-codec", "auto", "-effort", "fast"))
+    for arguments in ((SAMPLE,), ("-input", SAMPLE, "-threads", "2"), (SAMPLE, "-effort", "best")):
+        made = succeed(run("-metrics-only", *arguments))
+        assert (made["codec"], made["rmse"]) == ("auto", wanted["rmse"])
+    succeed(run("-input", SAMPLE, "-output", "first"))
+    assert (tmp_path / "first").read_bytes() == artefact.read_bytes()
+    for flags in (("-group-size", "64"), ("-group-size", "64", "-threads", "2")):
+        assert succeed(run("-metrics-only", SAMPLE, *flags))["codec"] == "int4:64"
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["embedded", "server"])
@@ -57,7 +68,7 @@ def test_folders_there_and_back(
 ) -> None:
     """Outputs keep their place below the folder, and have the bytes of single runs."""
     where = ["-server", server.target] if served else []
-    done = run(caches, "-output", "made", *where)
+    done = run(caches, "-output", "made", "-codec", "int4", *where)
     lines = lines_of(done)
     assert [Path(line["input"]).name for line in lines] == ["a.safetensors", "b.safetensors"]
     assert [line["exit_status"] for line in lines] == [0, 0]
@@ -75,6 +86,43 @@ def test_folders_there_and_back(
     assert [info["format"] for info in infos] == ["kvcompress", "safetensors"]
 
 
+def test_artefacts_in_a_folder_are_not_compressed_again(
+    run: Run, tmp_path: Path, caches: Path, artefact: Path
+) -> None:
+    """A line says how many were skipped, whatever they are called."""
+    shutil.copy(artefact, caches / "deep" / "old.safetensors")
+    done = run(caches, "-output", "made")
+    assert (done.returncode, len(lines_of(done))) == (0, 2)
+    skipped = f"Skipped 2 artefacts below {caches}, compressed already"
+    assert skipped in done.stderr.decode().splitlines()
+    assert run(caches, "-output", "again", "-quiet").stderr == b""
+    (caches / "deep" / "b.safetensors").unlink()
+    words = "below .*deep there is nothing but 1 artefact, compressed already"
+    refuse(run(caches / "deep", "-output", "none"), words)
+
+
+def test_errors_follow_the_table(run: Run, bin_dir: Path, caches: Path) -> None:
+    """And a summary follows them; with JSON, where all went well, there is none."""
+    (caches / "0.safetensors").write_bytes(SAMPLE.read_bytes()[:-1])
+    command = [str(bin_dir / "kv-compress"), str(caches)]
+    command += ["-metrics-only", "-codec", "int4", "-format", "table"]
+    merged = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+    )
+    lines = merged.stdout.splitlines()
+    assert lines[0].startswith("Skipped 1 artefact below ")
+    assert [line.split()[0] for line in lines[1:5]] == ["ratio", "failed", "3.71x", "3.71x"]
+    assert re.match(r"Error: .*0\.safetensors: .*ends 1 byte", lines[-3])
+    assert lines[-2].startswith("Warning: the quality of 2 of 3 files is POOR")
+    assert lines[-1] == "3 files: 2 measured, 1 failed"
+    done = run(caches, "-metrics-only", "-codec", "int4", "-min-snr-db", "60")
+    assert done.stderr.endswith(b"\n3 files: 0 measured, 2 not within the bounds, 1 failed\n")
+    done = run("-quiet", caches, "-metrics-only")
+    assert done.stderr.decode().splitlines()[1:] == ["3 files: 2 measured, 1 failed"]
+    (caches / "0.safetensors").unlink()
+    assert b" files: " not in run(caches, "-metrics-only").stderr
+
+
 def test_one_failure_does_not_stop_the_others(run: Run, caches: Path) -> None:
     """The exit status is the worst: an error, then a missed bound."""
     broken = caches / "broken.safetensors"
@@ -86,7 +134,7 @@ def test_one_failure_does_not_stop_the_others(run: Run, caches: Path) -> None:
     assert "ends 1 byte" in failed["error"]["message"]
     assert re.search(r"^Error: .*broken\.safetensors: .*ends 1 byte", done.stderr.decode(), re.M)
     broken.unlink()
-    bound = ["-min-snr-db", "100"]
+    bound = ["-codec", "int4", "-min-snr-db", "100"]
     done = run(caches, "-output", "made", *bound)
     assert done.returncode == 2
     assert [line["exit_status"] for line in lines_of(done)] == [2, 2]
@@ -119,7 +167,7 @@ def test_overwriting_needs_leave(run: Run, tmp_path: Path, artefact: Path) -> No
     ):
         refuse(run(*arguments), "old already exists: give -force")
         assert old.read_text() == "precious"
-    succeed(run(SAMPLE, "-output", old, "-force"))
+    succeed(run(SAMPLE, "-output", old, "-force", "-codec", "int4"))
     assert old.read_bytes() == artefact.read_bytes()
     old.write_text("precious")
     succeed(run("-input", SAMPLE, "-output", old, "-group-size", "64", "-verbose"))
@@ -159,14 +207,18 @@ def test_tables(run: Run, artefact: Path) -> None:
     text = run("-verify", artefact, "-format=table").stdout.decode()
     assert re.search(r"^verified +yes", text, re.M)
     assert re.search(r"^tensors +60, all decoded$", text, re.M)
-    refused = run(SAMPLE, "-output", "refused", "-min-snr-db", "60", "-format", "table")
+    done = run("-decompress", "-tokens", "0:32", artefact, "-output", "part", "-format=table")
+    assert re.search(r"^size +596.0 kB -> 742.4 kB of 2.2 MB, 3.71x$", done.stdout.decode(), re.M)
+    gate = ("-codec", "int4", "-min-snr-db", "60")
+    refused = run(SAMPLE, "-output", "refused", *gate, "-format", "table")
     assert refused.returncode == 2
     assert re.search(r"^file +\S+safetensors$", refused.stdout.decode(), re.M)
     assert b"does not hold the bounds, and no file is written; " in refused.stderr
-    text = run("-metrics-only", SAMPLE, "absent", "-format", "table").stdout.decode()
+    options = ("-codec", "int4", "-format", "table")
+    text = run("-metrics-only", SAMPLE, "absent", *options).stdout.decode()
     heading, row, failed = text.splitlines()
     assert heading.split()[0] == "ratio"
-    assert row.split()[:6] == ["3.71x", "14.9", "12.6", "9", "of", "60"]
+    assert row.split()[:6] == ["3.71x", "9.3", "14.9", "9", "of", "60"]
     assert failed.split() == ["failed", "absent"]
     refuse(run("-info", SAMPLE, "-format", "xml"), "must be json or table")
 

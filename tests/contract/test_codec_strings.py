@@ -52,6 +52,12 @@ STRINGS: list[tuple[str, CodecChoice, list[str], str]] = [
         "ecsq:0.52,0.52",
     ),
     (
+        "ecsq:0.50,1.0",
+        {"name": "ecsq", "key_step": ".5", "value_step": "1."},
+        ["-codec", "ecsq", "-preset", "5e-1,01"],
+        "ecsq:0.5,1",
+    ),
+    (
         "klt:ultra",
         {"name": "klt", "preset": "ultra"},
         ["-codec", "klt", "-preset", "ultra"],
@@ -145,7 +151,7 @@ def test_strings(
     flags: list[str],
     canonical: str,
 ) -> None:
-    """Every way to say it gives the same artefact, and every report says it canonically."""
+    """Every spelling produces the same artefact, and every report says it canonically."""
     (tmp_path / "in").write_bytes(FILE)
     answer = raw.compress(stub, raw.file_requests(FILE, 1 << 20, CompressOptions(codec=text)))
     assert answer.begin is not None

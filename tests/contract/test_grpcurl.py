@@ -114,7 +114,7 @@ def test_self_test(grpcurl: Grpcurl) -> None:
 
 
 def test_compresses_the_sample(grpcurl: Grpcurl, bin_dir: Path, tmp_path: Path) -> None:
-    """A stream of JSON gives the artefact that the command line gives."""
+    """A stream of JSON produces the artefact that the command line produces."""
     data, chunk = SAMPLE.read_bytes(), 1 << 18
     messages: list[dict[str, Any]] = [{"options": {"codec": "int4:64"}}]
     for begin in range(0, len(data), chunk):

@@ -14,7 +14,7 @@ from oracle.arranged import Names, arrange, arrangements
 from oracle.fixtures import SAMPLE
 
 LAYERS, HEADS, TOKENS, DIM = 30, 3, 96, 64
-REPEATS = 3  # of the sample's tokens: enough for klt, and the header is small beside the data
+REPEATS = 3  # of the sample's tokens: enough for klt, and the header is small next to the data
 LAYOUTS = arrangements(HEADS)
 
 NAMES = {
@@ -29,6 +29,7 @@ NAMES = {
     "SGLang": Names(
         lambda layer, part: f"{part[0]}_buffer.{layer}", lambda layer: f"kv_buffer.{layer}"
     ),
+    "ONNX": Names(lambda layer, part: f"past_{part}_{layer}", lambda layer: f"kv_cache.{layer}"),
     "llama.cpp": Names(
         lambda layer, part: f"cache_{part[0]}_l{layer}", lambda layer: f"cache_kv_l{layer}"
     ),

@@ -19,13 +19,12 @@ EXAMPLES = REPOSITORY / "client" / "python" / "examples"
 
 @pytest.fixture
 def folder(bin_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the caches and the folders that the README names."""
+    """A folder with the caches that the README names."""
     monkeypatch.delenv("KVCOMPRESS_SERVER", raising=False)
     monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
     (tmp_path / "client").symlink_to(REPOSITORY / "client")
     shutil.copy(SAMPLE, tmp_path / "cache.safetensors")
-    for name in ("caches", "compressed"):
-        (tmp_path / name).mkdir()
+    (tmp_path / "caches").mkdir()
     for name in ("one", "two"):
         shutil.copy(SAMPLE, tmp_path / "caches" / f"{name}.safetensors")
     return tmp_path
@@ -51,6 +50,17 @@ def test_commands_of_the_readme(folder: Path) -> None:
     assert len(list((folder / "compressed").iterdir())) == 2
 
 
+def test_the_first_lines(folder: Path) -> None:
+    """Of the README: from a file to a file and back, by a server that the client starts."""
+    [block] = claimed_blocks("five lines")
+    (folder / "block.py").write_text(block)
+    ratio, decibels, passed = run_line("python block.py", folder).split()
+    assert float(ratio) > 4
+    assert float(decibels) > 18
+    assert passed == "True"
+    assert (folder / "back.safetensors").stat().st_size == SAMPLE.stat().st_size
+
+
 def test_a_file_by_a_server(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """There and back, with no native program to start."""
     program = f"{EXAMPLES / 'compress_file.py'} --server {server.target}"
@@ -60,7 +70,7 @@ def test_a_file_by_a_server(folder: Path, server: Server, monkeypatch: pytest.Mo
     assert printed == "60 tensors, every checksum right\n"
     restored = kvcompress.load_arrays((folder / "restored").read_bytes())[0]
     assert restored.keys() == kvcompress.load_arrays(SAMPLE.read_bytes())[0].keys()
-    refused = run_line(f"! {program} cache.safetensors restored --decompress 2>&1", folder)
+    refused = run_line(f"! {program} cache.safetensors nothing --decompress 2>&1", folder)
     assert refused.startswith("Error: FAILED_PRECONDITION"), refused
 
 

@@ -50,7 +50,7 @@ def test_statuses_and_messages(bin_dir: Path) -> None:
     for arguments, status in (
         (["-version"], 0),
         (["-bogus"], 1),
-        (["-input", SAMPLE, "-output", "out", "-min-snr-db", "100"], 2),
+        (["-input", SAMPLE, "-output", "out", "-codec", "int4", "-min-snr-db", "100"], 2),
     ):
         done = launch(*arguments)
         command = [str(bin_dir / "kv-compress"), *map(str, arguments)]

@@ -76,8 +76,9 @@ def test_installed_package(bin_dir: Path, tmp_path: Path) -> None:
         assert printed.startswith("kv-compress 0."), program
     extras = run_line(f"{python} -c {shlex.quote(EXTRAS)}", tmp_path).split()
     for line in claimed("pip, with extras"):
-        # What Ray asks for would be some hundreds of megabytes.
-        command = f"{line} --no-deps" if "batch" in line else line
+        # What Ray and torch ask for would be gigabytes.
+        large = re.search(r"\[(batch|gpu)\]", line)
+        command = f"{line} --no-deps" if large else line
         run_line(command.replace("pip", pip, 1), tmp_path, seconds=300)
         assert re.findall(r"\[(\w+)\]", line)[0] in extras
     run_line(f"{python} -c 'import tqdm'", tmp_path)

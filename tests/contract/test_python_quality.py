@@ -11,7 +11,7 @@ from documents import claimed_blocks
 from kv_compress import Run
 
 import kvcompress
-from kvcompress import Client, QualityError, aio
+from kvcompress import Client, QualityError, Thresholds, aio
 from oracle.fixtures import SAMPLE
 from oracle.server import Server
 from oracle.source import tensor, write
@@ -29,10 +29,13 @@ def test_a_bound_leaves_no_file_or_holds(client: Client, tmp_path: Path) -> None
     report = client.compress(SAMPLE, path, codec="auto", min_snr_db=30).report
     assert all((each.metrics.snr_db or 99) > 30 for each in report.tensors)
     before = path.read_bytes()
+    bounds = Thresholds(max_rmse=1e-6)
     with pytest.raises(QualityError):
-        client.compress(SAMPLE, path, codec="int4", value_thresholds={"max_rmse": 1e-6})
+        client.compress(SAMPLE, path, overwrite=True, codec="int4", value_thresholds=bounds)
     assert path.read_bytes() == before
-    same = client.compress(SAMPLE, path, codec="int4", min_snr_db=30, require=False).report
+    same = client.compress(
+        SAMPLE, path, overwrite=True, codec="int4", min_snr_db=30, require=False
+    ).report
     assert same.metrics == error.report.metrics
     assert path.read_bytes() != before
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 from kv_compress import Run, bits, refuse, succeed
+from safetensors.numpy import save_file
 
 from kvcompress import Client, CompressionWarning, RoleCounts, Thresholds, payload
 from kvcompress.errors import InvalidArgumentError
@@ -120,13 +122,14 @@ def test_patterns_that_are_mistakes(run: Run, client: Client, tmp_path: Path) ->
 
 
 def test_a_codec_that_needs_roles_and_has_none(run: Run, client: Client, tmp_path: Path) -> None:
-    """Says so: in the report, on standard error, and as a warning of Python."""
+    """Warns: in the report, on standard error, and as a warning of Python."""
     cache = renamed(tmp_path / "cache", by_index)
     done = run("-input", cache, "-metrics-only", "-codec", "ecsq")
     answer = succeed(done)
     assert answer["roles"] == {"keys": 0, "values": 0, "neither": 60}
     (warning,) = answer["warnings"]
     assert (warning["code"], warning["tensor"]) == ("NO_ROLES", None)
+    assert warning["message"].endswith(', such as "*.0" and "*.1" for these names')
     assert done.stderr.decode() == f"Warning: {warning['message']} [NO_ROLES]\n"
     with pytest.warns(CompressionWarning, match="^NO_ROLES: ecsq treats keys and values") as seen:
         report = client.measure(cache, codec="ecsq")
@@ -154,7 +157,9 @@ def test_measuring_and_compressing_agree(client: Client, tmp_path: Path) -> None
     for options in cases:
         options["roles"] = {"*.0": "key", "*.1": "value"}
         measured = client.measure(cache, **options)
-        compressed = client.compress(cache, tmp_path / "out", require=False, **options).report
+        compressed = client.compress(
+            cache, tmp_path / "out", overwrite=True, require=False, **options
+        ).report
         assert measured.payload_digest == compressed.payload_digest
         assert measured.verdict == compressed.verdict
         assert measured.tensors_failed == compressed.tensors_failed
@@ -216,6 +221,25 @@ def test_advice_when_bounds_do_not_hold(run: Run) -> None:
     done = run("-input", "-", "-metrics-only", stdin=SAMPLE.read_bytes())
     assert re.fullmatch(r"Hint: .*; to see which codec .* -codec auto .*\n", done.stderr.decode())
     assert run("-input", SAMPLE, "-metrics-only", "-codec", "int8").stderr == b""
+
+
+@pytest.mark.parametrize(("layers", "measured"), [(1, 2), (4, 4)])
+def test_advice_for_a_large_file_is_measured_on_a_sample(
+    run: Run, tmp_path: Path, layers: int, measured: int
+) -> None:
+    """To measure all of it would take many times as long as `int4`."""
+    values = numpy.random.default_rng(3).normal(size=(1, 4, 4096, 64)).astype(numpy.float32) ** 5
+    names = [f"layer_{layer}_{role}" for layer in range(layers) for role in ("key", "value")]
+    cache = tmp_path / "cache.safetensors"
+    save_file(dict.fromkeys(names, values), cache)
+    done = run("-input", cache, "-metrics-only")
+    assert done.returncode == 0
+    words = (
+        rf"Hint: int4:64 misses the default thresholds in {2 * layers} of {2 * layers} tensors; "
+        rf"measured on a sample of {measured} tensors, "
+        r"-codec auto -effort fast holds them at about \d\.\d\dx \(.*\)\n"
+    )
+    assert re.fullmatch(words, done.stderr.decode())
 
 
 @pytest.mark.parametrize("flag", ["-key-thresholds", "-value-thresholds"])

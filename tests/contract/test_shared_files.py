@@ -6,11 +6,15 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+import warnings
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 import kvcompress
 from oracle.server import Server, running_server
@@ -74,7 +78,7 @@ def test_the_command_line(place: Place, bin_dir: Path) -> None:
         ]
     ):
         before = place.named()
-        flags = ["-server", address] if address else []
+        flags = ["-codec", "int4", *(["-server", address] if address else [])]
         printed = command(bin_dir, *flags, "-input", str(source), "-output", str(output))
         assert place.named() - before == names, number
         report = json.loads(printed)
@@ -95,7 +99,7 @@ def test_a_gate_holds_files_back(place: Place, bin_dir: Path) -> None:
     done = subprocess.run(
         [
             *(str(bin_dir / "kv-compress"), "-server", place.server.unix_target),
-            *("-min-snr-db", "90"),
+            *("-codec", "int4", "-min-snr-db", "90"),
             *("-input", f"{place.shared}/in", "-output", f"{place.shared}/out"),
         ],
         capture_output=True,
@@ -146,7 +150,7 @@ def test_python(place: Place, tmp_path: Path) -> None:
         async with kvcompress.aio.Client(target) as client:
             await asyncio.gather(
                 client.compress(shared / "in", shared / "d"),
-                client.decompress(shared / "a", shared / "back"),
+                client.decompress(shared / "a", shared / "back", overwrite=True),
             )
 
     asyncio.run(both())
@@ -169,6 +173,68 @@ def test_python_falls_back(place: Place) -> None:
         with pytest.raises(kvcompress.InvalidArgumentError):
             client.compress(place.shared / "bad", place.shared / "a")
     assert not (place.shared / "a").exists()
+
+
+def raising(kind: type[BaseException], after: int) -> Callable[[int], None]:
+    """Returns a callback that raises when it was called with so many bytes."""
+    told = [0]
+
+    def advance(size: int) -> None:
+        told[0] += size
+        if told[0] >= after:
+            raise kind
+
+    return advance
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, CancelledError])
+def test_a_callback_that_raises_leaves_no_output(place: Place, kind: type[BaseException]) -> None:
+    """Neither at the first piece nor at the last, when the server has written all of it."""
+    source, shared = place.shared / "in", place.shared
+    size = source.stat().st_size
+    with kvcompress.Client(place.server.unix_target) as client:
+        client.compress(source, shared / "a")
+        before = {path.name: path.read_bytes() for path in shared.iterdir()}
+        artefact = shared / "a"
+        for after in (0, size):
+            for path in (shared / "new", shared / "a"):
+                with pytest.raises(kind):
+                    client.compress(
+                        source, path, overwrite=True, codec="int8", progress=raising(kind, after)
+                    )
+        for after in (0, artefact.stat().st_size):
+            for reuse in (False, True):
+                with pytest.raises(kind):
+                    client.decompress(
+                        artefact, shared / "new", progress=raising(kind, after), reuse=reuse
+                    )
+    assert {path.name: path.read_bytes() for path in shared.iterdir()} == before
+
+
+def test_a_warning_that_is_an_error_leaves_no_output(place: Place) -> None:
+    cache = safetensors.numpy.save({"x": np.ones((1, 2, 8, 64), np.float32)})
+    (place.shared / "unnamed").write_bytes(cache)
+    (place.shared / "out").write_bytes(b"as it was")
+    with kvcompress.Client(place.server.unix_target) as client, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = place.named()
+        for path in (place.shared / "new", place.shared / "out"):
+            with pytest.raises(kvcompress.CompressionWarning):
+                client.compress(place.shared / "unnamed", path, overwrite=True, codec="klt")
+        assert place.named() == before + 2
+    assert sorted(path.name for path in place.shared.iterdir()) == ["in", "out", "unnamed"]
+    assert (place.shared / "out").read_bytes() == b"as it was"
+
+
+def test_an_output_that_appears_meanwhile_is_kept(place: Place) -> None:
+    path = place.shared / "out"
+    with (
+        kvcompress.Client(place.server.unix_target) as client,
+        pytest.raises(kvcompress.AlreadyExistsError),
+    ):
+        client.compress(place.shared / "in", path, progress=lambda size: path.write_bytes(b"other"))
+    assert path.read_bytes() == b"other"
+    assert sorted(each.name for each in place.shared.iterdir()) == ["in", "out"]
 
 
 def test_without_a_directory(server: Server, tmp_path: Path, sample: bytes) -> None:

@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "contract"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lifecycle"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "security"))
+# What is tested here, behind the tests' own modules.
+sys.path.append(str(Path(__file__).resolve().parents[2] / "deploy"))
 
 from authority import Authority
 from containers import podman

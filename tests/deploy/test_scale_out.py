@@ -30,13 +30,13 @@ OPTIONS = [
 # process in three of seven runs, when servers went (promise_based_filter.cc, "ILLEGAL STATE:
 # FORWARDED_BATCH"); and it retries only what has not begun to be answered. A call that meets
 # a server at the very moment it stops ends with CANCELLED.
-PASSING = (kvcompress.UnavailableError, kvcompress.CancelledError)
+PASSING = (kvcompress.UnavailableError, kvcompress.CallCancelledError)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Load:
-    """Workers that compress the same cache until told to stop, and check what comes back."""
+    """Workers that compress the same cache until asked to stop, and check what comes back."""
 
     def __init__(self, target: str) -> None:
         """Starts them."""

@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The scripts that users run: what they print, and that they can fail."""
 
+import json
 import os
 import re
 import subprocess
@@ -131,6 +132,18 @@ def test_quickstart(temporary: Path) -> None:
     assert "bin/kv-compressd --listen" in output
     assert max(len(line) for line in output.splitlines()) <= 100
     assert list(temporary.iterdir()) == []
+
+
+def test_damage_is_that_of_the_table_of_the_study() -> None:
+    """By the heading of the column, for the names that codec strings have."""
+    program = "import json, round_trip; print(json.dumps(round_trip.damage_by_codec()))"
+    paths = [str(REPOSITORY / "deploy"), str(REPOSITORY / "client" / "python" / "src")]
+    done = run(sys.executable, "-c", program, PYTHONPATH=os.pathsep.join(paths))
+    damage = json.loads(done.stdout)
+    assert {"lossless": "0%", "int4": "100%"}.items() <= damage.items()
+    page = text_of("validation/results/models/smollm2/codec_study.md")
+    [row] = re.findall(r"(?m)^\| `klt ultra` \|.*", page)
+    assert damage["klt:ultra"] == row.split(" | ")[5]
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,18 @@ def test_every_alert_is_in_the_reference(site: Path) -> None:
 def test_the_package_is_in_the_reference(site: Path) -> None:
     """With signatures and examples."""
     text = (site / "reference" / "python.html").read_text()
-    for name in ("kvcompress.Client.compress", "kvcompress.QualityError", "kvcompress.options"):
-        assert f'id="{name}"' in text
+    names = ("Client.compress", "QualityError", "options", "load_file", "torch.load_file")
+    for name in names:
+        assert f'id="kvcompress.{name}"' in text
+
+
+def test_every_codec_is_in_the_navigation(site: Path) -> None:
+    """Each page of docs/codecs, from any page: those of the table are added by a hook."""
+    text = (site / "docs" / "quality.html").read_text()
+    pages = {path.stem for path in (REPOSITORY / "docs" / "codecs").glob("*.md")} - {"README"}
+    assert len(pages) > 10
+    navigation = text[: text.index("<article")]
+    assert [page for page in sorted(pages) if f'href="codecs/{page}.html"' not in navigation] == []
 
 
 def test_search_finds_the_guides(site: Path) -> None:

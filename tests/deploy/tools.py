@@ -19,7 +19,7 @@ Fact = Callable[[str], None]
 
 @pytest.fixture(scope="session")
 def tool() -> Tool:
-    """Gives the folder that a script of tests/tools prints; skips where it cannot."""
+    """Returns the folder that a script of tests/tools prints; skips where it cannot."""
 
     def run(script: str, *arguments: str) -> Path:
         command = [str(REPOSITORY / "tests" / "tools" / script), *arguments]

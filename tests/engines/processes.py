@@ -19,6 +19,12 @@ BIN = Path(os.environ.get("KVCOMPRESS_BIN_DIR", REPOSITORY / "bin"))
 START_SECONDS = 400
 GENERATED = 32  # tokens that are compared, greedy
 
+# Seconds between pings of an engine to LMCache's server, and until one counts as lost. With 10, the
+# default, a busy machine loses some. LMCache then drops a transfer, reports its end a second time
+# after its timeout of 300 seconds, and vLLM ends on an assertion. The server forgets an engine
+# that was silent for 120 seconds, its default: three pings.
+PING_SECONDS = 40
+
 _ENVIRONMENT = {
     "LMCACHE_TRACK_USAGE": "false",
     "LMCACHE_DISABLE_BANNER": "1",
@@ -48,7 +54,7 @@ class Process:
     answers = False
 
     def __enter__(self) -> Self:
-        """Gives itself."""
+        """Returns itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -63,11 +69,11 @@ class Process:
                 self.process.wait()
 
     def fail(self, message: str) -> RuntimeError:
-        """Gives an error with the end of the log."""
+        """Returns an error with the end of the log."""
         return RuntimeError(f"{message}:\n{self.log.read_text(errors='replace')[-5000:]}")
 
     def wait(self, ready: Callable[[], Any], what: str) -> Any:  # noqa: ANN401
-        """Gives the first answer of a function that is true, and no error of the network.
+        """Returns the first answer of a function that is true, and no error of the network.
 
         Raises:
             RuntimeError: The process ended, or it took too long.
@@ -131,7 +137,7 @@ class LMCache(Process):
         self.wait(lambda: self.get("/healthcheck"), "LMCache")
 
     def get(self, path: str, data: bytes | None = None) -> Any:  # noqa: ANN401
-        """Gives what its HTTP interface answers; with data to a POST."""
+        """Returns what its HTTP interface answers; with data to a POST."""
         return get(self.http_port, path, data)
 
     def clear(self) -> None:
@@ -139,8 +145,13 @@ class LMCache(Process):
         self.wait(lambda: cleared(self.http_port), "memory without chunks")
 
     def statuses(self) -> list[dict[str, Any]]:
-        """Gives what the adapters report, in their order."""
+        """Returns what the adapters report, in their order."""
         return list(self.get("/status")["storage_manager"]["l2_adapters"])
+
+
+def lmcache_options(port: int) -> dict[str, object]:
+    """Returns what LMCache's connector is given."""
+    return {"lmcache.mp.port": port, "lmcache.mp.heartbeat_interval": PING_SECONDS}
 
 
 class Engine(Process):
@@ -153,7 +164,7 @@ class Engine(Process):
         transfer = {
             "kv_connector": "LMCacheMPConnector",
             "kv_role": "kv_both",
-            "kv_connector_extra_config": {"lmcache.mp.port": port},
+            "kv_connector_extra_config": lmcache_options(port),
         }
         options = {"model": model, "max_model_len": 1024, "kv_transfer_config": transfer}
         program = HERE / "engine.py"
@@ -164,7 +175,7 @@ class Engine(Process):
         self._answer()
 
     def generate(self, prompt: str, tokens: int = GENERATED) -> dict[str, Any]:
-        """Gives what it generates, and where the prompt's cache came from."""
+        """Returns what it generates, and where the prompt's cache came from."""
         line = json.dumps({"prompt": prompt, "tokens": tokens}) + "\n"
         assert self.process.stdin is not None
         self.process.stdin.write(line.encode())
@@ -182,7 +193,7 @@ class Engine(Process):
 
 
 def get(port: int, path: str, data: bytes | None = None) -> Any:  # noqa: ANN401
-    """Gives what LMCache's HTTP interface answers; with data to a POST."""
+    """Returns what LMCache's HTTP interface answers; with data to a POST."""
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
     with urllib.request.urlopen(request, timeout=30) as response:  # noqa: S310
@@ -190,7 +201,7 @@ def get(port: int, path: str, data: bytes | None = None) -> Any:  # noqa: ANN401
 
 
 def cleared(port: int) -> bool:
-    """Asks LMCache to empty its memory; tells whether it has."""
+    """Asks LMCache to empty its memory; returns whether it has."""
     get(port, "/cache/clear", b"{}")
     return bool(get(port, "/status")["storage_manager"]["l1_manager"]["total_object_count"] == 0)
 
@@ -210,7 +221,7 @@ def freeze(process: int) -> None:
 
 
 def free_port() -> int:
-    """Gives a TCP port of the loopback interface that was free a moment ago."""
+    """Returns a TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -184,7 +184,7 @@ def test_hit_that_is_smaller(second: Deployment, name: str) -> None:
 
 
 def recomputed(deployment: Deployment) -> float:
-    """Requires that the engine computes what it gave without a cache; gives the seconds."""
+    """Requires that the engine computes what it computed without a cache; returns the seconds."""
     answer = deployment.ask()
     assert not hit(deployment, answer)
     assert answer["tokens"] == deployment.answers["computed"]["tokens"]
@@ -248,7 +248,7 @@ def test_full_disk(second: Deployment) -> None:
 
 @pytest.fixture
 def restarted(second: Deployment) -> Iterator[Deployment]:
-    """Has a server that a test may freeze and kill, and another one after it."""
+    """Starts a server that a test may freeze and kill, and another one after it."""
     yield second
     second.daemon.kill()
     second.daemon = Daemon(second.folder)
@@ -261,7 +261,7 @@ def hits_again(deployment: Deployment, name: str) -> None:
 
 
 def asked_without(deployment: Deployment, name: str | None, number: int | None = None) -> float:
-    """Asks with what a cache has, while the server has a signal; gives the seconds."""
+    """Asks with what a cache has, while the server has a signal; returns the seconds."""
     deployment.keep_only(name)
     time.sleep(RETRY_AFTER)  # or nothing is asked of a server that did not answer
     if number is not None:
@@ -271,7 +271,7 @@ def asked_without(deployment: Deployment, name: str | None, number: int | None =
 
 @pytest.mark.parametrize("name", ["klt", "slots"])
 def test_server_that_hangs_costs_a_second(restarted: Deployment, name: str) -> None:
-    """At most, beside what the prompt takes to compute; the same where it has ended.
+    """At most, in addition to what the prompt takes to compute; the same where it has ended.
 
     Others use the processors as well, so that each is tried several times.
     """

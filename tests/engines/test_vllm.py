@@ -23,11 +23,12 @@ pytestmark = pytest.mark.slow
 if importlib.util.find_spec("vllm") is None:  # to import it takes long
     pytest.skip("vLLM is not installed", allow_module_level=True)
 
+from documents import claimed_line, run_line, substituted  # noqa: E402
 from jobs import run_engine  # noqa: E402
 from processes import GENERATED, Daemon  # noqa: E402
 from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 
-from kvcompress import payload  # noqa: E402
+from kvcompress import load_arrays, payload  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENT = 1100  # tokens; eight blocks of 128 and some
@@ -47,12 +48,14 @@ with kvcompress.Client(sys.argv[2]) as client:
             found = client.decompress(path)
             labels = {{**found.report.labels, "model": "org/other"}}
             tensors, metadata = found.torch_tensors(), found.metadata
-            client.compress(tensors, path, codec="lossless", labels=labels, metadata=metadata)
-"""
-SMALL_DISK = """
-for each in "$1"/*; do
-  mount -t tmpfs -o size=64k tmpfs "$each" && mkdir "$each/artefacts" "$each/blocks"
-done
+            client.compress(
+                tensors,
+                path,
+                overwrite=True,
+                codec="lossless",
+                labels=labels,
+                metadata=metadata,
+            )
 """
 AGREED = 8  # tokens to the first question that are the same after a hit and without
 Step = tuple[str, Any]  # the name of a prompt or nothing, and a request of vllm_engine.py
@@ -82,7 +85,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def counter(counters: dict[str, float], name: str, *labels: str) -> float:
-    """Gives the sum of a counter over all series that have these values of labels."""
+    """Returns the sum of a counter over all series that have these values of labels."""
     return sum(
         value
         for key, value in counters.items()
@@ -91,7 +94,7 @@ def counter(counters: dict[str, float], name: str, *labels: str) -> float:
 
 
 def answered(extra: dict[str, Any], steps: list[Step]) -> tuple[dict[str, Any], dict[str, float]]:
-    """Gives what an engine answers by the names of its prompts, and the counters."""
+    """Returns what an engine answers by the names of its prompts, and the counters."""
     requests: list[Any] = []
     for _, request in steps:
         requests += [request] if isinstance(request, dict) else [request, {"reset": True}]
@@ -122,7 +125,7 @@ class Expected:
     resumed: list[list[int]]
 
     def of(self, prompt: int, served: int) -> list[int]:
-        """Gives what it says where so many tokens come from a cache."""
+        """Returns what it says where so many tokens come from a cache."""
         return self.resumed[prompt] if served else self.computed[prompt]
 
 
@@ -140,7 +143,7 @@ def expected(prompts: list[list[int]], extra: dict[str, Any]) -> Expected:
 
 
 def nothing_stored(folder: str) -> dict[str, Any]:
-    """Gives a request that makes a tier forget its blocks."""
+    """Returns a request that makes a tier forget its blocks."""
     return {"run": ["sh", "-c", 'rm -r "$1"/*/blocks', "sh", folder]}
 
 
@@ -154,9 +157,9 @@ def broken(
     """What a second one says while artefacts and the disk are broken on purpose."""
     folder, python = extra["folder"], [sys.executable, "-c"]
     disk = [
-        ("", {"run": ["sh", "-c", SMALL_DISK, "sh", folder]}),
+        ("", {"run": ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder]}),
         ("full disk", prompts[1]),
-        ("", {"run": ["sh", "-c", 'umount --lazy "$1"/*', "sh", folder]}),
+        ("", {"run": ["umount", "--lazy", folder]}),
     ]
     steps = [
         *((f"question {number}", prompt) for number, prompt in enumerate(prompts)),
@@ -188,6 +191,21 @@ def may_mount() -> bool:
     """Whether a small disk can be had, instead of one that is full."""
     command = ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.mark.timeout(1000)
+def test_caches_of_the_guide(expected: Expected, extra: dict[str, Any], tmp_path: Path) -> None:
+    """What the tier keeps without loss becomes files of keys and values, by layer."""
+    assert expected.computed
+    (tmp_path / "bin").symlink_to(Path(os.environ["KVCOMPRESS_BIN_DIR"]).resolve())
+    run_line(
+        substituted(claimed_line("vLLM artefacts"), **{"/cache/": f"{extra['folder']}/"}), tmp_path
+    )
+    found = [load_arrays(path.read_bytes()) for path in (tmp_path / "caches").iterdir()]
+    assert {int(metadata["first_token"]) for _, metadata in found} >= {0, 512}
+    for tensors, _ in found:
+        assert set(tensors) == {f"layer_{i}_{part}" for i in range(30) for part in ("key", "value")}
+        assert {array.shape[:2] + array.shape[3:] for array in tensors.values()} == {(1, 3, 64)}
 
 
 @pytest.mark.timeout(2000)
@@ -230,12 +248,13 @@ def test_server_that_is_away_costs_a_second(
     extra: dict[str, Any],
     server: Daemon,
 ) -> None:
-    """At most, beside what the same prompt takes to compute; then there is a hit again.
+    """At most, in addition to what the same prompt takes to compute; then there is a hit again.
 
     Others use the processors as well: what a prompt takes to compute is measured several times.
     """
     steps = breaking(prompts[0], server.process.pid, extra["folder"])
-    results, counters = answered({key: extra[key] for key in ("folder", "codec", "server")}, steps)
+    own = {key: extra[key] for key in ("folder", "codec", "server")}
+    results, counters = answered({**own, "timeout": 0.75}, steps)
     served = broken[0]["question 0"]["served"]
     for name, result in results.items():
         print(f"{name}: {result['seconds']:.2f} s, of which restoring {result['restoring']:.2f} s")
@@ -261,6 +280,6 @@ def test_ratio(prompts: list[list[int]], tmp_path: Path) -> None:
         counter(counters, f"kvcompress_{kind}_bytes", "load") for kind in ("raw", "artefact")
     )
     assert raw / artefacts >= 4, (raw, artefacts)
-    # Each has tokens that follow one another, though vLLM tells of its chunks in no order.
+    # Each has tokens that follow one another, though vLLM reports its chunks in no order.
     headers = [payload.read_header(path.read_bytes()) for path in tmp_path.glob(ARTEFACTS)]
     assert sorted(int(header.metadata["first_token"]) for header in headers) == [0, 512]

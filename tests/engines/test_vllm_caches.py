@@ -32,10 +32,10 @@ ENGINES: dict[str, tuple[str, int, dict[str, str]]] = {
 def hit(
     folder: Path, model: str, same: int, **arguments: str
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Has a prompt computed, then found in the engine's memory, then in artefacts alone.
+    """Computes a prompt, then finds it in the engine's memory, then in artefacts alone.
 
-    Every token after the artefacts is the one after the memory. The engine that computes gives the
-    `same` first ones at least. Then it may differ, for it computes a prompt in one piece, and
+    Every token after the artefacts is the one after the memory. The engine that computes returns
+    the `same` first ones at least. Then it may differ, for it computes a prompt in one piece, and
     after any hit its end alone.
     """
     tokenizer = Tokenizer.from_file(f"{model}/tokenizer.json")

@@ -39,7 +39,7 @@ def measure(
 ) -> dict[str, Any]:
     """Runs all rounds of a way in one engine; the first of each length fills the tier.
 
-    Beside what vllm_engine.py says the result has `predictions` and `ratio`.
+    Besides what vllm_engine.py reports the result has `predictions` and `ratio`.
     """
     alone = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_CPU_KVCACHE_SPACE": "1"}
     alone["TORCHDYNAMO_DISABLE"] = "1"  # or a kernel is compiled for the first prediction
@@ -75,12 +75,12 @@ def _paths() -> str:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Gives the smallest value that so many are not above."""
+    """Returns the smallest value that so many are not above."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
 def agreed(tokens: list[int], computed: list[int]) -> int:
-    """Gives how many tokens come before the first that differs."""
+    """Returns how many tokens come before the first that differs."""
     pairs = zip(tokens, computed, strict=True)
     return next((index for index, (a, b) in enumerate(pairs) if a != b), len(tokens))
 
@@ -92,7 +92,7 @@ def rows_of(
     prompts: list[list[list[int]]],
     lengths: list[int],
 ) -> list[dict[str, Any]]:
-    """Gives what the table says of a way, for each length."""
+    """Returns what the table says of a way, for each length."""
     # Probabilities of the token after the prompt, and how far they are from those of `compute`.
     exact = computed["predictions"]
     divergence = (np.exp(exact) * (exact - result["predictions"])).sum(-1)
@@ -118,9 +118,9 @@ def rows_of(
 
 
 def line_of(row: dict[str, Any]) -> str:
-    """Gives a row of the table in Markdown."""
+    """Returns a row of the table in Markdown."""
     ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
-    times = f"{row['p50']:.2f} | {row['p99']:.2f}"
+    times = f"{row['p50']:.3f} | {row['p99']:.3f}"
     served = f"{100 * row['served']:.0f} %"
     same = f"{row['same']:.1f} | {row['kl']:.4f}"
     return f"| {row['tokens']} | {row['way']} | {ratio} | {served} | {times} | {same} |"
@@ -155,7 +155,7 @@ def draw(rows: list[dict[str, Any]], caption: str, path: Path) -> None:
 
 
 def prompts_of(arguments: argparse.Namespace) -> list[list[list[int]]]:
-    """Gives the prompts of each length, one for each round and one before them."""
+    """Returns the prompts of each length, one for each round and one before them."""
     from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]
 
     tokenizer = Tokenizer.from_file(f"{arguments.model}/tokenizer.json")

@@ -4,8 +4,9 @@
     python vllm_engine.py < JOB.json > RESULT.json
 
 A process of its own, so that nothing but files is left for the next one. The job has `model`,
-`extra` (kv_connector_extra_config; null for none), `tokens` to generate, `max_model_len`, and
-`requests`. Each is a list of token numbers, or one of
+`extra` (kv_connector_extra_config; null for none), `tokens` to generate, `max_model_len`, `events`
+(the port at which vLLM publishes KV events, and where they are received), `adapter` (the folder of
+a LoRA adapter that all prompts have), and `requests`. Each is a list of token numbers, or one of
 
     {"reset": true}           empties the engine's own cache and the primary tier; false: that alone
     {"predict": [NUMBERS]}    notes the probabilities of all tokens after a prompt
@@ -14,7 +15,8 @@ A process of its own, so that nothing but files is left for the next one. The jo
     {"kill_in_load": PID}     kills a process as soon as it was asked to restore something
 
 The result has for each prompt `tokens`, `served` (tokens that were not computed), `seconds` to the
-first token and how many of them it was `restoring`, and all counters of the connector at the end.
+first token and how many of them it was `restoring`, all counters of the connector at the end, and
+`events`: of each its type, its medium and its hashes.
 What was predicted goes to the file `predictions`, a NumPy array of log-probabilities.
 """
 
@@ -27,7 +29,7 @@ import time
 from threading import Timer
 from typing import Any
 
-from engine import repair_scan
+from engine import keep_plain_layout, repair_scan
 from processes import freeze
 
 from kvcompress.integrations._artefact_folder import ArtefactFolder
@@ -38,7 +40,10 @@ _IN_CALL = 0.3  # seconds of a call before its server is killed
 def engine_of(job: dict[str, Any]) -> Any:  # noqa: ANN401
     """Starts an engine on the CPU."""
     from vllm import EngineArgs, LLMEngine  # type: ignore[import-not-found,unused-ignore]
-    from vllm.config import KVTransferConfig  # type: ignore[import-not-found,unused-ignore]
+    from vllm.config import (  # type: ignore[import-not-found,unused-ignore]
+        KVEventsConfig,
+        KVTransferConfig,
+    )
 
     transfer = None
     if job["extra"] is not None:
@@ -48,6 +53,14 @@ def engine_of(job: dict[str, Any]) -> Any:  # noqa: ANN401
             kv_role="kv_both",
             kv_connector_extra_config=job["extra"],
         )
+    events = None
+    if "events" in job:
+        events = KVEventsConfig(
+            enable_kv_cache_events=True,
+            publisher="zmq",
+            endpoint=f"tcp://*:{job['events']}",  # to which others connect
+            topic="kv",
+        )
     arguments = EngineArgs(
         model=job["model"],
         dtype=job.get("dtype", "bfloat16"),
@@ -56,6 +69,7 @@ def engine_of(job: dict[str, Any]) -> Any:  # noqa: ANN401
         distributed_executor_backend="uni",
         enable_prefix_caching=True,
         kv_transfer_config=transfer,
+        kv_events_config=events,
         disable_log_stats=False,
         max_logprobs=-1,
         seed=0,
@@ -69,12 +83,16 @@ def run(
     number: int,
     prompt: list[int],
     tokens: int,
+    adapter: str | None,
 ) -> dict[str, Any]:
     """Runs one prompt to its end, greedily."""
     from vllm import SamplingParams
+    from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
 
     parameters = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
-    engine.add_request(f"request-{number}", {"prompt_token_ids": prompt}, parameters)
+    lora = None if adapter is None else LoRARequest("adapter", 1, adapter)
+    request = {"prompt_token_ids": prompt}
+    engine.add_request(f"request-{number}", request, parameters, lora_request=lora)
     began, first, output = time.monotonic(), None, None
     while engine.has_unfinished_requests():
         outputs = engine.step()
@@ -95,7 +113,7 @@ def run(
 
 
 def predict(engine: Any, number: int, prompt: list[int]) -> Any:  # noqa: ANN401
-    """Gives the log-probabilities of all tokens after a prompt."""
+    """Returns the log-probabilities of all tokens after a prompt."""
     import numpy as np
     from vllm import SamplingParams
 
@@ -148,9 +166,42 @@ class Restores:
         ArtefactFolder.restore = noted  # type: ignore[method-assign, assignment]
 
     def seconds(self) -> float:
-        """Gives the time from the first to the last since it was asked for."""
+        """Returns the time from the first to the last since it was asked for."""
         times, self.times = self.times, []
         return max(times) - min(times) if times else 0.0
+
+
+class Subscriber:
+    """Receives what vLLM publishes to routers."""
+
+    def __init__(self, port: int) -> None:
+        """Connects."""
+        import zmq  # type: ignore[import-not-found,unused-ignore]
+
+        self._nothing = zmq.Again
+        self._socket = zmq.Context.instance().socket(zmq.SUB)
+        self._socket.setsockopt_string(zmq.SUBSCRIBE, "kv")
+        self._socket.setsockopt(zmq.RCVTIMEO, 2000)
+        self._socket.connect(f"tcp://127.0.0.1:{port}")
+
+    def events(self) -> list[dict[str, Any]]:
+        """Returns all events so far: none comes for two seconds."""
+        import msgspec  # type: ignore[import-not-found,unused-ignore]
+        from vllm.distributed.kv_events import (  # type: ignore[import-not-found,unused-ignore]
+            KVEventBatch,
+        )
+
+        decoder = msgspec.msgpack.Decoder(type=KVEventBatch)
+        found: list[dict[str, Any]] = []
+        while True:
+            try:
+                _, _, payload = self._socket.recv_multipart()
+            except self._nothing:
+                return found
+            for event in decoder.decode(payload).events:
+                hashes = [str(each) for each in getattr(event, "block_hashes", [])]
+                medium = getattr(event, "medium", None)
+                found.append({"type": type(event).__name__, "medium": medium, "hashes": hashes})
 
 
 def settle(engine: Any, most: float = 120.0) -> None:  # noqa: ANN401
@@ -169,7 +220,7 @@ def settle(engine: Any, most: float = 120.0) -> None:  # noqa: ANN401
 
 
 def counters() -> dict[str, float]:
-    """Gives our tier's counters."""
+    """Returns our tier's counters."""
     from prometheus_client import (  # type: ignore[import-not-found,unused-ignore]
         REGISTRY,
     )
@@ -189,8 +240,10 @@ def main() -> None:
     fast = os.dup(1)
     os.dup2(2, 1)
     repair_scan()
+    keep_plain_layout()
     restores = Restores()
     engine = engine_of(job)
+    subscriber = Subscriber(job["events"]) if "events" in job else None
     results, predictions = [], []
     for number, request in enumerate(job["requests"]):
         if "predict" in request:
@@ -199,7 +252,7 @@ def main() -> None:
         elif isinstance(request, dict):
             between(engine, request, restores)
         else:
-            result = run(engine, number, request, job["tokens"])
+            result = run(engine, number, request, job["tokens"], job.get("adapter"))
             results.append({**result, "restoring": restores.seconds()})
             settle(engine)
     if predictions:
@@ -207,9 +260,10 @@ def main() -> None:
 
         np.save(job["predictions"], np.stack(predictions))
     found = counters()
+    events = [] if subscriber is None else subscriber.events()
     engine.engine_core.shutdown()
     with os.fdopen(fast, "w") as file:
-        json.dump({"results": results, "counters": found}, file)
+        json.dump({"results": results, "counters": found, "events": events}, file)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from processes import Daemon, LMCache, Process, free_port
+from processes import Daemon, LMCache, Process, free_port, lmcache_options
 
 HERE = Path(__file__).parent
 LINK = "1 Gb/s, "
@@ -46,7 +46,7 @@ class Way:
         self.job, self.between = job, between
 
     def ratio(self, counters: dict[str, float]) -> float | None:
-        """Gives how much smaller what is kept is; None where it is as large."""
+        """Returns how much smaller what is kept is; None where it is as large."""
         raw, stored = (
             sum(v for name, v in counters.items() if f"{kind}_bytes" in name and "save" in name)
             for kind in ("raw", "artefact")
@@ -59,8 +59,8 @@ class LinkWay(Way):
 
     def __init__(self, lmcache: LMCache) -> None:
         """Takes the server that the engine has."""
-        transfer = {"lmcache.mp.port": lmcache.port}
-        job = {"connector": "LMCacheMPConnector", "module": None, "extra": transfer}
+        extra = lmcache_options(lmcache.port)
+        job = {"connector": "LMCacheMPConnector", "module": None, "extra": extra}
         program = "import sys, processes; processes.clear(int(sys.argv[1]))"
         clear = [sys.executable, "-c", program, lmcache.http_port]
         super().__init__(job, [{"reset": False}, {"run": list(map(str, clear))}])
@@ -76,7 +76,7 @@ class LinkWay(Way):
 
 @contextmanager
 def open_way(name: str, profile: Path | None) -> Iterator[Way]:
-    """Gives a way: `compute`, `raw`, a codec, and `1 Gb/s, ` before the last two."""
+    """Yields a way: `compute`, `raw`, a codec, and `1 Gb/s, ` before the last two."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if name.startswith(LINK):
@@ -89,7 +89,7 @@ def open_way(name: str, profile: Path | None) -> Iterator[Way]:
 
 
 def _with_files(name: str, folder: Path, profile: Path | None) -> dict[str, Any]:
-    """Gives the job of an engine with a tier of files."""
+    """Returns the job of an engine with a tier of files."""
     size = {"cpu_bytes_to_use": 1 << 29}
     if name == "raw":
         tiers = {"secondary_tiers": [{"type": "fs", "root_dir": str(folder)}]}

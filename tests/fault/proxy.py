@@ -54,7 +54,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def __enter__(self) -> "Proxy":
-        """Gives the proxy."""
+        """Returns the proxy."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -37,8 +37,8 @@ def main(target: str, source: Path, folder: Path) -> None:
     with kvcompress.Client(target, timeout=PATIENCE) as client:
         while not enough.is_set():
             try:
-                client.compress(source, artefact, codec="lossless")
-                client.decompress(artefact, cache)
+                client.compress(source, artefact, overwrite=True, codec="lossless")
+                client.decompress(artefact, cache, overwrite=True)
                 print(digest(artefact), digest(cache), failures, flush=True)
             except kvcompress.UnavailableError:
                 failures += 1

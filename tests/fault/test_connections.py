@@ -129,7 +129,7 @@ def test_seven_bytes_at_a_time(start: Start, tmp_path: Path) -> None:
 
 
 def test_a_slow_line(start: Start, reference: bytes, tmp_path: Path) -> None:
-    """It takes longer, and gives the same artefact."""
+    """It takes longer, and produces the same artefact."""
     slow = Faults(piece=1 << 15, pause=0.005)
     with Proxy(start().addresses[0], slow) as proxy, kvcompress.Client(proxy.address) as client:
         client.compress(SAMPLE, tmp_path / "out", codec="int4")

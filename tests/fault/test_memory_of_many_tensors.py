@@ -45,7 +45,8 @@ def test_compressing_with_reconstruction(
         server = start("--threads", "2")
         with Client(server.addresses[0]) as client:
             out = tmp_path / f"{count}.kvc"
-            client.compress(cache, out, codec=codec, reconstruct=tmp_path / "restored")
+            restored = tmp_path / f"{count}.restored"
+            client.compress(cache, out, codec=codec, reconstruct=restored)
         peaks[count] = peak(server.pid)
     assert growth(peaks) < SLACK
 
@@ -65,6 +66,7 @@ def test_restoring(
             client.compress(cache, tmp_path / f"{count}.kvc", codec=codec)
         server = start("--threads", "2")
         with Client(server.addresses[0]) as client:
-            client.decompress(tmp_path / f"{count}.kvc", tmp_path / "restored", tokens=tokens)
+            restored = tmp_path / f"{count}.restored"
+            client.decompress(tmp_path / f"{count}.kvc", restored, tokens=tokens)
         peaks[count] = peak(server.pid)
     assert growth(peaks) < SLACK

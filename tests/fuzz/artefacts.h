@@ -27,8 +27,9 @@ namespace kvcompress::fuzz {
 // More than this and a fuzzer measures only memory: tensors of small payload
 // may be large.
 inline constexpr size_t kMaxOutput = 64 << 20;
-// The same of what several threads may hold besides.
-inline constexpr size_t kMaxMemory = 8 << 20;
+// The same of what several threads may hold besides: enough for two with a
+// block of the largest that there are.
+inline constexpr size_t kMaxMemory = 32 << 20;
 
 // As the format says (core/FORMAT.md, section 3).
 inline void Sign(std::string* file) {

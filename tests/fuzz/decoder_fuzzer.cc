@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The decoder of every codec, with and without last stages: any payload is
-// either refused or gives exactly the bytes of its tensor, however it is cut.
+// The decoder of every codec, with and without byte compressors: any payload is
+// either refused or yields exactly the bytes of its tensor, however it is cut.
 
 #include "decoding.h"
 #include "input.h"

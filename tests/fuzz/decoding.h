@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What fuzzers ask of a decoder: any payload is either refused or gives exactly
-// the bytes of its tensor, however it is cut.
+// What fuzzers ask of a decoder: any payload is either refused or yields
+// exactly the bytes of its tensor, however it is cut.
 
 #ifndef KVCOMPRESS_TESTS_FUZZ_DECODING_H_
 #define KVCOMPRESS_TESTS_FUZZ_DECODING_H_

@@ -58,7 +58,7 @@ inline std::string Repeat(absl::string_view given, size_t size) {
 }
 
 // Hands out `bytes` in chunks whose sizes follow from `seed`; 0: in one.
-// Stops when `use` gives false.
+// Stops when `use` returns false.
 template <typename Use>
 void InChunks(absl::string_view bytes, uint8_t seed, Use use) {
   uint32_t state = seed;
@@ -74,8 +74,8 @@ void InChunks(absl::string_view bytes, uint8_t seed, Use use) {
 }
 
 // Every codec that a payload may be recorded under, with parameters that reach
-// every path: those of the registry, and each with each last stage. In an order
-// that only grows at its end with the registry's.
+// every path: those of the registry, and each with each byte compressor. In an
+// order that only grows at its end with the registry's.
 inline const std::vector<CodecSpec>& StoredCodecs() {
   static const auto* const specs = [] {
     auto* const all = new std::vector<CodecSpec>;

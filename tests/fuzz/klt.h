@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Tensors that are long enough for the principal directions of klt, which those
+// Tensors that are long enough for the principal components of klt, which those
 // of DrawSpec are not.
 
 #ifndef KVCOMPRESS_TESTS_FUZZ_KLT_H_

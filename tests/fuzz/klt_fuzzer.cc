@@ -2,7 +2,7 @@
 
 // klt on tensors that are long enough for it. Payloads: refused, or decoded to
 // exactly the bytes of the tensor. Values: what the encoder says decoding will
-// give is what decoding gives, and the payload keeps to its bound.
+// yield is what decoding yields, and the payload keeps to its bound.
 
 #include <string>
 

@@ -3,7 +3,7 @@
 // Writes seeds into the folders `decoder` and `klt` of a folder: for every
 // codec, and for presets of klt, a real payload of a small tensor, behind the
 // bytes that choose codec and shape. Into `profiled`, artefacts that were made
-// with a profile.
+// with a profile; into `artefact`, small ones of large blocks.
 //
 //   make_seeds FOLDER
 
@@ -83,8 +83,38 @@ bool WriteProfiled(const std::string& folder) {
   return true;
 }
 
+// Artefacts of zeros, whose blocks become larger than any slice of a
+// decompressor.
+bool WriteLargeBlocks(const std::string& folder) {
+  constexpr uint64_t kElements = 2048 * 256;
+  SafetensorsHeader header;
+  for (const char* role : {"key", "value"}) {
+    SafetensorsEntry entry;
+    entry.spec = {.name = absl::StrCat("layer_0_", role),
+                  .dtype = DType::kF16,
+                  .shape = {1, 1, 2048, 256}};
+    entry.begin = header.data_size;
+    header.data_size += 2 * kElements;
+    entry.end = header.data_size;
+    header.tensors.push_back(entry);
+  }
+  const std::string file =
+      SerializeSafetensorsHeader(header) + std::string(header.data_size, '\0');
+  for (const char* codec : {"ecsq", "klt+zstd", "lossless+lz4"}) {
+    Compressor compressor({.codec = codec}, {});
+    CompressOutput output;
+    Require(compressor.Append(file, &output).ok() && compressor.Finish().ok(),
+            "zeros are compressed");
+    if (!Write(absl::StrCat(folder, "/artefact/large-", codec),
+               std::string("\0\7", 2), compressor.header() + output.artefact)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 int Main(const std::string& folder) {
-  if (!WriteProfiled(folder)) return 1;
+  if (!WriteProfiled(folder) || !WriteLargeBlocks(folder)) return 1;
   Input input(kSpec, sizeof(kSpec));
   const TensorSpec spec = DrawSpec(&input);
   const std::string choices(reinterpret_cast<const char*>(kSpec),

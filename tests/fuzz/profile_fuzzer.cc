@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // Profile files and the payloads of groups: refused, or read. A profile that is
-// read is in its one form; a payload that is read gives all of its tensors.
+// read is in its one form; a payload that is read yields all of its tensors.
 
 #include <cstdint>
 #include <memory>

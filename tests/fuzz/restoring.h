@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What fuzzers ask of a decompressor: no step gives more than it may.
+// What fuzzers ask of a decompressor: no step returns more than it may.
 
 #ifndef KVCOMPRESS_TESTS_FUZZ_RESTORING_H_
 #define KVCOMPRESS_TESTS_FUZZ_RESTORING_H_
@@ -18,7 +18,7 @@
 
 namespace kvcompress::fuzz {
 
-// Appends what `chunk` gives, in steps whose size follows from `seed`.
+// Appends what `chunk` returns, in steps whose size follows from `seed`.
 // RESOURCE_EXHAUSTED once `*restored` has `enough` bytes.
 inline absl::Status RestoreChunk(absl::string_view chunk, uint8_t seed,
                                  Decompressor* decompressor,

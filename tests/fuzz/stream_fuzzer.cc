@@ -1,8 +1,8 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // A stream of chunks through compression and back: any input is refused, or
-// gives an artefact that does not depend on how it was cut, decodes, and, when
-// the codec is lossless, to the very same bytes.
+// produces an artefact that does not depend on how it was cut, decodes, and,
+// when the codec is lossless, to the very same bytes.
 
 #include <iterator>
 #include <string>

@@ -10,12 +10,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "contract"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "model"))
 sys.path.append(str(Path(__file__).parents[1] / "deploy"))
+sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 
 from tiny_llama import model
 
 from oracle.fixtures import bin_dir, client, sample, server
 
 HERE = Path(__file__).parent
+# Triton reads it when it is imported, by whichever test is first.
+os.environ["TRITON_INTERPRET"] = "1"
 __all__ = ["bin_dir", "client", "model", "sample", "server"]
 
 

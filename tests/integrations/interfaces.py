@@ -41,7 +41,7 @@ class RemoteFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Gives the place."""
+        """Returns the place."""
         return self._place
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -74,7 +74,7 @@ class Wheel:
     url: str
 
     def source(self, path: str) -> str:
-        """Gives a file in it.
+        """Returns a file in it.
 
         Raises:
             KeyError: There is none.
@@ -93,7 +93,7 @@ class Wheel:
 
 
 def _cache() -> Path:
-    """Gives the folder that `cache_dir` of deploy/common.sh does."""
+    """Returns the folder that `cache_dir` of deploy/common.sh returns."""
     command: list[str | Path] = [
         "bash",
         "-c",
@@ -105,7 +105,7 @@ def _cache() -> Path:
 
 
 def wheels(*requirements: str) -> dict[str, Wheel]:
-    """Asks the index; gives by name what it has.
+    """Asks the index; returns by name what it has.
 
     Raises:
         OSError: It cannot be asked, or has none.
@@ -137,7 +137,7 @@ class Interface:
     own: tuple[str, ...] = ("__init__",)
 
     def differences(self, wheel: Wheel) -> Iterator[str]:
-        """Gives what a version of the engine has and our class does not."""
+        """Yields what a version of the engine has and our class does not."""
         try:
             theirs = methods(wheel.source(self.file), self.theirs)
         except KeyError as error:
@@ -159,7 +159,7 @@ Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def methods(source: str, name: str) -> dict[str, Method]:
-    """Gives the methods of a class in a source file.
+    """Returns the methods of a class in a source file.
 
     Raises:
         KeyError: There is no such class.
@@ -171,12 +171,12 @@ def methods(source: str, name: str) -> dict[str, Method]:
 
 
 def _is_abstract(method: Method) -> bool:
-    """Tells whether a class has to have a method of its own."""
+    """Returns whether a class has to have a method of its own."""
     return any("abstractmethod" in ast.unparse(each) for each in method.decorator_list)
 
 
 def accepts(ours: ast.arguments, theirs: ast.arguments) -> bool:
-    """Tells whether ours can be called in every way in which theirs can."""
+    """Returns whether ours can be called in every way in which theirs can."""
     taken = [each.arg for each in (*ours.posonlyargs, *ours.args)]
     given = [each.arg for each in (*theirs.posonlyargs, *theirs.args)]
     more = taken[len(given) :]

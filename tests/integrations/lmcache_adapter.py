@@ -52,7 +52,7 @@ def make(
 
 
 def store(adapter: Any, *objects: Any, key: Any = KEY) -> bool:  # noqa: ANN401
-    """Stores an object; tells whether LMCache hears of success."""
+    """Stores an object; returns whether LMCache hears of success."""
     done: dict[int, Any] = {}
 
     def query(task: int) -> Any:  # noqa: ANN401

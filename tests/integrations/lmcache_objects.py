@@ -48,7 +48,7 @@ def other_key(field: str) -> Any:  # noqa: ANN401
 
 
 def memory(*tensors: Any) -> Any:  # noqa: ANN401
-    """A memory object that holds tensors one after the other, of the format that LMCache gives."""
+    """A memory object that holds tensors one after the other, in the format of LMCache."""
     raw = torch.cat([tensor.contiguous().view(torch.uint8).flatten() for tensor in tensors])
     shapes, dtypes = [each.shape for each in tensors], [each.dtype for each in tensors]
     metadata = MemoryObjMetadata(
@@ -77,7 +77,7 @@ def zeros_like(source: Any) -> Any:  # noqa: ANN401
 
 
 def finish(descriptor: int, query: Any, task: int) -> Any:  # noqa: ANN401
-    """Waits for a task as LMCache does, and gives its result."""
+    """Waits for a task as LMCache does, and returns its result."""
     while True:
         ready, _, _ = select.select([descriptor], [], [], 60)
         assert ready

@@ -6,10 +6,12 @@ that the tests run are SGLang's own, unchanged. Those below that they import, an
 host memory, are replaced by objects that answer every name; they say that there is no GPU.
 """
 
+import ast
 import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
@@ -25,12 +27,14 @@ _STAND_INS = (
     "sglang.srt.platforms",
     "sglang.srt.runtime_context",
     "sglang.srt.utils",
+    "sglang.srt.utils.aio_rwlock",
+    "sglang.srt.utils.common",
 )
 _PLATFORMS = ("cpu", "cuda", "hip", "mps", "musa", "npu", "xpu")
 
 
 def prepare() -> bool:
-    """Lets `import sglang.srt.mem_cache...` work; tells whether SGLang is there."""
+    """Lets `import sglang.srt.mem_cache...` work; returns whether SGLang is there."""
     if "sglang" in sys.modules:
         return True
     spec = importlib.util.find_spec("sglang")
@@ -47,13 +51,13 @@ def prepare() -> bool:
 
 
 def _parents(name: str) -> Iterator[str]:
-    """Gives the packages that a stand-in is in, and that would import more."""
+    """Yields the packages that a stand-in is in, and that would import more."""
     while (name := name.rpartition(".")[0]).startswith(("sglang.kernels", "sglang.srt.layers")):
         yield name
 
 
 def _stand_in(name: str) -> Any:  # noqa: ANN401
-    """Gives a module that answers every name, and no to every question for a GPU."""
+    """Returns a module that answers every name, and no to every question for a GPU."""
     stand_in = MagicMock(name=name)
     stand_in.__path__ = []
     stand_in.__spec__ = None
@@ -63,5 +67,31 @@ def _stand_in(name: str) -> Any:  # noqa: ANN401
 
 
 def module(name: str) -> Any:  # noqa: ANN401
-    """Gives a module of SGLang's own."""
+    """Returns a module of SGLang's own."""
     return importlib.import_module(f"sglang.srt.{name}")
+
+
+def part(name: str, definition: str) -> ModuleType:
+    """Returns a module with one dataclass of SGLang's, where the whole cannot be imported."""
+    path = Path(sys.modules["sglang"].__path__[0], *name.split(".")[1:]).with_suffix(".py")
+    [found] = [
+        node
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == definition
+    ]
+    names = ast.parse("from dataclasses import dataclass, field\nfrom typing import *").body
+    made = ModuleType(name)
+    compiled = compile(ast.Module([*names, found], []), str(path), "exec")
+    exec(compiled, made.__dict__)  # noqa: S102
+    return made
+
+
+def options() -> set[str]:
+    """Returns the names of SGLang's server options, as its list has them."""
+    path = Path(sys.modules["sglang"].__path__[0], "srt", "arg_groups", "field_order.py")
+    tree = ast.parse(path.read_text())
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }

@@ -11,7 +11,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Callable[[], None]]:
-    """Makes a folder with room for one page; gives what makes room for more.
+    """Makes a folder with space for one page; returns what frees space for more.
 
     Skips the test where nothing can be mounted.
     """

@@ -75,6 +75,18 @@ def test_worker_keeps_what_is_sound(folder: Path, worker: Worker) -> None:
     assert list(target.parent.iterdir()) == [target]
 
 
+def test_source_is_not_replaced_through_a_link(folder: Path) -> None:
+    """Where artefacts go into the folder of the sources."""
+    source = folder / "in" / "a.safetensors"
+    before = source.read_bytes()
+    (folder / "in" / "a.kvc.safetensors").symlink_to(source.name)
+    worker = Worker(str(folder / "in"), str(folder / "in"), {"codec": "int8"})
+    outcome = worker({"name": "a.safetensors"})
+    worker.close()
+    assert (outcome["status"], source.read_bytes()) == ("failed", before)
+    assert "SAME_FILE" in outcome["message"]
+
+
 def test_worker_gets_over_the_death_of_its_server(worker: Worker) -> None:
     worker._client._connection.close()
     assert worker({"name": "a.safetensors"})["status"] == "compressed"
@@ -127,9 +139,7 @@ def test_line_of_the_readme(folder: Path) -> None:
     total = run_line(claimed_line("batch"), folder, seconds=600).splitlines()[-1].split()
     assert (total[:3], total[-2:]) == (["total", "3", "files"], ["3", "compressed"])
     artefact = (folder / "compressed" / "deep" / "c.kvc.safetensors").read_bytes()
-    assert {tensor.codec for tensor in payload.read_header(artefact).tensors} == {
-        "int4-hadamard:64"
-    }
+    assert {tensor.codec for tensor in payload.read_header(artefact).tensors} == {"ecsq:contract"}
 
 
 def test_nothing_to_do(tmp_path: Path) -> None:

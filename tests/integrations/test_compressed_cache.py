@@ -1,6 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """CompressedCache: layers that are compressed and restored in one call."""
 
+import os
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -113,6 +115,26 @@ def test_bound_that_is_missed_keeps_the_tokens(client: kvcompress.Client) -> Non
     for layer in cache.layers:
         layer.update(plain, plain)
     assert [block.length for block in cache.blocks] == [32]
+
+
+def test_forked_process_has_threads_of_its_own(
+    client: kvcompress.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rather than waiting for those of its parent, of which it has none."""
+    cache = CompressedCache(client, codec="lossless", residual_length=0, block_length=4)
+    states = torch.ones(1, 2, 8, 16)
+    cache.update(states, states, 0)
+    cache.layers[0].states()
+    coming: Any = Future()
+    [group] = cache._shared.groups
+    [block] = cache.blocks
+    group._coming[block] = coming  # as where its parent has yet to restore it
+    part = dict.fromkeys(("layer_0_key", "layer_0_value"), states)
+    monkeypatch.setattr(cache._shared._exchange, "restore", lambda artefact: dict(part))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(cache.layers[0].states()[0], states) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_without_a_config(client: kvcompress.Client, model: Any) -> None:  # noqa: ANN401

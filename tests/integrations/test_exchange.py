@@ -4,6 +4,7 @@
 import errno
 import gc
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 from transformers import DynamicCache  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 
 import kvcompress  # noqa: E402
+from kvcompress.integrations import _exchange  # noqa: E402
 from kvcompress.integrations._exchange import Exchange  # noqa: E402
 from kvcompress.integrations.transformers import (  # noqa: E402
     CompressedCache,
@@ -89,10 +91,10 @@ def test_values_and_no_file_stays(
         assert made._folder == folder
         assert {each.name for each in folder.iterdir()} <= {"lock"}
 
-    def full(*_: object) -> int:
+    def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "open", full)
     restored = made.restore(artefact)
     assert torch.equal(restored["layer_0_key"], states()["layer_0_key"])
     assert made._folder is None
@@ -190,6 +192,66 @@ input()
         assert not folders[0].exists()
         assert folders[1].is_dir()
     assert not any(folder.exists() for folder in folders)
+
+
+def test_fifo_of_somebody_else_is_not_waited_for(
+    bin_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is a folder of others, or one behind a link, taken for one that was left."""
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
+    monkeypatch.setattr(_exchange, "_SHARED_MEMORY", tmp_path)
+    for name, make in (("fifo", os.mkfifo), ("socket", bound), ("file", Path.touch)):
+        (tmp_path / f"kvcompress-{name}").mkdir()
+        make(tmp_path / f"kvcompress-{name}" / "lock")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "lock").touch()
+    (tmp_path / "kvcompress-link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "kvcompress-loop").symlink_to(tmp_path / "kvcompress-loop")
+    (tmp_path / "kvcompress-plain").touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(_exchange, "is_own", lambda found: False)
+        _exchange._remove_abandoned()
+    assert (tmp_path / "kvcompress-file").is_dir(), "it belongs to another user"
+    _exchange._remove_abandoned()
+    left = {each.name for each in tmp_path.iterdir()} - {"elsewhere"}
+    assert left == {f"kvcompress-{name}" for name in ("fifo", "socket", "link", "loop", "plain")}
+    assert (tmp_path / "elsewhere" / "lock").is_file()
+
+
+def bound(path: Path) -> None:
+    """Makes a socket of this name."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+def test_forked_process_leaves_the_folder(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the files in it, whatever it drops: they are its parent's."""
+    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
+    with kvcompress.Client() as client:
+        made = Exchange(client, spares=1)
+        made.open()
+        artefact = client.compress(states(), codec="lossless").artefact
+        assert artefact is not None
+        kept = [made.restore(artefact)]
+        gone = made.restore(artefact)
+        del gone
+        gc.collect()
+        folder = made._folder
+        assert folder is not None
+        before = sorted(folder.iterdir())
+        assert len(before) == 3, "the lock, what is in use, and a spare"
+        child = os.fork()
+        if child == 0:
+            kept.clear()
+            spare = made._spares.take()
+            made._spares.close()
+            del made
+            gc.collect()
+            os._exit(0 if spare is None else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert sorted(folder.iterdir()) == before
+        assert torch.equal(made.restore(artefact)["layer_0_key"], states()["layer_0_key"])
+        assert torch.equal(kept[0]["layer_0_key"], states()["layer_0_key"])
 
 
 def test_cache_through_memory(

@@ -1,7 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Each class of an engine that we extend, at the version that we test with, and at newer ones.
 
-A wheel for CPUs of vLLM follows each release of it, so that the newest version is that of `vllm`.
+transformers counts as one. A wheel for CPUs of vLLM follows each release of it, so that the newest
+version is that of `vllm`.
 """
 
 import ast
@@ -12,6 +13,7 @@ from interfaces import REPOSITORY, Interface, Wheel, accepts, wheels
 
 pytestmark = pytest.mark.slow
 
+CACHES = "transformers/cache_utils.py"
 TIER = "vllm/v1/kv_offload/tiering"
 INTERFACES = {
     "lmcache": (
@@ -42,6 +44,10 @@ INTERFACES = {
             "KVCompressStorage",
         ),
     ),
+    "transformers": (
+        Interface(CACHES, "Cache", "transformers.py", "CompressedCache"),
+        Interface(CACHES, "DynamicLayer", "_compressed_layer.py", "CompressedLayer"),
+    ),
     "vllm": (
         Interface(f"{TIER}/base.py", "SecondaryTierManager", "_vllm_tier.py", "KVCompressTier"),
         Interface(f"{TIER}/async_lookup.py", "AsyncLookupManager", "_vllm_tier.py", "_Lookup"),
@@ -56,15 +62,16 @@ INTERFACES = {
     ),
 }
 # The newest ones when these tests were last looked at: what they have is required as well.
-NEWEST = {"lmcache": "0.5.6", "sglang": "0.5.23", "vllm": "0.33.0"}
+NEWEST = {"lmcache": "0.5.6", "sglang": "0.5.23", "transformers": "5.24.0", "vllm": "0.33.0"}
 
 
 def pinned() -> dict[str, str]:
     """The versions that the other tests install, by engine."""
     found: dict[str, str] = {}
-    for folder in ("engines", "integrations"):
-        text = (REPOSITORY / "tests" / folder / "requirements.txt").read_text()
-        found |= dict(re.findall(r"^(lmcache|sglang|vllm(?=-cpu))(?:-cpu)?==(\S+)", text, re.M))
+    names = "lmcache|sglang|transformers|vllm(?=-cpu)"
+    for folder in ("tests/engines", "tests/integrations", "validation"):  # the last one counts
+        text = (REPOSITORY / folder / "requirements.txt").read_text()
+        found |= dict(re.findall(rf"^({names})(?:-cpu)?==(\S+)", text, re.M))
     return found
 
 
@@ -122,7 +129,7 @@ def test_newest_version(newest: dict[str, Wheel], engine: str) -> None:
 
 
 def arguments(text: str) -> ast.arguments:
-    """Gives the arguments of a function."""
+    """Returns the arguments of a function."""
     [function] = ast.parse(f"def method({text}): ...").body
     assert isinstance(function, ast.FunctionDef)
     return function.args

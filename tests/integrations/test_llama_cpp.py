@@ -3,6 +3,7 @@
 
 import ctypes
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -164,9 +165,9 @@ def test_slot_file(
     assert main(["--server", server.target, "restore", str(small), str(again)]) == 0
     assert again.read_bytes() == slot.read_bytes()
 
-    result = compress(client, slot, small, head_dim=int(widths[0]), codec="ecsq")
+    result = compress(client, slot, small, overwrite=True, head_dim=int(widths[0]), codec="ecsq")
     assert result.report.compression_ratio > 4
-    restore(client, small, again)
+    restore(client, small, again, overwrite=True)
     count = ctypes.c_size_t()
     llama.reset()
     llama._ctx.kv_cache_clear()
@@ -190,9 +191,20 @@ def test_what_is_refused(
     llama.load_state(state)
     small = tmp_path / "small"
     save_state(client, llama, small, codec="int8")
-    other = SimpleNamespace(metadata={**llama.metadata, "general.name": "another"})
-    with pytest.raises(kvcompress.DataLossError):
-        load_state(client, other, small)
+    trained = tmp_path / "trained.gguf"
+    shutil.copy(llama.model_path, trained)
+    with trained.open("r+b") as file:
+        file.seek(trained.stat().st_size // 2)
+        file.write(bytes(1_000_000))
+    own = {"metadata": llama.metadata, "model_path": llama.model_path}
+    for changed in (
+        {"metadata": {**llama.metadata, "general.name": "another"}},
+        {"model_path": str(trained)},
+        {"lora_path": str(trained)},
+    ):
+        other = SimpleNamespace(**own | changed, n_ctx=llama.n_ctx)
+        with pytest.raises(kvcompress.DataLossError):
+            load_state(client, other, small)
     damaged = bytearray(small.read_bytes())
     damaged[-100] ^= 1
     with pytest.raises(kvcompress.DataLossError):
@@ -201,5 +213,5 @@ def test_what_is_refused(
         compress(client, state.llama_state, head_dim=63)
     (tmp_path / "text").write_text("no state")
     command = ["--server", server.target, "compress", str(tmp_path / "text"), str(small)]
-    assert main([*command, "--head-dim", "64"]) == 1
+    assert main([*command, "--head-dim", "64", "--overwrite"]) == 1
     assert "architecture" in capsys.readouterr().err

@@ -37,12 +37,15 @@ from lmcache_objects import (  # noqa: E402
 )
 
 import kvcompress  # noqa: E402
-from kvcompress.integrations._lmcache_chunks import Layout, read  # noqa: E402
+from kvcompress._foreign_files import ForeignFileError  # noqa: E402
+from kvcompress.integrations._lmcache_chunks import Layout, labels_of, read  # noqa: E402
 from kvcompress.integrations._lmcache_service import Parameters  # noqa: E402
-from kvcompress.integrations._lmcache_store import Folder  # noqa: E402
+from kvcompress.integrations._lmcache_store import Folder, name_of, open_store  # noqa: E402
 from kvcompress.integrations.lmcache import KVCompressAdapter  # noqa: E402
+from kvcompress.store import StoreOptions  # noqa: E402
 
 __all__ = ["make"]
+NAME = f"aa/{'0' * 40}.safetensors"  # of a chunk
 SPLIT: dict[str, object] = {"layout": "kv", "head_dim": HEAD_DIM}
 
 
@@ -87,7 +90,7 @@ def test_chunk_comes_back(make: MakeAdapter, layout: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_roles_come_from_the_layout(client: kvcompress.Client, layout: str) -> None:
-    """Keys are told from values: a view for each layer and role, and latents have none."""
+    """Keys are distinguished from values: a view for each layer and role, and latents have none."""
     shape, params = LAYOUTS[layout]
     tensors, notation = read(memory(states(*shape)), Parameters.parse(params, storage=False).layout)
     roles = client.measure(tensors, codec="int8", layout=notation).roles
@@ -176,23 +179,77 @@ def test_full_disk_is_a_miss(make: MakeAdapter, tmp_path: Path) -> None:
     """No part of a file stays."""
     adapter = make(codec="int8", **SPLIT)
 
-    def full(_: Path, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), len(data))
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+        patch.setattr(os, "fsync", full)
         assert not store(adapter, memory(states(2, 1, 32, 32)))
     assert adapter.report_status()["store_failures"] == 1
     assert not found(adapter)
-    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {"ledger.json", "lock"}, "the store's own"
 
 
 def test_half_a_file_is_never_there(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path))
-    folder.write("aa/b", b"first")
-    folder.write("aa/b", b"second")
-    assert [path.name for path in (tmp_path / "aa").iterdir()] == ["b"]
-    assert folder.read("aa/b") == b"second"
+    folder = Folder(str(tmp_path), StoreOptions())
+    folder.write(NAME, b"first")
+    folder.write(NAME, b"second")
+    assert [path.name for path in (tmp_path / "aa").iterdir()] == [Path(NAME).name]
+    assert folder.read(NAME, 6) == b"second"
+
+
+def test_folder_that_others_write(tmp_path: Path) -> None:
+    """Links are neither followed nor written through, and nothing else is waited for."""
+    folder, other = Folder(str(tmp_path / "store"), StoreOptions()), tmp_path / "other"
+    other.write_bytes(b"kept")
+    (tmp_path / "store" / "aa").mkdir()
+    place = tmp_path / "store" / NAME
+    place.symlink_to(other)
+    with pytest.raises(ForeignFileError, match="symbolic link"):
+        folder.read(NAME, 10)
+    folder.write(NAME, b"new")
+    assert (folder.read(NAME, 10), other.read_bytes()) == (b"new", b"kept")
+    os.truncate(place, 1 << 40)
+    with pytest.raises(ForeignFileError, match="and may have 10"):
+        folder.read(NAME, 10)
+    place.unlink()
+    os.mkfifo(place)
+    with pytest.raises(ForeignFileError):
+        folder.read(NAME, 10)
+    folder.write(NAME, b"new")
+    assert folder.read(NAME, 10) == b"new"
+
+
+def test_url_of_a_folder_is_read_as_one(tmp_path: Path) -> None:
+    """By fsspec it would be waited for."""
+    (tmp_path / "aa").mkdir()
+    os.mkfifo(tmp_path / NAME)
+    for kind in ("file", "local"):
+        store = open_store(f"{kind}://{tmp_path}", {})
+        with pytest.raises(ForeignFileError, match="is a FIFO"):
+            store.read(NAME, 10)
+    with pytest.raises(ValueError, match="is a path"):
+        open_store(f"file://{tmp_path}", {"auto_mkdir": True})
+
+
+def test_larger_tensors_are_a_miss_before_they_are_restored(
+    make: MakeAdapter, client: kvcompress.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the labels of the chunk, which are no secret, at any size of a file."""
+    source, adapter = memory(states(2, 1, 32, 32)), make(codec="int8", **SPLIT)
+    assert store(adapter, source)
+    large = {"group_0": torch.zeros(2, 1, 1 << 16, 32, dtype=torch.bfloat16)}
+    layout, labels = f"2ltd:head_dim={HEAD_DIM}", labels_of(KEY)
+    forged = client.compress(large, codec="lossless+zstd", layout=layout, labels=labels).artefact
+    assert forged is not None
+    monkeypatch.setattr(adapter._service, "_connected", None)
+    for size in (len(forged), 1 << 40):
+        (tmp_path / "cache" / name_of(labels)).write_bytes(forged)
+        os.truncate(tmp_path / "cache" / name_of(labels), size)
+        assert load(adapter, source) is None
+        assert not found(adapter), "it will never be right"
+    assert adapter.report_status()["damaged"] == 2
 
 
 def test_server_that_is_gone_costs_one_timeout(make: MakeAdapter) -> None:
@@ -242,19 +299,24 @@ def test_any_file_system_of_fsspec(make: MakeAdapter) -> None:
 
 
 def test_usage_follows_what_is_stored(make: MakeAdapter, tmp_path: Path) -> None:
+    """It is what the folder holds, whoever has stored it, in pages."""
     adapter = make(codec="int8", **SPLIT)
     assert store(adapter, memory(states(2, 1, 32, 32)))
     size = the_artefact(tmp_path).stat().st_size
-    assert adapter.get_usage().total_bytes_used == size
+    held = -(-size // 4096) * 4096
+    assert adapter.get_usage().total_bytes_used == held
+    assert adapter.get_usage().bytes_by_cache_salt == {KEY.cache_salt: size}
     assert adapter.report_status()["stored_bytes"] == size
     later = make(codec="int8", **SPLIT)
+    assert later.get_usage().total_bytes_used == held
     later.delete([KEY])
-    assert later.get_usage().total_bytes_used == 0
+    assert later.get_usage().total_bytes_used == adapter.get_usage().total_bytes_used == 0
     assert store(adapter, memory(states(2, 1, 32, 32)))
-    assert adapter.get_usage().total_bytes_used == size
+    assert adapter.get_usage().bytes_by_cache_salt == {KEY.cache_salt: size}
     later.delete([KEY])
     adapter.delete([KEY])
     assert adapter.get_usage().total_bytes_used == 0
+    assert not adapter.get_usage().bytes_by_cache_salt
 
 
 @pytest.mark.parametrize(
@@ -271,6 +333,9 @@ def test_usage_follows_what_is_stored(make: MakeAdapter, tmp_path: Path) -> None
         {**SPLIT, "url": "memory://a"},
         {**SPLIT, "element_type": "int8"},
         {**SPLIT, "storage_options": {"key": "a"}},
+        {**SPLIT, "capacity_bytes": "much"},
+        {**SPLIT, "low_watermark": 2},
+        {**SPLIT, "path": None, "url": "memory://a", "capacity_bytes": 1},
     ],
 )
 def test_mistakes_are_told_at_the_start(make: MakeAdapter, params: dict[str, object]) -> None:

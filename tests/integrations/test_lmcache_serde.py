@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,11 @@ from lmcache_objects import (  # noqa: E402
     states,
     zeros_like,
 )
+
+from kvcompress import Client  # noqa: E402
+from kvcompress.errors import FailedPreconditionError  # noqa: E402
+from kvcompress.integrations._lmcache_service import Service  # noqa: E402
+from kvcompress.integrations.lmcache_serde import ladder  # noqa: E402
 
 KV = {"layout": "kv", "head_dim": HEAD_DIM}
 CHUNK = (2, 4, 128, 2 * HEAD_DIM)
@@ -128,12 +134,24 @@ def test_hit_in_every_layout(make: Any, tmp_path: Path, layout: str) -> None:  #
 
 @pytest.mark.parametrize(("ratio", "error"), [(1.7, 0.02), (3, 0.5)])
 def test_best_codec_that_fits(make: Any, ratio: float, error: float) -> None:  # noqa: ANN401
-    """int8 where there is room for it, and a smaller one where there is not."""
+    """int8 where there is space for it, and a smaller one where there is not."""
     source = memory(states(2, 4, 256, 128))
     stock = make(ratio=ratio, codecs=["lossless", "int8", "int4", "klt:ultra"], **KV)
     assert stock.store(source)
     restored = stock.load(source)
     assert (restored.float() - source.get_tensor(0).float()).pow(2).mean().sqrt() < error
+
+
+def test_codecs_are_those_of_the_service(client: Client) -> None:
+    """A lossless codec and a preset of klt that are new are tried without a word here."""
+    codecs = client.server_info().codecs
+    klt = ("klt:contract", "klt:high", "klt:max", "klt:ultra")
+    assert ladder(codecs) == ("lossless", "int8", *klt)
+    [old] = [codec for codec in codecs if codec.name == "klt"]
+    others = [codec for codec in codecs if codec.name not in ("klt", "int8")]
+    newer = replace(old, presets=(*old.presets, "least"))
+    exact = replace(others[0], name="exact", lossless=True)
+    assert ladder([*others, newer, exact]) == ("lossless", "exact", *klt, "klt:least")
 
 
 def test_slot_in_bytes(make: Any, tmp_path: Path) -> None:  # noqa: ANN401
@@ -170,6 +188,34 @@ def test_damage_is_a_miss(make: Any, tmp_path: Path, place: int) -> None:  # noq
     data[place] ^= 16
     path.write_bytes(data)
     assert stock.load(source) is None
+
+
+def test_what_cannot_succeed_is_tried_once(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN401
+    """As with a profile that the server does not have: it is not asked with every request."""
+    calls: list[str] = []
+
+    def counted(name: str) -> Any:  # noqa: ANN401
+        call = getattr(Service, name)
+
+        def counting(*arguments: Any) -> Any:  # noqa: ANN401
+            calls.append(name)
+            if name == "restore":
+                raise FailedPreconditionError("no profile", reason="PROFILE_MISSING")
+            return call(*arguments)
+
+        return counting
+
+    source = memory(states(*CHUNK))
+    stock = make(codec="int8", ratio=1.7, **KV)
+    assert stock.store(source)
+    for name in ("compress", "restore"):
+        monkeypatch.setattr(Service, name, counted(name))
+    for _ in range(2):
+        assert stock.load(source) is None
+    other = make(codec="klt:max", profile="nobody's", **KV)
+    for _ in range(2):
+        assert not other.store(source)
+    assert calls == ["restore", "compress"]
 
 
 @pytest.mark.parametrize(

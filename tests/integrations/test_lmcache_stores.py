@@ -48,7 +48,7 @@ class Database:
                 return
 
     def keys(self) -> list[bytes]:
-        """Gives the keys of all artefacts."""
+        """Returns the keys of all artefacts."""
         return list(self.client.keys("kvcompress:*"))
 
 

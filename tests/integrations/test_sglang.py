@@ -4,16 +4,18 @@
 Not run here: SGLang's copies between a GPU and host memory, its scheduler, and several ranks.
 """
 
-import hashlib
 import inspect
+import json
 import os
+import re
+import shlex
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sglang_package
+from documents import claimed_blocks
 from small_disk import small_disk
 
 pytestmark = pytest.mark.slow
@@ -21,177 +23,26 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 if not sglang_package.prepare():
     pytest.skip("sglang is not installed", allow_module_level=True)
 
+from sglang_pools import (  # noqa: E402
+    KEYS,
+    KINDS,
+    LAYERS,
+    PAGE,
+    PAGES,
+    STORAGE,
+    Controller,
+    Make,
+    artefacts,
+    make,
+    page,
+    pool_of,
+)
+
 import kvcompress  # noqa: E402
 from kvcompress.integrations.sglang import KVCompressStorage  # noqa: E402
 
-STORAGE = sglang_package.module("mem_cache.hicache_storage")
-CONTROLLER = sglang_package.module("managers.cache_controller")
-LAYERS, HEADS, HEAD_DIM, LATENT, ROPE, PAGE, PAGES = 3, 2, 16, 32, 8, 16, 6
-MHA = ("layer_first", "page_first", "page_first_direct", "page_head")
-MLA = ("layer_first", "page_first", "page_first_direct")
-KINDS = [("mha", layout) for layout in MHA] + [("mla", layout) for layout in MLA]
-KEYS = [hashlib.sha256(bytes([number])).hexdigest() for number in range(PAGES)]
-Make = Callable[..., Any]
-
-
-def pool_of(kind: str, layout: str, *, packed: bool = False, filled: bool = True) -> Any:  # noqa: ANN401
-    """SGLang's own host pool, with random states of tokens that do not depend on the layout."""
-    info = sglang_package.module("mem_cache.device_pool_info")
-    base = sglang_package.module("mem_cache.pool_host.base")
-    cpu, dtype, size = torch.device("cpu"), torch.bfloat16, PAGE * PAGES
-    device = torch.zeros(LAYERS, size, HEADS if kind == "mha" else 1, HEAD_DIM, dtype=dtype)
-    addresses = torch.zeros(LAYERS, dtype=torch.uint64)
-    common = {"page_size": PAGE, "dtype": dtype, "device": cpu}
-    options: dict[str, Any] = {
-        "host_to_device_ratio": 1.0,
-        "host_size": 0,
-        "page_size": PAGE,
-        "layout": layout,
-        "pin_memory": False,
-        "device_capacity_tokens": size - 1,
-        "host_token_capacity": size,
-        "start_layer": 0,
-        "end_layer": LAYERS,
-    }
-    with base.host_memory_budget_scope(1 << 30):
-        if kind == "mha":
-            buffers = info.KVBuffers(
-                k=tuple(device),
-                v=tuple(device),
-                k_data_ptrs=addresses,
-                v_data_ptrs=addresses,
-                layout=info.KVBufferLayout.NHD,
-            )
-            sizes = {"head_num": HEADS, "head_dim": HEAD_DIM, "v_head_dim": HEAD_DIM}
-            described = info.MHABufferInfo(buffers=buffers, **sizes, **common)
-            pool = sglang_package.module("mem_cache.pool_host.mha").MHATokenToKVPoolHost(
-                described, **options
-            )
-            states = random_states(2, LAYERS, PAGES, PAGE, HEADS, HEAD_DIM)
-        else:
-            latents = torch.zeros(LAYERS, size, 1, LATENT + ROPE, dtype=dtype)
-            described = info.MLABufferInfo(
-                buffers=tuple(latents),
-                data_ptrs=addresses,
-                layer_indices=tuple(range(LAYERS)),
-                device_layer_num=LAYERS,
-                kv_lora_rank=LATENT,
-                qk_rope_head_dim=ROPE,
-                kv_cache_dim=LATENT + ROPE,
-                packed_fp8=packed,
-                **common,
-            )
-            pool = sglang_package.module("mem_cache.pool_host.mla").MLATokenToKVPoolHost(
-                described, target_layer_num=LAYERS, **options
-            )
-            states = random_states(LAYERS, PAGES, PAGE, 1, LATENT + ROPE)
-    pool.kv_buffer.copy_(in_layout(kind, layout, states) if filled else torch.zeros(()))
-    return pool
-
-
-def random_states(*shape: int) -> Any:  # noqa: ANN401
-    """Random states."""
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(shape, generator=generator).to(torch.bfloat16)
-
-
-def in_layout(kind: str, layout: str, states: Any) -> Any:  # noqa: ANN401
-    """States [2, layers, pages, page, heads, head_dim] as a buffer; for latents without the 2."""
-    order = {
-        "layer_first": "lpshd",
-        "page_first": "pslhd",
-        "page_first_direct": "plshd",
-        "page_head": "phsld",
-    }[layout]
-    before = 1 if kind == "mha" else 0
-    axes = [*range(before), *("lpshd".index(axis) + before for axis in order)]
-    ordered = states.permute(axes)
-    if layout == "layer_first":
-        return ordered.flatten(before + 1, before + 2)
-    return ordered.flatten(before, before + 1) if layout == "page_first" else ordered
-
-
-@pytest.fixture
-def make(
-    server: Any,  # noqa: ANN401
-    bin_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Make]:
-    """Makes backends as SGLang does, on one folder and one service, and closes them."""
-    monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir.resolve()))
-    factory = sglang_package.module("mem_cache.storage.backend_factory").StorageBackendFactory
-    made = []
-
-    def make_one(pool: Any, rank: int = 0, model: str = "org/model", **extra: object) -> Any:  # noqa: ANN401
-        config = STORAGE.HiCacheStorageConfig(
-            tp_rank=rank,
-            tp_size=2,
-            pp_rank=0,
-            pp_size=1,
-            attn_cp_rank=0,
-            attn_cp_size=1,
-            is_mla_model=hasattr(pool, "kv_lora_rank"),
-            enable_storage_metrics=False,
-            is_page_first_layout=pool.layout == "page_first",
-            model_name=model,
-            extra_config={
-                "backend_name": "kvcompress",
-                "module_path": "kvcompress.integrations.sglang",
-                "class_name": "KVCompressStorage",
-                "folder": str(tmp_path / "cache"),
-                "server": server.target,
-                "codec": "lossless",
-                "timeout": 60,
-                **extra,
-            },
-        )
-        made.append(factory.create_backend("dynamic", config, pool))
-        made[-1].register_mem_pool_host(pool)
-        return made[-1]
-
-    yield make_one
-    for each in made:
-        each.close()
-
-
-class Controller:
-    """SGLang's controller with nothing but what saves to a backend and loads from one."""
-
-    def __init__(self, backend: Any, pool: Any, *, places: bool) -> None:  # noqa: ANN401
-        """Takes a backend and a pool; `places` is for `interface_v1`."""
-        own = CONTROLLER.HiCacheController
-        self.controller = object.__new__(own)
-        self.controller.storage_backend = backend
-        self.controller.storage_host_pool = self.controller.mem_pool_host = pool
-        self.controller.page_size = PAGE
-        bound = self.controller
-        bound.page_get_func = bound._page_get_zero_copy if places else bound._generic_page_get
-        bound.page_set_func = bound._page_set_zero_copy if places else bound._generic_page_set
-
-    def backup(self, keys: list[str]) -> int:
-        """Saves the first pages of the pool; gives the tokens that SGLang hears of."""
-        places = torch.arange(len(keys) * PAGE)
-        operation = CONTROLLER.StorageOperation(places, [], hash_value=keys)
-        self.controller._page_backup(operation)
-        return int(operation.completed_tokens)
-
-    def prefetch(self, keys: list[str]) -> int:
-        """Loads pages to the beginning of the pool; gives how many."""
-        operation = CONTROLLER.PrefetchOperation("request", [])
-        extra = STORAGE.HiCacheStorageExtraInfo()
-        places = torch.arange(len(keys) * PAGE)
-        return int(self.controller._page_transfer_kv_batch(operation, keys, places, extra, []))
-
-
-def page(pool: Any, index: int) -> Any:  # noqa: ANN401
-    """A page of a pool, as bits."""
-    return pool.get_data_page(index * PAGE).view(torch.int16)
-
-
-def artefacts(tmp_path: Path) -> list[Path]:
-    """All artefacts."""
-    return sorted((tmp_path / "cache").glob("*/artefacts/*/*.safetensors"))
+__all__ = ["make"]
+ARGUMENTS = Path(sglang_package.module("arg_groups").__path__[0])
 
 
 def test_interface_is_sglangs() -> None:
@@ -203,6 +54,20 @@ def test_interface_is_sglangs() -> None:
             assert list(inspect.signature(ours).parameters) == list(
                 inspect.signature(theirs).parameters
             ), name
+
+
+def test_line_of_the_guide(make: Make, server: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    """SGLang has its options, and its factory makes the backend with its configuration."""
+    [block] = claimed_blocks("sglang")
+    command, configuration, _ = block.split("'")
+    own = {"folder": str(tmp_path / "guide"), "server": server.target}
+    backend = make(pool_of("mha", "page_first"), **{**json.loads(configuration), **own})
+    places = torch.arange(PAGES * PAGE)
+    assert all(backend.batch_set_v1(KEYS, places))
+    assert backend.batch_exists(KEYS) == PAGES
+    assert len(list((tmp_path / "guide").glob("*/artefacts/*/*.safetensors"))) == 1
+    known = sglang_package.options()
+    assert {name.replace("-", "_") for name in re.findall(r"--([a-z-]+)", command)} <= known
 
 
 @pytest.mark.parametrize("places", [False, True], ids=["rows", "places"])
@@ -238,7 +103,7 @@ def test_another_layout_hits(make: Make, kind: str, layout: str) -> None:
 def test_artefacts_have_roles_and_are_smaller(
     client: kvcompress.Client, make: Make, tmp_path: Path, kind: str
 ) -> None:
-    """Keys, values and latents are told from each other, and a lossy codec takes them."""
+    """Keys, values and latents are distinguished, and a lossy codec takes them."""
     pool = pool_of(kind, "page_first")
     backend = make(pool, codec="int4-hadamard")
     assert all(backend.batch_set_v1(KEYS, torch.arange(PAGES * PAGE)))
@@ -308,15 +173,15 @@ def test_artefact_of_another_model_is_a_miss(make: Make, tmp_path: Path) -> None
 
 
 def test_full_disk(make: Make, tmp_path: Path) -> None:
-    """Nothing is stored, in whole or in part, until there is room again."""
+    """Nothing is stored, in whole or in part, until there is space again."""
     places, pool = torch.arange(PAGES * PAGE), pool_of("mha", "page_first")
     with small_disk(tmp_path / "cache") as enlarge:
         backend = make(pool)
         assert not any(backend.batch_set_v1(KEYS, places))
         assert backend.report_status()["failed"] == 1
         assert backend.batch_exists(KEYS) == 0
-        files = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-        assert files == ["identity.json"]
+        files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+        assert {path.name for path in files} <= {"identity.json", "ledger.json", "lock"}
         enlarge()
         assert all(backend.batch_set_v1(KEYS, places))
         assert all(backend.batch_get_v1(KEYS, places))
@@ -374,6 +239,26 @@ def test_pools_beside_keys_and_values(make: Make) -> None:
     }
 
 
+def test_block_of_the_readme(make: Make, tmp_path: Path) -> None:
+    """Its configuration is one that SGLang's factory takes, and its flags are SGLang's."""
+    [block] = claimed_blocks("sglang, in short")
+    command = shlex.split(block.replace("/cache", str(tmp_path / "readme")))
+    given = dict(zip(command[3::2], command[4::2], strict=False))
+    assert command[:3] == ["python", "-m", "sglang.launch_server"]
+    extra = json.loads(command[-1])
+    assert command[-2] == "--hicache-storage-backend-extra-config"
+    source = "".join(path.read_text() for path in ARGUMENTS.rglob("*.py"))
+    flags = [word for word in command if word.startswith("--")]
+    assert len(flags) == 5
+    for flag in flags:
+        assert f"    {flag[2:].replace('-', '_')}: " in source, flag
+    assert given["--model-path"] == "MODEL"
+    pool = pool_of("mha", "page_first")
+    backend = make(pool, **extra)
+    assert all(backend.batch_set_v1(KEYS, torch.arange(PAGES * PAGE)))
+    assert list((tmp_path / "readme").glob("*/artefacts/*/*.safetensors"))
+
+
 @pytest.mark.parametrize(
     ("extra", "error", "message"),
     [
@@ -393,6 +278,6 @@ def test_configuration_errors(
 def test_layout_that_is_not_known(make: Make) -> None:
     """Refused when the pool is registered, with those that are known."""
     pool = pool_of("mha", "page_first")
-    pool.layout = "page_unified"
+    pool.layout = "page_first_kv_split"
     with pytest.raises(ValueError, match=r"hicache-mem-layout.*page_head"):
         make(pool)

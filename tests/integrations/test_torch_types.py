@@ -3,6 +3,7 @@
 
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 pytestmark = pytest.mark.slow
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+import kvcompress  # noqa: E402
 from kvcompress._arrays import ITEM_SIZES, TORCH_TYPES, data_type, little_endian_bytes  # noqa: E402
 from kvcompress._torch_tensors import dtype_name, load_torch, tensor_bits  # noqa: E402
+from kvcompress.torch import load_file, save_file  # noqa: E402
 from kvcompress.v1 import tensor_pb2  # noqa: E402
 
 
@@ -27,3 +30,18 @@ def test_bits_stay(dtype: str, shape: tuple[int, ...]) -> None:
     assert (tensor.dtype, tuple(tensor.shape)) == (known, shape)
     assert data_type(dtype_name(tensor)) == tensor_pb2.DataType.Value(f"DATA_TYPE_{dtype}")
     assert bytes(little_endian_bytes(tensor_bits(tensor))) == data
+
+
+def test_save_and_load_files_of_tensors(client: kvcompress.Client, tmp_path: Path) -> None:
+    """As with safetensors.torch, but compressed; what is loaded can be written to."""
+    states = torch.randn(1, 2, 40, 16, generator=torch.Generator().manual_seed(0))
+    tensors = {"layer_0_key": states.bfloat16(), "layer_0_value": states.half().transpose(1, 2)}
+    path = tmp_path / "cache.kvc.safetensors"
+    save_file(tensors, path, {"a": "b"}, client=client, codec="lossless")
+    loaded = load_file(path, torch.device("cpu"), client=client)
+    assert loaded.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor)
+        loaded[name].zero_()
+    assert load_file(path, "meta", client=client)["layer_0_key"].is_meta

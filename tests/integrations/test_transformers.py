@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from transformers import (  # type: ignore[import-not-found,unused-ignore]  # no
     DynamicCache,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    LlamaForCausalLM,
     PreTrainedTokenizerFast,
     StaticCache,
 )
@@ -41,6 +43,7 @@ from kvcompress.integrations.transformers import (  # noqa: E402
     cache_from_tensors,
     cache_tensors,
     load_cache,
+    model_labels,
     save_cache,
 )
 
@@ -204,6 +207,27 @@ def test_prompt_in_another_process(
     assert done.stdout.decode().strip() == str(expected[0].tolist()), done.stderr.decode()
     with pytest.raises(kvcompress.DataLossError):
         load_cache(client, path, expected_labels={"model": "another"})
+
+
+def test_labels_of_a_model(model: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    """A copy elsewhere has the same; each row of the table has others."""
+    expected = model_labels(model)
+    assert expected.keys() == {"model", "weights"}
+    model.save_pretrained(tmp_path)
+    changes: dict[str, Callable[[Any], object]] = {
+        "nothing": lambda _: None,
+        "trained further": lambda copy: [each.data.mul_(1.01) for each in copy.parameters()],
+        "one layer": lambda copy: copy.model.layers[1].self_attn.v_proj.weight.data.add_(0.01),
+        "type": lambda copy: copy.half(),
+        "rotary embedding": lambda copy: setattr(copy.config, "rope_parameters", {"theta": 1.0}),
+        "one more parameter": lambda copy: copy.register_buffer("lora", torch.zeros(1)),
+    }
+    for name, change in changes.items():
+        copy = LlamaForCausalLM.from_pretrained(tmp_path)
+        change(copy)
+        assert (model_labels(copy) == expected) == (name == "nothing"), name
+    with pytest.raises(ValueError, match="is not in memory: load the model"):
+        model_labels(copy.to("meta"))
 
 
 @pytest.fixture(scope="module")

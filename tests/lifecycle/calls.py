@@ -36,7 +36,7 @@ def cache(size: int) -> Iterator[CompressRequest]:
 
 
 class OpenStream:
-    """A Compress call that sends what it is told to, when it is told to."""
+    """A Compress call that sends what it is asked to, when it is asked to."""
 
     def __init__(self, channel: grpc.Channel, codec: str = "int4", size: int = MIB) -> None:
         """Sends the options and a header, and waits for nothing."""
@@ -58,7 +58,7 @@ class OpenStream:
         return self
 
     def finish(self, size: int = MIB) -> CompressResponse:
-        """Sends the values, and gives the last response."""
+        """Sends the values, and returns the last response."""
         self.send(CompressRequest(safetensors=bytes(size)))
         self.send(None)
         last = None

@@ -190,7 +190,7 @@ class ServerProcess:
         return grpc.insecure_channel(address or self.addresses[0])
 
     def check(self, service: str = "", address: str | None = None) -> int:
-        """The status that health gives now."""
+        """The status that health reports now."""
         with self.channel(address) as channel:
             return health.check(channel, service, PATIENCE)
 

@@ -21,7 +21,7 @@ def test_a_server_runs_from_a_file(start: Start, file: Path, tmp_path: Path) -> 
         f"listen: [unix:{socket}]\nmemory-budget-bytes: 32MiB\nmax-message-bytes: 65536\n"
         "max-header-bytes: 2048\n"
     )
-    # ServerProcess gives --listen itself, and so overrides the file's.
+    # ServerProcess passes --listen itself, and so overrides the file's.
     server = start(
         *("--config", str(file), "--max-message-bytes", "131072"),
         KVCOMPRESS_MAX_HEADER_BYTES="4096",

@@ -32,7 +32,7 @@ def test_every_metric(start: Start) -> None:
 
 
 def test_every_reason() -> None:
-    """Of an error that the library or the server gives."""
+    """Of an error that the library or the server returns."""
     reasons = set()
     for folder in ("core", "server"):
         for path in (ROOT / folder).rglob("*.[ch]*"):

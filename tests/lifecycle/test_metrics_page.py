@@ -38,6 +38,7 @@ METHODS = {
 CODES_OF_RULES = ["INTERNAL", "UNKNOWN", "UNAVAILABLE", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"]
 WARNINGS = [
     "NO_ROLES",
+    "NOT_FINITE",
     "LAYOUT_SUSPECT",
     "PROFILE_AMBIGUOUS",
     "PROFILE_POOR_FIT",
@@ -45,9 +46,10 @@ WARNINGS = [
 ]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]
 CLOSED = ["header_timeout", "write_timeout", "evicted", "address_limit", "bad_request"]
-QUALITY = ["compression_ratio", "value_bytes", "snr_decibels", "cosine_similarity", "rmse"]
-QUALITY += ["worst_tensor_snr_decibels", "centred_snr_decibels", "token_snr_p1_decibels"]
-QUALITY += ["first_token_rmse"]
+# Histograms of quality: those of the table of metrics, and three that are of no metric alone.
+TABLE = Path(__file__).parents[2] / "core" / "metrics" / "metric_table.cc"
+QUALITY = re.findall(r'\.histogram = "(\w+)"', TABLE.read_text())
+QUALITY += ["compression_ratio", "value_bytes", "worst_tensor_snr_decibels"]
 SINGLE = [
     "kvcompress_inflight_bytes",
     "kvcompress_inflight_budget_bytes",

@@ -29,6 +29,27 @@ def test_unix_socket_comes_first(start: Start, tmp_path: Path) -> None:
     assert run("--probe", "--listen", f"127.0.0.1:1,{path}").returncode == 0
 
 
+@pytest.mark.parametrize("folder", ["with space", "a%20b", "h#h", "q?q"])
+def test_a_socket_whatever_its_path(start: Start, tmp_path: Path, folder: str) -> None:
+    """It is none of a URI."""
+    (tmp_path / folder).mkdir()
+    address = f"unix:{tmp_path / folder}/s"
+    start("--listen", address)
+    assert run("--probe", "--listen", address).returncode == 0
+
+
+def test_proxies_are_not_asked(start: Start) -> None:
+    """Docker puts those of the company into containers, and the image has a health check."""
+    server = start("--listen", "0.0.0.0:0", "--insecure")
+    port = server.addresses[0].rsplit(":", 1)[1]
+    proxies = dict.fromkeys(
+        ("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY"),
+        "http://127.0.0.1:9",
+    )
+    result = run("--probe", "--listen", f"0.0.0.0:{port}", "--insecure", **proxies)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_healthz_where_there_is_tls(start: Start) -> None:
     """The probe has no certificate, and the files need not be readable for it."""
     server = start()

@@ -107,7 +107,7 @@ def test_what_is_not_fit_is_refused_whole(start: Start, folder: Path) -> None:
 
 
 def test_an_artefact_whose_profile_is_damaged(start: Start, folder: Path) -> None:
-    """Is told from one whose profile is missing, where the file is named by its digest."""
+    """Is distinguished from one whose profile is missing, where the file is named by its digest."""
     with Client(start().addresses[0], timeout=20) as client:
         artefact = (GOLDEN / "cache.kvc.safetensors").read_bytes()
         with pytest.raises(FailedPreconditionError) as missing:
@@ -139,6 +139,34 @@ def test_follows_links(start: Start, folder: Path) -> None:
         (folder / "..next").symlink_to("..second")
         (folder / "..next").rename(folder / "..data")
         wait_until(lambda: "caches=3" in client.server_info().profiles[0].training)
+
+
+def test_unfit_names_hid_a_profile(start: Start, folder: Path) -> None:
+    """However many there are; some of them are reported."""
+    for index in range(300):
+        (folder / f"!junk{index:03}.profile").write_bytes(b"x")
+    put(folder, "real.profile", TINY.read_bytes())
+    server = start("--profile-directory", str(folder), *QUICK)
+    assert names(server) == ["real"]
+    assert metric(server, "kvcompress_profiles_refused") == 128
+
+
+def test_files_beyond_the_limit_were_left_out_in_silence(start: Start, folder: Path) -> None:
+    """Log, metric and --check-config say so; what is known stays, whatever is added."""
+    put(folder, "real.profile", TINY.read_bytes())
+    server = start("--profile-directory", str(folder), *QUICK)
+    for index in range(129):
+        (folder / f"a{index:03}.profile").write_bytes(b"x")
+    server.wait_log("profiles: left out 2 more files than the 128")
+    wait_until(lambda: metric(server, "kvcompress_profiles_refused") == 129)
+    assert names(server) == ["real"]
+    for index in range(128):
+        (folder / f"a{index:03}.profile").write_bytes(TINY.read_bytes())
+    checked = run("--check-config", "--profile-directory", str(folder))
+    assert (checked.returncode, "left out 2 more" in checked.stderr) == (1, True)
+    for index in range(2):
+        (folder / f"a{index:03}.profile").unlink()
+    wait_until(lambda: metric(server, "kvcompress_profiles_refused") == 64)
 
 
 def test_configurations(tmp_path: Path, folder: Path) -> None:

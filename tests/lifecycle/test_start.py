@@ -1,15 +1,17 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Starting: health, addresses, sockets left behind, and starts that must fail."""
 
+import fcntl
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import grpc
 import pytest
 from health import SERVICE_UNKNOWN, SERVING, Watch
-from server_process import PATIENCE, SERVICE, Start, run
+from server_process import BINARY, PATIENCE, SERVICE, Start, environment, run, wait_until
 from streams import CompressStream
 
 
@@ -122,7 +124,7 @@ def test_bad_flag_and_bad_variable() -> None:
 
 
 def test_connections_age(start: Start) -> None:
-    """The client is told to make another, and a call on the old one goes on."""
+    """The client is asked to open another, and a call on the old one goes on."""
     states: list[grpc.ChannelConnectivity] = []
     with start("--max-connection-age-seconds", "0.3").channel() as channel:
         channel.subscribe(states.append)
@@ -133,3 +135,36 @@ def test_connections_age(start: Start) -> None:
             time.sleep(0.05)
         stream.finish()
         assert stream.responses[-1].HasField("trailer")
+
+
+def test_closed_standard_descriptors_are_not_taken_by_sockets(tmp_path: Path) -> None:
+    """What is printed would go to a client."""
+    address = f"unix:{tmp_path}/kv.sock"
+    flags = ["--listen", address, "--metrics-listen", "127.0.0.1:0"]
+    closing = 'exec "$@" <&- >&- 2>&-'
+    with subprocess.Popen(
+        ["sh", "-c", closing, "sh", BINARY, *flags], env=environment({})
+    ) as process:
+        try:
+            wait_until(lambda: run("--probe", *flags).returncode == 0, "SERVING")
+            folder = Path(f"/proc/{process.pid}/fd")
+            assert [str((folder / str(number)).readlink()) for number in range(3)] == [
+                "/",
+                "/dev/null",
+                "/dev/null",
+            ]
+        finally:
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+
+
+def test_what_a_killed_server_left_in_the_shared_directory(start: Start, tmp_path: Path) -> None:
+    """Goes with the next start; what is under such a name and in use stays."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    left, used = (shared / f".kvcompress-{digit * 16}.tmp" for digit in "ab")
+    left.write_bytes(b"half")
+    with used.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        start("--shared-directory", str(shared), "--listen", f"unix:{tmp_path}/kv.sock")
+        assert list(shared.iterdir()) == [used]

@@ -26,7 +26,7 @@ def machine() -> str:
 
 
 def save(name: str, text: str, folder: Path) -> Path:
-    """Writes a report under today's date, and makes the folder where needed; gives its path."""
+    """Writes a report under today's date, and makes the folder where needed; returns its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{datetime.date.today()}-{name}.md"
     path.write_text(f"{LICENCE}\n{text}\n")

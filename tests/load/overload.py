@@ -33,7 +33,7 @@ CODEC = "ecsq"
 FIT = 8
 STREAM = 5 * MIB
 PROCESSES = 4
-# A cache arrives as an engine or a network gives it: so much, and then a pause.
+# A cache arrives as an engine or a network sends it: so much, and then a pause.
 CHUNK = MIB // 8
 PAUSE = 0.02
 
@@ -88,7 +88,7 @@ def client(target: str, threads: int, seconds: float) -> None:
 
 
 def measure(server: ServerProcess, clients: int, seconds: float) -> Outcome:
-    """Has this many clients call for a time."""
+    """Makes this many clients call for a time."""
     command = [sys.executable, __file__, "--client", server.addresses[0]]
     share = [clients // PROCESSES + (number < clients % PROCESSES) for number in range(PROCESSES)]
     processes = [

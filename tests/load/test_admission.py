@@ -120,7 +120,7 @@ def test_several_times_the_load_that_fits(start: Start) -> None:
     before = peak(server.pid)
 
     def compress(_: int) -> int:
-        """One client, which comes back as it is told; how often it was refused."""
+        """One client, which comes back after the retry delay; how often it was refused."""
         refused = 0
         with server.channel() as channel:
             while (error := attempt(channel)) is not None:

@@ -16,7 +16,7 @@ TIMED_OUT = 'kvcompress_errors_total{code="DEADLINE_EXCEEDED",method="%s"}'
 
 
 def test_stalled_sender(start: Start) -> None:
-    """Is told why, and gives back what it held."""
+    """Is told why, and releases what it held."""
     server = start("--stall-seconds", "0.5")
     with server.channel() as channel:
         error = OpenStream(channel).begun().error()

@@ -95,7 +95,7 @@ def is_let_in(stream: OpenStream) -> bool:
 
 
 def test_a_client_can_be_held_to_a_part(start: Start, tmp_path: Path) -> None:
-    """Then another finds room at once."""
+    """Then another is admitted immediately."""
     server = start_server(start, tmp_path, "--client-budget-percent", "50")
     with server.channel() as many, server.channel(server.addresses[1]) as few:
         streams = [OpenStream(many).begun() for _ in range(FIT // 2)]

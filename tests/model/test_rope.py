@@ -24,17 +24,17 @@ from oracle.test_rope import MODELS, config
 
 
 def modelled(fields: dict[str, Any]) -> Any:
-    """Gives transformers' configuration of a language model."""
+    """Returns transformers' configuration of a language model."""
     return transformers.AutoConfig.for_model(**fields).get_text_config()
 
 
 def code_of(model: Any) -> ModuleType:
-    """Gives the module that has the model itself."""
+    """Returns the module that has the model itself."""
     return importlib.import_module(type(model).__module__.replace("configuration_", "modeling_"))
 
 
 def frequencies(model: Any, layer: int) -> Floats:
-    """Gives radians a token of each pair of a layer, from the model's own code."""
+    """Returns the radians per token of each pair of a layer, from the model's own code."""
     code = code_of(model)
     names = [name for name in dir(code) if name.endswith("RotaryEmbedding")]
     if not names:
@@ -64,7 +64,7 @@ def test_the_payload_turns_as_the_model_does(client: Client, name: str) -> None:
 
 
 def embeddings(rope: rope_pb2.RopeParameters, layers: int) -> list[rope_pb2.RopeEmbedding | None]:
-    """Gives that of each layer."""
+    """Returns that of each layer."""
     numbers = list(rope.layers) or [1] * layers
     assert len(numbers) == layers
     return [rope.embeddings[number - 1] if number else None for number in numbers]

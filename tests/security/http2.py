@@ -47,10 +47,24 @@ def text(value: bytes) -> bytes:
     return size + bytes([rest]) + value
 
 
-def block(path: str, *extra: tuple[bytes, bytes], **changed: bytes) -> bytes:
+def items(path: str, *extra: tuple[bytes, bytes], **changed: bytes) -> list[tuple[bytes, bytes]]:
     """The headers of a call of this method; `pseudo_scheme` changes `:scheme`."""
     headers = {b":method": b"POST", b":scheme": b"http", b":authority": b"a"}
     headers |= {b":path": path.encode(), b"te": b"trailers"}
     headers |= {key.encode().replace(b"pseudo_", b":"): value for key, value in changed.items()}
-    items = [*headers.items(), (b"content-type", b"application/grpc"), *extra]
-    return b"".join(b"\0" + text(name) + text(value) for name, value in items)
+    return [*headers.items(), (b"content-type", b"application/grpc"), *extra]
+
+
+def block(path: str, *extra: tuple[bytes, bytes], **changed: bytes) -> bytes:
+    """The same as they are on the wire."""
+    return b"".join(
+        b"\0" + text(name) + text(value) for name, value in items(path, *extra, **changed)
+    )
+
+
+def indexed(path: str) -> tuple[bytes, bytes]:
+    """The same of a first call, which puts them into the table, and of all others: a byte each."""
+    headers = items(path)
+    first = b"".join(b"\x40" + text(name) + text(value) for name, value in headers)
+    newest = 62
+    return first, bytes(0x80 + newest + i for i in reversed(range(len(headers))))

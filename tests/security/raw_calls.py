@@ -90,7 +90,7 @@ def field(number: int, content: bytes) -> bytes:
 
 
 def filled(piece: bytes, size: int = 8 * MIB - 64) -> bytes:
-    """As much of `piece` as there is room for."""
+    """As much of `piece` as there is space for."""
     return piece * (size // len(piece))
 
 

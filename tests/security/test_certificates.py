@@ -149,6 +149,6 @@ def test_does_not_start_with_bad_files(authority: Authority, tmp_path: Path) -> 
 
 
 def test_check_config(authority: Authority) -> None:
-    """Says yes, and listens nowhere."""
+    """Answers yes, and listens nowhere."""
     result = run("--check-config", "--listen", "0.0.0.0:1", *authority.sign("good").server_flags)
     assert (result.returncode, result.stdout) == (0, "the configuration is valid\n")

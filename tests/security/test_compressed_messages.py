@@ -2,7 +2,7 @@
 """Messages that are compressed are refused, whatever the method, and nothing is inflated.
 
 gRPC inflates before it looks at the size: a megabyte of gzip became a gigabyte, also from those
-whom --allow gives nothing.
+whom --allow grants nothing.
 """
 
 import contextlib
@@ -145,7 +145,7 @@ def test_other_encodings_are_not_inflated_either(start: Start, encoding: bytes) 
 
 
 def test_before_and_after_authorization(start: Start, authority: Authority) -> None:
-    """Also to those whom --allow gives nothing."""
+    """Also to those whom --allow grants nothing."""
     ours = authority.sign("client", names="DNS:somebody.example")
     server = start(
         *authority.sign("server").server_flags,
@@ -166,7 +166,7 @@ def test_before_and_after_authorization(start: Start, authority: Authority) -> N
 
 
 def test_answers_name_no_encoding(start: Start) -> None:
-    """Clients are told beforehand: `identity`."""
+    """Clients know beforehand: `identity`."""
     server = start()
     host, port = server.addresses[0].rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:

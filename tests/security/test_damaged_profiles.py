@@ -35,7 +35,7 @@ def test_flipped_bits(start: Start, tmp_path: Path) -> None:
         loaded = client.server_info().profiles
         assert missing.value.profile not in {profile.digest for profile in loaded}
         assert len({profile.digest for profile in loaded}) == len(loaded)
-        # Nothing tells a changed number of a matrix; it gives other artefacts, of their own.
+        # Nothing detects a changed number of a matrix; it produces other artefacts, of their own.
         assert 0 < len(loaded) < FLIPS
         source = GOLDEN / "cache.safetensors"
         for profile in loaded[:8]:

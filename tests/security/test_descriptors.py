@@ -91,7 +91,7 @@ def test_idle_connections_do_not_end_the_service(
 
 
 def test_a_watch_is_told_of_what_others_cannot_reach(start: Start) -> None:
-    """Who got in before is served on, and told."""
+    """Who got in before is served on, and notified."""
     server = start(limits=DESCRIPTORS)
     with server.channel() as channel:
         watch = health.Watch(channel)

@@ -94,7 +94,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def artefact_of(tmp_path_factory: pytest.TempPathFactory, profile: Path) -> ArtefactOf:
-    """Gives a cache of zeros, compressed with a codec; each is made once."""
+    """Returns a cache of zeros, compressed with a codec; each is made once."""
     folder = tmp_path_factory.mktemp("zeros")
 
     def make(codec: str, size: int = CACHE) -> Path:

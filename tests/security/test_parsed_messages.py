@@ -120,7 +120,7 @@ def serves(server: ServerProcess) -> None:
     """There and back, and healthy.
 
     gRPC itself refuses compressed messages, so that the server hears of the end of such a call
-    after the client, and gives its memory back then.
+    after the client, and releases its memory then.
     """
     with kvcompress.Client(server.addresses[0], timeout=PATIENCE) as client:
         wait_until(lambda: compressed(client) is not None, "a call is served")

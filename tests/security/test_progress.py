@@ -71,7 +71,7 @@ def test_others_are_served_after_stall_seconds(
         thread.start()
     for thread in threads:
         thread.join()
-    # Those that found no room, and those that were cut off; a byte may also be refused.
+    # Those that were refused, and those that were cut off; a byte may also be refused.
     assert grpc.StatusCode.DEADLINE_EXCEEDED in codes or message != EMPTY, codes
     assert set(codes) <= {
         grpc.StatusCode.DEADLINE_EXCEEDED,

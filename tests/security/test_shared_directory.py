@@ -2,16 +2,19 @@
 """Calls that name files of a shared directory: what they do, and what they refuse.
 
 More than 400 lines: all of it is about one directory and one server, which tests share. Others may
-do anything in that directory at any moment. The server gives a clear error, leaves nothing half
+do anything in that directory at any moment. The server returns a clear error, leaves nothing half
 done, and goes on.
 """
 
 import json
+import mmap
 import os
 import resource
 import signal
 import socket
 import struct
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -60,22 +63,22 @@ class Reply(Protocol):
         ...
 
     def cancel(self) -> object:
-        """Gives the call up."""
+        """Cancels the call."""
         ...
 
 
 class Shared:
     """A server that shares a directory, and its calls."""
 
-    def __init__(self, start: Start, folder: Path) -> None:
-        """Starts it on a Unix socket and on TCP."""
+    def __init__(self, start: Start, folder: Path, *flags: str) -> None:
+        """Starts it on a Unix socket and on TCP, with more flags."""
         self.folder = folder / "shared"
         self.folder.mkdir()
         self.outside = folder / "outside"
         self.outside.mkdir()
         self.address = f"unix:{folder}/kv.sock"
-        flags = ["--listen", self.address, "--listen", "127.0.0.1:0"]
-        self.server = start(*flags, "--shared-directory", str(self.folder))
+        addresses = ["--listen", self.address, "--listen", "127.0.0.1:0"]
+        self.server = start(*addresses, "--shared-directory", str(self.folder), *flags)
         self.channel = grpc.insecure_channel(self.address)
         self.stub = CompressionServiceStub(self.channel)
 
@@ -231,8 +234,21 @@ def test_nothing_is_replaced_unless_asked(shared: Shared) -> None:
     assert (shared.folder / "out").read_bytes() == b"precious"
     shared.compress("in", "out", overwrite=True)
     assert shared.decompress("out", "").trailer.tensor_count == 2
-    shared.compress("in", "in", overwrite=True)
     assert shared.files() == {"in", "out", "bad"}
+
+
+def test_an_input_is_not_replaced_by_its_output(shared: Shared) -> None:
+    """Under its own name and that of a hard link, with everything that may replace files."""
+    shared.compress("in", "small")
+    small = (shared.folder / "small").read_bytes()
+    (shared.folder / "hard").hardlink_to(shared.folder / "small")
+    refused = ("INVALID_ARGUMENT", "SAME_FILE", "output_path")
+    for name in ("small", "hard"):
+        assert shared.refusal(partial(shared.compress, "small", name, overwrite=True)) == refused
+        assert shared.refusal(partial(shared.decompress, "small", name)) == refused
+        assert shared.refusal(partial(shared.decompress, "small", name, reuse=True)) == refused
+    assert (shared.folder / "small").read_bytes() == small
+    assert shared.files() == {"in", "small", "hard"}
 
 
 def test_a_damaged_artefact_gives_no_file(shared: Shared) -> None:
@@ -258,8 +274,6 @@ def test_a_file_that_is_reused(shared: Shared) -> None:
         file.write(b"more")
     shared.decompress("small", "out", reuse=True)
     assert (out.stat().st_ino, out.read_bytes()) == (inode, plain)
-    shared.decompress("small", "small", reuse=True)
-    assert (shared.folder / "small").read_bytes() == plain
     outcome = shared.refusal(lambda: shared.decompress("in", "out", reuse=True))
     assert outcome[0] == "FAILED_PRECONDITION"
     assert shared.files() == {"in", "small", "plain"}
@@ -322,6 +336,56 @@ def test_an_input_that_changes_is_refused(shared: Shared, change: str) -> None:
     assert "out" not in shared.files()
 
 
+def test_a_torn_read_is_refused(start: Start) -> None:
+    """Bytes that change without the times of the file, as by a write that began before the call."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        shared = Shared(start, Path(folder))
+        path = shared.folder / "in"
+        path.write_bytes(cache(SLOW_TENSORS))
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            before = path.stat()
+            call = shared.stub.CompressFile(SLOW, timeout=3 * PATIENCE)
+            assert next(call).progress.bytes_read > 0
+            mapped[path.stat().st_size // SLOW_TENSORS // 2] ^= 1
+            with pytest.raises(grpc.RpcError) as raised:
+                list(call)
+            after = path.stat()
+        assert (after.st_mtime_ns, after.st_ctime_ns) == (before.st_mtime_ns, before.st_ctime_ns)
+        assert raised.value.code() == grpc.StatusCode.ABORTED
+        assert details(raised.value)[0].reason == "INPUT_CHANGED"
+        assert shared.files() == {"in"}
+        shared.compress("in", "out")
+        shared.channel.close()
+
+
+@pytest.mark.parametrize("threads", ["1", "4"])
+def test_a_write_that_stands_still_for_a_moment_is_seen(start: Start, threads: str) -> None:
+    """A writer that gets no processor while an input is read goes on before it is read again."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        shared = Shared(start, Path(folder), "--threads", threads)
+        path = shared.folder / "in"
+        path.write_bytes(cache(1))
+        ended = threading.Event()
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+
+            def write() -> None:
+                while not ended.wait(0.05):
+                    mapped[-1] = (mapped[-1] + 1) % 256
+
+            writer = threading.Thread(target=write)
+            writer.start()
+            try:
+                with pytest.raises(grpc.RpcError) as raised:
+                    shared.compress("in", "out", "lossless")
+            finally:
+                ended.set()
+                writer.join()
+        assert raised.value.code() == grpc.StatusCode.ABORTED
+        assert shared.files() == {"in"}
+        shared.compress("in", "out", "lossless")
+        shared.channel.close()
+
+
 def test_a_client_that_goes_stops_the_work(shared: Shared) -> None:
     """By cancelling, and by a deadline; nothing is left, also not of memory."""
     begin_slowly(shared).cancel()
@@ -350,7 +414,7 @@ def test_a_limit_on_files_fails_the_call_alone(shared: Shared) -> None:
 
 
 def test_only_over_a_unix_socket(shared: Shared) -> None:
-    """Over TCP the directory is not told, and files cannot be named."""
+    """Over TCP the directory is not reported, and files cannot be named."""
     address = next(a for a in shared.server.addresses if not a.startswith("unix:"))
     assert shared.stub.GetServerInfo(GetServerInfoRequest()).HasField("shared_directory")
     with shared.server.channel(address) as channel:
@@ -379,7 +443,7 @@ def test_rules_of_who_may_call(start: Start, authority: Authority, tmp_path: Pat
 
 
 def test_without_a_directory(start: Start, tmp_path: Path) -> None:
-    """Clients are told to stream; and one that is no directory is found out at the start."""
+    """Clients are asked to stream; and one that is no directory is found out at the start."""
     address = f"unix:{tmp_path}/kv.sock"
     with start("--listen", address).channel(address) as channel:
         stub = CompressionServiceStub(channel)

@@ -21,6 +21,7 @@ MIB = 1 << 20
 # What the endpoint may hold of answers and requests, and the allocator around it.
 MOST_GROWTH = 96 * MIB
 CLIENTS = 600
+LONG = (pytest.mark.slow, pytest.mark.nightly)
 SAMPLE = {
     f"layer_0_{role}": np.random.default_rng(0).normal(size=(1, 2, 64, 32)).astype(np.float32)
     for role in ("key", "value")
@@ -64,7 +65,7 @@ def timed(
 
 
 def assert_answers(server: ServerProcess) -> None:
-    """Each path gives what it should."""
+    """Each path returns what it should."""
     assert ask(server.http, "/healthz", PATIENCE) == (200, "SERVING\n")
     status, page = ask(server.http, "/metrics", PATIENCE)
     assert status == 200
@@ -86,7 +87,7 @@ def use_every_codec(server: ServerProcess) -> None:
     ("kinds", "seconds"),
     [
         pytest.param(KINDS, 5, id="mixed-5"),
-        pytest.param(KINDS, 30, id="mixed-30", marks=pytest.mark.slow),
+        pytest.param(KINDS, 30, id="mixed-30", marks=LONG),
         pytest.param(("unread",), 10, id="unread-10", marks=pytest.mark.slow),
     ],
 )
@@ -122,7 +123,7 @@ def test_slow_clients_do_not_silence_health_and_metrics(
     assert value(page, 'kvcompress_http_connections_closed_total{reason="address_limit"}') > 0
 
 
-@pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [5, pytest.param(30, marks=LONG)])
 def test_health_comes_back_where_descriptors_run_out(start: Start, seconds: int) -> None:
     """The bounds on connections are those of a process that may have far more descriptors."""
     server = start()
@@ -165,7 +166,7 @@ def test_health_answers_while_grpc_has_all_descriptors(start: Start, tmp_path: P
             assert ask(server.http, "/healthz", PATIENCE)[0] in (200, 503)
         page = ask(server.http, "/metrics", PATIENCE)[1]
         print(f"{held} descriptors; 100 probes in {time.monotonic() - begin:.3f} s")
-        # A page made without descriptors tells how few there are.
+        # A page made without descriptors shows how few there are.
         assert value(page, "process_open_fds") > 100
         assert value(page, "process_max_fds") == 128
         assert value(page, "process_resident_memory_bytes") > MIB

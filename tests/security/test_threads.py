@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""A system that gives no more threads: at the start, while the server runs, and at its end.
+"""A system that provides no more threads: at the start, while the server runs, and at its end.
 
 std::terminate ended the process. gRPC says nothing when it gets no thread: a server could start,
 and answer nobody.
@@ -80,7 +80,7 @@ def test_none_while_it_runs(start: Start, tmp_path: Path) -> None:
             codes = set(threads.map(lambda address: compress(server, address), addresses))
             assert codes <= {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
     print(f"with no further thread: {codes}")
-    # Health tells the truth: SERVING, and calls are.
+    # Health is accurate: SERVING, and calls are.
     check_service(server)
     allow(server, ENOUGH)
     wait_until(lambda: compress(server, server.addresses[1]) == grpc.StatusCode.OK)

@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Tells the thread sanitizer how gRPC, whose libraries are not built with it,
+// Informs the thread sanitizer how gRPC, whose libraries are not built with it,
 // orders what threads do. Without it every call that gRPC hands from one thread
 // to the next is taken for a race; with it nothing has to be suppressed.
 //

@@ -37,7 +37,7 @@ def study() -> str:
         {"name": "other", "family": "peer", "version": "peer 2"},
     ]
     results = {
-        "int4": [measurement(50, 0.02, 0, 20.0), measurement(50, 0.04, 1, 20.0)],
+        "int4": [measurement(50, 0.02, 0, 20.0), measurement(50, 0.04, 1, 21.0)],
         "lossless": [measurement(125, 0.0, 2, float("inf"))] * 2,
         "other": [measurement(25, 0.01, 2, 30.0), measurement(25, 0.02, 2, 30.0)],
     }
@@ -62,9 +62,11 @@ def test_the_document_pools_windows_and_keeps_each() -> None:
 def test_the_table_goes_by_size() -> None:
     page = markdown(json.loads(study()))
     rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert rows[2].startswith("| other | peer 2 | 2.000 | 8.00x | 0.01500 ± 0.00500 | 50% ")
-    assert rows[3].startswith("| `int4` | kvcompress 1 | 4.000 | 4.00x | 0.03000 ± 0.01000 | 100%")
-    assert rows[4].startswith("| `lossless` | kvcompress 1 | 10.000 | 1.60x | 0 | 0.0% | 0 | 0 |")
+    assert rows[2].startswith("| other | peer 2 | 2.0000 | 8.00x | 0.015000 ± 0.005000 | 50% ")
+    assert rows[3].startswith("| `int4` | kvcompress 1 | 4.0000 | 4.00x | 0.030000 ± 0.010000 ")
+    assert rows[3].endswith("| 25% | 20.5 dB |")
+    assert rows[4].startswith("| `lossless` | kvcompress 1 | 10.0000 | 1.60x | 0 | 0.0% | 0 | 0 |")
+    assert rows[4].endswith("| exact |")
     assert "| `int4` | 4.000x | 5.000x |" in page
 
 

@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+import compression_bridge
 from kv_cache_utils import TINYLLAMA_NUM_KV_HEADS, TINYLLAMA_NUM_LAYERS, KVCacheMetadata
 from measure.page import page
 from measure.result import comparison, snr_by_layer
 from measure.scores import Estimate, WindowScore, interval, summarize
 from measure.validation import Outcome, TextNotFoundError, fit, load_text
 from validate_perplexity import ValidationResult, main, parse, print_result, run_quick_test
+
+REAL_SAMPLE = "real sample: 51 of 60 tensors outside the thresholds"
 
 
 def test_the_quick_test_tells_flattering_data_from_real(
@@ -60,7 +63,7 @@ def test_json_into_a_file_and_a_quiet_verdict(
     file = tmp_path / "result.json"
     assert main(["--quick-test", "--quiet", "--json", str(file)]) == 0
     assert json.loads(file.read_text())[0]["passed"] is True
-    assert capsys.readouterr().out == "int4: PASSED on synthetic data\n"
+    assert capsys.readouterr().out == f"int4: PASSED on synthetic data; {REAL_SAMPLE}\n"
 
 
 def test_an_unknown_codec_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,6 +173,17 @@ def test_codecs_are_compared_in_a_table() -> None:
     assert lines[2].endswith("PASSED")
 
 
+def test_the_table_has_shares_of_int4() -> None:
+    """Where int4 is among the codecs."""
+    other = replace(scored((2.0, 2.05), (2.2, 2.25)), codec="klt:max")
+    plain = replace(scored((2.0, 2.1), (2.2, 2.3)), codec="int4")
+    heading, first, second = comparison([other, plain]).splitlines()
+    assert "of int4's" in heading
+    assert re.search(r" 50%  ", first)
+    assert re.search(r" 100%  ", second)
+    assert "of int4's" not in comparison([other])
+
+
 class Page(HTMLParser):
     """Checks that elements are closed in order, and keeps text and charts."""
 
@@ -224,6 +238,21 @@ def test_the_page_of_the_real_sample(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert sum(tag == "svg" for tag, _ in found) == 3
     assert main(["--quick-test", "real", "--codec", "auto", "--quiet"]) == 0
     assert capsys.readouterr().out == "auto: PASSED\n"
+
+
+def test_no_verdict_on_synthetic_data_stands_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In whatever form it is given."""
+    page_file, json_file = tmp_path / "report.html", tmp_path / "result.json"
+    files = ("--html", str(page_file), "--json", str(json_file))
+    assert main(["--quick-test", "--codec", "int4", "--codec", "auto", *files]) == 0
+    passed = rf"(?m)^int4 .* PASSED on synthetic data; {REAL_SAMPLE}$"
+    assert re.search(passed, capsys.readouterr().out)
+    assert page_file.read_text().count(REAL_SAMPLE) == 2
+    assert json.loads(json_file.read_text())[0]["real_sample"] in REAL_SAMPLE
+    assert str(run_quick_test(verbose=False)).splitlines()[0].endswith(REAL_SAMPLE)
+    assert run_quick_test(verbose=False, sample="real").real_sample == ""
 
 
 def test_help_needs_no_environment() -> None:
@@ -313,7 +342,31 @@ def test_a_missing_text_ends_the_run_before_a_model_is_loaded(
     assert "no such text file" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", " \n\t\n" * 10_000])
+def test_a_blank_text_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model would read the spaces, and a verdict would rest on them."""
+    file = tmp_path / "text.txt"
+    file.write_text(text)
+    assert main(["--text", str(file), "--model", "none"]) == 2
+    assert f"the text {file} is blank" in capsys.readouterr().err
+
+
 def test_metadata_goes_to_json_and_back() -> None:
     metadata = KVCacheMetadata(22, TINYLLAMA_NUM_KV_HEADS, 95, 64, "float16", "model")
     assert KVCacheMetadata.from_dict(json.loads(json.dumps(metadata.to_dict()))) == metadata
     assert KVCacheMetadata.from_dict({**metadata.to_dict(), "more": 1}) == metadata
+
+
+def test_a_missing_service_is_found_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a model is loaded."""
+    monkeypatch.setattr(compression_bridge, "REPOSITORY", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("KVCOMPRESS_SERVER", "KV_COMPRESS_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["--model", "absent", "--text", "absent"]) == 2
+    assert "kv-compress is neither in bin/ nor on the PATH" in capsys.readouterr().err

@@ -22,7 +22,7 @@ class Series:
     """Points of one codec.
 
     Attributes:
-        name: Written next to a single point, and what a pointer over a line is told.
+        name: Written next to a single point, and the tooltip of a line.
         colour: Number of its colour, taken modulo COLOURS.
         points: Pairs (x, y). What is not finite is left out; so is y <= 0 on a logarithmic axis.
         errors: Standard errors of y, or nothing; nan where it is not known.

@@ -31,7 +31,7 @@ class Distortion:
 
 
 def passes(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Tells whether a tensor of float64 holds the four thresholds after it became y."""
+    """Returns whether a tensor of float64 holds the four thresholds after it became y."""
     error = y - x
     noise, signal = float(error.square().sum()), float(x.square().sum())
     if noise == 0:

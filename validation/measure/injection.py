@@ -59,14 +59,14 @@ def load(name: str, device: str = "cpu") -> tuple[Any, Any]:
 
 
 def rope_theta(model: Any) -> float | None:
-    """Gives the base of the model's rotary embedding, None if it has none or several."""
+    """Returns the base of the model's rotary embedding, None if it has none or several."""
     parameters = getattr(model.config, "rope_parameters", None) or {}
     theta = parameters.get("rope_theta") or getattr(model.config, "rope_theta", None)
     return None if theta is None else float(theta)
 
 
 def layers_of(cache: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Gives keys and values by layer, of any cache that transformers has had.
+    """Returns keys and values by layer, of any cache that transformers has had.
 
     Raises:
         ValueError: The cache is empty.
@@ -109,7 +109,7 @@ def to_cache(model: Any, caches: Sequence[Mapping[str, torch.Tensor]]) -> Any:
 
 
 def prefill(model: Any, prefix: torch.Tensor) -> Any:
-    """Runs the model over a prefix [1, tokens] and gives its cache, with every token."""
+    """Runs the model over a prefix [1, tokens] and returns its cache, with every token."""
     cache = DynamicCache()
     with torch.inference_mode():
         model(prefix.to(model.device), past_key_values=cache, use_cache=True, logits_to_keep=1)
@@ -119,7 +119,7 @@ def prefill(model: Any, prefix: torch.Tensor) -> Any:
 def continue_with(
     model: Any, caches: Sequence[Mapping[str, torch.Tensor]], fed: torch.Tensor
 ) -> torch.Tensor:
-    """Gives the log-probabilities [caches, tokens, vocabulary] of what follows each token fed.
+    """Returns the log-probabilities [caches, tokens, vocabulary] of what follows each token fed.
 
     Args:
         model: The model.
@@ -133,7 +133,7 @@ def continue_with(
 
 
 def kl_by_position(base: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    """Gives KL(base || changed) of log-probabilities [tokens, vocabulary] by token, in nats."""
+    """Returns KL(base || changed) of log-probabilities [tokens, vocabulary] by token, in nats."""
     return (base.exp() * (base - changed)).sum(-1)
 
 
@@ -151,7 +151,7 @@ def compare(base: torch.Tensor, changed: torch.Tensor, targets: torch.Tensor) ->
 
 
 def first_tokens(tokenizer: Any) -> list[int]:
-    """Gives the tokens that a tokenizer puts before every text: one, or none."""
+    """Returns the tokens that a tokenizer puts before every text: one, or none."""
     return list(tokenizer("")["input_ids"])
 
 

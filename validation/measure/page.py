@@ -51,7 +51,7 @@ color:var(--soft)}}
 
 
 def page(results: Sequence[ValidationResult], setup: Mapping[str, str]) -> str:
-    """Gives the page.
+    """Returns the page.
 
     Args:
         results: What was found for each codec, at least one.
@@ -90,7 +90,7 @@ def _card(result: ValidationResult) -> str:
     items = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
     return (
         f'<section class="card {result.verdict}"><h3>{escape(result.codec)}</h3>'
-        f"<b>{result.verdict}</b><dl>{items}</dl></section>"
+        f"<b>{escape(result.verdict_text)}</b><dl>{items}</dl></section>"
     )
 
 

@@ -25,7 +25,7 @@ GROUP = 64
 """Values that share a scale, where a package lets one choose: its default, and the service's."""
 
 Codec = Callable[[torch.Tensor, bool], tuple[torch.Tensor, int]]
-"""Takes a tensor and whether it holds keys; gives it decoded, and the bytes it took."""
+"""Takes a tensor and whether it holds keys; returns it decoded, and the bytes it took."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _versions(*packages: str) -> str:
 
 
 def peer_rows() -> Iterator[PeerRow]:
-    """Gives the peers.
+    """Yields the peers.
 
     Axes are those of the packages. optimum-quanto's axis 0 and hqq's axis 1 put groups of 64
     neighbours, here one token of one head, under one scale. quanto's -1 puts 64 tokens of one

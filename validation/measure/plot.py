@@ -131,7 +131,7 @@ def plot_presets(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _axes(axes: Any, bits: Sequence[float]) -> None:
-    """Gives both axes logarithms and the names of what they show."""
+    """Makes both axes logarithmic, and labels them."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(min(bits) * 0.93, max(bits) * 1.13)

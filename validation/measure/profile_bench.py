@@ -57,7 +57,7 @@ class Sample:
 def windows_of(
     tokenizer: Any, prefix: int, continuation: int, count: int, *, copies: bool = True
 ) -> Iterator[tuple[str, list[int]]]:
-    """Gives windows with the names of their texts.
+    """Yields windows with the names of their texts.
 
     Args:
         tokenizer: Of the model.
@@ -92,7 +92,7 @@ def run(*arguments: str | Path) -> None:
 
 
 def profile_flags(flags: Flags) -> Flags:
-    """Gives those that restoring needs, of the flags of a codec."""
+    """Returns those that restoring needs, of the flags of a codec."""
     return flags[:2] if flags[0] == "-profile" else []
 
 

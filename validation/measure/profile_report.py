@@ -33,7 +33,7 @@ class Point(NamedTuple):
 
 
 def points(rows: Sequence[Row], part: str, name: str) -> list[Point]:
-    """Gives the steps at which a variant was measured, rising."""
+    """Returns the steps at which a variant was measured, rising."""
     reference = mean([row for row in rows if row["part"] == "reference" and "kl" in row], "kl")
     own = [row for row in rows if (row["part"], row.get("name")) == (part, name) and "kl" in row]
     found = []
@@ -46,7 +46,7 @@ def points(rows: Sequence[Row], part: str, name: str) -> list[Point]:
 
 
 def ratio_at(found: Sequence[Point], target: float = TARGET) -> float | None:
-    """Gives the ratio at a share of int4's divergence, by interpolation of logarithms.
+    """Returns the ratio at a share of int4's divergence, by interpolation of logarithms.
 
     None where no two steps are below it and above.
     """
@@ -58,7 +58,7 @@ def ratio_at(found: Sequence[Point], target: float = TARGET) -> float | None:
 
 
 def names_of(rows: Sequence[Row], part: str) -> list[str]:
-    """Gives the variants of a part that are done, numbers by their size."""
+    """Returns the variants of a part that are done, numbers by their size."""
     done = (row for row in rows if row["part"] == part and row.get("done"))
     names = list(dict.fromkeys(row["name"] for row in done if "name" in row))
     return sorted(names, key=int) if all(name.isdigit() for name in names) else names

@@ -132,7 +132,7 @@ class Laboratory:
         self._tokens = tokens
 
     def profile(self, variant: Variant) -> Path:
-        """Gives the profile, with a preset `step-I` for each of STEPS."""
+        """Returns the profile, with a preset `step-I` for each of STEPS."""
         shape = f"{variant.layers}-{variant.components}-{variant.bits}"
         name = f"{self._set_name(variant)}-{variant.gradients:d}-{shape}.profile"
         target = self._folder / name
@@ -173,7 +173,7 @@ class Laboratory:
         return f"{variant.text or 'all'}-{variant.windows}"
 
     def _collect(self, variant: Variant) -> tuple[list[Path], Path]:
-        """Gives the caches of a variant's windows and the metric of gradients."""
+        """Returns the caches of a variant's windows and the metric of gradients."""
         folder = self._folder / self._set_name(variant)
         metric = folder / "metric.safetensors"
         if not metric.exists():

@@ -15,7 +15,7 @@ REFERENCE = "int4"
 def summary_of(
     measurements: Sequence[Measurement], reference: Sequence[Measurement]
 ) -> dict[str, Any]:
-    """Gives what a row comes to over all windows.
+    """Returns the totals of a row over all windows.
 
     Sizes are pooled; the KL divergence is also given as a share of the reference's.
     """
@@ -39,13 +39,13 @@ def document(
     results: Mapping[str, Sequence[Measurement]],
     last_stages: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Gives everything as one value that JSON can write; infinities become null.
+    """Returns everything as one value that JSON can write; infinities become null.
 
     Args:
         setup: Machine, date, data, command.
         rows: Name, family and version of each row.
         results: Measurements by the row's name, one for each window.
-        last_stages: Sizes with last stages.
+        last_stages: Sizes with byte compressors.
     """
     reference = results[REFERENCE]
     written = [
@@ -72,7 +72,7 @@ def _finite(value: Any) -> Any:
 
 
 def markdown(study: Mapping[str, Any]) -> str:
-    """Gives the document as a page."""
+    """Returns the document as a page."""
     setup = study["setup"]
     lines = [
         "<!-- Written by validation/codec_study.py; do not edit. -->",
@@ -95,7 +95,8 @@ def markdown(study: Mapping[str, Any]) -> str:
         "between the model's next-token distributions with its own cache and with the decoded "
         f"one, in nats per token; `of {REFERENCE}` is its share of the reference's. ± is one "
         "standard error over windows. `in bounds` is the share of tensors with RMSE < 0.10, max "
-        "error < 0.5, SNR > 18 dB and cosine > 0.99.",
+        "error < 0.5, SNR > 18 dB and cosine > 0.99. `SNR` is over all values of a window, in the "
+        "mean over windows.",
         "",
         "![Rate and distortion](codec_study.png)",
     ]
@@ -105,21 +106,20 @@ def markdown(study: Mapping[str, Any]) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Gives the lines of a table of the document's rows, the smallest first."""
-    lines = [
-        "| codec | by | bits | ratio | KL | of int4 | ΔNLL | Δ perplexity | top-1 | in bounds |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
+    """Returns the lines of a table of the document's rows, the smallest first."""
+    head = ["codec", "by", "bits", "ratio", "KL", "of int4", "ΔNLL", "Δ perplexity", "top-1"]
+    head += ["in bounds", "SNR"]
+    lines = [f"| {' | '.join(head)} |", "| --- " * len(head) + "|"]
     for row in sorted(rows, key=lambda row: float(row["summary"]["bits_per_value"])):
         summary = row["summary"]
         kl, nll = _estimate(summary["kl"]), _estimate(summary["delta_nll"])
         delta, share = _estimate(summary["delta_perplexity"]), summary["kl_of_reference"]["value"]
         name = f"`{row['name']}`" if row["family"] == "KV Compress" else row["name"]
         lines.append(
-            f"| {name} | {row['version']} | {summary['bits_per_value']:.3f} "
-            f"| {summary['ratio']:.2f}x | {_pair(kl, 5)} | {_share(share)} | {_pair(nll, 4, '+')} "
-            f"| {_pair(delta, 3, '+')} | {summary['top1']['value']:.1%} "
-            f"| {summary['within_thresholds']:.0%} |"
+            f"| {name} | {row['version']} | {summary['bits_per_value']:.4f} "
+            f"| {summary['ratio']:.2f}x | {_pair(kl, 6)} | {_share(share)} | {_pair(nll, 4, '+')} "
+            f"| {_pair(delta, 4, '+')} | {summary['top1']['value']:.1%} "
+            f"| {summary['within_thresholds']:.0%} | {_snr(row['windows'])} |"
         )
     return lines
 
@@ -137,6 +137,11 @@ def _pair(value: Estimate, digits: int, sign: str = "") -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}" if value < 0.1 else f"{value:.0%}"
+
+
+def _snr(windows: Sequence[Mapping[str, Any]]) -> str:
+    values = [window["snr_db"] for window in windows]
+    return "exact" if None in values else f"{sum(values) / len(values):.1f} dB"
 
 
 def _last_stages(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -83,7 +83,7 @@ BEST_PRESETS = {"klt": ("contract", "high")}
 
 
 def service_rows(client: kvcompress.Client) -> Iterator[ServiceRow]:
-    """Gives every codec that the server lists, with every preset."""
+    """Yields every codec that the server lists, with every preset."""
     info = client.server_info()
     version = f"kvcompress {info.version}"
     for codec in info.codecs:
@@ -96,7 +96,7 @@ def service_rows(client: kvcompress.Client) -> Iterator[ServiceRow]:
 
 
 def last_stage_rows(client: kvcompress.Client) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Gives every codec with every last stage: the codec's row, the stage, the options."""
+    """Yields every codec with every byte compressor: the codec's row, the latter, the options."""
     stages = client.server_info().byte_compressors
     for row in service_rows(client):
         for stage in stages:

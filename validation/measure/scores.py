@@ -98,14 +98,14 @@ class Summary:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Gives the mean of independent values and the standard error of that mean."""
+    """Returns the mean of independent values and the standard error of that mean."""
     array = np.asarray(values, dtype=np.float64)
     error = float(array.std(ddof=1) / math.sqrt(array.size)) if array.size > 1 else math.nan
     return Estimate(float(array.mean()), error)
 
 
 def interval(mean: Estimate, windows: int) -> tuple[float, float]:
-    """Gives the 95 % confidence interval of a mean over windows, by Student's t distribution.
+    """Returns the 95 % confidence interval of a mean over windows, by Student's t distribution.
 
     Both ends are nan for a single window. From 31 degrees of freedom on, the quantile of 30 is
     taken, which is at most 5 % too wide.
@@ -117,7 +117,7 @@ def interval(mean: Estimate, windows: int) -> tuple[float, float]:
 
 
 def jackknife(columns: Floats, statistic: Callable[[Floats], float]) -> Estimate:
-    """Gives a statistic of all columns and its standard error, leaving out one at a time.
+    """Returns a statistic of all columns and its standard error, leaving out one at a time.
 
     Args:
         columns: [quantities, windows].
@@ -133,7 +133,7 @@ def jackknife(columns: Floats, statistic: Callable[[Floats], float]) -> Estimate
 
 
 def summarize(scores: Sequence[WindowScore]) -> Summary:
-    """Gives the means over windows with their standard errors; every window weighs the same.
+    """Returns the means over windows with their standard errors; every window weighs the same.
 
     Raises:
         ValueError: There are no scores.
@@ -159,7 +159,7 @@ def summarize(scores: Sequence[WindowScore]) -> Summary:
 
 
 def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Estimate:
-    """Gives the ratio of two means over the same windows, with a jackknife's error."""
+    """Returns the ratio of two means over the same windows, with a jackknife's error."""
     columns = np.array([numerator, denominator], dtype=np.float64)
 
     def of_means(part: Floats) -> float:

@@ -64,12 +64,12 @@ class Window:
 
 
 def digest(*parts: object) -> str:
-    """Gives a key for what depends on these parts, which JSON can write."""
+    """Returns a key for what depends on these parts, which JSON can write."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def digest_of(cache: Cache) -> str:
-    """Gives a digest of a cache's names and bits."""
+    """Returns a digest of a cache's names and bits."""
     state = hashlib.sha256()
     for name, tensor in sorted(cache.items()):
         state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -129,7 +129,7 @@ class Study:
                 yield Window(text.name, start + window)
 
     def cache_file(self, index: int) -> Path:
-        """Gives the file with the model's cache of a window's prefix, in BF16."""
+        """Returns the file with the model's cache of a window's prefix, in BF16."""
         path = self._folder / f"window-{index:02d}.safetensors"
         if not path.exists():
             prefix, _, _ = injection.split(self.windows[index].tokens, self.setting.prefix)
@@ -142,7 +142,7 @@ class Study:
         return path
 
     def run(self, rows: Sequence[Row]) -> dict[str, list[Measurement]]:
-        """Measures rows on every window; gives the measurements by the row's name."""
+        """Measures rows on every window; returns the measurements by the row's name."""
         results: dict[str, list[Measurement]] = {row.name: [] for row in rows}
         for index, window in enumerate(self.windows):
             path = self.cache_file(index)
@@ -157,7 +157,7 @@ class Study:
         return results
 
     def score(self, index: int, caches: Sequence[Cache]) -> list[WindowScore]:
-        """Has the model go on from its own cache of a window's prefix (BF16) and from others.
+        """Continues the model from its own cache of a window's prefix (BF16) and from others.
 
         Returns:
             The score of its own cache against itself, then those of the others against it.
@@ -172,7 +172,7 @@ class Study:
         return scores
 
     def kept(self, key: str) -> Any:
-        """Gives what an earlier run kept under a key, else None."""
+        """Returns what an earlier run kept under a key, else None."""
         path = self._folder / f"{key}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
@@ -213,7 +213,7 @@ class _OnWindow:
         self._coded.append((row.name, facts))
 
     def finish(self) -> Iterator[tuple[str, Measurement]]:
-        """Scores what has no score yet; gives every row's measurement."""
+        """Scores what has no score yet; returns every row's measurement."""
         if self._pending:
             self._pending.pop(self._digest, None)  # exact: that is the first score, always
             scores = self._study.score(self._index, list(self._pending.values()))

@@ -45,7 +45,7 @@ class Text:
     extract: Callable[[bytes], str]
 
     def read(self) -> str:
-        """Gives the text.
+        """Returns the text.
 
         Raises:
             ValueError: The file is not the one that is meant.

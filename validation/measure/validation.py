@@ -52,7 +52,7 @@ class Outcome:
 
 
 def load_dataset_text(name: str, config: str | None, split: str) -> str:
-    """Gives the text of a data set of the Hugging Face hub, paragraphs apart.
+    """Returns the text of a data set of the Hugging Face hub, paragraphs apart.
 
     Raises:
         TextNotFoundError: It is not in the local cache and cannot be reached.
@@ -73,12 +73,21 @@ def load_dataset_text(name: str, config: str | None, split: str) -> str:
 
 
 def load_text(source: str) -> str:
-    """Gives the text of a file, or of a data set as NAME[:CONFIG[:SPLIT]].
+    """Returns the text of a file, or of a data set as NAME[:CONFIG[:SPLIT]].
 
     Raises:
         TextNotFoundError: There is no such text.
-        ValueError: The file is not UTF-8.
+        ValueError: The file is not UTF-8, or the text is blank: a model has something to say of
+            spaces and line breaks too, and nothing that reveals a codec.
     """
+    text = _read(source)
+    if not text.strip():
+        raise ValueError(f"the text {source} is blank: give --text a file of plain text")
+    return text
+
+
+def _read(source: str) -> str:
+    """Returns the text as it is."""
     if Path(source).is_file():
         return Path(source).read_text(encoding="utf-8")
     if Path(source).suffix or source.startswith((".", "/")):
@@ -88,7 +97,7 @@ def load_text(source: str) -> str:
 
 
 def fit(available: int, windows: int, prefix: int, continuation: int) -> tuple[int, int, int]:
-    """Gives windows, prefix and continuation that a text of so many tokens is enough for.
+    """Returns windows, prefix and continuation that a text of so many tokens is enough for.
 
     Fewer windows first; then one shorter window, a quarter of it scored.
 
@@ -107,7 +116,7 @@ def fit(available: int, windows: int, prefix: int, continuation: int) -> tuple[i
 def sliding_perplexity(
     model: Any, tokenizer: Any, text: str, stride: int, max_windows: int | None, verbose: bool
 ) -> float:
-    """Gives the perplexity of a text by a sliding window, as compute_perplexity says.
+    """Returns the perplexity of a text by a sliding window, as compute_perplexity says.
 
     The window is twice the stride or what the model can read, whichever is less.
 
@@ -174,7 +183,7 @@ class Validation:
         self._folder = tempfile.TemporaryDirectory(prefix="kvcompress-")
 
     def __enter__(self) -> Self:
-        """Gives itself."""
+        """Returns itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -275,7 +284,7 @@ class Validation:
 
 
 def _mean_db(values: Sequence[float]) -> float:
-    """Gives the mean; nan if a value is infinite."""
+    """Returns the mean; nan if a value is infinite."""
     mean = float(np.mean(values))
     return mean if math.isfinite(mean) else math.nan
 

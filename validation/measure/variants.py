@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows that take a codec apart: without a step of it, misled, or told more. Needs torch."""
+"""Rows that take a codec apart: without a step of it, misled, or with more hints. Needs torch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Variant:
 
     Attributes:
         first: Tokens that are left out of the tensors, and kept as they are.
-        attention: Gives the option `attention` for a cache file.
+        attention: Returns the option `attention` for a cache file.
     """
 
     client: kvcompress.Client
@@ -55,7 +55,7 @@ class Variant:
 
 
 def real_attention(study: Study) -> Callable[[Path], dict[int, list[float]]]:
-    """Gives what the queries of the newest tokens look at: octaves of each token, by layer.
+    """Returns what the queries of the newest tokens look at: octaves of each token, by layer.
 
     That is what an engine knows that keeps statistics of its attention. The model runs with
     attention that can be read, on the prefix alone.

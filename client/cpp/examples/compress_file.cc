@@ -17,7 +17,8 @@ absl::Status CompressFile(const std::string& target, const std::string& input,
                           const std::string& output) {
   auto source = kvcompress::FileSource::Open(input);
   if (!source.ok()) return source.status();
-  auto artefact = kvcompress::OutputFile::Create(output);
+  auto artefact = kvcompress::OutputFile::Create(
+      output, {.inputs = {(*source)->identity()}});
   if (!artefact.ok()) return artefact.status();
 
   // Without a codec: auto at effort fast, which holds the default thresholds.

@@ -38,7 +38,7 @@ STAYS = (("half", 0.5), ("all", 1.0))
 
 
 def kept_bytes(cache: Any) -> int:  # noqa: ANN401
-    """Gives the bytes of all tensors that a cache of transformers keeps."""
+    """Returns the bytes of all tensors that a cache of transformers keeps."""
     if isinstance(cache, CompressedCache):
         return cache.stored_bytes
     total = 0
@@ -61,7 +61,7 @@ def caches(
     codecs: Sequence[str],
     group_layers: int,
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Gives the caches to compare, the plain one first; after it `plain` has its bytes."""
+    """Yields the caches to compare, the plain one first; after it `plain` has its bytes."""
     yield "DynamicCache", partial(DynamicCache, config=config)
     for bits in (4, 2):
         make = partial(QuantizedCache, "quanto", config, nbits=bits)
@@ -77,7 +77,7 @@ def caches(
 
 @torch.no_grad()  # type: ignore[misc,untyped-decorator,unused-ignore]
 def read(model: Any, ids: torch.Tensor, prefix: int, cache: Any) -> tuple[torch.Tensor, float]:  # noqa: ANN401
-    """Reads a text; gives the log-probabilities after each token, and seconds for a token."""
+    """Reads a text; returns the log-probabilities after each token, and seconds for a token."""
     model(ids[:, :prefix], past_key_values=cache)
     rows = []
     begun = time.perf_counter()

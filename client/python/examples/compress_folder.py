@@ -4,7 +4,7 @@
 
     compress_folder.py SOURCE TARGET
 
-Needs kv-compressd as `kvcompress.aio.Client()` does.
+TARGET is made where it is not there. Needs kv-compressd as `kvcompress.aio.Client()` does.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import kvcompress
 
 async def compress_folder(source: Path, target: Path) -> None:
     """Compresses the files; prints the name and the ratio of each."""
+    target.mkdir(parents=True, exist_ok=True)
     async with kvcompress.aio.Client() as client:
         paths = sorted(source.glob("*.safetensors"))
         calls = [client.compress(path, target / path.name) for path in paths]

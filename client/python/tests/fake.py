@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""A server that gives the answers it was told to, right or wrong."""
+"""A server that returns the answers it was set up with, right or wrong."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ class BlockingAio:
             raise
 
     def __enter__(self) -> Self:
-        """Gives the client itself."""
+        """Returns the client itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,7 +50,7 @@ class BlockingAio:
         self._runner.close()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Gives a method that waits for what the client's gives."""
+        """Returns a method that waits for what the client's returns."""
         method = getattr(self._client, name)
         return lambda *arguments, **named: self._runner.run(method(*arguments, **named))
 
@@ -60,7 +60,7 @@ def fake_server(answer: Answer, credentials: grpc.ServerCredentials | None = Non
     """Serves Compress and Decompress with one function until the block ends.
 
     Args:
-        answer: Takes the requests and the context, gives the responses.
+        answer: Takes the requests and the context, returns the responses.
         credentials: For TLS.
 
     Yields:
@@ -90,7 +90,7 @@ def fake_server(answer: Answer, credentials: grpc.ServerCredentials | None = Non
 
 
 def canned(responses: Sequence[Message]) -> Answer:
-    """Gives an answer that reads everything and then says `responses`."""
+    """Returns an answer that reads everything and then sends `responses`."""
 
     def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         for _ in requests:
@@ -101,7 +101,7 @@ def canned(responses: Sequence[Message]) -> Answer:
 
 
 def failing(code: grpc.StatusCode, reason: str, places: dict[str, str]) -> Answer:
-    """Gives an answer that fails at once, with details."""
+    """Returns an answer that fails immediately, with details."""
 
     def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         info = error_details_pb2.ErrorInfo(reason=reason, domain="kvcompress.v1", metadata=places)

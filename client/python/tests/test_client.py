@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""The client against answers that the real server never gives, and against broken input."""
+"""The client against answers that the real server never sends, and against broken input."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ Connected = Callable[[Answer], AbstractContextManager[kvcompress.Client]]
 
 @pytest.fixture(params=[kvcompress.Client, BlockingAio])
 def connected(request: pytest.FixtureRequest) -> Connected:
-    """Gives a client, of either kind, of a server that answers like this."""
+    """Returns a client, of either kind, of a server that answers like this."""
 
     @contextmanager
     def connected(answer: Answer) -> Iterator[kvcompress.Client]:
@@ -69,6 +69,23 @@ def test_artefact_is_put_together(connected: Connected, tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
 
 
+@pytest.mark.parametrize("permissions", [0o600, 0o664])
+def test_permissions_are_those_of_the_input(
+    connected: Connected, tmp_path: Path, permissions: int
+) -> None:
+    """What few may read stays so, also where it replaces what more may read."""
+    source = tmp_path / "source"
+    source.write_bytes(b"")
+    source.chmod(permissions)
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    with connected(canned(GOOD)) as client:
+        client.compress(source, path, overwrite=True)
+    assert path.read_bytes() == b"headbody!"
+    assert stat.S_IMODE(path.stat().st_mode) == permissions
+
+
 BAD_COMPRESS = {
     "no trailer": ("NO_TRAILER", GOOD[:-1]),
     "nothing": ("NO_TRAILER", []),
@@ -95,7 +112,7 @@ def test_bad_answer_leaves_no_file(connected: Connected, name: str, tmp_path: Pa
     with connected(canned(responses)) as client:
         for path in (tmp_path / "new", before, None):
             with pytest.raises(kvcompress.DataLossError) as caught:
-                client.compress(b"", path)
+                client.compress(b"", path, overwrite=True)
             assert caught.value.reason == reason
     assert names(tmp_path) == ["before"]
     assert before.read_bytes() == b"as it was"
@@ -212,7 +229,7 @@ class BrokenSource(dict[str, kvcompress.Array]):
     """Arrays that can be listed once."""
 
     def items(self) -> Any:  # noqa: ANN401
-        """Gives the arrays, and fails when they are asked for again."""
+        """Returns the arrays, and fails when they are asked for again."""
         taken = dict(self)
         self.clear()
         if not taken:
@@ -232,7 +249,7 @@ def test_wrong_input_is_refused_before_a_call(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             client.compress(tmp_path / "not there", tmp_path / "out")
         with pytest.raises(TypeError):
-            client.compress(3)  # type: ignore[arg-type]
+            client.compress(3)  # type: ignore[call-overload]
         with pytest.raises(kvcompress.InvalidArgumentError) as caught:
             client.compress({"x": np.zeros(3, complex)})
         assert caught.value.tensor == "x"
@@ -256,7 +273,7 @@ def test_link_as_output_is_followed(connected: Connected, tmp_path: Path) -> Non
     target_file.write_bytes(b"old")
     link.symlink_to(target_file)
     with connected(canned(GOOD)) as client:
-        client.compress(b"", link)
+        client.compress(b"", link, overwrite=True)
     assert link.is_symlink()
     assert target_file.read_bytes() == b"headbody!"
 
@@ -296,6 +313,7 @@ def test_memory_is_bounded_from_path_to_path(tmp_path: Path) -> None:
     """64 MiB in and out, with a peak of a few chunks; measured in a process of its own."""
     source = tmp_path / "in"
     with source.open("wb") as file:
+        file.write(RESTORED)
         file.truncate(64 << 20)
 
     def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
@@ -354,7 +372,7 @@ def test_event_loop_goes_on_during_calls() -> None:
         """Arrays that take their time."""
 
         def items(self) -> Any:  # noqa: ANN401
-            """Gives the arrays, the second time after a pause."""
+            """Returns the arrays, the second time after a pause."""
             if hasattr(self, "_seen"):
                 time.sleep(0.5)
             self._seen = True

@@ -1,6 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """How both clients reach a server: options, TLS, retries, a server of their own; progress."""
 
+import math
 import os
 import subprocess
 import threading
@@ -19,6 +20,8 @@ from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import quality_pb2
 
 GOOD = [begin(4), artefact(4, b"body"), artefact(0, b"head"), compressed(8)]
+# Of a file without tensors.
+BEGINNING = b"\x02" + bytes(7) + b"{}"
 MakeClient = Callable[..., kvcompress.Client]
 
 
@@ -126,7 +129,7 @@ def test_mappings_are_codec_strings(codec: CodecChoice, text: str) -> None:
 def test_options_that_there_are_not(make_client: MakeClient) -> None:
     with make_client("127.0.0.1:1") as client:
         with pytest.raises(TypeError, match="group_sise"):
-            client.compress(b"", group_sise=32)  # type: ignore[call-arg]
+            client.compress(b"", group_sise=32)  # type: ignore[call-overload]
         with pytest.raises(ValueError, match="needs a name"):
             client.measure(b"", codec={"group_size": 32})
         with pytest.raises(TypeError, match="a string or a mapping, not int"):
@@ -183,7 +186,7 @@ def test_calls_are_tried_again(
 def test_all_of_a_large_input_is_sent_again(make_client: MakeClient, tmp_path: Path) -> None:
     """However much of it had gone; and so for the other calls."""
     path = tmp_path / "in"
-    path.write_bytes(bytes(5 << 20))
+    path.write_bytes(BEGINNING.ljust(5 << 20, b"\0"))
     answer = Flaky(1, grpc.StatusCode.UNAVAILABLE)
     with fake_server(answer) as target, make_client(target, timeout=20) as client:
         assert client.compress(path, tmp_path / "out").path == tmp_path / "out"
@@ -208,6 +211,34 @@ def test_a_pipe_is_sent_once(make_client: MakeClient, tmp_path: Path) -> None:
     assert answer.calls == 1
 
 
+@pytest.mark.parametrize("timeout", [math.inf, 1e10, 1e300, np.float32(30), 30])
+def test_timeouts_without_a_limit_and_long_ones(make_client: MakeClient, timeout: float) -> None:
+    """None of them is so long that it is over at once."""
+    with fake_server(canned(GOOD)) as target:
+        with make_client(target, timeout=timeout) as client:
+            assert client.compress(b"").artefact == b"headbody"
+        with make_client(target, timeout=0) as client:
+            assert client.compress(b"", timeout=timeout).artefact == b"headbody"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [(math.nan, ValueError), (-1, ValueError), (-math.inf, ValueError), ("5", TypeError)],
+)
+def test_timeouts_that_there_are_not(
+    make_client: MakeClient, timeout: float, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match="timeout is"):
+        make_client("127.0.0.1:1", timeout=timeout)
+    with make_client("127.0.0.1:1") as client:
+        for call in (client.compress, client.decompress, client.measure):
+            with pytest.raises(error, match="timeout is"):
+                call(b"", timeout=timeout)
+        for ask in (client.server_info, client.self_test):
+            with pytest.raises(error, match="timeout is"):
+                ask(timeout=timeout)
+
+
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an authority, and a key and a certificate of a server and a client."""
@@ -227,7 +258,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_tls(make_client: MakeClient, pki: Path) -> None:
-    """Certificates as bytes or as paths; a server that they do not vouch for is refused."""
+    """Certificates as bytes or as paths; a server with a certificate of others is refused."""
     pair = ((pki / "server.key").read_bytes(), (pki / "server.pem").read_bytes())
     with fake_server(canned(GOOD), grpc.ssl_server_credentials([pair])) as target:
         for roots in (pki / "ca.pem", (pki / "ca.pem").read_bytes()):
@@ -292,7 +323,7 @@ def test_progress(
 ) -> None:
     """The bytes of the input are counted; tqdm draws them."""
     path = tmp_path / "in"
-    path.write_bytes(bytes(3 << 20))
+    path.write_bytes(BEGINNING.ljust(3 << 20, b"\0"))
     tensors = {"x": np.zeros((1000, 1000), np.float32)}
     with fake_server(canned(GOOD)) as target, make_client(target, timeout=10) as client:
         for source, size in ((path, 3 << 20), (tensors, 4_000_000)):

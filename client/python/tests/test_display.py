@@ -59,6 +59,35 @@ SOME = [
 ]
 
 
+def test_client_in_one_line() -> None:
+    """Where it calls, and whether it still can; never a key."""
+    with kvcompress.Client("127.0.0.1:1", timeout=2.5) as client:
+        assert repr(client) == "Client('127.0.0.1:1', timeout 2.5 s)"
+    assert repr(client) == "Client('127.0.0.1:1', timeout 2.5 s, closed)"
+    secret = b"-----BEGIN secret"
+    with kvcompress.Client("kv.example:1", private_key=secret, certificate_chain=secret) as client:
+        assert repr(client) == "Client('kv.example:1', TLS)"
+
+
+def test_self_test_in_one_line() -> None:
+    """With the first failure, if there is one."""
+    passed = compression_service_pb2.SelfTestResult(codec="int4:64", passed=True)
+    passed.report.compression_ratio = 3.758
+    passed.report.metrics.snr_db = 19.756
+    failed = compression_service_pb2.SelfTestResult(codec="klt", message="another\nvalue")
+    report = kvcompress.SelfTestReport.from_proto(
+        compression_service_pb2.SelfTestResponse(passed=True, results=[passed, passed])
+    )
+    assert repr(report) == "SelfTestReport(passed, 2 results)"
+    assert repr(report.results[0]) == "SelfTestResult(int4:64, passed, 3.76x, SNR 19.76 dB)"
+    report = kvcompress.SelfTestReport.from_proto(
+        compression_service_pb2.SelfTestResponse(results=[passed, failed, failed])
+    )
+    line = r"klt, failed: another\nvalue"
+    assert repr(report.results[1]) == f"SelfTestResult({line})"
+    assert repr(report) == f"SelfTestReport(2 of 3 results failed, the first: {line})"
+
+
 def test_one_line() -> None:
     report = report_of(SOME)
     line = "int4:64, 3.55x, SNR 19.76 dB, POOR, 1 of 4 tensors miss bounds, 6.64 MB -> 1.87 MB"
@@ -168,3 +197,10 @@ def test_server_info() -> None:
     info = kvcompress.ServerInfo.from_proto(message)
     assert repr(info) == "ServerInfo(0.1.0, API v1, format 1, AVX2, 1 codecs)"
     assert json.loads(json.dumps(info.to_dict()))["codecs"][0]["dtypes"] == ["F16"]
+
+
+def test_the_ratio_of_keys_comes_first() -> None:
+    """It says the most about the damage to a model."""
+    one = tensor("layer_0_key", 15.5, "key", 0)
+    one.metrics.centred_snr_db = 9.25
+    assert "keys' SNR 9.25 dB, SNR 15.50 dB" in repr(kvcompress.TensorReport.from_proto(one))

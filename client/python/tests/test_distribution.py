@@ -51,6 +51,9 @@ def test_wheel(source: Path) -> None:
     scripts = files[f"{information}/entry_points.txt"]
     assert "kv-compress = kvcompress.__main__:main" in scripts
     assert "kv-compressd = kvcompress.__main__:serve" in scripts
+    assert "kvcompress = kvcompress.integrations._vllm_plugin:register" in scripts
+    [manual] = [text for name, text in files.items() if name.endswith("man1/kvcompress-store.1")]
+    assert ".TH" in manual
     assert {"kvcompress/py.typed", "kvcompress/v1/quality_pb2.pyi"} <= files.keys()
     assert not [name for name in files if name.startswith(("kvcompress/bin/", "tests/"))]
 
@@ -72,6 +75,6 @@ def test_source_distribution(source: Path) -> None:
     with tarfile.open(build(source, "sdist")) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     expected = {"LICENSE", "README.md", "pyproject.toml", "src/kvcompress/py.typed"}
-    expected |= {"src/kvcompress/v1/quality_pb2.pyi"}
+    expected |= {"src/kvcompress/v1/quality_pb2.pyi", "man/kvcompress-store.1"}
     expected |= {f"examples/{path.name}" for path in (PACKAGE / "examples").glob("*.py")}
     assert expected <= names

@@ -2,6 +2,7 @@
 """What is refused before anything is sent, and what the error says to do."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import kvcompress
 from kvcompress import batch
+from kvcompress._model_config import rope_parameters
 
 
 class DynamicCache:
@@ -37,6 +39,13 @@ def test_no_tensors() -> None:
             with pytest.raises(kvcompress.InvalidArgumentError, match="no tensors") as caught:
                 method({})
             assert caught.value.reason == "NO_TENSORS"
+
+
+def test_model_configuration_of_windows(tmp_path: Path) -> None:
+    """Its editors write a mark of the byte order before the text."""
+    path = tmp_path / "config.json"
+    path.write_text('{"rope_theta": 5000, "head_dim": 64}', encoding="utf-8-sig")
+    assert rope_parameters(path).embeddings[0].theta == 5000
 
 
 def test_batch_explains_itself_without_its_libraries(

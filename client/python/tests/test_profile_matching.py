@@ -3,6 +3,7 @@
 
 import json
 import math
+import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,8 +41,9 @@ def write(
     layers: Sequence[str] = ("0", "0"),
     shape: str = "2x8",
     kinds: str = "halves",
+    presets: str = "ultra=2.5",
 ) -> str:
-    """Writes a profile without a basis; `layers` are the rotations of theirs. Gives the digest."""
+    """Writes a profile without a basis, with the rotations of `layers`. Returns the digest."""
     rotations = [turns(10000)] if rotations is None else rotations
     members = [
         f"k{layer}:{shape}:{rotation},v{layer}:{shape}:-" for layer, rotation in enumerate(layers)
@@ -52,7 +54,7 @@ def write(
             prefix: "1",
             f"{prefix}.label": label,
             f"{prefix}.training": "none",
-            f"{prefix}.presets": "ultra=2.5",
+            f"{prefix}.presets": presets,
             f"{prefix}.rotations": ",".join([kinds] * len(rotations)),
             f"{prefix}.groups": ";".join(members),
         }
@@ -94,6 +96,33 @@ def test_by_shape_and_rotation(tmp_path: Path) -> None:
         for_model({**CONFIG, "rope_theta": 5e5}, tmp_path)
 
 
+def test_files_of_others_among_profiles(tmp_path: Path) -> None:
+    """FIFOs, links to nothing, sparse files and damage are named, and end nothing."""
+    (tmp_path / "data").mkdir()
+    digest = write(tmp_path / "data" / "right.profile")
+    (tmp_path / "right.profile").symlink_to("data/right.profile")
+    os.mkfifo(tmp_path / "a.profile")
+    (tmp_path / "b.profile").symlink_to("nothing")
+    (tmp_path / "c.profile").symlink_to("/dev/zero")
+    (tmp_path / "d.profile").touch()
+    os.truncate(tmp_path / "d.profile", 1 << 40)
+    deep = b"[" * 200_000
+    for name, text in (
+        ("e", deep),
+        ("f", b'{"__metadata__":[]}'),
+        ("g", b'{"__metadata__":{"a":1}}'),
+    ):
+        (tmp_path / f"{name}.profile").write_bytes(struct.pack("<Q", len(text)) + text)
+    write(tmp_path / "h.profile")
+    damaged = (tmp_path / "h.profile").read_bytes().replace(b"[0, 32]", b"[0,1e9]", 1)
+    (tmp_path / "h.profile").write_bytes(damaged)
+    assert for_model(CONFIG, tmp_path) == digest
+    with pytest.raises(LookupError) as caught:
+        for_model(CONFIG, tmp_path, label="another")
+    for name in "abcdefgh":
+        assert f"{name}.profile: " in str(caught.value)
+
+
 def test_a_model_and_its_configuration(tmp_path: Path) -> None:
     """As transformers has them."""
     digest = write(tmp_path / "right.profile")
@@ -115,6 +144,19 @@ def test_the_name_decides(tmp_path: Path) -> None:
     unnamed = {**CONFIG, "_name_or_path": ""}
     with pytest.raises(LookupError, match=r"several profiles fit .*a\.profile \(Tiny-Llama\), b"):
         for_model(unnamed, tmp_path)
+
+
+def test_the_preset_decides(tmp_path: Path) -> None:
+    """Of two profiles with the name of the model, as that of contract is one of its own."""
+    (tmp_path / "b").mkdir()
+    ultra = write(tmp_path / "a.profile")
+    contract = write(tmp_path / "b.profile", presets="contract=1")
+    assert for_model(CONFIG, tmp_path, preset="ultra") == ultra
+    assert for_model(CONFIG, tmp_path, preset="contract") == contract
+    with pytest.raises(LookupError, match="name one by its label, or a preset"):
+        for_model(CONFIG, tmp_path)
+    with pytest.raises(LookupError, match="it has the presets ultra, and not high"):
+        for_model(CONFIG, tmp_path, preset="high")
 
 
 def test_layers_of_two_kinds_and_scaled_rotations(tmp_path: Path) -> None:
@@ -170,6 +212,18 @@ def test_what_is_no_profile(tmp_path: Path) -> None:
         for_model({"model_type": "llama", "rope_theta": 1e4}, tmp_path)
 
 
+def test_the_bound_of_a_header_is_that_of_the_service(tmp_path: Path) -> None:
+    """100 MB, not MiB: a longer one is refused before it is read."""
+    path = tmp_path / "a.profile"
+    for size, message in (
+        (100_000_001, "it has no safetensors header"),
+        (100_000_000, "Expecting"),
+    ):
+        path.write_bytes(struct.pack("<Q", size) + b"x")
+        with pytest.raises(ValueError, match=f"is not a profile: {message}"):
+            read_profile(path)
+
+
 class Server:
     """A client of a server with such profiles."""
 
@@ -181,12 +235,12 @@ class Server:
         ]
 
     def server_info(self) -> ServerInfo:
-        """Says what there is."""
+        """Returns what there is."""
         return cast("ServerInfo", self)
 
 
 def test_on_a_server() -> None:
-    """Which tells no shapes."""
+    """Which reports no shapes."""
     assert for_model(CONFIG, Server("other", "tiny-llama")) == "sha256:1"
     assert for_model(CONFIG, Server("other", "makers/tiny-llama")) == "sha256:1"
     assert for_model(CONFIG, Server("other", "tiny-llama"), label="Other") == "sha256:0"
@@ -194,3 +248,6 @@ def test_on_a_server() -> None:
         for_model(CONFIG, Server("other"))
     with pytest.raises(LookupError, match="several profiles of"):
         for_model(CONFIG, Server("tiny-llama", "Tiny Llama"))
+    assert for_model(CONFIG, Server("tiny-llama"), preset="ultra") == "sha256:0"
+    with pytest.raises(LookupError, match="tiny-llama with the preset contract; it has"):
+        for_model(CONFIG, Server("tiny-llama"), preset="contract")

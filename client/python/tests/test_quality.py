@@ -87,7 +87,7 @@ def test_bounds_bind(
     listed = options.get("report_tensors", True)
     if missed:
         with pytest.raises(kvcompress.QualityError) as caught:
-            client.compress(b"", path, reconstruct=other, **options)
+            client.compress(b"", path, overwrite=True, reconstruct=other, **options)
         error = caught.value
         assert {each.tensor: each.metric for each in error.missed} == missed
         assert (error.tensor, error.reason) == (next(iter(missed)), "BOUNDS_MISSED")
@@ -95,7 +95,7 @@ def test_bounds_bind(
         assert [each.read_bytes() for each in tmp_path.iterdir()] == [b"as it was"]
         with pytest.raises(kvcompress.QualityError):
             client.compress(b"", **options)
-    result = client.compress(b"", path, reconstruct=other, require=False, **options)
+    result = client.compress(b"", path, overwrite=True, reconstruct=other, require=False, **options)
     assert len(result.report.tensors) == (3 if listed else 0)
     assert (path.read_bytes(), other.exists()) == (b"headbody", True)
 
@@ -124,9 +124,15 @@ def test_the_error_says_which_bound_and_what_would_hold_it(client: kvcompress.Cl
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"thresholds": {"snr_db": 3}}, r"thresholds: there is no 'snr_db', only max_rmse, .*p1$"),
+        (
+            {"thresholds": {"snr_db": 3}},
+            r"^thresholds: there is no 'snr_db'; did you mean 'min_snr_db'\? There are max_.*p1$",
+        ),
         ({"key_thresholds": {"max": 3}}, r"key_thresholds: there is no 'max', only max_rmse"),
-        ({"min_snr": 3}, r"options: there is no 'min_snr', only .*min_snr_db.*codec, thresholds"),
+        (
+            {"min_snr": 3},
+            r"options: there is no 'min_snr'; did you mean 'min_snr_db'\? .*codec, thr",
+        ),
         ({"thresholds": 3}, r"a Thresholds or a mapping such as {'min_snr_db': 30}, not int"),
         ({"thresholds": {"max_rmse": "1"}}, r"max_rmse of thresholds is a number, not str"),
         ({"max_rmse": [1]}, r"max_rmse of the arguments is a number, not list"),

@@ -26,7 +26,7 @@ def test_a_gap_ends_a_run() -> None:
 
 
 def test_chunks_at_unknown_places_stand_alone() -> None:
-    """Nobody tells that one follows another."""
+    """Nothing says that one follows another."""
     runs = runs_of([chunk(None, 1), chunk(128), chunk(None, 2)], 128)
     assert [[each.number for each in run] for run in runs] == [[1], [2], [0]]
 

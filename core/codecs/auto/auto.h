@@ -11,7 +11,7 @@
 // that. The manifest records the codec that was chosen,
 // never `auto`, so there is nothing to decode.
 //
-// Holds a whole tensor, and of two candidates at a time what they gave.
+// Holds a whole tensor, and the output of two candidates at a time.
 
 #ifndef KVCOMPRESS_CODECS_AUTO_AUTO_H_
 #define KVCOMPRESS_CODECS_AUTO_AUTO_H_

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// What the candidates of `auto` gave for one tensor says what they are likely
-// to give for another one like it.
+// Predicts the sizes of the candidates of `auto` for a tensor from those of
+// another one like it.
 
 #ifndef KVCOMPRESS_CODECS_AUTO_PREDICTION_H_
 #define KVCOMPRESS_CODECS_AUTO_PREDICTION_H_
@@ -34,11 +34,11 @@ struct AutoFindings : EncoderFindings {
   const AutoFinding& kept() const { return *rows[row][column]; }
 };
 
-// The smallest size, in bytes, with which a candidate that gave `earlier` is
-// likely to hold the thresholds for a tensor of `elements` elements whose mean
-// square is `power`; nothing where it is not likely to hold them. `all` is what
-// was found with `earlier`, and `kept` what the candidate that was kept then
-// gives for this tensor.
+// The smallest size, in bytes, with which a candidate that produced `earlier`
+// is likely to hold the thresholds for a tensor of `elements` elements whose
+// mean square is `power`; nothing where it is not likely to hold them. `all` is
+// what was found with `earlier`, and `kept` what the candidate that was kept
+// then produces for this tensor.
 std::optional<uint64_t> LikelySize(const AutoFinding& earlier,
                                    const AutoFindings& all,
                                    const AutoFinding& kept, uint64_t elements,

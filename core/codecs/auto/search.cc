@@ -16,6 +16,7 @@
 #include "metrics/token_quality.h"
 #include "status/macros.h"
 #include "tensor/grow.h"
+#include "tensor/not_finite.h"
 #include "tensor/slabs.h"
 
 namespace kvcompress {
@@ -29,7 +30,7 @@ constexpr size_t kPiece = 64 << 10;
 constexpr double kWorthIt = 0.99;
 
 // Of a tensor with so many tokens, one part in kParts is searched, the first
-// tokens, and tells what is likely for all of it.
+// tokens, and predicts what is likely for all of it.
 constexpr uint64_t kLongTensor = 4096;
 constexpr uint64_t kParts = 8;
 
@@ -96,6 +97,8 @@ class Encoder : public TensorEncoder {
                        "no codec meets the thresholds",
                        {.reason = "NO_CODEC_HOLDS", .tensor = spec_.name});
     }
+    const std::optional<ErrorDetail> refused = GetErrorDetail(refusal_);
+    key_hints_.not_finite = refused && refused->reason == kNotFinite;
     if (sample_findings_ != nullptr) TakeOverFindings();
     if (decoded != nullptr) {
       decoded->reserve(decoded->size() + size_);
@@ -193,8 +196,8 @@ class Encoder : public TensorEncoder {
     return absl::OkStatus();
   }
 
-  // Those of the sample stand for what was not tried, for whoever learns from
-  // this tensor.
+  // Those of the sample stand for what was not tried, for encoders that start
+  // from this tensor.
   void TakeOverFindings() {
     const uint64_t size = sample_findings_->kept().size;
     const std::optional<AutoFinding>& whole =
@@ -294,7 +297,7 @@ class Encoder : public TensorEncoder {
     return !size.ok() || Better(*size, row);
   }
 
-  // Keeps what a candidate gives if it is the best so far of those that hold
+  // Keeps what a candidate produces if it is the best so far of those that hold
   // the thresholds. False where it does not hold them.
   absl::StatusOr<bool> Consider(size_t row, size_t column) {
     if (tried_[row][column]) return true;

@@ -12,9 +12,9 @@
 
 namespace kvcompress {
 
-// An encoder that gives what the smallest of the candidates gives whose
-// measured quality holds the thresholds: see auto.h. INVALID_ARGUMENT, from
-// Finish, where none does or all refuse the values.
+// An encoder that produces the output of the smallest candidate whose measured
+// quality holds the thresholds: see auto.h. INVALID_ARGUMENT, from Finish,
+// where none does or all refuse the values.
 std::unique_ptr<TensorEncoder> NewAutoEncoder(const TensorSpec& spec,
                                               const EncodeHints& hints);
 

@@ -14,9 +14,9 @@
 //   coding/stream_decoder.h            cuts a payload into blocks
 //   coding/identity/block_decoder.h    decodes one
 //
-// The encoder holds the tensor and gives everything at Finish. The decoder
-// works block by block, each at most 2^18 elements, and gives them in the order
-// of the tensor: it holds one block and the elements of one.
+// The encoder holds the tensor and returns everything at Finish. The decoder
+// works block by block, each at most 2^18 elements, and returns them in the
+// order of the tensor: it holds one block and the elements of one.
 
 #ifndef KVCOMPRESS_CODECS_ECSQ_ECSQ_H_
 #define KVCOMPRESS_CODECS_ECSQ_ECSQ_H_

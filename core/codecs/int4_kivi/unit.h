@@ -28,8 +28,9 @@ struct UnitShape {
   size_t PayloadSize() const { return 2 * Groups() + (elements + 1) / 2; }
 };
 
-// Encodes finite values and replaces them by what decoding gives, before it is
-// rounded to the source type. Gives the index of a value that no step can hold.
+// Encodes finite values and replaces them by what decoding yields, before it is
+// rounded to the source type. Returns the index of a value that no step can
+// hold.
 std::optional<size_t> EncodeUnit(UnitShape shape, absl::Span<float> values,
                                  uint8_t* payload);
 

@@ -2,9 +2,9 @@
 
 // Encodes one block of klt, as often as the tensor's encoder tries a step.
 //
-// Of its values this keeps nothing: it makes them from the source, group by
-// group, each time that it looks at them. Levels stay, a byte each, as a block
-// is written only when the last has been quantized.
+// Does not store values; recomputes them from the source, group by group, each
+// time. Keeps levels, one byte each, as a block is written only when the last
+// has been quantized.
 
 #ifndef KVCOMPRESS_CODECS_KLT_BLOCK_ENCODER_H_
 #define KVCOMPRESS_CODECS_KLT_BLOCK_ENCODER_H_
@@ -105,8 +105,8 @@ class BlockEncoder {
   double norm_square_sum() const { return norm_square_sum_; }
 
   // Quantizes with the step of the header in `bases`, writes the decoded
-  // elements to `decoded`, laid out as the source is, and gives what the heads
-  // lost; or a part of them when the checkpoint stops.
+  // elements to `decoded`, laid out as the source is, and returns the
+  // distortion of the heads; of a part of them when the checkpoint stops.
   std::vector<DistortionSums> Quantize(const Bases& bases,
                                        EncoderMemory* memory, uint8_t* decoded);
 
@@ -136,7 +136,7 @@ class BlockEncoder {
   template <typename Visit>
   void ForEachRunInside(Visit visit) const;
 
-  // Gives the values of a group, heads of [tokens, channels], divided by the
+  // Returns the values of a group, heads of [tokens, channels], divided by the
   // norms: of a sample those that it has, else in memory.
   const float* LoadGroup(size_t group, EncoderMemory* memory) const;
   // Divides tokens from `token` on of a head by their norms, which are known.
@@ -146,7 +146,7 @@ class BlockEncoder {
   void MeasureHead(size_t head, const float* values);
   void AddTo(size_t group, const float* values,
              coding::Covariance* covariance) const;
-  // Gives the coefficients of a group, [tokens, components], in memory, and
+  // Computes the coefficients of a group, [tokens, components], in memory, and
   // adds to the variances of the block's components.
   void Transform(size_t group, const float* values,
                  const coding::Matrix& matrix, const coding::Matrix& transposed,

@@ -21,11 +21,11 @@ class PackedLevels {
  public:
   // Keeps these levels, of any size, instead of others.
   void Pack(absl::Span<const int32_t> levels);
-  // Writes them to `levels`, which has room for all.
+  // Writes them to `levels`, which has space for all.
   void Unpack(int32_t* levels) const;
 
  private:
-  // All of them, in one of these two; those that it has no room for are wide.
+  // All of them, in one of these two; those that do not fit are wide.
   std::vector<int8_t> bytes_;
   std::vector<int16_t> words_;
   std::vector<int32_t> wide_;  // in order

@@ -45,7 +45,7 @@ class GroupReconstructor {
   uint8_t* ElementsAt(size_t head, size_t token) const {
     return out_ + head * head_size_ + token * row_size_;
   }
-  // Gives the values of a token of a head, whose channels begin at
+  // Writes the values of a token of a head, whose channels begin at
   // `first_channel` of the group, from levels whose sums need 64 bits.
   void PutWide(const coding::Matrix& matrix, const int32_t* levels,
                size_t first_channel, size_t head, size_t token,

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Whether the text of a cache repeats itself, as its keys or values tell. The
-// encoder's affair.
+// Whether the text of a cache repeats itself, as its keys or values show. For
+// encoders only.
 
 #ifndef KVCOMPRESS_CODECS_KLT_REPEATS_H_
 #define KVCOMPRESS_CODECS_KLT_REPEATS_H_

@@ -58,8 +58,8 @@ class QuantumCounts {
     }
   }
   // Adds those of components from `first` on. Stops at one whose quantum is not
-  // one of those that are counted, or at `end`, and gives its number. Inlined,
-  // it would be short of registers.
+  // one of those that are counted, or at `end`, and returns its number.
+  // Inlined, it would be short of registers.
   ABSL_ATTRIBUTE_NOINLINE size_t AddRow(const int32_t* quanta, size_t first,
                                         size_t end) {
     int16_t* counts = counts_.data() + first * kQuanta;

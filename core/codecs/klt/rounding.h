@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // Rounds the coefficients of a group to levels, weighing errors against bits,
-// and chooses the classes that code them. The encoder's affair.
+// and chooses the classes that code them. For encoders only.
 
 #ifndef KVCOMPRESS_CODECS_KLT_ROUNDING_H_
 #define KVCOMPRESS_CODECS_KLT_ROUNDING_H_

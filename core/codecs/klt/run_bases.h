@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // The bases of a tensor: runs of blocks of a part of the heads share theirs.
-// The encoder's affair.
+// For encoders only.
 
 #ifndef KVCOMPRESS_CODECS_KLT_RUN_BASES_H_
 #define KVCOMPRESS_CODECS_KLT_RUN_BASES_H_

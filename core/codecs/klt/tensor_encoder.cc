@@ -42,7 +42,7 @@ constexpr int8_t kFirstValueOffset = 12;
 
 constexpr int kTrials = 4;
 // The first trials are of one token in so many, up to kMaxStride, as leaves
-// so many elements: enough to tell the error of all to half a percent.
+// so many elements: enough to estimate the error of all to half a percent.
 constexpr size_t kSample = 24 << 10;
 constexpr size_t kMaxStride = 16;
 constexpr size_t kMinSample = 16;  // tokens of a block

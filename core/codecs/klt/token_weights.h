@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
 // How fine a tensor's steps are, and each token's: what an answer depends on
-// more gets finer ones. The encoder's affair; a decoder reads step and offsets.
+// more gets finer ones. For encoders only; a decoder reads step and offsets.
 
 #ifndef KVCOMPRESS_CODECS_KLT_TOKEN_WEIGHTS_H_
 #define KVCOMPRESS_CODECS_KLT_TOKEN_WEIGHTS_H_
@@ -18,10 +18,10 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 
-// All of them give anything when the checkpoint stops.
+// All results are unspecified when the checkpoint stops.
 namespace kvcompress::klt {
 
-// Gives the values of tokens [begin, end) of a head, [tokens, channels],
+// Writes the values of tokens [begin, end) of a head, [tokens, channels],
 // without rotation.
 using LoadTokens = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
                                           float* values)>;
@@ -29,7 +29,7 @@ using LoadTokens = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
 // What keys show, which are loaded twice.
 //
 // Their attention is how much each token is likely to get beyond what its age
-// tells, in octaves from -2 to 2: tokens against the mean get more of it.
+// predicts, in octaves from -2 to 2: tokens against the mean get more of it.
 //
 // Their sharpness is log2 of the mean fourth power of what the means over
 // tokens leave. An error in keys harms most where attention picks few tokens,
@@ -42,12 +42,12 @@ using LoadTokens = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
 KeyHints AnalyzeKeys(const Geometry& geometry, LoadTokens load,
                      Checkpoint* checkpoint = nullptr);
 
-// What the steps of keys that told this are multiplied with, at most 1: they
-// follow the sharpness as strongly as the preset says.
+// Factor for the steps of keys of this sharpness, at most 1: they follow the
+// sharpness as strongly as the preset says.
 double SharpnessFactor(const Preset& preset, std::optional<double> sharpness);
 
 // The attention that tokens are likely to get, in octaves: what their age
-// tells, and these weights, or none.
+// predicts, and these weights, or none.
 std::vector<float> AttentionOf(size_t tokens, absl::Span<const float> weights,
                                Checkpoint* checkpoint = nullptr);
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// The general-purpose compressors behind a last stage: LZ4 blocks and Zstandard
-// frames, by their own libraries.
+// The byte compressors: LZ4 blocks and Zstandard frames, by their own
+// libraries.
 
 #ifndef KVCOMPRESS_CODECS_LAST_STAGE_COMPRESSOR_H_
 #define KVCOMPRESS_CODECS_LAST_STAGE_COMPRESSOR_H_

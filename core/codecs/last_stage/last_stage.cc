@@ -120,8 +120,8 @@ class Decoder : public TensorDecoder {
         [this](uint64_t begin, uint64_t end) { return IsNeeded(begin, end); });
   }
 
-  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
-                              std::string* decoded) override {
+  absl::StatusOr<bool> DecodeStep(absl::string_view* payload, size_t most,
+                                  std::string* decoded) override {
     while (true) {
       if (in_chunk_) {
         KVC_ASSIGN_OR_RETURN(in_chunk_, inner_->Decode(&chunk_, most, decoded));

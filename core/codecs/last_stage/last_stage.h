@@ -15,7 +15,7 @@
 
 namespace kvcompress {
 
-// Gives the codec that puts the stage after another.
+// Returns the codec that applies the byte compressor after another.
 using StageAfter = std::function<const Codec*(const Codec& inner)>;
 
 // `inner` and `compressor` outlive the result. `stage_after` serves codecs that

@@ -2,7 +2,7 @@
 
 // Which blocks of LZ4 the format takes: core/FORMAT.md, "LZ4 blocks".
 //
-// The library takes a match that has no distance, for which its versions give
+// The library takes a match that has no distance, for which its versions return
 // different bytes, and is not always strict about the end of a block.
 
 #ifndef KVCOMPRESS_CODECS_LAST_STAGE_LZ4_BLOCK_H_

@@ -198,7 +198,7 @@ class Frame {
     return true;
   }
 
-  // Gives the number of literals.
+  // Sets the number of literals.
   absl::Status TakeLiterals(absl::string_view* bytes, size_t* literals) {
     if (bytes->empty()) return Broken("the literals are missing");
     const uint64_t type = static_cast<uint8_t>(bytes->front()) & 3;

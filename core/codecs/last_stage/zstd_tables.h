@@ -56,7 +56,7 @@ class HuffmanLengths {
   absl::Status TakeDescription(absl::string_view* bytes);
 
   // Whether `stream` is exactly `symbols` codes, or each of four is.
-  // REQUIRES: TakeDescription gave OK.
+  // REQUIRES: TakeDescription returned OK.
   struct Stream {
     absl::string_view bytes;
     size_t symbols = 0;

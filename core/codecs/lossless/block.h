@@ -34,7 +34,7 @@ constexpr size_t SizesSize(size_t element_size) {
   return element_size * sizeof(uint32_t);
 }
 
-// Appends the block of `elements` to `*payload`. `scratch` has room for
+// Appends the block of `elements` to `*payload`. `scratch` has space for
 // elements.size() bytes.
 void EncodeBlock(absl::string_view elements, DType dtype, uint8_t* scratch,
                  std::string* payload);
@@ -45,8 +45,8 @@ void EncodeBlock(absl::string_view elements, DType dtype, uint8_t* scratch,
 std::optional<size_t> BlockSize(absl::string_view sizes, size_t count,
                                 size_t element_size);
 
-// Decodes `block`, whose size BlockSize gave, to `count` elements at
-// `elements`. `scratch` has room for as many bytes. DATA_LOSS says what
+// Decodes `block`, whose size BlockSize returned, to `count` elements at
+// `elements`. `scratch` has space for as many bytes. DATA_LOSS says what
 // breaks the format. Not trusted.
 absl::Status DecodeBlock(absl::string_view block, size_t count, DType dtype,
                          uint8_t* scratch, uint8_t* elements);

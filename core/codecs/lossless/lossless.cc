@@ -67,8 +67,8 @@ class Decoder : public TensorDecoder {
         element_size_(DTypeSize(spec.dtype)),
         remaining_(elements) {}
 
-  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
-                              std::string* decoded) override {
+  absl::StatusOr<bool> DecodeStep(absl::string_view* payload, size_t most,
+                                  std::string* decoded) override {
     while (!payload->empty()) {
       if (remaining_ == 0) {
         return Damaged("the payload goes on after its last block");
@@ -118,6 +118,9 @@ class Decoder : public TensorDecoder {
     return pieces_.size();
   }
 
+  uint64_t PieceBegin(size_t index) const override {
+    return pieces_[index].first;
+  }
   absl::Status DecodePiece(size_t index, std::string* decoded) const override {
     Decoder piece(*this, pieces_[index]);
     absl::string_view payload = pieces_[index].payload;
@@ -153,7 +156,7 @@ class Decoder : public TensorDecoder {
   }
 
   // The first `size` bytes of the block that is due, once they are there; else
-  // keeps what there is for later and gives nothing.
+  // keeps what there is for later and returns nothing.
   absl::string_view Collect(size_t size, absl::string_view* payload) {
     const absl::string_view part = payload->substr(0, size - partial_.size());
     payload->remove_prefix(part.size());

@@ -4,8 +4,8 @@
 // entropy coded. Specified in core/FORMAT.md, section 5.
 //
 // Its metrics are those of an exact copy. Every element is counted; NaN and
-// infinity are left out of the sums behind the metrics, so that they turn none
-// of them into NaN.
+// infinity are left out of the sums behind the metrics, so that none of them
+// becomes NaN.
 
 #ifndef KVCOMPRESS_CODECS_LOSSLESS_LOSSLESS_H_
 #define KVCOMPRESS_CODECS_LOSSLESS_LOSSLESS_H_

@@ -32,8 +32,8 @@ struct BlockShape {
   }
 };
 
-// Encodes finite values and replaces them by what decoding gives, before it is
-// rounded to the source type. Gives the index of a value that no scale can
+// Encodes finite values and replaces them by what decoding yields, before it is
+// rounded to the source type. Returns the index of a value that no scale can
 // hold.
 std::optional<size_t> EncodeBlock(BlockShape shape, absl::Span<float> values,
                                   uint8_t* payload);

@@ -72,7 +72,7 @@ class Encoder {
   }
 
   // Codes what it quantizes; also writes what that decodes to, unless that is
-  // null, and gives what it lost, all while a tile is in the cache.
+  // null, and returns the distortion, all while a tile is in the cache.
   DistortionSums Quantize(DType dtype, Rotator* rotator, StripEncoder* strips,
                           uint8_t* decoded) {
     Grow(kMaxTileElements, &buffers_.values);

@@ -21,7 +21,7 @@
 
 namespace kvcompress::coding {
 
-// Gives the values to quantize of tokens [begin, end) of a head of a block:
+// Writes the values to quantize of tokens [begin, end) of a head of a block:
 // without rotation, divided by the norms, and zero where the encoder would
 // rather store an exception.
 using LoadRows = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
@@ -56,9 +56,9 @@ ChannelStatistics Measure(const TensorHeader& header, const Geometry& geometry,
                           EncoderBuffers* buffers);
 
 // Appends the block to `*payload`, writes its decoded elements to `decoded`,
-// and gives what they lost in `*sums`; with null for `decoded` neither, and
-// there are no exceptions. False when it is larger than a block may be. Works
-// in all buffers but `source` and `decoded`.
+// and their distortion to `*sums`; with null for `decoded` neither, and there
+// are no exceptions. False when it is larger than a block may be. Works in all
+// buffers but `source` and `decoded`.
 bool EncodeBlock(const TensorHeader& header, const Geometry& geometry,
                  const Block& block, const BlockChoices& choices, DType dtype,
                  const BlockInput& input, const ChannelStatistics& statistics,

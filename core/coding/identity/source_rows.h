@@ -59,8 +59,7 @@ class SourceRows {
   // The rows of one block.
   class OfBlock {
    public:
-    // All outlive this, and nobody else turns anything with the rotator while
-    // it is used.
+    // All outlive this, and nobody else uses the rotator meanwhile.
     OfBlock(SourceRows* rows, const Block& block, Rotator* rotator);
     // Tokens [begin, end) of a head. REQUIRES: MakeRoomForNorms, where there
     // are any.

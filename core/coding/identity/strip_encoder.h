@@ -1,6 +1,6 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Turns the quanta of a block, tile by tile, into the symbols of its strips,
+// Converts the quanta of a block, tile by tile, to the symbols of its strips,
 // which stand in another order.
 
 #ifndef KVCOMPRESS_CODING_IDENTITY_STRIP_ENCODER_H_
@@ -22,9 +22,9 @@ namespace kvcompress::coding {
 
 class StripEncoder {
  public:
-  // Makes room for the symbols of all strips; `*writer` is not to be used until
-  // Finish has returned. `quanta` is to work in, where there are low bits. All
-  // must outlive this.
+  // Makes space for the symbols of all strips; `*writer` is not to be used
+  // until Finish has returned. `quanta` is to work in, where there are low
+  // bits. All must outlive this.
   StripEncoder(const Geometry& geometry, const Block& block,
                absl::Span<const Run> runs, absl::Span<const uint8_t> classes,
                SymbolWriter* writer, std::vector<int32_t>* quanta);

@@ -342,7 +342,7 @@ class Encoder {
                        checkpoint);
   }
 
-  // Room for the next decoded bytes: at the end of what was asked for, or
+  // Space for the next decoded bytes: at the end of what was asked for, or
   // none that lasts.
   uint8_t* RoomFor(size_t size, EncodedTensor* coded) {
     if (tensor_.wants_decoded) {
@@ -354,7 +354,7 @@ class Encoder {
     return reinterpret_cast<uint8_t*>(buffers_.decoded.data());
   }
 
-  // Room for all blocks if each takes about as much as the first.
+  // Space for all blocks if each takes about as much as the first.
   void ReserveLike(size_t block, std::string* payload) const {
     const uint64_t blocks = geometry_.block_count();
     if (blocks > 1) Reserve(block * blocks + block * blocks / 16, payload);

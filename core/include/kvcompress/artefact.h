@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/layout.h"
 #include "kvcompress/profile.h"
@@ -87,19 +88,24 @@ absl::Status ForEachSource(const ArtefactHeader& header, Visit visit) {
   return absl::OkStatus();
 }
 
+// These three return the error of the checkpoint where it stops them.
+
 // Bytes that the header takes in the file, the length field included: the same
 // whatever the digests, as long as no payload is larger than its codec's bound.
-absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header);
+absl::StatusOr<uint64_t> ReservedHeaderSize(const ArtefactHeader& header,
+                                            Checkpoint* checkpoint = nullptr);
 
 // The first bytes of the file, exactly `reserved_size` of them, with the
 // checksum computed; also sets header->checksum. INTERNAL when it does not fit.
-absl::StatusOr<std::string> SerializeArtefactHeader(uint64_t reserved_size,
-                                                    ArtefactHeader* header);
+absl::StatusOr<std::string> SerializeArtefactHeader(
+    uint64_t reserved_size, ArtefactHeader* header,
+    Checkpoint* checkpoint = nullptr);
 
 // Verifies and reads the first bytes of a file, length field included.
 // DATA_LOSS for damage, FAILED_PRECONDITION for a safetensors file that is no
 // artefact, UNIMPLEMENTED for a later format version or an unknown codec.
-absl::StatusOr<ArtefactHeader> ParseArtefactHeader(absl::string_view raw);
+absl::StatusOr<ArtefactHeader> ParseArtefactHeader(
+    absl::string_view raw, Checkpoint* checkpoint = nullptr);
 
 // Whether a metadata key belongs to the format, and so marks an artefact.
 bool IsReservedMetadataKey(absl::string_view key);

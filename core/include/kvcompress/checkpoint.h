@@ -6,6 +6,7 @@
 #ifndef KVCOMPRESS_CHECKPOINT_H_
 #define KVCOMPRESS_CHECKPOINT_H_
 
+#include <cstddef>
 #include <functional>
 #include <utility>
 
@@ -46,6 +47,12 @@ class Checkpoint {
 // The same of one that may be null, and then never stops.
 inline bool Stops(Checkpoint* checkpoint) {
   return checkpoint != nullptr && checkpoint->Stops();
+}
+// The same of a loop over tensors, or something else that takes microseconds
+// each: looks at every 256th step.
+inline bool StopsAt(size_t step, Checkpoint* checkpoint) {
+  constexpr size_t kSteps = 256;
+  return step % kSteps == kSteps - 1 && Stops(checkpoint);
 }
 inline absl::Status StatusOf(const Checkpoint* checkpoint) {
   return checkpoint == nullptr ? absl::OkStatus() : checkpoint->status();

@@ -3,7 +3,7 @@
 // What a codec is. Each lives in a folder of its own under core/codecs and is
 // listed in core/codecs/registry.cc; nothing else knows codecs by name.
 //
-// A codec turns the bytes of one tensor into a payload (core/FORMAT.md, section
+// A codec encodes the bytes of one tensor as a payload (core/FORMAT.md, section
 // 5) and back, in chunks cut anywhere. The payload depends on the tensor's
 // spec, the parameters and the bytes alone: not on chunking, machine or kernel.
 //
@@ -54,17 +54,20 @@ struct CodecSpec {
   std::string ManifestField() const;
 };
 
-// What the keys of a layer tell an encoder of the layer's values. Never needed
-// to decode.
+// Hints from the keys of a layer for the encoder of its values. Never needed to
+// decode.
 struct KeyHints {
   // For each token the attention that its key promises beyond what its age
-  // tells, in octaves; empty when nothing is known.
+  // predicts, in octaves; empty when nothing is known.
   std::vector<float> attention;
   // How sharply the layer's attention picks tokens, in octaves: the sharper,
   // the more of an error comes through.
   std::optional<double> sharpness;
   // The rotation that was removed from the tensor; also of one that is no key.
   std::optional<RopeFinding> rope;
+  // Whether only a lossless codec takes the tensor, key or not, which has NaN,
+  // infinity or an F64 number beyond binary32.
+  bool not_finite = false;
 };
 
 // What an encoder found out of a tensor that helps with those like it.
@@ -79,7 +82,7 @@ class TensorEncoder {
   virtual ~TensorEncoder() = default;
 
   // Takes the next bytes of the tensor. Appends payload bytes to `*payload`,
-  // and the bytes that decoding will give to `*decoded` unless it is null;
+  // and the bytes that decoding will produce to `*decoded` unless it is null;
   // either may lag behind the input. INVALID_ARGUMENT, with the element's
   // index, for a value the codec refuses.
   virtual absl::Status Append(absl::string_view bytes, std::string* payload,
@@ -100,7 +103,8 @@ class TensorEncoder {
   // measure them, or the tensor has none.
   virtual const TokenSums* token_sums() const { return nullptr; }
 
-  // What keys tell the encoder of their layer's values; known after Finish.
+  // Hints from keys for the encoder of their layer's values; known after
+  // Finish.
   virtual KeyHints key_hints() const { return {}; }
 
   // What it found out for tensors like this one, EncodeHints::earlier; known
@@ -123,7 +127,7 @@ struct DecoderBounds {
   uint64_t block = 0;
   // What a decoder holds from one step to the next, besides what is passed in
   // and out: the payload of a block, tables, and output that it keeps for
-  // later. What a step takes beyond that it gives back at its end: less than
+  // later. What a step takes beyond that it releases at its end: less than
   // 32 MiB, for each thread that decodes, not for each decoder.
   uint64_t memory = 0;
 };
@@ -137,7 +141,7 @@ class TensorDecoder {
 
   virtual ~TensorDecoder() = default;
 
-  // Lets the decoder give any bytes instead of blocks that are not needed,
+  // Lets the decoder return any bytes instead of blocks that are not needed,
   // instead of decoding them. To be called before Decode.
   void set_needed(Needed needed) { needed_ = std::move(needed); }
 
@@ -148,11 +152,13 @@ class TensorDecoder {
   // call decodes and keeps for later.
   //
   // True when it stopped for that: call it again, with what `*payload` still
-  // has, which may be nothing, and with room in `*decoded`. False when it needs
-  // more payload: `*payload` is empty, and all that came of it was given.
-  // DATA_LOSS for a payload that breaks the format. REQUIRES: most > 0.
-  virtual absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
-                                      std::string* decoded) = 0;
+  // has, which may be nothing, and with space in `*decoded`. False when it
+  // needs more payload: `*payload` is empty, and all that came of it was given.
+  // DATA_LOSS for a payload that breaks the format. INTERNAL where steps that
+  // have space for any block make no progress, so that no loop over steps is
+  // without an end. REQUIRES: most > 0.
+  absl::StatusOr<bool> Decode(absl::string_view* payload, size_t most,
+                              std::string* decoded);
 
   // Instead of steps: decodes a payload that is here whole, block by block by
   // several threads, to all of `*decoded`, which is empty and has the capacity.
@@ -166,18 +172,21 @@ class TensorDecoder {
 
   // Instead of steps: cuts a payload that is here whole, and stays so, into
   // pieces of consecutive elements, each of as many blocks as have `size` bytes
-  // decoded, or of one that is larger. Gives how many these are; 0 where the
+  // decoded, or of one that is larger. Returns how many these are; 0 where the
   // payload, which may be damaged, is not for that, or not all is needed.
   // Changes nothing for steps, which say what is damaged.
   virtual size_t Cut(absl::string_view, size_t) { return 0; }
+  // The first element of the piece of that index. REQUIRES: as for what
+  // follows.
+  virtual uint64_t PieceBegin(size_t) const { return 0; }
   // Appends what the piece of that index becomes. DATA_LOSS for one that breaks
-  // the format. Thread safe. REQUIRES: index is below what Cut gave.
+  // the format. Thread safe. REQUIRES: index is below what Cut returned.
   virtual absl::Status DecodePiece(size_t, std::string*) const {
     return absl::InternalError("the payload was not cut");
   }
 
   // Ends the payload. DATA_LOSS when it is incomplete. REQUIRES: the last call
-  // of Decode, if there was one, gave false.
+  // of Decode, if there was one, returned false.
   virtual absl::Status Finish() = 0;
 
  protected:
@@ -192,7 +201,14 @@ class TensorDecoder {
   }
 
  private:
+  // Decode, without the proof of progress.
+  virtual absl::StatusOr<bool> DecodeStep(absl::string_view* payload,
+                                          size_t most,
+                                          std::string* decoded) = 0;
+
   Needed needed_;
+  // Steps in a row that had space and changed nothing that a caller can see.
+  uint32_t idle_steps_ = 0;
 };
 
 // What a caller can know of a codec; see kvcompress.v1.CodecInfo.
@@ -225,7 +241,7 @@ struct CodecTraits {
 };
 
 // How much time an encoder may take to make less of a tensor at the same
-// quality. Says nothing of decoding.
+// quality. Does not affect decoding.
 enum class Effort {
   kFast,      // leave out what takes many times the time of `ecsq`
   kBalanced,  // the default
@@ -248,7 +264,7 @@ struct EncoderBuffers {
   std::vector<uint16_t> words;
 };
 
-// What an encoder may be told of a tensor beyond its spec. Never needed to
+// Optional hints for the encoder of a tensor, beyond its spec. Never needed to
 // decode.
 struct EncodeHints {
   // Bounds the result should hold, for codecs that choose by quality.
@@ -263,7 +279,7 @@ struct EncodeHints {
   // level common to all; empty when nothing is known. For codecs that spend
   // more on what is looked at more (CodecTraits::weighs_tokens).
   std::vector<float> attention;
-  // From the keys of the layer: what TensorEncoder::key_hints gave for them.
+  // What TensorEncoder::key_hints returned for the keys of the layer.
   KeyHints from_keys;
   // The whole tensor, where the caller has it: the encoder is given its bytes
   // all the same, but need not copy them. Else empty. Outlives the encoder.
@@ -317,13 +333,13 @@ class Codec {
     return traits().name.size() + (text.empty() ? 0 : 1) + text.size();
   }
 
-  // `parameters` below are those that Parse gave.
+  // `parameters` below are those that Parse returned.
 
   // What a decoder of such a tensor takes. The errors of NewDecoder.
   virtual absl::StatusOr<DecoderBounds> BoundsOfDecoder(
       const TensorSpec& spec, const CodecParameters& parameters) const = 0;
 
-  // Whether a decoder holds a whole tensor before it gives any of it.
+  // Whether a decoder holds a whole tensor before it returns any of it.
   virtual bool decoder_holds_tensor() const { return false; }
 
   // Whether its encoders and decoders share blocks among threads:
@@ -334,7 +350,7 @@ class Codec {
   // More threads then only copy more, but where small tensors are encoded.
   virtual bool at_memory_speed() const { return false; }
 
-  // Whether its encoders learn from those of earlier tensors:
+  // Whether its encoders support a warm start from those of earlier tensors:
   // TensorEncoder::findings.
   virtual bool learns() const { return false; }
 
@@ -343,7 +359,7 @@ class Codec {
 
   // Whether several tensors share a payload (core/FORMAT.md, "klt-profile").
   // Then MaxEncodedSize is what a tensor adds to the bound of the payload, and
-  // the pipeline encodes and decodes: the last three functions give an error.
+  // the pipeline encodes and decodes: the last three functions return an error.
   virtual bool coded_in_groups() const { return false; }
 
   // The largest payload of a tensor of this spec, in bytes; the exact size when

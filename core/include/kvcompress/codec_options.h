@@ -66,7 +66,7 @@ class CodecParameters {
     return values_ == nullptr ? absl::string_view() : values_->text;
   }
 
-  // REQUIRES: the codec that is asked gave them, and T is its type.
+  // REQUIRES: the codec that is asked returned them, and T is its type.
   template <typename T>
   const T& As() const {
     return static_cast<const Typed<T>&>(*values_).values;

@@ -8,7 +8,8 @@
 //   CompressOutput out;
 //   while (...) {
 //     RETURN_IF_ERROR(compressor.Append(chunk, &out));
-//     // use and clear out.artefact; it continues at offset header_size onwards
+//     // use and clear out.artefact; it continues at offset
+//     // reserved_header_size() onwards. Or see WriteTo.
 //   }
 //   ASSIGN_OR_RETURN(CompressReport report, compressor.Finish());
 //   // compressor.header() now belongs at offset 0
@@ -29,10 +30,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/metrics.h"
+#include "kvcompress/places.h"
 #include "kvcompress/profile.h"
 #include "kvcompress/quality.h"
 #include "kvcompress/roles.h"
@@ -54,7 +57,7 @@ struct CompressOptions {
   // Which tensors hold keys and values, where their names do not say it.
   RolePatterns roles;
   Labels labels;
-  // Whether to produce the file that decompression would give.
+  // Whether to return the file that decompression would produce.
   bool reconstruct = false;
   // Base of the rotary position embedding, for codecs that undo it; 0 for none.
   // Taken from the metadata key "rope_theta" of the input when not set.
@@ -137,7 +140,8 @@ struct CompressReport {
   QualityVerdict verdict;        // on the pooled metrics
   uint64_t tensors_failed = 0;   // tensors whose own verdict did not pass
   std::vector<TensorReport> tensors;
-  // Index of the tensor with the lowest SNR; -1 when every tensor is exact.
+  // Index of the key with the lowest centred SNR, or of the tensor with the
+  // lowest SNR where no key has one; -1 when every tensor is exact.
   int64_t worst_tensor = -1;
   std::string payload_digest;
   RoleCounts roles;
@@ -165,11 +169,28 @@ class Compressor {
   // is already compressed, OUT_OF_RANGE past a limit.
   absl::Status Append(absl::string_view bytes, CompressOutput* output);
 
+  // Instead, takes a file, or the data of declared tensors, from where it lies:
+  // every call is given the same one, which outlives this, and works for about
+  // so long, or until there is output.
+  // True when it has read some of the header, so that working_bytes() can be
+  // reserved, and when there is more; false when all of the file was taken.
+  // Threads read the tensors that they encode themselves.
+  absl::StatusOr<bool> AppendFrom(const PlacedSource& file, absl::Duration most,
+                                  CompressOutput* output);
+
+  // From now on the threads that work write payloads to where they belong in
+  // the artefact, instead of giving them in outputs: 512 KiB or more at a time,
+  // and all of them before the call that takes the last byte returns. Before
+  // any input. The sink outlives this, and its errors are those of the calls.
+  void WriteTo(PlacedSink* artefact);
+
   // Instead of a file: declares the tensors, once and before any data...
+  // `data` has their bytes, one tensor after the other, where AppendFrom takes
+  // these; else null.
   absl::Status DeclareTensors(
       const std::vector<TensorSpec>& tensors,
       std::vector<std::pair<std::string, std::string>> metadata,
-      CompressOutput* output);
+      CompressOutput* output, const PlacedSource* data = nullptr);
   // ...and takes their bytes in order. `tensor` names the tensor that is due,
   // or is empty.
   absl::Status AppendTensor(absl::string_view tensor, absl::string_view bytes,
@@ -178,6 +199,8 @@ class Compressor {
   // Ends the input. INVALID_ARGUMENT when it is incomplete.
   absl::StatusOr<CompressReport> Finish();
 
+  // Bytes of the input that were taken.
+  uint64_t taken_bytes() const;
   // Whether the input's header is complete; then the next three are known.
   bool begun() const;
   uint64_t reserved_header_size() const;  // bytes

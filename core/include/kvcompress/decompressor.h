@@ -50,13 +50,13 @@ struct DecompressOptions {
   // Shell patterns, see kvcompress/patterns.h, each of which matches a tensor;
   // a tensor is given back when one of them matches, or when there is none.
   std::vector<std::string> tensors;
-  // Half-open range of tokens to give back of [batch, heads, tokens, head_dim],
+  // Half-open range of tokens to return of [batch, heads, tokens, head_dim],
   // and of tensors in a layout; whole pages where tokens are in pages.
   std::optional<std::pair<uint64_t, uint64_t>> tokens;
   // The first layers can be used while the last are decoded. A tensor that
   // comes before its turn waits, compressed.
   TensorOrder order = TensorOrder::kFile;
-  // Whether to check only and give nothing back.
+  // Whether to check only and return nothing.
   bool verify_only = false;
   // Those that artefacts may need.
   std::vector<std::shared_ptr<const Profile>> profiles;
@@ -110,10 +110,10 @@ class Decompressor {
   //
   // True when it stopped for that, and once when it has read the header, before
   // it decodes anything, so that working_bytes() can be reserved: call it
-  // again, with what `*bytes` still has, which may be nothing, and with room in
-  // `*restored`. False when it needs more bytes: `*bytes` is empty, and all
+  // again, with what `*bytes` still has, which may be nothing, and with space
+  // in `*restored`. False when it needs more bytes: `*bytes` is empty, and all
   // that came of it was given. DATA_LOSS for damage or an unexpected identity,
-  // INVALID_ARGUMENT for a selection that the artefact cannot give, and the
+  // INVALID_ARGUMENT for a selection that the artefact does not have, and the
   // codes of ParseArtefactHeader. REQUIRES: most > 0.
   absl::StatusOr<bool> Restore(absl::string_view* bytes, size_t most,
                                std::string* restored);
@@ -134,7 +134,7 @@ class Decompressor {
   void UseOneThread();
 
   // Ends the input. DATA_LOSS when it is cut short. REQUIRES: the last call of
-  // Restore, if there was one, gave false.
+  // Restore, if there was one, returned false.
   absl::StatusOr<DecompressReport> Finish();
 
  private:

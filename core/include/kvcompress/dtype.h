@@ -56,19 +56,19 @@ uint64_t DTypeSize(DType dtype);
 // IEEE 754 binary16 to binary32, exact. A NaN keeps its payload and is quiet
 // afterwards, as it is when a processor converts it.
 float HalfToFloat(uint16_t bits);
-// Nearest even; beyond the range gives infinity, NaN stays NaN.
+// Nearest even; beyond the range returns infinity, NaN stays NaN.
 uint16_t FloatToHalf(float value);
 
 // bfloat16 to binary32, exact.
 float BFloat16ToFloat(uint16_t bits);
-// Nearest even; beyond the range gives infinity, NaN stays NaN.
+// Nearest even; beyond the range returns infinity, NaN stays NaN.
 uint16_t FloatToBFloat16(float value);
 
 // F8_E4M3 and F8_E5M2 to binary32, exact.
 float F8E4M3ToFloat(uint8_t bits);
 float F8E5M2ToFloat(uint8_t bits);
-// Nearest even; beyond the range, infinity too, gives the largest finite value
-// of its sign. NaN stays NaN.
+// Nearest even; beyond the range, infinity too, returns the largest finite
+// value of its sign. NaN stays NaN.
 uint8_t FloatToF8E4M3(float value);
 uint8_t FloatToF8E5M2(float value);
 

@@ -46,14 +46,15 @@ class Layout {
  public:
   // INVALID_ARGUMENT, naming the tensor and the dimension: INVALID_LAYOUT as
   // ValidateLayout, LAYOUT_MISMATCH when the tensor has another shape or needs
-  // a size that the text does not give, TOO_MANY_VIEWS past kMaxViews. `flat`
+  // a size that the text does not state, TOO_MANY_VIEWS past kMaxViews. `flat`
   // is no layout here.
   static absl::StatusOr<Layout> Of(absl::string_view text,
                                    const TensorSpec& source);
 
   // The tensor; its field `layout` is text().
   const TensorSpec& source() const { return source_; }
-  // The one way to write it: notation, and sizes that the shape does not tell.
+  // The one way to write it: notation, and sizes that the shape does not
+  // determine.
   const std::string& text() const { return source_.layout; }
   uint64_t source_bytes() const { return slabs_ * slab_bytes(); }
 
@@ -89,7 +90,7 @@ class Layout {
     uint64_t size = 1;
     uint64_t stride = 0;  // elements
   };
-  // A way through a slab in the order of a view, outermost first: batch, outer
+  // A traversal of a slab in the order of a view, outermost first: batch, outer
   // and inner heads, pages, tokens of a page or all tokens.
   struct Walk {
     uint64_t offset = 0;  // elements

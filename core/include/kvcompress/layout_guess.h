@@ -30,7 +30,7 @@ class LayoutGuess {
   void Add(absl::string_view bytes);
 
   // A layout as it can be declared, with N for a size that the values do not
-  // tell. Empty where the tensor may be [batch, heads, tokens, head_dim], or no
+  // show. Empty where the tensor may be [batch, heads, tokens, head_dim], or no
   // cache. REQUIRES: all of the tensor was added.
   std::string Likely() const;
 

@@ -43,7 +43,7 @@ struct MetricTraits {
 
   // Nothing when `metrics` has no value.
   std::optional<double> Value(const Metrics& metrics) const;
-  // Whether some tensor has an error that this metric cannot tell, for its
+  // Whether some tensor has an error that this metric cannot measure, for its
   // shape.
   bool IsUnknown(const Metrics& metrics) const;
 

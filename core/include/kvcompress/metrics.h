@@ -7,7 +7,7 @@
 // Sums are kept in double precision per block of elements, and blocks are added
 // with Neumaier's compensated summation (Z. Angew. Math. Mech. 54, 1974), so
 // the result neither depends on how the input was cut into chunks nor loses
-// digits on long tensors. No single number tells whether a cache is good: read
+// digits on long tensors. No single number shows whether a cache is good: read
 // RMSE next to the largest error, and SNR next to the worst tensor's.
 
 #ifndef KVCOMPRESS_METRICS_H_
@@ -32,6 +32,10 @@ struct DistortionSums {
   double max_abs_e = 0;
   double max_abs_x = 0;
 };
+
+// Sums of squares below it have lost digits, or are 0: the squares of errors
+// below 1e-146, which only F64 has.
+inline constexpr double kLeastSquares = 1e-292;
 
 // How much is measured of a tensor; see kvcompress.v1.MetricsLevel.
 enum class MetricsLevel {

@@ -36,10 +36,10 @@ inline constexpr uint64_t kMaxGroupChannels = 65536;
 inline constexpr uint64_t kMaxGroupComponents = 8192;
 inline constexpr uint64_t kMaxProfileHeadDim = 4096;
 
-// A rotary position embedding: turns per token of each pair of channels.
+// A rotary position embedding: the angle per token of each pair of channels.
 struct ProfileRotation {
   // Pair p is the channels (2p, 2p + 1); else (p, p + the number of pairs).
-  // Channels beyond the pairs are not turned.
+  // Channels beyond the pairs are not rotated.
   bool interleaved = false;
   std::vector<uint64_t> increments;  // in turns of 2^64
 };

@@ -35,8 +35,9 @@ class TrainingCache {
 
 struct TrainingOptions {
   std::string label;  // of the model
-  // Layers whose keys and values are transformed together; 0 for all. Memory
-  // and time go with the square and the cube of their channels.
+  // About how many layers' keys and values are transformed together; 0 for all.
+  // Groups are of equal size, but for one layer: 24 layers are 12 and 12.
+  // Memory and time go with the square and the cube of their channels.
   size_t layers_per_group = 10;
   size_t components = 1024;  // the most of a group
   // Base of the rotary position embedding of the keys, 0 for none; found in

@@ -13,12 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/patterns.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress {
 
-// Shell patterns that give tensors their role, within the limits of
+// Shell patterns that assign roles to tensors, within the limits of
 // kvcompress/patterns.h for each list. They go before what a name says, and
 // after what a TensorSpec declares.
 struct RolePatterns {
@@ -43,9 +44,11 @@ absl::Status ValidateRolePatterns(const RolePatterns& patterns);
 // INVALID_ARGUMENT as ValidateRolePatterns, for more than kMaxPatternWork, with
 // reason ROLE_PATTERN_MATCHES_NOTHING for a pattern that matches none of the
 // tensors, unless there is none, and with ROLE_PATTERNS_CONFLICT for a tensor
-// that patterns of both lists match.
+// that patterns of both lists match. The error of the checkpoint where it
+// stops.
 absl::Status AssignRoles(const RolePatterns& patterns,
-                         absl::Span<TensorSpec* const> tensors);
+                         absl::Span<TensorSpec* const> tensors,
+                         Checkpoint* checkpoint = nullptr);
 
 // "key", "value", or nothing.
 absl::string_view RoleName(TensorRole role);

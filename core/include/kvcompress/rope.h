@@ -41,7 +41,7 @@ struct RopeEmbedding {
     kHalves,       // i and i + half the rotated channels (rotate-half)
     kInterleaved,  // 2 i and 2 i + 1 (GPT-J)
   };
-  // Base of the frequencies: pair p of n turns by theta^(-p/n) in a token.
+  // Base of the frequencies: pair p of n rotates by theta^(-p/n) per token.
   double theta = 10000;
   Pairs pairs = Pairs::kUnknown;
   // Channels before these are not rotated: with MLA, the latent.

@@ -19,15 +19,20 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kvcompress/checkpoint.h"
 #include "kvcompress/tensor.h"
 
 namespace kvcompress {
 
 // The format's own limit on the length of a header, in bytes.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
+// Bytes that a file begins with, the length of its header; and as many as are
+// read of one at a time, so that what they take can be reserved before.
+inline constexpr uint64_t kHeaderLength = 8;
+inline constexpr uint64_t kHeaderPart = 256 << 10;
 // Most tensors of a cache, and most entries of its `__metadata__`, in files and
 // in tables: what a header takes when it is parsed goes with their number. An
-// artefact has room for as many entries again.
+// artefact has space for as many entries again.
 inline constexpr uint64_t kMaxTensors = 131'072;
 inline constexpr uint64_t kMaxMetadata = 4096;
 
@@ -49,13 +54,15 @@ struct SafetensorsHeader {
 
 // Parses and checks the JSON text of a header, without its length. Offsets in
 // errors count from the start of the file, so the text begins at 8.
-// INVALID_ARGUMENT for any broken rule.
+// INVALID_ARGUMENT for any broken rule. Looks at the checkpoint every few
+// thousand bytes.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
-    absl::string_view json);
+    absl::string_view json, Checkpoint* checkpoint = nullptr);
 
 // The first bytes of a file: length, JSON, and spaces up to a multiple of 8.
-// Metadata is left out when empty.
-std::string SerializeSafetensorsHeader(const SafetensorsHeader& header);
+// Metadata is left out when empty. Not complete where `checkpoint` stops it.
+std::string SerializeSafetensorsHeader(const SafetensorsHeader& header,
+                                       Checkpoint* checkpoint = nullptr);
 
 // Whether `text` is valid UTF-8, as every string of a header must be.
 bool IsValidUtf8(absl::string_view text);

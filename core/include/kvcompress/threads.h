@@ -16,7 +16,7 @@ struct Threads {
   // How many work at a time at most, the one that calls among them. At 1 it
   // works alone, and needs none of the following.
   unsigned count = 1;
-  // Has another thread run a task, at some time or never. The task throws
+  // Runs a task on another thread, at some time or never. The task throws
   // nothing and ends by itself; whoever lent the threads runs it before they
   // end, also after the Compressor or Decompressor has. May throw
   // std::bad_alloc. Thread safe.

@@ -118,7 +118,7 @@ HWY_INLINE Intervals LookUp(const RansInterval* table, const uint16_t* index) {
 
 #if HWY_TARGET == HWY_AVX3
 
-// Half of the lanes of a row in a vector: masks tell which are due a word, and
+// Half of the lanes of a row in a vector: masks mark which are due a word, and
 // put words together or apart.
 inline constexpr size_t kHalf = kRansLanes / 2;
 
@@ -166,7 +166,7 @@ inline uint16_t* EncodeRansRows(const RansInterval* intervals,
           words, static_cast<__mmask16>((1u << due_count) - 1),
           _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(due, x[v])));
       const __m512i state = _mm512_mask_srli_epi32(x[v], due, x[v], 16);
-      // The quotient or one less; the remainder tells.
+      // The quotient or one less; the remainder shows which.
       const __m512i quotient = _mm512_cvttps_epi32(
           _mm512_mul_ps(_mm512_cvtepi32_ps(state), inverse));
       const __m512i rest =
@@ -256,7 +256,7 @@ inline uint16_t* EncodeRansRows(const RansInterval* intervals,
       words -= std::popcount(bits);
       const Word state = hn::IfThenElse(hn::RebindMask(d, due),
                                         hn::ShiftRight<16>(x[v]), x[v]);
-      // The quotient or one less; the remainder tells.
+      // The quotient or one less; the remainder shows which.
       const Float guess = hn::Mul(
           hn::ConvertTo(Floats(), hn::BitCast(di, state)), interval.inverse);
       // At 2^23 the last place is 1: rounds (guess - 1/2), at least 15.

@@ -239,7 +239,7 @@ inline void QuantizeMatrix(const float* values, size_t rows, size_t columns,
   }
 }
 
-// `load` gives the quanta of a vector of a row.
+// `load` returns the quanta of a vector of a row.
 template <class D, typename LoadQuanta>
 HWY_INLINE void DequantizeRowsWith(D d, MatrixShape shape,
                                    const DequantizeStep& step, float* values,

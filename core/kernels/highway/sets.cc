@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/amx.h"
 #include "kernels/vnni.h"
 #include "kvcompress/dtype.h"
 
@@ -199,7 +200,11 @@ std::vector<const KernelSet*> HighwaySets() {
   [[maybe_unused]] const int64_t supported = hwy::SupportedTargets();
 #if HWY_TARGETS & HWY_AVX3
   if (supported & HWY_AVX3) {
-    sets.push_back(Vnni() == nullptr ? N_AVX3::Set() : Avx512());
+    const bool vnni = Vnni() != nullptr;
+    if (vnni && Amx() != nullptr) {
+      sets.push_back(WithTiles(*Avx512(), Amx(), "amx"));
+    }
+    sets.push_back(vnni ? Avx512() : N_AVX3::Set());
   }
 #endif
 #if HWY_TARGETS & HWY_AVX2

@@ -12,8 +12,8 @@
 namespace kvcompress::kernels {
 
 // Those that were compiled and that this processor can run, the widest first.
-// What they cannot do fast, such as a group that is not whole or telling which
-// element is at fault, they leave to Portable().
+// What they cannot do fast, such as a group that is not whole or finding which
+// element is at fault, they delegate to Portable().
 std::vector<const KernelSet*> HighwaySets();
 
 }  // namespace kvcompress::kernels

@@ -95,9 +95,10 @@ HWY_INLINE void StoreShorts(V value, uint8_t* bytes) {
 
 // The types of elements. Load and Store take a vector of elements at any
 // alignment.
-// Round gives the value that the type has for a finite value, to nearest even,
-// the largest finite one instead of infinity; Store takes only such values.
-// A group's largest magnitude is found on Bits as integers, and Value turns
+// Round returns the value that the type has for a finite value, to nearest
+// even, the largest finite one instead of infinity; Store takes only such
+// values.
+// A group's largest magnitude is found on Bits as integers, and Value converts
 // those of finite magnitudes, widened, into values.
 struct F32 {
   using Bits = uint32_t;
@@ -234,7 +235,7 @@ struct F16 {
                           normal);
   }
 
-  // The bits of what RoundMagnitude gave.
+  // The bits of what RoundMagnitude returned.
   template <class D>
   static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> MagnitudeBits(
       D d, hn::Vec<D> magnitude) {

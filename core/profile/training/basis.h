@@ -25,8 +25,8 @@ enum class TensorUnit { kSpread, kBound };
 // Sets scales, components and `decode` of a group with tensors and means: the
 // principal components, at most `most`, where each tensor is divided by its
 // unit. `covariance` is [channels, channels], in squared `units` of the
-// channels. Gives the variances of the components. INVALID_ARGUMENT where there
-// is no variance.
+// channels. Returns the variances of the components. INVALID_ARGUMENT where
+// there is no variance.
 absl::StatusOr<std::vector<float>> FindBasis(std::vector<float> covariance,
                                              absl::Span<const float> units,
                                              TensorUnit unit, size_t most,

@@ -67,7 +67,7 @@ std::vector<uint8_t> ClassFinder::Classes() const {
         classes[j] = static_cast<uint8_t>(klass);
       }
     }
-    // Where many quanta lie beyond the histogram it cannot tell.
+    // Where many quanta lie beyond the histogram it is unreliable.
     const uint32_t beyond = histograms_[j].front() + histograms_[j].back();
     if (beyond > 0) classes[j] = std::max(classes[j], expected_[j]);
   }

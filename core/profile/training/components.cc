@@ -155,7 +155,7 @@ Components FindAllComponents(std::vector<float> covariance, size_t size,
     Deflate(components, deflated, size, &covariance);
     deflated = components.values.size();
   }
-  // Where nothing more is known of variances, any directions do.
+  // Where nothing more is known of variances, any orthonormal rows do.
   std::vector<float> row(size);
   for (size_t i = 0;
        tiny && i < size && components.values.size() < std::min(most, size) &&

@@ -23,8 +23,8 @@ absl::Status InvalidCache(const TrainingCache& cache, absl::string_view what);
 // Tensors of a cache by layer and role.
 using ByPlace = std::map<std::pair<uint32_t, TensorRole>, size_t>;
 
-// INVALID_ARGUMENT where one with a role and a layer is not of numbers and of
-// three or four dimensions, or there are two of a layer and role.
+// INVALID_ARGUMENT if a tensor with a role and a layer is not numeric, not 3-D
+// or 4-D, or repeats a layer and role.
 absl::StatusOr<ByPlace> PlacesOf(const TrainingCache& cache);
 
 }  // namespace kvcompress::profile

@@ -25,8 +25,8 @@ absl::Status FindRotations(TrainingCache* cache,
 
 // Takes the rotations from tensors `layer_{L}_rotation` of a metric, F64
 // [pairs]: the radians that each pair of channels (p, p + pairs) of the keys of
-// layer L is turned by for each token. Gives whether there are any; layers
-// without one are not turned. INVALID_ARGUMENT for other tensors of that name.
+// layer L is rotated by for each token. Returns whether there are any; layers
+// without one are not rotated. INVALID_ARGUMENT for other tensors of that name.
 absl::StatusOr<bool> TakeRotations(TrainingCache* metric,
                                    ProfileContent* content);
 

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -148,6 +151,15 @@ class Trainer {
     return true;
   }
 
+  // How many groups have about as many layers each as is asked for.
+  size_t CountGroups(size_t layers) const {
+    const size_t wanted = options_.layers_per_group;
+    if (wanted == 0) return 1;
+    constexpr size_t kMostLayers = kMaxGroupTensors / 2;
+    return std::max({(layers + wanted / 2) / wanted,
+                     (layers + kMostLayers - 1) / kMostLayers, size_t{1}});
+  }
+
   // Groups of consecutive layers of the first cache, which all others have.
   absl::Status MakeGroups() {
     for (TrainingCache* cache : caches_) {
@@ -156,16 +168,19 @@ class Trainer {
         return InvalidCache(*cache, "it has no keys or values");
       places_.push_back(std::move(places));
     }
+    std::set<uint32_t> layers;
+    for (const auto& [place, index] : places_[0]) layers.insert(place.first);
+    const size_t groups = CountGroups(layers.size());
     std::optional<uint32_t> layer;
-    size_t layers = 0;
+    size_t begun = 0;  // layers
     for (const auto& [place, index] : places_[0]) {
       const TensorSpec& spec = caches_[0]->tensors()[index];
       if (layer != place.first) {
-        const bool full = options_.layers_per_group != 0 &&
-                          layers % options_.layers_per_group == 0;
-        if (layers == 0 || full) content_.groups.emplace_back();
         layer = place.first;
-        ++layers;
+        // The first groups have one layer more where they cannot be equal.
+        const size_t ended =
+            (content_.groups.size() * layers.size() + groups - 1) / groups;
+        if (begun++ == ended) content_.groups.emplace_back();
       }
       const size_t rank = spec.shape.size();
       content_.groups.back().tensors.push_back(

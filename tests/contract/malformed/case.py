@@ -19,9 +19,9 @@ class Case:
         recognised: One for the message of kv-compress, where that knows what the file is; empty
             where it says what the service does.
         code: Canonical code of the error.
-        tensor: Name the error gives for the tensor; None when it is about the file.
-        offset: Position the error gives; None when any will do, or none.
-        element: Index the error gives for the element; None when there is none.
+        tensor: Name the error reports for the tensor; None when it is about the file.
+        offset: Position the error reports; None when any will do, or none.
+        element: Index the error reports for the element; None when there is none.
         library_refuses: Whether the reference library refuses the file as well.
     """
 

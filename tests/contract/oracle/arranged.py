@@ -46,7 +46,7 @@ class Arrangement:
 
 
 def arrangements(heads: int) -> dict[str, Arrangement]:
-    """Gives them by a short name, for so many heads."""
+    """Returns them by a short name, for so many heads."""
     return {
         "bhtd": Arrangement("bhtd", "", lambda x: x.swapaxes(0, 1)[None]),
         "bthd": Arrangement("bthd", "bthd", lambda x: x[None]),
@@ -81,8 +81,8 @@ class Names:
     """What tensors are called: of one role, and of both.
 
     Attributes:
-        one: Gives a name of layer and role.
-        both: Gives a name of a layer.
+        one: Returns a name of layer and role.
+        both: Returns a name of a layer.
     """
 
     one: Callable[[int, str], str] = lambda layer, part: f"layer_{layer}_{part}"

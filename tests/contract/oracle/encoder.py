@@ -41,7 +41,7 @@ class EncodedTensor:
     Attributes:
         source: The tensor.
         payload: Its payload.
-        decoded: The elements that decoding gives, as stored.
+        decoded: The elements that decoding yields, as stored.
         entry: Its entry in the manifest.
     """
 
@@ -67,7 +67,7 @@ class Artefact:
 
     Attributes:
         data: The whole file.
-        restored: The safetensors file that decompression gives.
+        restored: The safetensors file that decompression produces.
         tensors: Its tensors, in order.
         header_size: Bytes before the first payload.
     """
@@ -143,7 +143,7 @@ def encode(
 def _encode_whole(
     source: Tensor, group: int | None, codec: str, role: str, sparsity: str
 ) -> tuple[EncodedTensor, int]:
-    """Encodes a tensor as it is; gives the size bound of its payload with it."""
+    """Encodes a tensor as it is; returns the size bound of its payload with it."""
     field = codec_field(codec, group, sparsity)
     if group is None or source.dtype not in NUMBERS:
         payload, decoded, field = lossless.encode_tensor(source), source.data, "lossless"
@@ -195,7 +195,7 @@ def assemble(
 
 
 def header_text(names: list[str], sizes: list[int], metadata: Mapping[str, str]) -> bytes:
-    """Gives the JSON of a header."""
+    """Returns the JSON of a header."""
     header: dict[str, object] = {"__metadata__": metadata}
     position = 0
     for name, size in zip(names, sizes, strict=True):
@@ -216,7 +216,7 @@ def seal(header: bytes) -> bytes:
 
 
 def role_of(name: str) -> str:
-    """Gives the manifest's role field for a tensor's name."""
+    """Returns the manifest's role field for a tensor's name."""
     layer = "(?P<layer>0|[1-9][0-9]{0,8})"
     found = []
     for path, form in (
@@ -227,15 +227,26 @@ def role_of(name: str) -> str:
         (True, rf"(layers|h)\.{layer}\..*\.(?P<role>k|v|key|value)_cache"),
         (True, rf"(?P<role>k|v)_buffer\.{layer}"),
         (False, rf"cache_(?P<role>k|v)_l{layer}"),
+        (False, rf"layer_{layer}_(?P<role>keys|values|k|v|K|V)"),
+        (False, rf"layer{layer}_(?P<role>key|value)"),
+        (True, rf"layer\.{layer}\.(?P<role>key|value)"),
+        (True, rf"(past|present)_(?P<role>key|value)_{layer}"),
+        (True, rf"(past|present|past_key_values|present_key_values)_{layer}_(?P<role>key|value)"),
+        (True, rf"present_key_values\.{layer}\.(?P<role>key|value)"),
+        (True, rf"(past_key_values|present)\.{layer}\.(de|en)coder\.(?P<role>key|value)"),
+        (True, rf"(?P<role>k|v)_cache_{layer}"),
+        (True, rf"layers\.{layer}\.(?P<role>k|v|key|value)_cache"),
+        (False, rf"(?P<role>key|value|k|v|K|V)_{layer}"),
+        (True, rf"kv\.{layer}\.(?P<role>k|v|key|value|keys|values)"),
     ):
         ends = [match.end() for match in re.finditer(r"\.", name)] if path else []
         matches = [re.fullmatch(form, name[begin:], re.DOTALL) for begin in (0, *ends)]
-        found += [match["role"][0] + match["layer"] for match in matches if match]
+        found += [match["role"][0].lower() + match["layer"] for match in matches if match]
     return found[0] if len(found) == 1 else "-"
 
 
 def codec_field(codec: str, group: int | None, sparsity: str = "0.5") -> str:
-    """Gives a codec with its parameters, as in a manifest."""
+    """Returns a codec with its parameters, as in a manifest."""
     if group is None:
         return codec
     return f"sparse:{sparsity},{group}" if codec == "sparse" else f"{codec}:{group}"
@@ -284,13 +295,13 @@ def encode_tensor(
 
 
 def rotation_width(shape: tuple[int, ...]) -> int:
-    """Gives the width of a tensor's rotation; 1 is none."""
+    """Returns the width of a tensor's rotation; 1 is none."""
     last = shape[-1] if shape else 1
     return max(width for width in (1, 2, 4, 8, 16, 32, 64, 128, 256) if last % width == 0)
 
 
 def signs(width: int, count: int) -> F32:
-    """Gives the signs of `count` elements in runs of `width`; a width of 1 has none."""
+    """Returns the signs of `count` elements in runs of `width`; a width of 1 has none."""
     if width == 1:
         return np.ones(count, np.float32)
     run = [-1 if (i + 1) * 0x9E3779B97F4A7C15 % 2**64 >= 2**63 else 1 for i in range(width)]
@@ -314,7 +325,7 @@ def hadamard(values: F32, width: int) -> F32:
 def quantize(
     x: F32, bits: int = 4
 ) -> tuple[np.float16, np.ndarray[tuple[int], np.dtype[np.int64]]]:
-    """Gives the scale and the codes of one group."""
+    """Returns the scale and the codes of one group."""
     most = 2 ** (bits - 1) - 1
     with np.errstate(over="ignore"):
         scale = np.float16(np.float32(np.abs(x).max() / np.float32(most)))

@@ -27,7 +27,7 @@ def bin_dir() -> Path:
 
 @pytest.fixture(autouse=True)
 def service(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has every test below a conftest.py that imports this use the binaries under test."""
+    """Makes every test below a conftest.py that imports this use the binaries under test."""
     monkeypatch.delenv("KVCOMPRESS_SERVER", raising=False)
     monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir))
     monkeypatch.setenv("KV_COMPRESS_PATH", str(bin_dir / "kv-compress"))

@@ -18,7 +18,7 @@ def rounded(ratio: F32) -> F32:
 
 
 def quantize(x: F32) -> tuple[int, int, Codes] | None:
-    """Gives step code, zero point and codes of one group; None where no step serves."""
+    """Returns step code, zero point and codes of one group; None where no step serves."""
     with np.errstate(over="ignore"):
         low, high = rounded(x.min() / STEPS), rounded(x.max() / STEPS)
     if low[0] == 0 and high[0] == 0:
@@ -33,7 +33,7 @@ def quantize(x: F32) -> tuple[int, int, Codes] | None:
 
 
 def groups_of(tokens: int, channels: int, group: int, keys: bool, count: int) -> list[Codes]:
-    """Gives the indices of each group of a unit of `count` elements."""
+    """Returns the indices of each group of a unit of `count` elements."""
     index = np.arange(tokens * channels).reshape(tokens, channels)
     if keys:
         return list(index.T)
@@ -42,7 +42,7 @@ def groups_of(tokens: int, channels: int, group: int, keys: bool, count: int) ->
 
 
 def unit(x: F32, channels: int, group: int, keys: bool) -> tuple[bytes, F32] | None:
-    """Encodes one unit; gives its payload and the values it decodes to."""
+    """Encodes one unit; returns its payload and the values it decodes to."""
     steps, zeros = [], []
     codes, decoded = np.zeros(x.size, np.int64), np.zeros(x.size, np.float32)
     for index in groups_of(-(-x.size // channels), channels, group, keys, x.size):
@@ -62,7 +62,7 @@ def unit(x: F32, channels: int, group: int, keys: bool) -> tuple[bytes, F32] | N
 
 
 def encode(source: Tensor, group: int, role: str) -> tuple[bytes, bytes] | None:
-    """Gives the payload of a tensor and the elements it decodes to, as stored.
+    """Returns the payload of a tensor and the elements it decodes to, as stored.
 
     Args:
         source: The tensor.

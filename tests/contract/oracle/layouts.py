@@ -50,7 +50,7 @@ class Layout:
     Attributes:
         text: Its one form.
         shape: A shape of a small tensor in it.
-        views: Gives the views of a tensor.
+        views: Returns the views of a tensor.
     """
 
     text: str
@@ -80,11 +80,11 @@ LAYOUTS = {
         lambda x: iter([("-", x[None, None, :, :32]), ("k", x[None, None, :, 32:])]),
     ),
 }
-"""By the name that a caller gives."""
+"""By the name that a caller passes."""
 
 
 def split(source: Tensor, name: str) -> tuple[list[tuple[str, Tensor]], list[Array]]:
-    """Gives a tensor's views with their roles, and for each where its elements are in it."""
+    """Returns a tensor's views with their roles, and for each where its elements are in it."""
     size = ITEM_SIZE[source.dtype]
     elements = np.frombuffer(source.data, f"V{size}")
     places = np.arange(elements.size).reshape(source.shape)

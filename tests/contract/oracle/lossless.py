@@ -13,7 +13,7 @@ LANES = 16
 
 
 def encode_tensor(source: Tensor) -> bytes:
-    """Gives the payload of a tensor."""
+    """Returns the payload of a tensor."""
     size = ITEM_SIZE[source.dtype]
     blocks = [
         encode_block(source.data[start : start + BLOCK * size], source.dtype)
@@ -23,7 +23,7 @@ def encode_tensor(source: Tensor) -> bytes:
 
 
 def largest(source: Tensor) -> int:
-    """Gives the size bound of a tensor's payload."""
+    """Returns the size bound of a tensor's payload."""
     size = ITEM_SIZE[source.dtype]
     count = len(source.data) // size
     return size * count + 4 * size * -(-count // BLOCK)
@@ -55,7 +55,7 @@ def planes(data: bytes, dtype: str) -> list[bytes]:
 
 
 def encode_plane(plane: bytes) -> bytes:
-    """Gives a plane as one byte, coded or raw."""
+    """Returns a plane as one byte, coded or raw."""
     if len(set(plane)) == 1:
         return plane[:1]
     counts = [plane.count(value) for value in range(256)]

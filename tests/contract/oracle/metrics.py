@@ -59,7 +59,7 @@ def measure(pairs: Iterable[tuple[F32 | F64, F32 | F64]]) -> Metrics:
 
 
 def level(metrics: Metrics) -> str:
-    """Gives the best level of quality.proto whose bounds both hold."""
+    """Returns the best level of quality.proto whose bounds both hold."""
     snr = math.inf if metrics.snr_db is None else metrics.snr_db
     for name, rmse_bound, snr_bound in (
         ("EXCELLENT", 0.01, 40),

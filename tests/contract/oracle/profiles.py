@@ -36,7 +36,7 @@ class Member(NamedTuple):
 
 
 def read_safetensors(data: bytes) -> tuple[dict[str, str], dict[str, tuple[Any, bytes]]]:
-    """Gives the metadata, and description and bytes of each tensor, in order."""
+    """Returns the metadata, and description and bytes of each tensor, in order."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     metadata = header.pop("__metadata__", {})
@@ -167,7 +167,7 @@ class _Group:
         return position
 
     def _read_exceptions(self, lists: bytes) -> list[dict[int, bytes]]:
-        """Gives the elements that replace others, by their number in the tensor."""
+        """Returns the elements that replace others, by their number in the tensor."""
         exceptions = []
         for entry in self.entries:
             (size,) = struct.unpack_from("<I", lists)
@@ -262,7 +262,7 @@ def _cos_sin(phases: npt.NDArray[np.uint64]) -> tuple[Floats, Floats]:
 
 
 def restore(artefact: bytes, profile: Profile) -> dict[str, bytes]:
-    """Gives the elements of the tensors of `klt-profile` in an artefact, by name."""
+    """Returns the elements of the tensors of `klt-profile` in an artefact, by name."""
     metadata, tensors = read_safetensors(artefact)
     digest, _, label = metadata["kvcompress.profile"].partition(" ")
     assert (digest, label) == (profile.digest, profile.label)

@@ -14,7 +14,7 @@ DTYPES = {name: tensor_pb2.DataType.Value(f"DATA_TYPE_{name}") for name in ITEM_
 
 @dataclass
 class Answer:
-    """What Compress gave.
+    """What Compress returned.
 
     Attributes:
         kinds: The kind of each message, in order, runs of one kind given once.
@@ -42,7 +42,7 @@ def chunks(data: bytes, size: int) -> Iterator[bytes]:
 def file_requests(
     file: bytes, size: int, options: service_pb2.CompressOptions | None = None
 ) -> Iterator[service_pb2.CompressRequest]:
-    """Gives the requests of Compress for a file."""
+    """Yields the requests of Compress for a file."""
     yield service_pb2.CompressRequest(options=options or service_pb2.CompressOptions(codec="int4"))
     for chunk in chunks(file, size):
         yield service_pb2.CompressRequest(safetensors=chunk)
@@ -55,7 +55,7 @@ def tensor_requests(
     *,
     named: bool = True,
 ) -> Iterator[service_pb2.CompressRequest]:
-    """Gives the requests of Compress that declare the file's tensors instead."""
+    """Yields the requests of Compress that declare the file's tensors instead."""
     tensors, metadata = read(file)
     yield service_pb2.CompressRequest(options=options or service_pb2.CompressOptions(codec="int4"))
     table = tensor_pb2.TensorTable(metadata=metadata)
@@ -96,7 +96,7 @@ def compress(
 def decompress(
     stub: CompressionServiceStub, artefact: bytes, size: int
 ) -> tuple[bytes, service_pb2.DecompressionReport]:
-    """Calls Decompress; gives the file and the trailer, which must come last."""
+    """Calls Decompress; returns the file and the trailer, which must come last."""
 
     def requests() -> Iterator[service_pb2.DecompressRequest]:
         yield service_pb2.DecompressRequest(options=service_pb2.DecompressOptions())

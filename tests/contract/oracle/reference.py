@@ -7,7 +7,7 @@ import safetensors
 
 
 def deserialize(file: bytes) -> dict[str, dict[str, Any]]:
-    """Opens a file; gives `dtype`, `shape` and `data` of each tensor, in no order.
+    """Opens a file; returns `dtype`, `shape` and `data` of each tensor, in no order.
 
     Raises:
         safetensors.SafetensorError: The library refuses the file.

@@ -37,14 +37,14 @@ class Server:
 
 
 def free_port() -> int:
-    """Gives a TCP port of the loopback interface that was free a moment ago."""
+    """Returns a TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def is_serving(target: str, timeout: float = 5) -> bool:
-    """Tells whether a server says SERVING within `timeout` seconds of a call."""
+    """Returns whether a server reports SERVING within `timeout` seconds of a call."""
     with grpc.insecure_channel(target) as channel:
         try:
             return health(channel, timeout=timeout) == health_pb2.HealthCheckResponse.SERVING

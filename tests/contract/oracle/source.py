@@ -86,7 +86,7 @@ def widen(dtype: str, data: bytes) -> F32:
 
 
 def exact(dtype: str, data: bytes) -> F64:
-    """Converts stored elements to binary64; of types that are no numbers gives none."""
+    """Converts stored elements to binary64; of types that are no numbers returns none."""
     if dtype == "F64":
         return np.frombuffer(data, "<f8").astype(np.float64)
     return widen(dtype, data if dtype in NUMBERS else b"").astype(np.float64)

@@ -11,7 +11,7 @@ BLOCK = 4096
 
 
 def encode(x: F32, sparsity: str, group: int) -> tuple[bytes, F32] | None:
-    """Gives the payload of flattened values and the values it decodes to, unrounded.
+    """Returns the payload of flattened values and the values it decodes to, unrounded.
 
     Args:
         x: The values.

@@ -134,7 +134,7 @@ def test_expected_identity(client: Client) -> None:
 
 
 def rewritten(pattern: bytes, replacement: bytes, data: bytes = TINY.data) -> bytes:
-    """Changes the header and gives it a right checksum; its length may change too."""
+    """Changes the header and sets the right checksum; its length may change too."""
     length = struct.unpack("<Q", data[:8])[0]
     text, body = data[8 : 8 + length].rstrip(b" "), data[8 + length :]
     changed, count = re.subn(pattern, lambda _: replacement, text, count=1)
@@ -197,7 +197,7 @@ def test_unknown_codec_under_a_right_checksum(client: Client, codec: bytes) -> N
 
 
 def padded(padding: bytes) -> bytes:
-    """Gives TINY other bytes after its header's text, and a right checksum."""
+    """Returns TINY with other bytes after its header's text, and the right checksum."""
     text = TINY.data[8 : TINY.header_size].rstrip(b" ") + padding
     return encoder.seal(struct.pack("<Q", len(text)) + text) + TINY.data[TINY.header_size :]
 

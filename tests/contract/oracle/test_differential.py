@@ -20,7 +20,7 @@ PIECES += ["ü".encode(), b"\xff", b"\n", b"\0", b""]
 
 
 def mutated(file: bytes, rng: random.Random, first: int) -> tuple[bytes, bytes]:
-    """Changes a header's text from position `first` on; gives it, and what follows."""
+    """Changes a header's text from position `first` on; returns it, and what follows."""
     (length,) = struct.unpack_from("<Q", file)
     text = bytearray(file[8 : 8 + length].rstrip(b" "))
     for _ in range(rng.choice([1, 1, 1, 2])):
@@ -31,7 +31,7 @@ def mutated(file: bytes, rng: random.Random, first: int) -> tuple[bytes, bytes]:
 
 
 def read_offline(data: bytes) -> dict[str, Array] | str:
-    """Reads an artefact with kvcompress.payload; gives the code when it is refused."""
+    """Reads an artefact with kvcompress.payload; returns the code when it is refused."""
     try:
         return payload.read(data)
     except payload.PayloadError as error:

@@ -52,10 +52,10 @@ def test_roles() -> None:
         "layer_0_key",
         "layer_12_value",
         "layer_01_key",
-        "layer_1_keys",
+        "layer_1_V",
         "layer_1234567890_key",
     ]
-    assert [encoder.role_of(name) for name in names] == ["k0", "v12", "-", "-", "-"]
+    assert [encoder.role_of(name) for name in names] == ["k0", "v12", "-", "v1", "-"]
 
 
 def test_metrics_by_hand() -> None:

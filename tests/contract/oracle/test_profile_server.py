@@ -181,7 +181,7 @@ def test_a_server_without_the_profile_names_it(client: Client) -> None:
 
 
 def test_groups_are_held_within_the_budget(user: Client) -> None:
-    """The header tells what a group takes; the error names what takes less."""
+    """The header states what a group takes; the error names what takes less."""
     zeros = np.zeros((1, 2, 60_000, 16), np.float16)
     tensors = {f"layer_{i}_{role}": zeros for i in range(2) for role in ("key", "value")}
     with pytest.raises(OutOfRangeError) as error:

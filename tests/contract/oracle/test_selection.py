@@ -30,7 +30,7 @@ def cache() -> encoder.Artefact:
 
 
 def cut(each: encoder.EncodedTensor, begin: int, end: int) -> Tensor:
-    """Gives the tokens [begin, end) of a decoded tensor."""
+    """Returns the tokens [begin, end) of a decoded tensor."""
     dtype = each.source.dtype
     items = np.frombuffer(each.decoded, f"<u{ITEM_SIZE[dtype]}").reshape(SHAPE)
     part = np.ascontiguousarray(items[:, :, begin:end])
@@ -144,7 +144,7 @@ def test_layer_by_layer(client: Client) -> None:
 
 def test_an_order_that_there_is_not(client: Client) -> None:
     with pytest.raises(ValueError, match="order is one of file, layers, not 'heads'"):
-        client.decompress(cache().data, order="heads")  # type: ignore[arg-type]
+        client.decompress(cache().data, order="heads")  # type: ignore[call-overload]
 
 
 def test_tensors_are_told_of_before_damage_is_found(client: Client) -> None:

@@ -27,7 +27,7 @@ SMALL = source.write(
 
 
 def run(bin_dir: Path, *arguments: str) -> dict[str, object]:
-    """Runs kv-compress and gives its JSON."""
+    """Runs kv-compress and returns its JSON."""
     environment = {key: value for key, value in os.environ.items() if "KVCOMPRESS" not in key}
     done = subprocess.run(
         [str(bin_dir / "kv-compress"), *arguments],
@@ -56,7 +56,8 @@ def test_tcp_unix_and_cli_agree(
     addresses: list[list[str]] = [[], ["-server", server.target], ["-server", server.unix_target]]
     for index, where in enumerate(addresses):
         path, back = tmp_path / f"cli{index}", tmp_path / f"cli{index}.back"
-        report = run(bin_dir, "-input", str(SAMPLE), "-output", str(path), *where)
+        there = ["-input", str(SAMPLE), "-output", str(path), "-codec", "int4"]
+        report = run(bin_dir, *there, *where)
         run(bin_dir, "-decompress", "-input", str(path), "-output", str(back), *where)
         assert path.read_bytes() == want.data
         assert back.read_bytes() == want.restored

@@ -39,6 +39,12 @@ TEST(CliTextTest, NamesOfOutputs) {
   EXPECT_EQ(RestoredName("a.kvc.safetensors"), "a.safetensors");
   EXPECT_EQ(RestoredName("a.safetensors"), "a.restored.safetensors");
   EXPECT_EQ(RestoredName("a"), "a.restored.safetensors");
+  EXPECT_EQ(DefaultOutput(Mode::kCompress, "b/a.safetensors"),
+            "b/a.kvc.safetensors");
+  for (const char* name : {"b/a.kvc.safetensors", "b/a.safetensors", "b/a"}) {
+    EXPECT_EQ(DefaultOutput(Mode::kDecompress, name),
+              "b/a.restored.safetensors");
+  }
 }
 
 TEST(CliTextTest, ColumnsAreAsWideAsTheirCells) {
@@ -77,12 +83,23 @@ TEST(CliTextTest, ProgressHasTotalSpeedAndTimeLeft) {
   EXPECT_EQ(ProgressLine(0, 0, absl::ZeroDuration()).substr(0, 5), "100% ");
 }
 
-TEST(CliTextTest, OnlyWhatIsRecognisedIsRefused) {
-  for (const std::string& start :
-       {std::string(), std::string("no artefact"), std::string(600, '\0'),
-        std::string("\x10\0\0\0\0\0\0\0{\"x\":1}", 15)}) {
+TEST(CliTextTest, WhatMayBeDamagedIsNotRefused) {
+  const std::string file("\x10\0\0\0\0\0\0\0{\"x\":1}", 15);
+  std::string length = file;  // or its first character, but not both
+  length[7] = '\xff';
+  std::string brace = file;
+  brace[8] = '\0';
+  for (const std::string& start : {std::string(), std::string("short"),
+                                   file.substr(0, 8), file, length, brace}) {
     EXPECT_TRUE(CheckFileType(start).ok()) << start;
   }
+  length[8] = '\0';
+  EXPECT_THAT(CheckFileType(length).message(),
+              HasSubstr("binary data of no known type"));
+  EXPECT_THAT(CheckFileType("no artefact").message(),
+              HasSubstr("the file is text"));
+  EXPECT_THAT(CheckFileType(std::string(600, '\0')).message(),
+              HasSubstr("zeros from its first byte"));
   const absl::Status status = CheckFileType("GGUF\x03");
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_EQ(GetErrorDetail(status)->reason, "INVALID_HEADER");

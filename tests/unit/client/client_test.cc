@@ -9,13 +9,16 @@
 #include <grpcpp/server_builder.h>
 
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 
 #include "client/cpp/transfer.h"
 #include "embedded.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvcompress/error.h"
 #include "kvcompress/file_source.h"
+#include "temp_dir.h"
 
 namespace kvcompress {
 namespace {
@@ -140,6 +143,44 @@ TEST_F(ClientTest, ServerInfoAndSelfTest) {
   const auto result = client_->SelfTest();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(result->passed());
+}
+
+TEST_F(ClientTest, ANamedOutputReplacesNeitherItsInputNorAnotherFile) {
+  const TempDir dir;
+  const std::string input = dir.Path("in");
+  std::filesystem::copy_file(kSample, input);
+  std::filesystem::create_hard_link(input, dir.Path("hard"));
+  dir.Write("theirs", "precious");
+  const Client client(server_->channel(), {.shared_directory = "/"});
+  const auto compress = [&](const std::string& name, bool overwrite) {
+    return client
+        .CompressShared(
+            {}, input, dir.Path(name), [](uint64_t) {}, overwrite)
+        .status();
+  };
+  for (const char* const name : {"in", "hard"}) {
+    const absl::Status refusal = compress(name, true);
+    EXPECT_EQ(refusal.code(), absl::StatusCode::kInvalidArgument) << refusal;
+    EXPECT_EQ(GetErrorDetail(refusal)->reason, "SAME_FILE");
+  }
+  EXPECT_TRUE(absl::IsAlreadyExists(compress("theirs", false)));
+  EXPECT_EQ(dir.Read("theirs"), "precious");
+  EXPECT_TRUE(compress("theirs", true).ok());
+  EXPECT_TRUE(compress("new", false).ok());
+  EXPECT_EQ(dir.Read("new"), dir.Read("theirs"));
+}
+
+TEST(ClientTargetTest, AWrongAddressIsTheErrorOfEveryCall) {
+  const Client client("[::1]:99999");
+  StringSource source("");
+  for (const absl::Status& status :
+       {client.GetServerInfo().status(), client.SelfTest().status(),
+        client.Measure({}, &source).status(),
+        client.Compress({}, &source, nullptr).status(),
+        client.Decompress({}, &source, nullptr).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_EQ(GetErrorDetail(status)->reason, "INVALID_ADDRESS");
+  }
 }
 
 TEST_F(ClientTest, TheServersErrorIsTheOneReported) {

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "client/cli/help.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kvcompress/codec.h"
@@ -57,7 +58,9 @@ TEST(FlagsTest, TheMessagesOfTheGoProgram) {
   EXPECT_EQ(Error({"-input", "a"}), "-output is required");
   EXPECT_EQ(Error({"-input", "a", "-decompress"}), "-output is required");
   EXPECT_EQ(Error({"-input"}), "flag needs an argument: -input");
-  EXPECT_EQ(Error({"-inptu", "a"}), "flag provided but not defined: -inptu");
+  EXPECT_EQ(Error({"-inptu", "a"}),
+            "flag provided but not defined: -inptu; did you mean -input?");
+  EXPECT_EQ(Error({"-bogus", "a"}), "flag provided but not defined: -bogus");
   EXPECT_EQ(Error({"-input", "a", "-output", "b", "-group-size", "x"}),
             "invalid value \"x\" for flag -group-size: parse error");
 }
@@ -87,7 +90,7 @@ TEST(FlagsTest, ShorthandsComposeTheCodecString) {
   EXPECT_EQ(codec({}), "int4");
   EXPECT_EQ(codec({"-codec", "klt:ultra+zstd"}), "klt:ultra+zstd");
   EXPECT_EQ(codec({"-codec", "klt", "-preset", "ultra"}), "klt:ultra");
-  EXPECT_EQ(codec({"-preset", "high"}), "int4:high");
+  EXPECT_EQ(codec({"-preset", "high"}), "auto:high");
   EXPECT_EQ(codec({"-group-size", "32", "-last-stage", "zstd"}),
             "int4:group_size=32+zstd");
   EXPECT_EQ(codec({"-sparsity", "0"}), "int4");
@@ -209,8 +212,57 @@ TEST(FlagsTest, FilesAreArguments) {
   EXPECT_TRUE(flags.several);
   EXPECT_FALSE(Parse({"-input", "a", "-output", "b"}).several);
   EXPECT_THAT(Parse({"-info", "a", "b"}).inputs, ElementsAre("a", "b"));
-  EXPECT_EQ(Error({"a"}), "-output is required");
-  EXPECT_EQ(Error({"-compare", "a", "b"}), "unexpected argument: b");
+  EXPECT_THAT(Parse({"-compare", "a", "b"}).inputs, ElementsAre("a", "b"));
+  EXPECT_EQ(Error({"-input", "a", "b"}), "unexpected argument: b");
+}
+
+TEST(FlagsTest, OutputsThatNobodyNames) {
+  // The name follows from that of the input, later; of a stream there is none.
+  EXPECT_EQ(Parse({"a"}).output, "");
+  EXPECT_EQ(Parse({"-input", "a", "-codec", "auto"}).output, "");
+  EXPECT_EQ(Parse({"-"}).output, "-");
+  EXPECT_EQ(Parse({"-", "a"}).output, "");
+  EXPECT_EQ(Error({"a", "-o", ""}), "-output is required");
+}
+
+TEST(FlagsTest, FlagsOfOneLetter) {
+  const Flags flags = Parse({"-d", "a", "-o", "b"});
+  EXPECT_EQ(flags.mode, Mode::kDecompress);
+  EXPECT_EQ(flags.output, "b");
+  EXPECT_EQ(Parse({"-d=false", "-o=-", "a"}).output, "-");
+  EXPECT_EQ(Error({"a", "-o"}), "flag needs an argument: -o");
+  // The Go program had none.
+  EXPECT_FALSE(Parse({"-input", "a", "-o", "b"}).seed_invocation);
+}
+
+TEST(FlagsTest, CommandsAreWhatFlagsAre) {
+  EXPECT_EQ(Parse({"compress", "a"}).mode, Mode::kCompress);
+  EXPECT_EQ(Parse({"restore", "a"}).mode, Mode::kDecompress);
+  EXPECT_EQ(Parse({"measure", "a"}).mode, Mode::kMeasure);
+  EXPECT_EQ(Parse({"info", "a"}).mode, Mode::kInfo);
+  EXPECT_EQ(Parse({"verify", "-input", "a"}).input, "a");
+  const Flags compare = Parse({"compare", "-threads", "2", "a", "b"});
+  EXPECT_EQ(compare.mode, Mode::kCompare);
+  EXPECT_THAT(compare.inputs, ElementsAre("a", "b"));
+  const Flags train = Parse({"train", "a", "-o", "p", "-model-label", "m"});
+  EXPECT_EQ(train.mode, Mode::kTrain);
+  EXPECT_EQ(train.output, "p");
+  EXPECT_THAT(train.files, ElementsAre("a"));
+  EXPECT_FALSE(
+      Parse({"compress", "-input", "a", "-output", "b"}).seed_invocation);
+  // A command is the first word, and nothing else is one.
+  EXPECT_EQ(Parse({"-o", "b", "compare"}).mode, Mode::kCompress);
+  EXPECT_THAT(Error({"compress", "a", "-d"}), HasSubstr("says what is done"));
+  EXPECT_THAT(Error({"verify"}), HasSubstr("verify needs a file"));
+  EXPECT_THAT(Error({"verfy", "a"}), HasSubstr("did you mean verify?"));
+  EXPECT_EQ(Parse({"verify", "-help"}).command, "verify");
+}
+
+TEST(FlagsTest, TheHelpOfACommandIsShort) {
+  const std::string usage = Usage("verify");
+  EXPECT_THAT(usage, HasSubstr("--threads"));
+  EXPECT_THAT(usage, testing::Not(HasSubstr("--codec")));
+  EXPECT_LT(usage.size(), Usage().size() / 3);
 }
 
 TEST(FlagsTest, InvocationsOfTheGoProgram) {

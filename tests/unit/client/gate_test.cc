@@ -26,7 +26,7 @@ v1::MissedBound* AddMissed(const char* tensor, const char* metric,
   return missed;
 }
 
-v1::CompressionReport Report() {
+v1::CompressionReport GateReport() {
   v1::CompressionReport report;
   report.mutable_verdict()->set_passed(true);
   report.add_tensors()->set_name("exact");
@@ -34,7 +34,7 @@ v1::CompressionReport Report() {
 }
 
 TEST(GateTest, JudgesEveryTensor) {
-  v1::CompressionReport report = Report();
+  v1::CompressionReport report = GateReport();
   EXPECT_TRUE(ApplyGate(&report));
   EXPECT_TRUE(report.verdict().passed());
   AddMissed("layer_0_key", "rmse", "max_rmse", 0.2, &report)->set_value(0.5);
@@ -51,7 +51,7 @@ TEST(GateTest, JudgesEveryTensor) {
 }
 
 TEST(GateTest, DefaultsAreNoGate) {
-  v1::CompressionReport report = Report();
+  v1::CompressionReport report = GateReport();
   AddMissed("t", "rmse", "max_rmse", 0.2, &report)->set_requested(false);
   EXPECT_TRUE(ApplyGate(&report));
   EXPECT_TRUE(report.verdict().passed());
@@ -65,7 +65,7 @@ TEST(GateTest, AnyBoundOfARequestIsAGate) {
 }
 
 TEST(GateTest, ABoundOnWhatIsNotKnownDoesNotHold) {
-  v1::CompressionReport report = Report();
+  v1::CompressionReport report = GateReport();
   AddMissed("layer_0_key", "centred_snr_db", "min_centred_snr_db", 1, &report);
   EXPECT_FALSE(ApplyGate(&report));
   EXPECT_THAT(report.verdict().violations(),

@@ -6,11 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "client/cpp/renamed_file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kvcompress/error.h"
+#include "kvcompress/file_identity.h"
 #include "temp_dir.h"
 
 namespace kvcompress {
@@ -23,9 +26,9 @@ using testing::MatchesRegex;
 using testing::UnorderedElementsAre;
 
 std::unique_ptr<OutputFile> Create(const std::string& path,
-                                   OutputFile::TemporaryHook hook = nullptr) {
+                                   const OutputOptions& options = {}) {
   absl::StatusOr<std::unique_ptr<OutputFile>> file =
-      OutputFile::Create(path, hook);
+      OutputFile::Create(path, options);
   EXPECT_TRUE(file.ok()) << file.status();
   return file.ok() ? *std::move(file) : nullptr;
 }
@@ -51,13 +54,12 @@ TEST(OutputFileTest, PublishesOnCommitAlone) {
 TEST(OutputFileTest, ATemporaryNameDoesWhereFilesNeedNames) {
   TempDir dir;
   const auto create = [&] {
-    return *RenamedFile::CreateNamed("out", dir.Path("out"), std::nullopt,
-                                     nullptr);
+    return *RenamedFile::CreateNamed("out", dir.Path("out"), std::nullopt, {});
   };
   auto file = create();
   ASSERT_TRUE(file->WriteAt(0, "old").ok());
   EXPECT_THAT(dir.List(),
-              ElementsAre(MatchesRegex("\\.out\\.[A-Za-z0-9]{6}\\.tmp")));
+              ElementsAre(MatchesRegex("\\.kvcompress-[0-9a-f]{16}\\.tmp")));
   ASSERT_TRUE(file->Commit().ok());
   EXPECT_THAT(dir.List(), ElementsAre("out"));
   file = create();
@@ -77,6 +79,45 @@ TEST(OutputFileTest, AFileThatAppearedMeanwhileIsReplaced) {
   ASSERT_TRUE(file->Commit().ok());
   EXPECT_EQ(dir.Read("out"), "ours");
   EXPECT_THAT(dir.List(), ElementsAre("out"));
+}
+
+TEST(OutputFileTest, AFileThatAppearedMeanwhileIsKeptWithoutOverwrite) {
+  TempDir dir;
+  const auto commit = [&](std::unique_ptr<OutputFile> file) {
+    dir.Write("out", "theirs");
+    const absl::Status status = file->Commit();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists) << status;
+    file.reset();
+    EXPECT_EQ(dir.Read("out"), "theirs");
+    EXPECT_THAT(dir.List(), ElementsAre("out"));
+    std::filesystem::remove(dir.Path("out"));
+  };
+  commit(Create(dir.Path("out"), {.overwrite = false}));
+  commit(*RenamedFile::CreateNamed("out", dir.Path("out"), std::nullopt,
+                                   {.overwrite = false}));
+  dir.Write("out", "theirs");
+  EXPECT_EQ(
+      OutputFile::Create(dir.Path("out"), {.overwrite = false}).status().code(),
+      absl::StatusCode::kAlreadyExists);
+}
+
+TEST(OutputFileTest, AFileThatIsReadIsNeverReplaced) {
+  TempDir dir;
+  const std::string input = dir.Write("in", "precious");
+  ASSERT_EQ(link(input.c_str(), dir.Path("hard").c_str()), 0);
+  ASSERT_EQ(symlink("in", dir.Path("soft").c_str()), 0);
+  const OutputOptions options = {.inputs = {std::nullopt, IdentityOf(input)}};
+  for (const char* const name : {"in", "./in", "hard", "soft"}) {
+    const absl::Status refusal =
+        OutputFile::Create(dir.Path(name), options).status();
+    EXPECT_EQ(refusal.code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_EQ(GetErrorDetail(refusal)->reason, "SAME_FILE") << name;
+  }
+  EXPECT_EQ(dir.Read("in"), "precious");
+  EXPECT_TRUE(OutputFile::Create(dir.Path("other"), options).ok());
+  EXPECT_TRUE(
+      OutputFile::Create("/dev/null", {.inputs = {IdentityOf("/dev/null")}})
+          .ok());
 }
 
 TEST(OutputFileTest, LeavesNothingWithoutCommit) {
@@ -110,6 +151,19 @@ TEST(OutputFileTest, PermissionsAreThoseOfTheFileReplacedOrOfAnyNewFile) {
   umask(mask);
   EXPECT_EQ(Mode(dir.Path("new")), 0640);
   EXPECT_EQ(Mode(secret), 0600);
+}
+
+TEST(OutputFileTest, PermissionsOfTheInputGoBeforeOthers) {
+  TempDir dir;
+  const std::string old = dir.Write("old", "x");
+  ASSERT_EQ(chmod(old.c_str(), 0644), 0);
+  for (const std::string& path : {old, dir.Path("new")}) {
+    absl::StatusOr<std::unique_ptr<OutputFile>> file =
+        OutputFile::Create(path, {.permissions = 0600});
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Commit().ok());
+    EXPECT_EQ(Mode(path), 0600);
+  }
 }
 
 TEST(OutputFileTest, FollowsSymbolicLinks) {
@@ -184,15 +238,15 @@ TEST(OutputFileTest, TellsTheHookBeforeAndAfter) {
     hooked = path;
     EXPECT_NE(access(path, F_OK), 0) << "told too late";
   };
-  auto file =
-      *RenamedFile::CreateNamed("out", dir.Path("out"), std::nullopt, hook);
+  auto file = *RenamedFile::CreateNamed("out", dir.Path("out"), std::nullopt,
+                                        {.temporary_hook = hook});
   EXPECT_EQ(access(hooked.c_str(), F_OK), 0);
   EXPECT_FALSE(hook_called_last_with_null);
   file.reset();
   EXPECT_TRUE(hook_called_last_with_null);
   // A file that replaces another has a name while Commit does so.
   hooked.clear();
-  file = Create(dir.Write("out", "old"), hook);
+  file = Create(dir.Write("out", "old"), {.temporary_hook = hook});
   EXPECT_EQ(hooked, "");
   hook_called_last_with_null = false;
   ASSERT_TRUE(file->Commit().ok());

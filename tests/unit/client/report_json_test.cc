@@ -159,7 +159,18 @@ TEST(DamagedJsonTest, SaysWhere) {
 
 TEST(PrintTest, IndentsByTwoAndSurvivesAnyText) {
   EXPECT_EQ(Print({{"a", 1}}), "{\n  \"a\": 1\n}\n");
-  EXPECT_THAT(Print("\xff"), HasSubstr("\xef\xbf\xbd"));
+  EXPECT_THAT(Print("\xff"), HasSubstr("\\ufffd"));
+}
+
+TEST(PrintTest, NothingActsOnATerminal) {
+  // An escape, DEL, and U+009B, U+202E, U+2066 and U+2028.
+  const std::string text =
+      "a\x1b\x7f\xc2\x9b\xe2\x80\xae\xe2\x81\xa6\xe2\x80\xa8 \xe4\xb8\xad";
+  for (const std::string& printed : {Print(text), PrintLine(text)}) {
+    EXPECT_EQ(printed,
+              "\"a\\u001b\\u007f\\u009b\\u202e\\u2066\\u2028 \\u4e2d\"\n");
+    EXPECT_EQ(Json::parse(printed), text);
+  }
 }
 
 }  // namespace

@@ -23,9 +23,9 @@ TEST(Ecsq, ResolvesPresetsAndSteps) {
        {"contract", "high", "max", "0.52,0.52", "8,0.05", "0.1234,1.2"}) {
     EXPECT_EQ(EcsqCodec().Parse(text)->text(), text);
   }
-  for (const char* text :
-       {"low", "Max", "0.5", "0.50,0.5", ".5,0.5", "8.1,1", "0.04,1", "1.,1",
-        "00.5,1", "1,1,1", "1, 1", ",", "0.12345,1", "-1,1", "1e0,1", "1,"}) {
+  EXPECT_EQ(EcsqCodec().Parse("1.0,.50")->text(), "1,0.5");
+  for (const char* text : {"low", "Max", "0.5", "8.1,1", "0.04,1", "1,1,1", ",",
+                           "0.12345,1", "-1,1", "1,"}) {
     EXPECT_EQ(GetErrorDetail(EcsqCodec().Parse(text).status())->field,
               "options.codec")
         << text;

@@ -138,9 +138,8 @@ TEST(SharpnessFactor, ShrinksStepsOfSharpLayersWithinBounds) {
 TEST(Preset, SharpeningIsTheFifthNumber) {
   EXPECT_EQ(PresetOf("1.8,2.8,96,0.3,0.75").sharpening, 0.75);
   EXPECT_EQ(PresetOf("1.8,2.8,96,0.3,2").sharpening, 2);
-  for (const char* text :
-       {"1.8,2.8,96,0.3,2.1", "1.8,2.8,96,0.3,", "1.8,2.8,96,0.3,0.750",
-        "1.8,2.8,96,0.3,-1", "1.8,2.8,96,0.3,0.75,1"}) {
+  for (const char* text : {"1.8,2.8,96,0.3,2.1", "1.8,2.8,96,0.3,",
+                           "1.8,2.8,96,0.3,-1", "1.8,2.8,96,0.3,0.75,1"}) {
     EXPECT_FALSE(klt::Schema().Parse(text).ok()) << text;
   }
 }

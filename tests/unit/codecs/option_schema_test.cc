@@ -124,14 +124,26 @@ TEST(OptionSchema, SaysWhatWhereAndWhatToDo) {
             "no options");
 }
 
-TEST(OptionSchema, NumbersHaveOneForm) {
+TEST(OptionSchema, RefusesWhatIsNoNumberOfItsRange) {
   for (const char* text :
-       {",",      "1,",      ",64",       "0.50",     ".5",       "1.",
-        "00.5",   "01",      "+1",        "-1",       "1e0",      " 1",
-        "1 ",     "0.12345", "nan",       "inf",      "1_0",      "9999999999",
-        "share=", "=1",      "share=1=1", "most=1.5", "most=0128"}) {
+       {",",         "1,",       ",64",        "-1",     "-0.5",   "0.12345",
+        "nan",       "inf",      "1_0",        "0x1",    "1e",     "1e9",
+        " 1",        "1 ",       "9999999999", "0.0001", "share=", "=1",
+        "share=1=1", "most=1.5", "most=1e-1"}) {
     EXPECT_FALSE(Schema().Parse(text).ok()) << text;
   }
+}
+
+// ecsq:1.0,1.0 was once refused.
+TEST(OptionSchema, SpellingsOfANumberHaveOneCanonicalText) {
+  for (const char* text : {"0.50", ".5", "00.5", "5e-1", "+0.5"}) {
+    EXPECT_EQ(Text(text), "0.5") << text;
+  }
+  for (const char* text : {"1.0", "1.", "01", "1e0", "1.0000"}) {
+    EXPECT_EQ(Text(text), "1") << text;
+  }
+  EXPECT_EQ(Text("0.1230,064"), "0.123,64");
+  EXPECT_EQ(Text("most=0128"), "0.5,most=128");
 }
 
 TEST(OptionSchema, APresetStandsAloneAndTheFirstIsTheDefault) {

@@ -78,7 +78,7 @@ TEST(ArtefactHeader, ItsSizeDoesNotDependOnTheDigests) {
 
 TEST(ArtefactHeader, EveryFlippedBitIsFound) {
   const std::string raw = Serialize(SmallHeader());
-  // The length is the reader's affair: it changes what is read.
+  // The length is for the reader: it changes what is read.
   for (size_t bit = 64; bit < raw.size() * 8; ++bit) {
     std::string flipped = raw;
     flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);

@@ -347,7 +347,7 @@ TEST(KernelSets, CanBeSelectedByName) {
   const absl::Status status = SelectKernels("mmx");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("portable"), absl::string_view::npos);
-  EXPECT_EQ(ActiveKernels(), "portable");
+  EXPECT_EQ(ActiveKernels(), Available().back()->name);
   ASSERT_TRUE(SelectKernels(before).ok());
 }
 

@@ -76,7 +76,7 @@ TEST(RansKernels, EverySetWritesTheSameAndReadsItBack) {
         EXPECT_TRUE(stream.words == expected.words) << set->name;
         EXPECT_TRUE(stream.states == expected.states) << set->name;
 
-        // With room behind the words, so that all rows are read.
+        // With space behind the words, so that all rows are read.
         std::vector<uint16_t> words = stream.words;
         words.resize(words.size() + kRansLanes);
         std::vector<uint32_t> states = stream.states;

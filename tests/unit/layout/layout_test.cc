@@ -150,7 +150,7 @@ using Place = uint64_t (*)(const std::map<char, uint64_t>& at);
 struct Mapping {
   const char* text;
   std::vector<uint64_t> shape;
-  // Sizes of the axes of a view's order, and of what tells views apart.
+  // Sizes of the axes of a view's order, and of what distinguishes views.
   std::map<char, uint64_t> sizes;
   Place place;
 };

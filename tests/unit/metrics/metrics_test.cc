@@ -57,6 +57,21 @@ TEST(Metrics, AVectorThatVanishesHasCosineZero) {
   EXPECT_EQ(*sums.Compute().snr_db, 0);
 }
 
+// F64 numbers of 1e-170 that were restored as 0 once counted as exact, since
+// their squares are 0.
+TEST(Metrics, ErrorsWhoseSquaresAreLostAreNotExact) {
+  DistortionAccumulator sums;
+  sums.Add(Block(1e-170, 0));
+  sums.Add(Block(-1e-170, 0));
+  const Metrics lost = sums.Compute();
+  EXPECT_EQ(lost.max_error, 1e-170);
+  EXPECT_EQ(lost.rmse, 1e-170);
+  EXPECT_DOUBLE_EQ(*lost.snr_db, -10 * std::log10(2.0));
+  EXPECT_DOUBLE_EQ(*lost.psnr_db, 0);
+  EXPECT_EQ(lost.cosine_similarity, 0);
+  EXPECT_FALSE(Judge(lost, {}).passed);
+}
+
 TEST(Metrics, SumsDoNotLoseSmallBlocksBesideLargeOnes) {
   DistortionAccumulator sums;
   sums.Add({.count = 1, .sum_e2 = 1e16});

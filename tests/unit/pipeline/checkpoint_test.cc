@@ -175,6 +175,52 @@ TEST(CheckpointTest, RestoringAGroupLooksOftenAndEnds) {
   }
 }
 
+// A header of 131,072 tensors took a second that nobody could end: it is read,
+// planned and written in steps, of which each looks at every 256th tensor.
+TEST(CheckpointTest, AHeaderOfManyTensorsWasOneStep) {
+  constexpr uint64_t kTensors = 4096;
+  std::vector<testing::NamedTensor> tensors;
+  for (uint64_t i = 0; i < kTensors; ++i) {
+    tensors.push_back({{.name = std::to_string(i), .shape = {0}}, ""});
+  }
+  const std::string file = MakeFile(tensors);
+  constexpr uint64_t kLooks = kTensors / 256;
+  const CompressOptions options = {.codec = "int8"};
+  const Outcome compressed = CompressUntil(file, options, kNever);
+  ASSERT_TRUE(compressed.status.ok()) << compressed.status;
+  // Of the source: its bytes, order, roles, and what becomes of each tensor. Of
+  // the artefact, twice: its manifest, its tensors, its bytes.
+  EXPECT_GE(compressed.looks, file.size() / (16 << 10) + 10 * kLooks);
+  const Outcome restored = DecompressUntil(compressed.artefact, {}, kNever);
+  ASSERT_TRUE(restored.status.ok()) << restored.status;
+  EXPECT_EQ(restored.artefact, file);
+  EXPECT_GE(restored.looks,
+            compressed.artefact.size() / (16 << 10) + 9 * kLooks);
+  for (uint64_t stop = 0; stop < compressed.looks; stop += kLooks / 2) {
+    const Outcome outcome = CompressUntil(file, options, stop);
+    EXPECT_EQ(outcome.status, absl::CancelledError("not wanted")) << stop;
+    EXPECT_EQ(outcome.looks, stop + 1);
+  }
+  for (uint64_t stop = 0; stop < restored.looks; stop += kLooks / 2) {
+    const Outcome outcome = DecompressUntil(compressed.artefact, {}, stop);
+    EXPECT_EQ(outcome.status, absl::CancelledError("not wanted")) << stop;
+    EXPECT_EQ(outcome.looks, stop + 1);
+  }
+}
+
+TEST(CheckpointTest, ATableOfManyTensorsWasOneStep) {
+  const std::vector<TensorSpec> tensors(4096, {.shape = {0}});
+  uint64_t looks = 0;
+  const CompressLimits limits = {.still_wanted = [&] {
+    return looks++ < 3 ? absl::OkStatus() : absl::CancelledError("not wanted");
+  }};
+  Compressor compressor({.codec = "int8"}, limits);
+  CompressOutput output;
+  EXPECT_EQ(compressor.DeclareTensors(tensors, {}, &output),
+            absl::CancelledError("not wanted"));
+  EXPECT_EQ(looks, 4);
+}
+
 // The payload of a group whose blocks have `runs` runs of components, of which
 // no symbol is read.
 std::string PayloadOfBlocks(uint64_t tokens, uint16_t runs) {
@@ -198,6 +244,12 @@ TEST(CheckpointTest, BlocksOfAGroupWithoutRunsTakeNoSteps) {
   const std::shared_ptr<const Profile> profile = TestProfile();
   const profile::GroupShape shape = {
       .batches = 1, .tokens = 1 << 20, .dtypes = {4, DType::kBF16}};
+  // What is prepared of a profile is kept.
+  const profile::GroupShape one = {
+      .batches = 1, .tokens = 1, .dtypes = shape.dtypes};
+  ASSERT_TRUE(profile::GroupQuanta::Parse(PayloadOfBlocks(1, 0), profile, 0,
+                                          one, /*checkpoint=*/nullptr)
+                  .ok());
   uint64_t looks = 0;
   Checkpoint checkpoint([&] {
     ++looks;

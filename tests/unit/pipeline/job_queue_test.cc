@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "kvcompress/checkpoint.h"
+#include "support/eventually.h"
 #include "support/lent_threads.h"
 #include "tensor/workers.h"
 
@@ -31,8 +33,6 @@ class Call final : public Job {
   const std::function<void()> run_;
 };
 
-// The time limit of the test is the one that a queue would break which leaves
-// the place of the one that calls empty.
 TEST(JobQueueTest, AllThreadsWorkWhileTheOneThatCallsIsElsewhere) {
   Lent lent(3);
   JobQueue queue(lent.Give(3));
@@ -41,12 +41,12 @@ TEST(JobQueueTest, AllThreadsWorkWhileTheOneThatCallsIsElsewhere) {
   for (int i = 0; i < 3; ++i) {
     jobs.push_back(std::make_shared<Call>([&] {
       ++together;
-      while (together < 3) std::this_thread::yield();
+      EXPECT_TRUE(testing::Eventually([&] { return together == 3; }));
     }));
     queue.Add(jobs.back());
   }
   for (const std::shared_ptr<Job>& job : jobs) {
-    while (!queue.IsDone(*job)) std::this_thread::yield();
+    EXPECT_TRUE(testing::Eventually([&] { return queue.IsDone(*job); }));
   }
 }
 
@@ -74,6 +74,24 @@ TEST(JobQueueTest, NoMoreWorkThanMay) {
     EXPECT_TRUE(queue.Wait(job, /*checkpoint=*/nullptr));
   }
   EXPECT_LE(most.load(), 2);
+}
+
+// What memory was missing for in a job was once an unknown error of those that
+// came after it.
+TEST(JobQueueTest, AJobAfterOneThatThrewThrowsTheSame) {
+  for (const int threads : {1, 3}) {
+    Lent lent(threads);
+    JobQueue queue(lent.Give(threads));
+    bool ran = false;
+    const auto first = std::make_shared<Call>([] { throw std::bad_alloc(); });
+    const auto second = std::make_shared<Call>([&] { ran = true; });
+    const auto third = std::make_shared<Call>([&] { ran = true; });
+    second->RunAfter(first);
+    third->RunAfter(second);
+    for (const auto& job : {first, second, third}) queue.Add(job);
+    EXPECT_THROW(queue.Wait(third, /*checkpoint=*/nullptr), std::bad_alloc);
+    EXPECT_FALSE(ran);
+  }
 }
 
 TEST(TryForEachTest, GivesTheErrorOfTheLowestIndexAfterAllAreDone) {

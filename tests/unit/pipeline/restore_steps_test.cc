@@ -115,7 +115,7 @@ TEST(RestoreSteps, GiveTheSameFileAndNoMoreThanAsked) {
   }
 }
 
-// A step that gives nothing back is not the whole of an artefact.
+// A step that returns nothing is not the whole of an artefact.
 TEST(RestoreSteps, AreManyAlsoWhereNothingIsGivenBack) {
   for (const char* codec : {"ecsq", "klt", "lossless", "sparse"}) {
     const std::string artefact = Artefact(codec, "zstd");

@@ -246,6 +246,25 @@ TEST(Compress, RefusesInputThatIsTooShortTooLongOrOfAnotherType) {
             "UNSUPPORTED_DTYPE");
 }
 
+TEST(Report, NamesAKeyAsTheWorstTensorWhereOneIsNotExact) {
+  // The SNR of the value is lower than that of the key.
+  std::string key, value;
+  for (int i = 0; i < 64; ++i) {
+    key += F32Bytes({100.0f + 0.3f * static_cast<float>(i % 7)});
+    value += F32Bytes({i % 8 == 0 ? 7.0f : 0.4f});
+  }
+  const std::vector<uint64_t> shape = {1, 1, 8, 8};
+  const CompressReport report =
+      CompressFile(MakeFile({{{.name = "layer_0_value", .shape = shape}, value},
+                             {{.name = "layer_0_key", .shape = shape}, key}}))
+          ->report;
+  ASSERT_TRUE(report.tensors[0].metrics.snr_db);
+  ASSERT_TRUE(report.tensors[1].metrics.centred_snr_db);
+  EXPECT_LT(*report.tensors[0].metrics.snr_db,
+            *report.tensors[1].metrics.snr_db);
+  EXPECT_EQ(report.worst_tensor, 1);
+}
+
 TEST(Report, NamesTheWorstTensorAndCountsThoseThatFail) {
   const std::string file = MakeFile(
       {{{.name = "exact", .shape = {2}}, F32Bytes({7, 1})},

@@ -20,7 +20,7 @@ double Dot(const float* a, const float* b) {
   return sum;
 }
 
-// Of these variances, along directions that random reflections make.
+// Of these variances, along components that random reflections make.
 std::vector<float> CovarianceOf(const std::vector<double>& variances) {
   std::mt19937 engine(1);
   std::normal_distribution<double> normal;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/error.h"
@@ -217,6 +218,54 @@ TEST(Contract, WarnsWhereBoundsTakeMuch) {
   EXPECT_THAT(WarningsOf(dear->report), Contains("PROFILE_POOR_RATE").Times(1));
 }
 
+// Such payloads once had three times the bytes of the tensors, and took ten
+// times as long as others.
+TEST(Contract, IsRefusedWhereItTakesFarMoreThanTheTensors) {
+  std::vector<NamedTensor> tensors = CacheOf(kContractTokens, 1);
+  for (NamedTensor& tensor : tensors) {
+    // Every tenth value is large, of either sign.
+    tensor.bytes.clear();
+    for (uint64_t i = 0; i < *ElementCount(tensor.spec); ++i) {
+      const float large = i % 3 == 0 ? 50000 : -40000;
+      AppendElement(tensor.spec.dtype,
+                    i % 10 == 7 ? large * static_cast<float>(i % 13) / 13 : 0,
+                    &tensor.bytes);
+    }
+  }
+  const std::string file = MakeFile(tensors);
+  const auto refused =
+      testing::CompressFile(file, WithContract("klt:contract"));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(GetErrorDetail(refused.status())->reason, "PROFILE_UNSUITABLE");
+  const auto without = testing::CompressFile(file, WithContract("auto"));
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->report.tensors_failed, 0);
+  EXPECT_LT(without->artefact.size(), file.size());
+}
+
+// A tensor with NaN once failed calls of auto with a profile.
+TEST(Auto, KeepsWhatIsNotFiniteWithoutLossAndWarns) {
+  std::vector<NamedTensor> tensors = CacheOf(kContractTokens, 26);
+  const std::string nan(2, '\xff');
+  tensors[2].bytes.replace(0, nan.size(), nan);
+  const std::string file = MakeFile(tensors);
+  CompressOptions without = WithContract("auto");
+  without.profile = nullptr;
+  for (const CompressOptions& options : {WithContract("auto"), without}) {
+    const auto compressed = testing::CompressFile(file, options);
+    ASSERT_TRUE(compressed.ok()) << compressed.status();
+    EXPECT_EQ(compressed->report.tensors_failed, 0);
+    EXPECT_EQ(compressed->report.tensors[2].codec, "lossless");
+    EXPECT_NE(compressed->report.tensors[0].codec, "lossless");
+    EXPECT_THAT(WarningsOf(compressed->report),
+                Contains("NOT_FINITE").Times(1));
+    EXPECT_EQ(compressed->report.warnings.back().tensor, tensors[2].spec.name);
+    const auto restored = RestoreContract(compressed->artefact);
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_EQ(*restored, compressed->reconstructed);
+  }
+}
+
 TEST(Auto, DecidesGroupByGroup) {
   std::vector<NamedTensor> tensors = CacheOf(kContractTokens, 26);
   const std::vector<NamedTensor> noise = NoiseOf(kContractTokens);
@@ -245,6 +294,8 @@ TEST(Auto, ANamedProfileWithoutThePresetIsRefused) {
   const std::string file = MakeFile(CacheOf(30, 27));
   const auto compressed = testing::CompressFile(file, options);
   EXPECT_EQ(GetErrorDetail(compressed.status())->reason, "UNKNOWN_PRESET");
+  EXPECT_TRUE(absl::StrContains(compressed.status().message(),
+                                "auto needs the preset of a profile"));
   options.candidate_profiles = {std::exchange(options.profile, nullptr)};
   const auto offered = testing::CompressFile(file, options);
   ASSERT_TRUE(offered.ok());

@@ -12,7 +12,6 @@
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/error.h"
-#include "kvcompress/kernels.h"
 #include "profile/trained.h"
 
 namespace kvcompress {
@@ -104,28 +103,6 @@ TEST(Groups, RoundTripInAnyOrderOfTensorsAndCutAnywhere) {
       ASSERT_TRUE(restored.ok()) << restored.status();
       EXPECT_EQ(*restored, compressed->reconstructed);
     }
-  }
-}
-
-TEST(Groups, EveryKernelSetDecodesToTheSameBytes) {
-  const std::string before(ActiveKernels());
-  const std::string file = MakeFile(CacheOf(kTokens, 6));
-  for (const Effort effort : {Effort::kBalanced, Effort::kBest}) {
-    CompressOptions options = WithProfile();
-    options.effort = effort;
-    options.profile = FineProfile();
-    const auto compressed = testing::CompressFile(file, options);
-    ASSERT_TRUE(compressed.ok());
-    for (const char* name : {"portable", "sse4", "avx2", "avx512", "neon"}) {
-      if (!SelectKernels(name).ok()) continue;
-      const auto restored = Restore(compressed->artefact, Knowing());
-      ASSERT_TRUE(restored.ok()) << restored.status();
-      EXPECT_EQ(*restored, compressed->reconstructed) << name;
-      const auto again = testing::CompressFile(file, options);
-      ASSERT_TRUE(again.ok());
-      EXPECT_EQ(again->artefact, compressed->artefact) << name;
-    }
-    ASSERT_TRUE(SelectKernels(before).ok());
   }
 }
 
@@ -267,6 +244,17 @@ TEST(Groups, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_EQ(reason(MakeFile(CacheOf(kTokens, 12), {{"first_token", "x"}}),
                    WithProfile()),
             "INVALID_OPTIONS");
+}
+
+TEST(Groups, WithoutAPresetTheMildestIsTaken) {
+  const std::string file = MakeFile(CacheOf(kTokens, 12));
+  const auto compressed = testing::CompressFile(file, WithProfile("klt"));
+  ASSERT_TRUE(compressed.ok()) << compressed.status();
+  EXPECT_EQ(compressed->report.codec, "klt:high");
+  EXPECT_TRUE(compressed->report.profile.has_value());
+  const auto named = testing::CompressFile(file, WithProfile("klt:high"));
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(compressed->artefact, named->artefact);
 }
 
 TEST(Groups, ShortCachesAndLaterPositions) {

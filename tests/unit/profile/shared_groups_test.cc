@@ -217,7 +217,7 @@ TEST(SharedGroups, WhatNobodyWantsEndsSoon) {
   Lent lent(kThreads - 1);
   const std::string file = TwoBatches();
   for (const Way& way : AllWays()) {
-    // Gives how often it was asked whether the result is wanted, which it was
+    // Returns how often it was asked whether the result is wanted, which it was
     // so many times.
     const auto looks_until = [&](int last, const Threads& threads,
                                  absl::Status* status) {
@@ -241,7 +241,7 @@ TEST(SharedGroups, WhatNobodyWantsEndsSoon) {
       SCOPED_TRACE(absl::StrCat(way.codec, " ", last, " of ", all));
       const int looks = looks_until(last, lent.Give(kThreads), &status);
       EXPECT_EQ(status, absl::CancelledError("not wanted"));
-      // Each thread was told once, and that was the end.
+      // Each thread was notified once, and that was the end.
       EXPECT_GT(looks, last);
       EXPECT_LE(looks, last + static_cast<int>(kThreads));
     }

@@ -96,6 +96,39 @@ TEST(Training, ErrorsFollowTheMetric) {
   }
 }
 
+TEST(Training, GroupsAreOfEqualSize) {
+  // How many layers a group is asked to have, and how many of the four it has.
+  const std::vector<std::pair<size_t, std::vector<size_t>>> cases = {
+      {0, {4}}, {1, {1, 1, 1, 1}}, {2, {2, 2}}, {3, {4}}, {4, {4}}, {512, {4}}};
+  for (const auto& [wanted, layers] : cases) {
+    TrainingOptions options = Options();
+    options.layers_per_group = wanted;
+    const auto profile = Trained(options);
+    ASSERT_TRUE(profile.ok()) << profile.status();
+    std::vector<size_t> found;
+    for (const ProfileGroup& group : (*profile)->content().groups) {
+      found.push_back(group.tensors.size() / 2);
+    }
+    EXPECT_EQ(found, layers) << wanted;
+  }
+}
+
+TEST(Training, AGroupHasALayerMoreWhereTheyCannotBeEqual) {
+  std::vector<NamedTensor> tensors = CacheOf(300, 1);
+  tensors.resize(2 * (testing::kProfileLayers - 1));
+  MemoryCache cache(tensors);
+  TrainingCache* const caches[] = {&cache};
+  TrainingOptions options = Options();  // groups of about two layers
+  const absl::StatusOr<std::string> bytes = TrainProfile(options, caches);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto profile = Profile::Parse(*bytes);
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  const auto& groups = (*profile)->content().groups;
+  ASSERT_EQ(groups.size(), 2);
+  EXPECT_EQ(groups[0].tensors.size(), 4);
+  EXPECT_EQ(groups[1].tensors.size(), 2);
+}
+
 TEST(Training, RefusesABadMetric) {
   std::vector<NamedTensor> fewer = MetricOf(1);
   fewer.erase(fewer.begin() + 3);

@@ -37,6 +37,18 @@ TEST(ParseHeader, AcceptsWhatTheFormatAllows) {
       "OK");
 }
 
+TEST(AppendJsonString, HasOneFormForEveryByte) {
+  std::string json;
+  AppendJsonString("", &json);
+  EXPECT_EQ(json, R"("")");
+  json.clear();
+  AppendJsonString(absl::string_view("\0\x01\b\t\n\x0b\f\r\x1f", 9), &json);
+  EXPECT_EQ(json, R"("\u0000\u0001\b\t\n\u000b\f\r\u001f")");
+  json.clear();
+  AppendJsonString("a \"\\/~\x7f \xc3\xa4 \xf0\x9f\x98\x80", &json);
+  EXPECT_EQ(json, "\"a \\\"\\\\/~\x7f \xc3\xa4 \xf0\x9f\x98\x80\"");
+}
+
 TEST(ParseHeader, KeepsTheOrderOfTheData) {
   const auto header = ParseSafetensorsHeader(
       R"({"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},)"

@@ -2,7 +2,9 @@
 
 #include "acceptor.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -14,6 +16,7 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,13 +42,21 @@ class Accepting {
  public:
   explicit Accepting(std::vector<ListenAddress> addresses,
                      ConnectionLimits limits = {8, 8, 0},
-                     absl::Duration unread = absl::InfiniteDuration())
+                     absl::Duration unread = absl::InfiniteDuration(),
+                     CallTicker* calls = nullptr)
       : addresses_(std::move(addresses)) {
     auto bound = Acceptor::Bind(
-        &addresses_, {0600, limits, unread},
+        &addresses_,
+        {0600, limits, unread, calls,
+         [this] {
+           const std::lock_guard lock(mutex_);
+           return streams_;
+         },
+         8},
         {[] {}, [this](Refusal why) { Note([&] { ++refused_[why]; }); },
          [this](int open) { Note([&] { open_ = open; }); },
-         [this] { Note([&] { ++unread_; }); }});
+         [this] { Note([&] { ++unread_; }); },
+         [this] { Note([&] { ++shed_; }); }});
     EXPECT_TRUE(bound.ok()) << bound.status();
     acceptor_ = *std::move(bound);
     acceptor_->Start([this](size_t address, int fd) {
@@ -90,6 +101,11 @@ class Accepting {
   int refused(Refusal why) { return refused_[why]; }
   int open() const { return open_; }
   int unread() const { return unread_; }
+  int shed() const { return shed_; }
+  // How many streams the connections from here on have by peer.
+  void SetStreams(StreamCounts streams) {
+    Note([&] { streams_ = std::move(streams); });
+  }
   Acceptor& acceptor() { return *acceptor_; }
   const ListenAddress& address(size_t index) const { return addresses_[index]; }
 
@@ -109,6 +125,8 @@ class Accepting {
   std::map<Refusal, int> refused_;
   int open_ = 0;
   int unread_ = 0;
+  int shed_ = 0;
+  StreamCounts streams_;
   std::atomic<bool> fills_ = false;
   // Ends first: its thread uses what is above.
   std::unique_ptr<Acceptor> acceptor_;
@@ -142,7 +160,7 @@ TEST(Acceptor, RefusesAboveTheLimitAndHasRoomAgain) {
   EXPECT_TRUE(IsClosed(accepting.Connect()));
   EXPECT_TRUE(accepting.acceptor().is_full());
   EXPECT_EQ(accepting.refused(Refusal::kLimit), 1);
-  // What is open is told later than what is taken.
+  // What is open is reported later than what is taken.
   EXPECT_TRUE(accepting.Wait([&] { return accepting.open() == 2; }));
   accepting.CloseTaken();
   EXPECT_TRUE(accepting.Wait([&] { return accepting.open() == 0; }));
@@ -238,6 +256,74 @@ TEST(Acceptor, KeepsConnectionsThatAreReadSlowly) {
     }
     EXPECT_EQ(accepting.unread(), 0);
   }
+}
+
+// The key of this end of a connection, as its other end sees it.
+std::string KeyOf(const FileDescriptor& fd) {
+  SocketAddress address;
+  address.size = sizeof(address.storage);
+  EXPECT_EQ(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address.storage),
+                        &address.size),
+            0);
+  return PeerKey(address);
+}
+
+TEST(Acceptor, ResetsTheConnectionsWithTheMostStreamsWhereThereAreTooMany) {
+  CallTicker calls(2);
+  const std::unique_ptr<grpc::ContextAllocator> counter = calls.NewCounter();
+  Accepting accepting({Loopback()}, {8, 8, 0}, absl::InfiniteDuration(),
+                      &calls);
+  std::vector<FileDescriptor> clients;
+  for (size_t i = 0; i < 3; ++i) clients.push_back(accepting.Connect());
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 3; }));
+  const std::string most = KeyOf(clients[1]);
+  accepting.SetStreams(
+      {{KeyOf(clients[0]), 3}, {most, 5}, {KeyOf(clients[2]), 1}});
+  counter->NewCallbackServerContext();
+  counter->NewGenericCallbackServerContext();
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.shed() == 1; }));
+  EXPECT_TRUE(IsClosed(clients[1]));
+  // Whoever connects waits until what was reset is gone.
+  clients.push_back(accepting.Connect());
+  EXPECT_EQ(accepting.taken(), 3u);
+  accepting.SetStreams({{KeyOf(clients[0]), 3}, {KeyOf(clients[2]), 1}});
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 4; }));
+  EXPECT_EQ(accepting.shed(), 1);
+}
+
+TEST(Acceptor, UnixSocketsAreOnePeer) {
+  CallTicker calls(1);
+  const std::unique_ptr<grpc::ContextAllocator> counter = calls.NewCounter();
+  Accepting accepting({Loopback(), {"", 0, SocketPath()}}, {8, 8, 0},
+                      absl::InfiniteDuration(), &calls);
+  const FileDescriptor tcp = accepting.Connect(0);
+  const FileDescriptor first = accepting.Connect(1);
+  const FileDescriptor second = accepting.Connect(1);
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 3; }));
+  accepting.SetStreams({{KeyOf(tcp), 4}, {KeyOf(first), 5}});
+  counter->NewCallbackServerContext();
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.shed() == 2; }));
+  EXPECT_TRUE(IsClosed(first));
+  EXPECT_TRUE(IsClosed(second));
+}
+
+TEST(PeerKey, IsTheSameInBothFamilies) {
+  SocketAddress v4;
+  auto* const in = reinterpret_cast<sockaddr_in*>(&v4.storage);
+  in->sin_family = AF_INET;
+  in->sin_port = htons(258);
+  in->sin_addr.s_addr = htonl(0x7f000002);
+  EXPECT_EQ(PeerKey(v4), std::string("\x7f\0\0\2:258", 8));
+  SocketAddress mapped;
+  auto* const in6 = reinterpret_cast<sockaddr_in6*>(&mapped.storage);
+  in6->sin6_family = AF_INET6;
+  in6->sin6_port = htons(258);
+  in6->sin6_addr.s6_addr[10] = in6->sin6_addr.s6_addr[11] = 0xff;
+  in6->sin6_addr.s6_addr[12] = 127;
+  in6->sin6_addr.s6_addr[15] = 2;
+  EXPECT_EQ(PeerKey(mapped), PeerKey(v4));
+  in6->sin6_addr.s6_addr[0] = 0x20;
+  EXPECT_EQ(PeerKey(mapped).size(), 16 + 4);
 }
 
 TEST(PlanConnections, LeavesDescriptorsForOtherThings) {

@@ -1,6 +1,7 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Numbers of enumerations that no version of the API has had are refused.
+// Numbers of enumerations that no version of the API has had are refused; what
+// has many tensors is converted in steps.
 
 #include "convert.h"
 
@@ -35,6 +36,26 @@ TEST(Convert, RefusesUnknownEnumerators) {
   decompress.set_order(v1::TENSOR_ORDER_LAYERS);
   ASSERT_TRUE(FromProto(decompress).ok());
   EXPECT_EQ(FromProto(decompress)->order, TensorOrder::kLayers);
+}
+
+TEST(Convert, ManyTensorsWereOneStep) {
+  constexpr int kTensors = 4096;
+  const auto stops = [] {
+    return Checkpoint([] { return absl::CancelledError("not wanted"); });
+  };
+  v1::TensorTable table;
+  for (int i = 0; i < kTensors; ++i) {
+    table.add_tensors()->set_dtype(v1::DATA_TYPE_F16);
+  }
+  Checkpoint table_stops = stops();
+  EXPECT_EQ(TensorsFromProto(table, &table_stops).status(),
+            absl::CancelledError("not wanted"));
+  EXPECT_EQ(TensorsFromProto(table, nullptr)->size(), kTensors);
+  CompressReport report;
+  report.tensors.resize(kTensors);
+  Checkpoint report_stops = stops();
+  EXPECT_LT(ToProto(report, true, 0, &report_stops).tensors_size(), 256);
+  EXPECT_EQ(ToProto(report, true, 0).tensors_size(), kTensors);
 }
 
 }  // namespace

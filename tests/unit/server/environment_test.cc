@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "nearest_name.h"
-
 namespace kvcompress {
 namespace {
 
@@ -41,6 +39,7 @@ TEST(EnvironmentTest, WhatOthersSetIsNoMistake) {
                 "KVCOMPRESS_PORT=tcp://10.0.0.1:50051",
                 "KVCOMPRESS_PORT_50051_TCP=tcp://10.0.0.1:50051",
                 "KVCOMPRESS_PORT_50051_TCP_ADDR=10.0.0.1",
+                "KVCOMPRESS_PORT_50051_TCP_PORT=50051",
                 "KVCOMPRESS_POOL_SERVICE_HOST=10.0.0.2",
                 "KVCOMPRESS_POOL_PORT_9464_TCP_PROTO=tcp", "OTHER_THING=1"}),
       IsEmpty());
@@ -49,15 +48,6 @@ TEST(EnvironmentTest, WhatOthersSetIsNoMistake) {
                       "KVCOMPRESS_PORT_RANGE=1"})
                 .size(),
             3);
-}
-
-TEST(NearestNameTest, FewestChangesWithinAThird) {
-  const std::vector<std::string> known = {"listen", "log-level", "log-format"};
-  EXPECT_EQ(NearestName("lisen", known), "listen");
-  EXPECT_EQ(NearestName("loglevel", known), "log-level");
-  EXPECT_EQ(NearestName("log-formats", known), "log-format");
-  EXPECT_EQ(NearestName("port", known), "");
-  EXPECT_EQ(NearestName("", known), "");
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "http_get.h"
+#include "support/eventually.h"
 #include "telemetry/http.h"
 
 namespace kvcompress {
@@ -111,12 +112,7 @@ class HttpClientsTest : public ::testing::Test {
 
   // A client may see the end before it is counted.
   void WaitUntilClosed(int connections) const {
-    const auto give_up =
-        std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (closed_ < connections) {
-      ASSERT_LT(std::chrono::steady_clock::now(), give_up) << closed_;
-      std::this_thread::yield();
-    }
+    testing::Eventually([&] { return closed_ >= connections; });
     EXPECT_EQ(closed_, connections);
   }
 
@@ -199,16 +195,16 @@ TEST_F(HttpClientsTest, OneRenderingThatBeganLaterServesAllWhoWait) {
   hold_ = true;
   RawClient first = Client();
   first.Say(kAskMetrics);
-  while (renderings_ == 0) std::this_thread::yield();
+  EXPECT_TRUE(testing::Eventually([&] { return renderings_ > 0; }));
   std::vector<RawClient> others;
   for (int i = 0; i < 50; ++i) {
     others.push_back(Client());
     others.back().Say(kAskMetrics);
   }
-  // Neither waits for a page. Health is told as soon as it is asked for, and
-  // the others may have to be read then. Whoever asks for what there is not has
-  // a turn after those who came before, and in the round after such an answer
-  // all of them have been read.
+  // Neither waits for a page. Health is reported as soon as it is asked for,
+  // and the others may have to be read then. Whoever asks for what there is not
+  // has a turn after those who came before, and in the round after such an
+  // answer all of them have been read.
   EXPECT_TRUE(Healthy());
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(Ask("GET /none HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 404 "));
@@ -274,7 +270,7 @@ TEST_F(HttpClientsTest, TheEndAnswersRequestsAndWaitsForNobodyElse) {
   RawClient silent = Client();
   RawClient asks = Client();
   asks.Say(kAskMetrics);
-  while (renderings_ == 0) std::this_thread::yield();
+  EXPECT_TRUE(testing::Eventually([&] { return renderings_ > 0; }));
   RawClient late = Client();
   late.Say("GET /healthz HTTP/1.0\r\n\r\n");
   std::thread end([&] { endpoint_.reset(); });

@@ -65,5 +65,12 @@ TEST(BufferQuotaTest, WhatTheLimitLeavesAndTheStreamsNeed) {
   EXPECT_EQ(BufferQuota(400 * kMiB, 0), 300 * kMiB);
 }
 
+TEST(MostStreamsTest, WhatHalfOfTheQuotaHolds) {
+  EXPECT_EQ(MostStreams(224 * kMiB, 512 * kMiB), 2688);
+  EXPECT_EQ(MostStreams(32 * kMiB, 16384 * kMiB), 2560);
+  // Of streams that there is no budget for, none is of use.
+  EXPECT_EQ(MostStreams(65536 * kMiB, 262144 * kMiB), 32768);
+}
+
 }  // namespace
 }  // namespace kvcompress

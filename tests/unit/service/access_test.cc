@@ -56,6 +56,32 @@ TEST(AccessRulesTest, AStarStandsForTheRest) {
   EXPECT_FALSE(May(rules, Method::kCompress, {"spiffe://c/ns/other/sa/a"}));
 }
 
+TEST(AccessRulesTest, APrefixMatchedANameThatLeadsOutOfIt) {
+  const AccessRules rules = Rules({"Compress=spiffe://c/ns/inference/*"});
+  const std::string inside = "spiffe://c/ns/inference/";
+  for (const char* rest :
+       {"../admin", "a/../../admin", "a/..", "..", "./a", ".", "a/.", "/a",
+        "a//b", "%2e%2e/admin", "%2E./admin", "..%2fadmin", "%252e%252e/admin",
+        "..\\admin", "?/../admin", "#/../admin"}) {
+    EXPECT_FALSE(May(rules, Method::kCompress, {inside + rest})) << rest;
+  }
+  for (const char* rest : {"", "a", "a/", "a..b", "...", ".a", "sa/a.b-c_d"}) {
+    EXPECT_TRUE(May(rules, Method::kCompress, {inside + rest})) << rest;
+  }
+}
+
+TEST(AccessRulesTest, ANameInFullIsTakenAsItIsWritten) {
+  const AccessRules rules = Rules({"Compress=spiffe://c/a/../b"});
+  EXPECT_TRUE(May(rules, Method::kCompress, {"spiffe://c/a/../b"}));
+  EXPECT_FALSE(May(rules, Method::kCompress, {"spiffe://c/b"}));
+}
+
+TEST(AccessRulesTest, APrefixOfHostsIsNoPath) {
+  const AccessRules rules = Rules({"Compress=engine-*", "Measure=10.0.*"});
+  EXPECT_TRUE(May(rules, Method::kCompress, {"engine-1.example"}));
+  EXPECT_TRUE(May(rules, Method::kMeasure, {"10.0.0.7"}));
+}
+
 TEST(AccessRulesTest, AStarAloneIsAnybody) {
   const AccessRules rules = Rules({"GetServerInfo=*"});
   EXPECT_TRUE(May(rules, Method::kGetServerInfo, {}));

@@ -24,6 +24,7 @@
 #include "message_settings.h"
 #include "self_test.h"
 #include "service.h"
+#include "support/eventually.h"
 #include "support/safetensors_file.h"
 #include "worker_pool.h"
 
@@ -127,12 +128,8 @@ class BusyWorkersTest : public ::testing::Test {
   }
 
   void WaitUntilHeld(int count) const {
-    const auto give_up =
-        std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (observer_.held < count) {
-      ASSERT_LT(std::chrono::steady_clock::now(), give_up) << observer_.held;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    ASSERT_TRUE(testing::Eventually([&] { return observer_.held >= count; }))
+        << observer_.held;
   }
 
   // Long for a call that nothing holds up.
@@ -197,7 +194,8 @@ TEST(SelfTestQueueTest, TooManyAreRefusedAndLaterOnesAreTaken) {
     EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(GetErrorDetail(refused)->reason, "TOO_MANY_STREAMS");
     go.Notify();
-    while (ran < SelfTestQueue::kMaxWaiting) std::this_thread::yield();
+    EXPECT_TRUE(
+        testing::Eventually([&] { return ran >= SelfTestQueue::kMaxWaiting; }));
     EXPECT_TRUE(queue.Add("a", [&] { ++ran; }).ok());
   }
   EXPECT_EQ(ran, SelfTestQueue::kMaxWaiting + 1);

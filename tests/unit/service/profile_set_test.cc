@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Of one tensor; `training` tells it from others of the label.
+// Of one tensor; `training` distinguishes it from others of the label.
 std::shared_ptr<const Profile> SmallProfile(std::string label,
                                             std::string training = "") {
   ProfileContent content;

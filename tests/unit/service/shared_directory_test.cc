@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/temp_dir.h"
+#include "files/publish.h"
 #include "kvcompress/error.h"
 #include "read_ahead.h"
 
@@ -152,22 +153,94 @@ TEST(SharedDirectory, ReusesNothingElse) {
   write("linked", nullptr);
   EXPECT_EQ(ContentOf(dir.Path("elsewhere")), "old");
 
-  Write(dir.Path("input"), "old");
-  const auto input = (*shared)->OpenInput("input", "input_path");
-  ASSERT_TRUE(input.ok()) << input.status();
-  write("input", &*input);
-  char old[4] = {};
-  EXPECT_EQ(pread(input->fd(), old, 3, 0), 3);
-  EXPECT_STREQ(old, "old");
-
   write("none", nullptr);
   if (geteuid() != 0) return;
   Write(dir.Path("theirs"), "old");
+  char old[4] = {};
   const FileDescriptor theirs(open(dir.Path("theirs").c_str(), O_RDONLY));
   ASSERT_EQ(chown(dir.Path("theirs").c_str(), 12345, 12345), 0);
   write("theirs", nullptr);
   EXPECT_EQ(pread(theirs.get(), old, 3, 0), 3);
   EXPECT_STREQ(old, "old");
+}
+
+TEST(SharedDirectory, AnInputThatIsTheOutputIsNeverReplaced) {
+  const TempDir dir;
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  Write(dir.Path("input"), "old");
+  ASSERT_EQ(link(dir.Path("input").c_str(), dir.Path("linked").c_str()), 0);
+  const auto input = (*shared)->OpenInput("input", "input_path");
+  ASSERT_TRUE(input.ok()) << input.status();
+  for (const Existing existing :
+       {Existing::kRefuse, Existing::kReplace, Existing::kReuse}) {
+    for (const char* const name : {"input", "linked"}) {
+      const absl::Status refusal =
+          (*shared)
+              ->CreateOutput(name, existing, "output_path", &*input)
+              .status();
+      EXPECT_EQ(refusal.code(), absl::StatusCode::kInvalidArgument) << refusal;
+      EXPECT_EQ(GetErrorDetail(refusal)->reason, "SAME_FILE");
+      EXPECT_EQ(ContentOf(dir.Path(name)), "old");
+    }
+  }
+}
+
+// A file under a temporary name, of a process that is gone unless `holder`.
+std::string Leftover(const TempDir& dir, FileDescriptor* holder = nullptr) {
+  const std::string path = dir.Path(TemporaryName());
+  Write(path, "half");
+  if (holder != nullptr) {
+    *holder = FileDescriptor(open(path.c_str(), O_RDONLY));
+    EXPECT_EQ(HoldTemporary(holder->get()), 0);
+  }
+  return path;
+}
+
+TEST(SharedDirectory, WhatAKilledServerLeftIsRemovedByTheNext) {
+  const TempDir dir;
+  FileDescriptor holder;
+  const std::string used = Leftover(dir, &holder);
+  const std::string left = Leftover(dir);
+  Write(dir.Path(".kvcompress-notes.tmp"), "of somebody else");
+  Write(dir.Path("out"), "old");
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  auto output = (*shared)->CreateOutput("out", Existing::kReplace,
+                                        "output_path", nullptr);
+  ASSERT_TRUE(output.ok()) << output.status();
+  ASSERT_TRUE(output->Publish(0640).ok());
+  EXPECT_NE(access(left.c_str(), F_OK), 0);
+  EXPECT_EQ(access(used.c_str(), F_OK), 0);
+  EXPECT_EQ(access(dir.Path(".kvcompress-notes.tmp").c_str(), F_OK), 0);
+  holder.Close();
+  (*shared)->RemoveLeftovers();
+  EXPECT_NE(access(used.c_str(), F_OK), 0);
+  EXPECT_EQ(access(dir.Path("out").c_str(), F_OK), 0);
+}
+
+TEST(SharedDirectory, AnInputSettlesWhenNobodyWritesAndTheClockHasGoneOn) {
+  const TempDir dir;
+  const auto shared = SharedDirectory::Open(dir.Path(""));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  const auto unsettled = [&] {
+    return (*shared)->OpenInput("in", "input_path")->unsettled();
+  };
+  Write(dir.Path("in"), "x");
+  while (unsettled()) {
+  }
+  const auto input = (*shared)->OpenInput("in", "input_path");
+  ASSERT_TRUE(input.ok()) << input.status();
+  EXPECT_FALSE(input->HasWriter());
+  FileDescriptor writer(open(dir.Path("in").c_str(), O_RDWR));
+  EXPECT_TRUE(unsettled());
+  EXPECT_TRUE(input->HasWriter());
+  // A writer that comes while the file is looked at is not held up for good.
+  writer = FileDescriptor(open(dir.Path("in").c_str(), O_RDWR));
+  ASSERT_TRUE(writer.ok());
+  writer.Close();
+  while (unsettled()) {
+  }
 }
 
 // What a client can make the system say is an error of the client.

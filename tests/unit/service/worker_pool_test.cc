@@ -10,14 +10,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/barrier.h"
 #include "absl/synchronization/notification.h"
+#include "support/eventually.h"
 
 namespace kvcompress {
 namespace {
@@ -35,19 +37,32 @@ TEST(WorkerPoolTest, OneThreadKeepsTheOrder) {
 }
 
 TEST(WorkerPoolTest, AsManyAtOnceAsThereAreThreads) {
-  // Three that wait for one another, and for whoever asked.
-  absl::Barrier together(4);
-  WorkerPool pool(3);
-  for (int i = 0; i < 3; ++i) pool.Run("a", [&] { together.Block(); });
-  together.Block();
+  std::atomic<int> together = 0;
+  std::atomic<bool> met = false;
+  {
+    WorkerPool pool(3);
+    for (int i = 0; i < 3; ++i) {
+      pool.Run("a", [&] {
+        ++together;
+        if (testing::Eventually([&] { return together == 3; })) met = true;
+      });
+    }
+  }
+  EXPECT_TRUE(met);
 }
 
 TEST(WorkerPoolTest, WhoAsksDoesNotWait) {
-  WorkerPool pool(1);
-  absl::Notification asked;
-  pool.Run("a", [&] { asked.WaitForNotification(); });
-  pool.Run("a", [] {});
-  asked.Notify();
+  std::atomic<bool> asked = false;
+  bool waited = false;
+  {
+    WorkerPool pool(1);
+    pool.Run("a", [&] {
+      waited = testing::Eventually([&] { return bool{asked}; });
+    });
+    pool.Run("a", [] {});
+    asked = true;
+  }
+  EXPECT_TRUE(waited);
 }
 
 TEST(WorkerPoolTest, TasksMayAskForMore) {
@@ -79,23 +94,44 @@ TEST(WorkerPoolTest, EverythingThatCameIsRun) {
   EXPECT_GE(WorkerPool::Processors(), 1);
 }
 
-TEST(WorkerPoolTest, ClientsTakeTurns) {
+// The order in which one thread runs what three clients wait for; nothing if
+// they waited long enough for another thread, which takes those first.
+std::optional<std::string> OrderOfTurns() {
+  std::mutex mutex;
   std::string order;
+  unsigned threads = 0;
   {
     WorkerPool pool(1);
     absl::Notification go;
     absl::Notification begun;
-    // All three have a task at work, so that none of them gets a thread.
     pool.Run("a", [&] {
       begun.Notify();
       go.WaitForNotification();
     });
     begun.WaitForNotification();
-    for (int i = 0; i < 3; ++i) pool.Run("a", [&] { order += 'a'; });
-    for (int i = 0; i < 2; ++i) pool.Run("b", [&] { order += 'b'; });
-    pool.Run("c", [&] { order += 'c'; });
+    const auto note = [&](char client) {
+      return [&, client] {
+        const std::lock_guard lock(mutex);
+        order += client;
+        // One that was added stays for longer than this takes.
+        threads = std::max(threads, pool.threads());
+      };
+    };
+    for (int i = 0; i < 3; ++i) pool.Run("a", note('a'));
+    for (int i = 0; i < 2; ++i) pool.Run("b", note('b'));
+    pool.Run("c", note('c'));
     go.Notify();
   }
+  if (threads > 1) return std::nullopt;
+  return order;
+}
+
+TEST(WorkerPoolTest, ClientsTakeTurns) {
+  std::optional<std::string> order;
+  EXPECT_TRUE(testing::Eventually([&] {
+    order = OrderOfTurns();
+    return order.has_value();
+  }));
   EXPECT_EQ(order, "abcaba");
 }
 
@@ -139,14 +175,14 @@ TEST(WorkerPoolTest, HelpersAreNicerThanCalls) {
 TEST(WorkerPoolTest, WhatHelpsKeepsNoCallWaiting) {
   WorkerPool pool(2);
   absl::Notification go;
-  absl::Barrier all(4);
+  std::atomic<int> blocked = 0;
   const auto block = [&] {
-    all.Block();
+    ++blocked;
     go.WaitForNotification();
   };
   pool.Run("a", block);
   for (int i = 0; i < 2; ++i) pool.Help("a", block);
-  all.Block();
+  EXPECT_TRUE(testing::Eventually([&] { return blocked == 3; }));
   for (int i = 0; i < 10; ++i) {
     absl::Notification served;
     pool.Run("a", [&] { served.Notify(); });

@@ -9,7 +9,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -25,58 +24,11 @@
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/threads.h"
+#include "support/lent.h"
+#include "support/placed.h"
 #include "support/safetensors_file.h"
 
 namespace kvcompress::testing {
-
-inline constexpr uint64_t kEnough = uint64_t{1} << 30;
-
-// A few threads that run what they are given.
-class Lent {
- public:
-  explicit Lent(int threads) {
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
-  }
-  ~Lent() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      ending_ = true;
-    }
-    woken_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  Threads Give(unsigned count, uint64_t memory = kEnough) {
-    return {.count = count,
-            .run =
-                [this](std::function<void()> task) {
-                  const std::lock_guard<std::mutex> lock(mutex_);
-                  tasks_.push_back(std::move(task));
-                  woken_.notify_one();
-                },
-            .memory = memory};
-  }
-
- private:
-  void Work() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      woken_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      lock.unlock();
-      task();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable woken_;
-  std::deque<std::function<void()>> tasks_;
-  bool ending_ = false;
-  std::vector<std::thread> threads_;
-};
 
 // Which threads look at a checkpoint. While help is on its way, whoever looks
 // waits for another to do so too.
@@ -117,10 +69,9 @@ class Witness {
   std::set<std::thread::id> seen_;
 };
 
-inline absl::StatusOr<Compressed> CompressWith(absl::string_view file,
-                                               const CompressOptions& options,
-                                               const Threads& threads,
-                                               size_t chunk) {
+inline absl::StatusOr<Compressed> CompressInChunksWith(
+    absl::string_view file, const CompressOptions& options,
+    const Threads& threads, size_t chunk) {
   CompressLimits limits;
   limits.threads = threads;
   Compressor compressor(options, limits);
@@ -136,6 +87,15 @@ inline absl::StatusOr<Compressed> CompressWith(absl::string_view file,
   out.artefact = compressor.header() + output.artefact;
   out.reconstructed = std::move(output.reconstructed);
   return out;
+}
+
+// The same, which has to agree with what it becomes in place.
+inline absl::StatusOr<Compressed> CompressWith(absl::string_view file,
+                                               const CompressOptions& options,
+                                               const Threads& threads,
+                                               size_t chunk) {
+  return IfPlacedAgrees(file, options, threads,
+                        CompressInChunksWith(file, options, threads, chunk));
 }
 
 // A compressor that has the beginning of a file, and 16 threads that never
@@ -154,10 +114,9 @@ inline std::unique_ptr<Compressor> BegunWith(const std::string& file,
   return compressor;
 }
 
-inline absl::StatusOr<std::string> RestoreWith(absl::string_view artefact,
-                                               const DecompressOptions& options,
-                                               const Threads& threads,
-                                               size_t chunk, size_t most) {
+inline absl::StatusOr<std::string> RestoreInSteps(
+    absl::string_view artefact, const DecompressOptions& options,
+    const Threads& threads, size_t chunk, size_t most) {
   DecompressLimits limits;
   limits.threads = threads;
   Decompressor decompressor(options, limits);
@@ -176,6 +135,16 @@ inline absl::StatusOr<std::string> RestoreWith(absl::string_view artefact,
   absl::Status status = decompressor.Finish().status();
   if (!status.ok()) return status;
   return restored;
+}
+
+// The same, which has to agree with what is restored in place.
+inline absl::StatusOr<std::string> RestoreWith(absl::string_view artefact,
+                                               const DecompressOptions& options,
+                                               const Threads& threads,
+                                               size_t chunk, size_t most) {
+  return IfPlacedAgrees(
+      artefact, options, threads,
+      RestoreInSteps(artefact, options, threads, chunk, most));
 }
 
 }  // namespace kvcompress::testing

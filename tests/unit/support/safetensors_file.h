@@ -15,6 +15,7 @@
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/safetensors.h"
+#include "support/placed.h"
 
 namespace kvcompress::testing {
 
@@ -77,14 +78,9 @@ inline std::string MakeFile(
 }
 
 // Compresses a whole file in chunks of `chunk` bytes.
-struct Compressed {
-  std::string artefact;
-  std::string reconstructed;
-  CompressReport report;
-};
-inline absl::StatusOr<Compressed> CompressFile(absl::string_view file,
-                                               CompressOptions options = {},
-                                               size_t chunk = 1 << 20) {
+inline absl::StatusOr<Compressed> CompressInChunks(absl::string_view file,
+                                                   CompressOptions options,
+                                                   size_t chunk) {
   Compressor compressor(std::move(options), {});
   CompressOutput output;
   for (size_t i = 0; i < file.size(); i += chunk) {
@@ -97,12 +93,21 @@ inline absl::StatusOr<Compressed> CompressFile(absl::string_view file,
                     *std::move(report)};
 }
 
+// The same, which has to agree with what it becomes in place.
+inline absl::StatusOr<Compressed> CompressFile(absl::string_view file,
+                                               CompressOptions options = {},
+                                               size_t chunk = 1 << 20) {
+  return IfPlacedAgrees(file, options, {},
+                        CompressInChunks(file, options, chunk));
+}
+
 // Restores a whole artefact that comes in chunks of `chunk` bytes, in steps of
 // `most` bytes of output.
-inline absl::StatusOr<std::string> DecompressFile(
-    absl::string_view artefact, DecompressOptions options = {},
-    size_t chunk = 1 << 20, DecompressReport* report = nullptr,
-    size_t most = SIZE_MAX) {
+inline absl::StatusOr<std::string> DecompressInSteps(absl::string_view artefact,
+                                                     DecompressOptions options,
+                                                     size_t chunk,
+                                                     DecompressReport* report,
+                                                     size_t most) {
   Decompressor decompressor(std::move(options), {});
   std::string restored;
   for (size_t i = 0; i < artefact.size(); i += chunk) {
@@ -120,6 +125,16 @@ inline absl::StatusOr<std::string> DecompressFile(
   if (!end.ok()) return end.status();
   if (report != nullptr) *report = *std::move(end);
   return restored;
+}
+
+// The same, which has to agree with what is restored in place.
+inline absl::StatusOr<std::string> DecompressFile(
+    absl::string_view artefact, DecompressOptions options = {},
+    size_t chunk = 1 << 20, DecompressReport* report = nullptr,
+    size_t most = SIZE_MAX) {
+  return IfPlacedAgrees(
+      artefact, options, {},
+      DecompressInSteps(artefact, options, chunk, report, most));
 }
 
 }  // namespace kvcompress::testing

@@ -4,7 +4,8 @@
 //
 //   kvcompress::Client client("localhost:50051");
 //   auto source = kvcompress::FileSource::Open("cache.safetensors");
-//   auto output = kvcompress::OutputFile::Create("cache.kvc.safetensors");
+//   auto output = kvcompress::OutputFile::Create(
+//       "cache.kvc.safetensors", {.inputs = {(*source)->identity()}});
 //   auto report = client.Compress({}, source->get(), output->get());
 //   if (report.ok()) absl::Status published = (*output)->Commit();
 //
@@ -54,10 +55,13 @@ struct ClientOptions {
   // Where this process sees the directory that the server shares, such as the
   // mount of a volume of both containers; empty: where the server sees it.
   std::string shared_directory;
+  // A connection that no other client of the process uses. Otherwise gRPC
+  // shares one among clients of the same target.
+  bool own_connection = false;
 };
 
-// What a call that names files was given back; nothing when the bytes have to
-// be sent instead.
+// The result of a shared-directory transfer; nothing when the bytes have to be
+// sent instead.
 template <typename Report>
 using SharedResult = absl::StatusOr<std::optional<Report>>;
 
@@ -67,8 +71,12 @@ using SharedResult = absl::StatusOr<std::optional<Report>>;
 // 41050): a program that minds calls grpc_init() once and never takes it back.
 class Client {
  public:
-  // `target` is a gRPC name such as "HOST:PORT" or "unix:PATH". The connection
-  // is made by the first call.
+  // `target` is "HOST:PORT", "[IPV6]:PORT", "unix:PATH" or another name that
+  // gRPC knows. The connection is made by the first call. It goes through the
+  // proxy that `http_proxy` names, but for Unix sockets, loopback addresses and
+  // the hosts of `no_proxy`. Calls fail with INVALID_ARGUMENT, reason
+  // INVALID_ADDRESS, for a port above 65,535 and for a path of a socket that is
+  // longer than 107 bytes or has a comma.
   explicit Client(const std::string& target, const ClientOptions& options = {});
   // Over a channel that exists; `options.tls` has no effect. Files are named
   // only with a `shared_directory`.
@@ -92,20 +100,22 @@ class Client {
 
   // From file to file, by their names, where the target is a Unix socket and
   // both lie in the directory that the server shares: then no byte is sent, and
-  // `output`, replaced if it is there, appears whole or not at all. Else
-  // nothing is done, and nothing is given back: call Compress.
+  // `output`, replaced if it is there unless `overwrite` is false, appears
+  // whole or not at all. Else nothing is done, and nothing is given back: call
+  // Compress. INVALID_ARGUMENT with the reason SAME_FILE when both are one
+  // file.
   //
-  // `progress` is told of bytes of the input as they are read.
+  // Calls `progress` with bytes of the input as they are read.
   SharedResult<v1::CompressionReport> CompressShared(
       const v1::CompressOptions& options, const std::string& input,
-      const std::string& output,
-      absl::FunctionRef<void(uint64_t)> progress) const;
+      const std::string& output, absl::FunctionRef<void(uint64_t)> progress,
+      bool overwrite = true) const;
 
   // The same for Decompress; `output` is empty with `verify_only`.
   SharedResult<v1::DecompressionReport> DecompressShared(
       const v1::DecompressOptions& options, const std::string& input,
-      const std::string& output,
-      absl::FunctionRef<void(uint64_t)> progress) const;
+      const std::string& output, absl::FunctionRef<void(uint64_t)> progress,
+      bool overwrite = true) const;
 
   // The report of Compress, without the artefact.
   absl::StatusOr<v1::CompressionReport> Measure(
@@ -118,15 +128,18 @@ class Client {
       const std::string& codec = "") const;
 
  private:
-  void Prepare(grpc::ClientContext* context) const;
+  // The error of the target, if it has one.
+  absl::Status Prepare(grpc::ClientContext* context) const;
   // Names the files in `request`; false when they cannot be.
   template <typename Request>
-  bool NameFiles(const std::string& input, const std::string& output,
-                 Request* request) const;
+  absl::StatusOr<bool> NameFiles(const std::string& input,
+                                 const std::string& output, bool overwrite,
+                                 Request* request) const;
   // The shared directory, which the server is asked for once.
   std::optional<std::string> SharedRoot() const;
 
   const ClientOptions options_;
+  const absl::Status target_;
   const bool may_share_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::CompressionService::Stub> stub_;

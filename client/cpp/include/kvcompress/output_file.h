@@ -10,36 +10,56 @@
 #ifndef KVCOMPRESS_OUTPUT_FILE_H_
 #define KVCOMPRESS_OUTPUT_FILE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kvcompress/byte_stream.h"
+#include "kvcompress/file_identity.h"
 
 namespace kvcompress {
+
+struct OutputOptions {
+  // Told the name of a temporary file just before it is created, and null once
+  // there is nothing to remove any more: for handlers of signals that end the
+  // process.
+  void (*temporary_hook)(const char* path) = nullptr;
+  // Whether a file that has the name is replaced, also one that appears before
+  // Commit.
+  bool overwrite = true;
+  // The files that the output is made from, which it must not replace; nothing
+  // is no file.
+  std::vector<std::optional<FileIdentity>> inputs = {};
+  // Permissions of the output, as of the input that it is made from: what few
+  // may read stays so. Nothing: those of the file that is replaced, or of any
+  // new file.
+  std::optional<mode_t> permissions = {};
+};
 
 // Not thread safe. Errors read like Go's: "write PATH: no space left on
 // device".
 class OutputFile : public ByteSink {
  public:
-  // Told the name of a temporary file just before it is created, and null once
-  // there is nothing to remove any more: for handlers of signals that end the
-  // process.
-  using TemporaryHook = void (*)(const char* path);
-
   // Prepares to write `path`; "-" is standard output. Symbolic links are
   // followed. The temporary file has no name in the target's directory, so that
-  // it goes with a process that is killed, and the permissions of the file it
-  // will replace or those of any new file; what will be copied instead is kept
-  // so in $TMPDIR, or /tmp. ".NAME.XXXXXX.tmp" next to the target is its name
-  // while a file is replaced, and all the time on file systems that have no
-  // files without one: there SIGKILL leaves it behind, to be removed once no
-  // process writes it. Opening a FIFO waits for its reader.
+  // it goes with a process that is killed; what will be copied instead is kept
+  // so in $TMPDIR, or /tmp. ".kvcompress-0123456789abcdef.tmp" next to the
+  // target is its name while a file is replaced, and all the time on file
+  // systems that have no files without one: what SIGKILL leaves behind there is
+  // removed by the next process that writes to that directory.
+  // Opening a FIFO waits for its reader.
+  //
+  // INVALID_ARGUMENT with the reason SAME_FILE when `path` leads to one of the
+  // inputs; ALREADY_EXISTS for a regular file that may not be overwritten.
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(
-      const std::string& path, TemporaryHook hook = nullptr);
+      const std::string& path, const OutputOptions& options = {});
 
   ~OutputFile() override;
 
@@ -50,26 +70,30 @@ class OutputFile : public ByteSink {
   absl::Status WriteAt(uint64_t offset, absl::string_view bytes) override;
 
   // Publishes what was written. Call once. After an error nothing is published,
-  // but for what a pipe or a device has already taken.
+  // but for what a pipe or a device has already taken. ALREADY_EXISTS when
+  // another process was faster, and may not be overwritten.
   virtual absl::Status Commit() = 0;
 
  protected:
-  OutputFile(std::string path, int fd);
+  explicit OutputFile(std::string path);
 
   const std::string& path() const { return path_; }
-  // The temporary file.
+  // The temporary file, once there is one.
   int fd() const { return fd_; }
-  // Closes it, once. Returns an errno, or 0.
-  int Close();
+  // Takes it over. Once.
+  void SetFd(int fd) { fd_ = fd; }
 
  private:
   const std::string path_;
-  int fd_;
+  int fd_ = -1;
 };
 
 // Whether writing to `path` writes to standard output: "-", its device names,
 // or the very file or pipe it was redirected to.
 bool IsStandardOutput(const std::string& path);
+
+// The error SAME_FILE: `output` is a file that is read.
+absl::Status SameFileError(const std::string& output);
 
 }  // namespace kvcompress
 

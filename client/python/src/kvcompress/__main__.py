@@ -1,5 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""The console scripts, which run the native programs; `python -m kvcompress` is `kv-compress`."""
+"""The console scripts, which run the native programs; `python -m kvcompress` is `kv-compress`.
+
+`python -m kvcompress store` shows and cleans up folders of artefacts; it is Python.
+"""
 
 import os
 import sys
@@ -9,11 +12,16 @@ from kvcompress._programs import find_program
 
 
 def main() -> NoReturn:
-    """Replaces this process by kv-compress, with the same arguments.
+    """Replaces this process by kv-compress, with the same arguments; or runs `store`.
 
     Raises:
-        SystemExit: There is no kv-compress, or it is not for this system; with the message.
+        SystemExit: There is no kv-compress, or it is not for this system; with the message. Or
+            `store` has ended.
     """
+    if sys.argv[1:2] == ["store"]:
+        from kvcompress.store._command import main as run_store
+
+        sys.exit(run_store(sys.argv[2:]))
     _become("kv-compress", "kvcompress.Client(ADDRESS) calls a server without it")
 
 

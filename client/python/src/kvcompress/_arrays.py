@@ -59,7 +59,7 @@ TORCH_TYPES = {file: name for name, file, _, _ in _TYPES}
 
 
 def data_type(name: str) -> tensor_pb2.DataType.ValueType | None:
-    """Gives the element type of the API for the name of a dtype.
+    """Returns the element type of the API for the name of a dtype.
 
     Args:
         name: As NumPy, ml_dtypes and torch give it, such as `bfloat16`.
@@ -71,7 +71,7 @@ def data_type(name: str) -> tensor_pb2.DataType.ValueType | None:
 
 
 def little_endian_bytes(array: Array) -> memoryview:
-    """Gives the elements in C order as little-endian bytes.
+    """Returns the elements in C order as little-endian bytes.
 
     Args:
         array: An array of a type that `data_type` knows, of any shape and strides.
@@ -85,7 +85,7 @@ def little_endian_bytes(array: Array) -> memoryview:
 
 
 def file_header(table: tensor_pb2.TensorTable) -> bytes:
-    """Gives what a safetensors file with these tensors, in their order, begins with.
+    """Returns the length and the header of a safetensors file with these tensors, in their order.
 
     Args:
         table: Tensors of types that have names in safetensors, and metadata, which come in the
@@ -109,7 +109,7 @@ def file_header(table: tensor_pb2.TensorTable) -> bytes:
 
 
 def table_bytes(tensor: tensor_pb2.TensorSpec) -> int:
-    """Gives how many bytes the elements of a tensor of a table take."""
+    """Returns the bytes that the elements of a tensor of a table take."""
     return math.prod(tensor.shape) * ITEM_SIZES[FILE_TYPES[tensor.dtype]]
 
 
@@ -170,7 +170,7 @@ class ArrivingArrays:
         self._left: deque[tuple[str, _Entry]] | None = None
 
     def take(self, data: bytearray) -> Iterator[tuple[str, Array]]:
-        """Gives the arrays that are complete by now, each once, as read-only copies.
+        """Yields the arrays that are complete by now, each once, as read-only copies.
 
         Args:
             data: All that has come of the file.
@@ -198,7 +198,7 @@ class ArrivingArrays:
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Says that a file is none where reading it fails."""
+    """Converts parse errors to a ValueError."""
     try:
         yield
     except (struct.error, KeyError, TypeError, AttributeError) as error:
@@ -208,7 +208,7 @@ def _reading() -> Iterator[None]:
 def _read_header(
     data: bytes | bytearray | mmap.mmap,
 ) -> tuple[int, list[tuple[str, _Entry]], dict[str, str]]:
-    """Gives where the data of a file begins, its tensors in the order of that, and metadata."""
+    """Returns the offset of a file's data, its tensors in the order of the data, and metadata."""
     (length,) = struct.unpack_from("<Q", data)
     if 8 + length > len(data):
         raise ValueError(
@@ -227,7 +227,7 @@ def _read_header(
 
 
 def _bits(data: bytes | mmap.mmap, start: int, name: str, entry: _Entry) -> tuple[str, Array]:
-    """Gives the type of a tensor and its array, a view of the data that begins at `start`."""
+    """Returns the type of a tensor and its array, a view of the data that begins at `start`."""
     dtype, shape = _FILE_TYPES[entry["dtype"]], entry["shape"]
     begin, end = entry["data_offsets"]
     if end - begin != math.prod(shape) * dtype.itemsize:
@@ -237,7 +237,7 @@ def _bits(data: bytes | mmap.mmap, start: int, name: str, entry: _Entry) -> tupl
 
 
 def _typed(dtype: str, bits: Array) -> Array:
-    """Gives an array the type of ml_dtypes where NumPy has none and that is installed."""
+    """Views an array as the type of ml_dtypes, where NumPy has none and that is installed."""
     if dtype not in _ML_DTYPES:
         return bits
     try:

@@ -13,7 +13,12 @@ import grpc
 from kvcompress._arrays import load_arrays
 from kvcompress._gate import Gate
 from kvcompress._progress import Progress, open_progress
-from kvcompress._reports import CompressionResult, DecompressionResult
+from kvcompress._reports import (
+    CompressionResult,
+    DecompressionResult,
+    InMemoryCompressionResult,
+    InMemoryDecompressionResult,
+)
 from kvcompress._requests import (
     PathOrStr,
     RequestStream,
@@ -55,7 +60,7 @@ class Call(ABC, Generic[Request, Response, Result]):
 
     @abstractmethod
     def finish(self) -> Result:
-        """Ends the stream: publishes the outputs and gives the result.
+        """Ends the stream: publishes the outputs and returns the result.
 
         Raises:
             DataLossError: The stream is not complete.
@@ -98,12 +103,11 @@ class CompressCall(
         self._artefact.commit()
         if self._reconstructed is not None:
             self._reconstructed.commit()
-        return CompressionResult(
-            report=report,
-            artefact=self._artefact.data,
-            path=self._path,
-            reconstructed=None if self._reconstructed is None else self._reconstructed.data,
-        )
+        artefact = self._artefact.data
+        reconstructed = None if self._reconstructed is None else self._reconstructed.data
+        if artefact is None:
+            return CompressionResult(report, None, self._path, reconstructed)
+        return InMemoryCompressionResult(report, artefact, None, reconstructed)
 
 
 class DecompressCall(
@@ -136,7 +140,7 @@ class DecompressCall(
         if data is None:
             return DecompressionResult(report, None, None, None, self._path)
         arrays, metadata = load_arrays(data)
-        return DecompressionResult(report, arrays, metadata, data, None)
+        return InMemoryDecompressionResult(report, arrays, metadata, data, None)
 
 
 @contextmanager
@@ -145,6 +149,7 @@ def open_compress_call(
     output: PathOrStr | None,
     options: service_pb2.CompressOptions,
     *,
+    overwrite: bool,
     metadata: Mapping[str, str] | None,
     reconstruct: bool | PathOrStr,
     gate: Gate | None,
@@ -163,8 +168,12 @@ def open_compress_call(
             service_pb2.CompressRequest, options, source, metadata, advance
         )
         stack.enter_context(closing(requests))
-        artefact = stack.enter_context(open_sink(path))
-        wanted = open_sink(restored_path) if options.reconstruct else nullcontext()
+        artefact = stack.enter_context(open_sink(path, source=source, overwrite=overwrite))
+        wanted = (
+            open_sink(restored_path, source=source, overwrite=overwrite)
+            if options.reconstruct
+            else nullcontext()
+        )
         yield CompressCall(requests, artefact, stack.enter_context(wanted), path, gate)
 
 
@@ -174,6 +183,7 @@ def open_decompress_call(
     output: PathOrStr | None,
     options: service_pb2.DecompressOptions,
     *,
+    overwrite: bool,
     progress: Progress,
     on_tensor: OnTensor | None,
 ) -> Iterator[DecompressCall]:
@@ -185,7 +195,7 @@ def open_decompress_call(
     with (
         open_progress(progress, source) as advance,
         closing(decompress_requests(options, source, advance)) as requests,
-        open_sink(path, on_tensor) as restored,
+        open_sink(path, on_tensor, source=source, overwrite=overwrite) as restored,
     ):
         yield DecompressCall(requests, restored, path, verify_only=options.verify_only)
 

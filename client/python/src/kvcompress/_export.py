@@ -16,7 +16,7 @@ class Exportable:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives the fields as plain values, for `json.dumps` and the like.
+        """Returns the fields as plain values, for `json.dumps` and the like.
 
         Returns:
             A new dictionary; dataclasses within are dictionaries too, tuples are lists, and
@@ -27,7 +27,7 @@ class Exportable:
 
 
 def plain(value: object) -> Any:  # noqa: ANN401
-    """Gives a value made of dictionaries, lists, text, numbers, booleans and None."""
+    """Returns a value made of dictionaries, lists, text, numbers, booleans and None."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, enum.Enum):
@@ -40,7 +40,7 @@ def plain(value: object) -> Any:  # noqa: ANN401
 
 
 def frame(rows: Iterable[Exportable]) -> "pandas.DataFrame":
-    """Gives a table with a row for each report; the fields of dataclasses within are columns.
+    """Returns a table with a row for each report; the fields of dataclasses within are columns.
 
     Raises:
         ImportError: pandas is not installed.
@@ -53,7 +53,7 @@ def frame(rows: Iterable[Exportable]) -> "pandas.DataFrame":
 
 
 def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives the items of a mapping, and of those within in their places."""
+    """Returns the items of a mapping, and of those within in their places."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         flat |= value if isinstance(value, Mapping) else {name: value}

@@ -22,7 +22,7 @@ class Gate:
         options.report_tensors = True
 
     def hold(self, report: CompressionReport) -> CompressionReport:
-        """Gives the report as it was asked for.
+        """Returns the report as it was asked for.
 
         Raises:
             QualityError: A tensor misses a bound.
@@ -37,7 +37,7 @@ class Gate:
         return asked_for
 
     def _message(self, report: CompressionReport, missed: list[MissedBound]) -> str:
-        """Says what is missed, and what would hold it."""
+        """Describes the missed bounds, and what would meet them."""
         tensors = len({each.tensor for each in missed})
         remedy = "lossless" if self._codec.startswith("auto") else "auto"
         return (
@@ -48,7 +48,7 @@ class Gate:
 
 
 def gate_of(options: service_pb2.CompressOptions) -> Gate | None:
-    """Gives the gate of a call; None when no bounds were given."""
+    """Returns the gate of a call; None when no bounds were given."""
     given = (
         options.HasField("thresholds")
         or options.HasField("key_thresholds")

@@ -2,9 +2,10 @@
 """Reports as notebooks show them: a table, and a bar chart of the layers as inline SVG."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from html import escape as escape_html
 from typing import TYPE_CHECKING
 
+from kvcompress._inputs import printable
 from kvcompress._summary import size_text, snr_text, verdict_text
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _MISSED = "#e45756"
 
 
 def compression(report: "CompressionReport") -> str:
-    """Gives a table of the totals, and a chart where the report lists tensors."""
+    """Returns a table of the totals, and a chart where the report lists tensors."""
     metrics, worst = report.metrics, report.worst_tensor
     sizes = f"{size_text(report.original_size_bytes)} to {size_text(report.compressed_size_bytes)}"
     rows = {
@@ -41,7 +42,7 @@ def compression(report: "CompressionReport") -> str:
 
 
 def decompression(report: "DecompressionReport") -> str:
-    """Gives a table."""
+    """Returns a table."""
     labels = ", ".join(f"{name}={value}" for name, value in sorted(report.labels.items()))
     return _table(
         {
@@ -84,8 +85,13 @@ def chart(tensors: Sequence["TensorReport"]) -> str:
     )
 
 
+def escape(text: str) -> str:
+    """Returns text for HTML, without characters that would hide or reverse what is around them."""
+    return escape_html(printable(text))
+
+
 def _table(rows: Mapping[str, str]) -> str:
-    """Gives a table of two columns; a line of text is one of the cell."""
+    """Returns a table of two columns; a line of text is one of the cell."""
     lines = (
         f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">'
         f"{'<br>'.join(map(escape, text.split(chr(10))))}</td></tr>"
@@ -95,7 +101,7 @@ def _table(rows: Mapping[str, str]) -> str:
 
 
 def _axes(top: float, groups: Iterable[str]) -> Iterable[str]:
-    """Gives the lines of the scale, and names below every so many groups."""
+    """Yields the lines of the scale, and names below every so many groups."""
     bottom = _HEIGHT - _BOTTOM
     for step in range(3):
         y = bottom - (bottom - _TOP) * step / 2
@@ -114,7 +120,7 @@ def _axes(top: float, groups: Iterable[str]) -> Iterable[str]:
 
 
 def _legend(title: str, tensors: Iterable["TensorReport"]) -> Iterable[str]:
-    """Gives the title, and the colours of the roles that there are."""
+    """Yields the title, and the colours of the roles that there are."""
     yield f'<text x="{_LEFT}" y="14">{escape(title)}</text>'
     roles = sorted({tensor.role for tensor in tensors}, key=lambda role: role or "~")
     for index, role in enumerate(roles):
@@ -149,10 +155,10 @@ def _bars(
 
 
 def _layer_or_infinity(tensor: "TensorReport") -> float:
-    """Gives the layer, infinite where there is none: files are sorted by name."""
+    """Returns the layer, infinite where there is none: files are sorted by name."""
     return float("inf") if tensor.layer is None else tensor.layer
 
 
 def _snr_or_infinity(tensor: "TensorReport") -> float:
-    """Gives the signal-to-noise ratio, infinite where there is no error."""
+    """Returns the signal-to-noise ratio, infinite where there is no error."""
     return float("inf") if tensor.metrics.snr_db is None else tensor.metrics.snr_db

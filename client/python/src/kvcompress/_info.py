@@ -7,7 +7,9 @@ Fields have the names, meanings and units of the messages of kvcompress.v1.
 from dataclasses import dataclass
 
 from kvcompress._export import Exportable
+from kvcompress._inputs import printable
 from kvcompress._reports import CompressionReport
+from kvcompress._summary import snr_text
 from kvcompress.v1 import compression_service_pb2, server_info_pb2, tensor_pb2
 
 
@@ -222,14 +224,14 @@ class ServerInfo(Exportable):
         )
 
     def __repr__(self) -> str:
-        """Gives one line."""
+        """Returns one line."""
         return (
-            f"ServerInfo({self.version}, API {self.api_version}, format {self.format_version}, "
-            f"{self.kernels}, {len(self.codecs)} codecs)"
+            f"ServerInfo({printable(self.version)}, API {printable(self.api_version)}, format "
+            f"{self.format_version}, {printable(self.kernels)}, {len(self.codecs)} codecs)"
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SelfTestResult:
     """Result of one codec: whether it passed, else why not, and the metrics of the run."""
 
@@ -244,8 +246,12 @@ class SelfTestResult:
         report = CompressionReport.from_proto(message.report)
         return cls(message.codec, message.passed, message.message, report)
 
+    def __repr__(self) -> str:
+        """Returns one line."""
+        return f"SelfTestResult({_self_test(self)})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class SelfTestReport(Exportable):
     """Whether every codec passed, and one result for each codec and parameter value."""
 
@@ -257,3 +263,21 @@ class SelfTestReport(Exportable):
         """Takes the values of a message of the API."""
         results = tuple(SelfTestResult.from_proto(result) for result in message.results)
         return cls(message.passed, results)
+
+    def __repr__(self) -> str:
+        """Returns one line, with the first of the results that failed."""
+        failed = [result for result in self.results if not result.passed]
+        if not failed:
+            verdict = "passed" if self.passed else "not passed"
+            return f"SelfTestReport({verdict}, {len(self.results)} results)"
+        counts = f"{len(failed)} of {len(self.results)} results failed"
+        return f"SelfTestReport({counts}, the first: {_self_test(failed[0])})"
+
+
+def _self_test(result: SelfTestResult) -> str:
+    """Summarizes a result."""
+    if not result.passed:
+        return f"{printable(result.codec)}, failed: {printable(result.message)}"
+    report = result.report
+    ratio = f"{report.compression_ratio:.2f}x"
+    return f"{printable(result.codec)}, passed, {ratio}, {snr_text(report.metrics)}"

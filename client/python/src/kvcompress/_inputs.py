@@ -32,7 +32,7 @@ def printable(text: str) -> str:
 
 
 def _escape(character: str) -> str:
-    """Gives the escape of one character."""
+    """Returns the escape of one character."""
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:
         code -= 0xDC00  # a byte of a name that is not UTF-8

@@ -87,7 +87,7 @@ _SKIPPING = {"llama4_text": 4, "smollm3": 4}
 
 
 def read_config(config: ModelConfig) -> Mapping[str, Any]:
-    """Gives what is in a configuration.
+    """Returns the content of a configuration.
 
     Raises:
         OSError: The file cannot be read.
@@ -95,14 +95,14 @@ def read_config(config: ModelConfig) -> Mapping[str, Any]:
     """
     if isinstance(config, Mapping):
         return config
-    found = json.loads(Path(config).read_text(encoding="utf-8"))
+    found = json.loads(Path(config).read_text(encoding="utf-8-sig"))
     if not isinstance(found, Mapping):
         raise ValueError("model config: it is no JSON object")
     return found
 
 
 def rope_parameters(config: ModelConfig) -> rope_pb2.RopeParameters:
-    """Gives the message of the API for a model's configuration.
+    """Returns the message of the API for a model's configuration.
 
     Raises:
         OSError: The file cannot be read.
@@ -140,18 +140,18 @@ def rope_parameters(config: ModelConfig) -> rope_pb2.RopeParameters:
 
 
 def _defaults(config: Mapping[str, Any]) -> _Defaults:
-    """Gives what holds for a model of that type."""
+    """Returns what holds for a model of that type."""
     return _DEFAULTS.get(config.get("model_type", ""), _Defaults())
 
 
 def _object(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Gives what is under a key where it is an object, else an empty one."""
+    """Returns what is under a key where it is an object, else an empty one."""
     value = config.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
 def _number(config: Mapping[str, Any], *keys: str) -> float | None:
-    """Gives the first number under one of the keys."""
+    """Returns the first number under one of the keys."""
     for key in keys:
         value = config.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -160,7 +160,7 @@ def _number(config: Mapping[str, Any], *keys: str) -> float | None:
 
 
 def _kinds(config: Mapping[str, Any]) -> Sequence[str]:
-    """Gives the kind of each layer, where it is known."""
+    """Returns the kind of each layer, where it is known."""
     kinds = config.get("layer_types")
     if isinstance(kinds, Sequence):
         return kinds
@@ -176,7 +176,7 @@ def _kinds(config: Mapping[str, Any]) -> Sequence[str]:
 def _add_layers(
     config: Mapping[str, Any], numbers: Mapping[str, int], rope: rope_pb2.RopeParameters
 ) -> None:
-    """Gives each layer the embedding of its kind."""
+    """Returns the embedding of each layer's kind."""
     for kind in _kinds(config):
         if kind not in numbers:
             raise ValueError(f"model config: layers of type {kind} have no rope_parameters")
@@ -205,7 +205,7 @@ def _take_away_layers(config: Mapping[str, Any], rope: rope_pb2.RopeParameters) 
 
 
 def _embedding(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> rope_pb2.RopeEmbedding:
-    """Gives one embedding; `parameters` go before what all layers share."""
+    """Returns one embedding; `parameters` go before what all layers share."""
     theta = _number(parameters, "rope_theta")
     if theta is None:
         theta = _number(config, "rope_theta", "rotary_emb_base")
@@ -230,7 +230,7 @@ def _embedding(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> rope
 
 
 def _rotary_channels(config: Mapping[str, Any], parameters: Mapping[str, Any]) -> int:
-    """Gives the rotated channels of a head; 0 for all."""
+    """Returns the rotated channels of a head; 0 for all."""
     channels = _number(config, "rotary_dim")
     if channels is not None:
         return int(channels)

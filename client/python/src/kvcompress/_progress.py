@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from kvcompress._requests import ProgressCallback, Source, source_size
 
 Progress = bool | ProgressCallback
-"""True draws a bar on stderr (needs tqdm); a function is told of bytes as they are sent."""
+"""True draws a bar on stderr (needs tqdm); a function is called with counts of bytes sent."""
 
 
 @contextmanager
 def open_progress(progress: Progress, source: Source) -> Iterator[ProgressCallback]:
-    """Gives the function to call with the number of bytes sent; the block's end ends the bar.
+    """Yields the function to call with the number of bytes sent; the block's end ends the bar.
 
     Raises:
         ImportError: A bar is asked for and tqdm is not installed.

@@ -114,7 +114,8 @@ class CompressionReport(Exportable):
         verdict: Judgement on the pooled metrics.
         tensor_count: Number of tensors.
         tensors_failed: Number of tensors whose own verdict is not `passed`.
-        worst_tensor: The tensor with the lowest SNR; None when every tensor is exact.
+        worst_tensor: The key with the lowest centred SNR, or the tensor with the lowest SNR where
+            no key has one; None when every tensor is exact.
         tensors: One report for each tensor in the order of the file; empty if not asked for.
         payload_digest: `xxh3-128:` and 32 digits: identifies the artefact.
         processing_seconds: From the call's first message to the report, on the server.
@@ -165,15 +166,15 @@ class CompressionReport(Exportable):
         )
 
     def __repr__(self) -> str:
-        """Gives one line."""
+        """Returns one line."""
         return f"CompressionReport({_summary.compression(self)})"
 
     def _repr_html_(self) -> str:
-        """Gives what notebooks show: a table, and a chart where tensors are listed."""
+        """Returns what notebooks show: a table, and a chart where tensors are listed."""
         return _html.compression(self)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """Gives a table with a row for each tensor, and the metrics and the verdict as columns.
+        """Returns a table with a row for each tensor, and the metrics and the verdict as columns.
 
         Raises:
             ImportError: pandas is not installed.
@@ -197,7 +198,7 @@ class DecompressionReport(Exportable):
         tensor_count: Number of tensors in the artefact, all verified.
         tensors_selected: Number of tensors given back.
         labels: Labels that the artefact carries.
-        payload_digest: Identity of the artefact, as CompressionReport gave it.
+        payload_digest: Identity of the artefact, as CompressionReport has it.
         processing_seconds: From the call's first message to the report, on the server.
         profile: The profile that the artefact needs; None for none.
     """
@@ -234,23 +235,23 @@ class DecompressionReport(Exportable):
         )
 
     def __repr__(self) -> str:
-        """Gives one line."""
+        """Returns one line."""
         return f"DecompressionReport({_summary.decompression(self)})"
 
     def _repr_html_(self) -> str:
-        """Gives the table that notebooks show."""
+        """Returns the table that notebooks show."""
         return _html.decompression(self)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CompressionResult:
-    """What Client.compress gives.
+    """The result of Client.compress.
 
     Attributes:
         report: Sizes and quality.
         artefact: The artefact, when no output path was given.
         path: Where the artefact was written, when one was.
-        reconstructed: The safetensors file that decompression would give, when it was asked
+        reconstructed: The safetensors file that decompression would produce, when it was asked
             for without a path; `load_arrays` opens it.
     """
 
@@ -260,18 +261,29 @@ class CompressionResult:
     reconstructed: bytes | None
 
     def __repr__(self) -> str:
-        """Gives one line."""
+        """Returns one line."""
         place = "in memory" if self.path is None else f"in {str(self.path)!r}"
         return f"CompressionResult({_summary.compression(self.report)}, {place})"
 
     def _repr_html_(self) -> str:
-        """Gives what notebooks show of the report."""
+        """Returns what notebooks show of the report."""
         return _html.compression(self.report)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class InMemoryCompressionResult(CompressionResult):
+    """The result of Client.compress where no output path was given.
+
+    Attributes:
+        artefact: The artefact.
+    """
+
+    artefact: bytes
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class DecompressionResult:
-    """What Client.decompress gives.
+    """The result of Client.decompress.
 
     Attributes:
         report: What was verified.
@@ -289,17 +301,17 @@ class DecompressionResult:
     path: Path | None
 
     def __repr__(self) -> str:
-        """Gives one line."""
+        """Returns one line."""
         place = "verified only" if self.safetensors is None else "in memory"
         place = place if self.path is None else f"in {str(self.path)!r}"
         return f"DecompressionResult({_summary.decompression(self.report)}, {place})"
 
     def _repr_html_(self) -> str:
-        """Gives what notebooks show of the report."""
+        """Returns what notebooks show of the report."""
         return _html.decompression(self.report)
 
     def torch_tensors(self) -> "dict[str, torch.Tensor]":
-        """Gives copies as torch tensors by name, in the order of the file, on the CPU.
+        """Returns copies as torch tensors by name, in the order of the file, on the CPU.
 
         Returns:
             Tensors of the types that the source had.
@@ -311,3 +323,18 @@ class DecompressionResult:
         if self.safetensors is None:
             raise ValueError("there are no tensors in memory")
         return load_torch(self.safetensors)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class InMemoryDecompressionResult(DecompressionResult):
+    """The result of Client.decompress where no output path was given, and not only to verify.
+
+    Attributes:
+        tensors: Arrays by name in the order of the file, read-only views of `safetensors`.
+        metadata: The source's metadata.
+        safetensors: The restored safetensors file.
+    """
+
+    tensors: Mapping[str, Array]
+    metadata: Mapping[str, str]
+    safetensors: bytes

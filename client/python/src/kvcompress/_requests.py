@@ -55,25 +55,27 @@ class RequestStream(Iterator[Message], Generic[Message]):
         self, messages: Generator[Message, None, None], file: BinaryIO | None = None
     ) -> None:
         """Takes the messages to send, in order, and the file they are read from."""
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._messages = messages
         self._file = file
         self._lock = threading.Lock()
 
     def __next__(self) -> Message:
-        """Gives the next message.
+        """Returns the next message.
 
         Raises:
             StopIteration: There are no more, or the stream was closed.
+            RuntimeError: Reading them failed, or a callback did; `error` has the cause.
         """
         with self._lock:
             try:
                 return next(self._messages)
             except StopIteration:
                 raise
-            except Exception as error:
+            except BaseException as error:
                 self.error = error
-                raise
+                # Of anything but an Exception gRPC's thread dies, and its call waits forever.
+                raise RuntimeError("the requests of a call ended by an error") from error
 
     def close(self) -> None:
         """Ends the stream and releases what it reads from."""
@@ -90,7 +92,7 @@ def compress_requests(
     metadata: Mapping[str, str] | None,
     advance: ProgressCallback,
 ) -> RequestStream[InputMessage]:
-    """Gives the requests of Compress or Measure.
+    """Returns the requests of Compress or Measure.
 
     Args:
         kind: The class of the messages.
@@ -131,7 +133,7 @@ def compress_requests(
 def decompress_requests(
     options: service_pb2.DecompressOptions, source: PathOrStr | bytes, advance: ProgressCallback
 ) -> RequestStream[service_pb2.DecompressRequest]:
-    """Gives the requests of Decompress.
+    """Returns the requests of Decompress.
 
     Args:
         options: The first message's content.
@@ -171,7 +173,7 @@ def open_source(source: PathOrStr | bytes) -> BinaryIO:
 
 
 def _hint(source: object) -> str:
-    """Says what to do with something that is often passed where a cache is wanted."""
+    """Returns advice for something that is often passed where a cache is wanted."""
     if hasattr(source, "key_cache") or hasattr(source, "layers"):
         return (
             ": kvcompress.integrations.transformers has save_cache(client, path, cache), and "
@@ -188,7 +190,7 @@ def _hint(source: object) -> str:
 
 
 def source_size(source: Source) -> int | None:
-    """Gives the bytes that will be sent of a source; None where they are not known."""
+    """Returns how many bytes of a source will be sent; None where that is not known."""
     if isinstance(source, Mapping):
         return sum(
             value.nbytes if is_tensor(value) else np.asarray(value).nbytes
@@ -201,7 +203,7 @@ def source_size(source: Source) -> int | None:
 
 
 def _chunks(file: BinaryIO, advance: ProgressCallback) -> Iterator[bytes]:
-    """Gives a file in pieces."""
+    """Yields a file in pieces."""
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
         advance(len(chunk))
@@ -214,7 +216,7 @@ def _tensor_messages(
     metadata: Mapping[str, str],
     advance: ProgressCallback,
 ) -> Generator[InputMessage, None, None]:
-    """Gives `first`, the table, then the tensors' bytes; checks before it returns."""
+    """Returns `first`, the table, then the tensors' bytes; checks before it returns."""
     table = tensor_pb2.TensorTable(metadata=dict(metadata))
     for name, value in tensors.items():
         dtype = dtype_name(value) if is_tensor(value) else np.asarray(value).dtype.name
@@ -254,14 +256,14 @@ def _tensor_messages(
 def _data_of(
     tensors: "Mapping[str, Array | torch.Tensor]",
 ) -> Iterator[tuple[str, memoryview]]:
-    """Gives the elements of each tensor."""
+    """Yields the elements of each tensor."""
     for name, value in tensors.items():
         array = tensor_bits(value) if is_tensor(value) else np.asarray(value)
         yield name, little_endian_bytes(array)
 
 
 def _gathered(tensors: "Mapping[str, Array | torch.Tensor]") -> Iterator[bytes]:
-    """Gives the elements of all tensors in pieces, each of which may hold several small ones.
+    """Yields the elements of all tensors in pieces, each of which may hold several small ones.
 
     A message takes a server as long as what is in one of 200 KB.
     """

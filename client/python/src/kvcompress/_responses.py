@@ -41,7 +41,7 @@ class CompressResponses:
             raise _out_of_place(which)
 
     def finish(self) -> CompressionReport:
-        """Ends the stream and gives the report.
+        """Ends the stream and returns the report.
 
         Raises:
             DataLossError: There was no trailer, reason `NO_TRAILER`, or a size does not match,
@@ -79,7 +79,7 @@ class DecompressResponses:
             raise _out_of_place(which)
 
     def finish(self) -> DecompressionReport:
-        """Ends the stream and gives the report.
+        """Ends the stream and returns the report.
 
         Raises:
             DataLossError: There was no trailer, reason `NO_TRAILER`, or the size does not

@@ -2,17 +2,21 @@
 """Destinations of responses: a file that appears whole or not at all, or memory."""
 
 import os
-import secrets
-import stat
 import struct
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from kvcompress._arrays import Array, ArrivingArrays
+from kvcompress._file_type import MAX_HEADER_BYTES
+from kvcompress._output_file import UnfinishedFile, check_output, permissions_of
 from kvcompress.errors import DataLossError
 from kvcompress.v1 import tensor_pb2
+
+# A header is as long as safetensors allows, behind its length.
+_MAX_RESERVED_BYTES = 8 + MAX_HEADER_BYTES
+_MAX_EMPTY_CHUNKS = 1000
 
 OnTensor = Callable[[str, Array], object]
 """Is called with the name of a tensor and its array."""
@@ -35,7 +39,7 @@ class Sink(AbstractContextManager["Sink"]):
 
     @abstractmethod
     def beginning(self) -> bytes:
-        """Gives the first 8 bytes, or as many as there are."""
+        """Returns the first 8 bytes, or as many as there are."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -56,35 +60,44 @@ class Sink(AbstractContextManager["Sink"]):
 
 
 class MemorySink(Sink):
-    """Keeps the bytes in memory."""
+    """Keeps the bytes in memory, as many as were written.
+
+    A gap, such as before a header that comes last, takes none: there is one run of bytes for
+    each place where writing began.
+    """
 
     def __init__(self) -> None:
         """Begins empty."""
-        self._data = bytearray()
+        self._runs: list[tuple[int, bytearray]] = []
 
     def write(self, offset: int, data: bytes) -> None:
-        """Puts bytes at a position; a gap before it is filled with zeros."""
-        self._data.extend(bytes(max(0, offset - len(self._data))))
-        self._data[offset : offset + len(data)] = data
+        """Puts bytes at a position where there are none yet."""
+        for start, run in self._runs:
+            if start + len(run) == offset:
+                run.extend(data)
+                return
+        self._runs.append((offset, bytearray(data)))
+        self._runs.sort(key=lambda run: run[0])
 
     def beginning(self) -> bytes:
-        """Gives the first 8 bytes, or as many as there are."""
-        return bytes(self._data[:8])
+        """Returns the first 8 bytes, or as many as there are."""
+        start, first = self._runs[0] if self._runs else (0, bytearray())
+        return bytes(first[:8]) if start == 0 else b""
 
     def commit(self) -> None:
-        """Has nothing to do."""
+        """Does nothing."""
 
     def close(self) -> None:
-        """Has nothing to do."""
+        """Does nothing."""
 
     @property
     def data(self) -> bytes:
-        """A copy of the bytes."""
-        return bytes(self._data)
+        """A copy of the bytes, which have no gap when they are complete."""
+        return b"".join(run for _, run in self._runs)
 
 
 class TensorSink(MemorySink):
-    """Keeps the bytes of a safetensors file in memory, and tells of each tensor that is there."""
+    """Keeps the bytes of a safetensors file in memory, and reports each complete tensor."""
 
     def __init__(self, on_tensor: OnTensor) -> None:
         """Begins empty.
@@ -97,35 +110,37 @@ class TensorSink(MemorySink):
         self._on_tensor = on_tensor
 
     def write(self, offset: int, data: bytes) -> None:
-        """Puts bytes at a position, and tells what they complete."""
+        """Writes bytes at a position, and reports the tensors that they complete."""
         super().write(offset, data)
-        for name, array in self._arrays.take(self._data):
+        for name, array in self._arrays.take(self._runs[0][1]):
             self._on_tensor(name, array)
 
 
 class FileSink(Sink):
-    """Writes next to the target, and renames over it when all is well.
+    """Writes a file that takes the target's name when all is well.
 
-    A link as the target is followed. The new file has the permissions that the process gives
-    to new files.
+    A link as the target is followed.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens a temporary file in the target's directory.
+    def __init__(
+        self, path: str | os.PathLike[str], *, source: object = None, overwrite: bool = False
+    ) -> None:
+        """Opens a file without a name in the target's directory.
 
         Args:
-            path: The target; replaced if it is there.
+            path: The target.
+            source: What it is made from. Where that is the path of a file, the new file has its
+                permissions; else those that the process gives to new files.
+            overwrite: Whether it is replaced if it is there.
 
         Raises:
+            AlreadyExistsError: The target is there and may not be replaced.
             OSError: The directory cannot be written to.
             ValueError: The target is there and not a regular file.
         """
-        self._target = Path(os.path.realpath(path))
-        with suppress(FileNotFoundError):
-            if not stat.S_ISREG(self._target.stat().st_mode):
-                raise ValueError(f"{os.fspath(path)!r} is not a regular file")
-        self._partial = self._target.with_name(f".{secrets.token_hex(8)}.kvcompress-partial")
-        self._file = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        check_output(path, overwrite=overwrite)
+        self._overwrite = overwrite
+        self._file = UnfinishedFile(Path(os.path.realpath(path)), permissions_of(source))
 
     def write(self, offset: int, data: bytes) -> None:
         """Writes bytes at a position.
@@ -135,31 +150,25 @@ class FileSink(Sink):
         """
         rest = memoryview(data)
         while rest:
-            written = os.pwrite(self._file, rest, offset)
+            written = os.pwrite(self._file.descriptor, rest, offset)
             rest, offset = rest[written:], offset + written
 
     def beginning(self) -> bytes:
-        """Gives the first 8 bytes, or as many as there are."""
-        return os.pread(self._file, 8, 0)
+        """Returns the first 8 bytes, or as many as there are."""
+        return os.pread(self._file.descriptor, 8, 0)
 
     def commit(self) -> None:
         """Flushes to the disk, then puts the file in the target's place.
 
         Raises:
+            AlreadyExistsError: The target has appeared and may not be replaced.
             OSError: The disk is full or broken; the target is as it was.
         """
-        os.fsync(self._file)
-        self._partial.replace(self._target)
-        directory = os.open(self._target.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        self._file.commit(overwrite=self._overwrite)
 
     def close(self) -> None:
-        """Closes, and removes the temporary file unless it became the target."""
-        os.close(self._file)
-        self._partial.unlink(missing_ok=True)
+        """Closes, and discards what did not become the target."""
+        self._file.close()
 
     @property
     def data(self) -> None:
@@ -167,15 +176,24 @@ class FileSink(Sink):
         return
 
 
-def open_sink(path: str | os.PathLike[str] | None, on_tensor: OnTensor | None = None) -> Sink:
-    """Gives a sink for a path, or one in memory, which may tell of tensors.
+def open_sink(
+    path: str | os.PathLike[str] | None,
+    on_tensor: OnTensor | None = None,
+    *,
+    source: object,
+    overwrite: bool,
+) -> Sink:
+    """Returns a sink for a path, or one in memory, which may report tensors.
+
+    A file has the permissions of `source`, where that is the path of one.
 
     Raises:
+        AlreadyExistsError: The path is there and may not be replaced.
         OSError: The directory cannot be written to.
         ValueError: The path is there and not a regular file.
     """
     if path is not None:
-        return FileSink(path)
+        return FileSink(path, source=source, overwrite=overwrite)
     return MemorySink() if on_tensor is None else TensorSink(on_tensor)
 
 
@@ -186,20 +204,40 @@ class FileAssembler:
     """
 
     def __init__(self, sink: Sink, reserved: int = 0) -> None:
-        """Begins a file whose first `reserved` bytes come last."""
+        """Begins a file whose first `reserved` bytes come last.
+
+        Raises:
+            DataLossError: These are more than any header has, reason `BAD_STREAM`.
+        """
+        if reserved > _MAX_RESERVED_BYTES:
+            raise DataLossError(
+                f"the answer announces a header of {reserved} bytes, above {_MAX_RESERVED_BYTES}",
+                reason="BAD_STREAM",
+                limit=_MAX_RESERVED_BYTES,
+            )
         self._sink = sink
         self._reserved = reserved
         self._head = 0
         self._end = reserved
+        self._empty = 0
 
     def take(self, chunk: tensor_pb2.FileChunk) -> None:
         """Writes a chunk.
 
         Raises:
-            DataLossError: The chunk is not the next one, reason `BAD_STREAM`.
+            DataLossError: The chunk is not the next one, or one more of many that are empty,
+                reason `BAD_STREAM`.
             OSError: It cannot be written.
         """
         size = len(chunk.data)
+        self._empty += size == 0
+        if self._empty > _MAX_EMPTY_CHUNKS:
+            raise DataLossError(
+                f"the answer has more than {_MAX_EMPTY_CHUNKS} empty chunks, so that it need not "
+                "end",
+                reason="BAD_STREAM",
+                limit=_MAX_EMPTY_CHUNKS,
+            )
         if chunk.offset == self._end:
             self._end += size
         elif chunk.offset == self._head and self._head + size <= self._reserved:

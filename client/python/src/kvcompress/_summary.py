@@ -3,6 +3,8 @@
 
 from typing import TYPE_CHECKING
 
+from kvcompress._inputs import printable
+
 if TYPE_CHECKING:
     from kvcompress._reports import CompressionReport, DecompressionReport
     from kvcompress._tensor_report import TensorReport
@@ -12,7 +14,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def size_text(size: int) -> str:
-    """Gives a number of bytes in a unit of three digits or less, such as `1.9 MB`."""
+    """Returns a number of bytes in a unit of three digits or less, such as `1.9 MB`."""
     number, unit = float(size), 0
     while number >= 999.5 and unit + 1 < len(_UNITS):
         number, unit = number / 1000, unit + 1
@@ -20,12 +22,16 @@ def size_text(size: int) -> str:
 
 
 def snr_text(metrics: "Metrics") -> str:
-    """Gives the signal-to-noise ratio, or says that there is no error."""
-    return "exact" if metrics.snr_db is None else f"SNR {metrics.snr_db:.2f} dB"
+    """Returns the signal-to-noise ratios, that of keys first; `exact` where there is no error."""
+    if metrics.snr_db is None:
+        return "exact"
+    keys = metrics.centred_snr_db
+    first = "" if keys is None else f"keys' SNR {keys:.2f} dB, "
+    return f"{first}SNR {metrics.snr_db:.2f} dB"
 
 
 def verdict_text(report: "CompressionReport") -> str:
-    """Gives the level, and how many tensors miss bounds."""
+    """Returns the level, and how many tensors miss bounds."""
     known = report.verdict.level.value != "UNSPECIFIED"
     words = [report.verdict.level.value] if known else []
     if report.tensors_failed:
@@ -40,7 +46,8 @@ def compression(report: "CompressionReport") -> str:
     """Summarizes a compression."""
     sizes = f"{size_text(report.original_size_bytes)} -> {size_text(report.compressed_size_bytes)}"
     ratio = f"{report.compression_ratio:.2f}x"
-    return ", ".join([report.codec, ratio, snr_text(report.metrics), verdict_text(report), sizes])
+    codec = printable(report.codec)
+    return ", ".join([codec, ratio, snr_text(report.metrics), verdict_text(report), sizes])
 
 
 def tensor(report: "TensorReport") -> str:
@@ -51,7 +58,7 @@ def tensor(report: "TensorReport") -> str:
             repr(report.name),
             *([] if report.role is None else [f"{report.role}{layer}"]),
             f"{report.dtype} {list(report.shape)}",
-            report.codec,
+            printable(report.codec),
             f"{report.bits_per_value:.2f} bits per value",
             snr_text(report.metrics),
             "passed" if report.verdict.passed else "not passed",

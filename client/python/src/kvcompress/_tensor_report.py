@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kvcompress import _summary
 from kvcompress._arrays import FILE_TYPES
 from kvcompress._export import Exportable
+from kvcompress._inputs import printable
 from kvcompress.v1 import quality_pb2, rope_pb2, tensor_pb2
 from kvcompress.v1.quality_types import Metrics
 
@@ -58,15 +59,16 @@ class MissedBound:
         )
 
     def __str__(self) -> str:
-        """Gives a sentence."""
+        """Returns a sentence."""
         side = "below" if self.bound.startswith("max_") else "above"
+        metric = printable(self.metric)
         whose = "all tensors" if self.tensor is None else f"tensor {self.tensor!r}"
         if self.value is None:
             return (
-                f"{self.metric} of {whose} is not known for its shape, so it is not {side} "
+                f"{metric} of {whose} is not known for its shape, so it is not {side} "
                 f"{self.limit:g}"
             )
-        return f"{self.metric} {self.value:.5g} of {whose} is not {side} {self.limit:g}"
+        return f"{metric} {self.value:.5g} of {whose} is not {side} {self.limit:g}"
 
     @property
     def excess(self) -> float:
@@ -212,5 +214,5 @@ class TensorReport(Exportable):
         )
 
     def __repr__(self) -> str:
-        """Gives one line."""
+        """Returns one line."""
         return f"TensorReport({_summary.tensor(self)})"

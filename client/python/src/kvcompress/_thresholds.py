@@ -3,6 +3,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 
 from kvcompress.v1.quality_types import ThresholdArguments, Thresholds
 
@@ -13,7 +14,7 @@ _NAMES = tuple(Thresholds.__dataclass_fields__)
 
 
 def as_thresholds(given: ThresholdsChoice | None, argument: str) -> Thresholds | None:
-    """Gives the bounds of an argument.
+    """Returns the bounds of an argument.
 
     Args:
         given: What the caller wrote.
@@ -39,7 +40,7 @@ def as_thresholds(given: ThresholdsChoice | None, argument: str) -> Thresholds |
 def with_shorthands(
     given: ThresholdsChoice | None, shorthands: ThresholdArguments
 ) -> Thresholds | None:
-    """Gives the bounds of `thresholds` together with those that are arguments themselves.
+    """Returns the bounds of `thresholds` together with those that are arguments themselves.
 
     Raises:
         TypeError: As `as_thresholds`, or a bound is given twice.
@@ -59,8 +60,14 @@ def check_names(given: Collection[str], argument: str, known: Collection[str]) -
     """Checks that names are known.
 
     Raises:
-        TypeError: One is not; it lists those that are.
+        TypeError: One is not; it says which is nearest, and lists those that are.
     """
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        raise TypeError(f"{argument}: there is no {unknown[0]!r}, only {', '.join(known)}")
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is None:
+        return
+    listed = ", ".join(known)
+    if nearest := get_close_matches(str(unknown), known, 1):
+        raise TypeError(
+            f"{argument}: there is no {unknown!r}; did you mean {nearest[0]!r}? There are {listed}"
+        )
+    raise TypeError(f"{argument}: there is no {unknown!r}, only {listed}")

@@ -15,18 +15,18 @@ _BY_BITS = {"BF16", "U16", "U32", "U64"}
 
 
 def is_tensor(value: object) -> TypeGuard["torch.Tensor"]:
-    """Tells whether a value is a torch tensor; without importing torch."""
+    """Returns whether a value is a torch tensor; without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def dtype_name(tensor: "torch.Tensor") -> str:
-    """Gives the name of the element type, such as `bfloat16`."""
+    """Returns the name of the element type, such as `bfloat16`."""
     return str(tensor.dtype).removeprefix("torch.")
 
 
 def tensor_bits(tensor: "torch.Tensor") -> Array:
-    """Gives the elements of a tensor in C order, bit for bit.
+    """Returns the elements of a tensor in C order, bit for bit.
 
     Args:
         tensor: A tensor of a type that `data_type` knows, of any shape, strides and device.

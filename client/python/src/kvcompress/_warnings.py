@@ -4,6 +4,7 @@
 import sys
 import warnings
 
+from kvcompress._inputs import printable
 from kvcompress._reports import CompressionReport
 from kvcompress.v1 import quality_pb2
 
@@ -19,17 +20,17 @@ class CompressionWarning(UserWarning):
 
 
 def report_with_warnings(message: quality_pb2.CompressionReport) -> CompressionReport:
-    """Gives the report of a call, and issues its warnings where the package was called."""
+    """Returns the report of a call, and issues its warnings where the package was called."""
     report = CompressionReport.from_proto(message)
     for each in report.warnings:
         where = f" (tensor {each.tensor!r})" if each.tensor else ""
-        text = f"{each.code}: {each.message}{where}"
-        warnings.warn(text, CompressionWarning, stacklevel=_depth_of_caller())
+        text = printable(f"{each.code}: {each.message}{where}")
+        warnings.warn(text, CompressionWarning, stacklevel=depth_of_caller())
     return report
 
 
-def _depth_of_caller() -> int:
-    """Gives the `stacklevel`, for the calling function, of the first frame outside the package."""
+def depth_of_caller() -> int:
+    """Returns the `stacklevel`, for the caller, of the first frame outside the package."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and _is_inside(frame.f_globals.get("__name__", "")):
         frame, depth = frame.f_back, depth + 1

@@ -11,20 +11,32 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import cached_property
 from itertools import islice
-from typing import TypeVarTuple, Unpack
+from typing import TypeVarTuple, Unpack, overload
 
 import grpc
 
 from kvcompress._base import BaseClient, CallPlan, Request, Response, Result
 from kvcompress._calls import Call, measure_requests, translate_errors
+from kvcompress._file_type import check_file_type
 from kvcompress._info import SelfTestReport, ServerInfo
 from kvcompress._progress import Progress
-from kvcompress._reports import CompressionReport, CompressionResult, DecompressionResult
+from kvcompress._reports import (
+    CompressionReport,
+    CompressionResult,
+    DecompressionResult,
+    InMemoryCompressionResult,
+    InMemoryDecompressionResult,
+)
 from kvcompress._requests import PathOrStr, Source
 from kvcompress._sinks import OnTensor
 from kvcompress._warnings import report_with_warnings
 from kvcompress.errors import UnavailableError
-from kvcompress.options import CompressArguments, DecompressArguments, compress_options
+from kvcompress.options import (
+    CompressArguments,
+    DecompressArguments,
+    RestoreArguments,
+    compress_options,
+)
 from kvcompress.v1 import compression_service_pb2 as service_pb2
 from kvcompress.v1 import server_info_pb2
 
@@ -58,17 +70,52 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
     async def close(self) -> None:
         """Closes the channel, and the client's own server; calls in progress are cancelled.
 
-        That can take up to about 20 seconds where the line to the server has died.
+        That can take up to about 20 seconds where the line to the server has died. Later calls
+        raise a FailedPreconditionError, reason `CLOSED`. May be called again.
         """
+        if self._closed or self._connection.is_inherited():
+            return
+        self._closed = True
         await self._in_thread(self._channel.close)
         await self._in_thread(self._connection.close)
         self._threads.shutdown(wait=False)
+
+    @overload
+    async def compress(
+        self,
+        source: Source,
+        output: None = None,
+        *,
+        overwrite: bool = ...,
+        metadata: Mapping[str, str] | None = ...,
+        reconstruct: bool | PathOrStr = ...,
+        require: bool = ...,
+        progress: Progress = ...,
+        timeout: float | None = ...,
+        **options: Unpack[CompressArguments],
+    ) -> InMemoryCompressionResult: ...
+
+    @overload
+    async def compress(
+        self,
+        source: Source,
+        output: PathOrStr | None = ...,
+        *,
+        overwrite: bool = ...,
+        metadata: Mapping[str, str] | None = ...,
+        reconstruct: bool | PathOrStr = ...,
+        require: bool = ...,
+        progress: Progress = ...,
+        timeout: float | None = ...,
+        **options: Unpack[CompressArguments],
+    ) -> CompressionResult: ...
 
     async def compress(
         self,
         source: Source,
         output: PathOrStr | None = None,
         *,
+        overwrite: bool = False,
         metadata: Mapping[str, str] | None = None,
         reconstruct: bool | PathOrStr = False,
         require: bool = True,
@@ -78,15 +125,44 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
     ) -> CompressionResult:
         """Compresses a cache; see kvcompress.Client.compress."""
         plan = self._compression(
-            source, output, metadata, reconstruct, require, progress, timeout, options
+            source, output, overwrite, metadata, reconstruct, require, progress, timeout, options
         )
         return await self._run(plan)
+
+    @overload
+    async def decompress(
+        self,
+        source: PathOrStr | bytes,
+        output: None = None,
+        *,
+        overwrite: bool = ...,
+        reuse: bool = ...,
+        on_tensor: OnTensor | None = ...,
+        progress: Progress = ...,
+        timeout: float | None = ...,
+        **options: Unpack[RestoreArguments],
+    ) -> InMemoryDecompressionResult: ...
+
+    @overload
+    async def decompress(
+        self,
+        source: PathOrStr | bytes,
+        output: PathOrStr | None = ...,
+        *,
+        overwrite: bool = ...,
+        reuse: bool = ...,
+        on_tensor: OnTensor | None = ...,
+        progress: Progress = ...,
+        timeout: float | None = ...,
+        **options: Unpack[DecompressArguments],
+    ) -> DecompressionResult: ...
 
     async def decompress(
         self,
         source: PathOrStr | bytes,
         output: PathOrStr | None = None,
         *,
+        overwrite: bool = False,
         reuse: bool = False,
         on_tensor: OnTensor | None = None,
         progress: Progress = False,
@@ -98,7 +174,9 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
         `on_tensor` is called in a thread of the client.
         """
         return await self._run(
-            self._decompression(source, output, reuse, on_tensor, progress, timeout, options)
+            self._decompression(
+                source, output, overwrite, reuse, on_tensor, progress, timeout, options
+            )
         )
 
     async def measure(
@@ -110,9 +188,10 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
         timeout: float | None = None,
         **options: Unpack[CompressArguments],
     ) -> CompressionReport:
-        """Measures what `compress` would give; see kvcompress.Client.measure."""
+        """Measures what `compress` would produce; see kvcompress.Client.measure."""
+        check_file_type(source)
         wanted = compress_options(**options)
-        delays = self._connection.backoff_delays(source)
+        retries = self._connection.retries(source)
         while True:
             try:
                 with (
@@ -124,26 +203,38 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
                     future = self._stub.Measure.future(requests, timeout=self._seconds(timeout))
                     response = await self._in_thread(future.result, stop=future.cancel)
                 return report_with_warnings(response.report)
-            except UnavailableError:
-                if (delay := next(delays)) is None:
-                    raise
+            except UnavailableError as error:
+                delay = await self._in_thread(retries.delay_after, error)
             await asyncio.sleep(delay)
+            self._check_usable()
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """Asks what the server is and can do; see kvcompress.Client.server_info."""
         request = server_info_pb2.GetServerInfoRequest()
-        with translate_errors():
-            future = self._stub.GetServerInfo.future(request, timeout=self._seconds(timeout))
-            response = await self._in_thread(future.result, stop=future.cancel)
-        return ServerInfo.from_proto(response)
+        return ServerInfo.from_proto(await self._ask(self._stub.GetServerInfo, request, timeout))
 
     async def self_test(self, codec: str = "", *, timeout: float | None = None) -> SelfTestReport:
-        """Has the server test its codecs; see kvcompress.Client.self_test."""
+        """Tests the server's codecs; see kvcompress.Client.self_test."""
         request = service_pb2.SelfTestRequest(codec=codec)
-        with translate_errors():
-            future = self._stub.SelfTest.future(request, timeout=self._seconds(timeout))
-            response = await self._in_thread(future.result, stop=future.cancel)
-        return SelfTestReport.from_proto(response)
+        return SelfTestReport.from_proto(await self._ask(self._stub.SelfTest, request, timeout))
+
+    async def _ask(
+        self,
+        method: "grpc.UnaryUnaryMultiCallable[Request, Response]",
+        request: Request,
+        timeout: float | None,
+    ) -> Response:
+        """Makes a call of one request, again while the server is unavailable."""
+        retries, seconds = self._connection.retries(), self._seconds(timeout)
+        while True:
+            try:
+                with translate_errors():
+                    future = method.future(request, timeout=seconds)
+                    return await self._in_thread(future.result, stop=future.cancel)
+            except UnavailableError as error:
+                delay = await self._in_thread(retries.delay_after, error)
+            await asyncio.sleep(delay)
+            self._check_usable()
 
     async def _run(self, plan: CallPlan[Request, Response, Result]) -> Result:
         """Makes a call, again while the server is unavailable and nothing has come back."""
@@ -153,15 +244,17 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
         )
         if result is not None:
             return result
-        delays = self._connection.backoff_delays(plan.source)
+        retries = self._connection.retries(plan.source)
         while True:
             with plan.open_call() as call:
                 try:
                     return await self._attempt(plan, call)
-                except UnavailableError:
-                    if call.responded or (delay := next(delays)) is None:
+                except UnavailableError as error:
+                    if call.responded:
                         raise
+                    delay = await self._in_thread(retries.delay_after, error)
             await asyncio.sleep(delay)
+            self._check_usable()
 
     async def _attempt(
         self, plan: CallPlan[Request, Response, Result], call: Call[Request, Response, Result]
@@ -184,7 +277,14 @@ class Client(BaseClient, AbstractAsyncContextManager["Client"]):
     ) -> Result:
         """Runs a function in a thread; when cancelled, stops it and leaves after it has."""
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, lambda: function(*args))
+
+        def run() -> Result:
+            try:
+                return function(*args)
+            except StopIteration as error:  # with which a future of asyncio never ends
+                raise RuntimeError("a callback raised StopIteration") from error
+
+        work = loop.run_in_executor(self._threads, run)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -26,6 +26,8 @@ import xxhash
 
 from kvcompress._client import Client
 from kvcompress._inputs import printable
+from kvcompress._output_file import check_output
+from kvcompress._private_folder import PrivateFolder
 from kvcompress._requests import CHUNK_BYTES
 from kvcompress._sinks import FileSink
 from kvcompress.errors import KVCompressError, UnavailableError
@@ -72,17 +74,18 @@ class Worker:
         Raises:
             OSError: There is no kv-compressd, or a folder cannot be reached.
         """
-        self._source, self._target = _Folder(source), _Folder(target)
+        self._work = PrivateFolder("kvcompress-batch-")
+        self._source, self._target = (_Folder(each, self._work.path) for each in (source, target))
         self._options = options
         self._options_digest = hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()
         self._client = Client()
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Does the file `row["name"]`, and gives an Outcome as a dictionary."""
+        """Compresses the file `row["name"]`, and returns an Outcome as a dictionary."""
         try:
             return asdict(self._compress(row["name"]))
         except UnavailableError:  # the server died: once more, with another
-            self.close()
+            self._client.close()
             self._client = Client()
         except (KVCompressError, OSError) as error:
             return asdict(Outcome(row["name"], "failed", message=str(error)))
@@ -92,8 +95,9 @@ class Worker:
             return asdict(Outcome(row["name"], "failed", message=str(error)))
 
     def close(self) -> None:
-        """Stops the server."""
+        """Stops the server, and removes temporary files."""
         self._client.close()
+        self._work.remove()
 
     def _compress(self, name: str) -> Outcome:
         """Does one file."""
@@ -113,7 +117,7 @@ class Worker:
                 else:
                     sizes = kept.original_size_bytes, kept.compressed_size_bytes
                     return Outcome(name, "kept", *sizes)
-            with tempfile.TemporaryDirectory(prefix="kvcompress-batch-") as folder:
+            with tempfile.TemporaryDirectory(dir=self._work.path) as folder:
                 path = Path(folder, "artefact")
                 labels = {**(self._options.get("labels") or {}), **labels}
                 options: CompressArguments = {**self._options, "labels": labels}
@@ -121,7 +125,7 @@ class Worker:
                 report = self._client.compress(source, path, **options).report
                 digest = report.payload_digest
                 self._client.decompress(path, verify_only=True, expected_payload_digest=digest)
-                self._target.publish(path, target)
+                self._target.publish(path, target, source)
         return Outcome(
             name,
             "compressed",
@@ -135,18 +139,19 @@ class Worker:
 class _Folder:
     """A folder of a file system of pyarrow."""
 
-    def __init__(self, place: str) -> None:
-        """Takes a path or a URI."""
+    def __init__(self, place: str, work: Path | None = None) -> None:
+        """Takes a path or a URI, and where copies go; None: with all temporary files."""
         from pyarrow import fs  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         if "://" in place:
             self._system, self._path = fs.FileSystem.from_uri(place)
         else:
             self._system, self._path = fs.LocalFileSystem(), str(Path(place).absolute())
+        self._work = work
         self._is_local = isinstance(self._system, fs.LocalFileSystem)
 
     def names(self, pattern: str) -> list[str]:
-        """Gives the files below the folder that match and are no artefacts of a batch."""
+        """Returns the files below the folder that match and are no artefacts of a batch."""
         from pyarrow import fs
 
         selector = fs.FileSelector(self._path, recursive=True)
@@ -157,16 +162,16 @@ class _Folder:
         )
 
     def has(self, name: str) -> bool:
-        """Tells whether a file is there."""
+        """Returns whether a file is there."""
         return bool(self._system.get_file_info(f"{self._path}/{name}").is_file)
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
-        """Gives a path to read a file by: its own, or that of a copy."""
+        """Yields a path to read a file by: its own, or that of a copy."""
         if self._is_local:
             yield Path(self._path, name)
             return
-        with tempfile.TemporaryDirectory(prefix="kvcompress-batch-") as folder:
+        with tempfile.TemporaryDirectory(dir=self._work) as folder:
             path = Path(folder, "copy")
             with (
                 self._system.open_input_stream(f"{self._path}/{name}") as remote,
@@ -176,13 +181,18 @@ class _Folder:
                     file.write(chunk)
             yield path
 
-    def publish(self, path: Path, name: str) -> None:
-        """Copies a finished file into the folder, where it appears whole."""
+    def publish(self, path: Path, name: str, source: Path) -> None:
+        """Copies a finished file into the folder, where it appears whole.
+
+        Raises:
+            InvalidArgumentError: It would replace the source that it was made of.
+        """
         place = f"{self._path}/{name}"
         self._system.create_dir(place.rpartition("/")[0])
         with path.open("rb") as file:
             if self._is_local:
-                with FileSink(place) as sink:
+                check_output(place, source, overwrite=True)
+                with FileSink(place, source=source, overwrite=True) as sink:
                     while chunk := file.read(CHUNK_BYTES):
                         sink.write(file.tell() - len(chunk), chunk)
                     sink.commit()
@@ -239,7 +249,7 @@ def run(
 
 
 def table(outcomes: Iterable[Outcome]) -> str:
-    """Gives a summary: a line for each file, and their sum."""
+    """Returns a summary: a line for each file, and their sum."""
     rows: list[tuple[str, ...]] = [
         ("file", "status", "bytes before", "after", "ratio", "SNR dB", "verdict")
     ]
@@ -263,14 +273,14 @@ def table(outcomes: Iterable[Outcome]) -> str:
 
 
 def _row(name: str, outcome: Outcome, snr_db: str, verdict: str) -> tuple[str, ...]:
-    """Gives the cells of a line."""
+    """Returns the cells of a line."""
     before, after = outcome.original_size_bytes, outcome.compressed_size_bytes
     ratio = f"{before / after:.2f}" if after else ""
     return (name, outcome.status, str(before), str(after), ratio, snr_db, verdict)
 
 
 def _digest(path: Path) -> str:
-    """Gives the XXH3-128 of a file."""
+    """Returns the XXH3-128 of a file."""
     state = xxhash.xxh3_128()
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):

@@ -9,6 +9,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 
+from kvcompress._inputs import printable
+
 if TYPE_CHECKING:
     from kvcompress._reports import CompressionReport
     from kvcompress._tensor_report import MissedBound
@@ -23,8 +25,9 @@ class KVCompressError(Exception):
         code: Canonical code, such as `DATA_LOSS`.
         message: A sentence for people.
         reason: UPPER_SNAKE_CASE cause for programs, such as `PAYLOAD_DAMAGED`; empty when the
-            call did not reach the service. `NO_TRAILER`, `BAD_STREAM`, `BOUNDS_MISSED` and
-            `NO_TENSORS` are the client's own.
+            call did not reach the service. `NO_TRAILER`, `BAD_STREAM`, `BOUNDS_MISSED`,
+            `NO_TENSORS`, `INVALID_ADDRESS`, `FORKED`, `CLOSED` and `SERVER_ENDED` are the client's
+            own.
         tensor: Name of the tensor concerned.
         offset: Byte position in the input where a rule is broken.
         element: Index of the offending element in the flattened tensor.
@@ -60,13 +63,17 @@ class KVCompressError(Exception):
         self.profile = profile
 
     def __str__(self) -> str:
-        """Gives the code, the reason when there is one, and the message."""
+        """Returns the code, the reason when there is one, and the message, safe for a terminal."""
         cause = f"{self.code} ({self.reason})" if self.reason else self.code
-        return f"{cause}: {self.message}"
+        return f"{cause}: {printable(self.message)}"
 
 
-class CancelledError(KVCompressError):
-    """The call was cancelled."""
+class CallCancelledError(KVCompressError):
+    """The server cancelled the call, or the client was closed during it.
+
+    A call of `kvcompress.aio` whose task is cancelled raises `asyncio.CancelledError`, as every
+    awaitable does.
+    """
 
     code = "CANCELLED"
 
@@ -95,8 +102,8 @@ class NotFoundError(KVCompressError):
     code = "NOT_FOUND"
 
 
-class AlreadyExistsError(KVCompressError):
-    """What was to be made exists."""
+class AlreadyExistsError(KVCompressError, FileExistsError):
+    """What was to be made exists, such as an output that may not be replaced."""
 
     code = "ALREADY_EXISTS"
 
@@ -189,12 +196,12 @@ class QualityError(KVCompressError):
         return type(self), (self.message, self.report, self.missed)
 
     def __str__(self) -> str:
-        """Gives the message."""
-        return self.message
+        """Returns the message."""
+        return printable(self.message)
 
 
 def from_rpc_error(error: grpc.RpcError) -> KVCompressError:
-    """Gives the error of this family for one of gRPC's.
+    """Returns the error of this family for one of gRPC's.
 
     Args:
         error: What a call raised.

@@ -2,8 +2,11 @@
 """What a call may be asked for, as keyword arguments that both clients share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TypedDict, TypeVar, Unpack, get_args
+from typing import Literal, TypedDict, Unpack, cast, get_args
 
+from google.protobuf.message import Message
+
+from kvcompress._fields import filled
 from kvcompress._model_config import ModelConfig, rope_parameters
 from kvcompress._thresholds import (
     ThresholdsChoice,
@@ -18,20 +21,6 @@ from kvcompress.v1.quality_types import ThresholdArguments
 Effort = Literal["fast", "balanced", "best"]
 MetricsLevel = Literal["basic", "full"]
 TensorOrder = Literal["file", "layers"]
-_Value = TypeVar("_Value")
-EFFORTS: Mapping[str, service_pb2.Effort.ValueType] = {
-    "fast": service_pb2.EFFORT_FAST,
-    "balanced": service_pb2.EFFORT_BALANCED,
-    "best": service_pb2.EFFORT_BEST,
-}
-METRICS_LEVELS: Mapping[str, service_pb2.MetricsLevel.ValueType] = {
-    "basic": service_pb2.METRICS_LEVEL_BASIC,
-    "full": service_pb2.METRICS_LEVEL_FULL,
-}
-TENSOR_ORDERS: Mapping[str, service_pb2.TensorOrder.ValueType] = {
-    "file": service_pb2.TENSOR_ORDER_FILE,
-    "layers": service_pb2.TENSOR_ORDER_LAYERS,
-}
 
 
 CodecChoice = str | Mapping[str, str | float | bool | None]
@@ -103,20 +92,21 @@ class CompressArguments(ThresholdArguments, total=False):
     profile: str
 
 
-class DecompressArguments(TypedDict, total=False):
-    """Keyword arguments of `decompress`. What is left out takes the default.
+class RestoreArguments(TypedDict, total=False):
+    """Keyword arguments of `decompress` where it returns something.
+
+    What is left out takes the default.
 
     Attributes:
         tensors: Shell patterns: only tensors that match one are given back. The others are
             verified all the same. At most 1024, and fewer for very many names, as the API
             says; one that matches none is an error, unless there is no tensor. Default: all.
-        tokens: Half-open range of tokens to give back, of tensors
+        tokens: Half-open range of tokens to return, of tensors
             [batch, heads, tokens, head_dim]. Default: all.
         order: In which order tensors come, in the file too: "file", that of the source, or
             "layers": layer by layer, keys before values. Default: "file".
         expected_labels: Labels that the artefact must carry with these values.
         expected_payload_digest: The `payload_digest` that the artefact must have.
-        verify_only: Whether to check only; nothing is written or given back.
     """
 
     tensors: Sequence[str]
@@ -124,11 +114,20 @@ class DecompressArguments(TypedDict, total=False):
     order: TensorOrder | None
     expected_labels: Mapping[str, str] | None
     expected_payload_digest: str
+
+
+class DecompressArguments(RestoreArguments, total=False):
+    """Keyword arguments of `decompress`: those of RestoreArguments, and one more.
+
+    Attributes:
+        verify_only: Whether to check only; nothing is written or given back.
+    """
+
     verify_only: bool
 
 
 def codec_string(codec: CodecChoice) -> str:
-    """Gives the codec string for a mapping of its fields; a string stays as it is.
+    """Returns the codec string for a mapping of its fields; a string stays as it is.
 
     The service says which there are and what they take.
 
@@ -171,99 +170,102 @@ def _text(value: str | float | bool) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def _one_of(
-    values: Mapping[str, _Value], given: str | None, argument: str, default: _Value
-) -> _Value:
-    """Gives the value of that name."""
-    if given is None:
-        return default
-    if given not in values:
-        raise ValueError(f"{argument} is one of {', '.join(values)}, not {given!r}")
-    return values[given]
+def compress_options(**options: Unpack[CompressArguments]) -> service_pb2.CompressOptions:
+    """Returns the message of the API for CompressArguments.
 
-
-def compress_options(
-    *,
-    codec: CodecChoice | None = None,
-    thresholds: ThresholdsChoice | None = None,
-    key_thresholds: ThresholdsChoice | None = None,
-    value_thresholds: ThresholdsChoice | None = None,
-    roles: Mapping[str, Role] | None = None,
-    rope_theta: float | None = None,
-    model_config: ModelConfig | None = None,
-    layout: str = "",
-    effort: Effort | None = None,
-    metrics: MetricsLevel | None = None,
-    attention: Mapping[int, Iterable[float]] | None = None,
-    labels: Mapping[str, str] | None = None,
-    report_tensors: bool = True,
-    profile: str = "",
-    **bounds: Unpack[ThresholdArguments],
-) -> service_pb2.CompressOptions:
-    """Gives the message of the API for CompressArguments.
+    An argument that has the name and the type of a field is taken as it is; only others are
+    converted here.
 
     Raises:
         TypeError: An argument has another type, or a name that there is not.
-        ValueError: The mapping of a codec has no name, or there is no such effort, level or role.
+        ValueError: The mapping of a codec has no name, there is no such effort, level or role, or
+            a number is out of range.
     """
-    check_names(bounds, "options", tuple(CompressArguments.__annotations__))
-
-    wrong = set((roles or {}).values()) - set(get_args(Role))
-    if wrong:
-        raise ValueError(f"a role is key or value, not {sorted(map(str, wrong))[0]!r}")
-
-    def message(
-        given: ThresholdsChoice | None, argument: str
-    ) -> quality_pb2.QualityThresholds | None:
-        limits = as_thresholds(given, argument)
-        return None if limits is None else limits.to_proto()
-
-    return service_pb2.CompressOptions(
-        codec="" if codec is None else codec_string(codec),
-        thresholds=message(with_shorthands(thresholds, bounds), "thresholds"),
-        key_thresholds=message(key_thresholds, "key_thresholds"),
-        value_thresholds=message(value_thresholds, "value_thresholds"),
-        key_patterns=[pattern for pattern, role in (roles or {}).items() if role == "key"],
-        value_patterns=[pattern for pattern, role in (roles or {}).items() if role == "value"],
-        rope_theta=rope_theta,
-        rope=None if model_config is None else rope_parameters(model_config),
-        layout=layout,
-        effort=_one_of(EFFORTS, effort, "effort", service_pb2.EFFORT_UNSPECIFIED),
-        metrics=_one_of(METRICS_LEVELS, metrics, "metrics", service_pb2.METRICS_LEVEL_UNSPECIFIED),
-        attention=[
-            service_pb2.LayerAttention(layer=layer, octaves=octaves)
-            for layer, octaves in (attention or {}).items()
-        ],
-        labels=labels,
-        report_tensors=report_tensors,
-        profile=profile,
-    )
+    check_names(options, "options", tuple(CompressArguments.__annotations__))
+    codec, config = options.get("codec"), options.get("model_config")
+    key_patterns, value_patterns = _patterns(options.get("roles"))
+    listed = options.get("report_tensors")
+    values = _fields_of(service_pb2.CompressOptions, options)
+    values |= {
+        "codec": None if codec is None else codec_string(codec),
+        "thresholds": _bounds(
+            with_shorthands(options.get("thresholds"), _shorthands(options)), "thresholds"
+        ),
+        "key_thresholds": _bounds(options.get("key_thresholds"), "key_thresholds"),
+        "value_thresholds": _bounds(options.get("value_thresholds"), "value_thresholds"),
+        "key_patterns": key_patterns,
+        "value_patterns": value_patterns,
+        "rope": None if config is None else rope_parameters(config),
+        "attention": _attention(options.get("attention")),
+        "report_tensors": True if listed is None else listed,
+    }
+    return filled(service_pb2.CompressOptions, values)
 
 
 def decompress_options(
-    *,
-    tensors: Sequence[str] = (),
-    tokens: tuple[int, int] | None = None,
-    order: TensorOrder | None = None,
-    expected_labels: Mapping[str, str] | None = None,
-    expected_payload_digest: str = "",
-    verify_only: bool = False,
+    **options: Unpack[DecompressArguments],
 ) -> service_pb2.DecompressOptions:
-    """Gives the message of the API for DecompressArguments.
+    """Returns the message of the API for DecompressArguments.
 
     Raises:
         TypeError: An argument has another type, or a name that there is not.
         ValueError: A token's index is negative, or there is no such order.
     """
-    if isinstance(tensors, str):
+    check_names(options, "options", tuple(DecompressArguments.__annotations__))
+    if isinstance(options.get("tensors"), str):
         raise TypeError("tensors is a sequence of patterns, not one string")
-    options = service_pb2.DecompressOptions(
-        expected_labels=expected_labels,
-        expected_payload_digest=expected_payload_digest,
-        tensors=tensors,
-        order=_one_of(TENSOR_ORDERS, order, "order", service_pb2.TENSOR_ORDER_UNSPECIFIED),
-        verify_only=verify_only,
-    )
+    values = _fields_of(service_pb2.DecompressOptions, options)
+    tokens = options.get("tokens")
     if tokens is not None:
-        options.tokens.begin, options.tokens.end = tokens
-    return options
+        begin, end = tokens
+        if begin is None or end is None:
+            raise TypeError("tokens is two indices, such as (0, 512), and neither is None")
+        values["tokens"] = filled(service_pb2.TokenRange, {"begin": begin, "end": end}, "tokens")
+    return filled(service_pb2.DecompressOptions, values)
+
+
+def _fields_of(kind: type[Message], options: Mapping[str, object]) -> dict[str, object]:
+    """Returns the arguments that are called like fields of a message."""
+    return {name: options[name] for name in options if name in kind.DESCRIPTOR.fields_by_name}
+
+
+def _shorthands(options: CompressArguments) -> ThresholdArguments:
+    """Returns the bounds that are arguments themselves."""
+    names = ThresholdArguments.__annotations__
+    given = {name: value for name, value in options.items() if name in names}
+    return cast(ThresholdArguments, given)
+
+
+def _bounds(given: ThresholdsChoice | None, argument: str) -> quality_pb2.QualityThresholds | None:
+    """Returns the message of the API for an argument of bounds."""
+    limits = as_thresholds(given, argument)
+    return None if limits is None else limits.to_proto()
+
+
+def _patterns(roles: Mapping[str, Role] | None) -> tuple[list[str], list[str]]:
+    """Returns the patterns of keys and those of values.
+
+    Raises:
+        TypeError: It is no mapping.
+        ValueError: There is no such role.
+    """
+    if roles is not None and not isinstance(roles, Mapping):
+        raise TypeError(f"roles is a mapping of patterns to roles, not {type(roles).__name__}")
+    patterns: dict[object, list[str]] = {role: [] for role in get_args(Role)}
+    for pattern, role in (roles or {}).items():
+        if role not in patterns:
+            raise ValueError(f"a role is key or value, not {role!r}")
+        patterns[role].append(pattern)
+    return patterns["key"], patterns["value"]
+
+
+def _attention(
+    given: Mapping[int, Iterable[float]] | None,
+) -> list[service_pb2.LayerAttention]:
+    """Returns the messages of the API for the attention of layers."""
+    if given is not None and not isinstance(given, Mapping):
+        raise TypeError(f"attention is a mapping of layers to numbers, not {type(given).__name__}")
+    return [
+        filled(service_pb2.LayerAttention, {"layer": layer, "octaves": octaves}, "attention")
+        for layer, octaves in (given or {}).items()
+    ]

@@ -6,7 +6,7 @@ newest W - 1, which is all that the next token looks at, and knows how many ther
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +19,10 @@ from transformers.cache_utils import (  # type: ignore[import-not-found,unused-i
     StaticSlidingWindowLayer,
 )
 
+from kvcompress._foreign_files import parse_json
+
 PARTS = ("key", "value")
+_DIMENSIONS = 4
 METADATA = "transformers.layers"
 
 
@@ -31,7 +34,7 @@ class LayerState:
         length: Tokens that the layer has seen; 0 for a layer without states, such as one that
             shares those of another.
         window: Tokens of a sliding window; None where the layer holds every token.
-        bounded: Whether that is a static layer's room, which may be less than the window.
+        bounded: Whether that is a static layer's capacity, which may be less than the window.
     """
 
     length: int
@@ -44,8 +47,19 @@ class LayerState:
         return self.length if self.window is None else min(self.length, self.window - 1)
 
 
+def has_every_token(layer: Any) -> bool:  # noqa: ANN401
+    """Returns whether a dynamic layer holds keys and values of every token, and nothing else."""
+    plain = isinstance(layer, DynamicLayer) and type(layer).update is DynamicLayer.update
+    return plain and not layer.is_sliding and _others(layer) is None
+
+
+def held_bytes(layer: Any) -> int:  # noqa: ANN401
+    """Returns the bytes of all tensors of a layer, of whatever kind it is."""
+    return sum(int(each.nbytes) for each in _tensors(vars(layer)))
+
+
 def state_of(index: int, layer: Any) -> LayerState:  # noqa: ANN401
-    """Tells what a layer has seen.
+    """Returns what a layer has seen, from what it holds.
 
     Args:
         index: For messages.
@@ -54,22 +68,56 @@ def state_of(index: int, layer: Any) -> LayerState:  # noqa: ANN401
     Raises:
         ValueError: It has no keys and values as they are, or has more than these.
     """
-    if type(layer) is DynamicSlidingWindowLayer:
-        return LayerState(int(layer.get_seq_length()), int(layer.sliding_window))
-    if type(layer) is StaticSlidingWindowLayer:
-        return LayerState(int(layer.get_seq_length()), int(layer.max_cache_len), bounded=True)
-    if type(layer) in (DynamicLayer, StaticLayer) or hasattr(layer, "states"):
+    if hasattr(layer, "states"):
         return LayerState(int(layer.get_seq_length()))
-    reason = (
-        "has quantized states; save a cache that is not"
-        if "Quant" in _name(layer)
-        else ("has more than keys and values, or others")
-    )
-    raise ValueError(f"layer {index} ({_name(layer)}) {reason}")
+    if (reason := _others(layer)) is not None:
+        raise ValueError(f"layer {index} ({_name(layer)}) {reason}")
+    if not hasattr(layer, "get_seq_length"):
+        return LayerState(0)  # as where a layer shares the states of another
+    length = int(layer.get_seq_length())
+    if not getattr(layer, "is_sliding", False):
+        return LayerState(length)
+    if isinstance(layer, StaticLayer):
+        return LayerState(length, int(layer.max_cache_len), bounded=True)
+    return LayerState(length, int(layer.sliding_window))
+
+
+def _others(layer: Any) -> str | None:  # noqa: ANN401
+    """Returns why a layer cannot be saved as keys and values; None where it can.
+
+    A layer that has yet to be filled is known by its methods: those that take other states are
+    called `update_...`.
+    """
+    if hasattr(layer, "_quantize"):
+        return "has quantized states; save a cache that is not"
+    held = [
+        name
+        for name, value in vars(layer).items()
+        if name not in ("keys", "values") and any(each.numel() > 1 for each in _tensors(value))
+    ]
+    taken = [name.removeprefix("update_") for name in dir(layer) if name.startswith("update_")]
+    if held or taken:
+        return f"has more than keys and values: {', '.join(held or taken)}"
+    pair = (layer.keys, layer.values)
+    if any(each is not None and each.numel() and each.ndim != _DIMENSIONS for each in pair):
+        return f"has keys and values of {pair[0].ndim} and {pair[1].ndim} dimensions, not 4"
+    return None
+
+
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    """Yields the tensors in a value, and in containers."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _tensors(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
 
 
 def take(cache: Any) -> tuple[dict[str, torch.Tensor], dict[str, str]]:  # noqa: ANN401
-    """Gives the tensors of a cache, and what `put` needs besides as metadata.
+    """Returns the tensors of a cache, and what `put` needs besides as metadata.
 
     Args:
         cache: Any cache whose layers have keys and values.
@@ -86,7 +134,7 @@ def take(cache: Any) -> tuple[dict[str, torch.Tensor], dict[str, str]]:  # noqa:
         if state.length == 0:
             continue
         pair = layer.states() if hasattr(layer, "states") else (layer.keys, layer.values)
-        # A static layer has room after its tokens, until it is full.
+        # A static layer has space after its tokens, until it is full.
         filled = min(state.length, pair[0].shape[-2])
         for part, tensor in zip(PARTS, pair, strict=True):
             tensors[f"layer_{index}_{part}"] = tensor[..., filled - state.held : filled, :]
@@ -101,12 +149,12 @@ def put(
     cache: Any = None,  # noqa: ANN401
     device: torch.device | str | None = None,
 ) -> Any:  # noqa: ANN401
-    """Puts what `take` gave into a cache.
+    """Puts what `take` returned into a cache.
 
     Args:
         tensors: By name.
         metadata: Of the file.
-        cache: An empty cache of the same model, such as a StaticCache with room for more; None
+        cache: An empty cache of the same model, such as a StaticCache with space for more; None
             for a DynamicCache.
         device: Where the states go; None for where they are.
 
@@ -114,7 +162,7 @@ def put(
         The cache.
 
     Raises:
-        ValueError: The cache has other layers, or no room; it may have been filled in part.
+        ValueError: The cache has other layers, or no space; it may have been filled in part.
     """
     states = _states(metadata)
     if cache is None:
@@ -141,19 +189,19 @@ def put(
 
 
 def has_windows(metadata: Mapping[str, str]) -> bool:
-    """Tells whether a file has layers that need not hold all of their tokens."""
+    """Returns whether a file has layers that need not hold all of their tokens."""
     return METADATA in metadata and any(state.window is not None for state in _states(metadata))
 
 
 def _states(metadata: Mapping[str, str]) -> list[LayerState]:
-    """Gives what the layers of a file have seen.
+    """Returns what the layers of a file have seen.
 
     Raises:
         ValueError: The metadata is another program's.
     """
     try:
-        return [LayerState(**each) for each in json.loads(metadata[METADATA])]
-    except TypeError as error:
+        return [LayerState(**each) for each in parse_json(metadata[METADATA])]
+    except (TypeError, ValueError) as error:
         raise ValueError(f"the metadata {METADATA} is not what save_cache writes") from error
 
 
@@ -161,9 +209,11 @@ def _fill(index: int, layer: Any, state: LayerState, pair: list[torch.Tensor]) -
     """Fills an empty layer.
 
     Raises:
-        ValueError: It is not empty, of another kind, or has no room.
+        ValueError: It is not empty, of another kind, or has no space.
     """
     own = state_of(index, layer)
+    if not hasattr(layer, "get_seq_length"):
+        raise ValueError(f"layer {index} ({_name(layer)}) takes no states, and the file has some")
     if own.length:
         raise ValueError(f"layer {index} of the cache is not empty")
     room = getattr(layer, "max_cache_len", None)
@@ -187,5 +237,5 @@ def _fill(index: int, layer: Any, state: LayerState, pair: list[torch.Tensor]) -
 
 
 def _name(value: object) -> str:
-    """Gives the name of a value's class."""
+    """Returns the name of a value's class."""
     return type(value).__name__

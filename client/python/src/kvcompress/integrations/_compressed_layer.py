@@ -79,7 +79,7 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         return result
 
     def states(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gives all keys and all values, [batch, heads, tokens, head_dim].
+        """Returns all keys and all values, [batch, heads, tokens, head_dim].
 
         Raises:
             KVCompressError: A call of the service failed.
@@ -92,25 +92,25 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         return torch.cat(keys, dim=-2), torch.cat(values, dim=-2)
 
     def residual(self) -> int:
-        """Gives the number of tokens that are not compressed."""
+        """Returns the number of tokens that are not compressed."""
         return int(super().get_seq_length())
 
     def oldest(self, length: int) -> Tensors:
-        """Gives so many of the tokens that are not compressed, by the names of an artefact."""
+        """Returns so many of the tokens that are not compressed, by the names of an artefact."""
         states = (self.keys[..., :length, :], self.values[..., :length, :])
         return {
             f"layer_{self.index}_{part}": each for part, each in zip(PARTS, states, strict=True)
         }
 
     def replace_oldest(self, block: Block) -> None:
-        """Has a block instead of the tokens that it was made of."""
+        """Replaces the oldest tokens by the block that was made of them."""
         self._shares.append(Share(block, block.length, None))
         # Copies, for slices would keep the memory of the whole.
         self.keys = self.keys[..., block.length :, :].clone()
         self.values = self.values[..., block.length :, :].clone()
 
     def get_seq_length(self) -> int:
-        """Gives the number of tokens, compressed ones included."""
+        """Returns the number of tokens, compressed ones included."""
         return sum(share.length for share in self._shares) + self.residual()
 
     def release(self) -> None:
@@ -159,7 +159,7 @@ class CompressedLayer(DynamicLayer):  # type: ignore[misc,unused-ignore]
         ]
 
     def _restored(self, share: Share) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gives keys and values of a block: where the others are, its tokens, and their rows."""
+        """Returns keys and values of a block: where the others are, its tokens, and their rows."""
         pair = self._group.take(share.block, self.index)
         keys, values = (each[..., : share.length, :].to(self.keys.device) for each in pair)
         return (keys, values) if share.rows is None else (keys[share.rows], values[share.rows])

@@ -8,19 +8,22 @@ shares, if that is in memory.
 
 import fcntl
 import mmap
+import os
 import secrets
 import shutil
+import stat
+import tempfile
 import threading
 import weakref
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, Unpack
+from typing import Unpack
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress._client import Client
+from kvcompress._foreign_files import ForeignFileError, is_own, open_foreign
 from kvcompress._torch_tensors import load_torch
 from kvcompress.errors import KVCompressError
 from kvcompress.options import DecompressArguments
@@ -29,25 +32,36 @@ _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108
 _PREFIX = "kvcompress-"
 _LOCK = "lock"
 _ASKING = 5.0  # seconds
+_MOST_BYTES = 1 << 62  # of what is restored: the service has checked it
 Tensors = dict[str, torch.Tensor]
 
 
 class _Spares:
-    """Files whose tensors nobody has any more, to be restored into again. Thread safe."""
+    """Files whose tensors nobody has any more, to be restored into again. Thread safe.
+
+    They are those of the process that made this; in a forked one there are none.
+    """
 
     def __init__(self, most: int) -> None:
         """Keeps so many at most."""
-        self._most = most
+        self._most, self._owner = most, os.getpid()
         self._files: deque[Path] = deque()
 
+    @property
+    def here(self) -> bool:
+        """Whether this is the process that made this."""
+        return self._owner == os.getpid()
+
     def take(self) -> Path | None:
-        """Gives one, if there is one."""
+        """Returns a file, if there is one."""
         with suppress(IndexError):
-            return self._files.popleft()
+            return self._files.popleft() if self.here else None
         return None
 
     def put(self, file: Path) -> None:
         """Keeps a file, or removes it."""
+        if not self.here:
+            return
         if len(self._files) < self._most:
             self._files.append(file)
         else:
@@ -80,9 +94,8 @@ class Exchange:
         self._reuses = spares > 0
         self._spares = _Spares(spares)
         self._closing = weakref.finalize(self, self._spares.close)
-        self._private: TemporaryDirectory[str] | None = None
+        self._is_private = False
         self._folder: Path | None = None
-        self._lock: IO[bytes] | None = None
         self._opening = threading.Lock()
         self._is_full = False
 
@@ -99,7 +112,7 @@ class Exchange:
         timeout: float | None = None,
         **options: Unpack[DecompressArguments],
     ) -> Tensors:
-        """Gives the torch tensors of an artefact, after every check.
+        """Returns the torch tensors of an artefact, after every check.
 
         Args:
             artefact: Its bytes.
@@ -115,14 +128,14 @@ class Exchange:
                 return self._through_files(folder, artefact, timeout, options)
             except KVCompressError:
                 raise
-            except OSError:  # as where memory for files is full
+            except (OSError, ForeignFileError):  # as where memory for files is full
                 self._folder, self._is_full = None, True
         result = self.client.decompress(artefact, timeout=timeout, **options)
         self.open()  # now that the server answers
         return dict(result.torch_tensors())
 
     def _find_folder(self) -> Path | None:
-        """Asks the server; gives the folder of the files, if there may be some.
+        """Asks the server; returns the folder of the files, if there may be some.
 
         Raises:
             OSError: A private one cannot be made.
@@ -136,9 +149,10 @@ class Exchange:
         if not shared.includes(_SHARED_MEMORY, _ASKING):
             return None
         _remove_abandoned()
-        self._private = TemporaryDirectory(prefix=_PREFIX, dir=_SHARED_MEMORY)
-        folder = Path(self._private.name)
-        self._lock = _lock(folder)
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_SHARED_MEMORY))
+        weakref.finalize(self, _remove_folder, folder, os.getpid())
+        weakref.finalize(self, os.close, _lock(folder))
+        self._is_private = True
         return folder
 
     def _through_files(
@@ -149,16 +163,17 @@ class Exchange:
         source = folder / f"{name}.artefact"
         target = self._spares.take() or folder / f"{name}.tensors"
         try:
-            source.write_bytes(artefact)
+            with source.open("xb") as file:
+                file.write(artefact)
             self.client.decompress(source, target, reuse=True, timeout=timeout, **options)
-            with target.open("rb") as file:
+            with open_foreign(target, _MOST_BYTES) as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         except BaseException:
             _remove(target)
             raise
         finally:
             _remove(source)
-        if self._reuses and self._private is not None:
+        if self._reuses and self._is_private and self._spares.here:
             weakref.finalize(mapped, self._spares.put, target)
         else:
             # Where this process is killed, nothing of it stays in what others share.
@@ -166,21 +181,31 @@ class Exchange:
         return load_torch(mapped, share=True)
 
 
-def _lock(folder: Path) -> IO[bytes]:
-    """Marks a folder as in use for as long as what is given back is open."""
+def _lock(folder: Path) -> int:
+    """Marks a folder as in use for as long as the descriptor is open that this returns."""
     new = folder / "lock.new"
-    file = new.open("wb")
-    fcntl.flock(file, fcntl.LOCK_EX)
+    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    fcntl.flock(lock, fcntl.LOCK_EX)
     new.rename(folder / _LOCK)
-    return file
+    return lock
 
 
 def _remove_abandoned() -> None:
-    """Removes the folders of processes that were killed."""
-    for lock in _SHARED_MEMORY.glob(f"{_PREFIX}*/{_LOCK}"):
-        with suppress(OSError), lock.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock.parent, ignore_errors=True)
+    """Removes the folders of this user's processes that were killed."""
+    for folder in _SHARED_MEMORY.glob(f"{_PREFIX}*"):
+        with suppress(OSError, ForeignFileError):
+            found = folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or not is_own(found):
+                continue
+            with open_foreign(folder / _LOCK, 0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_folder(folder: Path, owner: int) -> None:
+    """Removes a folder of this process. In a forked one it is its parent's, and stays."""
+    if owner == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove(file: Path) -> None:
@@ -190,7 +215,7 @@ def _remove(file: Path) -> None:
 
 
 def _in_memory(folder: Path) -> bool:
-    """Tells whether a folder is on a file system in memory."""
+    """Returns whether a folder is on a file system in memory."""
     kinds: dict[str, str] = {}
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text().splitlines():

@@ -4,6 +4,8 @@
 A call costs about as much as restoring a layer's thousand tokens does.
 """
 
+import os
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +15,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from kvcompress._client import Client
 from kvcompress._reports import CompressionReport
 from kvcompress.integrations._cache_states import PARTS
+from kvcompress.integrations._exact import compress
 from kvcompress.integrations._exchange import Exchange, Tensors
 from kvcompress.options import CompressArguments
 
@@ -41,6 +44,9 @@ class Block:
     report: CompressionReport
 
 
+_ALL: "weakref.WeakSet[Shared]" = weakref.WeakSet()
+
+
 class Shared:
     """What the layers of a cache have in common.
 
@@ -65,8 +71,15 @@ class Shared:
         self._client, self._exchange = client, Exchange(client, spares=_SPARES)
         self._exchange.open()
         self._options: CompressArguments = {**options, "report_tensors": False}
-        self._pool = ThreadPoolExecutor(_THREADS, "kvcompress-decode")
         self._left = decoded_bytes
+        self.start_threads()
+        _ALL.add(self)
+
+    def start_threads(self) -> None:
+        """Makes threads that restore, and forgets what others were to restore."""
+        self._pool = ThreadPoolExecutor(_THREADS, "kvcompress-decode")
+        for group in self.groups:
+            group.forget_coming()
 
     def place(self, layer: "CompressedLayer") -> "LayerGroup":
         """Puts a layer into the last group, or into a new one where that is full."""
@@ -78,7 +91,7 @@ class Shared:
 
     def compress(self, tensors: Tensors) -> tuple[bytes, CompressionReport]:
         """Compresses tensors."""
-        result = self._client.compress(tensors, **self._options)
+        result = compress(self._client, tensors, **self._options)
         if result.artefact is None:
             raise RuntimeError("an artefact without a path is in memory")
         return result.artefact, result.report
@@ -88,7 +101,7 @@ class Shared:
         return self._pool.submit(self._exchange.restore, block.artefact)
 
     def may_stay(self, size: int) -> bool:
-        """Tells whether so many decompressed bytes more may stay, and then counts them."""
+        """Returns whether so many decompressed bytes more may stay, and then counts them."""
         if size > self._left:
             return False
         self._left -= size
@@ -124,8 +137,12 @@ class LayerGroup:
                 ):
                     group._coming[block] = self._shared.restore(block)
 
+    def forget_coming(self) -> None:
+        """Waits no longer for what is being restored: it is restored when it is taken."""
+        self._coming.clear()
+
     def take(self, block: Block, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Gives the keys and the values of a layer. What does not stay is taken once.
+        """Returns the keys and the values of a layer. What does not stay is taken once.
 
         Raises:
             KVCompressError: A call of the service failed.
@@ -178,7 +195,7 @@ class LayerGroup:
             there.clear()
 
     def blocks(self) -> list[Block]:
-        """Gives the blocks of all layers, each once."""
+        """Returns the blocks of all layers, each once."""
         return list(dict.fromkeys(block for layer in self.layers for block in layer.blocks))
 
     def _restored(self, block: Block) -> Tensors:
@@ -191,6 +208,15 @@ class LayerGroup:
         return tensors
 
 
+def _start_threads() -> None:
+    """Makes new threads for all caches: a forked process has none of its parent's."""
+    for shared in _ALL:
+        shared.start_threads()
+
+
+os.register_at_fork(after_in_child=_start_threads)
+
+
 def _size(tensors: Tensors) -> int:
-    """Gives the bytes of tensors."""
+    """Returns the bytes of tensors."""
     return sum(int(each.nbytes) for each in tensors.values())

@@ -3,9 +3,9 @@
 
 Written from `llama_context::state_seq_save_file`, `llama_context::state_save_file` and
 `llama_kv_cache::state_write` of llama.cpp as llama-cpp-python 0.3.36 has it. A file has magic,
-version and the prompt's tokens; what `llama_state_get_data` gives has the name of the architecture
-alone. Then there is a block for each cache that a model has, such as one for its sliding windows:
-cells with positions, then the keys of each layer, then the values.
+version and the prompt's tokens; what `llama_state_get_data` returns has the name of the
+architecture alone. Then there is a block for each cache that a model has, such as one for its
+sliding windows: cells with positions, then the keys of each layer, then the values.
 
 Two things are not written in a state: whether cells have more than a position (M-RoPE), and whether
 there are values next to the keys (MLA has none). Exactly one answer has to fit every byte.
@@ -78,7 +78,7 @@ class _Walk:
         self.sections: list[Section] = []
 
     def run(self) -> list[Section]:
-        """Gives the sections.
+        """Returns the sections.
 
         Raises:
             StateError: The bytes are no such state.
@@ -198,19 +198,19 @@ def read(state: bytes) -> tuple[Form, list[Section]]:
 
 
 def without(state: bytes, sections: list[Section]) -> bytes:
-    """Gives a state without what is in its sections."""
+    """Returns a state without what is in its sections."""
     ends = [0, *(section.begin + section.size for section in sections)]
     begins = [*(section.begin for section in sections), len(state)]
     return b"".join(state[a:b] for a, b in zip(ends, begins, strict=True))
 
 
 def join(rest: bytes, form: Form, content: Callable[[Section], bytes]) -> bytes:
-    """Gives the state again.
+    """Returns the complete state.
 
     Args:
-        rest: What `without` gave.
+        rest: What `without` returned.
         form: What `read` found.
-        content: Gives the bytes of a section.
+        content: Returns the bytes of a section.
 
     Raises:
         StateError: The rest is none, or a section has another size.
@@ -219,7 +219,7 @@ def join(rest: bytes, form: Form, content: Callable[[Section], bytes]) -> bytes:
 
 
 def _pieces(rest: bytes, form: Form, content: Callable[[Section], bytes]) -> Iterator[bytes]:
-    """Gives the parts of a state."""
+    """Yields the parts of a state."""
     place = 0
     for section in _Walk(memoryview(rest), form, with_sections=False).run():
         yield rest[place : section.begin]

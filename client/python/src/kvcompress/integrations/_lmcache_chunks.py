@@ -1,27 +1,30 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """LMCache's chunks: what their dimensions are, what identifies them, how they are read and written.
 
-LMCache gives memory objects with one tensor for each group of layers, and does not say what
+LMCache passes memory objects with one tensor for each group of layers, and does not say what
 the dimensions are: it marks all of them `UNDEFINED`. What it does promise is how many planes
 there are. K and V apart are two planes, [2, layers, tokens, width]. One plane is either MLA or
 K and V fused for each head, [layers, tokens, width] where the engine moves the data, and
 [1, layers, tokens, width] where LMCache does. The configuration has to say which.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from kvcompress.integrations._contents import Kinds
+from kvcompress.integrations._weights import cached_commit, declared, weights_of
+
 Form = Literal["kv", "cpu_attn", "mla"]
 
+_KEY = ("model", "chunk", "rank", "group", "salt")  # by the names of labels
+_NOTHING: Mapping[str, str] = {}
 _SPLIT = 2  # planes
 _ELEMENT_TYPES = ("float8_e4m3fn", "float8_e5m2")
-
-
-class OtherChunkError(ValueError):
-    """An artefact that does not hold what a chunk is."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Layout:
             )
 
     def notation(self, shape: tuple[int, ...]) -> str:
-        """Gives the layout of a tensor that `arrange` gives, as FORMAT.md writes layouts.
+        """Returns the layout of a tensor that `arrange` returns, in the notation of FORMAT.md.
 
         Args:
             shape: Of LMCache's tensor.
@@ -101,7 +104,7 @@ class Layout:
         return f"{'1' * (rank - 3)}ltf:head_dim={self.head_dim}"
 
     def arrange(self, states: torch.Tensor) -> torch.Tensor:
-        """Gives LMCache's tensor as the service takes it: as it is, or for `cpu_attn` a copy."""
+        """Returns LMCache's tensor as the service takes it: as it is, or for `cpu_attn` a copy."""
         if self.element_type is not None and states.dtype == torch.uint8:
             states = states.view(getattr(torch, self.element_type))
         if self.form != "cpu_attn":
@@ -120,7 +123,7 @@ class Layout:
         )
 
     def rearrange(self, restored: torch.Tensor, states: torch.Tensor) -> None:
-        """Writes what `arrange` gave, restored, into LMCache's tensor."""
+        """Writes what `arrange` returned, restored, into LMCache's tensor."""
         # torch copies float8 as bytes or not at all, by version.
         plain = torch.uint8 if states.element_size() == 1 else states.dtype
         states, restored = states.view(plain), restored.view(plain)
@@ -136,7 +139,7 @@ class Layout:
 
 
 def check(memory: Any, layout: Layout) -> str:  # noqa: ANN401
-    """Gives the layout of the tensors of a memory object, for the service.
+    """Returns the layout of the tensors of a memory object, for the service.
 
     Raises:
         ValueError: A tensor cannot have the layout, or they have different ones.
@@ -148,7 +151,7 @@ def check(memory: Any, layout: Layout) -> str:  # noqa: ANN401
 
 
 def read(memory: Any, layout: Layout) -> tuple[dict[str, torch.Tensor], str]:  # noqa: ANN401
-    """Gives the tensors of a memory object by name, and their layout for the service.
+    """Returns the tensors of a memory object by name, and their layout for the service.
 
     Raises:
         ValueError: A tensor cannot have the layout, or they have different ones.
@@ -158,36 +161,76 @@ def read(memory: Any, layout: Layout) -> tuple[dict[str, torch.Tensor], str]:  #
     return {f"group_{index}": layout.arrange(each) for index, each in tensors}, notation
 
 
-def write(restored: dict[str, torch.Tensor], memory: Any, layout: Layout) -> None:  # noqa: ANN401
-    """Writes restored tensors into a memory object, which stays as it is on an error.
+def kinds_of(memory: Any, layout: Layout) -> Kinds:  # noqa: ANN401
+    """Returns type and shape of the tensors that `read` returns.
 
     Raises:
-        OtherChunkError: Names, shapes or types are not those of the memory object.
-        ValueError: The memory object does not have the layout.
+        ValueError: As there.
     """
-    wanted, _ = read(memory, layout)
-    kinds = [
-        {name: (tuple(each.shape), each.dtype) for name, each in tensors.items()}
-        for tensors in (restored, wanted)
-    ]
-    if kinds[0] != kinds[1]:
-        raise OtherChunkError(f"the artefact holds {kinds[0]}, and the chunk {kinds[1]}")
+    check(memory, layout)
+    empty = (layout.arrange(each.to("meta")) for each in _tensors(memory))
+    return {
+        f"group_{index}": (str(each.dtype).removeprefix("torch."), tuple(each.shape))
+        for index, each in enumerate(empty)
+    }
+
+
+def write(restored: dict[str, torch.Tensor], memory: Any, layout: Layout) -> None:  # noqa: ANN401
+    """Writes restored tensors, of the kinds of `kinds_of`, into a memory object."""
     for index, states in enumerate(_tensors(memory)):
         layout.rearrange(restored[f"group_{index}"], states)
 
 
-def labels_of(key: Any) -> dict[str, str]:  # noqa: ANN401
-    """Gives the labels that bind a chunk's key to its artefact."""
-    return {
+def labels_of(key: Any, identity: Mapping[str, str] = _NOTHING) -> dict[str, str]:  # noqa: ANN401
+    """Returns the labels that bind an artefact to its chunk's key and the weights of the model.
+
+    Args:
+        key: LMCache's.
+        identity: What the configuration says that chunks depend on in addition.
+    """
+    labels = {
         "lmcache.model": key.model_name,
         "lmcache.chunk": key.chunk_hash.hex(),
         "lmcache.rank": str(key.kv_rank),
         "lmcache.group": str(key.object_group_id),
         "lmcache.salt": key.cache_salt,
+        **{f"lmcache.{name}": value for name, value in declared(identity).items()},
+    }
+    weights = _weights(key.model_name)
+    return labels if weights is None else {**labels, "lmcache.weights": weights}
+
+
+def key_of(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the fields of the key that an artefact's metadata is bound to.
+
+    Raises:
+        KeyError: It is bound to none.
+        ValueError: A field is no such value.
+    """
+    own = {name: metadata[f"kvcompress.label.lmcache.{name}"] for name in _KEY}
+    return {
+        "chunk_hash": bytes.fromhex(own["chunk"]),
+        "model_name": own["model"],
+        "kv_rank": int(own["rank"]),
+        "object_group_id": int(own["group"]),
+        "cache_salt": own["salt"],
     }
 
 
+@functools.cache
+def _weights(model: str) -> str | None:
+    """Names the weights of a model, as they are when it is first seen; None where nothing says.
+
+    LMCache knows the name alone. Of a name on the hub it is the commit of `main` that the hub's
+    cache has on this machine.
+    """
+    if Path(model).is_dir():
+        return weights_of(model)
+    commit = cached_commit(model)
+    return None if commit is None else f"commit:{commit}"
+
+
 def _tensors(memory: Any) -> Iterator[torch.Tensor]:  # noqa: ANN401
-    """Gives the tensors of a memory object."""
+    """Yields the tensors of a memory object."""
     for index in range(len(memory.get_shapes())):
         yield memory.get_tensor(index)

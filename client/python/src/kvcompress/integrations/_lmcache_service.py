@@ -11,10 +11,15 @@ from typing import Any, Self, cast
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress._client import Client
+from kvcompress._info import CodecInfo
 from kvcompress.errors import DeadlineExceededError, UnavailableError
+from kvcompress.integrations._contents import Kinds, read_contents, size_of
+from kvcompress.integrations._exact import compress
 from kvcompress.integrations._exchange import Exchange
 from kvcompress.integrations._lmcache_chunks import Form, Layout
+from kvcompress.integrations._time_outs import to_restore, to_save
 from kvcompress.options import CompressArguments
+from kvcompress.store import OPTION_NAMES
 
 _LOG = logging.getLogger(__name__)
 _LAYOUT = ("head_dim", "rope_dim", "block_tokens", "element_type")
@@ -28,12 +33,14 @@ _SERVICE: dict[str, type | tuple[type, ...]] = {
     "timeout": (int, float),
     "store_timeout": (int, float),
     "retry_after": (int, float),
+    "identity": dict,
 }
 _ADAPTER: dict[str, type | tuple[type, ...]] = {
     "path": str,
     "url": str,
     "storage_options": dict,
     "workers": int,
+    **dict.fromkeys(OPTION_NAMES, (int, float, str)),
 }
 # A server that is gone is looked for this often; gRPC itself would wait up to two minutes.
 _RECONNECT_MS = 1000
@@ -64,11 +71,15 @@ class Parameters:
             For codecs `klt:PRESET`, but `klt:contract`.
         profile_directory: Without `server`: where the server of its own finds profiles.
         rope_theta: As there. Default None.
-        timeout: Seconds that restoring a chunk may take. Default 0.75.
+        timeout: Seconds that restoring a chunk may take. Default 1, and 1 for each 25 MB of it.
         store_timeout: Seconds that compressing a chunk may take, which nobody waits for.
-            Default 60.
+            Default 30, and 1 for each 2 MB.
         retry_after: Seconds without a call once the service did not answer. Default 5.
+        identity: What chunks depend on besides what LMCache's key says and what is known of the
+            weights, by name, such as `{"weights": "2026-11-26"}`; bound to each artefact.
         workers: Chunks that are loaded at once. Default 4.
+        bound: Of the folder: `capacity_bytes`, `capacity_fraction`, `high_watermark`,
+            `low_watermark` and `ttl`, as `kvcompress.store.StoreOptions` has them.
     """
 
     layout: Layout
@@ -81,10 +92,12 @@ class Parameters:
     profile: str | None = None
     profile_directory: str | None = None
     rope_theta: float | None = None
-    timeout: float = 0.75
-    store_timeout: float = 60.0
+    timeout: float | None = None
+    store_timeout: float | None = None
     retry_after: float = 5.0
+    identity: Mapping[str, str] = field(default_factory=dict)
     workers: int = 4
+    bound: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, params: Mapping[str, Any], *, storage: bool = True) -> Self:
@@ -107,11 +120,13 @@ class Parameters:
                 raise TypeError(f"{name!r} is no parameter; there are {', '.join(sorted(known))}")
             if not isinstance(value, known[name]) or isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r}, of the wrong type")
-        result = cls(Layout(form, **shape), **given)
+        bound = {name: given.pop(name) for name in OPTION_NAMES if name in given}
+        result = cls(Layout(form, **shape), **given, bound=bound)
         if storage and (result.path is None) == (result.url is None):
             raise ValueError("either path or url is needed")
         for name in ("timeout", "store_timeout", "retry_after", "workers"):
-            if getattr(result, name) <= 0:
+            value = getattr(result, name)
+            if value is not None and value <= 0:
                 raise ValueError(f"{name} is {getattr(result, name)}, and has to be positive")
         return result
 
@@ -131,7 +146,7 @@ class Service:
         self._down_until = 0.0
 
     def is_up(self) -> bool:
-        """Tells whether calls would be tried."""
+        """Returns whether calls would be tried."""
         with self._lock:
             return time.monotonic() >= self._down_until
 
@@ -142,7 +157,7 @@ class Service:
         labels: Mapping[str, str],
         codec: str | None = None,
     ) -> bytes:
-        """Gives the artefact of a chunk.
+        """Returns the artefact of a chunk.
 
         Args:
             tensors: By name, in `layout`.
@@ -170,22 +185,48 @@ class Service:
             options["rope_theta"] = parameters.rope_theta
         exchange = self._connected()
         try:
-            result = exchange.client.compress(tensors, timeout=parameters.store_timeout, **options)
+            size = sum(each.numel() * each.element_size() for each in tensors.values())
+            timeout = to_save(size, parameters.store_timeout)
+            result = compress(exchange.client, tensors, timeout=timeout, **options)
         except (UnavailableError, DeadlineExceededError) as error:
             raise self._down(exchange, error) from error
         return result.artefact or b""
 
-    def restore(self, artefact: bytes, labels: Mapping[str, str]) -> dict[str, torch.Tensor]:
-        """Gives the tensors of an artefact, after every check.
+    def codecs(self) -> tuple[CodecInfo, ...]:
+        """Returns the codecs of the service.
 
         Raises:
-            KVCompressError: The call failed: DataLossError for what is damaged or has other
-                labels.
+            KVCompressError: The call failed.
             ServiceDownError: The service does not answer.
         """
         exchange = self._connected()
         try:
-            return exchange.restore(artefact, self._parameters.timeout, expected_labels=labels)
+            timeout = to_restore(0, self._parameters.timeout)
+            return exchange.client.server_info(timeout=timeout).codecs
+        except (UnavailableError, DeadlineExceededError) as error:
+            raise self._down(exchange, error) from error
+
+    def restore(
+        self, artefact: bytes, labels: Mapping[str, str], kinds: Kinds
+    ) -> dict[str, torch.Tensor]:
+        """Returns the tensors of an artefact, after every check.
+
+        Args:
+            artefact: Its bytes.
+            labels: Those that it must have.
+            kinds: The tensors that it must hold.
+
+        Raises:
+            KVCompressError: The call failed: DataLossError for what is damaged or has other
+                labels.
+            NotThisError: It holds other tensors. Nothing is restored.
+            ServiceDownError: The service does not answer.
+        """
+        read_contents(artefact).check(kinds)
+        exchange = self._connected()
+        try:
+            timeout = to_restore(size_of(kinds), self._parameters.timeout)
+            return exchange.restore(artefact, timeout, expected_labels=labels)
         except (UnavailableError, DeadlineExceededError) as error:
             raise self._down(exchange, error) from error
 
@@ -212,7 +253,7 @@ class Service:
         return Exchange(client, spares=self._parameters.workers + 1)
 
     def _connected(self) -> Exchange:
-        """Gives what calls the service, whose server is started again where it had ended.
+        """Returns what calls the service, whose server is started again where it had ended.
 
         Raises:
             ServiceDownError: The service did not answer a moment ago, or cannot be started.

@@ -17,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from kvcompress.integrations._contents import Kinds
+
 Bytes = npt.NDArray[np.uint8]
 
 _ORDER = "rhcpksd"  # rank, head, chunk, page, kernel block, token, channel
@@ -69,7 +71,7 @@ class PageLayout:
         """Checks sizes.
 
         Raises:
-            ValueError: An axis is there twice, or not known, or pages have no room for it all.
+            ValueError: An axis is there twice, or not known, or pages have no space for it all.
         """
         if not set(self.axes) <= set("kh2sd") or len(set(self.axes)) != len(self.axes):
             raise ValueError(f"{self.axes!r} are not axes of a page: some of k, h, 2, s, d, once")
@@ -88,7 +90,7 @@ class PageLayout:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "PageLayout":
-        """Takes what `dataclasses.asdict` gave, through JSON."""
+        """Takes what `dataclasses.asdict` returned, through JSON."""
         lists = {name: tuple(fields[name]) for name in ("layers", "offsets")}
         return cls(**{**fields, **lists})
 
@@ -143,8 +145,24 @@ class PageLayout:
             return self.page_bytes
         return math.prod(self._sizes[axis] for axis in self.axes) * int(self._item.itemsize)
 
+    def kinds(self, chunks: int) -> Kinds:
+        """Returns type and shape of the tensors that `gather` returns for so many chunks."""
+        values = math.prod(self._sizes[axis] for axis in self.axes.replace("2", "") or "b")
+        values *= self.ranks * self.pages * chunks
+        shape: tuple[int, ...] = (values // self.width, self.width)
+        if self.by_tokens:
+            heads = self.ranks * self.heads
+            shape = (1, heads, values // (heads * self.width), self.width)
+        elif not self.axes:
+            shape = (chunks, values // chunks)
+        return {
+            f"layer_{layer}{end}": (self.dtype if self.axes else "uint8", shape)
+            for layer in self._numbers()
+            for end in self._ends
+        }
+
     def gather(self, view: Bytes, chunks: Sequence[int]) -> dict[str, torch.Tensor]:
-        """Gives the tensors of chunks.
+        """Returns the tensors of chunks.
 
         Args:
             view: All chunks, [chunks, bytes], contiguous.
@@ -163,7 +181,7 @@ class PageLayout:
         """Writes chunks.
 
         Args:
-            tensors: As `gather` gave them.
+            tensors: As `gather` returned them.
             wanted: Which of the chunks in them.
             view: All chunks, [chunks, bytes], contiguous.
             chunks: Where to write these.
@@ -190,12 +208,17 @@ class PageLayout:
         return "".join(axis for axis in _ORDER if axis in "crp" + self.axes)
 
     @property
+    def _ends(self) -> tuple[str, ...]:
+        """How the names of a layer's tensors end."""
+        return _ENDS if self.by_tokens else ("",)
+
+    @property
     def _chunk_axis(self) -> int:
         """Where chunks are among the axes of an artefact's tensors."""
         return self._order.index("c")
 
     def _places(self, view: Bytes) -> list[tuple[str, npt.NDArray[Any]]]:
-        """Gives for each tensor, by name, where its values lie in the memory of all chunks.
+        """Returns for each tensor, by name, where its values lie in the memory of all chunks.
 
         The axes are those of the tensor, apart, with chunks outermost. NumPy checks that all of it
         is within `view`.
@@ -211,7 +234,7 @@ class PageLayout:
         shape = [sizes[axis] for axis in order]
         result = []
         for layer, offset in zip(self._numbers(), self.offsets, strict=True):
-            for role, end in enumerate(_ENDS if self.by_tokens else ("",)):
+            for role, end in enumerate(self._ends):
                 steps = strides
                 if self.keys_transposed and role == 0:
                     steps = {**strides, "s": kind.itemsize, "d": self.tokens * kind.itemsize}
@@ -226,7 +249,7 @@ class PageLayout:
         return result
 
     def _tensor(self, array: npt.NDArray[Any]) -> torch.Tensor:
-        """Gives the tensor of an array of its axes, with chunks outermost."""
+        """Returns the tensor of an array of its axes, with chunks outermost."""
         array = np.ascontiguousarray(np.moveaxis(array, 0, self._chunk_axis))
         if not self.axes:
             return torch.from_numpy(array.reshape(len(array), -1))
@@ -239,7 +262,7 @@ class PageLayout:
     def _array(
         self, tensors: Mapping[str, torch.Tensor], name: str, chunk: Sequence[int]
     ) -> npt.NDArray[Any]:
-        """Gives a tensor as an array of its axes, with chunks outermost.
+        """Returns a tensor as an array of its axes, with chunks outermost.
 
         Args:
             tensors: By name.
@@ -264,7 +287,7 @@ class PageLayout:
         return np.moveaxis(apart, self._chunk_axis, 0)
 
     def _numbers(self) -> list[int]:
-        """By layer its number in the model, where names tell it, else in the group."""
+        """By layer its number in the model, where names show it, else in the group."""
         found = [_NUMBER.findall(name) for name in self.layers]
         numbers = [int(each[0]) for each in found if len(each) == 1]
         if len(set(numbers)) != len(self.layers):

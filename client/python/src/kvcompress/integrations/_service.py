@@ -37,7 +37,7 @@ class Service:
         return time.monotonic() < self._until
 
     def client(self) -> Client:
-        """Gives the client.
+        """Returns the client.
 
         Raises:
             OSError: The service did not answer lately, or none can be started.
@@ -45,7 +45,7 @@ class Service:
         return self.exchange().client
 
     def exchange(self) -> Exchange:
-        """Gives what restores, with the client.
+        """Returns the object that restores, with the client.
 
         Raises:
             OSError: As `client`.

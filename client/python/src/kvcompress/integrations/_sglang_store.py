@@ -4,16 +4,18 @@
 import hashlib
 import logging
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.errors import (
-    CancelledError,
+    CallCancelledError,
     DataLossError,
     KVCompressError,
     UnavailableError,
@@ -23,10 +25,12 @@ from kvcompress.integrations._service import Service
 from kvcompress.integrations._sglang_pages import HostPages
 from kvcompress.integrations._sglang_parameters import Parameters
 from kvcompress.options import CompressArguments
+from kvcompress.store import ArtefactStore
 
 _LOG = logging.getLogger(__name__)
 
 _COUNTERS = ("saved", "saved_bytes", "source_bytes", "loaded", "damaged", "unavailable", "failed")
+_MOST_BATCHES = 1000  # that are kept for whoever asks
 
 Row: TypeAlias = torch.Tensor | None
 
@@ -38,15 +42,23 @@ class Backend:
         parameters: Of the configuration.
         options: Of calls.
         service: Restores and compresses.
+        store: Where artefacts are.
         loaders: Threads that load.
+        transfers: What was moved since SGLang asked last.
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        """Makes threads; the service is connected to with the first call."""
+        """Opens the store and makes threads; the first call connects to the service.
+
+        Raises:
+            OSError: The folder cannot be used.
+        """
         self.parameters = parameters
         self.options = parameters.options()
         profiles, threads = parameters.profile_directory, parameters.threads
         self.service = Service(parameters.server, profiles, threads=threads)
+        self.store = ArtefactStore(parameters.folder, parameters.store)
+        self.transfers = Transfers()
         self.loaders = ThreadPoolExecutor(parameters.threads, "kvcompress-load")
         self._lock = threading.Lock()
         self._counters = Counter(dict.fromkeys(_COUNTERS, 0))
@@ -57,18 +69,114 @@ class Backend:
             self._counters.update(more)
 
     def counters(self) -> dict[str, int]:
-        """Gives pages saved and loaded, bytes, and artefacts that failed."""
+        """Returns pages saved and loaded, bytes, failed artefacts, and what the store holds."""
+        held = self.store.stats()
         with self._lock:
-            return dict(self._counters)
+            return {
+                **self._counters,
+                "capacity_bytes": held.capacity_bytes,
+                "held_bytes": held.bytes,
+                "held_artefacts": held.artefacts,
+                "evicted": held.evictions.get("capacity", 0),
+                "evicted_bytes": held.evicted_bytes,
+                "evicted_unread": held.evicted_unread,
+            }
 
     def close(self) -> None:
         """Ends the threads, and the server if it is the engine's own."""
         self.loaders.shutdown(wait=True, cancel_futures=True)
         self.service.close()
+        self.store.close()
+
+
+class Transfers:
+    """Batches of pages, as SGLang's page of metrics has them. Thread safe."""
+
+    def __init__(self) -> None:
+        """Begins with none."""
+        self._lock = threading.Lock()
+        self._batches: dict[str, list[tuple[int, float]]] = {"load": [], "save": []}
+
+    @contextmanager
+    def timed(self, kind: str) -> Iterator[list[int]]:
+        """Times a batch; the caller puts pages and bytes into the list."""
+        moved: list[int] = []
+        began = time.perf_counter()
+        yield moved
+        pages, size = moved
+        if pages:
+            speed = size / 1e9 / max(time.perf_counter() - began, 1e-9)
+            with self._lock:
+                self._batches[kind] = [*self._batches[kind][1 - _MOST_BATCHES :], (pages, speed)]
+
+    def take(self, kind: str) -> tuple[list[int], list[float]]:
+        """Returns pages and GB/s of each batch since the last call."""
+        with self._lock:
+            batches, self._batches[kind] = self._batches[kind], []
+        return [pages for pages, _ in batches], [speed for _, speed in batches]
+
+
+class PoolStore:
+    """The pages of a pool, each cut into groups of heads, which have folders. Thread safe.
+
+    Attributes:
+        pages: What is in a page.
+    """
+
+    def __init__(
+        self, backend: Backend, pages: HostPages, folders: Sequence[ArtefactFolder]
+    ) -> None:
+        """Takes what is in a page, and the folder of each group of heads, the first heads first.
+
+        Raises:
+            ValueError: The heads cannot be cut into so many groups.
+        """
+        self._backend, self.pages = backend, pages
+        part = pages.part(len(folders))
+        self._parts = [PageStore(backend, part, folder) for folder in folders]
+
+    def holds(self, key: str) -> bool:
+        """Returns whether there are artefacts of a page, for all heads."""
+        return all(part.holds(key) for part in self._parts)
+
+    def leading(self, keys: Sequence[str]) -> int:
+        """Returns how many pages there are, from the first one on; none without a service."""
+        count = len(keys)
+        for part in self._parts:
+            count = part.leading(keys[:count])
+        return count
+
+    def load(self, keys: Sequence[str]) -> list[Row]:
+        """Returns pages; None for those that are not there with all heads."""
+        with self._backend.transfers.timed("load") as moved:
+            parts = zip(*(part.load(keys) for part in self._parts), strict=True)
+            found = [[row for row in rows if row is not None] for rows in parts]
+            whole = [each if len(each) == len(self._parts) else None for each in found]
+            pages = [None if each is None else self.pages.join(each) for each in whole]
+            count = sum(page is not None for page in pages)
+            moved += (count, count * self.pages.page_bytes)
+        return pages
+
+    def save(self, keys: Sequence[str], row: Callable[[int], torch.Tensor]) -> list[bool]:
+        """Saves pages that are not there yet; returns which are there, with all heads."""
+        count = len(self._parts)
+
+        def part_of(group: int) -> Callable[[int], torch.Tensor]:
+            return lambda index: self.pages.split(row(index), count)[group]
+
+        with self._backend.transfers.timed("save") as moved:
+            done = [part.save(keys, part_of(group)) for group, part in enumerate(self._parts)]
+            saved = max(new for _, new in done)
+            moved += (saved, saved * self.pages.page_bytes)
+        return [all(each) for each in zip(*(there for there, _ in done), strict=True)]
+
+    def clear(self) -> int:
+        """Removes the artefacts of all groups of heads; returns how many."""
+        return sum(part.folder.runs.clear() for part in self._parts)
 
 
 class PageStore:
-    """The pages of a pool. Thread safe."""
+    """The pages of a pool, or one group of heads of them. Thread safe."""
 
     def __init__(self, backend: Backend, pages: HostPages, folder: ArtefactFolder) -> None:
         """Takes what is in a page, and where artefacts are."""
@@ -76,18 +184,18 @@ class PageStore:
         self.pages, self.folder = pages, folder
 
     def holds(self, key: str) -> bool:
-        """Tells whether there is an artefact of a page."""
+        """Returns whether there is an artefact of a page."""
         return self.folder.holds(_block(key))
 
     def leading(self, keys: Sequence[str]) -> int:
-        """Tells how many pages there are, from the first one on; none without a service."""
+        """Returns how many pages there are, from the first one on; none without a service."""
         if self._backend.service.paused:
             return 0
         missing = (index for index, key in enumerate(keys) if not self.holds(key))
         return next(missing, len(keys))
 
     def load(self, keys: Sequence[str]) -> list[Row]:
-        """Gives pages, artefact by artefact, several at once."""
+        """Returns pages, artefact by artefact, several at once."""
         runs: dict[Path, list[int]] = {}
         for index, key in enumerate(keys):
             if (artefact := self.folder.artefact_of(_block(key))) is not None:
@@ -104,7 +212,7 @@ class PageStore:
         return rows
 
     def _load_run(self, artefact: Path, blocks: Sequence[str]) -> Sequence[Row]:
-        """Gives pages of one artefact, after every check; None for all that failed."""
+        """Returns pages of one artefact, after every check; None for all that failed."""
         nothing: Sequence[Row] = [None] * len(blocks)
         try:
             exchange = self._backend.service.exchange()
@@ -118,21 +226,23 @@ class PageStore:
             tensors = self.folder.restore(exchange, found, tokens, self._backend.parameters.timeout)
             rows = self.pages.scatter(tensors, wanted)
         except (DataLossError, ValueError) as error:
-            self.folder.forget(blocks)
+            self.folder.discard(artefact)
             self._note("damaged", f"{artefact} is not loaded, but computed", error)
             return nothing
         except (KVCompressError, OSError) as error:
-            if artefact.exists():  # or else somebody has deleted it
+            if self.folder.is_there(artefact):  # or else somebody has deleted it
                 self._note(_reason(error), f"{artefact} is not loaded, but computed", error)
             return nothing
         self._backend.service.succeeded()
         self._backend.count(loaded=len(rows))
         return rows
 
-    def save(self, keys: Sequence[str], row: Callable[[int], torch.Tensor]) -> list[bool]:
-        """Saves pages that are not there yet, in runs; tells which there are."""
+    def save(
+        self, keys: Sequence[str], row: Callable[[int], torch.Tensor]
+    ) -> tuple[list[bool], int]:
+        """Saves pages that are missing, in runs; returns which are there, and how many are new."""
         there = [self.folder.holds(_block(key)) for key in keys]
-        most = max(1, self._backend.parameters.artefact_tokens // self.pages.tokens)
+        most = self.folder.content.most_blocks
         # Tokens of an artefact follow one another: a page that is there ends a run.
         runs: list[list[int]] = [[]]
         for index, is_there in enumerate(there):
@@ -140,15 +250,19 @@ class PageStore:
                 runs.append([])
             if not is_there:
                 runs[-1].append(index)
+        saved = 0
         for run in filter(None, runs):
+            if not self.folder.may_save:
+                break
             if not self._save_run([_block(keys[i]) for i in run], [row(i) for i in run]):
                 break
+            saved += len(run)
             for index in run:
                 there[index] = True
-        return there
+        return there, saved
 
     def _save_run(self, blocks: Sequence[str], rows: Sequence[torch.Tensor]) -> bool:
-        """Saves one artefact; tells whether it is there."""
+        """Saves one artefact; returns whether it is there."""
         try:
             client = self._backend.service.client()
             options: CompressArguments = {**self._backend.options}
@@ -174,12 +288,12 @@ class PageStore:
 
 
 def _block(key: str) -> str:
-    """Gives the name of a page within a folder: its key, where that is a plain hash."""
+    """Returns the name of a page within a folder: its key, where that is a plain hash."""
     plain = key.isascii() and key.isalnum()
     return key if plain else hashlib.sha256(key.encode()).hexdigest()
 
 
 def _reason(error: Exception) -> str:
-    """Gives the counter of an error."""
-    gone = (UnavailableError, CancelledError, ConnectionError, TimeoutError)
+    """Returns the counter of an error."""
+    gone = (UnavailableError, CallCancelledError, ConnectionError, TimeoutError)
     return "unavailable" if isinstance(error, gone) else "failed"

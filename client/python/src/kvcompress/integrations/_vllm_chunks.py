@@ -12,7 +12,7 @@ class Chunk:
     Attributes:
         key: Of vLLM.
         number: In the primary tier.
-        end: Tokens of the prompt up to its end; None where vLLM does not tell.
+        end: Tokens of the prompt up to its end; None where vLLM does not report it.
     """
 
     key: bytes
@@ -21,7 +21,7 @@ class Chunk:
 
 
 def runs_of(chunks: Sequence[Chunk], tokens: int) -> list[list[Chunk]]:
-    """Gives chunks, each of `tokens`, as runs in which each follows the one before in the prompt.
+    """Returns chunks, each of `tokens`, as runs in which each follows the one before in the prompt.
 
     vLLM keeps the keys of a job as a set, in no order.
     """
@@ -36,10 +36,15 @@ def runs_of(chunks: Sequence[Chunk], tokens: int) -> list[list[Chunk]]:
 
 
 def group_of(key: bytes) -> int:
-    """Gives the group of layers that a key is for."""
+    """Returns the group of layers that a key is for."""
     return int.from_bytes(key[-4:], "big")
 
 
 def block_of(key: bytes) -> str:
-    """Gives the hash of the block, and of all tokens before it."""
+    """Returns the hash of the block, and of all tokens before it."""
     return key[:-4].hex()
+
+
+def key_of(block: str, group: int) -> bytes:
+    """Returns the key of a block and a group."""
+    return bytes.fromhex(block) + group.to_bytes(4, "big")

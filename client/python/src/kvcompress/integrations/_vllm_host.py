@@ -57,12 +57,12 @@ class HostWorker(OffloadingWorker):  # type: ignore[misc,unused-ignore]
         return self._copy(job_id, dst_spec, src_spec.chunk_ids, store=False)
 
     def get_finished(self) -> list[TransferResult]:
-        """Gives what has ended since the last call."""
+        """Returns what has ended since the last call."""
         finished, self._finished = self._finished, []
         return finished
 
     def wait(self, job_ids: set[int]) -> None:
-        """Has nothing to wait for."""
+        """Waits for nothing."""
 
     def shutdown(self) -> None:
         """Releases the region."""
@@ -104,7 +104,7 @@ class HostTieringSpec(TieringOffloadingSpec):  # type: ignore[misc,unused-ignore
     _worker: HostWorker | None
 
     def get_worker(self, kv_caches: Any) -> HostWorker:  # noqa: ANN401
-        """Gives the worker."""
+        """Returns the worker."""
         worker: HostWorker | None = self._worker
         if worker is None:
             region = SharedOffloadRegion(

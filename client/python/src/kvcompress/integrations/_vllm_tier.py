@@ -3,22 +3,19 @@
 
 import logging
 import queue
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import (  # type: ignore[import-not-found,unused-ignore]
-    OffloadingConnectorStats,
-)
 from vllm.v1.kv_offload.base import (  # type: ignore[import-not-found,unused-ignore]
+    Locality,
     LookupResult,
     Medium,
-    OffloadingCounterMetadata,
+    OffloadingEvent,
+    OffloadingMetricMetadata,
     RequestOffloadingContext,
 )
 from vllm.v1.kv_offload.tiering.async_lookup import (  # type: ignore[import-not-found,unused-ignore]
@@ -30,25 +27,24 @@ from vllm.v1.kv_offload.tiering.base import (  # type: ignore[import-not-found,u
     TransferJob,
 )
 
-from kvcompress.errors import (
-    CancelledError,
-    DataLossError,
-    KVCompressError,
-    UnavailableError,
-)
-from kvcompress.integrations import _vllm_layouts
+from kvcompress.errors import DataLossError, KVCompressError
 from kvcompress.integrations._artefact_folder import ArtefactFolder
-from kvcompress.integrations._pages import PageLayout
 from kvcompress.integrations._service import Service
+from kvcompress.integrations._vllm_adapters import take
 from kvcompress.integrations._vllm_chunks import Chunk, block_of, group_of, runs_of
-from kvcompress.options import CompressArguments
+from kvcompress.integrations._vllm_folders import (
+    Events,
+    Folders,
+    layouts_of,
+    open_store,
+    options_of,
+    reason_of,
+)
+from kvcompress.integrations._vllm_metrics import DEFINITIONS, Metrics
 
 _LOG = logging.getLogger(__name__)
 
 _USES = ("load", "restore", "save")  # of threads; those that load wait for those that restore
-_FAILURES = "vllm:kv_offload_kvcompress_failures"
-_RAW_BYTES = "vllm:kv_offload_kvcompress_raw_bytes"
-_ARTEFACT_BYTES = "vllm:kv_offload_kvcompress_artefact_bytes"
 
 
 class _Lookup(AsyncLookupManager):  # type: ignore[misc,unused-ignore]
@@ -64,8 +60,8 @@ class _Lookup(AsyncLookupManager):  # type: ignore[misc,unused-ignore]
         keys: list[bytes],
         req_context: Any,  # noqa: ANN401
     ) -> Iterable[bool]:
-        """Tells for each key whether there is an artefact."""
-        return self._tier.are_there(keys)
+        """Returns for each key whether there is an artefact."""
+        return self._tier.are_there(keys, req_context)
 
 
 class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
@@ -92,14 +88,16 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         profile_directory: str | None = None,
         artefact_tokens: int = 512,
         threads: int = 2,
-        timeout: float = 0.75,
-        store_timeout: float = 30.0,
+        timeout: float | None = None,
+        store_timeout: float | None = None,
+        store: dict[str, Any] | None = None,
+        locality: str | None = None,
         backpressure_detector: Any = None,  # noqa: ANN401
     ) -> None:
         """Makes the folders of all groups.
 
         Args:
-            offloading_spec: What vLLM gives every tier, as the next two.
+            offloading_spec: What vLLM passes to every tier, as the next two.
             primary_kv_view: All chunks of the primary tier.
             tier_type: The tier's name in metrics.
             folder: Where artefacts are kept.
@@ -112,39 +110,50 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             profile_directory: Of its own service.
             artefact_tokens: Tokens of an artefact, at most; one chunk at least.
             threads: Artefacts that are restored, and jobs that are saved, at once.
-            timeout: Seconds that restoring an artefact may take.
-            store_timeout: Seconds that saving one may take.
+            timeout: Seconds that restoring an artefact may take; None for what its size takes.
+            store_timeout: Seconds that saving one may take; None in the same way.
+            store: The bound of the folder, and more of `kvcompress.store.StoreOptions`.
+            locality: `LOCAL` or `REMOTE`, where events are to say how far the folder is.
             backpressure_detector: vLLM's own.
 
         Raises:
-            OSError: A folder cannot be made.
-            ValueError: A layout does not fit.
+            OSError: The folder cannot be used.
+            TypeError: An option of the store has a name that there is not, or another type.
+            ValueError: A layout does not fit, or an option of the store is out of its range.
         """
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
+        self.locality = None if locality is None else Locality(locality.upper())
         self._view = np.frombuffer(primary_kv_view, np.uint8).reshape(primary_kv_view.shape)
-        self._layouts = [PageLayout.of(group) for group in groups]
-        for layout in self._layouts:
-            layout.check_row(self.block_size_bytes)
-        self._folders = _folders(Path(folder), identity, self._layouts)
-        self._options = _options(codec, effort, profile)
-        self._artefact_tokens = artefact_tokens
+        self._layouts = layouts_of(groups, self.block_size_bytes)
+        self._store = open_store(folder, store)
+        self._folders = Folders(self._store, identity, self._layouts, artefact_tokens)
+        self._options = options_of(codec, effort, profile)
         self._timeout, self._store_timeout = timeout, store_timeout
         self._service = Service(server, profile_directory, threads=threads)
+        # Without vLLM's own events nobody takes ours.
+        self._start(threads, offloading_spec.kv_events_config.enable_kv_cache_events)
+
+    def _start(self, threads: int, publishing: bool) -> None:
+        """Makes the threads, so many for each use, and listens to the store."""
+        self._metrics = Metrics(self._store)
+        self._events = Events(self.medium) if publishing else None
+        if self._events is not None:
+            self._folders.publish(self._events)
         pools = [ThreadPoolExecutor(threads, f"kvcompress-{use}") for use in _USES]
         self._loaders, self._restorers, self._savers = pools
         self._pending: set[Future[None]] = set()
         self._finished: queue.SimpleQueue[tuple[TransferJob, JobResult]] = queue.SimpleQueue()
-        self._stats, self._stats_lock = OffloadingConnectorStats(), threading.Lock()
         self._lookup = _Lookup(self)
 
     # What vLLM's scheduler calls; none of it waits.
 
     def on_new_request(self, req_context: Any) -> RequestOffloadingContext:  # noqa: ANN401
-        """Has no wishes."""
+        """Notes the request's adapter; asks for nothing."""
+        take(req_context)
         return RequestOffloadingContext()
 
     def lookup(self, key: bytes, req_context: Any) -> LookupResult:  # noqa: ANN401
-        """Tells whether a chunk is there; RETRY until that is known."""
+        """Returns whether a chunk is there; RETRY until that is known."""
         found = self._lookup.lookup(key, req_context)
         if found is None:
             return LookupResult.RETRY
@@ -159,7 +168,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         self._submit(self._loaders, self._load, job_metadata)
 
     def get_finished_jobs(self) -> Iterable[JobResult]:
-        """Gives what has ended since the last call."""
+        """Returns what has ended since the last call."""
         results: list[JobResult] = []
         while True:
             try:
@@ -169,6 +178,10 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             if job.is_promotion and not result.success:
                 self._lookup.mark_miss(set(job.keys) - set(result.successful_keys or ()))
             results.append(result)
+
+    def touch(self, keys: Collection[bytes], req_context: Any) -> None:  # noqa: ANN401
+        """Marks chunks that the primary tier serves as used here, a little later."""
+        self._savers.submit(self._touch, list(keys), req_context)
 
     def on_request_finished(self, req_context: Any) -> None:  # noqa: ANN401
         """Forgets what was looked up for a request."""
@@ -188,40 +201,42 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         for pool in (self._savers, self._restorers, self._loaders):
             pool.shutdown(wait=True, cancel_futures=True)
         self._service.close()
+        self._store.close()
+
+    def take_events(self) -> Iterable[OffloadingEvent]:
+        """Returns the chunks that were stored and removed since the last call."""
+        return () if self._events is None else self._events.take(self.locality)
 
     @classmethod
     def build_metric_definitions(
         cls, extra_config: dict[str, Any]
-    ) -> dict[str, OffloadingCounterMetadata]:
-        """Gives the counters of this tier."""
-        return {
-            _FAILURES: OffloadingCounterMetadata(
-                "Artefacts that were not saved or not restored, by operation (save, load) and "
-                "reason: damaged (or another than expected), unavailable (the service), disk, "
-                "other.",
-                ("operation", "reason"),
-            ),
-            _RAW_BYTES: OffloadingCounterMetadata(
-                "Bytes of chunks that were saved or restored, by operation.", ("operation",)
-            ),
-            _ARTEFACT_BYTES: OffloadingCounterMetadata(
-                "Bytes of the artefacts that were written or read, by operation.", ("operation",)
-            ),
-        }
+    ) -> dict[str, OffloadingMetricMetadata]:
+        """Returns the metrics of this tier."""
+        return DEFINITIONS
 
-    def get_stats(self) -> OffloadingConnectorStats | None:
-        """Gives the counters' increase since the last call."""
-        with self._stats_lock:
-            stats, self._stats = self._stats, OffloadingConnectorStats()
-        return None if stats.is_empty() else stats
+    def get_stats(self) -> Any:  # noqa: ANN401
+        """Returns the counters' increase since the last call."""
+        return self._metrics.take()
 
     # What runs on threads.
 
-    def are_there(self, keys: Sequence[bytes]) -> list[bool]:
-        """Tells for each key whether there is an artefact, and a service to restore it."""
-        if self._service.paused:
+    def are_there(self, keys: Sequence[bytes], req_context: Any) -> list[bool]:  # noqa: ANN401
+        """Returns for each key whether there is an artefact, and a service to restore it."""
+        folders = self._folders.of(req_context)
+        if folders is None or self._service.paused:
             return [False] * len(keys)
-        return [self._folders[group_of(key)].holds(block_of(key)) for key in keys]
+        return [folders[group_of(key)].holds(block_of(key)) for key in keys]
+
+    def _touch(self, keys: Iterable[bytes], req_context: Any) -> None:  # noqa: ANN401
+        """Notes the use of chunks, group by group."""
+        folders = self._folders.of(req_context)
+        if folders is None:
+            return
+        blocks: dict[int, list[str]] = {}
+        for key in keys:
+            blocks.setdefault(group_of(key), []).append(block_of(key))
+        for group, some in blocks.items():
+            folders[group].runs.touch(some)
 
     def _submit(
         self,
@@ -229,7 +244,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         run: Callable[[TransferJob], set[bytes]],
         job: TransferJob,
     ) -> None:
-        """Runs a job on a thread; it gives the keys that it has succeeded with."""
+        """Runs a job on a thread; it returns the keys that it has succeeded with."""
 
         def task() -> None:
             done: set[bytes] = set()
@@ -255,27 +270,32 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
     def _save(self, job: TransferJob) -> set[bytes]:
         """Saves the chunks of a job that are not there yet."""
         done: set[bytes] = set()
+        folders = self._folders.of(job.req_context)
+        if folders is None:
+            return done
         missing: dict[int, list[Chunk]] = {}
         for key, number in zip(job.keys, map(int, job.chunk_ids), strict=True):
             group = group_of(key)
-            if self._folders[group].holds(block_of(key)):
+            if folders[group].holds(block_of(key)):
                 done.add(key)
                 continue
             end = job.req_context.get_offload_key_position(key)
             missing.setdefault(group, []).append(Chunk(key, number, end))
         for group, chunks in missing.items():
             tokens = self._layouts[group].chunk_tokens
-            most = max(1, self._artefact_tokens // tokens)
+            most = folders[group].content.most_blocks
             for run in runs_of(chunks, tokens):
                 for part in np.array_split(np.arange(len(run)), -(-len(run) // most)):
                     chosen = [run[index] for index in part]
-                    if self._save_run(group, chosen):
+                    if self._save_run(group, folders[group], chosen):
                         done.update(chunk.key for chunk in chosen)
         return done
 
-    def _save_run(self, group: int, run: Sequence[Chunk]) -> bool:
-        """Saves one artefact; tells whether it is there."""
-        layout, folder, end = self._layouts[group], self._folders[group], run[0].end
+    def _save_run(self, group: int, folder: ArtefactFolder, run: Sequence[Chunk]) -> bool:
+        """Saves one artefact; returns whether it is there."""
+        layout, end = self._layouts[group], run[0].end
+        if not folder.may_save:
+            return False
         try:
             tensors = layout.gather(self._view, [chunk.number for chunk in run])
             size = folder.save(
@@ -290,19 +310,22 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             self._note_failure("save", f"{len(run)} chunks are not saved", error)
             return False
         self._service.succeeded()
-        self._count("save", len(run) * layout.chunk_bytes, size)
+        self._metrics.moved("save", len(run) * layout.chunk_bytes, size)
         return True
 
     def _load(self, job: TransferJob) -> set[bytes]:
         """Restores the chunks of a job, several artefacts at once."""
         done: set[bytes] = set()
+        folders = self._folders.of(job.req_context)
+        if folders is None:
+            return done
         runs: dict[tuple[int, Path | None], list[tuple[bytes, int]]] = {}
         for key, chunk in zip(job.keys, map(int, job.chunk_ids), strict=True):
             group = group_of(key)
-            artefact = self._folders[group].artefact_of(block_of(key))
+            artefact = folders[group].artefact_of(block_of(key))
             runs.setdefault((group, artefact), []).append((key, chunk))
         loads = [
-            (run, self._restorers.submit(self._load_run, group, artefact, run))
+            (run, self._restorers.submit(self._load_run, group, folders[group], artefact, run))
             for (group, artefact), run in runs.items()
             if artefact is not None
         ]
@@ -311,9 +334,15 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
                 done.update(key for key, _ in run)
         return done
 
-    def _load_run(self, group: int, artefact: Path, run: Sequence[tuple[bytes, int]]) -> bool:
-        """Restores chunks of one artefact, after every check; tells whether they are there."""
-        layout, folder = self._layouts[group], self._folders[group]
+    def _load_run(
+        self,
+        group: int,
+        folder: ArtefactFolder,
+        artefact: Path,
+        run: Sequence[tuple[bytes, int]],
+    ) -> bool:
+        """Restores chunks of one artefact, after every check; returns whether they are there."""
+        layout = self._layouts[group]
         blocks = [block_of(key) for key, _ in run]
         try:
             found = folder.read(artefact)
@@ -330,66 +359,23 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
                 self._view,
                 [chunk for _, chunk in run],
             )
+        except FileNotFoundError:
+            return False  # it was evicted after it was looked up
         except (DataLossError, ValueError) as error:
-            folder.forget(blocks)
+            folder.discard(artefact)
             self._note_failure("load", f"{artefact} is not restored, but computed", error)
             return False
         except (KVCompressError, OSError) as error:
             self._note_failure("load", f"{artefact} is not restored, but computed", error)
             return False
         self._service.succeeded()
-        self._count("load", len(run) * layout.chunk_bytes, len(found.data))
+        self._metrics.moved("load", len(run) * layout.chunk_bytes, len(found.data))
         return True
 
     def _note_failure(self, operation: str, what: str, error: Exception) -> None:
         """Logs and counts what did not work."""
-        reason = _reason(error)
+        reason = reason_of(error)
         if reason == "unavailable":
             self._service.failed()
         _LOG.warning("%s: %s", what, error)
-        with self._stats_lock:
-            self._stats.increase_counter(_FAILURES, 1, (operation, reason))
-
-    def _count(self, operation: str, raw: int, size: int) -> None:
-        """Counts bytes."""
-        with self._stats_lock:
-            self._stats.increase_counter(_RAW_BYTES, raw, (operation,))
-            self._stats.increase_counter(_ARTEFACT_BYTES, size, (operation,))
-
-
-def _options(codec: str, effort: str, profile: str | None) -> CompressArguments:
-    """How artefacts are made."""
-    options: CompressArguments = {"codec": codec, "report_tensors": False}
-    options["effort"] = effort  # type: ignore[typeddict-item]
-    if profile is not None:
-        options["profile"] = profile
-    return options
-
-
-def _folders(
-    root: Path, identity: dict[str, str], layouts: Sequence[PageLayout]
-) -> list[ArtefactFolder]:
-    """Gives the folder of each group of layers."""
-    return [_folder(root, identity, index, layout) for index, layout in enumerate(layouts)]
-
-
-def _folder(root: Path, identity: dict[str, str], group: int, layout: PageLayout) -> ArtefactFolder:
-    """Gives the folder of a group of layers."""
-    shape = asdict(layout)
-    # How the pages lie in memory is nothing that an artefact depends on.
-    for name in ("offsets", "page_bytes", "rank_bytes"):
-        del shape[name]
-    if layout.by_tokens:
-        shape["heads"] *= shape.pop("ranks")
-        del shape["axes"], shape["keys_transposed"]
-    own = {"engine": "vllm", "group": str(group), "shape": _vllm_layouts.digest(shape)}
-    return ArtefactFolder(root, identity.get("model", "model"), {**identity, **own})
-
-
-def _reason(error: Exception) -> str:
-    """Gives the label of a counter."""
-    if isinstance(error, UnavailableError | CancelledError | ConnectionError | TimeoutError):
-        return "unavailable"
-    if isinstance(error, DataLossError | ValueError):
-        return "damaged"
-    return "disk" if isinstance(error, OSError) else "other"
+        self._metrics.failed(operation, reason)

@@ -24,8 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcompress._client import Client
+from kvcompress._foreign_files import ForeignFileError, parse_json, read_foreign
+from kvcompress._output_file import check_output
 from kvcompress._reports import CompressionResult
+from kvcompress._sinks import FileSink
 from kvcompress.errors import KVCompressError
+from kvcompress.integrations import _exact
+from kvcompress.integrations._contents import read_contents, size_of
 from kvcompress.integrations._llama_state import (
     FLOATS,
     Form,
@@ -35,12 +40,15 @@ from kvcompress.integrations._llama_state import (
     read,
     without,
 )
+from kvcompress.integrations._weights import content_of
 from kvcompress.options import CompressArguments
 
 _REST, _TOKENS = "state", "input_ids"
 _FORM, _OWN = "llama_cpp.form", "llama_cpp.llama"
 _MODEL = "llama_cpp.model"
 _WHOLE = ("head_dim", "value_dim")
+_COPIES = 4  # in memory at once: the state, its tensors, the message
+_F32_BYTES, _CELL_BYTES, _REST_BYTES = 4, 64, 1 << 20
 _UNSIGNED: Mapping[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}
 
 Bytes = npt.NDArray[np.uint8]
@@ -54,6 +62,7 @@ def compress(
     *,
     head_dim: int,
     value_dim: int | None = None,
+    overwrite: bool = False,
     timeout: float | None = None,
     **options: Unpack[CompressArguments],
 ) -> CompressionResult:
@@ -62,10 +71,11 @@ def compress(
     Args:
         client: Calls the service.
         state: The path of a slot or session file, or the bytes of one, or what
-            `llama_state_get_data` gave.
-        output: Path for the artefact; None gives it back as bytes.
+            `llama_state_get_data` returned.
+        output: Path for the artefact; None returns it as bytes.
         head_dim: Width of a head's keys, which no state says; see `head_dim_of`.
         value_dim: Width of a head's values, if it is another.
+        overwrite: Whether an output that is there is replaced. The input never is.
         timeout: Seconds; None for the client's own.
         options: As `Client.compress` takes them.
 
@@ -75,9 +85,10 @@ def compress(
         StateError: It is no state, or of another version of llama.cpp's formats, or has no heads
             of these widths.
     """
-    data = state if isinstance(state, bytes) else Path(state).read_bytes()
-    source = _source(data, (head_dim, value_dim or head_dim), {}, {})
-    return client.compress(source, output, timeout=timeout, **options)
+    if output is not None and not isinstance(state, bytes):
+        check_output(output, state, overwrite=overwrite)
+    source = _source(_read(state), (head_dim, value_dim or head_dim), {}, {})
+    return _exact.compress(client, source, output, overwrite=overwrite, timeout=timeout, **options)
 
 
 def restore(
@@ -85,22 +96,35 @@ def restore(
     artefact: StrPath | bytes,
     output: StrPath | None = None,
     *,
+    overwrite: bool = False,
     expected_labels: Mapping[str, str] | None = None,
     timeout: float | None = None,
 ) -> bytes:
-    """Gives a state again, after every check; writes it too, if there is a path.
+    """Restores a state, after every check; writes it too, if there is a path.
+
+    Args:
+        client: Calls the service.
+        artefact: Its path, or its bytes.
+        output: Path for the state; None for none.
+        overwrite: Whether an output that is there is replaced. The artefact never is.
+        expected_labels: Labels that the artefact must have.
+        timeout: Seconds; None for the client's own.
 
     Raises:
         KVCompressError: The call failed; DataLossError for an artefact that is damaged, or has
-            other labels.
+            other labels; AlreadyExistsError for an output that is there.
         OSError: A file cannot be read or written.
         StateError: The artefact is not of a state.
     """
+    if output is not None:
+        check_output(
+            output, *([] if isinstance(artefact, bytes) else [artefact]), overwrite=overwrite
+        )
     state, _, _ = _restored(client, artefact, expected_labels, timeout)
     if output is not None:
-        unfinished = Path(output).with_name(f".{Path(output).name}.{os.getpid()}")
-        unfinished.write_bytes(state)
-        unfinished.replace(output)
+        with FileSink(output, source=artefact, overwrite=overwrite) as sink:
+            sink.write(0, state)
+            sink.commit()
     return state
 
 
@@ -117,13 +141,13 @@ def save_state(
     Args:
         client: Calls the service.
         llama: The model, after `eval` or a completion.
-        output: Path for the artefact.
+        output: Path for the artefact, which takes the place of one that is there.
         timeout: Seconds; None for the client's own.
         options: As `Client.compress` takes them.
 
     Raises:
         KVCompressError: The call failed.
-        OSError: The artefact cannot be written.
+        OSError: The artefact cannot be written, or the file of the model not be read.
         StateError: As `compress`.
     """
     state = llama.save_state()
@@ -132,7 +156,7 @@ def save_state(
     widths = head_dim_of(llama.metadata)
     source = _source(state.llama_state, widths, {_TOKENS: tokens.view(np.uint8)}, own)
     options["labels"] = {**(options.get("labels") or {}), _MODEL: _model(llama)}
-    return client.compress(source, output, timeout=timeout, **options)
+    return _exact.compress(client, source, output, overwrite=True, timeout=timeout, **options)
 
 
 def load_state(
@@ -147,35 +171,48 @@ def load_state(
 
     Raises:
         KVCompressError: The call failed; DataLossError for an artefact that is damaged, of another
-            model, or has other labels. The model is as it was.
-        OSError: The artefact cannot be read.
+            model or other weights, or has other labels. The model is as it was.
+        OSError: The artefact, or the file of the model, cannot be read.
         RuntimeError: llama.cpp does not take the state, as when its context is too small.
-        StateError: The artefact is not of such a state.
+        StateError: The artefact is not of such a state, or larger than one of this context.
     """
     labels = {**(expected_labels or {}), _MODEL: _model(llama)}
-    state, tensors, metadata = _restored(client, artefact, labels, timeout)
+    data, most = _read(artefact), _most_bytes(llama)
+    size = size_of(read_contents(data).kinds)
+    if size > most:
+        raise StateError(
+            f"the artefact is of {size} bytes, and a state of a context of {llama.n_ctx()} tokens "
+            f"has up to {most}"
+        )
+    state, tensors, metadata = _restored(client, data, labels, timeout)
     if _OWN not in metadata or _TOKENS not in tensors:
         raise StateError("the artefact is not one of save_state")
-    own = json.loads(metadata[_OWN])
-    tokens = tensors[_TOKENS].view("<i4")
-    if len(tokens) > llama.n_ctx():
-        raise StateError(f"{len(tokens)} tokens are more than the context of {llama.n_ctx()}")
+    try:
+        own = parse_json(metadata[_OWN])
+        tokens, seed, count = tensors[_TOKENS].view("<i4"), int(own["seed"]), int(own["n_tokens"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise StateError(f"the artefact is not one of save_state: {error!r}") from error
+    if not len(tokens) == count <= llama.n_ctx():
+        raise StateError(
+            f"{count} tokens, of which {len(tokens)} have numbers, are not those of a context of "
+            f"{llama.n_ctx()}"
+        )
     ids = np.zeros(llama.n_ctx(), np.intc)
     ids[: len(tokens)] = tokens
     llama.load_state(
         SimpleNamespace(
-            scores=np.zeros_like(llama.scores[: own["n_tokens"]]),
+            scores=np.zeros_like(llama.scores[:count]),
             input_ids=ids,
-            n_tokens=own["n_tokens"],
+            n_tokens=count,
             llama_state=state,
             llama_state_size=len(state),
-            seed=own["seed"],
+            seed=seed,
         )
     )
 
 
 def head_dim_of(metadata: Mapping[str, str]) -> tuple[int, int]:
-    """Gives the widths of a head's keys and values.
+    """Returns the widths of a head's keys and values.
 
     Args:
         metadata: Of a GGUF file, as `llama_cpp.Llama.metadata` has it.
@@ -193,9 +230,48 @@ def head_dim_of(metadata: Mapping[str, str]) -> tuple[int, int]:
         raise StateError(f"the model does not say how wide its heads are: {error!r}") from error
 
 
+def _read(source: StrPath | bytes) -> bytes:
+    """Returns the bytes of a file, of which several copies fit into memory.
+
+    Raises:
+        OSError: It cannot be read.
+        StateError: It is no file, or too large.
+    """
+    if isinstance(source, bytes):
+        return source
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return read_foreign(os.path.realpath(source), memory // _COPIES)
+    except ForeignFileError as error:
+        raise StateError(str(error)) from error
+
+
+def _most_bytes(llama: Any) -> int:  # noqa: ANN401
+    """Returns the most that the state of a full context takes: all heads of keys, in F32."""
+    name = llama.metadata.get("general.architecture", "")
+    try:
+        layers = int(llama.metadata[f"{name}.block_count"])
+        heads = int(llama.metadata[f"{name}.attention.head_count"])
+    except (KeyError, ValueError) as error:
+        raise StateError(f"the model does not say how large a state is: {error!r}") from error
+    token = layers * heads * sum(head_dim_of(llama.metadata)) * _F32_BYTES + _CELL_BYTES
+    return int(llama.n_ctx()) * token + _REST_BYTES
+
+
 def _model(llama: Any) -> str:  # noqa: ANN401
-    """Gives the identity of a model: what its file says of it."""
-    return hashlib.sha256(json.dumps(llama.metadata, sort_keys=True).encode()).hexdigest()
+    """Returns the identity of a model: what its file says of it, its weights, and a LoRA adapter.
+
+    Raises:
+        OSError: A file of it is not there any more.
+    """
+    adapter = getattr(llama, "lora_path", None)
+    found = {
+        "metadata": llama.metadata,
+        "weights": content_of(llama.model_path),
+        "adapter": adapter and content_of(adapter),
+        "scale": adapter and getattr(llama, "lora_scale", None),
+    }
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def _source(
@@ -204,7 +280,7 @@ def _source(
     more: Mapping[str, Bytes],
     metadata: Mapping[str, str],
 ) -> bytes:
-    """Gives a state as a safetensors file."""
+    """Returns a state as a safetensors file."""
     form, sections = read(state)
     parts = {section.name: _tensor(state, section, widths) for section in sections}
     rest = np.frombuffer(without(state, sections), np.uint8)
@@ -224,7 +300,7 @@ def _source(
 def _tensor(
     state: bytes, section: Section, widths: tuple[int, int]
 ) -> tuple[str, npt.NDArray[Any]]:
-    """Gives a section as a tensor [1, heads, tokens, head_dim], with its type; or as bytes.
+    """Returns a section as a tensor [1, heads, tokens, head_dim], with its type; or as bytes.
 
     Raises:
         StateError: It has no heads of the width.
@@ -248,7 +324,7 @@ def _tensor(
 
 
 def _content(section: Section, array: npt.NDArray[Any]) -> bytes:
-    """Gives a section from its tensor.
+    """Returns a section from its tensor.
 
     Raises:
         StateError: The tensor has another shape.
@@ -267,7 +343,7 @@ def _restored(
     labels: Mapping[str, str] | None,
     timeout: float | None,
 ) -> tuple[bytes, Mapping[str, Any], Mapping[str, str]]:
-    """Gives a state, all tensors and the metadata of an artefact."""
+    """Returns a state, all tensors and the metadata of an artefact."""
     result = client.decompress(artefact, expected_labels=labels, timeout=timeout)
     tensors, metadata = result.tensors or {}, result.metadata or {}
     if _FORM not in metadata or _REST not in tensors:
@@ -278,7 +354,10 @@ def _restored(
             raise StateError(f"the artefact has no {section.name}")
         return _content(section, tensors[section.name])
 
-    form = Form(**json.loads(metadata[_FORM]))
+    try:
+        form = Form(**parse_json(metadata[_FORM]))
+    except (ValueError, TypeError) as error:
+        raise StateError(f"the artefact is not of a state of llama.cpp: {error!r}") from error
     return join(tensors[_REST].tobytes(), form, content), tensors, metadata
 
 
@@ -295,15 +374,20 @@ def main(arguments: list[str] | None = None) -> int:
     for command in (small, large):
         command.add_argument("input", type=Path)
         command.add_argument("output", type=Path)
+        command.add_argument(
+            "--overwrite", action="store_true", help="replace a file that is there"
+        )
     given = parser.parse_args(arguments)
     try:
         with Client(given.server) as client:
             if given.command == "restore":
-                restore(client, given.input, given.output)
+                restore(client, given.input, given.output, overwrite=given.overwrite)
                 return 0
-            widths = {name: getattr(given, name) for name in _WHOLE}
-            result = compress(client, given.input, given.output, codec=given.codec, **widths)
-    except (KVCompressError, OSError, StateError) as error:
+            options = {name: getattr(given, name) for name in ("codec", *_WHOLE)}
+            result = compress(
+                client, given.input, given.output, overwrite=given.overwrite, **options
+            )
+    except (KVCompressError, OSError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     report = result.report

@@ -19,28 +19,44 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from lmcache.lmcache_native import Bitmap  # type: ignore[import-not-found,unused-ignore]
+from lmcache.v1.distributed.api import (  # type: ignore[import-not-found,unused-ignore]
+    KeyListPage,
+)
 from lmcache.v1.distributed.internal_api import (  # type: ignore[import-not-found,unused-ignore]
     L2StoreResult,
 )
 from lmcache.v1.distributed.l2_adapters.base import (  # type: ignore[import-not-found,unused-ignore]
+    AdapterUsage,
     L2AdapterInterface,
 )
 from lmcache.v1.platform import (  # type: ignore[import-not-found,unused-ignore]
     create_event_notifier,
 )
 
+from kvcompress._foreign_files import ForeignFileError
 from kvcompress.errors import (
     DataLossError,
     FailedPreconditionError,
     InvalidArgumentError,
     KVCompressError,
 )
-from kvcompress.integrations._lmcache_chunks import OtherChunkError, check, labels_of, read, write
+from kvcompress.integrations._contents import NotThisError, most_bytes
+from kvcompress.integrations._hopeless import Hopeless, is_lasting
+from kvcompress.integrations._lmcache_chunks import kinds_of, read, write
+from kvcompress.integrations._lmcache_keys import Keys, held, list_keys
 from kvcompress.integrations._lmcache_service import Parameters, Service, ServiceDownError
-from kvcompress.integrations._lmcache_store import name_of, open_store
+from kvcompress.integrations._lmcache_store import Folder, open_store
+from kvcompress.integrations._logs import prepare_logs
+from kvcompress.store import Event
 
 _LOG = logging.getLogger(__name__)
-_DAMAGE = (DataLossError, FailedPreconditionError, InvalidArgumentError, OtherChunkError)
+_STORING = "storing"
+_DAMAGE = (
+    DataLossError,
+    ForeignFileError,
+    InvalidArgumentError,
+    NotThisError,
+)
 _COUNTERS = (
     "stored",
     "stored_bytes",
@@ -70,10 +86,14 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
             TypeError: A parameter has another type, or a name that there is not.
             ValueError: A parameter has a value that it cannot have.
         """
-        super().__init__()
+        prepare_logs()
         self._parameters = Parameters.parse(params)
         location = self._parameters.path or self._parameters.url or ""
-        self._store = open_store(location, self._parameters.storage_options)
+        options, bound = self._parameters.storage_options, self._parameters.bound
+        self._store = open_store(location, options, bound)
+        folder = self._store if isinstance(self._store, Folder) else None
+        super().__init__(0 if folder is None else folder.store.capacity_bytes)
+        self._folder = folder
         self._service = Service(self._parameters)
         workers = self._parameters.workers
         # Stores wait for each other, and never keep a lookup or a load waiting.
@@ -86,22 +106,25 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
         self._stores: dict[int, L2StoreResult] = {}
         self._found: dict[int, Bitmap] = {}
         self._loads: dict[int, Bitmap] = {}
-        # LMCache adds up what this process stored, and is told of no more when it goes.
-        self._sizes: dict[Any, int] = {}
+        # LMCache adds up what this process stored, and gets no more when it goes.
+        self._keys = Keys(self._parameters.identity)
+        if folder is not None:
+            folder.store.subscribe(self._evicted)
         self._counters = Counter(dict.fromkeys(_COUNTERS, 0))
+        self._hopeless = Hopeless()
 
     # Event descriptors.
 
     def get_store_event_fd(self) -> int:
-        """Gives the descriptor that tells of stores."""
+        """Returns the descriptor that signals stores."""
         return int(self._events["store"].fileno())
 
     def get_lookup_and_lock_event_fd(self) -> int:
-        """Gives the descriptor that tells of lookups."""
+        """Returns the descriptor that signals lookups."""
         return int(self._events["lookup"].fileno())
 
     def get_load_event_fd(self) -> int:
-        """Gives the descriptor that tells of loads."""
+        """Returns the descriptor that signals loads."""
         return int(self._events["load"].fileno())
 
     # Store.
@@ -113,13 +136,13 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
         return task
 
     def pop_completed_store_tasks(self) -> dict[int, L2StoreResult]:
-        """Gives the results of stores that ended since the last call."""
+        """Returns the results of stores that ended since the last call."""
         with self._lock:
             done, self._stores = self._stores, {}
         return done
 
     def _store_task(self, task: int, keys: list[Any], objects: list[Any]) -> None:
-        """Stores chunks and tells LMCache."""
+        """Stores chunks and notifies LMCache."""
         stored, success = {}, True
         for key, memory in zip(keys, objects, strict=True):
             try:
@@ -131,9 +154,7 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
                 self._miss("store_failures", "storing", key, error)
         try:
             if stored:
-                with self._lock:
-                    before = {key: self._sizes.pop(key) for key in stored if key in self._sizes}
-                    self._sizes.update(stored)
+                before = self._keys.add(stored)
                 if before:  # somebody else removed them
                     self._notify_keys_deleted(list(before), list(before.values()))
                 self._notify_keys_stored(list(stored), list(stored.values()))
@@ -143,13 +164,19 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
             self._events["store"].notify()
 
     def _store_chunk(self, key: Any, memory: Any) -> int:  # noqa: ANN401
-        """Stores a chunk; gives its size, 0 if it is there."""
-        labels = labels_of(key)
-        name = name_of(labels)
+        """Stores a chunk; returns its size, 0 if it is there."""
+        name = self._keys.name(key)
+        if self._hopeless.includes(_STORING):
+            raise ServiceDownError("chunks cannot be compressed in this way, and are not for now")
         if self._store.exists(name):
             return 0
         tensors, layout = read(memory, self._parameters.layout)
-        artefact = self._service.compress(tensors, layout, labels)
+        try:
+            artefact = self._service.compress(tensors, layout, self._keys.labels(key))
+        except KVCompressError as error:
+            if is_lasting(error):
+                self._hopeless.note(_STORING)
+            raise
         self._store.write(name, artefact)
         source = sum(each.numel() * each.element_size() for each in tensors.values())
         self._count(stored=1, stored_bytes=len(artefact), source_bytes=source)
@@ -160,18 +187,20 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
     def submit_lookup_and_lock_task(
         self, keys: list[Any], group_layout_descs: dict[int, Any]
     ) -> int:
-        """Begins to look for chunks. Nothing is locked: a chunk that goes is a miss."""
+        """Begins to look for chunks; the store of a folder evicts none that are found."""
         task = self._next_task()
         self._lookups.submit(self._lookup_task, task, list(keys))
         return task
 
     def query_lookup_and_lock_result(self, task_id: int) -> Bitmap | None:
-        """Gives which chunks are there, once; None while it is not known."""
+        """Returns which chunks are there, once; None while it is not known."""
         with self._lock:
             return self._found.pop(task_id, None)
 
     def submit_unlock(self, keys: list[Any]) -> None:
-        """Does nothing: nothing is locked."""
+        """Lets chunks be evicted again."""
+        if self._folder is not None:
+            self._folder.chunks.unpin(self._keys.name(key) for key in keys)
 
     def _lookup_task(self, task: int, keys: list[Any]) -> None:
         """Looks for chunks, none of which are there while the service is down."""
@@ -179,8 +208,12 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
         try:
             if self._service.is_up():
                 for index, key in enumerate(keys):
-                    if self._store.exists(name_of(labels_of(key))):
-                        found.set(index)
+                    name = self._keys.name(key)
+                    if self._hopeless.includes(name) or not self._store.exists(name):
+                        continue
+                    found.set(index)
+                    if self._folder is not None:
+                        self._folder.chunks.pin([name])
         except Exception as error:
             _LOG.warning("looking for chunks failed: %s", error)
         finally:
@@ -215,12 +248,12 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
         return task
 
     def query_load_result(self, task_id: int) -> Bitmap | None:
-        """Gives which chunks were loaded, once; None while it is not known."""
+        """Returns which chunks were loaded, once; None while it is not known."""
         with self._lock:
             return self._loads.pop(task_id, None)
 
     def _finish_load(self, task: int, keys: list[Any], loaded: Bitmap) -> None:
-        """Tells LMCache of a load that ended."""
+        """Notifies LMCache of a load that ended."""
         try:
             if hits := [keys[index] for index in loaded.get_indices_list()]:
                 self._notify_keys_accessed(hits)
@@ -230,19 +263,23 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
             self._events["load"].notify()
 
     def _load_chunk(self, key: Any, memory: Any) -> bool:  # noqa: ANN401
-        """Loads a chunk; tells whether it is there."""
-        labels = labels_of(key)
-        name = name_of(labels)
+        """Loads a chunk; returns whether it is there."""
+        name = self._keys.name(key)
         try:
-            check(memory, self._parameters.layout)
-            restored = self._service.restore(self._store.read(name), labels)
+            kinds = kinds_of(memory, self._parameters.layout)
+            artefact = self._store.read(name, most_bytes(kinds))
+            restored = self._service.restore(artefact, self._keys.labels(key), kinds)
             write(restored, memory, self._parameters.layout)
         except FileNotFoundError:
             return False
+        except FailedPreconditionError as error:
+            # As where the server does not have its profile. It may be right some time.
+            self._hopeless.note(name)
+            self._miss("load_failures", "loading", key, error)
         except _DAMAGE as error:
-            # It never will be right: room for what the engine computes now.
+            # It never will be right: space for what the engine computes now.
             self._miss("damaged", "loading", key, error)
-            self.delete([key])
+            self._drop(name, key)
         except ServiceDownError as error:
             self._miss("unavailable", "loading", key, error)
         except Exception as error:
@@ -255,25 +292,65 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
     # Others.
 
     def delete(self, keys: list[Any]) -> None:
-        """Removes chunks."""
-        gone = {}
-        for key in keys:
-            there = True
-            try:
-                self._store.remove(name_of(labels_of(key)))
-            except FileNotFoundError:
-                there = False
-            except OSError as error:
-                _LOG.warning("removing chunk %s failed: %s", key.chunk_hash.hex(), error)
-                continue
-            with self._lock:
-                if there or key in self._sizes:
-                    gone[key] = self._sizes.pop(key, 0)
+        """Removes chunks, but for those that are being read."""
+        names = {self._keys.name(key): key for key in keys}
+        try:
+            removed = self._store.remove(names)
+        except OSError as error:
+            _LOG.warning("removing %d chunks failed: %s", len(keys), error)
+            return
+        # Of those that are left, somebody else has removed some, and some are being read.
+        lost = [name for name in names if name not in removed and self._keys.key(name)]
+        gone = {*removed, *(name for name in lost if not self._store.exists(name))}
+        self._tell_gone({name: names[name] for name in gone})
+
+    def list_l2_keys(
+        self,
+        model_name: str | None = None,
+        page_size: int = 500,
+        cursor: str | None = None,
+    ) -> KeyListPage:
+        """Lists the keys of chunks in a folder, whichever server has stored them.
+
+        Raises:
+            NotImplementedError: Chunks are not in a folder.
+            ValueError: The size of the page is not positive.
+        """
+        if self._folder is None:
+            raise NotImplementedError("chunks are listed where they are in a folder (path)")
+        return list_keys(self._folder.chunks, self._keys, model_name, page_size, cursor)
+
+    def get_usage(self) -> AdapterUsage:
+        """Returns what the folder holds, of all servers; or else what this one has stored."""
+        usage = super().get_usage()
+        if self._folder is None:
+            return usage
+        stats = self._folder.store.stats()
+        return AdapterUsage(stats.bytes, stats.capacity_bytes, usage.bytes_by_cache_salt)
+
+    def _evicted(self, event: Event) -> None:
+        """Notifies LMCache of a chunk that the store has removed by itself."""
+        if event.action == "removed" and event.reason not in ("asked", "damaged"):
+            key = self._keys.key(event.artefact)
+            if key is not None:
+                self._tell_gone({event.artefact: key})
+
+    def _drop(self, name: str, key: Any) -> None:  # noqa: ANN401
+        """Removes a chunk that is of no use."""
+        try:
+            self._store.discard(name)
+        except OSError as error:
+            _LOG.warning("removing chunk %s failed: %s", key.chunk_hash.hex(), error)
+        else:
+            self._tell_gone({name: key})
+
+    def _tell_gone(self, gone: dict[str, Any]) -> None:
+        """Notifies LMCache of chunks that are not there any more."""
         if gone:
-            self._notify_keys_deleted(list(gone), list(gone.values()))
+            self._notify_keys_deleted(list(gone.values()), self._keys.pop(gone))
 
     def report_status(self) -> dict[str, Any]:
-        """Gives counters, and whether the service is up as far as is known."""
+        """Returns counters, and whether the service is up as far as is known."""
         with self._lock:
             counters = dict(self._counters)
         return {
@@ -282,6 +359,7 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
             "codec": self._parameters.codec,
             "layout": self._parameters.layout.form,
             **counters,
+            **({} if self._folder is None else held(self._folder.store)),
         }
 
     def close(self) -> None:
@@ -289,11 +367,13 @@ class KVCompressAdapter(L2AdapterInterface):  # type: ignore[misc,unused-ignore]
         for pool in (self._lookups, self._readers, self._writers):
             pool.shutdown(wait=True, cancel_futures=True)
         self._service.close()
+        if self._folder is not None:
+            self._folder.store.close()
         for event in self._events.values():
             event.close()
 
     def _next_task(self) -> int:
-        """Gives a number for a task."""
+        """Returns a number for a task."""
         with self._lock:
             self._last_task += 1
             return self._last_task

@@ -1,8 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""A storage backend of SGLang's HiCache: pages as artefacts in a folder.
+r"""A storage backend of SGLang's HiCache: pages as artefacts in a folder.
 
-    python -m sglang.launch_server --model-path MODEL --page-size 64
-      --enable-hierarchical-cache --hicache-mem-layout page_first
+    python -m sglang.launch_server --model-path MODEL --page-size 64 --enable-hierarchical-cache \
       --hicache-storage-backend dynamic --hicache-storage-backend-extra-config '{
         "backend_name": "kvcompress", "module_path": "kvcompress.integrations.sglang",
         "class_name": "KVCompressStorage", "interface_v1": 1, "folder": "/cache"}'
@@ -15,7 +14,6 @@ alone. What is damaged, of another model, or cannot be had in time is not there:
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -26,10 +24,13 @@ from sglang.srt.mem_cache.hicache_storage import (  # type: ignore[import-not-fo
     PoolTransferResult,
 )
 
-from kvcompress.integrations._artefact_folder import ArtefactFolder
+from kvcompress.integrations import _sglang_identity
+from kvcompress.integrations._artefact_folder import ArtefactFolder, Content
+from kvcompress.integrations._logs import prepare_sglangs_logs
 from kvcompress.integrations._sglang_pages import HostPages
 from kvcompress.integrations._sglang_parameters import Parameters
-from kvcompress.integrations._sglang_store import Backend, PageStore, Row
+from kvcompress.integrations._sglang_store import Backend, PoolStore, Row
+from kvcompress.integrations._weights import declared
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,26 +42,26 @@ class _Pool:
     """A host pool, and where its pages are kept."""
 
     host: Any
-    store: PageStore
+    store: PoolStore
 
     def load(self, keys: Sequence[str], places: torch.Tensor) -> list[bool]:
-        """Loads pages into the pool; tells which."""
+        """Loads pages into the pool; returns which."""
         rows = self.store.load(keys)
         for index, row in enumerate(rows):
             if row is not None:
-                self.host.set_from_flat_data_page(self._place(places, index), row)
+                self.store.pages.put(self.host, self._place(places, index), row)
         return [row is not None for row in rows]
 
     def save(self, keys: Sequence[str], places: torch.Tensor) -> list[bool]:
-        """Saves pages of the pool that are not there yet; tells which there are."""
+        """Saves pages of the pool that are not there yet; returns which are there."""
 
         def row(index: int) -> Any:  # noqa: ANN401
-            return self.host.get_data_page(self._place(places, index), flat=True)
+            return self.store.pages.row(self.host, self._place(places, index))
 
         return self.store.save(keys, row)
 
     def _place(self, places: torch.Tensor, index: int) -> int:
-        """Gives the first of a page's places."""
+        """Returns the first of a page's places."""
         return int(places[index * self.host.page_size])
 
 
@@ -72,7 +73,7 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
     """
 
     def __init__(self, storage_config: Any, kwargs: Mapping[str, Any] | None = None) -> None:  # noqa: ANN401
-        """Takes what SGLang gives a dynamic backend.
+        """Takes what SGLang passes to a dynamic backend.
 
         Args:
             storage_config: SGLang's HiCacheStorageConfig; `Parameters` in
@@ -80,15 +81,18 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
             kwargs: Nothing yet.
 
         Raises:
-            OSError: No server can be started.
+            OSError: The folder cannot be used.
             TypeError: A parameter has a name that there is not, or there is no folder.
             ValueError: A parameter has a value that it cannot have, or nothing says which model
                 it is.
         """
+        prepare_sglangs_logs()
         self._config = storage_config
         self._parameters = Parameters.parse(storage_config.extra_config or {})
         if not storage_config.model_name and not self._parameters.identity:
             raise ValueError("SGLang gives no model name: identity has to say which model it is")
+        self._weights = _sglang_identity.weights(storage_config.model_name)
+        self._adapters = _sglang_identity.adapters()
         self._backend = Backend(self._parameters)
         self._pools: dict[str, _Pool] = {}
 
@@ -121,23 +125,53 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         if not pages.axes:
             _LOG.warning("the pool %s (%s) is kept without loss", name, type(host).__name__)
         replicated = config.is_mla_model and name != PoolName.MAMBA.value
-        ranks = {
-            "tp": "replicated" if replicated else f"{config.tp_rank}/{config.tp_size}",
+        identity = {
+            **declared(self._parameters.identity),
+            "engine": "sglang",
+            "model": str(config.model_name),
+            "weights": self._weights,
+            **self._adapters,
+            "pool": name,
+            "format": str(getattr(host, "storage_format_tag", None)),
+            **self._shards(),
+        }
+        heads = ["replicated"] if replicated else self._heads(split=pages.by_tokens)
+        part = pages.part(len(heads))
+        content = Content(part.kinds, max(1, self._parameters.artefact_tokens // pages.tokens))
+        named = f"{config.model_name}-{name}"
+        folders = [
+            ArtefactFolder(
+                self._backend.store, named, {**identity, "tp": tp, **part.identity()}, content
+            )
+            for tp in heads
+        ]
+        self._pools[name] = _Pool(host, PoolStore(self._backend, pages, folders))
+
+    def _heads(self, *, split: bool) -> list[str]:
+        """Names the groups of heads of this rank: ranks of tp_lcm_size, or the rank itself.
+
+        Raises:
+            ValueError: tp_lcm_size is no multiple of this engine's.
+        """
+        config = self._config
+        size = (getattr(config, "tp_lcm_size", None) or config.tp_size) if split else config.tp_size
+        count, odd = divmod(size, config.tp_size)
+        if odd or not count:
+            raise ValueError(
+                f"tp_lcm_size is {size}, and has to be a multiple of the engine's {config.tp_size}"
+            )
+        return [f"{config.tp_rank * count + group}/{size}" for group in range(count)]
+
+    def _shards(self) -> dict[str, str]:
+        """Names this rank's share of the layers and of the tokens."""
+        config = self._config
+        shards = {
             "pp": f"{config.pp_rank}/{config.pp_size}",
             "cp": f"{config.attn_cp_rank}/{config.attn_cp_size}",
         }
-        identity = {
-            **self._parameters.identity,
-            "engine": "sglang",
-            "model": str(config.model_name),
-            "pool": name,
-            "format": str(getattr(host, "storage_format_tag", None)),
-            **ranks,
-            **pages.identity(),
-        }
-        root = Path(self._parameters.folder)
-        folder = ArtefactFolder(root, f"{config.model_name}-{name}", identity)
-        self._pools[name] = _Pool(host, PageStore(self._backend, pages, folder))
+        if getattr(config, "dcp_size", 1) > 1:  # with latents that are not replicated then
+            shards["dcp"] = f"{config.dcp_rank}/{config.dcp_size}"
+        return shards
 
     # Rows of values, which SGLang copies from and to its pool.
 
@@ -147,7 +181,7 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         target_location: Any = None,  # noqa: ANN401
         target_sizes: Any = None,  # noqa: ANN401
     ) -> Row:
-        """Gives a page; None if it is not there."""
+        """Returns a page; None if it is not there."""
         return self.batch_get([key], None if target_location is None else [target_location])[0]
 
     def batch_get(
@@ -156,7 +190,7 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         target_locations: Any = None,  # noqa: ANN401
         target_sizes: Any = None,  # noqa: ANN401
     ) -> list[Row]:
-        """Gives pages; None for those that are not there. Targets are filled, and given."""
+        """Returns pages; None for those that are not there. Targets are filled, and returned."""
         rows = self._pools[_KV].store.load(keys)
         if target_locations is None:
             return rows
@@ -182,16 +216,16 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         target_locations: Any = None,  # noqa: ANN401
         target_sizes: Any = None,  # noqa: ANN401
     ) -> bool:
-        """Saves pages that are not there yet; tells whether all are."""
+        """Saves pages that are not there yet; returns whether all are."""
         rows = target_locations if values is None else values
         return all(self._pools[_KV].store.save(keys, rows.__getitem__))
 
     def exists(self, key: str) -> bool:
-        """Tells whether there is an artefact, and a service to restore it."""
+        """Returns whether there is an artefact, and a service to restore it."""
         return bool(self.batch_exists([key]))
 
     def batch_exists(self, keys: list[str], extra_info: Any = None) -> int:  # noqa: ANN401
-        """Tells how many pages there are, from the first one on."""
+        """Returns how many pages there are, from the first one on."""
         return self._pools[_KV].store.leading(keys)
 
     # Pages by their places in the pool.
@@ -202,7 +236,7 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         host_indices: torch.Tensor,
         extra_info: Any = None,  # noqa: ANN401
     ) -> list[bool]:
-        """Loads pages into the pool; tells which."""
+        """Loads pages into the pool; returns which."""
         return self._pools[_KV].load(keys, host_indices)
 
     def batch_set_v1(
@@ -211,7 +245,7 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         host_indices: torch.Tensor,
         extra_info: Any = None,  # noqa: ANN401
     ) -> list[bool]:
-        """Saves pages of the pool that are not there yet; tells which there are."""
+        """Saves pages of the pool that are not there yet; returns which are there."""
         return self._pools[_KV].save(keys, host_indices)
 
     # The same for all pools.
@@ -222,7 +256,7 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         pool_transfers: list[Any] | None = None,
         extra_info: Any = None,  # noqa: ANN401
     ) -> PoolTransferResult:
-        """Tells how long a prefix can be restored, by the rules of all pools.
+        """Returns how long a prefix can be restored, by the rules of all pools.
 
         Raises:
             ValueError: A pool has a rule that is not known.
@@ -251,7 +285,7 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         transfers: list[Any],
         extra_info: Any = None,  # noqa: ANN401
     ) -> dict[str, list[bool]]:
-        """Loads pages into pools; tells which, by pool."""
+        """Loads pages into pools; returns which, by pool."""
         return self._each(transfers, _Pool.load)
 
     def batch_set_v2(
@@ -259,17 +293,40 @@ class KVCompressStorage(HiCacheStorage):  # type: ignore[misc,unused-ignore]
         transfers: list[Any],
         extra_info: Any = None,  # noqa: ANN401
     ) -> dict[str, list[bool]]:
-        """Saves pages of pools that are not there yet; tells which there are, by pool."""
+        """Saves pages of pools that are not there yet; returns which are there, by pool."""
         return self._each(transfers, _Pool.save)
 
     # Others.
 
     def report_status(self) -> dict[str, int]:
-        """Gives counters of pages saved and loaded, of bytes, and of artefacts that failed."""
+        """Returns counters of pages and bytes, of artefacts that failed, and of the store."""
         return self._backend.counters()
 
-    def clear(self) -> None:
-        """Does nothing: engines may share the folder, and whoever owns it deletes."""
+    def get_stats(self) -> Any:  # noqa: ANN401
+        """Returns SGLang's StorageMetrics since the last call; None where it does not want them."""
+        if not self._config.enable_storage_metrics:
+            return None
+        from sglang.srt.observability.metrics_collector import (  # type: ignore[import-not-found,unused-ignore]
+            StorageMetrics,
+        )
+
+        metrics = StorageMetrics()
+        metrics.prefetch_pgs, metrics.prefetch_bandwidth = self._backend.transfers.take("load")
+        metrics.backup_pgs, metrics.backup_bandwidth = self._backend.transfers.take("save")
+        return metrics
+
+    def clear(self) -> bool:
+        """Removes the artefacts of this model from the folder, for all engines; returns success.
+
+        Those that are being read stay, and so do other models.
+        """
+        try:
+            removed = sum(pool.store.clear() for pool in self._pools.values())
+        except OSError as error:
+            _LOG.warning("artefacts are not removed: %s", error)
+            return False
+        _LOG.info("%d artefacts are removed from %s", removed, self._parameters.folder)
+        return True
 
     def close(self) -> None:
         """Ends the threads, and the server if it is the engine's own."""

@@ -4,18 +4,20 @@
 cache = CompressedCache(client, model.config, codec="int4-hadamard")
 model.generate(**inputs, past_key_values=cache)
 
-save_cache(client, "prompt.safetensors", cache, labels={"model": name})
-cache = load_cache(client, "prompt.safetensors", expected_labels={"model": name})
+save_cache(client, "prompt.safetensors", cache, labels=model_labels(model))
+cache = load_cache(client, "prompt.safetensors", expected_labels=model_labels(model))
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Unpack
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 from transformers.cache_utils import (  # type: ignore[import-not-found,unused-ignore]
     Cache,
     DynamicCache,
-    DynamicLayer,
 )
 
 from kvcompress._client import Client
@@ -23,10 +25,13 @@ from kvcompress._reports import CompressionReport
 from kvcompress._requests import PathOrStr
 from kvcompress.integrations import _cache_states
 from kvcompress.integrations._compressed_layer import CompressedLayer
+from kvcompress.integrations._exact import compress
 from kvcompress.integrations._layer_group import Block, Shared
 from kvcompress.options import CompressArguments, DecompressArguments
 
 _PARTS = _cache_states.PARTS
+_PASSING = {"_commit_hash", "_name_or_path", "transformers_version"}
+_SAMPLES, _DIGITS = 256, 32  # bytes of each parameter; digits of a digest
 
 
 class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
@@ -36,8 +41,8 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
     ones, those of several consecutive layers become one artefact. It is decompressed for every
     step, while the model computes the layers before, unless `decoded_bytes` lets what was
     decompressed stay. No token is compressed twice, so that errors do not add up. Beam search,
-    assisted generation and batches work. Layers with a sliding window are kept as transformers
-    keeps them.
+    assisted generation and batches work. Layers with a sliding window or recurrent states are kept
+    as transformers keeps them; a UserWarning says so where a model has no others.
     """
 
     def __init__(
@@ -55,7 +60,7 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
 
         Args:
             client: Compresses and decompresses; has to stay open while the cache is in use.
-            config: The model's, which tells which layers have a sliding window; None for a
+            config: The model's, which shows which layers have a sliding window; None for a
                 model whose layers all see every token. Without it layers become known one by
                 one, and the first prompt is compressed, and restored, layer by layer.
             residual_length: How many of the newest tokens are never compressed.
@@ -63,7 +68,7 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
             group_layers: How many layers are compressed, and restored, in one call, at most. More
                 are faster, and take more memory: two groups at a time are restored.
             decoded_bytes: How much of what was decompressed may stay for the next step, on top of
-                the artefacts; `release` gives it back. The result does not depend on it.
+                the artefacts; `release` frees it. The result does not depend on it.
             options: See `kvcompress.options.CompressArguments`. With bounds, `update` raises
                 QualityError when a block misses one, and keeps its tokens as they are, in all
                 of its layers.
@@ -91,13 +96,7 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
         if config is None:
             super().__init__(layer_class_to_replicate=lambda: make_layer(len(self.layers)))
         else:
-            layers = DynamicCache(config=config).layers
-            super().__init__(
-                layers=[
-                    make_layer(index) if type(layer) is DynamicLayer else layer
-                    for index, layer in enumerate(layers)
-                ]
-            )
+            super().__init__(layers=_layers(config, make_layer))
 
     @property
     def blocks(self) -> Iterator[Block]:
@@ -110,10 +109,7 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
         """Bytes that the cache holds: artefacts, and tokens that are not compressed or decoded."""
         size = sum(len(block.artefact) for block in self.blocks)
         size += sum(group.decoded_bytes for group in self._shared.groups)
-        for layer in self.layers:
-            if layer.is_initialized:
-                size += layer.keys.nbytes + layer.values.nbytes
-        return size
+        return size + sum(map(_cache_states.held_bytes, self.layers))
 
     def release(self) -> None:
         """Keeps no decompressed block any longer; the next step decompresses them again."""
@@ -122,7 +118,7 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
 
 
 def cache_tensors(cache: Any) -> dict[str, torch.Tensor]:  # noqa: ANN401
-    """Gives the states of a cache by name, as `Client.compress` takes them.
+    """Returns the states of a cache by name, as `Client.compress` takes them.
 
     Args:
         cache: A DynamicCache, a CompressedCache, or an object with the lists `key_cache` and
@@ -150,7 +146,7 @@ def cache_from_tensors(
     tensors: Mapping[str, torch.Tensor],
     device: torch.device | str | None = None,
 ) -> DynamicCache:
-    """Makes a DynamicCache of what `cache_tensors` gave.
+    """Makes a DynamicCache of what `cache_tensors` returned.
 
     Args:
         tensors: `layer_{i}_key` and `layer_{i}_value`, for i from 0 without a gap.
@@ -165,6 +161,32 @@ def cache_from_tensors(
     return DynamicCache([tuple(tensors[name].to(device) for name in pair) for pair in names])
 
 
+def model_labels(model: Any) -> dict[str, str]:  # noqa: ANN401
+    """Returns labels that name a model and its weights as they are, for `labels`.
+
+    `weights` is a digest of the configuration, and of name, type, shape and 256 bytes of each
+    parameter and buffer, but not of paths: a copy elsewhere has the same labels, and a model that
+    was trained further, or has another adapter, has others.
+
+    Args:
+        model: A PreTrainedModel, or any module with a `config`.
+
+    Raises:
+        ValueError: A parameter is on no device (`meta`).
+    """
+    config = {n: v for n, v in model.config.to_dict().items() if n not in _PASSING}
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        if tensor.device.type == "meta":
+            raise ValueError(f"{name} is not in memory: load the model, or choose labels yourself")
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        raw = tensor.detach().contiguous().flatten().view(torch.uint8)
+        last = max(raw.numel() - 1, 0)
+        places = torch.arange(_SAMPLES, device=raw.device) * last // (_SAMPLES - 1)
+        digest.update(bytes(raw[places].tolist()) if raw.numel() else b"")
+    return {"model": type(model).__name__, "weights": digest.hexdigest()[:_DIGITS]}
+
+
 def save_cache(
     client: Client,
     path: PathOrStr,
@@ -177,14 +199,15 @@ def save_cache(
 
     Args:
         client: Compresses.
-        path: The file; appears whole or not at all.
+        path: The file; appears whole or not at all, in the place of one that is there.
         cache: A cache whose layers have keys and values: DynamicCache, StaticCache, one with
             sliding windows as Gemma 3 has them, CompressedCache, or an object with the lists
-            `key_cache` and `value_cache`. Layers with a window are saved with what they hold.
-            Refused are caches with quantized layers, or with other states.
+            `key_cache` and `value_cache`. Layers with a window are saved with what they hold,
+            and those that share the states of another without any, as Gemma 3n has them. Refused
+            are caches with quantized layers, or with other states, such as recurrent ones.
         require: Whether bounds that are given have to hold; see `Client.compress`.
         options: See `kvcompress.options.CompressArguments`. `labels` should say what the cache
-            is of: the model, its revision, the prompt.
+            is of: the model and its weights (`model_labels`), and the prompt.
 
     Returns:
         Sizes and quality.
@@ -196,9 +219,12 @@ def save_cache(
         ValueError: The cache is another, or empty.
     """
     if hasattr(cache, "key_cache"):
-        return client.compress(cache_tensors(cache), path, require=require, **options).report
-    tensors, metadata = _cache_states.take(cache)
-    return client.compress(tensors, path, metadata=metadata, require=require, **options).report
+        tensors, metadata = cache_tensors(cache), None
+    else:
+        tensors, metadata = _cache_states.take(cache)
+    return compress(
+        client, tensors, path, overwrite=True, metadata=metadata, require=require, **options
+    ).report
 
 
 def load_cache(
@@ -214,7 +240,7 @@ def load_cache(
     Args:
         client: Decompresses.
         path: A file that `save_cache` wrote.
-        cache: An empty cache of the same model to fill, such as a StaticCache with room for
+        cache: An empty cache of the same model to fill, such as a StaticCache with space for
             what comes; None for a DynamicCache. One with sliding windows that was saved from a
             StaticCache shorter than these has to be loaded into a cache made with the config.
         device: Where the states go; None for the CPU.
@@ -241,9 +267,26 @@ def load_cache(
     return _cache_states.put(tensors, metadata, cache, device)
 
 
+def _layers(config: Any, make: Callable[[int], CompressedLayer]) -> list[Any]:  # noqa: ANN401
+    """Returns the layers of a model's cache, of which those that can be are compressed."""
+    plain = DynamicCache(config=config).layers
+    layers = [
+        make(index) if _cache_states.has_every_token(layer) else layer
+        for index, layer in enumerate(plain)
+    ]
+    if layers == plain:
+        kinds = ", ".join(sorted({type(layer).__name__ for layer in plain}))
+        warnings.warn(
+            f"CompressedCache compresses nothing of this model: no layer of {kinds} holds the keys "
+            "and values of every token and nothing else; use a DynamicCache",
+            stacklevel=3,
+        )
+    return layers
+
+
 def _layer_states(index: int, layer: Any) -> tuple[torch.Tensor, torch.Tensor]:  # noqa: ANN401
-    """Gives the keys and values of a layer of transformers."""
-    if not getattr(layer, "is_initialized", False):
+    """Returns the keys and values of a layer of transformers."""
+    if not getattr(layer, "is_initialized", False) or not hasattr(layer, "get_seq_length"):
         raise ValueError(f"layer {index} has no states")
     states = layer.states() if isinstance(layer, CompressedLayer) else (layer.keys, layer.values)
     if states[0].shape[-2] != layer.get_seq_length():

@@ -1,7 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """A secondary tier of vLLM's KV offloading: blocks as artefacts in a folder.
 
-    vllm serve MODEL --kv-transfer-config '{
+    vllm serve MODEL --shutdown-timeout 30 --kv-transfer-config '{
       "kv_connector": "KVCompressConnector",
       "kv_connector_module_path": "kvcompress.integrations.vllm",
       "kv_role": "kv_both",
@@ -23,13 +23,20 @@ model, is not there: vLLM computes it.
 | `profile_directory` | | without `server`: where the engine's own server finds profiles |
 | `artefact_tokens` | 512 | tokens of an artefact, at most |
 | `threads` | 2 | artefacts restored at once |
-| `timeout` | 0.75 | seconds that restoring an artefact may take, while a request waits |
-| `store_timeout` | 30 | seconds that saving an artefact may take, which nobody waits for |
+| `timeout` | by size | seconds to restore an artefact: 1, and 1 for each 25 MB |
+| `store_timeout` | by size | seconds to save one: 30, and 1 for each 2 MB |
+| `capacity_bytes` | half of the disk | the bound of the folder, for all engines: `"200G"` |
+| `capacity_fraction` | | the same, as a part of the file system |
+| `high_watermark`, `low_watermark` | 1, 0.9 | parts of it, between which is evicted |
+| `ttl` | | how long an artefact is kept, such as `"7d"` |
+| `locality` | | `LOCAL` or `REMOTE`, for vLLM's events |
+| `identity` | | what else caches depend on, by name, such as a version of the weights |
 | `page_axes` | | the axes of a page, where another attention backend has another order |
 | `kernel_block_tokens` | | tokens of a kernel's block, where a page is several |
 | `cpu_bytes_to_use` | 1 GiB | vLLM's own: size of the primary tier |
 
-KVCompressTier is the tier alone, for TieringOffloadingSpec's `secondary_tiers`.
+KVCompressTier is the tier alone, for TieringOffloadingSpec's `secondary_tiers`. Without our
+connector nothing tells it of LoRA adapters: it knows them as vLLM's hashes do, by name and path.
 """
 
 from typing import Any
@@ -39,6 +46,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import ( 
 )
 
 from kvcompress.integrations import _vllm_layouts
+from kvcompress.integrations._adapters import Adapters
+from kvcompress.integrations._logs import prepare_logs
+from kvcompress.integrations._vllm_adapters import new_request
 from kvcompress.integrations._vllm_tier import KVCompressTier
 
 __all__ = ["KVCompressConnector", "KVCompressTier"]
@@ -47,8 +57,8 @@ __all__ = ["KVCompressConnector", "KVCompressTier"]
 class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-ignore]
     """vLLM's OffloadingConnector with a primary tier in host memory and a KVCompressTier.
 
-    It tells the tier how pages lie in memory, from what vLLM says of the model's layers and of
-    the attention backend.
+    It passes the tier the layout of pages in memory, from what vLLM says of the model's layers and
+    of the attention backend, and of each request which weights its LoRA adapter has.
     """
 
     def __init__(
@@ -57,13 +67,15 @@ class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-igno
         role: Any,  # noqa: ANN401
         kv_cache_config: Any,  # noqa: ANN401
     ) -> None:
-        """Takes what vLLM gives every connector.
+        """Takes what vLLM passes to every connector.
 
         Raises:
             OSError: A folder cannot be made, or no server can be started.
             ValueError: No folder is configured, or the engine is spread in a way that chunks
                 do not tell.
         """
+        prepare_logs()
+        self._adapters = Adapters()
         _vllm_layouts.complete(vllm_config, kv_cache_config)
         super().__init__(vllm_config, role, kv_cache_config)
 
@@ -74,11 +86,16 @@ class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-igno
         *others: Any,  # noqa: ANN401
         **named: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        """Gives the metrics of all tiers."""
+        """Returns the metrics of all tiers."""
         _vllm_layouts.complete(vllm_config, None)
         return super().build_prom_metrics(vllm_config, *others, **named)
 
+    def on_new_request(self, request: Any) -> None:  # noqa: ANN401
+        """Takes a request, and finds out which weights its LoRA adapter has."""
+        with new_request(self._adapters, request):
+            super().on_new_request(request)
+
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
-        """Takes the caches; says so when they are not laid out as the tier was told."""
+        """Takes the caches; warns when they are not laid out as declared to the tier."""
         _vllm_layouts.check(self._vllm_config, self._kv_cache_config, kv_caches)
         super().register_kv_caches(kv_caches)

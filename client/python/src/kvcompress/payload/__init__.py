@@ -27,6 +27,14 @@ from ._klt import Klt
 from ._last_stage import STAGES, LastStage
 from ._layouts import MAX_VIEWS, Layout, LayoutError
 from ._lossless import Lossless
+from ._profiled import (
+    NO_DIGEST,
+    PROFILE_KEY,
+    SAME_CODEC,
+    Profiled,
+    is_profiled,
+    read_profile_id,
+)
 from ._sparse import Sparse
 
 __all__ = [
@@ -37,6 +45,7 @@ __all__ = [
     "payload_size",
     "read",
     "read_header",
+    "verify_digest",
 ]
 
 _BEGINNING = re.compile(rb'\{"__metadata__":\{"kvcompress\.checksum":"xxh3-128:([0-9a-f]{32})",')
@@ -63,6 +72,7 @@ CODECS: dict[str, Codec] = {
 CODECS |= {
     f"{name}+{stage}": LastStage(codec, stage) for name, codec in CODECS.items() for stage in STAGES
 }
+CODECS["klt-profile"] = Profiled()
 
 _Row = tuple[str, str, list[int], int, int]  # name, dtype, shape, begin, end
 
@@ -76,12 +86,14 @@ class Header:
         labels: Labels bound by the caller.
         metadata: The source's own metadata, in its order.
         tensors: The tensors, or the views of those in a layout, in the order of the payloads.
+        profile: Digest and label of the profile that tensors of `klt-profile` need, or None.
     """
 
     checksum: str
     labels: dict[str, str]
     metadata: dict[str, str]
     tensors: tuple[Entry, ...]
+    profile: tuple[str, str] | None = None
 
 
 def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
@@ -105,8 +117,7 @@ def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
     tensors = {}
     for entry in read_header(data).tensors:
         payload = data[entry.begin : entry.end]
-        if xxhash.xxh3_128_hexdigest(payload) != entry.digest:
-            raise PayloadError("the payload does not match its digest", tensor=entry.name)
+        verify_digest(payload, entry)
         values = CODECS[entry.codec.partition(":")[0]].decode(payload, entry)
         try:
             if entry.view is None:
@@ -121,8 +132,18 @@ def read(source: bytes | str | PathLike[str]) -> dict[str, Array]:
     return tensors
 
 
+def verify_digest(payload: bytes | memoryview, entry: Entry) -> None:
+    """Compares a payload with the digest that the manifest has of it.
+
+    Raises:
+        PayloadError: They differ.
+    """
+    if entry.digest != NO_DIGEST and xxhash.xxh3_128_hexdigest(payload) != entry.digest:
+        raise PayloadError("the payload does not match its digest", tensor=entry.name)
+
+
 def payload_size(codec: str, shape: tuple[int, ...], dtype: str, role: str = "-") -> int:
-    """Gives the size bound of a tensor's payload; the header comes on top.
+    """Returns the size bound of a tensor's payload; the header comes on top.
 
     Args:
         codec: Codec and parameters, such as `int4:64`.
@@ -176,15 +197,9 @@ def read_header(data: bytes | mmap.mmap) -> Header:
         raise PayloadError(f"format version {version} is later than 1", "UNIMPLEMENTED")
     if _form(metadata, tensors) != raw.rstrip(b" "):
         raise PayloadError("the header is not in its one form")
-    labels = [key for key in metadata if _LABEL.fullmatch(key)]
-    own = [key for key in metadata if not key.startswith("kvcompress.")]
-    fixed = [f"kvcompress.{key}" for key in ("checksum", "format", "layout", "tensors")]
-    if list(metadata) != fixed + sorted(labels) + own or len(labels) > 32:
-        raise PayloadError("the metadata's keys break a rule")
+    labels, own = _keys(metadata)
     if (version, metadata["kvcompress.layout"]) != ("1", "bhtd") or end % 8 != 0:
         raise PayloadError("the version, the layout or the header's length breaks a rule")
-    if any(len(metadata[key].encode()) > 1024 for key in labels):
-        raise PayloadError("a label is too long")
     manifest = metadata["kvcompress.tensors"].split(";") if tensors else []
     if ";".join(manifest) != metadata["kvcompress.tensors"] or len(manifest) != len(tensors):
         raise PayloadError("the manifest and the tensors differ in number")
@@ -202,12 +217,27 @@ def read_header(data: bytes | mmap.mmap) -> Header:
         raise PayloadError("the payloads and the file do not end together")
     if len(entries) - len(tensors) > MAX_VIEWS:
         raise PayloadError("the layouts have too many views")
+    profile = read_profile_id(metadata.get(PROFILE_KEY), entries)
     return Header(
         f"xxh3-128:{digits}",
         {key.removeprefix("kvcompress.label."): metadata[key] for key in labels},
         {key: metadata[key] for key in own},
         tuple(entries),
+        profile,
     )
+
+
+def _keys(metadata: dict[str, str]) -> tuple[list[str], list[str]]:
+    """The keys of labels, and those of the source, where all keys are as they should be."""
+    labels = [key for key in metadata if _LABEL.fullmatch(key)]
+    own = [key for key in metadata if not key.startswith("kvcompress.")]
+    fixed = [f"kvcompress.{key}" for key in ("checksum", "format", "layout", "tensors")]
+    named = [PROFILE_KEY] if PROFILE_KEY in metadata else []
+    if list(metadata) != fixed + named + sorted(labels) + own or len(labels) > 32:
+        raise PayloadError("the metadata's keys break a rule")
+    if any(len(metadata[key].encode()) > 1024 for key in labels):
+        raise PayloadError("a label is too long")
+    return labels, own
 
 
 def _find(codec: str) -> Codec | None:
@@ -231,13 +261,14 @@ def _entry(text: str, name: str, begin: int, end: int) -> Entry:
     codec = _find(fields[1])
     if codec is None:
         raise PayloadError(f"unknown codec {fields[1]!r}", "UNIMPLEMENTED", name)
-    if fields[6] == "-":
+    shared = isinstance(codec, Profiled)
+    if fields[6] == NO_DIGEST and not (shared and begin == end):
         raise PayloadError("the manifest's entry has no digest", tensor=name)
     if not _takes(fields[1], fields[2]):
         raise PayloadError(f"{fields[1]} does not take {fields[2]}", tensor=name)
     shape = _shape(fields[3])
     largest = payload_size(fields[1], shape, fields[2], fields[4])
-    if end - begin > largest or (codec.fixed and end - begin != largest):
+    if not shared and (end - begin > largest or (codec.fixed and end - begin != largest)):
         raise PayloadError("the payload has another size than its shape asks for", tensor=name)
     layer = int(fields[5]) if fields[5] else None
     return Entry(name, fields[1], fields[2], shape, fields[4], layer, fields[6], begin, end)
@@ -261,8 +292,12 @@ def _views(text: str, name: str, begin: int, end: int) -> list[Entry]:
     views = _VIEW.findall(fields[4])
     if len(views) != len(layout.views):
         raise PayloadError("the layout has another number of views", tensor=name)
-    entries = []
+    entries: list[Entry] = []
     for index, (codec, role, layer, size, digest) in enumerate(views):
+        if codec == SAME_CODEC and entries and is_profiled(entries[-1].codec):
+            codec = entries[-1].codec
+        elif entries and is_profiled(codec) and codec == entries[-1].codec:
+            raise PayloadError("the codec of a view is written in another form", tensor=name)
         shape = "x".join(map(str, layout.views[index].shape))
         line = f"{codec} {fields[2]} {shape} {role}{layer} {digest}"
         entry = _entry(line, layout.views[index].name, begin, begin + int(size))
@@ -309,7 +344,7 @@ def _form(metadata: dict[str, str], tensors: list[_Row]) -> bytes:
 
 
 def _refuse_foreign(raw: bytes, data_size: int) -> NoReturn:
-    """Tells a safetensors file that is no artefact from a damaged one."""
+    """Distinguishes a safetensors file that is no artefact from a damaged one."""
     metadata, tensors = _parse(raw)
     ranges = sorted((begin, end) for _, _, _, begin, end in tensors)
     ends = [0, *(end for _, end in ranges)]

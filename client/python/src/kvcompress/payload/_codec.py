@@ -64,7 +64,7 @@ class Codec(Protocol):
         """Whether the codec has these parameters."""
 
     def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
-        """Gives the size bound of a payload, in bytes."""
+        """Returns the size bound of a payload, in bytes."""
 
     fixed: bool
     """Whether every payload is exactly as large as its bound."""

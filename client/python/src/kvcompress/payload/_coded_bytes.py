@@ -58,7 +58,7 @@ def decode(streams: Sequence[bytes], count: int) -> Bytes:
         x = frequency[slot] * (x >> 12) + offset[slot]
         due = x < _LOWEST
         taken = np.cumsum(due, axis=1)
-        # Beyond the end the last word is read again; `at` tells at the end.
+        # Beyond the end the last word is read again; `at` shows it at the end.
         index = np.minimum(at[:, None] + taken - due, len(word) - 1)
         state[:, :active] = np.where(due, x << 16 | word[index], x)
         at = at + taken[:, -1]
@@ -68,7 +68,7 @@ def decode(streams: Sequence[bytes], count: int) -> Bytes:
 
 
 def _model(stream: bytes) -> tuple[npt.NDArray[np.int64], int]:
-    """Reads the model; gives the frequencies and the position after it."""
+    """Reads the model; returns the frequencies and the position after it."""
     frequency, value, position, zeros = np.zeros(256, np.int64), 0, 0, False
     while value < 256:
         first, second = (*stream[position : position + 2], -1, -1)[:2]

@@ -63,7 +63,7 @@ _FLOAT8 = {"F8_E4M3": (3, 7, 0x7E), "F8_E5M2": (2, 15, 0x7B)}
 
 
 def bits_dtype(dtype: str) -> np.dtype[Any]:
-    """Gives the unsigned integers that hold the elements of a type."""
+    """Returns the unsigned integers that hold the elements of a type."""
     return np.dtype(f"<u{SIZES[dtype]}")
 
 
@@ -99,7 +99,7 @@ def _round_to_float8(values: npt.NDArray[np.float32], dtype: str) -> Array:
 
 
 def finite(bits: Array, dtype: str) -> npt.NDArray[np.bool_]:
-    """Tells which elements of a type of `NUMBERS` are what binary32 holds as a finite number."""
+    """Returns which elements of a type of `NUMBERS` are what binary32 holds as a finite number."""
     whole: npt.NDArray[np.bool_]
     if dtype == "F64":
         with np.errstate(over="ignore", invalid="ignore"):

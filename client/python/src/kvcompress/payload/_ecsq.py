@@ -24,6 +24,9 @@ from ._ecsq_block import (
 
 _DECIMAL = r"(?:0|[1-9][0-9]*)(?:\.[0-9]{0,3}[1-9])?"
 _STEPS = re.compile(rf"({_DECIMAL}),({_DECIMAL})")
+MOST_CHANNELS = 4096
+"""Of a head, and of a block of several."""
+
 _HEADER = struct.Struct("<BBBBHBBf")
 
 
@@ -41,7 +44,7 @@ class Ecsq:
         return steps is not None and all(0.05 <= float(step) <= 8 for step in steps.groups())
 
     def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
-        """Gives the bound, that of the fallback."""
+        """Returns the bound, that of the fallback."""
         count = math.prod(shape)
         return 1 + count + 2 * -(-count // 64) if count else 0
 
@@ -85,13 +88,17 @@ def _blocks(heads: int, tokens: int, channels: int) -> Iterator[Block]:
     """Cuts a tensor into blocks."""
     most = min(1024, 2**18 // channels)
     if tokens <= most:
-        parts = -(-heads // min(2**18 // (tokens * channels), 4096 // channels))
-        for _, size in cut(heads, parts):
+        for _, size in cut(heads, head_parts(heads, tokens, channels)):
             yield Block(size, 0, tokens, channels)
         return
     for _ in range(heads):
         for first, size in cut(tokens, -(-tokens // most)):
             yield Block(1, first, size, channels)
+
+
+def head_parts(heads: int, tokens: int, channels: int) -> int:
+    """How many blocks there are where one holds heads with all their tokens."""
+    return -(-heads // min(2**18 // (tokens * channels), MOST_CHANNELS // channels))
 
 
 def cut(things: int, parts: int) -> Iterator[tuple[int, int]]:
@@ -100,12 +107,16 @@ def cut(things: int, parts: int) -> Iterator[tuple[int, int]]:
     return ((size * i + min(i, longer), size + (i < longer)) for i in range(parts))
 
 
-def _coded(payload: bytes, entry: Entry) -> bytes:
-    """Decodes mode 1."""
-    shape = entry.shape
-    heads = math.prod(shape[:-2])
+def matrix(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Returns heads, tokens and channels of a tensor of any shape."""
     tokens, channels = shape[-2:] if len(shape) > 1 else (math.prod(shape), 1)
-    require(channels <= 4096, entry, "too many channels")
+    return math.prod(shape[:-2]), tokens, channels
+
+
+def read_fields(payload: bytes, entry: Entry) -> tuple[Fields, int]:
+    """Reads the header of mode 1, and where its blocks begin."""
+    _, _, channels = matrix(entry.shape)
+    require(channels <= MOST_CHANNELS, entry, "too many channels")
     require(len(payload) >= _HEADER.size, entry, "the payload is incomplete")
     mode, flags, sinks, sink_shift, recent, recent_shift, _, step = _HEADER.unpack_from(payload)
     rotation, position = read_rotation(payload, _HEADER.size, channels, entry)
@@ -114,6 +125,13 @@ def _coded(payload: bytes, entry: Entry) -> bytes:
     good = good and int(np.float32(step).view(np.uint32)) & 0x1FFF == 0
     require(good, entry, "the header of the payload breaks a rule")
     fields = Fields(flags, sinks, sink_shift, recent, recent_shift, np.float32(step), rotation)
+    return fields, position
+
+
+def _coded(payload: bytes, entry: Entry) -> bytes:
+    """Decodes mode 1."""
+    heads, tokens, channels = matrix(entry.shape)
+    fields, position = read_fields(payload, entry)
     parts = []
     for block in _blocks(heads, tokens, channels):
         require(len(payload) >= position + BLOCK_HEADER.size, entry, "the payload is incomplete")

@@ -142,7 +142,7 @@ class BlockReader:
         self.coder = Tables.get()
 
     def _read_header(self, data: bytes) -> int:
-        """Reads the header; gives the bytes before the states."""
+        """Reads the header; returns the bytes before the states."""
         self._require(data[23] == 0)
         return BLOCK_HEADER.size
 
@@ -175,7 +175,7 @@ class BlockReader:
         require(condition, self.entry, "a block breaks the format")
 
     def read(self) -> bytes:
-        """Gives the bytes of the block's elements."""
+        """Returns the bytes of the block's elements."""
         classes, means, norms = self._side()
         offsets = [
             4 * self.fields.shift(self.block.first_token + t, self.tokens)
@@ -216,7 +216,7 @@ class BlockReader:
         )
 
     def _elements(self, values: Floats, norms: _Ints | None) -> bytes:
-        """Gives the elements, from values without norms and rotation, [heads, tokens, channels]."""
+        """Returns the elements of values without norms and rotation, [heads, tokens, channels]."""
         block, fields = self.block, self.fields
         tokens = np.arange(block.first_token, block.first_token + block.tokens)
         if norms is not None:

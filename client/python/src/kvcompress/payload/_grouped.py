@@ -27,7 +27,7 @@ class Grouped:
         return parameters in ("32", "64", "128")
 
     def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
-        """Gives the exact size, the same for every type."""
+        """Returns the exact size, the same for every type."""
         count, group = math.prod(shape), int(parameters)
         return 2 * -(-count // group) + -(-count * self.bits // 8)
 
@@ -39,7 +39,7 @@ class Grouped:
         return from_float(values, entry.dtype)
 
     def _dequantize(self, payload: bytes, entry: Entry) -> npt.NDArray[np.float32]:
-        """Gives the flattened products q * scale."""
+        """Returns the flattened products q * scale."""
         group, count = int(entry.parameters), math.prod(entry.shape)
         position, parts = 0, [np.zeros(0, np.float32)]
         for start in range(0, count, _BLOCK):
@@ -62,14 +62,14 @@ class Grouped:
         return np.concatenate(parts)
 
     def _unpack(self, codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-        """Gives the codes of bytes [..., h]: of 4 bits [..., 2h], low halves, then high ones."""
+        """Returns the codes of bytes [..., h]: of 4 bits [..., 2h], low halves, then high ones."""
         if self.bits == 8:
             return codes
         return np.concatenate([np.left_shift(codes, 4) >> 4, codes >> 4], axis=-1)
 
 
 def rotation_width(shape: tuple[int, ...]) -> int:
-    """Gives the width of the rotation of a tensor of this shape; 1 is none."""
+    """Returns the width of the rotation of a tensor of this shape; 1 is none."""
     width = 1
     while shape and width < _MAX_ROTATION and shape[-1] % (2 * width) == 0:
         width *= 2

@@ -39,7 +39,7 @@ class Kivi:
         return parameters in ("32", "64", "128")
 
     def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
-        """Gives the exact size."""
+        """Returns the exact size."""
         cut = geometry(shape, int(parameters))
         if not cut.elements:
             return 0
@@ -74,7 +74,7 @@ class Kivi:
 
 
 def geometry(shape: tuple[int, ...], group: int) -> Geometry:
-    """Gives the geometry of a tensor of this shape."""
+    """Returns the geometry of a tensor of this shape."""
     count = math.prod(shape)
     if len(shape) == 4 and 0 < shape[3] <= _MAX_CHANNELS and count:
         heads = shape[0] * shape[1]
@@ -85,7 +85,7 @@ def geometry(shape: tuple[int, ...], group: int) -> Geometry:
 def groups(
     count: int, cut: Geometry, role: str
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Gives the group of each element of a unit, and the elements of each group."""
+    """Returns the group of each element of a unit, and the elements of each group."""
     channel, token = np.arange(count) % cut.channels, np.arange(count) // cut.channels
     if role == "k" and cut.exact:
         index = channel
@@ -97,7 +97,7 @@ def groups(
 def dequantize(
     unit: npt.NDArray[np.uint8], count: int, index: npt.NDArray[np.int64], entry: Entry
 ) -> npt.NDArray[np.float32]:
-    """Gives the products (q + z) * s of one unit."""
+    """Returns the products (q + z) * s of one unit."""
     total = int(index.max()) + 1
     steps, zeros, packed = np.split(unit, [total, 2 * total])
     codes = np.concatenate([packed & 15, packed >> 4]).astype(np.int32)

@@ -130,7 +130,7 @@ class _Reader(BlockReader):
         return begin
 
     def read_joint(self, trellis: bool, bases: list[_Ints]) -> bytes:
-        """Gives the bytes of the block's elements.
+        """Returns the bytes of the block's elements.
 
         Args:
             trellis: Whether quanta follow a trellis.
@@ -220,7 +220,7 @@ def _product(a: _Ints, b: _Ints) -> npt.NDArray[np.float64]:
 
 
 def _basis(reflectors: list[_Ints], n: int) -> _Ints:
-    """Gives the matrix of a group: row c is direction c, 14 bits after the point."""
+    """Returns the matrix of a group: row c is principal component c, 14 bits after the point."""
     matrix = np.eye(n, dtype=np.int64) << 14
     for j, k in enumerate(reflectors):
         if not k.any():

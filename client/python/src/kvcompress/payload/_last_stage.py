@@ -29,7 +29,7 @@ class LastStage:
         return self.inner.accepts(parameters)
 
     def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
-        """Gives the size bound: that of the codec, and the headers of chunks."""
+        """Returns the size bound: that of the codec, and the headers of chunks."""
         size = self.inner.largest(parameters, shape, dtype, role)
         return size + 8 * -(-size // _CHUNK)
 

@@ -37,6 +37,24 @@ class View(NamedTuple):
     shape: tuple[int, int, int, int]
 
 
+class Where(NamedTuple):
+    """Where a view is in a tensor.
+
+    Attributes:
+        sizes: Those of all axes, to which the dimensions of the tensor are cut.
+        order: Of the axes: those that `at` is of, and then `axes`.
+        at: The place of the view along the first of them.
+        axes: The names of the others, in the order of a view.
+        channels: Those of the view, along the last axis.
+    """
+
+    sizes: list[int]
+    order: list[int]
+    at: tuple[int, ...]
+    axes: list[str]
+    channels: slice
+
+
 class Layout:
     """A tensor in a layout, with its views in their order."""
 
@@ -64,6 +82,7 @@ class Layout:
         if text == "bhtd":
             raise LayoutError("the layout is the default", known=True)
         self.name, self.shape = name, shape
+        self._dimensions = dimensions
         self._axes = axes.replace("r", "")
         self._latent: int | None = None
         self._sizes = self._resolve(dimensions, match[2], text)
@@ -82,17 +101,45 @@ class Layout:
 
     def place(self, whole: npt.NDArray[Any], index: int, values: npt.NDArray[Any]) -> None:
         """Puts the flattened elements of a view where they belong in the tensor."""
-        *at, part = self._index[index]
-        spread = whole.reshape([self._sizes[axis] for axis in self._axes])
-        inner = [axis for axis in _ORDER if axis in self._axes]
-        spread = spread.transpose([self._axes.index(axis) for axis in [*self._outer, *inner]])
-        target = spread[tuple(at)]
-        if self._latent is not None:
-            target = target[..., self._latent :] if part else target[..., : self._latent]
+        where = self.where(index)
+        spread = whole.reshape(where.sizes).transpose(where.order)
+        target = spread[where.at][..., where.channels]
         target[...] = values.reshape(target.shape)
 
+    def where(self, index: int, tokens: int | None = None) -> "Where":
+        """Returns where a view is in the tensor, or in one of so many tokens: pages are whole."""
+        *at, part = self._index[index]
+        sizes = self._with_tokens(tokens)
+        inner = [axis for axis in _ORDER if axis in self._axes]
+        order = [self._axes.index(axis) for axis in [*self._outer, *inner]]
+        channels = slice(None)
+        if self._latent is not None:
+            channels = slice(self._latent, None) if part else slice(self._latent)
+        return Where([sizes[axis] for axis in self._axes], order, tuple(at), inner, channels)
+
+    @property
+    def page(self) -> int:
+        """How many tokens a page has; 1 where tokens are not in pages."""
+        return self._sizes["s"] if "p" in self._axes else 1
+
+    def shape_with(self, tokens: int) -> tuple[int, ...]:
+        """The shape of the tensor with so many tokens, of whole pages, instead of its own."""
+        sizes = self._with_tokens(tokens)
+        return tuple(
+            math.prod(sizes[axis] for axis in dimension.replace("+r", "").replace("1", ""))
+            for dimension in self._dimensions
+        )
+
+    def _with_tokens(self, tokens: int | None) -> dict[str, int]:
+        """The sizes of the axes, with another number of tokens."""
+        if tokens is None:
+            return self._sizes
+        if "p" in self._axes:
+            return {**self._sizes, "p": tokens // self._sizes["s"]}
+        return {**self._sizes, "t" if "t" in self._axes else "s": tokens}
+
     def _resolve(self, dimensions: list[str], sizes: str | None, text: str) -> dict[str, int]:
-        """Gives the size of each axis; `d` is all channels where there are two parts."""
+        """Returns the size of each axis; `d` is all channels where there are two parts."""
         told = re.findall(r"(?:^|,)([a-z])=([1-9][0-9]*)(?=,|$)", sizes or "")
         if ",".join(f"{axis}={size}" for axis, size in told) != (sizes or ""):
             raise LayoutError(f"unknown layout {text!r}", known=False)

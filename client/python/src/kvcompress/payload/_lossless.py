@@ -10,7 +10,7 @@ from . import _coded_bytes
 from ._codec import Array, Entry, PayloadError
 from ._dtypes import SIZES, bits_dtype, from_bits
 
-_BLOCK = 65536
+BLOCK = 65536
 
 
 class Lossless:
@@ -23,9 +23,9 @@ class Lossless:
         return not parameters
 
     def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
-        """Gives the size of a payload whose planes are raw."""
+        """Returns the size of a payload whose planes are raw."""
         count, size = math.prod(shape), SIZES[dtype]
-        return size * count + 4 * size * -(-count // _BLOCK)
+        return size * count + 4 * size * -(-count // BLOCK)
 
     def decode(self, payload: bytes, entry: Entry) -> Array:
         """Decodes a payload to the elements' own bits."""
@@ -37,7 +37,7 @@ class Lossless:
 
 
 def _join(planes: list[_coded_bytes.Bytes], dtype: str) -> Array:
-    """Gives the bits of elements from their planes."""
+    """Returns the bits of elements from their planes."""
     bits = np.zeros(len(planes[0]), bits_dtype(dtype))
     for plane in planes:
         # A shift by all bits of a byte would be undefined.
@@ -57,12 +57,12 @@ def _join(planes: list[_coded_bytes.Bytes], dtype: str) -> Array:
 
 
 def least(count: int, size: int) -> int:
-    """Gives the bytes that a block of so many elements has at least."""
+    """Returns the bytes that a block of so many elements has at least."""
     return -(-count // 16) if size == 2 else -(-count * size // 64)
 
 
 def _planes(payload: bytes, count: int, size: int) -> list[_coded_bytes.Bytes]:
-    """Gives the byte planes of all elements.
+    """Returns the byte planes of all elements.
 
     Raises:
         ValueError: The payload breaks a rule.
@@ -71,8 +71,8 @@ def _planes(payload: bytes, count: int, size: int) -> list[_coded_bytes.Bytes]:
     # Coded planes by their number of elements: plane, block, bytes.
     coded: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
     position = 0
-    for block, start in enumerate(range(0, count, _BLOCK)):
-        n = min(_BLOCK, count - start)
+    for block, start in enumerate(range(0, count, BLOCK)):
+        n = min(BLOCK, count - start)
         if len(payload) - position < 4 * size:
             raise ValueError("the payload ends within a block")
         sizes = np.frombuffer(payload, "<u4", size, position).tolist()

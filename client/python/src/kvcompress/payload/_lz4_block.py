@@ -36,7 +36,7 @@ def check(block: bytes, size: int) -> None:
 
 
 def _lengthen(block: bytes, position: int, length: int) -> tuple[int, int]:
-    """Adds the bytes that go on with a length of 15; gives what follows them."""
+    """Adds the bytes that go on with a length of 15; returns what follows them."""
     if length < 15:
         return position, length
     while block[position] == 255:

@@ -21,7 +21,7 @@ class Sparse:
         return re.fullmatch(r"(0|1|0\.[0-9]{0,3}[1-9]),(32|64|128)", parameters) is not None
 
     def largest(self, parameters: str, shape: tuple[int, ...], dtype: str, role: str) -> int:
-        """Gives the exact size, the same for every type."""
+        """Returns the exact size, the same for every type."""
         whole, rest = divmod(math.prod(shape), _BLOCK)
         return whole * sum(sizes(parameters, _BLOCK)) + sum(sizes(parameters, rest))
 
@@ -53,12 +53,12 @@ class Sparse:
 
 
 def kept(parameters: str, n: int) -> int:
-    """Gives how many of the n elements of a block are kept."""
+    """Returns how many of the n elements of a block are kept."""
     digits = parameters.partition(",")[0].partition(".")
     return n - n * (int(digits[0]) * 10000 + int(digits[2].ljust(4, "0"))) // 10000
 
 
 def sizes(parameters: str, n: int) -> tuple[int, int, int]:
-    """Gives the bytes of bitmap, scales and codes of a block of n elements."""
+    """Returns the bytes of bitmap, scales and codes of a block of n elements."""
     group = int(parameters.partition(",")[2])
     return -(-n // 8), 2 * -(-n // group), -(-kept(parameters, n) // 2)

@@ -18,7 +18,7 @@ from ._zstd_tables import (
 
 
 def _ranges(base: int, bits: Sequence[int]) -> list[tuple[int, int]]:
-    """Gives the first value of each code, and the bits that are added to it."""
+    """Returns the first value of each code, and the bits that are added to it."""
     ranges = []
     for width in bits:
         ranges.append((base, width))
@@ -121,7 +121,7 @@ class _Frame:
             raise ValueError("a block has the reserved type")
 
     def _take_literals(self) -> int:
-        """Checks the literals of a block; gives their number."""
+        """Checks the literals of a block; returns their number."""
         first = self._bytes[0] if self._bytes else 0
         kind, form = first & 3, first >> 2 & 3
         if kind < 2:

@@ -23,7 +23,7 @@ class BackwardBits:
         self.left = 8 * len(data) - 9 + data[-1].bit_length()
 
     def read(self, count: int) -> int:
-        """Gives the next bits, at most 57 at once, the first of them highest."""
+        """Returns the next bits, at most 57 at once, the first of them highest."""
         self.left -= count
         if self.left < 0:
             raise ValueError("a bitstream is too short")
@@ -67,7 +67,7 @@ def fse_table(log: int, probabilities: Sequence[int]) -> FseTable:
 
 
 def take_fse_table(data: bytes, max_log: int, max_symbols: int) -> tuple[FseTable, bytes]:
-    """Reads a table description; gives the table and what follows it."""
+    """Reads a table description; returns the table and what follows it."""
     bits = int.from_bytes(data[:256], "little")
     log = (bits & 15) + 5
     if log > max_log:
@@ -153,7 +153,7 @@ class HuffmanLengths:
 
 
 def take_huffman_lengths(data: bytes) -> tuple[HuffmanLengths, bytes]:
-    """Reads a tree description; gives the lengths and what follows it."""
+    """Reads a tree description; returns the lengths and what follows it."""
     if not data:
         raise ValueError("a block is cut off")
     header, data = data[0], data[1:]

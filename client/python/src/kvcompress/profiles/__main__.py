@@ -6,7 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from kvcompress._inputs import printable
+from kvcompress._output_file import check_output
 from kvcompress.profiles import format_report, read_profile
+from kvcompress.profiles._report import report_paths
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -17,6 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--label", help="what the model is called (default: the last part of it)")
     train.add_argument("--text", required=True, nargs="+", type=Path, help="files of UTF-8 text")
     train.add_argument("--output", required=True, type=Path, help="the profile")
+    train.add_argument("--overwrite", action="store_true", help="replace files that are there")
     train.add_argument("--device", default="cpu", help="where the model runs (default: cpu)")
     train.add_argument("--windows", type=int, default=18, help="texts to train on (default 18)")
     train.add_argument("--tokens", type=int, default=1024, help="tokens of each (default 1024)")
@@ -30,7 +34,10 @@ def _parser() -> argparse.ArgumentParser:
         "--held-out", type=int, default=6, help="texts to place presets on (default 6)"
     )
     train.add_argument(
-        "--layers", type=int, default=10, help="layers of a group, 0: all (default 10)"
+        "--layers",
+        type=int,
+        default=10,
+        help="about, of equal groups; 0: all in one (default 10)",
     )
     train.add_argument(
         "--components", type=int, default=1024, help="the most of a group (default 1024)"
@@ -49,14 +56,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _train(arguments: argparse.Namespace) -> str:
+    outputs = [arguments.output, *(report_paths(arguments.output) if arguments.report else ())]
+    for output in outputs:
+        check_output(output, *arguments.text, arguments.model, overwrite=arguments.overwrite)
     try:
-        from kvcompress.profiles import _training, _training_report
+        from kvcompress.profiles import _native, _training, _training_report
         from kvcompress.profiles._model import LanguageModel
     except ImportError as error:
         raise ValueError(
             f"training needs torch, transformers and safetensors: {error}; install them, or train "
             "from caches alone with kv-compress -train-profile"
         ) from error
+    _native.find()  # which is needed after an hour, when the caches are there
     options = _training.TrainingOptions(
         label=arguments.label or Path(arguments.model).name,
         windows=arguments.windows,
@@ -68,7 +79,7 @@ def _train(arguments: argparse.Namespace) -> str:
         components=arguments.components,
         seed=arguments.seed,
     )
-    texts = [path.read_text(encoding="utf-8") for path in arguments.text]
+    texts = [path.read_text(encoding="utf-8-sig") for path in arguments.text]
     model = LanguageModel.load(arguments.model, arguments.device)
     trainer = _training.Trainer(model, options, lambda line: print(line, file=sys.stderr))
     info = trainer.train(texts, arguments.output, arguments.work)
@@ -87,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             print(format_report(read_profile(parsed.profile)), end="")
     except (OSError, ValueError, RuntimeError) as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {printable(str(error))}", file=sys.stderr)
         return 1
     return 0
 

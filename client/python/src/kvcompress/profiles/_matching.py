@@ -11,19 +11,25 @@ from typing import Any, NamedTuple, Protocol
 
 from kvcompress._info import ServerInfo
 from kvcompress._model_config import ModelConfig, read_config, rope_parameters
-from kvcompress.profiles._report import read_header, read_profile
+from kvcompress.profiles._report import (
+    open_profile,
+    presets_of,
+    read_header,
+    read_profile,
+)
 from kvcompress.v1 import rope_pb2
 
 _TURN = 2.0**64  # of the increments of a profile
 # What the frequency of a pair may be off, as a part of it and in turns a token.
 _OFF, _OFF_TURNS = 0.005, 1e-9
+_MOST_ROTATION = 1 << 20  # bytes
 
 
 class HasServerInfo(Protocol):
     """A client, such as kvcompress.Client."""
 
     def server_info(self) -> ServerInfo:
-        """Says what the server has."""
+        """Returns what the server has."""
         ...
 
 
@@ -43,18 +49,21 @@ def for_model(
     source: str | PathLike[str] | HasServerInfo,
     *,
     label: str | None = None,
+    preset: str | None = None,
 ) -> str:
     """Finds the profile of a model, for `profile=`.
 
     In a folder a profile fits whose layers, heads, channels and rotary embedding are those of the
     model. Among those that fit, one whose label is the model's name goes before others, which are
-    taken where there is only one. A server does not tell shapes: there the label decides.
+    taken where there is only one. A server does not report shapes: there the label decides.
 
     Args:
         model: A model of transformers, its configuration, the path of a config.json, or what is
             in it.
         source: A folder with files NAME.profile, or a client.
         label: The label that the profile must have; no other then counts.
+        preset: A preset that the profile must have, such as contract: that one has a profile of
+            its own, with the same label as the profile of high, max and ultra.
 
     Returns:
         The digest, which names the profile on every server that has it.
@@ -62,17 +71,17 @@ def for_model(
     Raises:
         LookupError: None belongs to the model, or which one is not clear; it says why.
         ValueError: The configuration does not say what shape or rotary embedding the model has.
-        OSError: The folder or a file cannot be read.
+        OSError: A file that fits can no longer be read.
     """
     config = _config(model)
     names = {_plain(label)} if label is not None else _names(config)
     if hasattr(source, "server_info"):
-        return _on_server(source.server_info(), names)
-    return _in_folder(Path(source), config, names, label)
+        return _on_server(source.server_info(), names, preset)
+    return _in_folder(Path(source), config, names, label, preset)
 
 
 def _config(model: object | ModelConfig) -> Mapping[str, Any]:
-    """Gives what a config.json would hold."""
+    """Returns what a config.json would hold."""
     if isinstance(model, str | PathLike | Mapping):
         return read_config(model)
     own = getattr(model, "config", model)
@@ -83,35 +92,47 @@ def _config(model: object | ModelConfig) -> Mapping[str, Any]:
 
 
 def _plain(name: str) -> str:
-    """Gives a name without what spellings differ in."""
+    """Returns a name in a spelling to compare."""
     return re.sub(r"[-_ .]+", "-", name).casefold()
 
 
 def _names(config: Mapping[str, Any]) -> set[str]:
-    """Gives what the model is called: with its owner and without."""
+    """Returns the names of a model: with its owner and without."""
     path = str(config.get("_name_or_path") or "")
     last = path.rstrip("/").rpartition("/")[2]
     return {_plain(name) for name in (path, last, last.removesuffix(".gguf")) if name}
 
 
-def _on_server(info: ServerInfo, names: set[str]) -> str:
-    found = [each for each in info.profiles if _plain(each.label) in names]
+def _on_server(info: ServerInfo, names: set[str], preset: str | None) -> str:
+    found = [
+        each
+        for each in info.profiles
+        if _plain(each.label) in names and (preset is None or preset in each.presets)
+    ]
     if len(found) == 1:
         return found[0].digest
     there = ", ".join(f"{each.label} ({each.name})" for each in info.profiles) or "none"
     wanted = " or ".join(sorted(names)) or "a model without a name"
+    if preset is not None:
+        wanted += f" with the preset {preset}"
     problem = "several profiles" if found else "no profile"
     raise LookupError(f"the server has {problem} of {wanted}; it has {there}")
 
 
-def _in_folder(folder: Path, config: Mapping[str, Any], names: set[str], label: str | None) -> str:
+def _in_folder(
+    folder: Path,
+    config: Mapping[str, Any],
+    names: set[str],
+    label: str | None,
+    preset: str | None,
+) -> str:
     layers = _layers(config)
     fitting: dict[Path, str] = {}
     problems = []
     for path in sorted(folder.glob("*.profile")):
         try:
-            own, problem = _check(path, layers)
-        except ValueError as error:
+            own, problem = _check(path, layers, preset)
+        except (ValueError, OSError) as error:
             own, problem = "", str(error)
         if problem is None and (label is None or _plain(own) in names):
             fitting[path] = own
@@ -123,13 +144,15 @@ def _in_folder(folder: Path, config: Mapping[str, Any], names: set[str], label: 
         return read_profile(chosen[0]).digest
     if chosen:
         which = ", ".join(f"{path.name} ({fitting[path]})" for path in chosen)
-        raise LookupError(f"several profiles fit the model: {which}; name one by its label")
+        raise LookupError(
+            f"several profiles fit the model: {which}; name one by its label, or a preset"
+        )
     reasons = "; ".join(problems) or "there are none"
     raise LookupError(f"no profile in {folder} fits the model: {reasons}")
 
 
-def _check(path: Path, layers: Sequence[_Layer]) -> tuple[str, str | None]:
-    """Gives the label of a profile, and why it does not fit, None if it does.
+def _check(path: Path, layers: Sequence[_Layer], preset: str | None) -> tuple[str, str | None]:
+    """Returns the label of a profile, and why it does not fit, None if it does.
 
     Raises:
         ValueError: The file is not a profile.
@@ -140,6 +163,10 @@ def _check(path: Path, layers: Sequence[_Layer]) -> tuple[str, str | None]:
         members = re.split("[,;]", metadata["kvcompress.profile.groups"])
         found = [re.split("[:x]", member) for member in members]
         label = metadata["kvcompress.profile.label"]
+        if preset is not None:
+            presets = [each.name for each in presets_of(metadata)]
+            if preset not in presets:
+                return label, f"it has the presets {', '.join(presets)}, and not {preset}"
         rotations = _rotations(path, header)
         kinds = metadata["kvcompress.profile.rotations"].split(",")
         wanted = {f"{role}{layer}" for layer in range(len(layers)) for role in "kv"}
@@ -156,20 +183,22 @@ def _check(path: Path, layers: Sequence[_Layer]) -> tuple[str, str | None]:
             halves = rotation != "-" and kinds[int(rotation)] == "halves"
             if not _same(rotations[rotation], layer.turns) or (layer.interleaved and halves):
                 return label, f"another rotary embedding in layer {name[1:]}"
-    except (KeyError, IndexError, TypeError, struct.error) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, struct.error) as error:
         raise ValueError(f"{path.name} is no profile, or a damaged one: {error!r}") from error
     return label, None
 
 
 def _rotations(path: Path, header: Mapping[str, Any]) -> dict[str, tuple[float, ...]]:
-    """Gives the turns a token of each pair, by the number of the rotation in the profile."""
+    """Returns the turns of each pair per token, by the number of the rotation in the profile."""
     found: dict[str, tuple[float, ...]] = {"-": ()}
-    with path.open("rb") as file:
+    with open_profile(path) as file:
         (length,) = struct.unpack("<Q", file.read(8))
         for name, spec in header.items():
             if not name.startswith("rotation."):
                 continue
             begin, end = spec["data_offsets"]
+            if not 0 <= end - begin <= _MOST_ROTATION:
+                raise ValueError(f"{path.name} is damaged: {name} has {end - begin} bytes")
             file.seek(8 + length + begin)
             increments = struct.unpack(f"<{(end - begin) // 8}Q", file.read(end - begin))
             found[name.removeprefix("rotation.")] = tuple(each / _TURN for each in increments)
@@ -184,7 +213,7 @@ def _same(turns: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def _layers(config: Mapping[str, Any]) -> list[_Layer]:
-    """Gives the shape and rotation of each layer's cache."""
+    """Returns the shape and rotation of each layer's cache."""
     text = config.get("text_config")
     own = text if isinstance(text, Mapping) else config
     layers, heads = _count(own, "num_hidden_layers", "n_layer"), _kv_heads(own)
@@ -206,7 +235,7 @@ def _layers(config: Mapping[str, Any]) -> list[_Layer]:
 
 
 def _count(config: Mapping[str, Any], *keys: str) -> int:
-    """Gives the first number under one of the keys."""
+    """Returns the first number under one of the keys."""
     for key in keys:
         if isinstance(value := config.get(key), int) and value > 0:
             return value
@@ -218,7 +247,7 @@ def _kv_heads(config: Mapping[str, Any]) -> int:
 
 
 def _turns(embedding: rope_pb2.RopeEmbedding, channels: int) -> tuple[float, ...]:
-    """Gives the turns of each pair, a token."""
+    """Returns the turns of each pair per token."""
     pairs = (embedding.rotary_channels or channels) // 2
     angles = [embedding.theta ** (-pair / pairs) for pair in range(pairs)]
     factors = _multipliers(embedding, angles)
@@ -228,7 +257,7 @@ def _turns(embedding: rope_pb2.RopeEmbedding, channels: int) -> tuple[float, ...
 
 
 def _multipliers(embedding: rope_pb2.RopeEmbedding, angles: Sequence[float]) -> list[float]:
-    """Gives what the angle of each pair is scaled by."""
+    """Returns the scale of each pair's angle."""
     kind = embedding.scaling.WhichOneof("scaling")
     if kind is None:
         return [1.0] * len(angles)

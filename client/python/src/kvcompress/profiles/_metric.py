@@ -46,7 +46,7 @@ class MetricFinder:
             self._squares[place] = self._squares.get(place, 0) + rows.T @ rows
 
     def metric(self, power: float = POWER, floor: float = FLOOR) -> dict[str, torch.Tensor]:
-        """Gives the symmetric matrix of each tensor, by the tensor's name.
+        """Returns the symmetric matrix of each tensor, by the tensor's name.
 
         Their scale is such that steps are about in spreads of a tensor.
         """
@@ -79,7 +79,7 @@ class MetricFinder:
 
 
 def rotation_tensors(rotations: Sequence[Rotation | None]) -> dict[str, torch.Tensor]:
-    """Gives the rotation of each layer's keys, as -train-metric takes it."""
+    """Returns the rotation of each layer's keys, as -train-metric takes it."""
     return {
         f"layer_{layer}_rotation": rotation.radians.clone()
         for layer, rotation in enumerate(rotations)
@@ -90,7 +90,7 @@ def rotation_tensors(rotations: Sequence[Rotation | None]) -> dict[str, torch.Te
 def check_halves(cache: Cache, rotations: Sequence[Rotation | None]) -> None:
     """Checks that the model turns channels (p, p + pairs), and not neighbours.
 
-    Keys have a mean before they are turned, which turning takes away: undone the right way it
+    Keys have a mean before they are rotated, which the rotation takes away: undone the right way it
     comes back.
 
     Raises:

@@ -79,18 +79,18 @@ class LanguageModel:
         return cls(model.to(device), tokenizer)
 
     def tokenize(self, text: str) -> list[int]:
-        """Gives the tokens of a text, without what goes before every text."""
+        """Returns the tokens of a text, without what goes before every text."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     def prefill(self, tokens: Sequence[int]) -> Cache:
-        """Gives the cache of a text, in the type of the model."""
+        """Returns the cache of a text, in the type of the model."""
         cache = DynamicCache()
         with torch.no_grad():
             self.model(self._ids(tokens), past_key_values=cache, use_cache=True, logits_to_keep=1)
         return [(layer.keys, layer.values) for layer in cache.layers]
 
     def predict(self, cache: Cache, fed: Sequence[int]) -> torch.Tensor:
-        """Gives the log-probabilities [tokens, vocabulary] of what follows each token fed."""
+        """Returns the log-probabilities [tokens, vocabulary] of what follows each token fed."""
         past = DynamicCache()
         for i, (keys, values) in enumerate(cache):
             past.update(keys, values, i)
@@ -100,7 +100,7 @@ class LanguageModel:
     def gradients(
         self, cache: Cache, fed: Sequence[int], samples: int, generator: torch.Generator
     ) -> list[Cache]:
-        """Gives, `samples` times, the gradients by a cache of sampled predictions.
+        """Returns, `samples` times, the gradients by a cache of sampled predictions.
 
         Of each prediction one token is drawn. The log-probabilities of these are summed with
         random signs, so that products of the gradient estimate the Fisher information: what
@@ -120,7 +120,7 @@ class LanguageModel:
         return found
 
     def rotations(self, tokens: int) -> list[Rotation | None]:
-        """Gives the rotation of each layer's keys; None for all where the model has none.
+        """Returns the rotation of each layer's keys; None for all where the model has none.
 
         Raises:
             ValueError: It is none that profiles know.

@@ -22,11 +22,11 @@ class NativeError(RuntimeError):
     """The native program is missing, or it failed; with its message."""
 
 
-def run(arguments: Sequence[str | Path]) -> None:
-    """Runs kv-compress.
+def find() -> Path:
+    """Returns the path of kv-compress.
 
     Raises:
-        NativeError: It is missing or fails.
+        NativeError: It is missing.
     """
     program = find_program(_NAME)
     if program is None:
@@ -34,7 +34,16 @@ def run(arguments: Sequence[str | Path]) -> None:
             f"there is no {_NAME} to run: install the Debian package or build it with "
             "deploy/build, then put it on the PATH or name its folder in KVCOMPRESS_BIN_DIR"
         )
-    command = [str(program), *map(str, arguments)]
+    return Path(program)
+
+
+def run(arguments: Sequence[str | Path]) -> None:
+    """Runs kv-compress.
+
+    Raises:
+        NativeError: It is missing or fails.
+    """
+    command = [str(find()), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode != 0:
         raise NativeError(done.stderr.strip() or f"{_NAME} ended with {done.returncode}")
@@ -98,7 +107,7 @@ def train(
     components: int = 1024,
     note: str = "",
 ) -> None:
-    """Trains a profile from caches, or gives one with the basis of another.
+    """Trains a profile from caches, or writes one with the basis of another.
 
     Raises:
         NativeError: kv-compress fails.

@@ -15,7 +15,7 @@ from kvcompress.profiles._model import Cache, LanguageModel, divergence
 from kvcompress.profiles._native import read_cache, restored
 
 # Parts of int4's divergence. On text of other kinds than that of the training it was up to a third
-# more: presets promise 25 %, 60 % and less than 100 %, and leave room for that.
+# more: presets promise 25 %, 60 % and less than 100 %, and leave headroom for that.
 SHARES = {"high": 0.21, "max": 0.52, "ultra": 0.68}
 # Steps that are tried, in spreads of a tensor after the metric.
 LADDER = tuple(0.35 * 2 ** (i / 2) for i in range(9))

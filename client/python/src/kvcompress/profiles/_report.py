@@ -2,14 +2,18 @@
 """What a profile file says of itself."""
 
 import hashlib
-import json
+import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from kvcompress._file_type import MAX_HEADER_BYTES
+from kvcompress._foreign_files import open_foreign, parse_json
+from kvcompress._inputs import printable
 
 _PREFIX = "kvcompress.profile"
-_MOST_HEADER = 100 << 20  # bytes
+_MOST_BYTES = 16 << 30
 _CHUNK = 1 << 20
 _PREFIX_SIZE = 8
 
@@ -67,6 +71,11 @@ class ProfileInfo:
     groups: tuple[tuple[int, int, int], ...]
 
 
+def report_paths(profile: Path) -> tuple[Path, Path]:
+    """Returns the paths of the report on the training of a profile and of its chart."""
+    return profile.with_suffix(".report.md"), profile.with_suffix(".report.svg")
+
+
 def read_header(path: Path) -> dict[str, Any]:
     """Reads the header of a safetensors file.
 
@@ -74,18 +83,29 @@ def read_header(path: Path) -> dict[str, Any]:
         ValueError: It is not one.
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
+    with open_profile(path) as file:
         prefix = file.read(8)
-        size = struct.unpack("<Q", prefix)[0] if len(prefix) == _PREFIX_SIZE else _MOST_HEADER + 1
-        if size > _MOST_HEADER:
+        size = struct.unpack("<Q", prefix)[0] if len(prefix) == _PREFIX_SIZE else None
+        if size is None or size > MAX_HEADER_BYTES:
             raise ValueError(f"{path} is not a profile: it has no safetensors header")
         try:
-            header = json.loads(file.read(size))
+            header: Any = parse_json(file.read(size))
         except ValueError as error:
             raise ValueError(f"{path} is not a profile: {error}") from error
-    if not isinstance(header, dict):
-        raise ValueError(f"{path} is not a profile: its header is no object")
-    return header
+    metadata = header.get("__metadata__", {}) if isinstance(header, dict) else None
+    if not isinstance(metadata, dict) or not all(isinstance(x, str) for x in metadata.values()):
+        raise ValueError(f"{path} is not a profile: its header is no object with metadata")
+    return dict(header)
+
+
+def open_profile(path: Path) -> BinaryIO:
+    """Opens a profile. Links are followed: a volume of Kubernetes has nothing else.
+
+    Raises:
+        ForeignFileError: It is no file, or larger than any profile.
+        OSError: It cannot be opened.
+    """
+    return open_foreign(os.path.realpath(path), _MOST_BYTES)
 
 
 def read_profile(path: str | Path) -> ProfileInfo:
@@ -103,7 +123,7 @@ def read_profile(path: str | Path) -> ProfileInfo:
         found = "no profile" if version is None else f"a profile of version {version}"
         raise ValueError(f"{path} is {found}; this package reads version 1")
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_profile(path) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     try:
@@ -112,7 +132,7 @@ def read_profile(path: str | Path) -> ProfileInfo:
             label=metadata[f"{_PREFIX}.label"],
             size=path.stat().st_size,
             training=metadata[f"{_PREFIX}.training"],
-            presets=_presets(metadata),
+            presets=presets_of(metadata),
             rotations=len(list(filter(None, metadata[f"{_PREFIX}.rotations"].split(",")))),
             groups=tuple(
                 (text.count(",") + 1, *reversed(header[f"group.{i}.decode"]["shape"]))
@@ -123,7 +143,8 @@ def read_profile(path: str | Path) -> ProfileInfo:
         raise ValueError(f"{path} is a damaged profile: {error}") from error
 
 
-def _presets(metadata: dict[str, str]) -> tuple[Preset, ...]:
+def presets_of(metadata: dict[str, str]) -> tuple[Preset, ...]:
+    """Returns the presets that the metadata of a profile has, in their order."""
     texts = metadata[f"{_PREFIX}.presets"].split(",")
     measured = metadata.get(f"{_PREFIX}.expectations")
     numbers = measured.split(",") if measured else [""] * len(texts)
@@ -160,4 +181,4 @@ def format_report(info: ProfileInfo) -> str:
         expected = preset.expected
         part = expected.divergence / expected.int4_divergence
         lines.append(f"{row}| {expected.ratio:.1f} | {expected.divergence:.5f} | {part:.0%} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"

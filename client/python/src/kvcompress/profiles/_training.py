@@ -39,7 +39,7 @@ class TrainingOptions:
         fed: Tokens behind these whose predictions are sampled, or scored.
         samples: Gradients for each window; 0 to train from caches alone.
         held_out: Texts to place presets on.
-        layers: Whose keys and values are transformed together; 0 for all.
+        layers: About how many are transformed together, in groups of equal size; 0 for all.
         components: The most of a group.
         seed: For the sampling.
     """
@@ -62,7 +62,7 @@ class Times:
     parts: dict[str, float] = field(default_factory=dict)
 
     def measure(self, name: str, since: float) -> float:
-        """Adds the time since then to a part, and gives the time now."""
+        """Adds the time since then to a part and returns the time now."""
         now = time.monotonic()
         self.parts[name] = self.parts.get(name, 0.0) + now - since
         return now

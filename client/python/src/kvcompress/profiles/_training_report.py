@@ -5,7 +5,7 @@ import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kvcompress.profiles._report import ProfileInfo, format_report
+from kvcompress.profiles._report import ProfileInfo, format_report, report_paths
 
 Losses = Mapping[str, Mapping[str, float]]
 """For each preset the signal-to-noise ratio of each tensor, in dB."""
@@ -19,7 +19,7 @@ _LEFT, _TOP, _RIGHT, _BOTTOM = 56, 40, 700, 310  # of the axes
 def write(
     info: ProfileInfo, losses: Losses, seconds: Mapping[str, float], profile: Path
 ) -> tuple[Path, Path]:
-    """Writes the report and its chart beside a profile: NAME.report.md and NAME.report.svg.
+    """Writes the report and its chart next to a profile: NAME.report.md and NAME.report.svg.
 
     Args:
         info: The profile.
@@ -30,7 +30,7 @@ def write(
     Returns:
         Both files.
     """
-    page, picture = (profile.with_suffix(f".report.{kind}") for kind in ("md", "svg"))
+    page, picture = report_paths(profile)
     page.write_text(_page(info, losses, seconds, picture.name), encoding="utf-8")
     picture.write_text(chart(losses), encoding="utf-8")
     return page, picture

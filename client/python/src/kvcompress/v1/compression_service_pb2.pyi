@@ -221,9 +221,11 @@ class CompressOptions(_message.Message):
     profile: _builtins.str
     """The profile of the server to compress with: its name, its digest, or a label
     that one profile alone has (ProfileInfo). It goes with the codec `klt` and a
-    preset of the profile, such as `klt:ultra`. Groups of the profile that the
-    cache has whole are coded with it, all other tensors by `klt` alone. The
-    artefact records the digest and cannot be restored without that profile.
+    preset of the profile, such as `klt:ultra`; `klt` alone is `contract` where
+    the profile has it, or else its mildest preset, which the report names.
+    Groups of the profile that the cache has whole are coded with it, all other
+    tensors by `klt` alone. The artefact records the digest and cannot be
+    restored without that profile.
     FAILED_PRECONDITION, PROFILE_UNKNOWN or PROFILE_AMBIGUOUS, for a text that
     names none or several; INVALID_ARGUMENT, PROFILE_MISMATCH, where no group
     fits the cache.
@@ -817,7 +819,8 @@ class CompressFileRequest(_message.Message):
     """
     output_path: _builtins.str
     """Where the artefact is to appear: a path as above, in a folder that exists.
-    It gets the permissions that the input has, and the server's owner.
+    It gets the permissions that the input has, and the server's owner. It is
+    not the input, by a hard link either: else INVALID_ARGUMENT, `SAME_FILE`.
     """
     overwrite: _builtins.bool
     """Whether to replace a file that is there; otherwise ALREADY_EXISTS."""

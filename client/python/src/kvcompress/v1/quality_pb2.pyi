@@ -519,7 +519,8 @@ class Warning(_message.Message):
     TENSOR_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """What it is, stable, in capitals. NO_ROLES: the codec treats keys and values
-    differently, and no tensor is recognised as either. LAYOUT_SUSPECT: of the
+    differently, and no tensor is recognised as either. NOT_FINITE: tensors have
+    NaN or infinity, and auto kept them without loss. LAYOUT_SUSPECT: of the
     tensors that were looked at, some do not look like [batch, heads, tokens,
     head_dim]; the message names the layout that they are likely to have.
     PROFILE_AMBIGUOUS: several profiles of the server fit, and none was named and
@@ -605,7 +606,9 @@ class CompressionReport(_message.Message):
 
     @_builtins.property
     def worst_tensor(self) -> Global___TensorReport:
-        """The tensor with the lowest SNR; not set when every tensor is exact."""
+        """The key with the lowest `centred_snr_db`, or the tensor with the lowest
+        `snr_db` where no key has one. Not set when every tensor is exact.
+        """
 
     @_builtins.property
     def tensors(self) -> _containers.RepeatedCompositeFieldContainer[Global___TensorReport]:

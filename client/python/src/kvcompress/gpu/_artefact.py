@@ -1,0 +1,128 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Writes artefacts: sections 1 to 3 of FORMAT.md."""
+
+import json
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import xxhash
+
+from kvcompress.errors import InvalidArgumentError
+from kvcompress.gpu._profile import Profile
+from kvcompress.payload._profiled import NO_DIGEST, PROFILE_KEY, is_profiled
+
+_ZEROS = "0" * 32
+_LABEL = re.compile(r"[a-z0-9_.-]{1,64}")
+_MOST_LABELS = 32
+_MOST_LABEL = 1024  # bytes
+# That the payload of a group may have beyond those of a tensor's bound.
+_GROUP_DIGITS = 4
+
+
+class Part(NamedTuple):
+    """A tensor of an artefact.
+
+    Attributes:
+        name: Its name.
+        entry: Its entry in the manifest, without the digest.
+        payload: Its bytes.
+        largest: The size bound of its codec, of which the header's length is made.
+    """
+
+    name: str
+    entry: str
+    payload: bytes
+    largest: int
+
+    @property
+    def digest(self) -> str:
+        """Of the payload, 32 hexadecimal digits."""
+        return xxhash.xxh3_128_hexdigest(self.payload)
+
+    @property
+    def line(self) -> str:
+        """The entry, and the digest; of a payload that another tensor of the group has, none."""
+        shared = is_profiled(self.entry) and not self.payload
+        return f"{self.entry} {NO_DIGEST if shared else self.digest}"
+
+
+class Written(NamedTuple):
+    """An artefact, and `xxh3-128:` with the 32 digits that identify it."""
+
+    data: bytes
+    checksum: str
+
+
+def check_texts(labels: Mapping[str, str], metadata: Mapping[str, str]) -> None:
+    """Requires labels and metadata that an artefact can have.
+
+    Raises:
+        InvalidArgumentError: A rule is broken.
+    """
+    if len(labels) > _MOST_LABELS:
+        raise InvalidArgumentError(
+            f"there are {len(labels)} labels, and an artefact has at most {_MOST_LABELS}",
+            limit=_MOST_LABELS,
+            reason="INVALID_LABEL",
+        )
+    for key, value in labels.items():
+        if not _LABEL.fullmatch(key) or len(value.encode()) > _MOST_LABEL:
+            raise InvalidArgumentError(
+                f"the label {key!r} is not 1 to 64 of a-z, 0-9, `_`, `.` and `-`, or its value has "
+                f"more than {_MOST_LABEL} bytes",
+                limit=_MOST_LABEL,
+                reason="INVALID_LABEL",
+            )
+    for key in metadata:
+        if key.startswith("kvcompress."):
+            raise InvalidArgumentError(
+                f"the metadata key {key!r} begins with `kvcompress.`, which is of the format: "
+                "leave it out"
+            )
+
+
+def write_artefact(
+    parts: Sequence[Part],
+    labels: Mapping[str, str],
+    metadata: Mapping[str, str],
+    profile: Profile | None = None,
+) -> Written:
+    """Puts an artefact together.
+
+    Args:
+        parts: Its tensors, in order.
+        labels: Bound to it.
+        metadata: Of the source, in its order.
+        profile: That tensors of `klt-profile` need.
+    """
+    texts = {
+        "kvcompress.checksum": f"xxh3-128:{_ZEROS}",
+        "kvcompress.format": "1",
+        "kvcompress.layout": "bhtd",
+        "kvcompress.tensors": ";".join(part.line for part in parts),
+    }
+    if profile is not None and parts:
+        texts[PROFILE_KEY] = f"{profile.digest} {profile.label}"
+    texts |= {f"kvcompress.label.{key}": labels[key] for key in sorted(labels)}
+    texts |= metadata
+    length = len(_header(parts, [part.largest for part in parts], texts))
+    text = _header(parts, [len(part.payload) for part in parts], texts)
+    more = sum(_GROUP_DIGITS for part in parts if is_profiled(part.entry))
+    text = text.ljust(length + -(8 + length) % 8 + more + -more % 8)
+    header = struct.pack("<Q", len(text)) + text
+    digest = xxhash.xxh3_128_hexdigest(header)
+    sealed = header.replace(_ZEROS.encode(), digest.encode(), 1)
+    return Written(b"".join([sealed, *(part.payload for part in parts)]), f"xxh3-128:{digest}")
+
+
+def _header(parts: Sequence[Part], sizes: Sequence[int], texts: Mapping[str, str]) -> bytes:
+    """The JSON of the header for payloads of these sizes."""
+    header: dict[str, object] = {"__metadata__": texts}
+    position = 0
+    for part, size in zip(parts, sizes, strict=True):
+        offsets = [position, position + size]
+        header[part.name] = {"dtype": "U8", "shape": [size], "data_offsets": offsets}
+        position += size
+    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,40 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Devices that kernels run on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+import triton  # type: ignore[import-not-found,unused-ignore]
+
+from kvcompress.errors import InvalidArgumentError
+from kvcompress.gpu._entropy_kernel import entropy_kernel
+
+
+def is_interpreted() -> bool:
+    """Whether Triton was imported to run kernels on the CPU."""
+    return not isinstance(entropy_kernel, triton.JITFunction)
+
+
+@contextmanager
+def on_stream(device: torch.device, stream: "torch.cuda.Stream | None") -> Iterator[None]:
+    """Makes a device and a stream of it the current ones; without a stream the device's own."""
+    if device.type != "cuda":
+        yield
+        return
+    with torch.cuda.device(device), torch.cuda.stream(stream):
+        yield
+
+
+def require_device(device: str | torch.device) -> torch.device:
+    """Returns a device with its number.
+
+    Raises:
+        InvalidArgumentError: It is not one for Triton as it was imported.
+    """
+    if (torch.device(device).type == "cpu") != is_interpreted():
+        raise InvalidArgumentError(
+            f"the device {device} needs Triton {'without' if is_interpreted() else 'with'} "
+            "TRITON_INTERPRET=1, which is read when it is imported"
+        )
+    return torch.empty(0, device=device).device

@@ -1,0 +1,195 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""Decodes payloads of `ecsq` on the device: buffers, launches, and what the kernels found."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from kvcompress.gpu import _ecsq_kernels as kernels
+from kvcompress.gpu._basis import send, slot_table
+from kvcompress.gpu._ecsq import COLUMNS, TENSOR_COLUMNS, EcsqPayload
+from kvcompress.gpu._place import Output
+from kvcompress.gpu._product_kernels import rotation_kernel
+from kvcompress.payload import PayloadError
+from kvcompress.payload._dtypes import SIZES
+
+_ROTATIONS = 256  # angles of a program
+_ELEMENTS = 1024  # of a program
+
+_Table = npt.NDArray[np.int64]
+
+
+class EcsqDecoding:
+    """Payloads of one type of elements that are being decoded.
+
+    Args:
+        data: The artefact.
+        outputs: Of the payloads, all of mode 1.
+        most: Bytes of the scratch memory for integers of blocks. A block is decoded even where it
+            needs more.
+
+    Attributes:
+        scratch: Bytes on the device, besides what the elements take.
+
+    Raises:
+        PayloadError: A payload breaks a rule.
+    """
+
+    def __init__(self, data: memoryview, outputs: Sequence[Output], most: int) -> None:
+        """Reads the payloads, and plans the launches."""
+        self.data, self.outputs = data, outputs
+        self.payloads = [EcsqPayload(data, output) for output in outputs]
+        self._place_angles()
+        begin, tables, numbers = 0, [np.zeros((0, COLUMNS), np.int64)], [np.zeros(0, np.int64)]
+        for number, payload in enumerate(self.payloads):
+            table = payload.blocks.copy()
+            table[:, [0, 19]] += begin
+            table[:, 16] = number
+            tables.append(table)
+            numbers.append(payload.numbers)
+            begin += payload.output.entry.end - payload.output.entry.begin
+        self.blocks: _Table = np.concatenate(tables)
+        self.parts = self._cut(np.concatenate(numbers), most // 4)
+        self.numbers = max((size for _, size in self.parts), default=0)
+        fixed = 8 * (TENSOR_COLUMNS + 14) * len(outputs) + 4 * 56 * 2048
+        self.scratch = begin + fixed + (8 * COLUMNS + 4) * len(self.blocks)
+        self.scratch += 4 * self.numbers + 8 * self.angles + 8 * self.increments
+
+    def _place_angles(self) -> None:
+        """Shares cosines and sines among tensors that rotate alike."""
+        begins: dict[tuple[int, ...], int] = {}
+        self.turns: list[tuple[list[int], int, int, int]] = []  # increments, tokens, first angle
+        self.angles = self.increments = 0
+        for payload in self.payloads:
+            turn = payload.fields.rotation
+            if turn is None:
+                continue
+            first, end = payload.output.place[12:]
+            key = (first, end, *turn.increments)
+            if key not in begins:
+                begins[key] = self.angles
+                self.turns.append((turn.increments, first, end - first, self.angles))
+                self.angles += (end - first) * turn.pairs
+                self.increments += turn.pairs
+            payload.row[-1] = begins[key]
+
+    def _cut(self, numbers: _Table, most: int) -> list[tuple[slice, int]]:
+        """Cuts blocks into parts of at most so many numbers, and assigns each its place."""
+        parts, first, size = [], 0, 0
+        for block, count in enumerate(numbers.tolist()):
+            if size and size + count > most:
+                parts.append((slice(first, block), size))
+                first, size = block, 0
+            self.blocks[block, 9] = size
+            size += count
+        if len(numbers):
+            parts.append((slice(first, len(numbers)), size))
+        return parts
+
+    def launch(self, slots: torch.Tensor) -> None:
+        """Sends the payloads and launches the kernels.
+
+        Args:
+            slots: i64, where tokens go, -1 for nowhere; as many as any output needs.
+        """
+        device = slots.device
+        self.found = torch.zeros(len(self.blocks), dtype=torch.int32, device=device)
+        if not len(self.blocks):
+            return
+        payloads = [
+            np.frombuffer(self.data[each.entry.begin : each.entry.end], "u1")
+            for each in self.outputs
+        ]
+        data = send(np.concatenate(payloads), device)
+        tensors = send(np.array([each.row for each in self.payloads], np.int64), device)
+        places = send(np.array([each.place for each in self.outputs], np.int64), device)
+        tables = send(slot_table(), device)
+        rotations = self._rotate(device)
+        scratch = torch.empty(self.numbers, dtype=torch.int32, device=device)
+        for part, _ in self.parts:
+            blocks, found = send(self.blocks[part], device), self.found[part]
+            self._launch(
+                part, [data, blocks, tensors], [places, slots], [tables, rotations, scratch], found
+            )
+
+    def _launch(
+        self,
+        part: slice,
+        payloads: list[torch.Tensor],
+        targets: list[torch.Tensor],
+        tables: list[torch.Tensor],
+        found: torch.Tensor,
+    ) -> None:
+        """Decodes blocks that share the scratch memory."""
+        symbols, rotations, scratch = tables
+        dtype = self.outputs[0].entry.dtype
+        form = {
+            "DTYPE": dtype,
+            "SIZE": SIZES[dtype],
+            "SPLIT": any(output.split for output in self.outputs),
+        }
+        count = part.stop - part.start
+        kernels.ecsq_entropy_kernel[(count,)](
+            *payloads,
+            symbols,
+            scratch,
+            found,
+            PTX=found.device.type == "cuda" and torch.version.hip is None,
+            num_warps=1,
+            enable_fp_fusion=False,
+        )
+        widths = np.array([payload.row[6] for payload in self.payloads])
+        blocks = self.blocks[part]
+        most = int((blocks[:, 5] * blocks[:, 6] * widths[blocks[:, 16]]).max())
+        kernels.ecsq_elements_kernel[(count, -(-most // _ELEMENTS))](
+            *payloads,
+            *targets,
+            rotations,
+            scratch,
+            found,
+            **form,
+            BLOCK=_ELEMENTS,
+            num_warps=4,
+            enable_fp_fusion=False,
+        )
+        if blocks[:, 18].any():
+            kernels.ecsq_exceptions_kernel[(count,)](
+                *payloads, *targets, found, **form, num_warps=1, enable_fp_fusion=False
+            )
+
+    def _rotate(self, device: torch.device) -> torch.Tensor:
+        """The cosines and sines of all tensors."""
+        rotations = torch.empty(max(1, 2 * self.angles), device=device)
+        for increments, first, tokens, begin in self.turns:
+            pairs = len(increments)
+            rotation_kernel[(-(-tokens * pairs // _ROTATIONS),)](
+                send(np.array(increments, np.uint64).view(np.int64), device),
+                rotations[2 * begin :],
+                first,
+                tokens,
+                pairs,
+                BLOCK=_ROTATIONS,
+                enable_fp_fusion=False,
+            )
+        return rotations
+
+    def finish(self) -> bool:
+        """Waits, and refuses what is broken; nothing is written again.
+
+        Raises:
+            PayloadError: A block breaks a rule. What the tensors hold is not defined.
+        """
+        found = self.found.cpu().numpy()
+        if not found.any():
+            return False
+        at = int(found.argmax())
+        number = int(self.blocks[at, 16])
+        before = int((self.blocks[:at, 16] == number).sum())
+        entry = self.outputs[number].entry
+        raise PayloadError(
+            f"the payload of {entry.codec} has a block at byte "
+            f"{self.payloads[number].begins[before]} that breaks the format",
+            tensor=entry.name,
+        )

@@ -1,0 +1,232 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""The encoder of tensors on a device."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+
+import torch  # type: ignore[import-not-found,unused-ignore]
+
+from kvcompress._arrays import TORCH_TYPES
+from kvcompress._client import Client
+from kvcompress._reports import CompressionReport
+from kvcompress._torch_tensors import dtype_name
+from kvcompress.errors import InvalidArgumentError, UnimplementedError
+from kvcompress.gpu._artefact import check_texts, write_artefact
+from kvcompress.gpu._decoder import Decoder
+from kvcompress.gpu._device import on_stream
+from kvcompress.gpu._parts import Coding, IntegerCoding, ProfileCoding, group_numbers
+from kvcompress.gpu._quantizing import Source
+from kvcompress.gpu._report import Measured, report_of
+from kvcompress.gpu._target import read_slots
+
+_NAMES = {torch_name: name for name, torch_name in TORCH_TYPES.items()}
+_GROUPS = ("32", "64", "128")
+_POSITION_KEY = "first_token"
+_MAX_POSITION = 1 << 32
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The result of `Encoder.encode`.
+
+    Attributes:
+        artefact: The whole file.
+        report: Sizes and quality, as the service reports them, under the default thresholds.
+        fallback: Why the client encoded on the host instead; empty where the device did.
+    """
+
+    artefact: bytes
+    report: CompressionReport
+    fallback: str
+
+
+class Encoder:
+    """Encodes tensors on a device: `int4` and `int8` byte for byte as the service does, and `klt`.
+
+    `klt` needs a profile, and writes artefacts of `klt-profile` with the service's choices at
+    normal effort. Not thread safe.
+
+    Args:
+        codec: `int4`, `int8`, or with the size of groups `int4:32`; without it 64. Or `klt` with a
+            preset of the profile, such as `klt:high`.
+        device: Of the tensors: a GPU, or with TRITON_INTERPRET=1 the CPU.
+        profile: Path or bytes of the profile, for `klt`.
+        client: What encodes on the host where the device cannot: tensors of other types than F32,
+            F16 and BF16, and for `klt` those that are in no group of the profile that the cache
+            has whole. None refuses them. Its server has the profile.
+        block_tokens: Tokens of a block of `klt`, 16 to 256. Shorter ones are decoded faster where
+            a prefix is short, and take more bytes.
+        scratch: Bytes of the buffers of `klt` whose size goes with the tokens that are encoded at
+            once. A block takes what it needs.
+
+    Raises:
+        InvalidArgumentError: The codec is not one of those, the profile is damaged, or the device
+            is not one for Triton as it was imported.
+        OSError: The profile cannot be read.
+    """
+
+    def __init__(
+        self,
+        codec: str = "int4",
+        device: str | torch.device = "cuda",
+        *,
+        profile: str | PathLike[str] | bytes | None = None,
+        client: Client | None = None,
+        block_tokens: int = 256,
+        scratch: int = 1 << 30,
+    ) -> None:
+        """Checks the codec and the device, and sends the profile."""
+        name, _, parameters = codec.partition(":")
+        self._decoder = Decoder(profile, device, scratch=scratch)
+        self.device, self._client = self._decoder.device, client
+        self._coding: Coding
+        if name in ("int4", "int8") and (parameters or "64") in _GROUPS:
+            self._coding = IntegerCoding(int(name[3:]), int(parameters or "64"), self.device)
+        elif name == "klt" and self._decoder.profile is not None:
+            bases = self._decoder.bases
+            self._coding = ProfileCoding(
+                self._decoder.profile, parameters, bases, self.device, block_tokens, scratch
+            )
+        else:
+            raise InvalidArgumentError(
+                f"the device does not encode {codec!r}: int4 and int8 with groups of 32, 64 or 128 "
+                "elements, such as int4:64, and klt with a profile, such as klt:high; use a "
+                "Client for others",
+                reason="INVALID_CODEC_OPTION",
+                field="options.codec",
+            )
+
+    def encode(
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        *,
+        labels: Mapping[str, str] | None = None,
+        metadata: Mapping[str, str] | None = None,
+        slots: torch.Tensor | None = None,
+        first_token: int = 0,
+        stream: "torch.cuda.Stream | None" = None,
+    ) -> Encoded:
+        """Encodes tensors to an artefact; only compressed bytes and sums leave the device.
+
+        Args:
+            tensors: By name, in order, on the device: [batch, heads, tokens, head_dim] of any
+                strides, or others in C order.
+            labels: Bound to the artefact.
+            metadata: Of the artefact, in the order of its keys.
+            slots: Of a paged cache: where each token is, integers from 0 on that differ. All
+                tensors are then [slots, heads, head_dim] of any strides, and the artefact has
+                them as [1, heads, tokens, head_dim].
+            first_token: For `klt`, the position of the first token in the model's input. The
+                metadata key `first_token` comes before it.
+            stream: Where the kernels are launched. Default: the current one.
+
+        Raises:
+            InvalidArgumentError: An argument does not fit, an element is NaN or infinity (reason
+                `NOT_FINITE`), or too large for the scale of its group (`SCALE_OVERFLOW`).
+            UnimplementedError: There are tensors for the host, and no client.
+            KVCompressError: The client cannot encode.
+        """
+        began = time.monotonic()
+        labels = dict(labels or {})
+        texts = dict(sorted((metadata or {}).items()))
+        check_texts(labels, texts)
+        if _POSITION_KEY in texts and texts[_POSITION_KEY].isdecimal():
+            first_token = int(texts[_POSITION_KEY])
+        if not 0 <= first_token < _MAX_POSITION:
+            raise InvalidArgumentError(
+                f"first_token is {first_token}, and positions are below 2^32", limit=_MAX_POSITION
+            )
+        with on_stream(self.device, stream):
+            return self._encode(self._sources(tensors, slots), labels, texts, first_token, began)
+
+    def _encode(
+        self,
+        sources: Sequence[Source],
+        labels: Mapping[str, str],
+        metadata: Mapping[str, str],
+        first_token: int,
+        began: float,
+    ) -> Encoded:
+        """Encodes, decodes again what was written, and measures it."""
+        coding = self._coding
+        if refused := coding.refusal(sources):
+            return self._fall_back(sources, refused, labels, metadata)
+        parts = coding.parts(sources, first_token)
+        written = write_artefact(parts, labels, metadata, coding.profile)
+        decoded = self._decoder.decode(written.data).tensors
+        groups = group_numbers(coding, [source.entry for source in sources])
+        measured = [
+            Measured(entry, part, tensor, decoded[entry.name], groups.get(entry.name))
+            for (entry, tensor), part in zip(sources, parts, strict=True)
+        ]
+        seconds = time.monotonic() - began
+        report = report_of(coding, measured, written, first_token, seconds)
+        return Encoded(written.data, report, "")
+
+    def _sources(
+        self, tensors: Mapping[str, torch.Tensor], slots: torch.Tensor | None
+    ) -> list[Source]:
+        """The tensors and their entries."""
+        return [
+            Source(self._coding.entry(name, self._dtype(each), tuple(each.shape)), each.detach())
+            for name, each in self._gathered(tensors, slots).items()
+        ]
+
+    def _gathered(
+        self, tensors: Mapping[str, torch.Tensor], slots: torch.Tensor | None
+    ) -> dict[str, torch.Tensor]:
+        """The tensors, those of a paged cache as what the artefact has of them."""
+        for name, tensor in tensors.items():
+            if tensor.device != self.device:
+                raise InvalidArgumentError(
+                    f"tensor {name!r} is on {tensor.device}, and the encoder on {self.device}",
+                    tensor=name,
+                )
+        if slots is None:
+            return dict(tensors)
+        places = torch.from_numpy(read_slots(slots))
+        if (places < 0).any():
+            raise InvalidArgumentError("a slot of -1 has nothing to encode: leave it out")
+        most = int(places.max()) + 1 if len(places) else 0
+        for name, tensor in tensors.items():
+            if tensor.dim() != 3 or tensor.shape[0] < most:
+                raise InvalidArgumentError(
+                    f"tensor {name!r} is {list(tensor.shape)}: a paged cache is [slots, heads, "
+                    f"head_dim], here of {most} slots at least",
+                    tensor=name,
+                )
+        where = places.to(self.device)
+        return {
+            name: tensor.index_select(0, where).transpose(0, 1).unsqueeze(0)
+            for name, tensor in tensors.items()
+        }
+
+    def _dtype(self, tensor: torch.Tensor) -> str:
+        """The type of a tensor as files name it."""
+        return _NAMES.get(dtype_name(tensor), "")
+
+    def _fall_back(
+        self,
+        sources: Sequence[Source],
+        refused: tuple[str, str],
+        labels: Mapping[str, str],
+        metadata: Mapping[str, str],
+    ) -> Encoded:
+        """Encodes on the host what the device cannot."""
+        name, reason = refused
+        if self._client is None:
+            raise UnimplementedError(
+                f"the device does not encode tensor {name!r}: {reason}; give the Encoder a client",
+                tensor=name,
+            )
+        profile = self._coding.profile
+        result = self._client.compress(
+            {entry.name: tensor for entry, tensor in sources},
+            codec=self._coding.name,
+            labels=labels,
+            metadata=metadata,
+            profile="" if profile is None else profile.digest,
+        )
+        return Encoded(result.artefact or b"", result.report, f"tensor {name!r}: {reason}")
