@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu._profile import Member, Profile
+from kvcompress.gpu._upload import send
 from kvcompress.payload._ecsq_tables import Tables
 
 _NONE = -1
@@ -38,14 +39,6 @@ class Pairs(NamedTuple):
     first: npt.NDArray[np.int64]
     second: npt.NDArray[np.int64]
     column: npt.NDArray[np.int64]
-
-
-def send(array: npt.NDArray[np.generic], device: torch.device) -> torch.Tensor:
-    """Copies an array to the device; the host does not wait for what the stream has."""
-    tensor = torch.from_numpy(np.array(array, order="C"))
-    if device.type != "cuda":
-        return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def slot_table() -> npt.NDArray[np.int32]:
@@ -94,6 +87,7 @@ class Basis:
         """Sends what is needed of a group."""
         group = profile.groups[index]
         self.group, self.tiling = group, tiling
+        self._at: dict[int, tuple[tuple[int, int], npt.NDArray[np.int64]]] = {}
         used = sorted({m.rotation for m in group.members if m.rotation is not None})
         begins, increments = {}, [np.zeros(0, np.uint64)]
         for rotation in used:
@@ -159,16 +153,28 @@ class Basis:
             tensors: [batches, heads, tokens, channels] of any strides, by number of the member.
             units: Of each member.
         """
-        per, places = self.tiling.pairs, []
+        places = []
         for member, tensor in tensors.items():
-            pairs = self.pairs[member]
             batch, head, token, channel = tensor.stride()
+            table = self._channels_at(member, head, channel).copy()
+            table[:, 1:5] = tensor.data_ptr(), batch, token, int(units[member].view(np.int32))
+            places.append(table)
+        return np.concatenate(places)
+
+    def _channels_at(self, member: int, head: int, channel: int) -> npt.NDArray[np.int64]:
+        """The places of a tensor of these strides, without address, other strides, and unit.
+
+        Those of the strides before are kept: caches of a model have the same.
+        """
+        key = head, channel
+        if member not in self._at or self._at[member][0] != key:
+            pairs, per = self.pairs[member], self.tiling.pairs
             both = [
                 np.where(each < 0, _NONE, pairs.head * head + each * channel)
                 for each in (pairs.first, pairs.second)
             ]
             inner = np.stack(both).reshape(2, -1, per).transpose(1, 0, 2).reshape(-1, 2 * per)
-            fixed = [tensor.data_ptr(), batch, token, int(units[member].view(np.int32)), 0, 0, 0]
             tiles = np.arange(*self.tiles[member])[:, None]
-            places.append(np.hstack([tiles, np.tile(fixed, (len(tiles), 1)), inner]))
-        return np.concatenate(places)
+            empty = np.zeros((len(tiles), 7), np.int64)
+            self._at[member] = key, np.hstack([tiles, empty, inner])
+        return self._at[member][1]

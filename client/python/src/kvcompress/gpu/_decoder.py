@@ -2,26 +2,52 @@
 """The decoder of artefacts on a device."""
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress._arrays import TORCH_TYPES
 from kvcompress._client import Client
 from kvcompress.errors import InvalidArgumentError, UnimplementedError
-from kvcompress.gpu._basis import DEVICE_TILING, INTERPRETER_TILING, Basis, send, slot_table
+from kvcompress.gpu._basis import DEVICE_TILING, INTERPRETER_TILING, Basis, slot_table
 from kvcompress.gpu._decoded import Decoded, Launched
 from kvcompress.gpu._device import is_interpreted, on_stream, require_device
 from kvcompress.gpu._group import GroupDecoding, GroupPlan
-from kvcompress.gpu._groups import Artefact, CodedGroup, read_artefact
+from kvcompress.gpu._groups import Artefact, CodedGroup, read_artefact, verify_payloads
 from kvcompress.gpu._lanes import LANES, Lanes
 from kvcompress.gpu._payload import read_payload
+from kvcompress.gpu._place import Range
 from kvcompress.gpu._profile import read_profile
 from kvcompress.gpu._singles import Planned, Singles, Tokens, planned, token_range
 from kvcompress.gpu._target import Target, read_slots
+from kvcompress.gpu._upload import send
+from kvcompress.payload import PayloadError
+from kvcompress.payload._codec import Entry
+
+
+_Bytes = bytes | bytearray | memoryview | torch.Tensor
+
+
+class _Held(NamedTuple):
+    """An artefact on the host, and as a tensor where the device can copy or read it itself."""
+
+    data: memoryview
+    tensor: torch.Tensor | None
+
+    def payload(self, entry: Entry) -> memoryview | torch.Tensor:
+        """What a device takes the payload from."""
+        return (self.data if self.tensor is None else self.tensor)[entry.begin : entry.end]
+
+
+class _Pending(NamedTuple):
+    """A part of an artefact that is still to be planned: its place in the order, and how."""
+
+    place: int
+    plan: Callable[[], Planned]
 
 
 class Decoder:
@@ -75,7 +101,7 @@ class Decoder:
 
     def decode(
         self,
-        artefact: bytes | bytearray | memoryview | torch.Tensor,
+        artefact: _Bytes,
         into: Mapping[str, torch.Tensor] | None = None,
         *,
         tensors: Sequence[str] | None = None,
@@ -85,7 +111,7 @@ class Decoder:
         wait: bool = True,
         by_layer: bool = False,
     ) -> Decoded:
-        """Verifies an artefact on the host, and decodes it on the device.
+        """Decodes an artefact on the device, and verifies it meanwhile on the host.
 
         The parts of an artefact, which are groups and the payloads of each codec and type, are
         decoded side by side in streams of the Decoder, after what `stream` has. With `wait` the
@@ -93,7 +119,8 @@ class Decoder:
         `Decoded.check` does, and until then no stream waits but those of `Decoded.wait`.
 
         Args:
-            artefact: All of it; a tensor is of uint8.
+            artefact: All of it; a tensor is of uint8. From pinned memory the device copies it
+                itself. It must not change before the result was checked.
             into: Tensors by name to write to, of the device and of any strides, in shape and
                 type those of the artefact, with the tokens of the range. They do not overlap.
                 Others are allocated.
@@ -118,44 +145,54 @@ class Decoder:
             UnimplementedError: There are tensors for the host, and no client.
             KVCompressError: The client cannot restore those.
         """
-        data = _bytes(artefact)
-        found = read_artefact(data, self.profile, tensors)
+        held = self._hold(artefact)
+        found = read_artefact(held.data, self.profile, tensors)
         given = dict(into or {})
         if unknown := sorted(set(given) - set(found.names)):
             raise InvalidArgumentError(f"`into` has {unknown[0]!r}, which is not decoded")
         with on_stream(self.device, stream):
             target = Target(given, None if slots is None else read_slots(slots), self.device)
-            decoded = self._launch(data, found, target, tokens, by_layer=by_layer)
+            try:
+                decoded = self._launch(held, found, target, tokens, by_layer=by_layer)
+            except PayloadError:
+                # A digest that is wrong says more than what came of it.
+                verify_payloads(held.data, found)
+                raise
+            verify_payloads(held.data, found)
             if wait:
                 decoded.check()
         return decoded
 
     def _launch(
         self,
-        data: bytes,
+        held: _Held,
         found: Artefact,
         target: Target,
         tokens: Tokens | None,
         *,
         by_layer: bool,
     ) -> Decoded:
-        """Launches all parts, and restores meanwhile what the device cannot decode."""
-        made, parts, most = self._plan_all(data, found, target, tokens, by_layer)
+        """Launches all parts, each once it is planned; restores what the device cannot decode."""
+        made: dict[str, torch.Tensor] = {}
+        pending, most = self._pending(held, found, target, tokens, made, by_layer=by_layer)
         launched = []
-        if parts:
+        if pending:
             at = send(target.slots_of(most), self.device)
-        for part in parts:
+        for each in pending:
+            part = each.plan()
             shared = [at, *(made[name] for name in part.names)]
+            if held.tensor is not None and held.tensor.device == self.device:
+                shared.append(held.tensor)
             event = self._lanes.launch(partial(part.decoding.launch, at), shared)
             launched.append(Launched(part.names, part.decoding, event))
         if found.fallbacks:
-            made |= self._fall_back(data, found, target, tokens)
+            made |= self._fall_back(held, found, target, tokens)
         ordered = {name: made[name] for name in found.names}
         return Decoded(ordered, found.fallbacks, launched, self._lanes)
 
     def scratch_bytes(
         self,
-        artefact: bytes | bytearray | memoryview | torch.Tensor,
+        artefact: _Bytes,
         *,
         tensors: Sequence[str] | None = None,
         tokens: Tokens | None = None,
@@ -165,68 +202,88 @@ class Decoder:
 
         What the allocator rounds up, and tensors of the host, are not counted.
         """
-        data = _bytes(artefact)
-        found = read_artefact(data, self.profile, tensors)
+        held = self._hold(artefact)
+        found = read_artefact(held.data, self.profile, tensors)
+        verify_payloads(held.data, found)
         # Only shapes and payloads matter here.
         target = Target({}, None, torch.device("meta"))
-        _, parts, most = self._plan_all(data, found, target, tokens, by_layer)
-        return sum(part.decoding.scratch for part in parts) + 8 * most
+        pending, most = self._pending(held, found, target, tokens, {}, by_layer=by_layer)
+        return sum(each.plan().decoding.scratch for each in pending) + 8 * most
 
-    def _plan(
-        self, data: bytes, group: CodedGroup, tokens: Tokens | None, scratch: int
-    ) -> GroupPlan:
-        """Checks the payload of a group, and plans how it is decoded."""
-        if self.profile is None:
-            raise ValueError("a group needs a profile")
-        held = memoryview(data)[group.holder.begin : group.holder.end]
-        payload = read_payload(held, group.number, self.profile, group.entries)
-        window = token_range(tokens, group.holder)
-        return GroupPlan(self.bases[group.number], payload, window, len(held), scratch)
+    def _hold(self, artefact: _Bytes) -> _Held:
+        """The artefact in the memory of the host."""
+        if not isinstance(artefact, torch.Tensor):
+            return _Held(memoryview(artefact).cast("B"), None)
+        if artefact.dtype != torch.uint8 or artefact.dim() != 1:
+            raise InvalidArgumentError("an artefact in a tensor is of uint8 and one dimension")
+        tensor = artefact.contiguous()
+        near = tensor.device == self.device or tensor.is_pinned()
+        return _Held(memoryview(tensor.cpu().numpy()), tensor if near else None)
 
-    def _plan_all(
-        self, data: bytes, found: Artefact, target: Target, tokens: Tokens | None, by_layer: bool
-    ) -> tuple[dict[str, torch.Tensor], list[Planned], int]:
-        """Plans all that the device decodes: tensors, parts, and how many slots these need."""
-        tensors: dict[str, torch.Tensor] = {}
+    def _pending(
+        self,
+        held: _Held,
+        found: Artefact,
+        target: Target,
+        tokens: Tokens | None,
+        made: dict[str, torch.Tensor],
+        *,
+        by_layer: bool,
+    ) -> tuple[list[_Pending], int]:
+        """What the device decodes, in the order that is wanted, and how many slots that needs.
+
+        The tensors are added to `made`, those of a group when it is planned.
+        """
         # Parts side by side share the scratch memory.
         kinds = {(entry.codec, entry.dtype, entry.layer) for entry in found.singles}
         ways = len(found.groups) + len(kinds if by_layer else {kind[:2] for kind in kinds})
         scratch = self._scratch // max(1, min(LANES, ways))
-        plans = [self._plan(data, group, tokens, scratch) for group in found.groups]
-        outputs = Singles(found.singles, tokens).outputs(target, tensors)
-        parts = planned(memoryview(data), outputs, scratch, by_layer=by_layer)
-        most = max((output.tokens for output in outputs), default=0)
-        for group, plan in zip(found.groups, plans, strict=True):
-            parts.append(self._plan_group(data, group, plan, target, tensors))
-            most = max(most, plan.tokens.end - plan.tokens.first)
         order = {name: place for place, name in enumerate(found.order)}
-        parts.sort(key=lambda part: min(order[name] for name in part.names))
-        return tensors, parts, most
+        outputs = Singles(found.singles, tokens).outputs(target, made)
+        most = max((output.tokens for output in outputs), default=0)
+        pending = [
+            _Pending(min(order[name] for name in part.names), partial(_same, part))
+            for part in planned(held.data, outputs, scratch, by_layer=by_layer)
+        ]
+        for group in found.groups:
+            window = token_range(tokens, group.holder)
+            most = max(most, window.end - window.first)
+            place = min(order[group.entries[member].name] for member in group.wanted)
+            plan = partial(self._plan_group, held, group, window, scratch, target, made)
+            pending.append(_Pending(place, plan))
+        pending.sort(key=lambda each: each.place)
+        return pending, most
 
     def _plan_group(
         self,
-        data: bytes,
+        held: _Held,
         group: CodedGroup,
-        plan: GroupPlan,
+        window: Range,
+        scratch: int,
         target: Target,
-        tensors: dict[str, torch.Tensor],
+        made: dict[str, torch.Tensor],
     ) -> Planned:
-        """Plans a group, whose tensors are added to the others."""
-        outputs, names, count = {}, [], plan.tokens.end - plan.tokens.first
+        """Checks and plans a group, whose tensors are added to the others."""
+        if self.profile is None:
+            raise ValueError("a group needs a profile")
+        holder = group.holder
+        data = held.data[holder.begin : holder.end]
+        payload = read_payload(data, group.number, self.profile, group.entries)
+        plan = GroupPlan(self.bases[group.number], payload, window, len(data), scratch)
+        outputs, names, count = {}, [], window.end - window.first
         for member in group.wanted:
             entry = group.entries[member]
             shape = (*entry.shape[:-2], count, entry.shape[-1])
             dtype = getattr(torch, TORCH_TYPES[entry.dtype])
-            tensors[entry.name] = target.tensor(entry.name, shape, dtype)
-            outputs[member] = target.by_slots(tensors[entry.name])
+            made[entry.name] = target.tensor(entry.name, shape, dtype)
+            outputs[member] = target.by_slots(made[entry.name])
             names.append(entry.name)
-        held = memoryview(data)[group.holder.begin : group.holder.end]
         slots = target.slots_of(count)
-        decoding = GroupDecoding(plan, held, self._slots, outputs, slots, group.holder)
+        decoding = GroupDecoding(plan, held.payload(holder), self._slots, outputs, slots, holder)
         return Planned(decoding, names)
 
     def _fall_back(
-        self, data: bytes, found: Artefact, target: Target, tokens: Tokens | None
+        self, held: _Held, found: Artefact, target: Target, tokens: Tokens | None
     ) -> dict[str, torch.Tensor]:
         """Restores what the device cannot decode."""
         if self._client is None:
@@ -236,14 +293,10 @@ class Decoder:
                 tensor=name,
             )
         patterns = [glob.escape(name) for name in found.fallbacks]
-        result = self._client.decompress(data, tensors=patterns, tokens=tokens)
+        result = self._client.decompress(bytes(held.data), tensors=patterns, tokens=tokens)
         return {name: target.copy(name, values) for name, values in result.torch_tensors().items()}
 
 
-def _bytes(artefact: bytes | bytearray | memoryview | torch.Tensor) -> bytes:
-    """The artefact in the memory of the host."""
-    if not isinstance(artefact, torch.Tensor):
-        return bytes(artefact)
-    if artefact.dtype != torch.uint8 or artefact.dim() != 1:
-        raise InvalidArgumentError("an artefact in a tensor is of uint8 and one dimension")
-    return bytes(artefact.cpu().numpy())
+def _same(part: Planned) -> Planned:
+    """A part that is planned already."""
+    return part

@@ -8,10 +8,11 @@ import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _ecsq_kernels as kernels
-from kvcompress.gpu._basis import send, slot_table
+from kvcompress.gpu._basis import slot_table
 from kvcompress.gpu._ecsq import COLUMNS, TENSOR_COLUMNS, EcsqPayload
 from kvcompress.gpu._place import Output
 from kvcompress.gpu._product_kernels import rotation_kernel
+from kvcompress.gpu._upload import send
 from kvcompress.payload import PayloadError
 from kvcompress.payload._dtypes import SIZES
 

@@ -9,27 +9,33 @@ import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _product_kernels as kernels
-from kvcompress.gpu._basis import Basis, send
+from kvcompress.gpu._basis import Basis
 from kvcompress.gpu._entropy_kernel import entropy_kernel
-from kvcompress.gpu._payload import LANES, Bits, Block, Payload
+from kvcompress.gpu._payload import LANES, Bits, Payload
 from kvcompress.gpu._place import Range
+from kvcompress.gpu._upload import padded, send_all
 from kvcompress.payload import PayloadError
 from kvcompress.payload._codec import Entry
 from kvcompress.payload._dtypes import SIZES
 
-_BITS = {2: torch.int16, 4: torch.int32}
 _TABLE_CLASSES = 28
 # Classes from here on often have levels beyond 127; a trellis makes levels twice as large.
 _HIGH_CLASS, _HIGH_CLASS_TRELLIS = 36, 32
 _ROTATIONS = 256  # angles of a program
+_PATCHES = 1024  # elements of a program
 _VECTOR = 8  # elements that kernels write at once where they can
 _FIXED = 8  # numbers of a place, before those of its channels
 
 
-class Rows(NamedTuple):
-    """Blocks that are decoded together."""
+_TILE = 7  # numbers of a tile of rows
 
-    blocks: list[int]
+_Numbers = npt.NDArray[np.int64]
+
+
+class Rows(NamedTuple):
+    """Blocks that are decoded together, by number, and how many tokens they have."""
+
+    blocks: _Numbers
     tokens: int
 
 
@@ -48,70 +54,93 @@ class GroupPlan:
 
         A block is decoded at once, even where it needs more.
         """
-        self.basis, self.payload, self.tokens = basis, payload, tokens
-        step = basis.tiling.components
-        wanted = [
-            i
-            for i, block in enumerate(payload.blocks)
-            if block.token < tokens.end and block.token + block.tokens > tokens.first
-        ]
-        runs = max((payload.blocks[i].runs for i in wanted), default=0)
+        self.basis, self.payload, self.tokens, self._most = basis, payload, tokens, most
+        step, blocks = basis.tiling.components, payload.blocks
+        wanted = np.flatnonzero(
+            (blocks.token < tokens.end) & (blocks.token + blocks.tokens > tokens.first)
+        )
+        runs = int(blocks.runs[wanted].max(initial=0))
         self.low_width = max(1, -(-runs * LANES // step)) * step
-        padded = np.full(-(-len(payload.classes) // LANES) * LANES, -1000)
-        padded[: len(payload.classes)] = payload.classes
-        self.classes = padded.reshape(-1, LANES).max(1) + int(payload.offsets.max(initial=0))
+        padded_classes = np.full(-(-len(payload.classes) // LANES) * LANES, -1000)
+        padded_classes[: len(payload.classes)] = payload.classes
+        self.classes = padded_classes.reshape(-1, LANES).max(1) + int(
+            payload.offsets.max(initial=0)
+        )
         bound = _HIGH_CLASS_TRELLIS if payload.trellis else _HIGH_CLASS
         large = np.flatnonzero(self.classes[:runs] >= bound)
         self.high_width = LANES * (int(large[-1]) + 1) if len(large) else 0
-        # Of the exact path, which needs more: levels in 32 bits and in binary64, and sums.
-        row = 12 * self.low_width + 8 * basis.tiling.pairs + 4
+        row = self.low_width + max(1, self.high_width) + 4
         self.chunks = list(self._cut(wanted, most // row))
         rows = max((chunk.tokens for chunk in self.chunks), default=0)
-        self.scratch = size + rows * row + self._tables(wanted)
+        again = max((chunk.tokens for chunk in self.cut_exact(wanted)), default=0)
+        self.scratch = max(rows * row, again * self._exact_row) + self._tables(size, wanted)
 
-    def _tables(self, wanted: list[int]) -> int:
+    @property
+    def _exact_row(self) -> int:
+        """Bytes of a row of the exact path: levels in 32 bits and in binary64, and sums."""
+        return 12 * self.low_width + 8 * self.basis.tiling.pairs + 4
+
+    def _tables(self, size: int, wanted: _Numbers) -> int:
         """Bytes of all that does not go with the rows of a part."""
         basis, payload, tiling = self.basis, self.payload, self.basis.tiling
         vectors = 4 * 8 * 2 * tiling.pairs * basis.basis_width
         angles = 8 * (self.tokens.end - self.tokens.first) * basis.angles
-        of_tokens = 13 * len(payload.offsets)
-        of_blocks = 80 * len(wanted) + 52 * len(self.tiles(wanted))
-        of_pairs = 16 * basis.width + 8 * _FIXED * (basis.width // tiling.pairs)
+        of_tokens = 5 * len(payload.offsets)
+        # As many tiles as there are rows of whole tiles, and one more of each block that is cut.
+        tiles = sum(len(self.tiles(chunk.blocks)) for chunk in self.chunks) + len(wanted)
+        of_blocks = 88 * len(wanted) + (8 * _TILE + 4) * tiles
+        of_pairs = 8 * (_FIXED + 2 * tiling.pairs) * (basis.width // tiling.pairs)
         of_components = 8 * basis.group.components + 4 * LANES
-        sinks = sum(each.nbytes + 8 * each.shape[2] for each in payload.sinks)
-        exceptions = sum(36 * len(each.elements) for each in payload.exceptions)
-        return sum(
-            (vectors, angles, of_tokens, of_blocks, of_pairs, of_components, sinks, exceptions)
-        )
+        elements = sum(each.size for each in payload.sinks)
+        elements += sum(len(each.elements) for each in payload.exceptions)
+        patches = (8 + 4) * elements
+        parts = 16 * (12 + 2 * len(self.chunks))
+        fixed = vectors + of_pairs + of_components + patches + parts
+        return padded(size) + angles + of_tokens + of_blocks + fixed
 
-    def _cut(self, wanted: list[int], most: int) -> Iterator[Rows]:
+    def cut_exact(self, wanted: _Numbers) -> Iterator[Rows]:
+        """Cuts blocks for the exact path, whose rows need more."""
+        return self._cut(wanted, self._most // self._exact_row)
+
+    def _cut(self, wanted: _Numbers, most: int) -> Iterator[Rows]:
         """Cuts blocks into parts of at most so many rows, but of one block at least."""
-        blocks: list[int] = []
-        count = 0
-        for i in wanted:
-            tokens = self.payload.blocks[i].tokens
-            if blocks and count + tokens > most:
-                yield Rows(blocks, count)
-                blocks, count = [], 0
-            blocks.append(i)
+        first, count = 0, 0
+        for number, tokens in enumerate(self.payload.blocks.tokens[wanted].tolist()):
+            if number > first and count + tokens > most:
+                yield Rows(wanted[first:number], count)
+                first, count = number, 0
             count += tokens
-        if blocks:
-            yield Rows(blocks, count)
+        if first < len(wanted):
+            yield Rows(wanted[first:], count)
 
-    def tiles(self, blocks: list[int]) -> list[list[int]]:
-        """Tiles of the rows of these blocks that are in the range, as the kernels take them."""
-        tiles, row = [], 0
-        for number, i in enumerate(blocks):
-            block = self.payload.blocks[i]
-            first = max(block.token, self.tokens.first)
-            end = min(block.token + block.tokens, self.tokens.end)
-            for token in range(first, end, self.basis.tiling.rows):
-                count = min(self.basis.tiling.rows, end - token)
-                where = token - self.tokens.first
-                at = row + token - block.token
-                tiles.append([at, count, where, block.batch, block.runs * LANES, number])
-            row += block.tokens
-        return tiles
+    def tiles(self, wanted: _Numbers) -> _Numbers:
+        """Tiles of the rows of these blocks that are in the range, i64 [tiles, 7].
+
+        Blocks of a batch that follow one another share tiles. A tile is its first row, its rows,
+        its first token in the range, its batch, its components, and the places of its first and
+        last block among these.
+        """
+        blocks, most = self.payload.blocks, self.basis.tiling.rows
+        tokens, batches = blocks.tokens[wanted], blocks.batch[wanted]
+        rows = np.cumsum(tokens) - tokens
+        first = np.maximum(blocks.token[wanted], self.tokens.first)
+        end = np.minimum(blocks.token[wanted] + tokens, self.tokens.end)
+        begins = np.flatnonzero(
+            (np.diff(wanted, prepend=-2) != 1) | (np.diff(batches, prepend=-1) != 0)
+        )
+        counts = np.add.reduceat(end - first, begins) if len(begins) else begins
+        per_run = -(-counts // most)
+        run = np.repeat(np.arange(len(begins)), per_run)
+        within = most * (np.arange(len(run)) - np.repeat(np.cumsum(per_run) - per_run, per_run))
+        begin = begins[run]
+        at = rows[begin] + first[begin] - blocks.token[wanted][begin] + within
+        count = np.minimum(most, counts[run] - within)
+        one, last = (np.searchsorted(rows, each, "right") - 1 for each in (at, at + count - 1))
+        runs = np.zeros(len(at), np.int64)
+        for further in range(int((last - one).max(initial=-1)) + 1):
+            runs = np.maximum(runs, blocks.runs[wanted][np.minimum(one + further, last)])
+        where = first[begin] - self.tokens.first + within
+        return np.stack([at, count, where, batches[begin], LANES * runs, one, last], 1)
 
 
 class _Chunk(NamedTuple):
@@ -126,7 +155,7 @@ class GroupDecoding:
 
     Args:
         plan: For the payload.
-        data: Bytes of the payload.
+        data: Bytes of the payload, which a device may have already.
         slots: slot_table() on the device.
         outputs: Tensors [batches, heads, slots, channels] of any strides, by member.
         token_slots: Where each token of the range goes, -1 for nowhere.
@@ -139,7 +168,7 @@ class GroupDecoding:
     def __init__(
         self,
         plan: GroupPlan,
-        data: memoryview,
+        data: memoryview | torch.Tensor,
         slots: torch.Tensor,
         outputs: Mapping[int, torch.Tensor],
         token_slots: npt.NDArray[np.int64],
@@ -154,17 +183,30 @@ class GroupDecoding:
     def _send(self, slots: torch.Tensor) -> None:
         """Sends what the kernels need."""
         plan, payload, device = self.plan, self.plan.payload, self.device
-        self.data = send(np.frombuffer(self._held, np.uint8), device)
-        self.classes = send(payload.classes, device)
-        self.offsets = send(payload.offsets, device)
-        self.low_runs = send((plan.classes >= _TABLE_CLASSES).astype(np.int32), device)
-        self.factors = send(payload.factors[plan.tokens.first : plan.tokens.end], device)
+        arrays = [
+            payload.classes,
+            payload.offsets,
+            (plan.classes >= _TABLE_CLASSES).astype(np.int32),
+            payload.factors[plan.tokens.first : plan.tokens.end],
+            self._places(),
+        ]
+        for rows in plan.chunks:
+            arrays += [self._descriptors(rows), plan.tiles(rows.blocks)]
+        if isinstance(self._held, memoryview):
+            arrays.append(np.frombuffer(self._held, np.uint8))
+        sent = send_all(arrays, device)
+        self.classes, self.offsets, self.low_runs, self.factors, self.places, *left = sent
+        self.data = (
+            left.pop()
+            if isinstance(self._held, memoryview)
+            else self._held.to(device, non_blocking=True)
+        )
+        self.tables = list(zip(left[::2], left[1::2], strict=True))
         self.slots_sent = slots
-        self._place(device)
         count = plan.tokens.end - plan.tokens.first
         self.rotations = torch.empty(max(1, 2 * count * plan.basis.angles), device=device)
 
-    def _place(self, device: torch.device) -> None:
+    def _places(self) -> _Numbers:
         """Lists where the channels of each tile of pairs lie."""
         table = self.plan.basis.places(self.outputs, self.plan.payload.units)
         self.tile_numbers = table[:, 0].tolist()
@@ -175,7 +217,7 @@ class GroupDecoding:
             and (runs[:, 0] % _VECTOR == 0).all()
             and (np.diff(runs, axis=1) == 1).all()
         )
-        self.places = send(table, device)
+        return table
 
     def launch(self, slots: torch.Tensor) -> None:
         """Launches the kernels for all blocks, then copies sinks and exceptions.
@@ -196,9 +238,10 @@ class GroupDecoding:
                 BLOCK=_ROTATIONS,
                 enable_fp_fusion=False,
             )
-        for rows in plan.chunks:
-            self.chunks.append(self._launch(rows))
-        self._copy()
+        for rows, (descriptors, tiles) in zip(plan.chunks, self.tables, strict=True):
+            self.chunks.append(self._launch(rows, descriptors, tiles))
+        self.patches = self._send_patches()
+        self._patch()
 
     def finish(self) -> bool:
         """Waits, refuses what is broken, and decodes in 64 bits what 32 do not hold.
@@ -213,37 +256,39 @@ class GroupDecoding:
         for chunk in self.chunks:
             found = chunk.found.cpu().numpy().T
             if found[0].any():
-                block = chunk.rows.blocks[int(found[0].argmax())]
+                block = int(chunk.rows.blocks[found[0].argmax()])
                 raise PayloadError(
                     f"the payload of {self.entry.codec} has a block {block}, at byte "
-                    f"{self.plan.payload.blocks[block].states - 16}, that breaks the format",
+                    f"{self.plan.payload.blocks.states[block] - 16}, that breaks the format",
                     tensor=self.entry.name,
                 )
-            beyond += [block for block, far in zip(chunk.rows.blocks, found[1], strict=True) if far]
-        most = max((chunk.rows.tokens for chunk in self.chunks), default=0)
-        for rows in self.plan._cut(beyond, most):
+            beyond.append(chunk.rows.blocks[found[1] != 0])
+        again = np.concatenate(beyond) if beyond else np.zeros(0, np.int64)
+        for rows in self.plan.cut_exact(again):
             self._exact(rows)
-        if beyond:
-            self._copy()
-        return bool(beyond)
+        if len(again):
+            self._patch()
+        return len(again) > 0
 
-    def _descriptors(self, rows: Rows) -> torch.Tensor:
+    def _descriptors(self, rows: Rows) -> _Numbers:
         """Blocks as the entropy decoder takes them."""
-        found, row = [], 0
-        for i in rows.blocks:
-            block: Block = self.plan.payload.blocks[i]
-            sizes = [block.states, block.words, block.escapes, block.low, block.runs]
-            found.append([*sizes, row, block.tokens, block.token, int(block.wide_escapes)])
-            row += block.tokens
-        return send(np.array(found, np.int64), self.device)
+        blocks = self.plan.payload.blocks
+        sizes = [blocks.states, blocks.words, blocks.escapes, blocks.low, blocks.runs]
+        tokens = blocks.tokens[rows.blocks]
+        columns = [each[rows.blocks] for each in sizes]
+        columns += [np.cumsum(tokens) - tokens, tokens]
+        columns += [blocks.token[rows.blocks], blocks.wide_escapes[rows.blocks]]
+        return np.stack(columns, 1)
 
-    def _entropy(self, rows: Rows, planes: list[torch.Tensor], *, whole: bool) -> _Chunk:
+    def _entropy(
+        self, rows: Rows, descriptors: torch.Tensor, planes: list[torch.Tensor], *, whole: bool
+    ) -> _Chunk:
         """Decodes the levels of blocks to planes: low, high, and whole."""
         plan = self.plan
         found = torch.zeros(len(rows.blocks), 2, dtype=torch.int32, device=self.device)
         entropy_kernel[(len(rows.blocks),)](
             self.data,
-            self._descriptors(rows),
+            descriptors,
             self.classes,
             self.offsets,
             self.low_runs,
@@ -267,7 +312,7 @@ class GroupDecoding:
         tables = [self.factors, basis.channels, basis.columns, self.rotations]
         return [*tables, self.slots_sent, self.places]
 
-    def _launch(self, rows: Rows) -> _Chunk:
+    def _launch(self, rows: Rows, descriptors: torch.Tensor, tiles: torch.Tensor) -> _Chunk:
         """Decodes blocks whose products 32 bits hold; marks the others."""
         plan, basis, tiling = self.plan, self.plan.basis, self.plan.basis.tiling
 
@@ -277,11 +322,9 @@ class GroupDecoding:
         low = zeros(rows.tokens, plan.low_width, dtype=torch.int8)
         high = zeros(rows.tokens, max(1, plan.high_width), dtype=torch.int8)
         sums = zeros(rows.tokens, dtype=torch.int32)
-        chunk = self._entropy(rows, [low, high, sums], whole=False)
-        table = plan.tiles(rows.blocks)
-        tiles = send(np.array(table, np.int64), self.device)
-        high_ends = zeros(len(table), dtype=torch.int32)
-        kernels.row_sums_kernel[(len(table),)](
+        chunk = self._entropy(rows, descriptors, [low, high, sums], whole=False)
+        high_ends = zeros(len(tiles), dtype=torch.int32)
+        kernels.row_sums_kernel[(len(tiles),)](
             tiles,
             low,
             high,
@@ -295,7 +338,7 @@ class GroupDecoding:
             num_warps=4,
             enable_fp_fusion=False,
         )
-        kernels.product_kernel[(len(table) * len(self.tile_numbers),)](
+        kernels.product_kernel[(len(tiles) * len(self.tile_numbers),)](
             tiles,
             low,
             high,
@@ -325,14 +368,14 @@ class GroupDecoding:
         """Decodes blocks again: sums of up to 2^49 are exact in binary64."""
         plan, basis, tiling = self.plan, self.plan.basis, self.plan.basis.tiling
         levels = torch.zeros(rows.tokens, plan.low_width, dtype=torch.int32, device=self.device)
-        self._entropy(rows, [self.data, self.data, levels], whole=True)
-        table = plan.tiles(rows.blocks)
-        tiles = send(np.array(table, np.int64), self.device)
+        arrays = [self._descriptors(rows), plan.tiles(rows.blocks)]
+        descriptors, tiles = send_all(arrays, self.device)
+        self._entropy(rows, descriptors, [self.data, self.data, levels], whole=True)
         wide = levels.to(torch.float64)
         for column, tile in enumerate(self.tile_numbers):
             vectors = basis.vectors(tile)[:, : plan.low_width]
             sums = (wide @ vectors.T).to(torch.float32)
-            kernels.finish_kernel[(len(table),)](
+            kernels.finish_kernel[(len(tiles),)](
                 tiles,
                 sums,
                 *self._finishing(),
@@ -347,30 +390,47 @@ class GroupDecoding:
                 enable_fp_fusion=False,
             )
 
-    def _copy(self) -> None:
-        """Puts sinks and exceptions into the tensors."""
+    def _send_patches(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Sends where sinks go and what they are, then the same of exceptions, which may be sinks.
+
+        Bits are integers with a sign, which torch computes with.
+        """
         payload, tokens = self.plan.payload, self.plan.tokens
+        size = SIZES[self.dtype]
+        sinks: list[tuple[_Numbers, Bits]] = []
+        exceptions: list[tuple[_Numbers, Bits]] = []
         for member, tensor in self.outputs.items():
-            bits = tensor.view(_BITS[SIZES[self.dtype]])
-            sinks = payload.sinks[member][:, :, tokens.first : tokens.end]
-            slots = self.token_slots[: sinks.shape[2]]
-            if (slots >= 0).any():
-                at = send(slots[slots >= 0], self.device)
-                bits[:, :, at] = self._send_bits(sinks[:, :, slots >= 0])
+            batches, heads, _, channels = tensor.shape
+            base, strides = tensor.data_ptr(), [size * each for each in tensor.stride()]
+            found = payload.sinks[member][:, :, tokens.first : tokens.end]
+            slots = self.token_slots[: found.shape[2]]
+            found, slots = found[:, :, slots >= 0], slots[slots >= 0]
+            axes = np.ix_(np.arange(batches), np.arange(heads), slots, np.arange(channels))
+            at = base + sum(each * stride for each, stride in zip(axes, strides, strict=True))
+            sinks.append((at.reshape(-1), found.reshape(-1)))
             if not payload.exceptions:
                 continue
-            found = payload.exceptions[member]
-            shape = (bits.shape[0], bits.shape[1], len(payload.offsets), bits.shape[3])
-            batch, head, token, channel = np.unravel_index(found.elements, shape)
-            inside = (token >= tokens.first) & (token < tokens.end)
+            own = payload.exceptions[member]
+            shape = (batches, heads, len(payload.offsets), channels)
+            batch, head, token, channel = np.unravel_index(own.elements, shape)
             slot = np.full(len(token), -1)
+            inside = (token >= tokens.first) & (token < tokens.end)
             slot[inside] = self.token_slots[token[inside] - tokens.first]
-            if (slot >= 0).any():
-                index = [each[slot >= 0] for each in (batch, head, slot, channel)]
-                bits[tuple(send(each, self.device) for each in index)] = self._send_bits(
-                    found.bits[slot >= 0]
-                )
+            index = (batch, head, slot, channel)
+            at = base + sum(each * stride for each, stride in zip(index, strides, strict=True))
+            exceptions.append((at[slot >= 0], own.bits[slot >= 0]))
+        patches = []
+        for parts in (sinks, exceptions):
+            if any(len(at) for at, _ in parts):
+                places = np.concatenate([at for at, _ in parts]).astype(np.int64)
+                bits = np.concatenate([bits for _, bits in parts])
+                patches += [places, bits.view(f"<i{size}")]
+        sent = send_all(patches, self.device)
+        return list(zip(sent[::2], sent[1::2], strict=True))
 
-    def _send_bits(self, bits: Bits) -> torch.Tensor:
-        """Sends bits of elements as integers with a sign, which torch computes with."""
-        return send(bits.view(f"<i{bits.itemsize}"), self.device)
+    def _patch(self) -> None:
+        """Puts sinks and exceptions into the tensors."""
+        for places, bits in self.patches:
+            kernels.patch_kernel[(-(-len(bits) // _PATCHES),)](
+                places, bits, len(bits), SIZE=SIZES[self.dtype], BLOCK=_PATCHES, num_warps=4
+            )

@@ -15,8 +15,9 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu import _encode_kernels, _project_kernels
-from kvcompress.gpu._basis import Basis, send
+from kvcompress.gpu._basis import Basis
 from kvcompress.gpu._product_kernels import rotation_kernel
+from kvcompress.gpu._upload import send
 from kvcompress.payload._ecsq_tables import ESCAPE, TABLES, Tables
 
 _HEADER = struct.Struct("<BBHBbBBQfHHII")

@@ -39,7 +39,7 @@ class CodedGroup(NamedTuple):
 
 
 class Artefact(NamedTuple):
-    """What an artefact asks for, after its digests were verified.
+    """What an artefact asks for, after its header was verified.
 
     Attributes:
         groups: That the device decodes.
@@ -48,6 +48,7 @@ class Artefact(NamedTuple):
         fallbacks: Tensors that the host restores, with the reason.
         names: All tensors that were asked for, in the order of the file.
         order: The same, in the order in which they were asked for.
+        entries: Of all payloads, whose digests are not verified yet.
     """
 
     groups: list[CodedGroup]
@@ -55,25 +56,26 @@ class Artefact(NamedTuple):
     fallbacks: dict[str, str]
     names: list[str]
     order: list[str]
+    entries: Sequence[Entry]
 
 
-def read_artefact(data: bytes, profile: Profile | None, wanted: Sequence[str] | None) -> Artefact:
-    """Verifies an artefact, and sorts its tensors.
+def read_artefact(
+    data: memoryview, profile: Profile | None, wanted: Sequence[str] | None
+) -> Artefact:
+    """Verifies the header of an artefact, and sorts its tensors.
 
     Args:
-        data: All of it.
+        data: All of the artefact.
         profile: The decoder's; None where it has none.
         wanted: Names of tensors; None for all.
 
     Raises:
-        PayloadError: A rule is broken, or a digest is wrong.
+        PayloadError: A rule is broken, or the checksum is wrong.
         FailedPreconditionError: It needs another profile.
         InvalidArgumentError: It has no tensor of a name that is wanted.
     """
-    header = read_header(data)
-    view = memoryview(data)
-    for entry in header.tensors:
-        verify_digest(view[entry.begin : entry.end], entry)
+    length = int.from_bytes(data[:8], "little")
+    header = read_header(bytes(data[: 8 + length]), len(data))
     _require_profile(header.profile, profile)
     names = list(dict.fromkeys(tensor_name(entry) for entry in header.tensors))
     if wanted is not None:
@@ -101,7 +103,17 @@ def read_artefact(data: bytes, profile: Profile | None, wanted: Sequence[str] | 
     rank = {name: place for place, name in enumerate(order)}
     singles = [entry for entry in single if tensor_name(entry) not in ordered]
     singles.sort(key=lambda entry: rank[tensor_name(entry)])
-    return Artefact(groups, singles, ordered, names, order)
+    return Artefact(groups, singles, ordered, names, order, header.tensors)
+
+
+def verify_payloads(data: memoryview, artefact: Artefact) -> None:
+    """Compares all payloads with their digests.
+
+    Raises:
+        PayloadError: One differs.
+    """
+    for entry in artefact.entries:
+        verify_digest(data[entry.begin : entry.end], entry)
 
 
 def _require_profile(needed: tuple[str, str] | None, profile: Profile | None) -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-from kvcompress.gpu._basis import send
 from kvcompress.gpu._integers_kernel import integers_kernel
 from kvcompress.gpu._place import Output, within
+from kvcompress.gpu._upload import send
 from kvcompress.payload import PayloadError
 from kvcompress.payload._dtypes import SIZES
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _lossless_kernels as kernels
-from kvcompress.gpu._basis import send
 from kvcompress.gpu._place import Output, within
+from kvcompress.gpu._upload import send
 from kvcompress.payload import PayloadError
 from kvcompress.payload._dtypes import SIZES
 from kvcompress.payload._lossless import BLOCK, least

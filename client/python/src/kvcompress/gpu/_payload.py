@@ -20,19 +20,21 @@ LANES = 32
 STATES = 4 * LANES  # bytes
 _HEADER = struct.Struct("<BBHBbBBQfHHII")
 _BLOCK = struct.Struct("<IIIHH")
+_SIZE = struct.Struct("<I")  # what a block begins with
 _LOWEST_STATE = 1 << 15
 _QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
 _MAX_GAP = 9  # bytes
 _MAX_POSITION = 1 << 32
 
 Bits = npt.NDArray[Any]
+Numbers = npt.NDArray[np.int64]
 
 
-class Block(NamedTuple):
-    """Coded tokens of one batch.
+class Blocks(NamedTuple):
+    """The blocks of a payload, each the coded tokens of one batch: a number of each, i64 [blocks].
 
     Attributes:
-        states: Byte of the payload where its states begin; the words follow, then the escapes,
+        states: Byte of the payload where the states begin; the words follow, then the escapes,
             then the low bits.
         words: How many words it has.
         escapes: Bytes of its escapes.
@@ -41,18 +43,18 @@ class Block(NamedTuple):
         batch: Of its tokens.
         token: The first one, in the batch.
         tokens: How many.
-        wide_escapes: Whether an escape may have six bytes.
+        wide_escapes: 1 where an escape may have six bytes.
     """
 
-    states: int
-    words: int
-    escapes: int
-    low: int
-    runs: int
-    batch: int
-    token: int
-    tokens: int
-    wide_escapes: bool
+    states: Numbers
+    words: Numbers
+    escapes: Numbers
+    low: Numbers
+    runs: Numbers
+    batch: Numbers
+    token: Numbers
+    tokens: Numbers
+    wide_escapes: Numbers
 
 
 class Exceptions(NamedTuple):
@@ -82,7 +84,7 @@ class Payload(NamedTuple):
     factors: npt.NDArray[np.float32]
     units: npt.NDArray[np.float32]
     sinks: list[Bits]
-    blocks: list[Block]
+    blocks: Blocks
     exceptions: list[Exceptions]
 
 
@@ -199,39 +201,63 @@ class _Reader:
             tensors.append(bits.reshape(shape))
         return tensors
 
-    def _blocks(self, sinks: int, most: int) -> list[Block]:
+    def _blocks(self, sinks: int, most: int) -> Blocks:
         """Where the blocks are, with the states checked."""
-        blocks = []
-        for batch in range(self.batches):
-            for token in range(sinks, self.tokens, most):
-                count = min(most, self.tokens - token)
-                begin = self.position
-                size, words, escapes, runs, zero = _BLOCK.unpack(self.take(_BLOCK.size))
-                low = size - _BLOCK.size - STATES - 2 * words - escapes
-                self.require(low >= 0 and zero == 0, "a block whose parts are larger than it is")
-                self.require(
-                    runs <= -(-self.group.components // LANES),
-                    "a block with more components than the profile",
-                )
-                # Kernels count in 32 bits. No class has more than 11 low bits.
-                symbols = LANES * runs * count
-                self.require(
-                    words <= symbols and escapes <= 6 * symbols and low <= 2 * symbols,
-                    "a block with more than its symbols take",
-                )
-                self.position = begin + _BLOCK.size
-                body = self.take(size - _BLOCK.size)
-                states = np.frombuffer(body[:STATES], "<u4")
-                self.require(
-                    bool(((states >= _LOWEST_STATE) & (states < 1 << 31)).all()),
-                    "a state out of its range",
-                )
-                first = STATES + 2 * words
-                halves = np.frombuffer(body[first : first + escapes // 2 * 2], "<i2")
-                wide = bool((halves == -32768).any())
-                at = begin + _BLOCK.size
-                blocks.append(Block(at, words, escapes, low, runs, batch, token, count, wide))
-        return blocks
+        per_batch = -(-(self.tokens - sinks) // most)
+        begins = self._begins(self.batches * per_batch)
+        data = np.frombuffer(self.data, np.uint8)
+        heads = data[begins[:, None] + np.arange(_BLOCK.size)]
+        sizes, words, escapes = heads[:, :12].copy().view("<u4").astype(np.int64).T
+        runs, zeros = heads[:, 12:].copy().view("<u2").astype(np.int64).T
+        index = np.arange(len(begins))
+        batch, token = index // max(1, per_batch), index % max(1, per_batch) * most + sinks
+        count = np.minimum(most, self.tokens - token)
+        low = sizes - _BLOCK.size - STATES - 2 * words - escapes
+        self.require(
+            bool(((low >= 0) & (zeros == 0)).all()), "a block whose parts are larger than it is"
+        )
+        self.require(
+            bool((runs <= -(-self.group.components // LANES)).all()),
+            "a block with more components than the profile",
+        )
+        # Kernels count in 32 bits. No class has more than 11 low bits.
+        symbols = LANES * runs * count
+        taken = (words <= symbols) & (escapes <= 6 * symbols) & (low <= 2 * symbols)
+        self.require(bool(taken.all()), "a block with more than its symbols take")
+        at = begins + _BLOCK.size
+        states = data[at[:, None] + np.arange(STATES)].view("<u4")
+        self.require(
+            bool(((states >= _LOWEST_STATE) & (states < 1 << 31)).all()),
+            "a state out of its range",
+        )
+        wide = self._wide(data, at + STATES + 2 * words, escapes // 2)
+        return Blocks(at, words, escapes, low, runs, batch, token, count, wide)
+
+    def _begins(self, count: int) -> Numbers:
+        """Where so many blocks begin, which each say how long they are."""
+        begins = []
+        for _ in range(count):
+            begins.append(self.position)
+            self.require(_BLOCK.size <= len(self.data) - self.position, "fewer bytes than it says")
+            (size,) = _SIZE.unpack_from(self.data, self.position)
+            self.require(
+                size >= _BLOCK.size + STATES, "a block whose parts are larger than it is"
+            )
+            self.require(size <= len(self.data) - self.position, "fewer bytes than it says")
+            self.position += size
+        return np.array(begins, np.int64)
+
+    def _wide(
+        self, data: npt.NDArray[np.uint8], escapes: Numbers, halves: Numbers
+    ) -> Numbers:
+        """Which blocks have an escape of -32768 among their halves, behind which four bytes are."""
+        found = np.zeros(len(escapes), np.int64)
+        ends = np.cumsum(halves)
+        if len(halves) and ends[-1]:
+            at = np.repeat(escapes - 2 * (ends - halves), halves) + 2 * np.arange(ends[-1])
+            wide = np.flatnonzero((data[at] == 0) & (data[at + 1] == 0x80))
+            found[np.searchsorted(ends, wide, side="right")] = 1
+        return found
 
     def _exceptions(self) -> list[Exceptions]:
         """The exceptions of each tensor, which are all that is left."""

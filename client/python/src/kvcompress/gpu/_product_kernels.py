@@ -3,7 +3,7 @@
 
 The same source runs on GPUs and, with TRITON_INTERPRET=1, on the CPU. Results are exact: sums are
 of integers, and binary32 is computed without contraction (`enable_fp_fusion=False`). A *row* is a
-coded token; a *tile* of rows lies within a block.
+coded token; a *tile* of rows lies within blocks of a batch that follow one another.
 """
 
 # Constants of a launch are in capitals, and Triton gives types to what it compiles.
@@ -63,7 +63,7 @@ def rotation_kernel(increments, rotations, first, tokens, angles, BLOCK: tl.cons
 
 @triton.jit
 def row_sums_kernel(
-    tiles,  # i64 [., 6], as `GroupPlan.tiles` makes them, of at most BM rows each
+    tiles,  # i64 [., 7], as `GroupPlan.tiles` makes them, of at most BM rows each
     low_plane,  # i8 [rows, low_width], of entropy_kernel
     high_plane,  # i8 [rows, high_width]
     sums,  # i32 [rows], the sum of the levels of each row
@@ -75,7 +75,7 @@ def row_sums_kernel(
     BK: tl.constexpr,
 ):
     """Sums rows, and finds those of more than 65538 in magnitude: products may pass 32 bits."""
-    tile = tiles + tl.program_id(0).to(tl.int64) * 6
+    tile = tiles + tl.program_id(0).to(tl.int64) * 7
     count = tl.load(tile + 1).to(tl.int32)
     components = tl.load(tile + 4).to(tl.int32)
     i = tl.arange(0, BM)
@@ -99,7 +99,8 @@ def row_sums_kernel(
     tl.store(high_ends + tl.program_id(0), high_end)
     tl.store(sums + rows, total, mask=i < count)
     if tl.max(magnitude, 0) > 65538:
-        tl.store(found + 2 * tl.load(tile + 5) + 1, 1)
+        for block in range(tl.load(tile + 5), tl.load(tile + 6) + 1):
+            tl.store(found + 2 * block + 1, 1)
 
 
 @triton.jit
@@ -230,7 +231,7 @@ def product_kernel(
     A row within 65538 keeps to 32 bits: its sums are below 2^31, and others wrap on the way.
     """
     number, column = _order(columns)
-    tile = tiles + number * 6
+    tile = tiles + number * 7
     place = places + column * (8 + 2 * NP)
     count = tl.load(tile + 1).to(tl.int32)
     components = tl.load(tile + 4).to(tl.int32)
@@ -277,7 +278,7 @@ def finish_kernel(
     ALIGNED: tl.constexpr,
 ):
     """Makes elements of sums that were computed elsewhere."""
-    tile = tiles + tl.program_id(0).to(tl.int64) * 6
+    tile = tiles + tl.program_id(0).to(tl.int64) * 7
     place = places + column * (8 + 2 * NP)
     count = tl.load(tile + 1).to(tl.int32)
     i = tl.arange(0, BM)
@@ -287,3 +288,19 @@ def finish_kernel(
     a, b = tl.load(at), tl.load(at + NP)
     a, b = _elements(a, b, token, place, factors, channels, pairs, rotations, width, angles, NP)
     _write(a, b, tile, token, i < count, place, token_slots, NP, DTYPE, ALIGNED)
+
+
+@triton.jit
+def patch_kernel(places, bits, count, SIZE: tl.constexpr, BLOCK: tl.constexpr):
+    """Stores elements of 2 or 4 bytes at their addresses, which differ.
+
+    places: i64 [count]. bits: i16 or i32 [count].
+    """
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < count
+    address = tl.load(places + i, mask=inside, other=0)
+    if SIZE == 4:
+        out = address.to(tl.pointer_type(tl.int32))
+    else:
+        out = address.to(tl.pointer_type(tl.int16))
+    tl.store(out, tl.load(bits + i, mask=inside, other=0), mask=inside)

@@ -9,10 +9,10 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.errors import InvalidArgumentError
-from kvcompress.gpu._basis import send
 from kvcompress.gpu._integers import BLOCK, Form
 from kvcompress.gpu._place import Range, geometry, whole_output
 from kvcompress.gpu._quantize_kernel import quantize_kernel
+from kvcompress.gpu._upload import send
 from kvcompress.payload._codec import Entry
 
 

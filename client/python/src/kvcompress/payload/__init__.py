@@ -170,11 +170,12 @@ def payload_size(codec: str, shape: tuple[int, ...], dtype: str, role: str = "-"
     return found.largest(codec.partition(":")[2], shape, dtype, role)
 
 
-def read_header(data: bytes | mmap.mmap) -> Header:
+def read_header(data: bytes | mmap.mmap, size: int | None = None) -> Header:
     """Verifies and reads the header of an artefact, and that its payloads end with the file.
 
     Args:
-        data: The whole artefact.
+        data: The whole artefact, or with `size` its front, with the whole header.
+        size: Bytes of the whole artefact.
 
     Returns:
         The header. Digests of payloads have not been checked.
@@ -182,11 +183,12 @@ def read_header(data: bytes | mmap.mmap) -> Header:
     Raises:
         PayloadError: A check failed.
     """
+    size = len(data) if size is None else size
     if len(data) < 8 or 8 + (length := struct.unpack("<Q", data[:8])[0]) > len(data):
         raise PayloadError("the file ends within its header")
     raw, end = data[8 : 8 + length], 8 + length
     if (beginning := _BEGINNING.match(raw)) is None:
-        _refuse_foreign(raw, len(data) - end)
+        _refuse_foreign(raw, size - end)
     digits = beginning[1].decode()
     before, after = raw[: beginning.start(1)], raw[beginning.end(1) :]
     if xxhash.xxh3_128_hexdigest(data[:8] + before + b"0" * 32 + after) != digits:
@@ -213,7 +215,7 @@ def read_header(data: bytes | mmap.mmap) -> Header:
             entries += _views(text, name, end + begin, position)
         else:
             entries.append(_entry(text, name, end + begin, position))
-    if position != len(data):
+    if position != size:
         raise PayloadError("the payloads and the file do not end together")
     if len(entries) - len(tensors) > MAX_VIEWS:
         raise PayloadError("the layouts have too many views")
