@@ -24,7 +24,7 @@ from kvcompress.gpu import _product_kernels as kernels
 from kvcompress.gpu import _project_kernels as projecting
 from kvcompress.gpu._basis import DEVICE_TILING
 from kvcompress.gpu._entropy_kernel import entropy_kernel
-from kvcompress.gpu._group_encoding import COLUMNS, STEP
+from kvcompress.gpu._group_encoding import NARROW, NARROW_AMD, WIDE
 from kvcompress.gpu._integers_kernel import integers_kernel
 from kvcompress.gpu._quantize_kernel import quantize_kernel
 
@@ -39,6 +39,7 @@ TYPES = {
     "*i8": "offsets low_plane high_plane basis",
     "*u8": "data payloads escapes out",
     "i64": "first",
+    "fp32": "scale",
 }
 TYPE_OF = {name: kind for kind, names in TYPES.items() for name in names.split()}
 DIVISIBLE = {"low_width", "high_width", "basis_width", "width"}
@@ -50,10 +51,14 @@ def compile_kernel(kernel: Any, target: str, constants: dict[str, Any], **option
     signature = {name: TYPE_OF.get(name, "i32") for name in names}
     if kernel is kernels.finish_kernel:
         signature["sums"] = "*fp32"
+    if kernel is kernels.patch_kernel:
+        signature["bits"] = f"*i{8 * constants['SIZE']}"
     if kernel in (lossless.coded_bytes_kernel, lossless.planes_kernel):
         signature["scratch"] = "*u8"
     if kernel is encoding.assemble_kernel:
         signature |= dict.fromkeys(("words", "lows", "states"), "*u8") | {"begins": "*i64"}
+    if constants.get("NARROW"):
+        signature["left"] = "*fp16"
     signature |= dict.fromkeys(constants, "constexpr")
     aligned = [name for name, kind in signature.items() if kind[0] == "*" or name in DIVISIBLE]
     attributes = {(names.index(name),): [["tt.divisibility", 16]] for name in aligned}
@@ -83,6 +88,9 @@ def main(target: str) -> None:
         compile_kernel(kernels.product_kernel, target, steps | tiles | form, **options)
     form = {"DTYPE": "F32", "ALIGNED": True}
     compile_kernel(kernels.finish_kernel, target, tiles | form, num_warps=4)
+    for size in (2, 4):
+        form = {"SIZE": size, "BLOCK": 1024}
+        compile_kernel(kernels.patch_kernel, target, form, num_warps=4)
     compile_singles(target)
     compile_encoders(target)
 
@@ -114,11 +122,13 @@ def compile_singles(target: str) -> None:
 def compile_encoders(target: str) -> None:
     """Compiles the kernels that encode groups."""
     rows, pairs, _ = DEVICE_TILING
-    form: dict[str, Any] = {"BM": rows, "NP": pairs, "DTYPE": "BF16"}
-    compile_kernel(projecting.prepare_kernel, target, form, num_warps=8)
-    form = {"BM": rows, "BN": COLUMNS, "BK": STEP}
     stages = 3 if target == "cuda" else 2
-    compile_kernel(projecting.project_kernel, target, form, num_warps=4, num_stages=stages)
+    for sizes in (NARROW if target == "cuda" else NARROW_AMD, WIDE):
+        form: dict[str, Any] = {"BM": rows, "NP": pairs, "DTYPE": "BF16", "NARROW": sizes.narrow}
+        compile_kernel(projecting.prepare_kernel, target, form, num_warps=8)
+        form = {"BM": rows, "BN": sizes.columns, "BK": sizes.step, "NARROW": sizes.narrow}
+        options = {"num_warps": sizes.warps, "num_stages": stages}
+        compile_kernel(projecting.project_kernel, target, form, **options)
     for low in (False, True):
         form = {"LOW": low, "PTX": target == "cuda"}
         compile_kernel(encoding.encode_kernel, target, form, num_warps=1)

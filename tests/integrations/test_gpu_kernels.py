@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).with_name("compile_kernels.py")
 # Bytes of a block's shared memory, of an H100 and of an MI300.
 SHARED = {"cuda": 227 << 10, "hip": 64 << 10}
 KERNELS = {"entropy_kernel", "finish_kernel", "product_kernel", "rotation_kernel"}
-KERNELS |= {"row_sums_kernel", "integers_kernel", "quantize_kernel"}
+KERNELS |= {"row_sums_kernel", "integers_kernel", "quantize_kernel", "patch_kernel"}
 KERNELS |= {"models_kernel", "coded_bytes_kernel", "planes_kernel"}
 KERNELS |= {f"{name}_kernel" for name in ("prepare", "project", "encode", "assemble")}
 KERNELS |= {f"ecsq_{name}_kernel" for name in ("entropy", "elements", "exceptions")}

@@ -5,6 +5,8 @@ import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import xxhash
@@ -21,7 +23,8 @@ _MOST_LABEL = 1024  # bytes
 _GROUP_DIGITS = 4
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """A tensor of an artefact.
 
     Attributes:
@@ -36,7 +39,7 @@ class Part(NamedTuple):
     payload: bytes
     largest: int
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Of the payload, 32 hexadecimal digits."""
         return xxhash.xxh3_128_hexdigest(self.payload)

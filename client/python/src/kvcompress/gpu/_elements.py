@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""What kernels share of elements: rounding to a type and back, and where an element lies.
+"""What kernels share: elements, rounded to a type and back, where one lies, and tiles.
 
 A *place* says where the elements of a payload go, i64 [14]: the address; heads of a batch, tokens
 and channels of the payload; strides, in elements, of batches, outer heads and inner heads, and how
@@ -124,3 +124,14 @@ def locate(place, token_slots, first, i, live, SPLIT: tl.constexpr):
     head = x % heads.to(tl.int32)
     batch = row // heads + (x // heads.to(tl.int32)).to(tl.int64)
     return offset_of(place, token_slots, batch, head, token, channel, live, SPLIT)
+
+
+@triton.jit
+def tile_of(columns):
+    """The tile of rows and the one of columns of a program: eight of rows share a cache for all."""
+    program = tl.program_id(0)
+    row_tiles = tl.num_programs(0) // columns
+    first = program // (8 * columns) * 8
+    size = tl.minimum(row_tiles - first, 8)
+    within = program % (8 * columns)
+    return (first + within % size).to(tl.int64), (within // size).to(tl.int64)

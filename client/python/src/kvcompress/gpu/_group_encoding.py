@@ -6,8 +6,8 @@ Those are the thresholds between quanta, the finer steps of recent tokens, and a
 
 import struct
 from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, lru_cache
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu import _encode_kernels, _project_kernels
 from kvcompress.gpu._basis import Basis
 from kvcompress.gpu._product_kernels import rotation_kernel
-from kvcompress.gpu._upload import send
+from kvcompress.gpu._upload import send, send_all
 from kvcompress.payload._ecsq_tables import ESCAPE, TABLES, Tables
 
 _HEADER = struct.Struct("<BBHBbBBQfHHII")
@@ -31,10 +31,32 @@ _ERROR_PER_BIT = 0.025
 _ESCAPE_BITS = 16
 # How steps shrink with the age of a token: exponent, tokens added to the age, octaves.
 _WEIGHTING, _NEWEST, _LEAST_OCTAVES, _MOST_OCTAVES = 0.3, 8, -2.0, 0.75
-COLUMNS = 64
-"""Components of a tile of the projection: more take more shared memory than a block has."""
-STEP = 32
-"""Channels of a step of the projection."""
+
+
+class Projection(NamedTuple):
+    """Sizes of the tiles of the projection, in elements of so many bytes: columns and a step."""
+
+    columns: int
+    step: int
+    size: int
+
+    @property
+    def narrow(self) -> bool:
+        """Whether elements are binary16."""
+        return self.size == 2
+
+    @property
+    def warps(self) -> int:
+        """Of a program."""
+        return 8 if self.columns == 128 else 4
+
+
+NARROW = Projection(128, 64, 2)
+"""In binary16, which holds nearly all there is, scaled to steps."""
+NARROW_AMD = Projection(64, 32, 2)
+"""The same where a block has 64 KB of shared memory."""
+WIDE = Projection(64, 32, 4)
+"""In binary32 of which products take as many bits as of binary16: for what is beyond its range."""
 
 
 class Symbols(NamedTuple):
@@ -76,6 +98,7 @@ class Symbols(NamedTuple):
         return Symbols(intervals, largest, thresholds.astype(np.float32))
 
 
+@lru_cache(maxsize=16)
 def recent_offsets(tokens: int) -> npt.NDArray[np.int8]:
     """Offsets of tokens: later ones get more attention, and finer steps."""
     attention = -np.log2(np.arange(tokens - 1, -1, -1) + float(_NEWEST))
@@ -104,6 +127,23 @@ class EncodingBasis:
         self.encode = send((whole.astype(np.float32) / 32768).astype(np.float16), device)
 
 
+class _Started(NamedTuple):
+    """Blocks that are being encoded.
+
+    Attributes:
+        blocks: Batch, first token and tokens of each.
+        found: i32 [3], as the kernels of the projection set it.
+        sizes: i32 [blocks, 4], as encode_kernel makes it.
+        coded: Words, escapes, low bits and states, and how much room each block has of each.
+    """
+
+    blocks: list[tuple[int, int, int]]
+    found: torch.Tensor
+    sizes: torch.Tensor
+    coded: list[torch.Tensor]
+    room: tuple[int, int, int]
+
+
 class GroupEncoding:
     """A group that is encoded.
 
@@ -111,6 +151,7 @@ class GroupEncoding:
         basis: Of the group.
         own: What encoding needs besides it.
         sources: Its tensors [batches, heads, tokens, channels] of one type, by member.
+        names: Theirs, by member.
         dtype: Theirs, as files name it.
         position: Of token 0 in the model's input.
         most: Bytes of the scratch memory that goes with tokens; a block takes what it needs.
@@ -121,12 +162,14 @@ class GroupEncoding:
         basis: Basis,
         own: EncodingBasis,
         sources: Mapping[int, torch.Tensor],
+        names: Mapping[int, str],
         dtype: str,
         position: int,
         most: int,
     ) -> None:
         """Plans the blocks."""
-        self.basis, self.own, self.sources, self.dtype = basis, own, sources, dtype
+        self.basis, self.own, self.dtype = basis, own, dtype
+        self.sources, self.names = sources, names
         self.position, self.most = position, most
         first = next(iter(sources.values()))
         self.batches, self.tokens, self.device = first.shape[0], first.shape[2], first.device
@@ -134,28 +177,95 @@ class GroupEncoding:
         self.offsets = np.zeros(self.tokens, np.int8)
         if position == 0:
             self.offsets = recent_offsets(self.tokens)
+        self._collected: list[torch.Tensor] = []
 
-    def payload(self, group: int, preset: int, step: float, block_tokens: int) -> bytes:
-        """Encodes and returns the payload.
+    def start(self, group: int, preset: int, step: float, block_tokens: int) -> Iterator[_Started]:
+        """Launches the kernels, a part of the blocks at a time.
+
+        A part is to be collected after the next one was started at the latest, since the scratch
+        memory holds two.
 
         Args:
             group: Its number in the profile.
             preset: Whose classes and step are used.
             step: The preset's.
             block_tokens: Of a block, 16 to 256.
+        """
+        runs = self._runs() if self.offsets.any() else b""
+        self._front = (
+            _HEADER.pack(
+                *(1, 0, group, preset, 0, self.sinks, 0, self.position, step, block_tokens, 0),
+                *(len(runs), 0),
+            )
+            + runs
+        )
+        sinks = [
+            self.sources[member][:, :, : self.sinks].to(torch.float32).reshape(-1)
+            for member in sorted(self.sources)
+        ]
+        self._sinks_sent = _to_host(torch.cat(sinks))
+        self._send(preset, np.float32(step))
+        projection = NARROW_AMD if torch.version.hip else NARROW
+        for part in self._cut(list(self._blocks(block_tokens)), projection):
+            yield self._start(part, projection)
+
+    def collect(self, started: _Started) -> None:
+        """Waits for a part, and lets the device copy its blocks to the host.
 
         Raises:
             InvalidArgumentError: An element is not finite, or too large for the preset's step.
         """
-        runs = b""
-        if self.offsets.any():
-            runs = self._runs()
-        header = _HEADER.pack(
-            *(1, 0, group, preset, 0, self.sinks, 0, self.position, step, block_tokens, 0),
-            *(len(runs), 0),
+        bad, far, beyond = started.found.tolist()
+        if bad:
+            self._refuse_infinite()
+        if beyond:
+            for part in self._cut(started.blocks, WIDE):
+                self._gather(self._start(part, WIDE))
+        elif far:
+            self._refuse_large()
+        else:
+            self._gather(started)
+
+    def _gather(self, started: _Started) -> None:
+        """Lets the device copy blocks to the host."""
+        if started.found[1].item():
+            self._refuse_large()
+        self._collected.append(_to_host(self._assemble(started)))
+
+    def _refuse_infinite(self) -> NoReturn:
+        """Names the element that is not finite."""
+        for member, tensor in self.sources.items():
+            bad = (~tensor.isfinite()).reshape(-1).nonzero()
+            if len(bad):
+                raise InvalidArgumentError(
+                    f"tensor {self.names[member]!r} has NaN or infinity at element {int(bad[0])}, "
+                    "which klt cannot hold: use lossless, or set positions that nobody reads to 0",
+                    reason="NOT_FINITE",
+                    tensor=self.names[member],
+                    element=int(bad[0]),
+                )
+        raise AssertionError("kernels found an element that is not finite, and torch none")
+
+    def _refuse_large(self) -> NoReturn:
+        """Names the last tensor of the group: components are of all of them."""
+        name = self.names[max(self.names)]
+        raise InvalidArgumentError(
+            f"a token of the group of tensor {name!r} is more than 2^20 steps from the means of "
+            "the profile: encode it on the host",
+            reason="PROFILE_UNSUITABLE",
+            tensor=name,
         )
-        blocks = b"".join(self._encode(preset, np.float32(step), block_tokens))
-        return header + runs + self._sinks() + blocks
+
+    def payload(self) -> bytes:
+        """The payload, after all parts were collected.
+
+        Raises:
+            InvalidArgumentError: An element of a sink is not finite.
+        """
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        blocks = [memoryview(each.numpy()) for each in self._collected]
+        return b"".join([self._front, self._sinks(), *blocks])
 
     def _runs(self) -> bytes:
         """The offsets in their runs."""
@@ -170,12 +280,14 @@ class GroupEncoding:
 
     def _sinks(self) -> bytes:
         """Sinks as integers, tensor by tensor."""
-        parts = []
+        parts, position, values = [], 0, self._sinks_sent.numpy()
+        if not np.isfinite(values).all():
+            self._refuse_infinite()
         for member in sorted(self.sources):
-            values = self.sources[member][:, :, : self.sinks].to(torch.float32).cpu().numpy()
-            rows = values.reshape(-1, values.shape[-1])
-            if not np.isfinite(rows).all():
-                raise _NotFiniteError
+            batches, heads, _, channels = self.sources[member].shape
+            size = batches * heads * self.sinks * channels
+            rows = values[position : position + size].reshape(-1, channels)
+            position += size
             largest = (np.abs(rows).max(1, initial=0) / np.float32(127)).view(np.uint32)
             scales = ((largest + 0xFFFF) >> 16).astype(np.uint16)
             wide = (scales.astype(np.uint32) << 16).view(np.float32)[:, None]
@@ -191,182 +303,161 @@ class GroupEncoding:
             for token in range(self.sinks, self.tokens, block_tokens):
                 yield batch, token, min(block_tokens, self.tokens - token)
 
-    def _encode(self, preset: int, step: np.float32, block_tokens: int) -> Iterator[bytes]:
-        """Encodes blocks, as many at once as the scratch memory holds."""
-        basis, symbols = self.basis, Symbols.get()
-        places = basis.places(self.sources, np.ones(len(self.sources), np.float32))
-        factor = _QUARTERS[self.offsets % 4] * np.exp2(-(self.offsets // 4).astype(np.float32))
-        tables = {
-            "places": send(places, self.device),
-            "offsets": send(self.offsets, self.device),
-            "inverses": send(np.float32(1) / (step * factor), self.device),
-            "classes": send(basis.group.classes[preset].astype(np.int32), self.device),
-            "symbols": send(symbols.intervals, self.device),
-            "largest": send(symbols.largest, self.device),
-            "thresholds": send(symbols.thresholds, self.device),
-            "rotations": self._rotate(),
-        }
-        top = int(basis.group.classes[preset].max(initial=0)) + int(self.offsets.max(initial=0))
-        components = basis.group.components
-        # Elements, quanta, words, escapes, and low bits of a row.
-        row = 8 * basis.width + components * (4 + 2 + 6 + 2)
+    def _cut(
+        self, blocks: list[tuple[int, int, int]], projection: Projection
+    ) -> Iterator[list[tuple[int, int, int]]]:
+        """Cuts blocks into parts of which the scratch memory holds two, without elements one."""
+        # Elements; quanta, words, escapes, and low bits.
+        coded = self.basis.group.components * (4 + 2 + 6 + 2)
+        row = 2 * projection.size * self.basis.width + 2 * coded
         part: list[tuple[int, int, int]] = []
-        for block in self._blocks(block_tokens):
-            if part and (sum(each[2] for each in part) + block[2]) * row > self.most:
-                yield self._encode_part(part, tables, low=top >= TABLES)
-                part = []
+        count = 0
+        for block in blocks:
+            if part and (count + block[2]) * row > self.most:
+                yield part
+                part, count = [], 0
             part.append(block)
+            count += block[2]
         if part:
-            yield self._encode_part(part, tables, low=top >= TABLES)
+            yield part
 
-    def _rotate(self) -> torch.Tensor:
-        """Cosines and sines of all tokens."""
-        count = self.tokens * self.basis.angles
-        rotations = torch.empty(max(1, 2 * count), device=self.device)
+    def _send(self, preset: int, step: np.float32) -> None:
+        """Sends what the kernels need for all blocks."""
+        basis, symbols = self.basis, Symbols.get()
+        factor = _QUARTERS[self.offsets % 4] * np.exp2(-(self.offsets // 4).astype(np.float32))
+        classes = basis.group.classes[preset].astype(np.int32)
+        top = int(classes.max(initial=0)) + int(self.offsets.max(initial=0))
+        self._low = top >= TABLES
+        # A power of two, so that it changes no quantum.
+        self._scale = float(np.exp2(-np.floor(np.log2(step))))
+        names = ("places", "offsets", "inverses", "classes", "symbols", "largest", "thresholds")
+        arrays = [
+            basis.places(self.sources, np.ones(len(self.sources), np.float32)),
+            self.offsets,
+            np.float32(1) / (step * np.float32(self._scale) * factor),
+            classes,
+            *symbols,
+        ]
+        self._tables = dict(zip(names, send_all(arrays, self.device), strict=True))
+        count = self.tokens * basis.angles
+        self._rotations = torch.empty(max(1, 2 * count), device=self.device)
         if count:
             rotation_kernel[(-(-count // _ROTATIONS),)](
-                self.basis.increments,
-                rotations,
+                basis.increments,
+                self._rotations,
                 self.position,
                 self.tokens,
-                self.basis.angles,
+                basis.angles,
                 BLOCK=_ROTATIONS,
                 enable_fp_fusion=False,
             )
-        return rotations
 
-    def _encode_part(
-        self, part: list[tuple[int, int, int]], tables: dict[str, torch.Tensor], *, low: bool
-    ) -> bytes:
-        """Encodes some blocks."""
-        counts = np.array([each[2] for each in part])
+    def _start(self, part: list[tuple[int, int, int]], projection: Projection) -> _Started:
+        """Launches the kernels for some blocks."""
+        table = np.array(part)
+        counts = table[:, 2]
         firsts = np.cumsum(counts) - counts
         number = np.repeat(np.arange(len(part)), counts)
-        batch, token = (np.array([each[i] for each in part])[number] for i in (0, 1))
-        token = token + np.arange(len(number)) - firsts[number]
-        rows = send(np.stack([batch, token], 1).astype(np.int32), self.device)
-        blocks = np.stack([firsts, counts, [each[1] for each in part]], 1).astype(np.int64)
-        quanta, lasts = self._quantize(rows, send(number.astype(np.int32), self.device), tables)
-        return self._code(quanta, lasts, send(blocks, self.device), int(counts.max()), tables, low)
+        token = table[number, 1] + np.arange(len(number)) - firsts[number]
+        arrays = [
+            np.stack([table[number, 0], token], 1).astype(np.int32),
+            number.astype(np.int32),
+            np.stack([firsts, counts, table[:, 1]], 1).astype(np.int64),
+        ]
+        rows, block_of, blocks = send_all(arrays, self.device)
+        found = torch.zeros(3, dtype=torch.int32, device=self.device)
+        quanta, lasts = self._quantize(rows, block_of, len(part), found, projection)
+        return self._code(part, quanta, lasts, blocks, found)
 
     def _quantize(
-        self, rows: torch.Tensor, block_of: torch.Tensor, tables: dict[str, torch.Tensor]
+        self,
+        rows: torch.Tensor,
+        block_of: torch.Tensor,
+        blocks: int,
+        found: torch.Tensor,
+        projection: Projection,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Quanta of rows, and behind which component those of each block are 0."""
-        basis, tiling, count = self.basis, self.basis.tiling, len(rows)
+        basis, tiling, count, tables = self.basis, self.basis.tiling, len(rows), self._tables
         components, inner = basis.group.components, 2 * basis.width
-        left = torch.empty(count, inner, device=self.device)
+        dtype = torch.float16 if projection.narrow else torch.float32
+        left = torch.empty(count, inner, dtype=dtype, device=self.device)
         quanta = torch.empty(count, components, dtype=torch.int32, device=self.device)
-        lasts = torch.zeros(int(block_of[-1]) + 1, dtype=torch.int32, device=self.device)
-        found = torch.zeros(2, dtype=torch.int32, device=self.device)
+        lasts = torch.zeros(blocks, dtype=torch.int32, device=self.device)
         tiles = -(-count // tiling.rows)
         _project_kernels.prepare_kernel[(tiles, len(tables["places"]))](
-            *(rows, left, self.own.factors, basis.columns, tables["rotations"]),
-            *(tables["places"], found, count, basis.width, basis.angles),
+            *(rows, left, self.own.factors, basis.columns, self._rotations),
+            *(tables["places"], found, self._scale, count, basis.width, basis.angles),
             BM=tiling.rows,
             NP=tiling.pairs,
             DTYPE=self.dtype,
+            NARROW=projection.narrow,
             num_warps=8,
         )
-        columns = min(tiling.components, COLUMNS)
-        _project_kernels.project_kernel[(tiles, -(-components // columns))](
+        columns = min(tiling.components, projection.columns)
+        step = min(tiling.components, projection.step)
+        across = -(-components // columns)
+        _project_kernels.project_kernel[(tiles * across,)](
             *(left, self.own.encode, rows, tables["offsets"], tables["inverses"]),
             *(tables["classes"], tables["thresholds"], block_of, quanta, lasts, found),
-            *(count, components, inner),
+            *(count, components, inner, across),
             BM=tiling.rows,
             BN=columns,
-            BK=STEP,
-            num_warps=4,
+            BK=step,
+            NARROW=projection.narrow,
+            num_warps=projection.warps,
             num_stages=2 if torch.version.hip else 3,
         )
-        bad, far = found.tolist()
-        if bad:
-            raise _NotFiniteError
-        if far:
-            raise _TooLargeError
         return quanta, lasts
 
     def _code(
         self,
+        part: list[tuple[int, int, int]],
         quanta: torch.Tensor,
         lasts: torch.Tensor,
         blocks: torch.Tensor,
-        most: int,
-        tables: dict[str, torch.Tensor],
-        low: bool,
-    ) -> bytes:
-        """Codes the quanta of blocks of at most so many tokens."""
-        device, count, components = self.device, len(blocks), quanta.shape[1]
-        symbols = most * components
+        found: torch.Tensor,
+    ) -> _Started:
+        """Codes the quanta of blocks."""
+        device, count, components = self.device, len(part), quanta.shape[1]
+        symbols = max(each[2] for each in part) * components
 
         def empty(size: int, dtype: torch.dtype) -> torch.Tensor:
             return torch.empty(size, dtype=dtype, device=device)
 
-        room = (symbols, 6 * symbols, (symbols * _MOST_LOW if low else 0) // 32 + 2)
+        room = (symbols, 6 * symbols, (symbols * _MOST_LOW if self._low else 0) // 32 + 2)
         words, escapes = empty(count * room[0], torch.int16), empty(count * room[1], torch.uint8)
         lows = torch.zeros(count * room[2], dtype=torch.int32, device=device)
         states, sizes = empty(32 * count, torch.int32), empty(4 * count, torch.int32)
+        tables = self._tables
         _encode_kernels.encode_kernel[(count,)](
             *(quanta, lasts, blocks, tables["classes"], tables["offsets"], tables["symbols"]),
             *(tables["largest"], words, escapes, lows, states, sizes, components, *room),
-            LOW=low,
+            LOW=self._low,
             PTX=device.type == "cuda" and torch.version.hip is None,
             num_warps=1,
         )
-        parts = sizes.reshape(-1, 4).to(torch.int64)
+        return _Started(part, found, sizes.reshape(-1, 4), [words, escapes, lows, states], room)
+
+    def _assemble(self, started: _Started) -> torch.Tensor:
+        """Puts the parts of blocks together."""
+        parts = started.sizes.to(torch.int64)
         ends = torch.cumsum(144 + 2 * parts[:, 0] + parts[:, 1] + parts[:, 2], 0)
         begins = torch.cat([ends.new_zeros(1), ends[:-1]])
-        out = empty(int(ends[-1]), torch.uint8)
-        parts_of = [each.view(torch.uint8) for each in (words, escapes, lows, states)]
-        _encode_kernels.assemble_kernel[(count, _COPIES if device.type == "cuda" else 1)](
-            *(*parts_of, sizes, begins, out, 2 * room[0], room[1], 4 * room[2]),
+        out = torch.empty(int(ends[-1]), dtype=torch.uint8, device=self.device)
+        coded = [each.view(torch.uint8) for each in started.coded]
+        room, copies = started.room, _COPIES if self.device.type == "cuda" else 1
+        _encode_kernels.assemble_kernel[(len(started.blocks), copies)](
+            *(*coded, started.sizes, begins, out, 2 * room[0], room[1], 4 * room[2]),
             BLOCK=_COPIED,
             num_warps=4,
         )
-        return bytes(out.cpu().numpy())
+        return out
 
 
-class _NotFiniteError(Exception):
-    """An element is NaN or infinite."""
-
-
-class _TooLargeError(Exception):
-    """A quantum is beyond what the format holds."""
-
-
-def encode_group(
-    encoding: GroupEncoding,
-    names: Mapping[int, str],
-    **options: Any,  # noqa: ANN401
-) -> bytes:
-    """Encodes a group, and names the tensor that cannot be.
-
-    Args:
-        encoding: Of the group.
-        names: Of its tensors, by member.
-        options: As `GroupEncoding.payload` takes them.
-
-    Raises:
-        InvalidArgumentError: An element is not finite, or too large for the preset's step.
-    """
-    try:
-        return encoding.payload(**options)
-    except _NotFiniteError:
-        for member, tensor in encoding.sources.items():
-            bad = (~tensor.isfinite()).reshape(-1).nonzero()
-            if len(bad):
-                raise InvalidArgumentError(
-                    f"tensor {names[member]!r} has NaN or infinity at element {int(bad[0])}, which "
-                    "klt cannot hold: use lossless, or set positions that nobody reads to 0",
-                    reason="NOT_FINITE",
-                    tensor=names[member],
-                    element=int(bad[0]),
-                ) from None
-        raise
-    except _TooLargeError:
-        raise InvalidArgumentError(
-            f"a token of the group of tensor {names[max(names)]!r} is more than 2^20 steps from "
-            "the means of the profile: encode it on the host",
-            reason="PROFILE_UNSUITABLE",
-            tensor=names[max(names)],
-        ) from None
+def _to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy on the host, which is there when the stream has been waited for."""
+    if tensor.device.type != "cuda":
+        return tensor
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return copy.copy_(tensor, non_blocking=True)

@@ -9,7 +9,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu._artefact import Part
 from kvcompress.gpu._basis import Basis
-from kvcompress.gpu._group_encoding import EncodingBasis, GroupEncoding, encode_group
+from kvcompress.gpu._group_encoding import EncodingBasis, GroupEncoding
 from kvcompress.gpu._profile import Profile
 from kvcompress.gpu._quantizing import Quantizing, Source
 from kvcompress.gpu._roles import role_of
@@ -175,9 +175,22 @@ class ProfileCoding:
 
     def parts(self, sources: Sequence[Source], first_token: int) -> list[Part]:
         """Encodes the tensors, which are those of whole groups."""
+        fits = self._fits(sources)
+        encodings = [self._encoding(fit, sources, first_token) for fit in fits]
+        # The host gets a part ready while the device encodes the one before it.
+        waiting = None
+        for fit, encoding in zip(fits, encodings, strict=True):
+            preset = list(self._presets).index(self._preset)
+            step = self._presets[self._preset]
+            for started in encoding.start(fit.number, preset, step, self._block_tokens):
+                if waiting is not None:
+                    waiting[0].collect(waiting[1])
+                waiting = encoding, started
+        if waiting is not None:
+            waiting[0].collect(waiting[1])
         payloads = {
-            max(fit.sources): self._payload(fit, sources, first_token)
-            for fit in self._fits(sources)
+            max(fit.sources): encoding.payload()
+            for fit, encoding in zip(fits, encodings, strict=True)
         }
         parts = []
         for number, (entry, _) in enumerate(sources):
@@ -185,28 +198,21 @@ class ProfileCoding:
             parts.append(Part(entry.name, _text(entry), payloads.get(number, b""), bound))
         return parts
 
-    def _payload(self, fit: _Fit, sources: Sequence[Source], first_token: int) -> bytes:
-        """Encodes a group."""
+    def _encoding(self, fit: _Fit, sources: Sequence[Source], first_token: int) -> GroupEncoding:
+        """What encodes a group."""
         tensors, names = {}, {}
         for member, number in enumerate(fit.sources):
             tensor = sources[number].tensor
             tensors[member] = tensor if tensor.dim() == 4 else tensor.unsqueeze(0)
             names[member] = sources[number].entry.name
-        encoding = GroupEncoding(
+        return GroupEncoding(
             self._bases[fit.number],
             self._own[fit.number],
             tensors,
+            names,
             sources[fit.sources[0]].entry.dtype,
             first_token,
             self._scratch,
-        )
-        return encode_group(
-            encoding,
-            names,
-            group=fit.number,
-            preset=list(self._presets).index(self._preset),
-            step=self._presets[self._preset],
-            block_tokens=self._block_tokens,
         )
 
     def group_of(self, entry: Entry) -> int | None:

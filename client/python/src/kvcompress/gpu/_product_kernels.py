@@ -13,7 +13,7 @@ coded token; a *tile* of rows lies within blocks of a batch that follow one anot
 import triton  # type: ignore[import-not-found,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 
-from kvcompress.gpu._elements import element_bits
+from kvcompress.gpu._elements import element_bits, tile_of
 
 
 @triton.jit
@@ -188,17 +188,6 @@ def _multiply_high(high_plane, basis, end, BM: tl.constexpr, BN: tl.constexpr):
     return tl.reshape(tl.join(high * 256 + low, tl.zeros_like(low)), [BM, BN])
 
 
-@triton.jit
-def _order(columns):
-    """Tile of rows, and of pairs: eight tiles of rows share a cache for all columns."""
-    program = tl.program_id(0)
-    row_tiles = tl.num_programs(0) // columns
-    first = program // (8 * columns) * 8
-    size = tl.minimum(row_tiles - first, 8)
-    within = program % (8 * columns)
-    return (first + within % size).to(tl.int64), (within // size).to(tl.int64)
-
-
 @triton.jit(do_not_specialize=["columns"])
 def product_kernel(
     tiles,
@@ -230,7 +219,7 @@ def product_kernel(
 
     A row within 65538 keeps to 32 bits: its sums are below 2^31, and others wrap on the way.
     """
-    number, column = _order(columns)
+    number, column = tile_of(columns)
     tile = tiles + number * 7
     place = places + column * (8 + 2 * NP)
     count = tl.load(tile + 1).to(tl.int32)

@@ -12,7 +12,7 @@ in the order of tiles of pairs: the first channels of a tile, then the second on
 import triton  # type: ignore[import-not-found,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 
-from kvcompress.gpu._elements import float_of
+from kvcompress.gpu._elements import float_of, tile_of
 
 
 @triton.jit
@@ -24,18 +24,21 @@ def _read(source, at, live, DTYPE: tl.constexpr):
 @triton.jit
 def prepare_kernel(
     rows,  # i32 [rows, 2]: batch and token
-    left,  # f32 [rows, 2 width]
+    left,  # [rows, 2 width], f16 with NARROW, else f32
     factors,  # f32 [4, width]: of first and second channels, then their means
     pairs,  # i32 [width], column of the rotation of each pair, -1 for none
     rotations,  # f32 [tokens, angles, 2], from `first` on
     places,  # i64 [columns, 8 + 2 NP], as product_kernel takes them
-    found,  # i32 [1], set where an element is not finite
+    found,  # i32 [3]: the first set where an element is not finite, the third where one is too
+    #         large for f16
+    scale,  # f32, a power of two, of all elements
     count,
     width,
     angles,
     BM: tl.constexpr,
     NP: tl.constexpr,
     DTYPE: tl.constexpr,
+    NARROW: tl.constexpr,
 ):
     """Removes rotation and means, and scales, a tile of rows and pairs in each program."""
     place = places + tl.program_id(1).to(tl.int64) * (8 + 2 * NP)
@@ -67,41 +70,56 @@ def prepare_kernel(
     finite = (tl.abs(x) < float("inf")) & (tl.abs(y) < float("inf"))
     if tl.max((inside[:, None] & (finite == 0)).to(tl.int32)) != 0:
         tl.store(found, 1)
+    x = tl.where(finite, x * scale, 0.0)
+    y = tl.where(finite, y * scale, 0.0)
+    if NARROW:
+        largest = tl.max(tl.where(inside[:, None], tl.maximum(tl.abs(x), tl.abs(y)), 0.0))
+        if largest >= 65504.0:
+            tl.store(found + 2, 1)
     out = left + i.to(tl.int64)[:, None] * (2 * width) + 2 * NP * tl.load(place)
     k = tl.arange(0, NP)[None, :]
-    tl.store(out + k, tl.where(finite, x, 0.0), mask=inside[:, None])
-    tl.store(out + NP + k, tl.where(finite, y, 0.0), mask=inside[:, None])
+    if NARROW:
+        # No infinity, of which products make NaN; what is cut off is encoded again.
+        x = tl.minimum(tl.maximum(x, -65504.0), 65504.0).to(tl.float16)
+        y = tl.minimum(tl.maximum(y, -65504.0), 65504.0).to(tl.float16)
+    tl.store(out + k, x, mask=inside[:, None])
+    tl.store(out + NP + k, y, mask=inside[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["columns"])
 def project_kernel(
-    left,
+    left,  # of prepare_kernel
     encode,  # f16 [components, 2 width], zeros for pairs of no channels
     rows,
     offsets,  # i8 [tokens]
-    inverses,  # f32 [tokens], 1 over the step of each token
+    inverses,  # f32 [tokens], 1 over the scaled step of each token
     classes,  # i32 [components], with the shift
     thresholds,  # f32 [29, 64], below which the lesser of two quanta is taken
     block_of,  # i32 [rows], number of the block of each row
     quanta,  # i32 [rows, components]
     lasts,  # i32 [blocks], zeros before: behind the last component that is not 0
-    found,  # i32 [2], the second set where a quantum is beyond 2^20
+    found,  # i32 [3], the second set where a quantum is beyond 2^20
     count,
     components,
     inner,  # 2 width, a multiple of BK
+    columns,  # tiles of components
     BM: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
+    NARROW: tl.constexpr,
 ):
     """Projects and quantizes a tile of rows and components in each program."""
-    i = tl.program_id(0) * BM + tl.arange(0, BM)
-    j = tl.program_id(1) * BN + tl.arange(0, BN)
+    row_tile, column = tile_of(columns)
+    i = row_tile.to(tl.int32) * BM + tl.arange(0, BM)
+    j = column.to(tl.int32) * BN + tl.arange(0, BN)
     k = tl.arange(0, BK)
     row = left + tl.minimum(i, count - 1).to(tl.int64)[:, None] * inner + k[None, :]
     vector = encode + tl.minimum(j, components - 1).to(tl.int64)[:, None] * inner + k[None, :]
     sums = tl.zeros([BM, BN], tl.float32)
     for step in range(0, inner, BK):
-        basis = tl.load(vector + step).to(tl.float32)
+        basis = tl.load(vector + step)
+        if not NARROW:
+            basis = basis.to(tl.float32)
         sums = tl.dot(tl.load(row + step), tl.trans(basis), sums, input_precision="tf32")
     inside = i < count
     live = inside[:, None] & (j < components)[None, :]
