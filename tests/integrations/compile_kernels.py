@@ -20,6 +20,7 @@ from triton.compiler import ASTSource  # type: ignore[import-not-found,unused-ig
 from kvcompress.gpu import _ecsq_kernels as ecsq
 from kvcompress.gpu import _encode_kernels as encoding
 from kvcompress.gpu import _lossless_kernels as lossless
+from kvcompress.gpu import _metrics_kernels as metrics
 from kvcompress.gpu import _product_kernels as kernels
 from kvcompress.gpu import _project_kernels as projecting
 from kvcompress.gpu._basis import DEVICE_TILING
@@ -30,7 +31,7 @@ from kvcompress.gpu._quantize_kernel import quantize_kernel
 
 TARGETS = {"cuda": GPUTarget("cuda", 90, 32), "hip": GPUTarget("hip", "gfx942", 64)}
 TYPES = {
-    "*i64": "increments blocks tiles places token_slots tensors planes",
+    "*i64": "increments blocks tiles places token_slots tensors planes ends heads",
     "*i32": "classes low_runs slots levels found high_ends sums pairs scratch tables begins "
     "frequencies rows block_of quanta lasts symbols largest lows states sizes",
     "*fp32": "rotations factors channels left inverses thresholds",
@@ -51,6 +52,9 @@ def compile_kernel(kernel: Any, target: str, constants: dict[str, Any], **option
     signature = {name: TYPE_OF.get(name, "i32") for name in names}
     if kernel is kernels.finish_kernel:
         signature["sums"] = "*fp32"
+    if kernel in (metrics.compare_kernel, metrics.total_kernel, metrics.means_kernel):
+        signature |= dict.fromkeys(("sums", "ratios", "columns", "totals", "means"), "*fp64")
+        signature = {name: signature[name] for name in names}
     if kernel is kernels.patch_kernel:
         signature["bits"] = f"*i{8 * constants['SIZE']}"
     if kernel in (lossless.coded_bytes_kernel, lossless.planes_kernel):
@@ -133,6 +137,11 @@ def compile_encoders(target: str) -> None:
         form = {"LOW": low, "PTX": target == "cuda"}
         compile_kernel(encoding.encode_kernel, target, form, num_warps=1)
     compile_kernel(encoding.assemble_kernel, target, {"BLOCK": 1024}, num_warps=4)
+    for dtype, aligned in (("BF16", True), ("F32", False)):
+        form = {"BT": 32, "BD": 128, "DTYPE": dtype, "ALIGNED": aligned}
+        compile_kernel(metrics.compare_kernel, target, form, num_warps=4)
+    compile_kernel(metrics.total_kernel, target, {"BLOCK": 64}, num_warps=4)
+    compile_kernel(metrics.means_kernel, target, {"BLOCK": 64, "BD": 128}, num_warps=4)
 
 
 if __name__ == "__main__":

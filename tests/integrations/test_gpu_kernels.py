@@ -19,9 +19,10 @@ KERNELS = {"entropy_kernel", "finish_kernel", "product_kernel", "rotation_kernel
 KERNELS |= {"row_sums_kernel", "integers_kernel", "quantize_kernel", "patch_kernel"}
 KERNELS |= {"models_kernel", "coded_bytes_kernel", "planes_kernel"}
 KERNELS |= {f"{name}_kernel" for name in ("prepare", "project", "encode", "assemble")}
+KERNELS |= {f"{name}_kernel" for name in ("compare", "total", "means")}
 KERNELS |= {f"ecsq_{name}_kernel" for name in ("entropy", "elements", "exceptions")}
 DIVIDING = {"rotation_kernel", "integers_kernel", "planes_kernel"}
-DIVIDING |= {"ecsq_elements_kernel", "ecsq_exceptions_kernel", "quantize_kernel"}
+DIVIDING |= {"ecsq_elements_kernel", "ecsq_exceptions_kernel", "quantize_kernel", "compare_kernel"}
 
 
 @pytest.mark.parametrize("target", SHARED)

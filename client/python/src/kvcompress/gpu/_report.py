@@ -8,7 +8,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress._reports import CompressionReport
 from kvcompress.gpu._artefact import Part, Written
-from kvcompress.gpu._metrics import Sums, metrics_of, verdict_of
+from kvcompress.gpu._metrics import Pair, compare, metrics_of, verdict_of
 from kvcompress.gpu._parts import Coding
 from kvcompress.payload._codec import Entry
 from kvcompress.payload._dtypes import SIZES
@@ -53,10 +53,13 @@ def report_of(
         first_token: The position of the cache in its text.
         seconds: How long it took.
     """
-    sums = [Sums(each.source, each.decoded, each.entry.role == "k") for each in tensors]
-    rows = torch.stack([each.row for each in sums]).tolist() if sums else []
-    pairs = list(zip(sums, rows, strict=True))
-    metrics = metrics_of(pairs)
+    sums = compare(
+        [
+            Pair(each.source, each.decoded, each.entry.dtype, each.entry.role == "k")
+            for each in tensors
+        ]
+    )
+    metrics = metrics_of(sums)
     elements = metrics.elements
     report = quality_pb2.CompressionReport(
         codec=coding.name,
@@ -71,8 +74,8 @@ def report_of(
         processing_seconds=seconds,
     )
     worst = None
-    for each, pair in zip(tensors, pairs, strict=True):
-        one = _tensor(each, metrics_of([pair]))
+    for each, own in zip(tensors, sums, strict=True):
+        one = _tensor(each, metrics_of([own]))
         report.tensors.append(one)
         report.tensors_failed += not one.verdict.passed
         if one.metrics.HasField("snr_db") and (
