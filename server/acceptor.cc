@@ -344,20 +344,26 @@ void Acceptor::LookForFloods() {
     if (each.reset || found == streams.end()) continue;
     if (open.insert(*found).second) kept += found->second;
   }
-  const bool too_many = all > options_.most_streams;
-  if (too_many) Shed(kept, open);
+  const uint64_t most = options_.most_streams;
+  const uint64_t some = most / 8;
+  const uint64_t ending = all - kept;
+  const bool too_many = all > most;
+  if (too_many) {
+    const uint64_t room = most - std::min(most, ending);
+    Shed(kept, std::clamp(room + some, some, most / 2), open);
+  }
   // What ends is to be gone before there is more of it.
   const bool before = flooded_;
-  flooded_ = too_many || (before && all - kept > options_.most_streams / 8);
+  flooded_ = too_many || (before && ending > some);
   if (flooded_ && !before) eventfd_write(flood_.get(), 1);
 }
 
-void Acceptor::Shed(uint64_t all, const StreamCounts& open) {
+void Acceptor::Shed(uint64_t all, uint64_t left, const StreamCounts& open) {
   std::vector<std::pair<uint64_t, std::string>> most;
   for (const auto& [peer, count] : open) most.emplace_back(count, peer);
   std::sort(most.rbegin(), most.rend());
   for (const auto& [count, peer] : most) {
-    if (all <= options_.most_streams / 2) break;
+    if (all <= left) break;
     all -= count;
     for (Connection& each : connections_) {
       if (each.peer != peer || each.reset || !Reset(&each)) continue;

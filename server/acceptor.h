@@ -56,8 +56,9 @@ struct AcceptOptions {
   // The calls on the connections that were taken; outlives the acceptor. At
   // each of its ticks, on the thread that ticks, `streams` counts what they
   // have. While these are more than `most_streams`, those with the most are
-  // reset until the others have half as many, and no connection is accepted
-  // until nearly all streams of what was reset are gone. Null: nobody counts.
+  // reset until the others have half as many, and down to an eighth where
+  // streams of what was reset are not gone and take the rest. No connection is
+  // accepted until nearly all of those are gone. Null: nobody counts.
   CallTicker* calls = nullptr;
   std::function<StreamCounts()> streams;
   uint64_t most_streams = 0;
@@ -150,8 +151,8 @@ class Acceptor {
   // Counts streams, and resets the connections with the most where there are
   // too many. Of one thread at a time.
   void LookForFloods();
-  // `all` streams of the peers in `open`.
-  void Shed(uint64_t all, const StreamCounts& open);
+  // Of the `all` streams of the peers in `open`, leaves `left` at most.
+  void Shed(uint64_t all, uint64_t left, const StreamCounts& open);
   // Resets a connection, and drops what it has sent; false where it was closed
   // meanwhile.
   bool Reset(Connection* connection);

@@ -33,6 +33,7 @@ add_library(kvcompress_daemon STATIC
     telemetry/call_log.cc
     telemetry/charts.cc
     telemetry/connection_metrics.cc
+    telemetry/grpc_log.cc
     telemetry/html.cc
     telemetry/http.cc
     telemetry/http_connection.cc

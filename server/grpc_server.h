@@ -19,6 +19,7 @@
 #include "call_ticker.h"
 #include "config.h"
 #include "descriptors.h"
+#include "telemetry/grpc_log.h"
 
 namespace kvcompress {
 
@@ -50,6 +51,7 @@ class GrpcServer {
 
   std::vector<ListenAddress> addresses_;
   std::unique_ptr<CallTicker> calls_;
+  std::unique_ptr<DebugLines> given_up_;  // tells `calls_`
   std::unique_ptr<grpc::Server> server_;
   // Destroyed before the server that it hands connections to.
   std::unique_ptr<Acceptor> acceptor_;

@@ -81,6 +81,7 @@ int main(int argc, char** argv) {
   }
 
   kvcompress::TuneProcess();
+  kvcompress::BoundReadsOfGrpc();
   // A file that grows beyond a limit is an error of its call.
   std::signal(SIGXFSZ, SIG_IGN);
   kvcompress::StopSignals signals;

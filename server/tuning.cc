@@ -6,6 +6,8 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "absl/synchronization/mutex.h"
@@ -28,6 +30,16 @@ void TuneProcess() {
   mallopt(M_TRIM_THRESHOLD, kKept);
   // NOLINTEND(concurrency-mt-unsafe)
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+}
+
+void BoundReadsOfGrpc() {
+  constexpr char kName[] = "GRPC_EXPERIMENTS";
+  // NOLINTBEGIN(concurrency-mt-unsafe): called before there are threads.
+  const char* const asked_for = std::getenv(kName);
+  std::string experiments = asked_for == nullptr ? "" : asked_for;
+  if (!experiments.empty()) experiments += ',';
+  setenv(kName, (experiments + "-tcp_read_chunks").c_str(), /*overwrite=*/1);
+  // NOLINTEND(concurrency-mt-unsafe)
 }
 
 void KeepGrpc() { grpc_init(); }

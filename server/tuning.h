@@ -22,6 +22,14 @@ namespace kvcompress {
 // Call it before other threads are started.
 void TuneProcess();
 
+// Has gRPC keep to GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, which it ignores
+// otherwise: that of 1.51 has an experiment, `tcp_read_chunks`, that is on by
+// default and takes 8 KiB or 64 KiB from a connection at a time. A process that
+// this one starts inherits the variable.
+//
+// Call it before the process uses gRPC, or has other threads.
+void BoundReadsOfGrpc();
+
 // Keeps gRPC up until the process ends. Otherwise the last server or channel
 // that goes takes it down, and waits for a thread that polls for up to 10
 // seconds if a write had to wait lately (grpc/grpc issue 41050): a stopped

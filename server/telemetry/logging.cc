@@ -18,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "guarded.h"
+#include "telemetry/grpc_log.h"
 
 namespace kvcompress {
 namespace {
@@ -185,7 +186,7 @@ void SetUpLogging(LogLevel level, LogFormat format) {
   logger->set_level(SpdlogLevel(level));
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(std::move(logger));
-  gpr_set_log_function(LogFromGrpc);
+  RouteGrpcLog(LogFromGrpc);
   google::protobuf::SetLogHandler(LogFromProtobuf);
 }
 

@@ -129,6 +129,7 @@ def compile_encoders(target: str) -> None:
     stages = 3 if target == "cuda" else 2
     for sizes in (NARROW if target == "cuda" else NARROW_AMD, WIDE):
         form: dict[str, Any] = {"BM": rows, "NP": pairs, "DTYPE": "BF16", "NARROW": sizes.narrow}
+        form["ALIGNED"] = sizes.narrow
         compile_kernel(projecting.prepare_kernel, target, form, num_warps=8)
         form = {"BM": rows, "BN": sizes.columns, "BK": sizes.step, "NARROW": sizes.narrow}
         options = {"num_warps": sizes.warps, "num_stages": stages}
@@ -138,7 +139,8 @@ def compile_encoders(target: str) -> None:
         compile_kernel(encoding.encode_kernel, target, form, num_warps=1)
     compile_kernel(encoding.assemble_kernel, target, {"BLOCK": 1024}, num_warps=4)
     for dtype, aligned in (("BF16", True), ("F32", False)):
-        form = {"BT": 32, "BD": 128, "DTYPE": dtype, "ALIGNED": aligned}
+        form = {"BT": 32, "BD": 128, "STEPS": 16 if aligned else 1}
+        form |= {"DTYPE": dtype, "ALIGNED": aligned}
         compile_kernel(metrics.compare_kernel, target, form, num_warps=4)
     compile_kernel(metrics.total_kernel, target, {"BLOCK": 64}, num_warps=4)
     compile_kernel(metrics.means_kernel, target, {"BLOCK": 64, "BD": 128}, num_warps=4)

@@ -291,6 +291,31 @@ TEST(Acceptor, ResetsTheConnectionsWithTheMostStreamsWhereThereAreTooMany) {
   EXPECT_EQ(accepting.shed(), 1);
 }
 
+// Who was left with half of the streams had as many again in a moment, on top
+// of those that were reset and not gone.
+TEST(Acceptor, LeavesLessWhileWhatWasResetIsNotGone) {
+  CallTicker calls(1);
+  const std::unique_ptr<grpc::ContextAllocator> counter = calls.NewCounter();
+  Accepting accepting({Loopback()}, {8, 8, 0}, absl::InfiniteDuration(),
+                      &calls);
+  std::vector<FileDescriptor> clients;
+  for (size_t i = 0; i < 3; ++i) clients.push_back(accepting.Connect());
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 3; }));
+  const std::string few = KeyOf(clients[0]);
+  const std::string some = KeyOf(clients[1]);
+  const std::string most = KeyOf(clients[2]);
+  accepting.SetStreams({{few, 1}, {some, 3}, {most, 5}});
+  counter->NewCallbackServerContext();
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.shed() == 1; }));
+  EXPECT_TRUE(IsClosed(clients[2]));
+  accepting.SetStreams({{few, 1}, {some, 3}, {most, 8}});
+  counter->NewCallbackServerContext();
+  EXPECT_TRUE(accepting.Wait([&] { return accepting.shed() == 2; }));
+  EXPECT_TRUE(IsClosed(clients[1]));
+  counter->NewCallbackServerContext();
+  EXPECT_EQ(accepting.shed(), 2);
+}
+
 TEST(Acceptor, UnixSocketsAreOnePeer) {
   CallTicker calls(1);
   const std::unique_ptr<grpc::ContextAllocator> counter = calls.NewCounter();

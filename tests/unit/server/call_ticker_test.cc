@@ -31,6 +31,18 @@ TEST(CallTicker, HasTheThreadOfTheCallLook) {
   EXPECT_EQ(looked.size(), 3u);
 }
 
+TEST(CallTicker, CountsStreamsThatBecomeNoCalls) {
+  CallTicker calls(3);
+  const std::unique_ptr<grpc::ContextAllocator> counter = calls.NewCounter();
+  int looked = 0;
+  calls.SetLook([&] { ++looked; });
+  calls.Add();
+  counter->NewCallbackServerContext();
+  EXPECT_EQ(looked, 0);
+  calls.Add();
+  EXPECT_EQ(looked, 1);
+}
+
 TEST(CallTicker, WaitsForALookThatTakesLong) {
   CallTicker calls(3);
   const std::unique_ptr<grpc::ContextAllocator> counter = calls.NewCounter();

@@ -30,6 +30,9 @@ class Tiling(NamedTuple):
 DEVICE_TILING = Tiling(128, 64, 128)
 """Those of the prototype on an H100, for heads of 64 and 128 channels."""
 INTERPRETER_TILING = Tiling(16, 16, 32)
+FIXED = 8
+"""Numbers of a place, before those of its channels."""
+_VECTOR = 8  # elements that kernels read and write at once where they can
 
 
 class Pairs(NamedTuple):
@@ -67,6 +70,17 @@ def pair_up(member: Member, pairs: int, interleaved: bool, column: int) -> Pairs
     columns = np.concatenate([rotated + column, np.full(half, _NONE)])
     heads = np.repeat(np.arange(member.heads), len(one))
     return Pairs(heads, *(np.tile(each, member.heads) for each in (one, other, columns)))
+
+
+def are_aligned(places: npt.NDArray[np.int64]) -> bool:
+    """Whether kernels can read and write eight channels at once at places of `Basis.places`."""
+    runs = places[:, FIXED:].reshape(-1, _VECTOR)
+    return bool(
+        (places[:, 1] % 16 == 0).all()
+        and (places[:, 2:4] % _VECTOR == 0).all()
+        and (runs[:, 0] % _VECTOR == 0).all()
+        and (np.diff(runs, axis=1) == 1).all()
+    )
 
 
 class Basis:
@@ -175,6 +189,6 @@ class Basis:
             ]
             inner = np.stack(both).reshape(2, -1, per).transpose(1, 0, 2).reshape(-1, 2 * per)
             tiles = np.arange(*self.tiles[member])[:, None]
-            empty = np.zeros((len(tiles), 7), np.int64)
+            empty = np.zeros((len(tiles), FIXED - 1), np.int64)
             self._at[member] = key, np.hstack([tiles, empty, inner])
         return self._at[member][1]

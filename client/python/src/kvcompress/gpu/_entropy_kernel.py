@@ -12,7 +12,7 @@ The same source runs on GPUs and, with TRITON_INTERPRET=1, on the CPU. 32 lanes 
 import triton  # type: ignore[import-not-found,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 
-from kvcompress.gpu._rans import advance, append_low, bits_left, half, resolve
+from kvcompress.gpu._rans import advance, append_low, bits_left, half, has_wide, resolve
 
 
 @triton.jit
@@ -66,7 +66,7 @@ def _store_planes(level, low_at, high_at, has_high):
 @triton.jit(do_not_specialize=["components"])
 def entropy_kernel(
     data,  # u8, the payload
-    blocks,  # i64 [., 9], as `_descriptors` makes them; all within the payload
+    blocks,  # i64 [., 8], as `_descriptors` makes them; all within the payload
     classes,  # i32 [components], with the shift
     offsets,  # i8 [tokens]
     low_runs,  # i32 [runs], whether a run has low bits
@@ -83,12 +83,12 @@ def entropy_kernel(
     PTX: tl.constexpr,
 ):
     """Decodes one block in each program; reads nothing outside of it, whatever it says."""
-    block = blocks + tl.program_id(0).to(tl.int64) * 9
+    block = blocks + tl.program_id(0).to(tl.int64) * 8
     words, escapes, low_bits, word_bytes, escape_bytes, low_bytes = _parts(data, block)
     offsets += tl.load(block + 7)
     first_row = tl.load(block + 5)
     tokens = tl.load(block + 6).to(tl.int32)
-    wide_escapes = tl.load(block + 8)
+    wide_escapes = has_wide(escapes, escape_bytes)
     lane = tl.arange(0, 32)
     x = half(words - 128, 4 * lane, 128, lane < 32)
     x |= half(words - 128, 4 * lane + 2, 128, lane < 32) << 16

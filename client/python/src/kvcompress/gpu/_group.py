@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _product_kernels as kernels
-from kvcompress.gpu._basis import Basis
+from kvcompress.gpu._basis import FIXED, Basis, are_aligned
 from kvcompress.gpu._entropy_kernel import entropy_kernel
 from kvcompress.gpu._payload import LANES, Bits, Payload
 from kvcompress.gpu._place import Range
@@ -23,8 +23,6 @@ _TABLE_CLASSES = 28
 _HIGH_CLASS, _HIGH_CLASS_TRELLIS = 36, 32
 _ROTATIONS = 256  # angles of a program
 _PATCHES = 1024  # elements of a program
-_VECTOR = 8  # elements that kernels write at once where they can
-_FIXED = 8  # numbers of a place, before those of its channels
 
 
 _TILE = 7  # numbers of a tile of rows
@@ -89,7 +87,7 @@ class GroupPlan:
         # As many tiles as there are rows of whole tiles, and one more of each block that is cut.
         tiles = sum(len(self.tiles(chunk.blocks)) for chunk in self.chunks) + len(wanted)
         of_blocks = 88 * len(wanted) + (8 * _TILE + 4) * tiles
-        of_pairs = 8 * (_FIXED + 2 * tiling.pairs) * (basis.width // tiling.pairs)
+        of_pairs = 8 * (FIXED + 2 * tiling.pairs) * (basis.width // tiling.pairs)
         of_components = 8 * basis.group.components + 4 * LANES
         elements = sum(each.size for each in payload.sinks)
         elements += sum(len(each.elements) for each in payload.exceptions)
@@ -210,13 +208,7 @@ class GroupDecoding:
         """Lists where the channels of each tile of pairs lie."""
         table = self.plan.basis.places(self.outputs, self.plan.payload.units)
         self.tile_numbers = table[:, 0].tolist()
-        runs = table[:, _FIXED:].reshape(-1, _VECTOR)
-        self.aligned = bool(
-            (table[:, 1] % 16 == 0).all()
-            and (table[:, 2:4] % _VECTOR == 0).all()
-            and (runs[:, 0] % _VECTOR == 0).all()
-            and (np.diff(runs, axis=1) == 1).all()
-        )
+        self.aligned = are_aligned(table)
         return table
 
     def launch(self, slots: torch.Tensor) -> None:
@@ -277,7 +269,7 @@ class GroupDecoding:
         tokens = blocks.tokens[rows.blocks]
         columns = [each[rows.blocks] for each in sizes]
         columns += [np.cumsum(tokens) - tokens, tokens]
-        columns += [blocks.token[rows.blocks], blocks.wide_escapes[rows.blocks]]
+        columns.append(blocks.token[rows.blocks])
         return np.stack(columns, 1)
 
     def _entropy(

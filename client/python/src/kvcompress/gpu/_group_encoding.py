@@ -15,7 +15,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu import _encode_kernels, _project_kernels
-from kvcompress.gpu._basis import Basis
+from kvcompress.gpu._basis import Basis, are_aligned
 from kvcompress.gpu._product_kernels import rotation_kernel
 from kvcompress.gpu._upload import send, send_all
 from kvcompress.payload._ecsq_tables import ESCAPE, TABLES, Tables
@@ -331,8 +331,10 @@ class GroupEncoding:
         # A power of two, so that it changes no quantum.
         self._scale = float(np.exp2(-np.floor(np.log2(step))))
         names = ("places", "offsets", "inverses", "classes", "symbols", "largest", "thresholds")
+        places = basis.places(self.sources, np.ones(len(self.sources), np.float32))
+        self._aligned = are_aligned(places)
         arrays = [
-            basis.places(self.sources, np.ones(len(self.sources), np.float32)),
+            places,
             self.offsets,
             np.float32(1) / (step * np.float32(self._scale) * factor),
             classes,
@@ -392,6 +394,7 @@ class GroupEncoding:
             NP=tiling.pairs,
             DTYPE=self.dtype,
             NARROW=projection.narrow,
+            ALIGNED=self._aligned,
             num_warps=8,
         )
         columns = min(tiling.components, projection.columns)

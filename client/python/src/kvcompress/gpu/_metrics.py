@@ -13,6 +13,7 @@ from kvcompress.gpu._upload import send_all
 from kvcompress.v1 import quality_pb2
 
 _TILE = 4096  # elements that a program compares at once
+_STEPS = 16  # how often, where a row of a head is not longer than a tile
 _MOST_COLUMNS = 512  # of a tile
 _ROWS = 64  # tiles that are added at once
 _MAX_CHANNELS = 65536  # of tensors whose tokens are measured
@@ -70,12 +71,14 @@ class Sums(NamedTuple):
 def compare(pairs: Sequence[Pair]) -> list[Sums]:
     """Sums what reports need of tensors, which are on one device."""
     found: dict[int, Sums] = {}
-    forms: dict[tuple[str, int], list[int]] = {}
+    forms: dict[tuple[str, int, bool], list[int]] = {}
     for number, pair in enumerate(pairs):
-        width = pair.source.shape[3] if pair.by_token else 1
-        forms.setdefault((pair.dtype, min(_MOST_COLUMNS, _power(width))), []).append(number)
-    for (dtype, width), numbers in forms.items():
-        sums = _Comparison([pairs[i] for i in numbers], dtype, width).run()
+        channels = pair.source.shape[3] if pair.by_token else 1
+        width = min(_MOST_COLUMNS, _power(channels))
+        forms.setdefault((pair.dtype, width, channels > width), []).append(number)
+    for (dtype, width, long), numbers in forms.items():
+        steps = 1 if long else _STEPS
+        sums = _Comparison([pairs[i] for i in numbers], dtype, width, steps).run()
         found |= dict(zip(numbers, sums, strict=True))
     return [found[number] for number in range(len(pairs))]
 
@@ -88,10 +91,10 @@ def _power(size: int) -> int:
 class _Comparison:
     """Pairs of one type, whose tiles have one width."""
 
-    def __init__(self, pairs: Sequence[Pair], dtype: str, width: int) -> None:
+    def __init__(self, pairs: Sequence[Pair], dtype: str, width: int, steps: int) -> None:
         """Lists tensors, tiles, and heads of keys."""
-        self.pairs, self.dtype, self.width = pairs, dtype, width
-        self.rows = _TILE // width
+        self.pairs, self.dtype, self.width, self.steps = pairs, dtype, width, steps
+        self.rows = steps * (_TILE // width)
         self.device = pairs[0].source.device
         self.kept = [self._views(pair) for pair in pairs]
         tensors, tiles, heads, ends = [], [], [], []
@@ -131,7 +134,8 @@ class _Comparison:
         """Whether eight channels are read at once."""
         strides = self.tensors[:, 5:].reshape(-1, 4)
         return bool(
-            (strides[:, 3] == 1).all()
+            (self.tensors[:, 4] % self.width == 0).all()
+            and (strides[:, 3] == 1).all()
             and (strides[:, :3] % 8 == 0).all()
             and (self.tensors[:, :2] % 16 == 0).all()
         )
@@ -149,8 +153,9 @@ class _Comparison:
         if len(tiles):
             kernels.compare_kernel[(len(tiles),)](
                 *(tensors, tiles, sums, ratios, columns),
-                BT=self.rows,
+                BT=self.rows // self.steps,
                 BD=self.width,
+                STEPS=self.steps,
                 DTYPE=self.dtype,
                 ALIGNED=self.aligned,
                 num_warps=4,

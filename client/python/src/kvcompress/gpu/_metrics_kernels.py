@@ -16,13 +16,16 @@ from kvcompress.gpu._elements import float_of
 
 
 @triton.jit
-def _base(tensor, strides, batch, head, DTYPE: tl.constexpr):
+def _base(tensor, strides, batch, head, DTYPE: tl.constexpr, ALIGNED: tl.constexpr):
     """Where a head of a tensor begins."""
     if DTYPE == "F32":
         data = tl.load(tensor).to(tl.pointer_type(tl.int32))
     else:
         data = tl.load(tensor).to(tl.pointer_type(tl.int16))
-    return data + batch * tl.load(strides) + head * tl.load(strides + 1)
+    data += batch * tl.load(strides) + head * tl.load(strides + 1)
+    if ALIGNED:
+        data = tl.multiple_of(data, 16)
+    return data
 
 
 @triton.jit
@@ -30,9 +33,8 @@ def _read(data, strides, token, channel, live, DTYPE: tl.constexpr, ALIGNED: tl.
     """Elements [tokens, channels] as f64, 0 where they are not live."""
     row = token * tl.load(strides + 2)
     if ALIGNED:
-        data = tl.multiple_of(data, 16)
-        row = tl.multiple_of(row, 8)
         at = row[:, None] + channel[None, :]
+        at = tl.max_contiguous(tl.multiple_of(at, [1, 8]), [1, 8])
     else:
         at = row[:, None] + (channel.to(tl.int64) * tl.load(strides + 3))[None, :]
     return float_of(tl.load(data + at, mask=live, other=0), DTYPE).to(tl.float64)
@@ -49,8 +51,9 @@ def compare_kernel(
     columns,  # f64, of each tile and channel
     BT: tl.constexpr,
     BD: tl.constexpr,
+    STEPS: tl.constexpr,  # BT tokens of a tile each; 1 for tensors of more than BD channels
     DTYPE: tl.constexpr,
-    ALIGNED: tl.constexpr,  # whether channels follow one another, rows and addresses are aligned
+    ALIGNED: tl.constexpr,  # channels are whole BD that follow one another, and rows are aligned
 ):
     """Compares a tile in each program."""
     tile = tiles + tl.program_id(0).to(tl.int64) * 5
@@ -58,43 +61,57 @@ def compare_kernel(
     heads, tokens = tl.load(tensor + 2), tl.load(tensor + 3)
     channels = tl.load(tensor + 4).to(tl.int32)
     batch, head = tl.load(tile + 1) // heads, tl.load(tile + 1) % heads
-    source = _base(tensor, tensor + 5, batch, head, DTYPE)
-    restored = _base(tensor + 1, tensor + 9, batch, head, DTYPE)
-    token = tl.load(tile + 2) + tl.arange(0, BT)
-    column = tl.load(tile + 4)
-    signal = tl.zeros([BT], tl.float64)
-    other, product, noise, size = signal, signal, signal, signal
-    largest, most = signal, signal
-    for first in range(0, channels, BD):
-        channel = first + tl.arange(0, BD)
-        live = (token < tokens)[:, None] & (channel < channels)[None, :]
-        x = _read(source, tensor + 5, token, channel, live, DTYPE, ALIGNED)
-        y = _read(restored, tensor + 9, token, channel, live, DTYPE, ALIGNED)
-        error = y - x
-        signal += tl.sum(x * x, 1)
-        other += tl.sum(y * y, 1)
-        product += tl.sum(x * y, 1)
-        noise += tl.sum(error * error, 1)
-        size += tl.sum(tl.abs(error), 1)
-        largest = tl.maximum(largest, tl.max(tl.abs(error), 1))
-        most = tl.maximum(most, tl.max(tl.abs(x), 1))
+    source = _base(tensor, tensor + 5, batch, head, DTYPE, ALIGNED)
+    restored = _base(tensor + 1, tensor + 9, batch, head, DTYPE, ALIGNED)
+    at, column = tl.load(tile + 3), tl.load(tile + 4)
+    zero = tl.sum(tl.zeros([BT], tl.float64), 0)
+    squares, other, product, errors, size, early = zero, zero, zero, zero, zero, zero
+    largest, most = zero, zero
+    total = tl.zeros([BD], tl.float64)
+    for step in range(STEPS):
+        i = step * BT + tl.arange(0, BT)
+        token = tl.load(tile + 2) + i
+        signal = tl.zeros([BT], tl.float64)
+        noise = tl.zeros([BT], tl.float64)
+        for first in range(0, channels, BD):
+            channel = first + tl.arange(0, BD)
+            live = (token < tokens)[:, None]
+            if not ALIGNED:
+                live = live & (channel < channels)[None, :]
+            x = _read(source, tensor + 5, token, channel, live, DTYPE, ALIGNED)
+            y = _read(restored, tensor + 9, token, channel, live, DTYPE, ALIGNED)
+            error = y - x
+            signal += tl.sum(x * x, 1)
+            noise += tl.sum(error * error, 1)
+            other += tl.sum(tl.reshape(y * y, [BT * BD]), 0)
+            product += tl.sum(tl.reshape(x * y, [BT * BD]), 0)
+            size += tl.sum(tl.reshape(tl.abs(error), [BT * BD]), 0)
+            largest = tl.maximum(largest, tl.max(tl.reshape(tl.abs(error), [BT * BD]), 0))
+            most = tl.maximum(most, tl.max(tl.reshape(tl.abs(x), [BT * BD]), 0))
+            if column >= 0:
+                total += tl.sum(x, 0)
+                if STEPS == 1:
+                    tl.store(columns + column + channel, total, mask=channel < channels)
+                    total = tl.zeros([BD], tl.float64)
+        if at >= 0:
+            ratio = tl.where(noise == 0, float("inf"), signal / tl.where(noise == 0, 1.0, noise))
+            tl.store(ratios + at + i, ratio, mask=token < tokens)
+            early += tl.sum(tl.where(token == 0, noise, 0.0), 0)
+        squares += tl.sum(signal, 0)
+        errors += tl.sum(noise, 0)
+    if STEPS > 1:
         if column >= 0:
-            tl.store(columns + column + channel, tl.sum(x, 0), mask=channel < channels)
-    at = tl.load(tile + 3)
-    ratio = tl.where(noise == 0, float("inf"), signal / tl.where(noise == 0, 1.0, noise))
-    first_noise = tl.zeros([BT], tl.float64)
-    if at >= 0:
-        tl.store(ratios + at + tl.arange(0, BT), ratio, mask=token < tokens)
-        first_noise = tl.where(token == 0, noise, 0.0)
+            channel = tl.arange(0, BD)
+            tl.store(columns + column + channel, total, mask=channel < channels)
     out = sums + tl.program_id(0).to(tl.int64) * 8
-    tl.store(out, tl.sum(signal, 0))
-    tl.store(out + 1, tl.sum(other, 0))
-    tl.store(out + 2, tl.sum(product, 0))
-    tl.store(out + 3, tl.sum(noise, 0))
-    tl.store(out + 4, tl.sum(size, 0))
-    tl.store(out + 5, tl.sum(first_noise, 0))
-    tl.store(out + 6, tl.max(largest, 0))
-    tl.store(out + 7, tl.max(most, 0))
+    tl.store(out, squares)
+    tl.store(out + 1, other)
+    tl.store(out + 2, product)
+    tl.store(out + 3, errors)
+    tl.store(out + 4, size)
+    tl.store(out + 5, early)
+    tl.store(out + 6, largest)
+    tl.store(out + 7, most)
 
 
 @triton.jit

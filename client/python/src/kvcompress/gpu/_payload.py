@@ -43,7 +43,6 @@ class Blocks(NamedTuple):
         batch: Of its tokens.
         token: The first one, in the batch.
         tokens: How many.
-        wide_escapes: 1 where an escape may have six bytes.
     """
 
     states: Numbers
@@ -54,7 +53,6 @@ class Blocks(NamedTuple):
     batch: Numbers
     token: Numbers
     tokens: Numbers
-    wide_escapes: Numbers
 
 
 class Exceptions(NamedTuple):
@@ -230,34 +228,20 @@ class _Reader:
             bool(((states >= _LOWEST_STATE) & (states < 1 << 31)).all()),
             "a state out of its range",
         )
-        wide = self._wide(data, at + STATES + 2 * words, escapes // 2)
-        return Blocks(at, words, escapes, low, runs, batch, token, count, wide)
+        return Blocks(at, words, escapes, low, runs, batch, token, count)
 
     def _begins(self, count: int) -> Numbers:
         """Where so many blocks begin, which each say how long they are."""
-        begins = []
+        begins, data, at, end = [], self.data, self.position, len(self.data)
         for _ in range(count):
-            begins.append(self.position)
-            self.require(_BLOCK.size <= len(self.data) - self.position, "fewer bytes than it says")
-            (size,) = _SIZE.unpack_from(self.data, self.position)
-            self.require(
-                size >= _BLOCK.size + STATES, "a block whose parts are larger than it is"
-            )
-            self.require(size <= len(self.data) - self.position, "fewer bytes than it says")
-            self.position += size
+            size = _SIZE.unpack_from(data, at)[0] if end - at >= _BLOCK.size else end
+            if size < _BLOCK.size + STATES or size > end - at:
+                break
+            begins.append(at)
+            at += size
+        self.position = at
+        self.require(len(begins) == count, "a block that is shorter or longer than it can be")
         return np.array(begins, np.int64)
-
-    def _wide(
-        self, data: npt.NDArray[np.uint8], escapes: Numbers, halves: Numbers
-    ) -> Numbers:
-        """Which blocks have an escape of -32768 among their halves, behind which four bytes are."""
-        found = np.zeros(len(escapes), np.int64)
-        ends = np.cumsum(halves)
-        if len(halves) and ends[-1]:
-            at = np.repeat(escapes - 2 * (ends - halves), halves) + 2 * np.arange(ends[-1])
-            wide = np.flatnonzero((data[at] == 0) & (data[at + 1] == 0x80))
-            found[np.searchsorted(ends, wide, side="right")] = 1
-        return found
 
     def _exceptions(self) -> list[Exceptions]:
         """The exceptions of each tensor, which are all that is left."""

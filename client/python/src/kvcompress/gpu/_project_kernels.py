@@ -39,6 +39,7 @@ def prepare_kernel(
     NP: tl.constexpr,
     DTYPE: tl.constexpr,
     NARROW: tl.constexpr,
+    ALIGNED: tl.constexpr,  # as product_kernel takes it
 ):
     """Removes rotation and means, and scales, a tile of rows and pairs in each program."""
     place = places + tl.program_id(1).to(tl.int64) * (8 + 2 * NP)
@@ -53,8 +54,16 @@ def prepare_kernel(
     row = batch * tl.load(place + 2) + token * tl.load(place + 3)
     place_a = tl.load(place + 8 + tl.arange(0, NP))[None, :]
     place_b = tl.load(place + 8 + NP + tl.arange(0, NP))[None, :]
-    live_a = inside[:, None] & (place_a >= 0)
-    live_b = inside[:, None] & (place_b >= 0)
+    live_a = inside[:, None]
+    live_b = live_a
+    if ALIGNED:
+        source = tl.multiple_of(source, 16)
+        row = tl.multiple_of(row, 8)
+        place_a = tl.max_contiguous(tl.multiple_of(place_a, [1, 8]), [1, 8])
+        place_b = tl.max_contiguous(tl.multiple_of(place_b, [1, 8]), [1, 8])
+    else:
+        live_a = live_a & (place_a >= 0)
+        live_b = live_b & (place_b >= 0)
     a = _read(source, row[:, None] + place_a, live_a, DTYPE)
     b = _read(source, row[:, None] + place_b, live_b, DTYPE)
     p = tl.load(place) * NP + tl.arange(0, NP)
