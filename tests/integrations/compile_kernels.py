@@ -55,6 +55,8 @@ def compile_kernel(kernel: Any, target: str, constants: dict[str, Any], **option
     if kernel in (metrics.compare_kernel, metrics.total_kernel, metrics.means_kernel):
         signature |= dict.fromkeys(("sums", "ratios", "columns", "totals", "means"), "*fp64")
         signature = {name: signature[name] for name in names}
+    if kernel is integers_kernel:
+        signature |= {"outputs": "*i64", "found": "*u8"}
     if kernel is kernels.patch_kernel:
         signature["bits"] = f"*i{8 * constants['SIZE']}"
     if kernel in (lossless.coded_bytes_kernel, lossless.planes_kernel):

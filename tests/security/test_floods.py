@@ -94,6 +94,21 @@ def without_a_path() -> Iterator[bytes]:
         )
 
 
+def without_a_path_behind_data() -> Iterator[bytes]:
+    """The same behind a megabyte of data, from which gRPC took it that it may read as much again.
+
+    It read 100,000 streams before it got to the first of them: 2 GiB for 8 MiB that were sent.
+    """
+    yield frame(HEADERS, END_HEADERS, 1, headers())
+    yield frame(DATA, 0, 1, b"\0" + struct.pack(">I", 4 * MIB) + bytes(15000))
+    yield frame(DATA, 0, 1, bytes(16000)) * 50
+    for first in itertools.count(3, 20000):
+        yield b"".join(
+            frame(HEADERS, END_HEADERS, stream, b"\x83")
+            for stream in range(first, first + 20000, 2)
+        )
+
+
 def made_you_reset_by_window() -> Iterator[bytes]:
     """CVE-2025-8671: streams that the server has to reset, for a window that overflows."""
     for stream in streams():
@@ -187,6 +202,7 @@ FLOODS: list[Callable[[], Iterator[bytes]]] = [
     ended_by_index,
     of_no_method,
     without_a_path,
+    without_a_path_behind_data,
     made_you_reset_by_window,
     made_you_reset_by_zero,
     made_you_reset_by_data,

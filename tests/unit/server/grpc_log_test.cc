@@ -29,6 +29,7 @@ std::atomic<int> lines_written = 0;
 // Once in the process.
 void CountLines() {
   [[maybe_unused]] static const bool routed = [] {
+    KeepGrpc();
     RouteGrpcLog([](gpr_log_func_args*) { ++lines_written; });
     return true;
   }();

@@ -24,23 +24,11 @@ from kvcompress.gpu._place import Range
 from kvcompress.gpu._profile import read_profile
 from kvcompress.gpu._singles import Planned, Singles, Tokens, planned, token_range
 from kvcompress.gpu._target import Target, read_slots
-from kvcompress.gpu._upload import send
+from kvcompress.gpu._upload import Held, padded, send
 from kvcompress.payload import PayloadError
-from kvcompress.payload._codec import Entry
 
 
 _Bytes = bytes | bytearray | memoryview | torch.Tensor
-
-
-class _Held(NamedTuple):
-    """An artefact on the host, and as a tensor where the device can copy or read it itself."""
-
-    data: memoryview
-    tensor: torch.Tensor | None
-
-    def payload(self, entry: Entry) -> memoryview | torch.Tensor:
-        """What a device takes the payload from."""
-        return (self.data if self.tensor is None else self.tensor)[entry.begin : entry.end]
 
 
 class _Pending(NamedTuple):
@@ -165,7 +153,7 @@ class Decoder:
 
     def _launch(
         self,
-        held: _Held,
+        held: Held,
         found: Artefact,
         target: Target,
         tokens: Tokens | None,
@@ -208,21 +196,21 @@ class Decoder:
         # Only shapes and payloads matter here.
         target = Target({}, None, torch.device("meta"))
         pending, most = self._pending(held, found, target, tokens, {}, by_layer=by_layer)
-        return sum(each.plan().decoding.scratch for each in pending) + 8 * most
+        return sum(each.plan().decoding.scratch for each in pending) + padded(8 * most)
 
-    def _hold(self, artefact: _Bytes) -> _Held:
+    def _hold(self, artefact: _Bytes) -> Held:
         """The artefact in the memory of the host."""
         if not isinstance(artefact, torch.Tensor):
-            return _Held(memoryview(artefact).cast("B"), None)
+            return Held(memoryview(artefact).cast("B"), None)
         if artefact.dtype != torch.uint8 or artefact.dim() != 1:
             raise InvalidArgumentError("an artefact in a tensor is of uint8 and one dimension")
         tensor = artefact.contiguous()
         near = tensor.device == self.device or tensor.is_pinned()
-        return _Held(memoryview(tensor.cpu().numpy()), tensor if near else None)
+        return Held(memoryview(tensor.cpu().numpy()), tensor if near else None)
 
     def _pending(
         self,
-        held: _Held,
+        held: Held,
         found: Artefact,
         target: Target,
         tokens: Tokens | None,
@@ -243,7 +231,7 @@ class Decoder:
         most = max((output.tokens for output in outputs), default=0)
         pending = [
             _Pending(min(order[name] for name in part.names), partial(_same, part))
-            for part in planned(held.data, outputs, scratch, by_layer=by_layer)
+            for part in planned(held, outputs, scratch, by_layer=by_layer)
         ]
         for group in found.groups:
             window = token_range(tokens, group.holder)
@@ -256,7 +244,7 @@ class Decoder:
 
     def _plan_group(
         self,
-        held: _Held,
+        held: Held,
         group: CodedGroup,
         window: Range,
         scratch: int,
@@ -267,7 +255,7 @@ class Decoder:
         if self.profile is None:
             raise ValueError("a group needs a profile")
         holder = group.holder
-        data = held.data[holder.begin : holder.end]
+        data = held.payload(holder)
         payload = read_payload(data, group.number, self.profile, group.entries)
         plan = GroupPlan(self.bases[group.number], payload, window, len(data), scratch)
         outputs, names, count = {}, [], window.end - window.first
@@ -279,11 +267,11 @@ class Decoder:
             outputs[member] = target.by_slots(made[entry.name])
             names.append(entry.name)
         slots = target.slots_of(count)
-        decoding = GroupDecoding(plan, held.payload(holder), self._slots, outputs, slots, holder)
+        decoding = GroupDecoding(plan, held, self._slots, outputs, slots, holder)
         return Planned(decoding, names)
 
     def _fall_back(
-        self, held: _Held, found: Artefact, target: Target, tokens: Tokens | None
+        self, held: Held, found: Artefact, target: Target, tokens: Tokens | None
     ) -> dict[str, torch.Tensor]:
         """Restores what the device cannot decode."""
         if self._client is None:

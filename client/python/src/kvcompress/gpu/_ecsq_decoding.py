@@ -12,7 +12,7 @@ from kvcompress.gpu._basis import slot_table
 from kvcompress.gpu._ecsq import COLUMNS, TENSOR_COLUMNS, EcsqPayload
 from kvcompress.gpu._place import Output
 from kvcompress.gpu._product_kernels import rotation_kernel
-from kvcompress.gpu._upload import send
+from kvcompress.gpu._upload import ALIGNMENT, Held, send
 from kvcompress.payload import PayloadError
 from kvcompress.payload._dtypes import SIZES
 
@@ -26,7 +26,7 @@ class EcsqDecoding:
     """Payloads of one type of elements that are being decoded.
 
     Args:
-        data: The artefact.
+        held: The artefact.
         outputs: Of the payloads, all of mode 1.
         most: Bytes of the scratch memory for integers of blocks. A block is decoded even where it
             needs more.
@@ -38,10 +38,10 @@ class EcsqDecoding:
         PayloadError: A payload breaks a rule.
     """
 
-    def __init__(self, data: memoryview, outputs: Sequence[Output], most: int) -> None:
+    def __init__(self, held: Held, outputs: Sequence[Output], most: int) -> None:
         """Reads the payloads, and plans the launches."""
-        self.data, self.outputs = data, outputs
-        self.payloads = [EcsqPayload(data, output) for output in outputs]
+        self.held, self.outputs = held, outputs
+        self.payloads = [EcsqPayload(held.data, output) for output in outputs]
         self._place_angles()
         begin, tables, numbers = 0, [np.zeros((0, COLUMNS), np.int64)], [np.zeros(0, np.int64)]
         for number, payload in enumerate(self.payloads):
@@ -57,6 +57,7 @@ class EcsqDecoding:
         fixed = 8 * (TENSOR_COLUMNS + 14) * len(outputs) + 4 * 56 * 2048
         self.scratch = begin + fixed + (8 * COLUMNS + 4) * len(self.blocks)
         self.scratch += 4 * self.numbers + 8 * self.angles + 8 * self.increments
+        self.scratch += ALIGNMENT * (4 + len(self.parts) + len(self.turns))
 
     def _place_angles(self) -> None:
         """Shares cosines and sines among tensors that rotate alike."""
@@ -99,11 +100,7 @@ class EcsqDecoding:
         self.found = torch.zeros(len(self.blocks), dtype=torch.int32, device=device)
         if not len(self.blocks):
             return
-        payloads = [
-            np.frombuffer(self.data[each.entry.begin : each.entry.end], "u1")
-            for each in self.outputs
-        ]
-        data = send(np.concatenate(payloads), device)
+        data = self.held.send([each.entry for each in self.outputs], device)
         tensors = send(np.array([each.row for each in self.payloads], np.int64), device)
         places = send(np.array([each.place for each in self.outputs], np.int64), device)
         tables = send(slot_table(), device)

@@ -135,3 +135,19 @@ def tile_of(columns):
     size = tl.minimum(row_tiles - first, 8)
     within = program % (8 * columns)
     return (first + within % size).to(tl.int64), (within // size).to(tl.int64)
+
+
+@triton.jit
+def _rows_before(place, row):
+    """How many rows of the range are before a row."""
+    tokens, first, end = tl.load(place + 2), tl.load(place + 12), tl.load(place + 13)
+    within = tl.minimum(tl.maximum(row % tokens - first, 0), end - first)
+    return row // tokens * (end - first) + within
+
+
+@triton.jit
+def touches(place, first, count):
+    """Whether some elements from one on have one in the range of tokens."""
+    channels = tl.load(place + 3)
+    behind = (first + count - 1) // channels + 1
+    return _rows_before(place, behind) > _rows_before(place, first // channels)

@@ -13,7 +13,7 @@ from kvcompress.gpu._basis import FIXED, Basis, are_aligned
 from kvcompress.gpu._entropy_kernel import entropy_kernel
 from kvcompress.gpu._payload import LANES, Bits, Payload
 from kvcompress.gpu._place import Range
-from kvcompress.gpu._upload import padded, send_all
+from kvcompress.gpu._upload import Held, padded, send_all
 from kvcompress.payload import PayloadError
 from kvcompress.payload._codec import Entry
 from kvcompress.payload._dtypes import SIZES
@@ -153,7 +153,7 @@ class GroupDecoding:
 
     Args:
         plan: For the payload.
-        data: Bytes of the payload, which a device may have already.
+        held: The artefact.
         slots: slot_table() on the device.
         outputs: Tensors [batches, heads, slots, channels] of any strides, by member.
         token_slots: Where each token of the range goes, -1 for nowhere.
@@ -166,14 +166,14 @@ class GroupDecoding:
     def __init__(
         self,
         plan: GroupPlan,
-        data: memoryview | torch.Tensor,
+        held: Held,
         slots: torch.Tensor,
         outputs: Mapping[int, torch.Tensor],
         token_slots: npt.NDArray[np.int64],
         entry: Entry,
     ) -> None:
         """Keeps what `launch` needs."""
-        self.plan, self.slots, self.outputs, self._held = plan, slots, outputs, data
+        self.plan, self.slots, self.outputs, self._held = plan, slots, outputs, held
         self.entry, self.token_slots, self.scratch = entry, token_slots, plan.scratch
         self.dtype, self.device = entry.dtype, slots.device
         self.chunks: list[_Chunk] = []
@@ -190,15 +190,9 @@ class GroupDecoding:
         ]
         for rows in plan.chunks:
             arrays += [self._descriptors(rows), plan.tiles(rows.blocks)]
-        if isinstance(self._held, memoryview):
-            arrays.append(np.frombuffer(self._held, np.uint8))
+        self.data = self._held.send([self.entry], device)
         sent = send_all(arrays, device)
         self.classes, self.offsets, self.low_runs, self.factors, self.places, *left = sent
-        self.data = (
-            left.pop()
-            if isinstance(self._held, memoryview)
-            else self._held.to(device, non_blocking=True)
-        )
         self.tables = list(zip(left[::2], left[1::2], strict=True))
         self.slots_sent = slots
         count = plan.tokens.end - plan.tokens.first

@@ -10,14 +10,15 @@ import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu._integers_kernel import integers_kernel
-from kvcompress.gpu._place import Output, within
-from kvcompress.gpu._upload import send
+from kvcompress.gpu._place import Output
+from kvcompress.gpu._upload import ALIGNMENT, Held, send
 from kvcompress.payload import PayloadError
 from kvcompress.payload._dtypes import SIZES
 
 BLOCK = 4096
 """Elements of a block, of which a program decodes one."""
 
+_COLUMNS = 16  # of an output: its first byte, its elements, and its place
 _Table = npt.NDArray[np.int64]
 
 
@@ -40,28 +41,26 @@ class IntegersDecoding:
 
     Args:
         form: Theirs.
-        data: The artefact.
+        held: The artefact.
         outputs: Of the payloads, whose sizes fit them.
 
     Attributes:
         scratch: Bytes on the device, besides what the elements take.
     """
 
-    def __init__(self, form: Form, data: memoryview, outputs: Sequence[Output]) -> None:
+    def __init__(self, form: Form, held: Held, outputs: Sequence[Output]) -> None:
         """Plans the launch."""
-        self.form, self.outputs, self.data = form, outputs, data
-        tables, begin = [np.zeros((0, 4), np.int64)], 0
-        for number, output in enumerate(outputs):
+        self.form, self.outputs, self.held = form, outputs, held
+        table, begin, most = [], 0, 0
+        for output in outputs:
             count = math.prod(output.entry.shape)
             self._check(output, form.size(count))
-            firsts = np.arange(0, count, BLOCK)
-            counts = np.minimum(count - firsts, BLOCK)
-            at = begin + int(form.fallback) + firsts // BLOCK * (form.size(BLOCK) - form.fallback)
-            table = np.stack([np.full(len(firsts), number), at, firsts, counts], 1)
-            tables.append(table[within(output, firsts, firsts + counts)])
+            table.append([begin + int(form.fallback), count, *output.place])
             begin += form.size(count)
-        self.blocks: _Table = np.concatenate(tables)
-        self.scratch = begin + 36 * len(self.blocks) + 8 * 14 * len(outputs)
+            most = max(most, count)
+        self.table: _Table = np.array(table, np.int64).reshape(len(outputs), _COLUMNS)
+        self.blocks = -(-most // BLOCK)
+        self.scratch = begin + (self.blocks + 8 * _COLUMNS) * len(outputs) + ALIGNMENT
 
     def _check(self, output: Output, size: int) -> None:
         """Requires the one size of a payload."""
@@ -79,24 +78,23 @@ class IntegersDecoding:
         Args:
             slots: i64, where tokens go, -1 for nowhere; as many as any output needs.
         """
-        device = slots.device
-        payloads = [
-            np.frombuffer(self.data[o.entry.begin : o.entry.end], "u1") for o in self.outputs
-        ]
-        self.found = torch.zeros(len(self.blocks), dtype=torch.int32, device=device)
-        if not len(self.blocks):
+        device, form = slots.device, self.form
+        self.found = torch.zeros(
+            len(self.outputs), self.blocks, dtype=torch.uint8, device=device
+        )
+        if not self.blocks:
             return
-        integers_kernel[(len(self.blocks),)](
-            send(np.concatenate(payloads), device),
-            send(self.blocks, device),
-            send(np.array([output.place for output in self.outputs], np.int64), device),
+        integers_kernel[(self.blocks, len(self.outputs))](
+            self.held.send([output.entry for output in self.outputs], device),
+            send(self.table, device),
             slots,
             self.found,
-            GROUP=self.form.group,
-            BITS=self.form.bits,
-            FALLBACK=self.form.fallback,
-            DTYPE=self.form.dtype,
-            SIZE=SIZES[self.form.dtype],
+            form.size(BLOCK) - int(form.fallback),
+            GROUP=form.group,
+            BITS=form.bits,
+            FALLBACK=form.fallback,
+            DTYPE=form.dtype,
+            SIZE=SIZES[form.dtype],
             SPLIT=any(output.split for output in self.outputs),
             BLOCK=BLOCK,
             num_warps=4,
@@ -112,10 +110,10 @@ class IntegersDecoding:
         found = self.found.cpu().numpy()
         if not found.any():
             return False
-        number, _, first, _ = self.blocks[int(found.argmax())]
+        number, block = divmod(int(found.argmax()), self.blocks)
         entry = self.outputs[number].entry
         raise PayloadError(
             f"the payload of {entry.codec} has a scale, a code or a filled half of a byte that "
-            f"breaks the format, in the block of element {first}",
+            f"breaks the format, in the block of element {block * BLOCK}",
             tensor=entry.name,
         )

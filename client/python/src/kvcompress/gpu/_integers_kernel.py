@@ -8,7 +8,7 @@
 import triton  # type: ignore[import-not-found,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 
-from kvcompress.gpu._elements import element_bits, locate, output
+from kvcompress.gpu._elements import element_bits, locate, output, touches
 
 
 @triton.jit
@@ -45,10 +45,10 @@ def _write(
 @triton.jit
 def integers_kernel(
     data,  # u8, payloads
-    blocks,  # i64 [., 4]: place, byte of the block, its first element, how many
-    places,  # i64 [., 14]
+    outputs,  # i64 [., 16]: the first byte of a payload, its elements, and its place
     token_slots,
-    found,  # i32 [blocks], set for a block that is broken
+    found,  # u8 [outputs, blocks], zeros before, set for a block that is broken
+    block_bytes,  # of a whole block
     GROUP: tl.constexpr,
     BITS: tl.constexpr,
     FALLBACK: tl.constexpr,  # each group with its scale, a bfloat16, before its codes
@@ -57,12 +57,17 @@ def integers_kernel(
     SPLIT: tl.constexpr,
     BLOCK: tl.constexpr,  # 4096, elements of a block at most
 ):
-    """Decodes a block in each program."""
-    block = blocks + tl.program_id(0).to(tl.int64) * 4
-    place = places + tl.load(block) * 14
-    data += tl.load(block + 1)
-    first = tl.load(block + 2)
-    count = tl.load(block + 3).to(tl.int32)
+    """Decodes a block of an output in each program, if it has an element in the range."""
+    output_of = outputs + tl.program_id(1).to(tl.int64) * 16
+    place = output_of + 2
+    number = tl.program_id(0).to(tl.int64)
+    first = number * BLOCK
+    count = tl.minimum(tl.load(output_of + 1) - first, BLOCK).to(tl.int32)
+    if count <= 0:
+        return
+    if touches(place, first, count) == 0:
+        return
+    data += tl.load(output_of) + number * block_bytes
     # Bytes of codes of a group.
     WIDTH: tl.constexpr = GROUP * BITS // 8
     k = tl.arange(0, BLOCK * BITS // 8)
@@ -96,4 +101,5 @@ def integers_kernel(
         _write(place, token_slots, first, i, live, z, DTYPE, SIZE, SPLIT)
         z = ((high << 28) >> 28).to(tl.float32) * scale
         _write(place, token_slots, first, i + half, live & upper, z, DTYPE, SIZE, SPLIT)
-    tl.store(found + tl.program_id(0), tl.max(wrong, 0))
+    if tl.max(wrong, 0) != 0:
+        tl.store(found + tl.program_id(1).to(tl.int64) * tl.num_programs(0) + number, 1)

@@ -10,7 +10,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _lossless_kernels as kernels
 from kvcompress.gpu._place import Output, within
-from kvcompress.gpu._upload import send
+from kvcompress.gpu._upload import ALIGNMENT, Held, send
 from kvcompress.payload import PayloadError
 from kvcompress.payload._dtypes import SIZES
 from kvcompress.payload._lossless import BLOCK, least
@@ -41,7 +41,7 @@ class LosslessDecoding:
     """Payloads of one type of elements that are being decoded.
 
     Args:
-        data: The artefact.
+        held: The artefact.
         outputs: Of the payloads.
         most: Bytes of the scratch memory for decoded planes. A block is decoded even where it needs
             more.
@@ -53,20 +53,21 @@ class LosslessDecoding:
         PayloadError: A payload breaks a rule.
     """
 
-    def __init__(self, data: memoryview, outputs: Sequence[Output], most: int) -> None:
+    def __init__(self, held: Held, outputs: Sequence[Output], most: int) -> None:
         """Reads the payloads, and plans the launches."""
-        self.data, self.outputs = data, outputs
+        self.held, self.outputs = held, outputs
         self.dtype = outputs[0].entry.dtype
         begin, blocks = 0, []
         for number, output in enumerate(outputs):
             entry = output.entry
-            blocks += _read_blocks(bytes(data[entry.begin : entry.end]), output, number, begin)
+            blocks += _read_blocks(held.payload(entry), output, number, begin)
             begin += entry.end - entry.begin
         self.parts = _cut(blocks, most)
         sizes = [_coded_bytes(part) for part in self.parts]
         self.scratch = begin + 8 * 14 * len(outputs) + sum(size for _, size in sizes)
         # Rows of blocks and planes, and the byte that no scratch memory is without.
         self.scratch += sum(24 * len(part) * (1 + SIZES[self.dtype]) + 1 for part in self.parts)
+        self.scratch += ALIGNMENT * (1 + 3 * len(self.parts))
 
     def launch(self, slots: torch.Tensor) -> None:
         """Sends the payloads and launches the kernels.
@@ -77,11 +78,7 @@ class LosslessDecoding:
         self.found: list[tuple[list[Block], torch.Tensor]] = []
         if not self.parts:
             return
-        payloads = [
-            np.frombuffer(self.data[each.entry.begin : each.entry.end], "u1")
-            for each in self.outputs
-        ]
-        data = send(np.concatenate(payloads), slots.device)
+        data = self.held.send([each.entry for each in self.outputs], slots.device)
         places = send(np.array([each.place for each in self.outputs], np.int64), slots.device)
         for part in self.parts:
             self._launch(part, data, places, slots)

@@ -15,6 +15,7 @@ from kvcompress.gpu._integers import Form, IntegersDecoding
 from kvcompress.gpu._lossless import LosslessDecoding
 from kvcompress.gpu._place import Output, Range, geometry, view_output, whole_output
 from kvcompress.gpu._target import Target
+from kvcompress.gpu._upload import Held
 from kvcompress.payload import PayloadError
 from kvcompress.payload._codec import Entry
 
@@ -112,12 +113,12 @@ class Planned(NamedTuple):
 
 
 def planned(
-    data: memoryview, outputs: Sequence[Output], scratch: int, *, by_layer: bool
+    held: Held, outputs: Sequence[Output], scratch: int, *, by_layer: bool
 ) -> list[Planned]:
     """Plans how payloads are decoded, those of each layer together or all.
 
     Args:
-        data: The artefact.
+        held: The artefact.
         outputs: What each payload is decoded to, in the order in which it is wanted.
         scratch: Bytes of the buffers whose size goes with the tokens decoded at once.
         by_layer: Whether layers are decoded one by one.
@@ -126,18 +127,18 @@ def planned(
         PayloadError: A payload breaks a rule.
     """
     if not by_layer:
-        return _planned(data, outputs, scratch)
+        return _planned(held, outputs, scratch)
     layers: dict[int | None, list[Output]] = {}
     for output in outputs:
         layers.setdefault(output.entry.layer, []).append(output)
-    return [plan for layer in layers.values() for plan in _planned(data, layer, scratch)]
+    return [plan for layer in layers.values() for plan in _planned(held, layer, scratch)]
 
 
-def _planned(data: memoryview, outputs: Iterable[Output], scratch: int) -> list[Planned]:
+def _planned(held: Held, outputs: Iterable[Output], scratch: int) -> list[Planned]:
     """Plans how payloads are decoded.
 
     Args:
-        data: The artefact.
+        held: The artefact.
         outputs: What each payload is decoded to.
         scratch: Bytes of the buffers whose size goes with the tokens decoded at once.
 
@@ -153,7 +154,7 @@ def _planned(data: memoryview, outputs: Iterable[Output], scratch: int) -> list[
         if entry.begin == entry.end:
             if math.prod(entry.shape):
                 raise PayloadError(f"the payload of {entry.codec} is empty", tensor=entry.name)
-        elif name == "ecsq" and data[entry.begin] != 0:
+        elif name == "ecsq" and held.data[entry.begin] != 0:
             coded.setdefault(dtype, []).append(output)
         elif name == "lossless":
             lossless.setdefault(dtype, []).append(output)
@@ -163,11 +164,11 @@ def _planned(data: memoryview, outputs: Iterable[Output], scratch: int) -> list[
             integers.setdefault(Form(bits, group, fallback, dtype), []).append(output)
     found: list[tuple[Decoding, list[Output]]] = []
     for form, parts in integers.items():
-        found.append((IntegersDecoding(form, data, parts), parts))
+        found.append((IntegersDecoding(form, held, parts), parts))
     for parts in coded.values():
-        found.append((EcsqDecoding(data, parts, scratch), parts))
+        found.append((EcsqDecoding(held, parts, scratch), parts))
     for parts in lossless.values():
-        found.append((LosslessDecoding(data, parts, scratch), parts))
+        found.append((LosslessDecoding(held, parts, scratch), parts))
     return [
         Planned(decoding, list(dict.fromkeys(tensor_name(each.entry) for each in parts)))
         for decoding, parts in found

@@ -2,13 +2,16 @@
 """Copies from the host to a device that nobody waits for."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
-_ALIGNMENT = 16  # bytes
+from kvcompress.payload._codec import Entry
+
+ALIGNMENT = 16
+"""Bytes: what is sent begins at multiples, and takes as many."""
 
 Array = npt.NDArray[Any]
 
@@ -48,4 +51,32 @@ _TYPES = {
 
 def padded(size: int) -> int:
     """Bytes that an array of a size takes."""
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class Held(NamedTuple):
+    """An artefact: its bytes on the host, and a tensor of them where a device can copy from it."""
+
+    data: memoryview
+    tensor: torch.Tensor | None
+
+    def payload(self, entry: Entry) -> memoryview:
+        """The payload of an entry."""
+        return self.data[entry.begin : entry.end]
+
+    def send(self, entries: Sequence[Entry], device: torch.device) -> torch.Tensor:
+        """Copies payloads to the device, one behind the other."""
+        size, at = sum(entry.end - entry.begin for entry in entries), 0
+        if self.tensor is None:
+            staging = torch.empty(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
+            for entry in entries:
+                end = at + entry.end - entry.begin
+                staging.numpy()[at:end] = np.frombuffer(self.payload(entry), np.uint8)
+                at = end
+            return staging.to(device, non_blocking=True)
+        sent = torch.empty(size, dtype=torch.uint8, device=device)
+        for entry in entries:
+            end = at + entry.end - entry.begin
+            sent[at:end].copy_(self.tensor[entry.begin : entry.end], non_blocking=True)
+            at = end
+        return sent
