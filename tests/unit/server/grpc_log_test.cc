@@ -63,7 +63,7 @@ TEST(DebugLines, TellOfStreamsThatBecomeNoCalls) {
   grpc::CallbackGenericService service;
   builder.RegisterCallbackGenericService(&service);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  const FileDescriptor client = ConnectToPort(port);
+  FileDescriptor client = ConnectToPort(port);
   constexpr char kSettingsFrame = 4;
   constexpr char kHeadersFrame = 1;
   constexpr char kEndHeaders = 4;
@@ -82,6 +82,7 @@ TEST(DebugLines, TellOfStreamsThatBecomeNoCalls) {
   const int before = made;
   gpr_log(GPR_DEBUG, "one more");
   EXPECT_EQ(made, before);
+  client.Close();
   server->Shutdown();
 }
 

@@ -16,6 +16,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu import _encode_kernels, _project_kernels
 from kvcompress.gpu._basis import Basis, are_aligned
+from kvcompress.gpu._device import on_stream
 from kvcompress.gpu._product_kernels import rotation_kernel
 from kvcompress.gpu._upload import send, send_all
 from kvcompress.payload._ecsq_tables import ESCAPE, TABLES, Tables
@@ -155,6 +156,8 @@ class GroupEncoding:
         dtype: Theirs, as files name it.
         position: Of token 0 in the model's input.
         most: Bytes of the scratch memory that goes with tokens; a block takes what it needs.
+        side: The stream in which quanta are coded, beside those of the next blocks; None on the
+            CPU.
     """
 
     def __init__(
@@ -166,11 +169,12 @@ class GroupEncoding:
         dtype: str,
         position: int,
         most: int,
+        side: "torch.cuda.Stream | None",
     ) -> None:
         """Plans the blocks."""
         self.basis, self.own, self.dtype = basis, own, dtype
         self.sources, self.names = sources, names
-        self.position, self.most = position, most
+        self.position, self.most, self._side = position, most, side
         first = next(iter(sources.values()))
         self.batches, self.tokens, self.device = first.shape[0], first.shape[2], first.device
         self.sinks = min(1, self.tokens) if position == 0 else 0
@@ -206,7 +210,7 @@ class GroupEncoding:
         self._sinks_sent = _to_host(torch.cat(sinks))
         self._send(preset, np.float32(step))
         projection = NARROW_AMD if torch.version.hip else NARROW
-        for part in self._cut(list(self._blocks(block_tokens)), projection):
+        for part in self._cut(list(self._blocks(block_tokens))):
             yield self._start(part, projection)
 
     def collect(self, started: _Started) -> None:
@@ -215,22 +219,16 @@ class GroupEncoding:
         Raises:
             InvalidArgumentError: An element is not finite, or too large for the preset's step.
         """
-        bad, far, beyond = started.found.tolist()
+        with on_stream(self.device, self._side):
+            bad, _, beyond = started.found.tolist()
         if bad:
             self._refuse_infinite()
         if beyond:
-            for part in self._cut(started.blocks, WIDE):
-                self._gather(self._start(part, WIDE))
-        elif far:
-            self._refuse_large()
-        else:
-            self._gather(started)
-
-    def _gather(self, started: _Started) -> None:
-        """Lets the device copy blocks to the host."""
-        if started.found[1].item():
-            self._refuse_large()
-        self._collected.append(_to_host(self._assemble(started)))
+            started = self._start(started.blocks, WIDE)
+        with on_stream(self.device, self._side):
+            if started.found[1].item():
+                self._refuse_large()
+            self._collected.append(_to_host(self._assemble(started)))
 
     def _refuse_infinite(self) -> NoReturn:
         """Names the element that is not finite."""
@@ -262,7 +260,8 @@ class GroupEncoding:
         Raises:
             InvalidArgumentError: An element of a sink is not finite.
         """
-        if self.device.type == "cuda":
+        if self._side is not None:
+            self._side.synchronize()
             torch.cuda.current_stream(self.device).synchronize()
         blocks = [memoryview(each.numpy()) for each in self._collected]
         return b"".join([self._front, self._sinks(), *blocks])
@@ -303,17 +302,15 @@ class GroupEncoding:
             for token in range(self.sinks, self.tokens, block_tokens):
                 yield batch, token, min(block_tokens, self.tokens - token)
 
-    def _cut(
-        self, blocks: list[tuple[int, int, int]], projection: Projection
-    ) -> Iterator[list[tuple[int, int, int]]]:
-        """Cuts blocks into parts of which the scratch memory holds two, without elements one."""
-        # Elements; quanta, words, escapes, and low bits.
-        coded = self.basis.group.components * (4 + 2 + 6 + 2)
-        row = 2 * projection.size * self.basis.width + 2 * coded
+    def _cut(self, blocks: list[tuple[int, int, int]]) -> Iterator[list[tuple[int, int, int]]]:
+        """Cuts blocks into parts of which three quarters of the scratch memory hold two."""
+        # Quanta, words and escapes, and low bits.
+        row = self.basis.group.components * (4 + 2 + 6 + (2 if self._low else 0))
+        most = self.most * 3 // 8 // row
         part: list[tuple[int, int, int]] = []
         count = 0
         for block in blocks:
-            if part and (count + block[2]) * row > self.most:
+            if part and count + block[2] > most:
                 yield part
                 part, count = [], 0
             part.append(block)
@@ -380,12 +377,32 @@ class GroupEncoding:
         projection: Projection,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Quanta of rows, and behind which component those of each block are 0."""
-        basis, tiling, count, tables = self.basis, self.basis.tiling, len(rows), self._tables
-        components, inner = basis.group.components, 2 * basis.width
+        basis, tiling, count = self.basis, self.basis.tiling, len(rows)
+        components, device = basis.group.components, self.device
+        quanta = torch.empty(count, components, dtype=torch.int32, device=device)
+        lasts = torch.zeros(blocks, dtype=torch.int32, device=device)
+        # A quarter of the scratch memory has elements.
+        size = 2 * basis.width * projection.size
+        most = max(1, self.most // 4 // (size * tiling.rows)) * tiling.rows
         dtype = torch.float16 if projection.narrow else torch.float32
-        left = torch.empty(count, inner, dtype=dtype, device=self.device)
-        quanta = torch.empty(count, components, dtype=torch.int32, device=self.device)
-        lasts = torch.zeros(blocks, dtype=torch.int32, device=self.device)
+        left = torch.empty(min(count, most), 2 * basis.width, dtype=dtype, device=device)
+        for first in range(0, count, most):
+            part = slice(first, first + most)
+            self._project(rows[part], block_of[part], left, quanta[part], lasts, found, projection)
+        return quanta, lasts
+
+    def _project(
+        self,
+        rows: torch.Tensor,
+        block_of: torch.Tensor,
+        left: torch.Tensor,
+        quanta: torch.Tensor,
+        lasts: torch.Tensor,
+        found: torch.Tensor,
+        projection: Projection,
+    ) -> None:
+        """Makes quanta of rows, of which `left` holds the elements meanwhile."""
+        basis, tiling, count, tables = self.basis, self.basis.tiling, len(rows), self._tables
         tiles = -(-count // tiling.rows)
         _project_kernels.prepare_kernel[(tiles, len(tables["places"]))](
             *(rows, left, self.own.factors, basis.columns, self._rotations),
@@ -397,13 +414,14 @@ class GroupEncoding:
             ALIGNED=self._aligned,
             num_warps=8,
         )
+        components = basis.group.components
         columns = min(tiling.components, projection.columns)
         step = min(tiling.components, projection.step)
         across = -(-components // columns)
         _project_kernels.project_kernel[(tiles * across,)](
             *(left, self.own.encode, rows, tables["offsets"], tables["inverses"]),
             *(tables["classes"], tables["thresholds"], block_of, quanta, lasts, found),
-            *(count, components, inner, across),
+            *(count, components, 2 * basis.width, across),
             BM=tiling.rows,
             BN=columns,
             BK=step,
@@ -411,7 +429,6 @@ class GroupEncoding:
             num_warps=projection.warps,
             num_stages=2 if torch.version.hip else 3,
         )
-        return quanta, lasts
 
     def _code(
         self,
@@ -421,7 +438,23 @@ class GroupEncoding:
         blocks: torch.Tensor,
         found: torch.Tensor,
     ) -> _Started:
-        """Codes the quanta of blocks."""
+        """Codes the quanta of blocks, beside what the current stream does next."""
+        if self._side is not None:
+            self._side.wait_stream(torch.cuda.current_stream(self.device))
+            for tensor in (quanta, lasts, blocks, found, *self._tables.values()):
+                tensor.record_stream(self._side)
+        with on_stream(self.device, self._side):
+            return self._launch_coding(part, quanta, lasts, blocks, found)
+
+    def _launch_coding(
+        self,
+        part: list[tuple[int, int, int]],
+        quanta: torch.Tensor,
+        lasts: torch.Tensor,
+        blocks: torch.Tensor,
+        found: torch.Tensor,
+    ) -> _Started:
+        """Codes the quanta of blocks in the current stream."""
         device, count, components = self.device, len(part), quanta.shape[1]
         symbols = max(each[2] for each in part) * components
 

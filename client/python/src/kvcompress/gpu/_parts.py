@@ -136,6 +136,7 @@ class ProfileCoding:
         self._codec = f"klt-profile:{preset}"
         self._bases, self._block_tokens, self._scratch = bases, block_tokens, scratch
         self._own = [EncodingBasis(basis, device) for basis in bases]
+        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def entry(self, name: str, dtype: str, shape: tuple[int, ...]) -> Entry:
         """The entry of a tensor in the manifest, without digest and place."""
@@ -213,6 +214,7 @@ class ProfileCoding:
             sources[fit.sources[0]].entry.dtype,
             first_token,
             self._scratch,
+            self._side,
         )
 
     def group_of(self, entry: Entry) -> int | None:
