@@ -26,11 +26,16 @@ Listener& TheListener() {
   return *listener;
 }
 
+// Whether this thread is in `made`: with GRPC_TRACE, all of gRPC may log.
+thread_local bool telling = false;
+
 void TakeLine(gpr_log_func_args* args) {
-  if (args->severity == GPR_LOG_SEVERITY_DEBUG) {
+  if (args->severity == GPR_LOG_SEVERITY_DEBUG && !telling) {
+    telling = true;
     Listener& listener = TheListener();
     const std::shared_lock lock(listener.mutex);
     if (listener.made) listener.made();
+    telling = false;
   }
   if (args->severity >= asked_for) write_line.load()(args);
 }

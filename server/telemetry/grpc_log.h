@@ -23,8 +23,8 @@ namespace kvcompress {
 void RouteGrpcLog(gpr_log_func write);
 
 // While it lives, `made` is called for each line for debugging, by the thread
-// that logs it. `made` throws nothing, and makes gRPC log nothing. Once the
-// destructor returns, it is not being called any more. One at a time.
+// that logs it, except for lines that `made` causes. It throws nothing. Once
+// the destructor returns, it is not being called any more. One at a time.
 class DebugLines {
  public:
   explicit DebugLines(std::function<void()> made);

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch  # type: ignore[import-not-found,unused-ignore]
 import transformers  # type: ignore[import-not-found,unused-ignore]
 from interpreting import fast_interpreter
-from speed import Cache, environment, seconds_of
+from speed import Cache, environment, pinned, seconds_of
 from synthetic import LLAMA, TINY, Shape, artefact, profiles
 
 import kvcompress
@@ -60,12 +60,6 @@ def model_of(shape: Shape, device: str) -> Any:  # noqa: ANN401
     )
     with torch.device(device):
         return transformers.LlamaForCausalLM(config).to(torch.bfloat16).eval()
-
-
-def pinned(data: bytes, device: str) -> torch.Tensor:
-    """An artefact where the device copies from."""
-    tensor = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    return tensor.pin_memory() if device == "cuda" else tensor
 
 
 def ways(
