@@ -16,6 +16,7 @@ import argparse
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -106,6 +107,11 @@ def coded(host: Cache, size: int) -> dict[str, bytes]:
         return {}
 
 
+def after(way: Way, first_token: Callable[[Cache | None], int]) -> int:
+    """Restores a prefix, and computes the first token behind it."""
+    return first_token(way.restore())
+
+
 def measure(shape: Shape, lengths: tuple[int, ...], device: str, until: float) -> None:
     """Prints the table; lengths for which there is no time are named."""
     model = model_of(shape, device)
@@ -127,12 +133,12 @@ def measure(shape: Shape, lengths: tuple[int, ...], device: str, until: float) -
             answer = model(new, past_key_values=held, use_cache=True, logits_to_keep=1)
             return int(answer.logits[0, -1].argmax())
 
-        computed = seconds_of(lambda run=first_token: run(None), device)
+        computed = seconds_of(partial(first_token, None), device)
         print(f"| {tokens:,} | computing | - | - | {1e3 * computed:,.1f} | 1 | |", flush=True)
         expected, uncompressed = first_token(cache), 0.0
         for way in found:
             restored = seconds_of(way.restore, device)
-            whole = seconds_of(lambda way=way, run=first_token: run(way.restore()), device)
+            whole = seconds_of(partial(after, way, first_token), device)
             uncompressed = uncompressed or whole
             if way.name in ("uncompressed", "lossless", "klt:max with a profile"):
                 same = first_token(way.restore()) == expected

@@ -136,4 +136,4 @@ def artefact(
             name, tensor = f"layer_{member.layer}_{role}", part.transpose(0, 1).unsqueeze(0)
             sources.append(Source(coding.entry(name, "BF16", tuple(tensor.shape)), tensor))
         parts += coding.parts(sources, 0)
-    return write_artefact(parts, {}, {}, turned.profile).data
+    return bytes(write_artefact(parts, {}, {}, turned.profile, device).data.numpy())

@@ -29,7 +29,7 @@ from kvcompress import (
     UnimplementedError,
     load_torch,
 )
-from kvcompress.gpu import Decoder, Encoder, _basis, _decoder, _group
+from kvcompress.gpu import Decoder, Encoder, _basis, _decoder
 from oracle.crafted_profiles import Group, make_profile
 from oracle.server import running_server
 

@@ -5,14 +5,14 @@ import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
+import torch  # type: ignore[import-not-found,unused-ignore]
 import xxhash
 
 from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu._profile import Profile
+from kvcompress.gpu._threads import for_each
 from kvcompress.payload._profiled import NO_DIGEST, PROFILE_KEY, is_profiled
 
 _ZEROS = "0" * 32
@@ -23,39 +23,44 @@ _MOST_LABEL = 1024  # bytes
 _GROUP_DIGITS = 4
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A tensor of an artefact.
 
     Attributes:
         name: Its name.
         entry: Its entry in the manifest, without the digest.
-        payload: Its bytes.
+        pieces: Of its payload, in order: bytes, or tensors of uint8 on the device.
         largest: The size bound of its codec, of which the header's length is made.
     """
 
     name: str
     entry: str
-    payload: bytes
+    pieces: Sequence[bytes | torch.Tensor]
     largest: int
 
-    @cached_property
-    def digest(self) -> str:
-        """Of the payload, 32 hexadecimal digits."""
-        return xxhash.xxh3_128_hexdigest(self.payload)
-
     @property
-    def line(self) -> str:
+    def size(self) -> int:
+        """Bytes of the payload."""
+        return sum(map(len, self.pieces))
+
+    def line(self, digest: str) -> str:
         """The entry, and the digest; of a payload that another tensor of the group has, none."""
-        shared = is_profiled(self.entry) and not self.payload
-        return f"{self.entry} {NO_DIGEST if shared else self.digest}"
+        shared = is_profiled(self.entry) and not self.size
+        return f"{self.entry} {NO_DIGEST if shared else digest}"
 
 
 class Written(NamedTuple):
-    """An artefact, and `xxh3-128:` with the 32 digits that identify it."""
+    """An artefact.
 
-    data: bytes
+    Attributes:
+        data: All of it, uint8 on the host, in pinned memory where a device can copy from it.
+        checksum: `xxh3-128:` with the 32 digits that identify it.
+        digests: Of the payloads, 32 hexadecimal digits each.
+    """
+
+    data: torch.Tensor
     checksum: str
+    digests: list[str]
 
 
 def check_texts(labels: Mapping[str, str], metadata: Mapping[str, str]) -> None:
@@ -90,34 +95,67 @@ def write_artefact(
     parts: Sequence[Part],
     labels: Mapping[str, str],
     metadata: Mapping[str, str],
-    profile: Profile | None = None,
+    profile: Profile | None,
+    device: torch.device,
 ) -> Written:
-    """Puts an artefact together.
+    """Puts an artefact together, and waits for what the device copies.
 
     Args:
         parts: Its tensors, in order.
         labels: Bound to it.
         metadata: Of the source, in its order.
         profile: That tensors of `klt-profile` need.
+        device: That has the pieces which are tensors.
     """
+    sizes = [part.size for part in parts]
+    # Digests have one length.
+    size = len(_text(parts, sizes, [_ZEROS] * len(parts), labels, metadata, profile))
+    data = torch.empty(8 + size + sum(sizes), dtype=torch.uint8, pin_memory=device.type == "cuda")
+    held, position = memoryview(data.numpy()), 8 + size
+    payloads = []
+    for part, length in zip(parts, sizes, strict=True):
+        payloads.append(held[position : position + length])
+        for piece in part.pieces:
+            end = position + len(piece)
+            if isinstance(piece, torch.Tensor):
+                data[position:end].copy_(piece, non_blocking=True)
+            else:
+                held[position:end] = piece
+            position = end
+    if device.type == "cuda":
+        torch.cuda.current_stream(device).synchronize()
+    digests = for_each(xxhash.xxh3_128_hexdigest, payloads, len(data))
+    text = _text(parts, sizes, digests, labels, metadata, profile)
+    header = struct.pack("<Q", len(text)) + text
+    digest = xxhash.xxh3_128_hexdigest(header)
+    held[: len(header)] = header.replace(_ZEROS.encode(), digest.encode(), 1)
+    return Written(data, f"xxh3-128:{digest}", digests)
+
+
+def _text(
+    parts: Sequence[Part],
+    sizes: Sequence[int],
+    digests: Sequence[str],
+    labels: Mapping[str, str],
+    metadata: Mapping[str, str],
+    profile: Profile | None,
+) -> bytes:
+    """The JSON of the header, with zeros as its checksum, filled up to its length."""
+    lines = [part.line(digest) for part, digest in zip(parts, digests, strict=True)]
     texts = {
         "kvcompress.checksum": f"xxh3-128:{_ZEROS}",
         "kvcompress.format": "1",
         "kvcompress.layout": "bhtd",
-        "kvcompress.tensors": ";".join(part.line for part in parts),
+        "kvcompress.tensors": ";".join(lines),
     }
     if profile is not None and parts:
         texts[PROFILE_KEY] = f"{profile.digest} {profile.label}"
     texts |= {f"kvcompress.label.{key}": labels[key] for key in sorted(labels)}
     texts |= metadata
     length = len(_header(parts, [part.largest for part in parts], texts))
-    text = _header(parts, [len(part.payload) for part in parts], texts)
+    text = _header(parts, sizes, texts)
     more = sum(_GROUP_DIGITS for part in parts if is_profiled(part.entry))
-    text = text.ljust(length + -(8 + length) % 8 + more + -more % 8)
-    header = struct.pack("<Q", len(text)) + text
-    digest = xxhash.xxh3_128_hexdigest(header)
-    sealed = header.replace(_ZEROS.encode(), digest.encode(), 1)
-    return Written(b"".join([sealed, *(part.payload for part in parts)]), f"xxh3-128:{digest}")
+    return text.ljust(length + -(8 + length) % 8 + more + -more % 8)
 
 
 def _header(parts: Sequence[Part], sizes: Sequence[int], texts: Mapping[str, str]) -> bytes:

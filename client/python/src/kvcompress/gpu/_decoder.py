@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
@@ -27,8 +27,7 @@ from kvcompress.gpu._target import Target, read_slots
 from kvcompress.gpu._upload import Held, padded, send
 from kvcompress.payload import PayloadError
 
-
-_Bytes = bytes | bytearray | memoryview | torch.Tensor
+_Bytes: TypeAlias = "bytes | bytearray | memoryview | torch.Tensor"
 
 
 class _Pending(NamedTuple):

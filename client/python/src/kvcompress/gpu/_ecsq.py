@@ -31,6 +31,9 @@ _Table = npt.NDArray[np.int64]
 _HEADER = np.dtype([("sizes", "<u4", 4), ("norm_middle", "<u2"), ("side", "u1", 6)])
 
 
+_FRONT = 1 << 20  # bytes, of which the header of any payload takes less
+
+
 class EcsqPayload:
     """A payload of mode 1.
 
@@ -49,9 +52,9 @@ class EcsqPayload:
             PayloadError: It breaks a rule.
         """
         self.output, entry = output, output.entry
-        payload = bytes(data[entry.begin : entry.end])
+        payload = data[entry.begin : entry.end]
         try:
-            self.fields, begin = read_fields(payload, entry)
+            self.fields, begin = read_fields(bytes(payload[:_FRONT]), entry)
         except PayloadError as error:
             raise PayloadError(
                 f"the payload of {entry.codec} has a header that breaks the format",
@@ -91,7 +94,7 @@ def _shapes(heads: int, tokens: int, channels: int) -> _Table:
     return np.column_stack([first, np.ones_like(first), np.tile(parts, (heads, 1))])
 
 
-def _begins(payload: bytes, position: int, count: int, entry: Entry) -> _Table:
+def _begins(payload: memoryview, position: int, count: int, entry: Entry) -> _Table:
     """Where so many blocks begin, which end with the payload."""
     begins, read = [], struct.Struct("<I").unpack_from
     last = len(payload) - BLOCK_HEADER.size
@@ -110,7 +113,7 @@ def _begins(payload: bytes, position: int, count: int, entry: Entry) -> _Table:
 
 
 def _read_blocks(
-    payload: bytes, begins: _Table, shapes: _Table, channels: int, fields: Fields, entry: Entry
+    payload: memoryview, begins: _Table, shapes: _Table, channels: int, fields: Fields, entry: Entry
 ) -> _Table:
     """Reads and checks the headers of all blocks."""
     raw = np.frombuffer(payload, "u1")[begins[:, None] + np.arange(BLOCK_HEADER.size)]

@@ -4,6 +4,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -32,14 +33,20 @@ class Encoded:
     """The result of `Encoder.encode`.
 
     Attributes:
-        artefact: The whole file.
+        data: The whole file, a tensor of uint8 on the host; pinned where a device encoded, so that
+            a Decoder copies from it.
         report: Sizes and quality, as the service reports them, under the default thresholds.
         fallback: Why the client encoded on the host instead; empty where the device did.
     """
 
-    artefact: bytes
+    data: torch.Tensor
     report: CompressionReport
     fallback: str
+
+    @cached_property
+    def artefact(self) -> bytes:
+        """The whole file as bytes, a copy."""
+        return bytes(self.data.numpy())
 
 
 class Encoder:
@@ -154,12 +161,12 @@ class Encoder:
         if refused := coding.refusal(sources):
             return self._fall_back(sources, refused, labels, metadata)
         parts = coding.parts(sources, first_token)
-        written = write_artefact(parts, labels, metadata, coding.profile)
+        written = write_artefact(parts, labels, metadata, coding.profile, self.device)
         decoded = self._decoder.decode(written.data).tensors
         groups = group_numbers(coding, [source.entry for source in sources])
         measured = [
-            Measured(entry, part, tensor, decoded[entry.name], groups.get(entry.name))
-            for (entry, tensor), part in zip(sources, parts, strict=True)
+            Measured(entry, part, digest, tensor, decoded[entry.name], groups.get(entry.name))
+            for (entry, tensor), part, digest in zip(sources, parts, written.digests, strict=True)
         ]
         seconds = time.monotonic() - began
         report = report_of(coding, measured, written, first_token, seconds)
@@ -229,4 +236,5 @@ class Encoder:
             metadata=metadata,
             profile="" if profile is None else profile.digest,
         )
-        return Encoded(result.artefact or b"", result.report, f"tensor {name!r}: {reason}")
+        data = torch.frombuffer(bytearray(result.artefact or b""), dtype=torch.uint8)
+        return Encoded(data, result.report, f"tensor {name!r}: {reason}")

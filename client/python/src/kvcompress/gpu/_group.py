@@ -44,7 +44,6 @@ class GroupPlan:
         low_width: Components of a row, whole steps of the product.
         high_width: Those at its front that may have levels of more than 8 bits.
         chunks: Blocks that hold a token of the range, in parts.
-        scratch: Bytes on the device, of buffers that are freed after the call.
     """
 
     def __init__(self, basis: Basis, payload: Payload, tokens: Range, size: int, most: int) -> None:
@@ -69,18 +68,24 @@ class GroupPlan:
         self.high_width = LANES * (int(large[-1]) + 1) if len(large) else 0
         row = self.low_width + max(1, self.high_width) + 4
         self.chunks = list(self._cut(wanted, most // row))
+        self._size, self._wanted, self._row = size, wanted, row
+
+    @property
+    def scratch(self) -> int:
+        """Bytes on the device, of buffers that are freed after the call."""
         rows = max((chunk.tokens for chunk in self.chunks), default=0)
-        again = max((chunk.tokens for chunk in self.cut_exact(wanted)), default=0)
-        self.scratch = max(rows * row, again * self._exact_row) + self._tables(size, wanted)
+        again = max((chunk.tokens for chunk in self.cut_exact(self._wanted)), default=0)
+        return max(rows * self._row, again * self._exact_row) + self._tables()
 
     @property
     def _exact_row(self) -> int:
         """Bytes of a row of the exact path: levels in 32 bits and in binary64, and sums."""
         return 12 * self.low_width + 8 * self.basis.tiling.pairs + 4
 
-    def _tables(self, size: int, wanted: _Numbers) -> int:
+    def _tables(self) -> int:
         """Bytes of all that does not go with the rows of a part."""
         basis, payload, tiling = self.basis, self.payload, self.basis.tiling
+        wanted = self._wanted
         vectors = 4 * 8 * 2 * tiling.pairs * basis.basis_width
         angles = 8 * (self.tokens.end - self.tokens.first) * basis.angles
         of_tokens = 5 * len(payload.offsets)
@@ -94,7 +99,7 @@ class GroupPlan:
         patches = (8 + 4) * elements
         parts = 16 * (12 + 2 * len(self.chunks))
         fixed = vectors + of_pairs + of_components + patches + parts
-        return padded(size) + angles + of_tokens + of_blocks + fixed
+        return int(padded(self._size) + angles + of_tokens + of_blocks + fixed)
 
     def cut_exact(self, wanted: _Numbers) -> Iterator[Rows]:
         """Cuts blocks for the exact path, whose rows need more."""
@@ -159,8 +164,6 @@ class GroupDecoding:
         token_slots: Where each token of the range goes, -1 for nowhere.
         entry: Whose payload it is.
 
-    Attributes:
-        scratch: Bytes on the device, besides what the elements take.
     """
 
     def __init__(
@@ -174,9 +177,14 @@ class GroupDecoding:
     ) -> None:
         """Keeps what `launch` needs."""
         self.plan, self.slots, self.outputs, self._held = plan, slots, outputs, held
-        self.entry, self.token_slots, self.scratch = entry, token_slots, plan.scratch
+        self.entry, self.token_slots = entry, token_slots
         self.dtype, self.device = entry.dtype, slots.device
         self.chunks: list[_Chunk] = []
+
+    @property
+    def scratch(self) -> int:
+        """Bytes on the device, besides what the elements take."""
+        return self.plan.scratch
 
     def _send(self, slots: torch.Tensor) -> None:
         """Sends what the kernels need."""

@@ -7,7 +7,7 @@ Those are the thresholds between quanta, the finer steps of recent tokens, and a
 import struct
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -214,7 +214,7 @@ class GroupEncoding:
             yield self._start(part, projection)
 
     def collect(self, started: _Started) -> None:
-        """Waits for a part, and lets the device copy its blocks to the host.
+        """Waits for a part, and puts its blocks together.
 
         Raises:
             InvalidArgumentError: An element is not finite, or too large for the preset's step.
@@ -228,7 +228,7 @@ class GroupEncoding:
         with on_stream(self.device, self._side):
             if started.found[1].item():
                 self._refuse_large()
-            self._collected.append(_to_host(self._assemble(started)))
+            self._collected.append(self._assemble(started))
 
     def _refuse_infinite(self) -> NoReturn:
         """Names the element that is not finite."""
@@ -254,17 +254,19 @@ class GroupEncoding:
             tensor=name,
         )
 
-    def payload(self) -> bytes:
-        """The payload, after all parts were collected.
+    def pieces(self) -> list[bytes | torch.Tensor]:
+        """The payload, after all parts were collected: its front, and blocks on the device.
 
         Raises:
             InvalidArgumentError: An element of a sink is not finite.
         """
         if self._side is not None:
-            self._side.synchronize()
-            torch.cuda.current_stream(self.device).synchronize()
-        blocks = [memoryview(each.numpy()) for each in self._collected]
-        return b"".join([self._front, self._sinks(), *blocks])
+            stream = torch.cuda.current_stream(self.device)
+            stream.wait_stream(self._side)
+            stream.synchronize()
+            for blocks in self._collected:
+                blocks.record_stream(stream)
+        return [self._front + self._sinks(), *self._collected]
 
     def _runs(self) -> bytes:
         """The offsets in their runs."""
@@ -330,7 +332,7 @@ class GroupEncoding:
         names = ("places", "offsets", "inverses", "classes", "symbols", "largest", "thresholds")
         places = basis.places(self.sources, np.ones(len(self.sources), np.float32))
         self._aligned = are_aligned(places)
-        arrays = [
+        arrays: list[npt.NDArray[Any]] = [
             places,
             self.offsets,
             np.float32(1) / (step * np.float32(self._scale) * factor),
@@ -358,7 +360,7 @@ class GroupEncoding:
         firsts = np.cumsum(counts) - counts
         number = np.repeat(np.arange(len(part)), counts)
         token = table[number, 1] + np.arange(len(number)) - firsts[number]
-        arrays = [
+        arrays: list[npt.NDArray[Any]] = [
             np.stack([table[number, 0], token], 1).astype(np.int32),
             number.astype(np.int32),
             np.stack([firsts, counts, table[:, 1]], 1).astype(np.int64),

@@ -1,9 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The payloads of an artefact that the device decodes, and the tensors that the host restores."""
 
-from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -12,6 +10,7 @@ from kvcompress._arrays import TORCH_TYPES
 from kvcompress.errors import FailedPreconditionError, InvalidArgumentError
 from kvcompress.gpu._place import MOST, geometry
 from kvcompress.gpu._profile import Group, Member, Profile
+from kvcompress.gpu._threads import for_each
 from kvcompress.payload import PayloadError, read_header, verify_digest
 from kvcompress.payload._codec import Entry
 from kvcompress.payload._profiled import is_profiled
@@ -20,8 +19,6 @@ DTYPES = ("F32", "F16", "BF16")
 """Types of elements that kernels write of groups."""
 
 _MAX_TOKENS = (1 << 32) - 1
-_MUCH = 16 << 20  # bytes that one thread digests in milliseconds
-_THREADS = 4
 _SINGLE = ("int4", "int8", "ecsq", "lossless")
 """Codecs whose payloads are decoded one by one."""
 
@@ -120,13 +117,7 @@ def verify_payloads(data: memoryview, artefact: Artefact) -> None:
     def verify(entry: Entry) -> None:
         verify_digest(data[entry.begin : entry.end], entry)
 
-    if len(data) < _MUCH:
-        for entry in artefact.entries:
-            verify(entry)
-        return
-    with ThreadPoolExecutor(_THREADS) as pool:
-        # xxhash lets other threads run.
-        deque(pool.map(verify, artefact.entries), maxlen=0)
+    for_each(verify, artefact.entries, len(data))
 
 
 def _require_profile(needed: tuple[str, str] | None, profile: Profile | None) -> None:

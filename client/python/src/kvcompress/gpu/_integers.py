@@ -79,9 +79,7 @@ class IntegersDecoding:
             slots: i64, where tokens go, -1 for nowhere; as many as any output needs.
         """
         device, form = slots.device, self.form
-        self.found = torch.zeros(
-            len(self.outputs), self.blocks, dtype=torch.uint8, device=device
-        )
+        self.found = torch.zeros(len(self.outputs), self.blocks, dtype=torch.uint8, device=device)
         if not self.blocks:
             return
         integers_kernel[(self.blocks, len(self.outputs))](

@@ -184,7 +184,7 @@ def _cut(blocks: list[Block], most: int) -> list[list[Block]]:
     return parts
 
 
-def _read_blocks(payload: bytes, output: Output, number: int, begin: int) -> list[Block]:
+def _read_blocks(payload: memoryview, output: Output, number: int, begin: int) -> list[Block]:
     """Reads where planes are, of a payload that begins at a byte of the data on the device."""
     entry = output.entry
     size = SIZES[entry.dtype]

@@ -79,7 +79,7 @@ class IntegerCoding:
         """Encodes the tensors, wherever they begin."""
         payloads = Quantizing(self._bits, self._group, sources).run(self._device)
         return [
-            Part(source.entry.name, _text(source.entry), payload, len(payload))
+            Part(source.entry.name, _text(source.entry), [payload], len(payload))
             for source, payload in zip(sources, payloads, strict=True)
         ]
 
@@ -190,13 +190,13 @@ class ProfileCoding:
         if waiting is not None:
             waiting[0].collect(waiting[1])
         payloads = {
-            max(fit.sources): encoding.payload()
+            max(fit.sources): encoding.pieces()
             for fit, encoding in zip(fits, encodings, strict=True)
         }
         parts = []
         for number, (entry, _) in enumerate(sources):
             bound = payload_size(entry.codec, entry.shape, entry.dtype, entry.role)
-            parts.append(Part(entry.name, _text(entry), payloads.get(number, b""), bound))
+            parts.append(Part(entry.name, _text(entry), payloads.get(number, []), bound))
         return parts
 
     def _encoding(self, fit: _Fit, sources: Sequence[Source], first_token: int) -> GroupEncoding:

@@ -42,8 +42,8 @@ class Quantizing:
             position += form.size(source.tensor.numel())
         self.begins.append(position)
 
-    def run(self, device: torch.device) -> list[bytes]:
-        """Encodes and returns the payloads.
+    def run(self, device: torch.device) -> list[torch.Tensor]:
+        """Encodes and returns the payloads, on the device.
 
         Raises:
             InvalidArgumentError: An element has no code.
@@ -58,9 +58,9 @@ class Quantizing:
             if broken.any():
                 number, _, first, count = blocks[int(broken.argmax())].tolist()
                 self._refuse(self.sources[numbers[number]], first, count)
-        data = payloads.cpu().numpy().tobytes()
         return [
-            data[begin:end] for begin, end in zip(self.begins[:-1], self.begins[1:], strict=True)
+            payloads[begin:end]
+            for begin, end in zip(self.begins[:-1], self.begins[1:], strict=True)
         ]
 
     def _launch(

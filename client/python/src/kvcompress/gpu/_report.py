@@ -32,6 +32,7 @@ class Measured(NamedTuple):
 
     entry: Entry
     part: Part
+    digest: str
     source: torch.Tensor
     decoded: torch.Tensor
     group: int | None
@@ -104,7 +105,7 @@ def _bytes(entry: Entry) -> int:
 
 def _tensor(measured: Measured, metrics: quality_pb2.QualityMetrics) -> quality_pb2.TensorReport:
     """The report on a tensor."""
-    entry, payload = measured.entry, measured.part.payload
+    entry, size = measured.entry, measured.part.size
     report = quality_pb2.TensorReport(
         name=entry.name,
         dtype=tensor_pb2.DataType.Value(f"DATA_TYPE_{entry.dtype}"),
@@ -112,11 +113,11 @@ def _tensor(measured: Measured, metrics: quality_pb2.QualityMetrics) -> quality_
         role=_ROLES[entry.role],
         codec=entry.codec,
         original_size_bytes=_bytes(entry),
-        compressed_size_bytes=len(payload),
-        bits_per_value=8 * len(payload) / metrics.elements if metrics.elements else 0,
+        compressed_size_bytes=size,
+        bits_per_value=8 * size / metrics.elements if metrics.elements else 0,
         metrics=metrics,
         verdict=verdict_of(metrics),
-        digest=measured.part.digest,
+        digest=measured.digest,
     )
     if entry.layer is not None:
         report.layer = entry.layer

@@ -23,13 +23,11 @@ Tokens = tuple[int, int]
 
 
 class Decoding(Protocol):
-    """Payloads that are decoded together.
+    """Payloads that are decoded together."""
 
-    Attributes:
-        scratch: Bytes on the device, besides what the elements take.
-    """
-
-    scratch: int
+    @property
+    def scratch(self) -> int:
+        """Bytes on the device, besides what the elements take."""
 
     def launch(self, slots: torch.Tensor) -> None:
         """Launches the kernels; slots, i64, says where tokens go, -1 for nowhere."""
