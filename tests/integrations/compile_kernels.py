@@ -24,8 +24,8 @@ from kvcompress.gpu import _metrics_kernels as metrics
 from kvcompress.gpu import _product_kernels as kernels
 from kvcompress.gpu import _project_kernels as projecting
 from kvcompress.gpu._basis import DEVICE_TILING
+from kvcompress.gpu._encoding_tables import NARROW, NARROW_AMD, WIDE
 from kvcompress.gpu._entropy_kernel import entropy_kernel
-from kvcompress.gpu._group_encoding import NARROW, NARROW_AMD, WIDE
 from kvcompress.gpu._integers_kernel import integers_kernel
 from kvcompress.gpu._quantize_kernel import quantize_kernel
 

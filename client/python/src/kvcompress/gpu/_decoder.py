@@ -16,7 +16,8 @@ from kvcompress.errors import InvalidArgumentError, UnimplementedError
 from kvcompress.gpu._basis import DEVICE_TILING, INTERPRETER_TILING, Basis, slot_table
 from kvcompress.gpu._decoded import Decoded, Launched
 from kvcompress.gpu._device import is_interpreted, on_stream, require_device
-from kvcompress.gpu._group import GroupDecoding, GroupPlan
+from kvcompress.gpu._group import GroupDecoding
+from kvcompress.gpu._group_plan import GroupPlan
 from kvcompress.gpu._groups import Artefact, CodedGroup, read_artefact, verify_payloads
 from kvcompress.gpu._lanes import LANES, Lanes
 from kvcompress.gpu._payload import read_payload

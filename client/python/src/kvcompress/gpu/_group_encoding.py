@@ -6,7 +6,6 @@ Those are the thresholds between quanta, the finer steps of recent tokens, and a
 
 import struct
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -17,9 +16,18 @@ from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu import _encode_kernels, _project_kernels
 from kvcompress.gpu._basis import Basis, are_aligned
 from kvcompress.gpu._device import on_stream
+from kvcompress.gpu._encoding_tables import (
+    NARROW,
+    NARROW_AMD,
+    WIDE,
+    EncodingBasis,
+    Projection,
+    Symbols,
+    recent_offsets,
+)
 from kvcompress.gpu._product_kernels import rotation_kernel
-from kvcompress.gpu._upload import send, send_all
-from kvcompress.payload._ecsq_tables import ESCAPE, TABLES, Tables
+from kvcompress.gpu._upload import send_all, to_host
+from kvcompress.payload._ecsq_tables import TABLES
 
 _HEADER = struct.Struct("<BBHBbBBQfHHII")
 _QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
@@ -27,105 +35,6 @@ _ROTATIONS = 256  # angles of a program
 _COPIED = 1024  # bytes that a program copies at once
 _COPIES = 16  # programs that put a block together
 _MOST_LOW = 11  # bits of a quantum of class 71
-# Squared error, in squared steps, that a bit is worth.
-_ERROR_PER_BIT = 0.025
-_ESCAPE_BITS = 16
-# How steps shrink with the age of a token: exponent, tokens added to the age, octaves.
-_WEIGHTING, _NEWEST, _LEAST_OCTAVES, _MOST_OCTAVES = 0.3, 8, -2.0, 0.75
-
-
-class Projection(NamedTuple):
-    """Sizes of the tiles of the projection, in elements of so many bytes: columns and a step."""
-
-    columns: int
-    step: int
-    size: int
-
-    @property
-    def narrow(self) -> bool:
-        """Whether elements are binary16."""
-        return self.size == 2
-
-    @property
-    def warps(self) -> int:
-        """Of a program."""
-        return 8 if self.columns == 128 else 4
-
-
-NARROW = Projection(128, 64, 2)
-"""In binary16, which holds nearly all there is, scaled to steps."""
-NARROW_AMD = Projection(64, 32, 2)
-"""The same where a block has 64 KB of shared memory."""
-WIDE = Projection(64, 32, 4)
-"""In binary32 of which products take as many bits as of binary16: for what is beyond its range."""
-
-
-class Symbols(NamedTuple):
-    """The tables of the entropy encoder.
-
-    Attributes:
-        intervals: i32 [28, 64], f << 16 | first of the symbols from -32 on, 63 the escape.
-        largest: i32 [28], the largest symbol.
-        thresholds: f32 [29, 64], below which the lesser of n and n - 1 is taken.
-    """
-
-    intervals: npt.NDArray[np.int32]
-    largest: npt.NDArray[np.int32]
-    thresholds: npt.NDArray[np.float32]
-
-    @staticmethod
-    @cache
-    def get() -> "Symbols":
-        """Makes them once."""
-        tables = Tables.get()
-        intervals, largest = np.zeros((TABLES, 64), np.int32), np.zeros(TABLES, np.int32)
-        for table, slots in enumerate(tables.symbol[:TABLES]):
-            for symbol in np.unique(slots).tolist():
-                at = np.flatnonzero(slots == symbol)
-                place = 63 if symbol == ESCAPE else symbol + 32
-                intervals[table, place] = len(at) << 16 | int(at[0])
-            largest[table] = slots[slots != ESCAPE].max()
-        # In 256ths of a bit, as the service counts.
-        bits = np.zeros((TABLES + 1, 64))
-        for table in range(TABLES):
-            for symbol in range(64):
-                coded = symbol <= largest[table]
-                frequency = intervals[table, symbol + 32 if coded else 63] >> 16
-                cost = round(-256 * np.log2(frequency / 2048))
-                bits[table, symbol] = (cost + (0 if coded else 256 * _ESCAPE_BITS)) / 256
-        saved = np.diff(bits, axis=1, prepend=0)
-        thresholds = np.arange(64) - 0.5 + _ERROR_PER_BIT * saved / 2
-        thresholds[:, 0] = 0
-        return Symbols(intervals, largest, thresholds.astype(np.float32))
-
-
-@lru_cache(maxsize=16)
-def recent_offsets(tokens: int) -> npt.NDArray[np.int8]:
-    """Offsets of tokens: later ones get more attention, and finer steps."""
-    attention = -np.log2(np.arange(tokens - 1, -1, -1) + float(_NEWEST))
-    octaves = -_WEIGHTING * (attention - attention.mean())
-    quarters = 4 * np.clip(octaves, _LEAST_OCTAVES, _MOST_OCTAVES)
-    away = np.copysign(np.floor(np.abs(quarters) + 0.5), quarters)
-    offsets: npt.NDArray[np.int8] = (-away).astype(np.int8)
-    return offsets
-
-
-class EncodingBasis:
-    """What encoders take of a group of a profile besides its Basis.
-
-    Attributes:
-        encode: f16 [components, 2 width], the matrix in the order of tiles of pairs.
-        factors: f32 [4, width], of first and second channels, then their means.
-    """
-
-    def __init__(self, basis: Basis, device: torch.device) -> None:
-        """Sends it."""
-        group, order = basis.group, basis.order
-        numbers = np.stack([group.factors[order], group.means[order]])
-        self.factors = send(np.where(order < 0, np.float32(0), numbers).reshape(4, -1), device)
-        columns = order.reshape(2, -1, basis.tiling.pairs).transpose(1, 0, 2).ravel()
-        whole = np.where(columns < 0, 0, group.encode[:, columns])
-        self.encode = send((whole.astype(np.float32) / 32768).astype(np.float16), device)
 
 
 class _Started(NamedTuple):
@@ -207,7 +116,7 @@ class GroupEncoding:
             self.sources[member][:, :, : self.sinks].to(torch.float32).reshape(-1)
             for member in sorted(self.sources)
         ]
-        self._sinks_sent = _to_host(torch.cat(sinks))
+        self._sinks_sent = to_host(torch.cat(sinks))
         self._send(preset, np.float32(step))
         projection = NARROW_AMD if torch.version.hip else NARROW
         for part in self._cut(list(self._blocks(block_tokens))):
@@ -491,11 +400,3 @@ class GroupEncoding:
             num_warps=4,
         )
         return out
-
-
-def _to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy on the host, which is there when the stream has been waited for."""
-    if tensor.device.type != "cuda":
-        return tensor
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    return copy.copy_(tensor, non_blocking=True)

@@ -9,7 +9,8 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu._artefact import Part
 from kvcompress.gpu._basis import Basis
-from kvcompress.gpu._group_encoding import EncodingBasis, GroupEncoding
+from kvcompress.gpu._encoding_tables import EncodingBasis
+from kvcompress.gpu._group_encoding import GroupEncoding
 from kvcompress.gpu._profile import Profile
 from kvcompress.gpu._quantizing import Quantizing, Source
 from kvcompress.gpu._roles import role_of

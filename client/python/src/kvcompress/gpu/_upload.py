@@ -49,6 +49,14 @@ _TYPES = {
 }
 
 
+def to_host(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy on the host, which is there when the stream has been waited for."""
+    if tensor.device.type != "cuda":
+        return tensor
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return copy.copy_(tensor, non_blocking=True)
+
+
 def padded(size: int) -> int:
     """Bytes that an array of a size takes."""
     return -(-size // ALIGNMENT) * ALIGNMENT
