@@ -31,6 +31,7 @@ from test_repository import REPOSITORY, tracked
 FOREIGN_OPTIONS = {"--read-only", "--cap-drop", "-O1", "-O2", "-g1", "-g", "-ffast-math"}
 FOREIGN_OPTIONS |= {"--kv-transfer-config", "-format-error", "--enable-metrics", "--slot-save-path"}
 FOREIGN_OPTIONS |= {"--cache-type-v", "--shutdown-timeout", "--lora-paths", "--shm-size"}
+FOREIGN_OPTIONS |= {"-tcp_read_chunks"}
 STORE = "client/python/src/kvcompress/store/_command.py"
 LLAMA = "client/python/src/kvcompress/integrations/llama_cpp.py"
 OPTION = re.compile(r"(?<![\w-])(--?[a-zA-Z][\w-]*)")

@@ -140,15 +140,28 @@ class Decoder:
             raise InvalidArgumentError(f"`into` has {unknown[0]!r}, which is not decoded")
         with on_stream(self.device, stream):
             target = Target(given, None if slots is None else read_slots(slots), self.device)
-            try:
-                decoded = self._launch(held, found, target, tokens, by_layer=by_layer)
-            except PayloadError:
-                # A digest that is wrong says more than what came of it.
-                verify_payloads(held.data, found)
-                raise
-            verify_payloads(held.data, found)
+            decoded = self._launch_verified(held, found, target, tokens, by_layer=by_layer)
             if wait:
                 decoded.check()
+        return decoded
+
+    def _launch_verified(
+        self,
+        held: Held,
+        found: Artefact,
+        target: Target,
+        tokens: Tokens | None,
+        *,
+        by_layer: bool,
+    ) -> Decoded:
+        """Launches all parts, and verifies the digests while the device works."""
+        try:
+            decoded = self._launch(held, found, target, tokens, by_layer=by_layer)
+        except PayloadError:
+            # A digest that is wrong says more than what came of it.
+            verify_payloads(held.data, found)
+            raise
+        verify_payloads(held.data, found)
         return decoded
 
     def _launch(

@@ -32,8 +32,7 @@ from kvcompress.payload._ecsq_tables import TABLES
 _HEADER = struct.Struct("<BBHBbBBQfHHII")
 _QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
 _ROTATIONS = 256  # angles of a program
-_COPIED = 1024  # bytes that a program copies at once
-_COPIES = 16  # programs that put a block together
+_COPIED, _COPIES = 1024, 16  # bytes that a program copies at once; programs of a block
 _MOST_LOW = 11  # bits of a quantum of class 71
 
 
@@ -87,9 +86,8 @@ class GroupEncoding:
         first = next(iter(sources.values()))
         self.batches, self.tokens, self.device = first.shape[0], first.shape[2], first.device
         self.sinks = min(1, self.tokens) if position == 0 else 0
-        self.offsets = np.zeros(self.tokens, np.int8)
-        if position == 0:
-            self.offsets = recent_offsets(self.tokens)
+        count = self.tokens
+        self.offsets = recent_offsets(count) if position == 0 else np.zeros(count, np.int8)
         self._collected: list[torch.Tensor] = []
 
     def start(self, group: int, preset: int, step: float, block_tokens: int) -> Iterator[_Started]:

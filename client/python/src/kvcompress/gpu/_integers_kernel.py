@@ -63,9 +63,7 @@ def integers_kernel(
     number = tl.program_id(0).to(tl.int64)
     first = number * BLOCK
     count = tl.minimum(tl.load(output_of + 1) - first, BLOCK).to(tl.int32)
-    if count <= 0:
-        return
-    if touches(place, first, count) == 0:
+    if (count <= 0) | (touches(place, first, count) == 0):
         return
     data += tl.load(output_of) + number * block_bytes
     # Bytes of codes of a group.

@@ -41,6 +41,22 @@ def _read(data, strides, token, channel, live, DTYPE: tl.constexpr, ALIGNED: tl.
 
 
 @triton.jit
+def _store_ratios(out, signal, noise, live):
+    """Stores the ratio of signal and noise of tokens, infinity where there is no noise."""
+    ratio = tl.where(noise == 0, float("inf"), signal / tl.where(noise == 0, 1.0, noise))
+    tl.store(out, ratio, mask=live)
+
+
+@triton.jit
+def _store_four(out, a, b, c, d):
+    """Stores four numbers, one behind the other."""
+    tl.store(out, a)
+    tl.store(out + 1, b)
+    tl.store(out + 2, c)
+    tl.store(out + 3, d)
+
+
+@triton.jit
 def compare_kernel(
     tensors,  # i64 [., 13]: addresses of both; heads, tokens and channels; strides of both
     tiles,  # i64 [., 5]: tensor; head, with those of batches before; first token; where the ratio
@@ -58,8 +74,8 @@ def compare_kernel(
     """Compares a tile in each program."""
     tile = tiles + tl.program_id(0).to(tl.int64) * 5
     tensor = tensors + tl.load(tile) * 13
-    heads, tokens = tl.load(tensor + 2), tl.load(tensor + 3)
-    channels = tl.load(tensor + 4).to(tl.int32)
+    heads, tokens, channels = tl.load(tensor + 2), tl.load(tensor + 3), tl.load(tensor + 4)
+    channels = channels.to(tl.int32)
     batch, head = tl.load(tile + 1) // heads, tl.load(tile + 1) % heads
     source = _base(tensor, tensor + 5, batch, head, DTYPE, ALIGNED)
     restored = _base(tensor + 1, tensor + 9, batch, head, DTYPE, ALIGNED)
@@ -71,8 +87,7 @@ def compare_kernel(
     for step in range(STEPS):
         i = step * BT + tl.arange(0, BT)
         token = tl.load(tile + 2) + i
-        signal = tl.zeros([BT], tl.float64)
-        noise = tl.zeros([BT], tl.float64)
+        signal, noise = tl.zeros([BT], tl.float64), tl.zeros([BT], tl.float64)
         for first in range(0, channels, BD):
             channel = first + tl.arange(0, BD)
             live = (token < tokens)[:, None]
@@ -81,37 +96,26 @@ def compare_kernel(
             x = _read(source, tensor + 5, token, channel, live, DTYPE, ALIGNED)
             y = _read(restored, tensor + 9, token, channel, live, DTYPE, ALIGNED)
             error = y - x
-            signal += tl.sum(x * x, 1)
-            noise += tl.sum(error * error, 1)
-            other += tl.sum(tl.reshape(y * y, [BT * BD]), 0)
-            product += tl.sum(tl.reshape(x * y, [BT * BD]), 0)
-            size += tl.sum(tl.reshape(tl.abs(error), [BT * BD]), 0)
-            largest = tl.maximum(largest, tl.max(tl.reshape(tl.abs(error), [BT * BD]), 0))
-            most = tl.maximum(most, tl.max(tl.reshape(tl.abs(x), [BT * BD]), 0))
+            signal, noise = signal + tl.sum(x * x, 1), noise + tl.sum(error * error, 1)
+            other, product = other + tl.sum(y * y), product + tl.sum(x * y)
+            size += tl.sum(tl.abs(error))
+            largest = tl.maximum(largest, tl.max(tl.abs(error)))
+            most = tl.maximum(most, tl.max(tl.abs(x)))
             if column >= 0:
                 total += tl.sum(x, 0)
                 if STEPS == 1:
                     tl.store(columns + column + channel, total, mask=channel < channels)
                     total = tl.zeros([BD], tl.float64)
         if at >= 0:
-            ratio = tl.where(noise == 0, float("inf"), signal / tl.where(noise == 0, 1.0, noise))
-            tl.store(ratios + at + i, ratio, mask=token < tokens)
+            _store_ratios(ratios + at + i, signal, noise, token < tokens)
             early += tl.sum(tl.where(token == 0, noise, 0.0), 0)
-        squares += tl.sum(signal, 0)
-        errors += tl.sum(noise, 0)
+        squares, errors = squares + tl.sum(signal, 0), errors + tl.sum(noise, 0)
     if STEPS > 1:  # noqa: SIM102 - what Triton compiles has no `and` of a constant and a number
         if column >= 0:
-            channel = tl.arange(0, BD)
-            tl.store(columns + column + channel, total, mask=channel < channels)
-    out = sums + tl.program_id(0).to(tl.int64) * 8
-    tl.store(out, squares)
-    tl.store(out + 1, other)
-    tl.store(out + 2, product)
-    tl.store(out + 3, errors)
-    tl.store(out + 4, size)
-    tl.store(out + 5, early)
-    tl.store(out + 6, largest)
-    tl.store(out + 7, most)
+            tl.store(columns + column + tl.arange(0, BD), total, mask=tl.arange(0, BD) < channels)
+    sums += tl.program_id(0).to(tl.int64) * 8
+    _store_four(sums, squares, other, product, errors)
+    _store_four(sums + 4, size, early, largest, most)
 
 
 @triton.jit

@@ -22,6 +22,26 @@ def _read(source, at, live, DTYPE: tl.constexpr):
 
 
 @triton.jit
+def _store_left(out, x, y, scale, inside, found, NP: tl.constexpr, NARROW: tl.constexpr):
+    """Scales and stores elements of pairs; finds those that are not finite or too large."""
+    finite = (tl.abs(x) < float("inf")) & (tl.abs(y) < float("inf"))
+    if tl.max((inside & (finite == 0)).to(tl.int32)) != 0:
+        tl.store(found, 1)
+    x = tl.where(finite, x * scale, 0.0)
+    y = tl.where(finite, y * scale, 0.0)
+    if NARROW:
+        largest = tl.max(tl.where(inside, tl.maximum(tl.abs(x), tl.abs(y)), 0.0))
+        if largest >= 65504.0:
+            tl.store(found + 2, 1)
+        # No infinity, of which products make NaN; what is cut off is encoded again.
+        x = tl.minimum(tl.maximum(x, -65504.0), 65504.0).to(tl.float16)
+        y = tl.minimum(tl.maximum(y, -65504.0), 65504.0).to(tl.float16)
+    k = tl.arange(0, NP)[None, :]
+    tl.store(out + k, x, mask=inside)
+    tl.store(out + NP + k, y, mask=inside)
+
+
+@triton.jit
 def prepare_kernel(
     rows,  # i32 [rows, 2]: batch and token
     left,  # [rows, 2 width], f16 with NARROW, else f32
@@ -76,23 +96,8 @@ def prepare_kernel(
     y = b * cosine - a * sine
     x = (x - tl.load(factors + 2 * width + p)[None, :]) * tl.load(factors + p)[None, :]
     y = (y - tl.load(factors + 3 * width + p)[None, :]) * tl.load(factors + width + p)[None, :]
-    finite = (tl.abs(x) < float("inf")) & (tl.abs(y) < float("inf"))
-    if tl.max((inside[:, None] & (finite == 0)).to(tl.int32)) != 0:
-        tl.store(found, 1)
-    x = tl.where(finite, x * scale, 0.0)
-    y = tl.where(finite, y * scale, 0.0)
-    if NARROW:
-        largest = tl.max(tl.where(inside[:, None], tl.maximum(tl.abs(x), tl.abs(y)), 0.0))
-        if largest >= 65504.0:
-            tl.store(found + 2, 1)
     out = left + i.to(tl.int64)[:, None] * (2 * width) + 2 * NP * tl.load(place)
-    k = tl.arange(0, NP)[None, :]
-    if NARROW:
-        # No infinity, of which products make NaN; what is cut off is encoded again.
-        x = tl.minimum(tl.maximum(x, -65504.0), 65504.0).to(tl.float16)
-        y = tl.minimum(tl.maximum(y, -65504.0), 65504.0).to(tl.float16)
-    tl.store(out + k, x, mask=inside[:, None])
-    tl.store(out + NP + k, y, mask=inside[:, None])
+    _store_left(out, x, y, scale, inside[:, None], found, NP, NARROW)
 
 
 @triton.jit(do_not_specialize=["columns"])
