@@ -1,7 +1,7 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The result of a decoder, while kernels may still be writing it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -31,17 +31,19 @@ class Decoded:
         tensors: By name, in the order of the file; those of `into` where it has them.
         fallbacks: Tensors that the client restored on the host and that were copied to the
             device, with the reason of each.
+        metadata: Of the source, in its order.
     """
 
     def __init__(
         self,
         tensors: dict[str, torch.Tensor],
         fallbacks: dict[str, str],
+        metadata: Mapping[str, str],
         launched: Sequence[Launched],
         lanes: Lanes,
     ) -> None:
         """Keeps what is needed to wait."""
-        self.tensors, self.fallbacks = tensors, fallbacks
+        self.tensors, self.fallbacks, self.metadata = tensors, fallbacks, dict(metadata)
         self._launched, self._lanes = list(launched), lanes
 
     def wait(

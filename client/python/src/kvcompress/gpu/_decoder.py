@@ -18,17 +18,23 @@ from kvcompress.gpu._decoded import Decoded, Launched
 from kvcompress.gpu._device import is_interpreted, on_stream, require_device
 from kvcompress.gpu._group import GroupDecoding
 from kvcompress.gpu._group_plan import GroupPlan
-from kvcompress.gpu._groups import Artefact, CodedGroup, read_artefact, verify_payloads
+from kvcompress.gpu._groups import (
+    Artefact,
+    CodedGroup,
+    read_artefact,
+    require_labels,
+    verify_payloads,
+)
 from kvcompress.gpu._lanes import LANES, Lanes
 from kvcompress.gpu._payload import read_payload
 from kvcompress.gpu._place import Range
 from kvcompress.gpu._profile import read_profile
 from kvcompress.gpu._singles import Planned, Singles, Tokens, planned, token_range
 from kvcompress.gpu._target import Target, read_slots
-from kvcompress.gpu._upload import Held, padded, send
+from kvcompress.gpu._upload import Held, padded, read_file, send
 from kvcompress.payload import PayloadError
 
-_Bytes: TypeAlias = "bytes | bytearray | memoryview | torch.Tensor"
+_Bytes: TypeAlias = "PathLike[str] | bytes | bytearray | memoryview | torch.Tensor"
 
 
 class _Pending(NamedTuple):
@@ -95,6 +101,7 @@ class Decoder:
         tensors: Sequence[str] | None = None,
         tokens: Tokens | None = None,
         slots: torch.Tensor | None = None,
+        expected_labels: Mapping[str, str] | None = None,
         stream: "torch.cuda.Stream | None" = None,
         wait: bool = True,
         by_layer: bool = False,
@@ -107,8 +114,8 @@ class Decoder:
         `Decoded.check` does, and until then no stream waits but those of `Decoded.wait`.
 
         Args:
-            artefact: All of it; a tensor is of uint8. From pinned memory the device copies it
-                itself. It must not change before the result was checked.
+            artefact: All of it, or the path of a file; a tensor is of uint8. From pinned memory
+                the device copies it itself. It must not change before the result was checked.
             into: Tensors by name to write to, of the device and of any strides, in shape and
                 type those of the artefact, with the tokens of the range. They do not overlap.
                 Others are allocated.
@@ -118,6 +125,7 @@ class Decoder:
             slots: For a paged cache: where each token of the range goes, integers that differ,
                 or -1 for nowhere. `into` then has all tensors, as [slots, heads, head_dim] of any
                 strides, and the artefact one batch.
+            expected_labels: Labels that the artefact must carry with these values.
             stream: After which kernels run, and which waits for them. Default: the current one.
             wait: Whether to wait for the device.
             by_layer: Whether payloads that are not of a group are decoded layer by layer, so that
@@ -128,16 +136,17 @@ class Decoder:
 
         Raises:
             PayloadError: The artefact breaks a rule. What `into` holds is then not defined.
+            DataLossError: A label is missing or differs.
             FailedPreconditionError: The artefact needs another profile.
             InvalidArgumentError: An argument does not fit the artefact.
             UnimplementedError: There are tensors for the host, and no client.
             KVCompressError: The client cannot restore those.
+            OSError: The file cannot be read.
         """
         held = self._hold(artefact)
         found = read_artefact(held.data, self.profile, tensors)
-        given = dict(into or {})
-        if unknown := sorted(set(given) - set(found.names)):
-            raise InvalidArgumentError(f"`into` has {unknown[0]!r}, which is not decoded")
+        require_labels(found, expected_labels)
+        given = _given(into, found)
         with on_stream(self.device, stream):
             target = Target(given, None if slots is None else read_slots(slots), self.device)
             decoded = self._launch_verified(held, found, target, tokens, by_layer=by_layer)
@@ -189,7 +198,7 @@ class Decoder:
         if found.fallbacks:
             made |= self._fall_back(held, found, target, tokens)
         ordered = {name: made[name] for name in found.names}
-        return Decoded(ordered, found.fallbacks, launched, self._lanes)
+        return Decoded(ordered, found.fallbacks, found.metadata, launched, self._lanes)
 
     def scratch_bytes(
         self,
@@ -213,6 +222,8 @@ class Decoder:
 
     def _hold(self, artefact: _Bytes) -> Held:
         """The artefact in the memory of the host."""
+        if isinstance(artefact, PathLike):
+            artefact = read_file(artefact, self.device)
         if not isinstance(artefact, torch.Tensor):
             return Held(memoryview(artefact).cast("B"), None)
         if artefact.dtype != torch.uint8 or artefact.dim() != 1:
@@ -296,6 +307,14 @@ class Decoder:
         patterns = [glob.escape(name) for name in found.fallbacks]
         result = self._client.decompress(bytes(held.data), tensors=patterns, tokens=tokens)
         return {name: target.copy(name, values) for name, values in result.torch_tensors().items()}
+
+
+def _given(into: Mapping[str, torch.Tensor] | None, found: Artefact) -> dict[str, torch.Tensor]:
+    """The tensors of the caller, which are all decoded."""
+    given = dict(into or {})
+    if unknown := sorted(set(given) - set(found.names)):
+        raise InvalidArgumentError(f"`into` has {unknown[0]!r}, which is not decoded")
+    return given
 
 
 def _same(part: Planned) -> Planned:

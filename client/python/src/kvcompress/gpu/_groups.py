@@ -1,13 +1,13 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The payloads of an artefact that the device decodes, and the tensors that the host restores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress._arrays import TORCH_TYPES
-from kvcompress.errors import FailedPreconditionError, InvalidArgumentError
+from kvcompress.errors import DataLossError, FailedPreconditionError, InvalidArgumentError
 from kvcompress.gpu._place import MOST, geometry
 from kvcompress.gpu._profile import Group, Member, Profile
 from kvcompress.gpu._threads import for_each
@@ -50,6 +50,8 @@ class Artefact(NamedTuple):
         names: All tensors that were asked for, in the order of the file.
         order: The same, in the order in which they were asked for.
         entries: Of all payloads, whose digests are not verified yet.
+        labels: Bound by the caller.
+        metadata: The source's own, in its order.
     """
 
     groups: list[CodedGroup]
@@ -58,6 +60,8 @@ class Artefact(NamedTuple):
     names: list[str]
     order: list[str]
     entries: Sequence[Entry]
+    labels: Mapping[str, str]
+    metadata: Mapping[str, str]
 
 
 def read_artefact(
@@ -104,7 +108,24 @@ def read_artefact(
     rank = {name: place for place, name in enumerate(order)}
     singles = [entry for entry in single if tensor_name(entry) not in ordered]
     singles.sort(key=lambda entry: rank[tensor_name(entry)])
-    return Artefact(groups, singles, ordered, names, order, header.tensors)
+    texts = header.labels, header.metadata
+    return Artefact(groups, singles, ordered, names, order, header.tensors, *texts)
+
+
+def require_labels(artefact: Artefact, expected: Mapping[str, str] | None) -> None:
+    """Requires labels that an artefact must carry.
+
+    Raises:
+        DataLossError: One is missing, or differs; its reason is `IDENTITY_MISMATCH`.
+    """
+    for key, value in sorted((expected or {}).items()):
+        if artefact.labels.get(key) != value:
+            how = "differs" if key in artefact.labels else "is missing"
+            raise DataLossError(
+                f"the artefact is not the one expected: label {key!r} {how}",
+                reason="IDENTITY_MISMATCH",
+                field="options.expected_labels",
+            )
 
 
 def verify_payloads(data: memoryview, artefact: Artefact) -> None:

@@ -1,7 +1,10 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Copies from the host to a device that nobody waits for."""
 
+import os
+import stat
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,6 +63,32 @@ def to_host(tensor: torch.Tensor) -> torch.Tensor:
 def padded(size: int) -> int:
     """Bytes that an array of a size takes."""
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def read_file(path: PathLike[str], device: torch.device) -> torch.Tensor:
+    """Reads a file into memory that the device copies from.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is no regular file, or became shorter meanwhile.
+    """
+    # A FIFO that nobody writes to is no reason to wait.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(f"{os.fspath(path)} is not a regular file")
+        pinned = device.type == "cuda"
+        data = torch.empty(found.st_size, dtype=torch.uint8, pin_memory=pinned)
+        left = memoryview(data.numpy())
+        while left:
+            size = os.readv(descriptor, [left])
+            if not size:
+                raise ValueError(f"{os.fspath(path)} became shorter while it was read")
+            left = left[size:]
+    finally:
+        os.close(descriptor)
+    return data
 
 
 class Held(NamedTuple):

@@ -17,7 +17,8 @@ from kvcompress.errors import InvalidArgumentError
 from kvcompress.options import CompressArguments
 
 _CODEC = "lossless"
-_NOT_FINITE = "NOT_FINITE"  # the reason of the error, and the code of the warning
+NOT_FINITE = "NOT_FINITE"
+"""The reason of the error, and the code of the warning."""
 _NAMED = 3  # tensors that a warning names, at most
 
 
@@ -54,7 +55,7 @@ def compress(
     try:
         return call(options)
     except InvalidArgumentError as error:
-        if error.reason != _NOT_FINITE:
+        if error.reason != NOT_FINITE:
             raise
         _warn(source, error)
     kept: CompressArguments = {**options, "codec": _CODEC}
@@ -79,7 +80,7 @@ def _warn(source: Source, error: InvalidArgumentError) -> None:
     named = ", ".join(names[:_NAMED]) or error.tensor
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     warnings.warn(
-        f"{_NOT_FINITE}: NaN or infinity, which cannot be quantized, in {named}{more}: all tensors "
+        f"{NOT_FINITE}: NaN or infinity, which cannot be quantized, in {named}{more}: all tensors "
         f"of the call are kept without loss, with {_CODEC}; codec='auto' keeps only these so; set "
         "positions that nobody reads, such as padding, to 0",
         CompressionWarning,

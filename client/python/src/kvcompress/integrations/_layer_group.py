@@ -14,12 +14,14 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress._client import Client
 from kvcompress._reports import CompressionReport
+from kvcompress.errors import InvalidArgumentError
 from kvcompress.integrations._cache_states import PARTS
-from kvcompress.integrations._exact import compress
+from kvcompress.integrations._exact import NOT_FINITE, compress
 from kvcompress.integrations._exchange import Exchange, Tensors
 from kvcompress.options import CompressArguments
 
 if TYPE_CHECKING:
+    from kvcompress.gpu import Decoder, Encoder
     from kvcompress.integrations._compressed_layer import CompressedLayer
 
 _FIRST = 2  # layers of the first group, for which the model waits in every step
@@ -63,8 +65,12 @@ class Shared:
         block_length: int,
         group_layers: int,
         decoded_bytes: int,
+        encoder: "Encoder | None",
+        decoder: "Decoder | None",
     ) -> None:
         """Begins without layers; see CompressedCache."""
+        if encoder is not None and options:
+            raise ValueError(f"an encoder has its own codec, and takes no {min(options)}")
         self.groups: list[LayerGroup] = []
         self.residual_length, self.block_length = residual_length, block_length
         self._group_layers = group_layers
@@ -72,12 +78,15 @@ class Shared:
         self._exchange.open()
         self._options: CompressArguments = {**options, "report_tensors": False}
         self._left = decoded_bytes
+        self._encoder, self._decoder = encoder, decoder
         self.start_threads()
         _ALL.add(self)
 
     def start_threads(self) -> None:
         """Makes threads that restore, and forgets what others were to restore."""
-        self._pool = ThreadPoolExecutor(_THREADS, "kvcompress-decode")
+        # A Decoder is for one.
+        threads = _THREADS if self._decoder is None else 1
+        self._pool = ThreadPoolExecutor(threads, "kvcompress-decode")
         for group in self.groups:
             group.forget_coming()
 
@@ -90,7 +99,15 @@ class Shared:
         return self.groups[-1]
 
     def compress(self, tensors: Tensors) -> tuple[bytes, CompressionReport]:
-        """Compresses tensors."""
+        """Compresses tensors: on their device, unless it cannot hold what they are."""
+        if self._encoder is not None:
+            try:
+                encoded = self._encoder.encode(tensors)
+            except InvalidArgumentError as error:
+                if error.reason != NOT_FINITE:
+                    raise
+            else:
+                return encoded.artefact, encoded.report
         result = compress(self._client, tensors, **self._options)
         if result.artefact is None:
             raise RuntimeError("an artefact without a path is in memory")
@@ -98,6 +115,8 @@ class Shared:
 
     def restore(self, block: Block) -> Future[Tensors]:
         """Begins to restore a block."""
+        if self._decoder is not None:
+            return self._pool.submit(_decode, self._decoder, block.artefact)
         return self._pool.submit(self._exchange.restore, block.artefact)
 
     def may_stay(self, size: int) -> bool:
@@ -215,6 +234,11 @@ def _start_threads() -> None:
 
 
 os.register_at_fork(after_in_child=_start_threads)
+
+
+def _decode(decoder: "Decoder", artefact: bytes) -> Tensors:
+    """Restores on a device."""
+    return decoder.decode(artefact).tensors
 
 
 def _size(tensors: Tensors) -> int:

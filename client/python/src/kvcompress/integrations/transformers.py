@@ -12,7 +12,8 @@ import hashlib
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 from transformers.cache_utils import (  # type: ignore[import-not-found,unused-ignore]
@@ -28,6 +29,9 @@ from kvcompress.integrations._compressed_layer import CompressedLayer
 from kvcompress.integrations._exact import compress
 from kvcompress.integrations._layer_group import Block, Shared
 from kvcompress.options import CompressArguments, DecompressArguments
+
+if TYPE_CHECKING:
+    from kvcompress.gpu import Decoder, Encoder
 
 _PARTS = _cache_states.PARTS
 _PASSING = {"_commit_hash", "_name_or_path", "transformers_version"}
@@ -54,6 +58,8 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
         block_length: int = 128,
         group_layers: int = 6,
         decoded_bytes: int = 0,
+        encoder: "Encoder | None" = None,
+        decoder: "Decoder | None" = None,
         **options: Unpack[CompressArguments],
     ) -> None:
         """Begins empty.
@@ -69,12 +75,16 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
                 are faster, and take more memory: two groups at a time are restored.
             decoded_bytes: How much of what was decompressed may stay for the next step, on top of
                 the artefacts; `release` frees it. The result does not depend on it.
+            encoder: A `kvcompress.gpu.Encoder`, which compresses on the device of the model. Its
+                codec counts then, and there are no options. Tokens with NaN or infinity go to the
+                client all the same, and are compressed with its default codec.
+            decoder: A `kvcompress.gpu.Decoder`, which restores on that device.
             options: See `kvcompress.options.CompressArguments`. With bounds, `update` raises
                 QualityError when a block misses one, and keeps its tokens as they are, in all
                 of its layers.
 
         Raises:
-            ValueError: A number is negative, or `block_length` or `group_layers` is 0.
+            ValueError: A number is too small, or there are options besides an encoder.
         """
         if min(residual_length, decoded_bytes) < 0 or min(block_length, group_layers) < 1:
             raise ValueError(
@@ -88,6 +98,8 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
             block_length=block_length,
             group_layers=group_layers,
             decoded_bytes=decoded_bytes,
+            encoder=encoder,
+            decoder=decoder,
         )
 
         def make_layer(index: int) -> CompressedLayer:
@@ -228,22 +240,25 @@ def save_cache(
 
 
 def load_cache(
-    client: Client,
+    client: Client | None,
     path: PathOrStr,
     *,
     cache: Any = None,  # noqa: ANN401
     device: torch.device | str | None = None,
+    decoder: "Decoder | None" = None,
     **options: Unpack[DecompressArguments],
 ) -> Any:  # noqa: ANN401
     """Restores a cache from a file, after every check.
 
     Args:
-        client: Decompresses.
+        client: Decompresses. None with a decoder.
         path: A file that `save_cache` wrote.
         cache: An empty cache of the same model to fill, such as a StaticCache with space for
             what comes; None for a DynamicCache. One with sliding windows that was saved from a
             StaticCache shorter than these has to be loaded into a cache made with the config.
-        device: Where the states go; None for the CPU.
+        device: Where the states go; None for the CPU, or for the device of the decoder.
+        decoder: A `kvcompress.gpu.Decoder`, which restores on its device, and with its own client
+            what it does not decode. The options are then those that its `decode` has too.
         options: See `kvcompress.options.DecompressArguments`: `expected_labels`; `tokens` for
             files whose layers have no window, into a DynamicCache.
 
@@ -254,10 +269,19 @@ def load_cache(
         KVCompressError: The call failed: DataLossError for a file that is damaged or has other
             labels.
         OSError: The file cannot be read.
+        PayloadError: The decoder found the file damaged.
+        TypeError: There is neither a client nor a decoder, or the decoder has no such option.
         ValueError: The file holds something else than a cache, or does not fit into `cache`.
     """
-    result = client.decompress(path, **options)
-    tensors, metadata = result.torch_tensors(), result.metadata or {}
+    tensors: Mapping[str, torch.Tensor]
+    if decoder is not None:
+        decoded = decoder.decode(Path(path), **options)  # type: ignore[misc]
+        tensors, metadata = decoded.tensors, decoded.metadata
+    elif client is not None:
+        result = client.decompress(path, **options)
+        tensors, metadata = result.torch_tensors(), dict(result.metadata or {})
+    else:
+        raise TypeError("a client or a decoder has to restore the file")
     if _cache_states.METADATA not in metadata or options.get("tokens") is not None:
         if cache is not None:
             raise ValueError("a cache can be filled with all tokens of a file of save_cache alone")
