@@ -128,8 +128,7 @@ class Decoder:
             expected_labels: Labels that the artefact must carry with these values.
             stream: After which kernels run, and which waits for them. Default: the current one.
             wait: Whether to wait for the device.
-            by_layer: Whether payloads that are not of a group are decoded layer by layer, so that
-                `Decoded.wait` has less to wait for.
+            by_layer: Whether payloads of no group are decoded by layers, to wait for less.
 
         Returns:
             The tensors, and which of them the host restored.
