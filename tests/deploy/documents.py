@@ -204,6 +204,7 @@ BLOCKS = {
     "ten lines": r"kvcompress\.Client\(\) as client:\n",
     "five lines": r"kvcompress\.Client\(\) as client:  # starts a server",
     "transformers": r"integrations\.transformers import \(\s*CompressedCache",
+    "transformers, device": r"load_cache\(None, ",
     "transformers, loading": r'load_cache\(client, "document',
     "transformers, saving": r'save_cache\(client, "document',
     "vllm": r'"kv_connector_module_path"',

@@ -213,6 +213,7 @@ def test_blocks_of_the_guide(
     artefact = group.artefact()
     (tmp_path / "profiles").mkdir()
     (tmp_path / "profiles" / "model.profile").write_bytes(group.profile)
+    (tmp_path / "document.kvc.safetensors").write_bytes(artefact)
     monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir))
     monkeypatch.chdir(tmp_path)
     whole = restore(artefact, group.profile)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import claimed_blocks
 from gpu_decoding import language_patched_once, torch
 
 import kvcompress
@@ -74,6 +75,26 @@ def test_a_file_is_restored_on_the_device(
             assert refused.value.reason == "IDENTITY_MISMATCH"
             messages.append(refused.value.message.replace("'", '"'))
         assert messages[0] == messages[1]
+
+
+def test_the_block_of_the_guide(
+    client: kvcompress.Client,
+    model: Any,  # noqa: ANN401
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_cache(client, "document.kvc.safetensors", filled(model), codec="int4")
+    names = {"client": client, "model": model}
+    names |= {"encoder": Encoder("int4", "cpu"), "decoder": Decoder(device="cpu")}
+    [block] = claimed_blocks("transformers, device")
+    exec(block, names)
+    cache: Any = names["cache"]
+    assert cache.get_seq_length() == 40
+    older: Any = names["older"]
+    with torch.no_grad():
+        model(torch.arange(300)[None] % 64, past_key_values=older)
+    assert [each.report.codec for each in older.blocks] == ["int4:64"]
 
 
 def test_a_file_that_is_none(tmp_path: Path) -> None:
