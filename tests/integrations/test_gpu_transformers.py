@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from documents import claimed_blocks
-from gpu_decoding import language_patched_once, torch
+from gpu_decoding import GOLDEN, language_patched_once, torch
 
 import kvcompress
 from kvcompress.gpu import Decoder, Encoder
@@ -102,7 +102,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a regular file"):
         decoder.decode(tmp_path)
     with pytest.raises(FileNotFoundError):
-        decoder.decode(tmp_path / "none")
+        decoder.decode(str(tmp_path / "none"))
     (tmp_path / "short").write_bytes(b"123")
     with pytest.raises(kvcompress.payload.PayloadError, match="ends within its header"):
         decoder.decode(tmp_path / "short")
@@ -157,3 +157,10 @@ def test_what_is_not_finite_goes_to_the_client(
     [block] = cache.blocks
     assert block.report.codec == "auto"
     assert cache_tensors(cache)["layer_1_key"].isnan().sum() == 1
+
+
+def test_an_encoder_of_groups_is_refused(client: kvcompress.Client) -> None:
+    """A block has other layers than a group of a profile, and begins anywhere in the text."""
+    encoder = Encoder("klt:high", "cpu", profile=GOLDEN / "tiny.profile")
+    with pytest.raises(ValueError, match="int4 or int8"):
+        CompressedCache(client, encoder=encoder)

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Decodes artefacts of `klt-profile` on a GPU, into tensors that are there.
+"""Decodes and encodes artefacts on a GPU.
 
     decoder = kvcompress.gpu.Decoder("model.profile", "cuda")
     decoded = decoder.decode(artefact)

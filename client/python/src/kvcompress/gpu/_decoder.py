@@ -34,7 +34,7 @@ from kvcompress.gpu._target import Target, read_slots
 from kvcompress.gpu._upload import Held, padded, read_file, send
 from kvcompress.payload import PayloadError
 
-_Bytes: TypeAlias = "PathLike[str] | bytes | bytearray | memoryview | torch.Tensor"
+_Bytes: TypeAlias = "str | PathLike[str] | bytes | bytearray | memoryview | torch.Tensor"
 
 
 class _Pending(NamedTuple):
@@ -45,16 +45,16 @@ class _Pending(NamedTuple):
 
 
 class Decoder:
-    """Decodes artefacts of `klt-profile` on a device, bit for bit as the service does.
+    """Decodes artefacts on a device, bit for bit as the service does.
 
-    Not thread safe.
+    Those of `klt-profile`, `int4`, `int8`, `ecsq` and `lossless`. Not thread safe.
 
     Args:
-        profile: Path or bytes of the profile that the artefacts need.
+        profile: Path or bytes of the profile that artefacts of `klt-profile` need.
         device: Of the tensors: a GPU, or with TRITON_INTERPRET=1 the CPU.
-        client: What restores tensors that the device does not: those of other codecs, in
-            layouts, or of types other than F32, F16 and BF16. For those of `klt-profile` its
-            server has the profile. None refuses artefacts with such tensors.
+        client: What restores tensors that the device does not, such as those of other codecs. For
+            those of `klt-profile` its server has the profile. None refuses artefacts with such
+            tensors.
         scratch: Bytes of the buffers whose size goes with the tokens that are decoded at once, of
             all parts that are decoded side by side. A block of tokens is decoded at once even if
             it takes more.
@@ -221,7 +221,7 @@ class Decoder:
 
     def _hold(self, artefact: _Bytes) -> Held:
         """The artefact in the memory of the host."""
-        if isinstance(artefact, PathLike):
+        if isinstance(artefact, str | PathLike):
             artefact = read_file(artefact, self.device)
         if not isinstance(artefact, torch.Tensor):
             return Held(memoryview(artefact).cast("B"), None)

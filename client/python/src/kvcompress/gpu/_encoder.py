@@ -68,6 +68,10 @@ class Encoder:
         scratch: Bytes of the buffers of `klt` whose size goes with the tokens that are encoded at
             once. A block takes what it needs.
 
+    Attributes:
+        codec: `int4`, `int8` or `klt`.
+        device: Of the tensors, with its number.
+
     Raises:
         InvalidArgumentError: The codec is not one of those, the profile is damaged, or the device
             is not one for Triton as it was imported.
@@ -86,7 +90,7 @@ class Encoder:
     ) -> None:
         """Checks the codec and the device, and sends the profile."""
         name, _, parameters = codec.partition(":")
-        self._decoder = Decoder(profile, device, scratch=scratch)
+        self.codec, self._decoder = name, Decoder(profile, device, scratch=scratch)
         self.device, self._client = self._decoder.device, client
         self._coding: Coding
         if name in ("int4", "int8") and (parameters or "64") in _GROUPS:

@@ -65,7 +65,7 @@ def padded(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def read_file(path: PathLike[str], device: torch.device) -> torch.Tensor:
+def read_file(path: str | PathLike[str], device: torch.device) -> torch.Tensor:
     """Reads a file into memory that the device copies from.
 
     Raises:

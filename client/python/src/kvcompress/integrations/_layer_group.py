@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kvcompress.gpu import Decoder, Encoder
     from kvcompress.integrations._compressed_layer import CompressedLayer
 
+_TOO_LARGE = "SCALE_OVERFLOW"  # the reason of an error of the encoder
 _FIRST = 2  # layers of the first group, for which the model waits in every step
 _THREADS = 2
 _SPARES = 3  # files for the groups that are restored at a time, and for the one in use
@@ -71,6 +72,8 @@ class Shared:
         """Begins without layers; see CompressedCache."""
         if encoder is not None and options:
             raise ValueError(f"an encoder has its own codec, and takes no {min(options)}")
+        if encoder is not None and encoder.codec == "klt":
+            raise ValueError("layers of a block are no group of a profile: encode int4 or int8")
         self.groups: list[LayerGroup] = []
         self.residual_length, self.block_length = residual_length, block_length
         self._group_layers = group_layers
@@ -104,7 +107,7 @@ class Shared:
             try:
                 encoded = self._encoder.encode(tensors)
             except InvalidArgumentError as error:
-                if error.reason != NOT_FINITE:
+                if error.reason not in (NOT_FINITE, _TOO_LARGE):
                     raise
             else:
                 return encoded.artefact, encoded.report

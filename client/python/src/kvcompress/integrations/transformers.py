@@ -75,8 +75,8 @@ class CompressedCache(Cache):  # type: ignore[misc,unused-ignore]
                 are faster, and take more memory: two groups at a time are restored.
             decoded_bytes: How much of what was decompressed may stay for the next step, on top of
                 the artefacts; `release` frees it. The result does not depend on it.
-            encoder: A `kvcompress.gpu.Encoder`, which compresses on the model's device, without
-                options. Tokens with NaN or infinity go to the client, and its default codec.
+            encoder: A `kvcompress.gpu.Encoder` of int4 or int8 for the model's device, without
+                options. What it cannot hold, such as NaN, goes to the client's default codec.
             decoder: A `kvcompress.gpu.Decoder`, which restores on that device.
             options: See `kvcompress.options.CompressArguments`. With bounds, `update` raises
                 QualityError when a block misses one, and keeps its tokens as they are, in all
