@@ -141,8 +141,9 @@ def compile_encoders(target: str) -> None:
         compile_kernel(encoding.encode_kernel, target, form, num_warps=1)
     compile_kernel(encoding.assemble_kernel, target, {"BLOCK": 1024}, num_warps=4)
     for dtype, aligned in (("BF16", True), ("F32", False)):
-        form = {"BT": 32, "BD": 128, "STEPS": 16 if aligned else 1}
-        form |= {"DTYPE": dtype, "ALIGNED": aligned}
+        form = {"BT": 32, "BD": 128, "STEPS": 16, "DTYPE": dtype, "ALIGNED": aligned}
+        compile_kernel(metrics.compare_kernel, target, form, num_warps=4)
+        form |= {"BT": 8, "BD": 512, "STEPS": 1} if aligned else {"BT": 4096, "BD": 1}
         compile_kernel(metrics.compare_kernel, target, form, num_warps=4)
     compile_kernel(metrics.total_kernel, target, {"BLOCK": 64}, num_warps=4)
     compile_kernel(metrics.means_kernel, target, {"BLOCK": 64, "BD": 128}, num_warps=4)

@@ -154,3 +154,14 @@ def test_a_damaged_profile(place: int) -> None:
     for damaged in (data[:place], data[:place] + b"\xff\xff\xff\x7f" + data[place + 4 :]):
         with pytest.raises(InvalidArgumentError, match="profile breaks a rule"):
             Decoder(bytes(damaged), "cpu")
+
+
+def test_more_tokens_than_the_payload_can_have_take_no_memory() -> None:
+    group = crafted(5)
+    payload, decoder = group.payload(), Decoder(group.profile, "cpu")
+    tokens = (1 << 32) - 2
+    shape = (1, tokens - group.sink_tokens, group.quanta.shape[2])
+    group.quanta = np.broadcast_to(np.zeros((1, 1, 1), np.int64), shape)
+    for window in (None, (0, 1)):
+        with pytest.raises(PayloadError, match=f"too few for 1 x {tokens} tokens"):
+            decoder.decode(group.artefact(payload), tokens=window)

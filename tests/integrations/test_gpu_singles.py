@@ -175,3 +175,16 @@ def test_scratch_is_within_what_was_announced(
         monkeypatch.setattr(torch, name, counted)
     decoder.decode(artefact, into)
     assert 0 < sum(sizes) <= announced
+
+
+def test_integers_of_very_different_sizes(client: Client) -> None:
+    """Which are launches of their own: programs are as many as the largest needs."""
+    rng = np.random.default_rng(11)
+    shapes = [(1, 2, 70, 70), (1, 1, 1, 1), (3,), (1, 3, 1500, 2), (0, 2), (1, 1, 65, 64)]
+    tensors = {
+        f"t{number}": torch.from_numpy(rng.standard_normal(shape).astype(np.float16))
+        for number, shape in enumerate(shapes)
+    }
+    result = client.compress(tensors, codec="int4:32")
+    found = Decoder(device="cpu").decode(result.artefact or b"").tensors
+    assert_same(found, client.decompress(result.artefact or b"").torch_tensors())

@@ -180,8 +180,8 @@ class Basis:
 
         Those of the strides before are kept: caches of a model have the same.
         """
-        key = head, channel
-        if member not in self._at or self._at[member][0] != key:
+        kept = self._at.get(member)
+        if kept is None or kept[0] != (head, channel):
             pairs, per = self.pairs[member], self.tiling.pairs
             both = [
                 np.where(each < 0, _NONE, pairs.head * head + each * channel)
@@ -190,5 +190,6 @@ class Basis:
             inner = np.stack(both).reshape(2, -1, per).transpose(1, 0, 2).reshape(-1, 2 * per)
             tiles = np.arange(*self.tiles[member])[:, None]
             empty = np.zeros((len(tiles), FIXED - 1), np.int64)
-            self._at[member] = key, np.hstack([tiles, empty, inner])
-        return self._at[member][1]
+            kept = (head, channel), np.hstack([tiles, empty, inner])
+            self._at[member] = kept
+        return kept[1]

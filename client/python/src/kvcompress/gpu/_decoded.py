@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from kvcompress.gpu._device import on_stream
 from kvcompress.gpu._lanes import Event, Lanes
 from kvcompress.gpu._singles import Decoding
 
@@ -71,9 +72,14 @@ class Decoded:
             PayloadError: A payload breaks a rule. What the tensors hold is not defined.
         """
         again: list[str] = []
-        for part in self._launched:
-            self._lanes.wait(part.event)
-            if part.decoding.finish():
-                again += part.names
+        with on_stream(self._lanes.device, None):
+            # Of all first: who is told that one is broken may use the tensors for something else.
+            for part in self._launched:
+                self._lanes.wait(part.event)
+                if part.event is not None:
+                    part.event.synchronize()
+            for part in self._launched:
+                if part.decoding.finish():
+                    again += part.names
         self._launched.clear()
         return again

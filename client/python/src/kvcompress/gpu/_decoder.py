@@ -2,6 +2,7 @@
 """The decoder of artefacts on a device."""
 
 import glob
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
@@ -47,7 +48,8 @@ class _Pending(NamedTuple):
 class Decoder:
     """Decodes artefacts on a device, bit for bit as the service does.
 
-    Those of `klt-profile`, `int4`, `int8`, `ecsq` and `lossless`. Not thread safe.
+    Those of `klt-profile`, `int4`, `int8`, `ecsq` and `lossless`. Calls of `decode` from several
+    threads wait for each other.
 
     Args:
         profile: Path or bytes of the profile that artefacts of `klt-profile` need.
@@ -92,6 +94,10 @@ class Decoder:
             for index in range(len(self.profile.groups)):
                 self.bases.append(Basis(self.profile, index, tiling, self.device))
         self._slots = send(slot_table(), self.device)
+        self._lock = threading.Lock()
+        if self.device.type == "cuda":
+            # Calls may be after other streams than the one that this was sent in.
+            torch.cuda.current_stream(self.device).synchronize()
 
     def decode(
         self,
@@ -142,11 +148,11 @@ class Decoder:
             KVCompressError: The client cannot restore those.
             OSError: The file cannot be read.
         """
-        held = self._hold(artefact)
-        found = read_artefact(held.data, self.profile, tensors)
-        require_labels(found, expected_labels)
-        given = _given(into, found)
-        with on_stream(self.device, stream):
+        with self._lock, on_stream(self.device, stream):
+            held = self._hold(artefact)
+            found = read_artefact(held.data, self.profile, tensors)
+            require_labels(found, expected_labels)
+            given = _given(into, found)
             target = Target(given, None if slots is None else read_slots(slots), self.device)
             decoded = self._launch_verified(held, found, target, tokens, by_layer=by_layer)
             if wait:
@@ -165,11 +171,14 @@ class Decoder:
         """Launches all parts, and verifies the digests while the device works."""
         try:
             decoded = self._launch(held, found, target, tokens, by_layer=by_layer)
-        except PayloadError:
-            # A digest that is wrong says more than what came of it.
             verify_payloads(held.data, found)
+        except BaseException as error:
+            # Nothing is written any more when the caller learns of it.
+            self._lanes.synchronize()
+            if isinstance(error, PayloadError):
+                # A digest that is wrong says more than what came of it.
+                verify_payloads(held.data, found)
             raise
-        verify_payloads(held.data, found)
         return decoded
 
     def _launch(

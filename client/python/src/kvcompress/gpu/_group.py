@@ -139,6 +139,9 @@ class GroupDecoding:
             self._exact(rows)
         if len(again):
             self._patch()
+            if self.device.type == "cuda":
+                # What this stream reads is of another, and is given back next.
+                torch.cuda.current_stream(self.device).synchronize()
         return len(again) > 0
 
     def _descriptors(self, rows: Rows) -> Numbers:

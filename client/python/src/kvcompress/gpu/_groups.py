@@ -19,6 +19,7 @@ DTYPES = ("F32", "F16", "BF16")
 """Types of elements that kernels write of groups."""
 
 _MAX_TOKENS = (1 << 32) - 1
+_MOST_TOKENS_PER_BYTE = 3
 _SINGLE = ("int4", "int8", "ecsq", "lossless")
 """Codecs whose payloads are decoded one by one."""
 
@@ -228,7 +229,15 @@ def _check(entries: list[Entry], members: Sequence[Member], holder: Entry) -> No
                 f"{member.heads} x {member.channels}",
                 tensor=entry.name,
             )
-        sizes.add((shape[0] if len(shape) == 4 else 1, shape[-2]))
+        batches = shape[0] if len(shape) == 4 else 1
+        # 256 coded tokens take 144 bytes at least, and a sink two of each batch.
+        if batches * shape[-2] > _MOST_TOKENS_PER_BYTE * (holder.end - holder.begin):
+            raise PayloadError(
+                f"the payload of {holder.codec} has {holder.end - holder.begin} bytes, too few for "
+                f"{batches} x {shape[-2]} tokens",
+                tensor=holder.name,
+            )
+        sizes.add((batches, shape[-2]))
         if entry is not holder and entry.end > entry.begin:
             raise PayloadError(
                 f"{entry.codec} has a payload before the last tensor of its group",

@@ -62,8 +62,9 @@ def integers_kernel(
     place = output_of + 2
     number = tl.program_id(0).to(tl.int64)
     first = number * BLOCK
-    count = tl.minimum(tl.load(output_of + 1) - first, BLOCK).to(tl.int32)
-    if (count <= 0) | (touches(place, first, count) == 0):
+    # In 64 bits: an output may have far fewer elements than the largest one.
+    count = tl.maximum(tl.minimum(tl.load(output_of + 1) - first, BLOCK), 0).to(tl.int32)
+    if (count == 0) | (touches(place, first, count) == 0):
         return
     data += tl.load(output_of) + number * block_bytes
     # Bytes of codes of a group.

@@ -13,11 +13,15 @@ Event = Any  # torch.cuda.Event, None on the CPU
 
 
 class Lanes:
-    """The streams of a device; on the CPU parts are decoded one after the other."""
+    """The streams of a device; on the CPU parts are decoded one after the other.
+
+    Attributes:
+        device: The device.
+    """
 
     def __init__(self, device: torch.device) -> None:
         """Makes them when they are first needed."""
-        self._device = device
+        self.device = device
         self._streams: list[Any] = []
         self._next = 0
 
@@ -31,24 +35,31 @@ class Lanes:
         Returns:
             An event behind the part, which no stream waits for yet; None on the CPU.
         """
-        if self._device.type != "cuda":
+        if self.device.type != "cuda":
             run()
             return None
         if not self._streams:
-            self._streams = [torch.cuda.Stream(self._device) for _ in range(LANES)]
+            self._streams = [torch.cuda.Stream(self.device) for _ in range(LANES)]
         stream = self._streams[self._next % LANES]
         self._next += 1
-        stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(stream):
-            run()
-            event = torch.cuda.Event()
-            event.record(stream)
-        for tensor in tensors:
-            # Its memory is not given to others before the part is done.
-            tensor.record_stream(stream)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        try:
+            with torch.cuda.stream(stream):
+                run()
+                event = torch.cuda.Event()
+                event.record(stream)
+        finally:
+            for tensor in tensors:
+                # Its memory is not given to others before the part is done.
+                tensor.record_stream(stream)
         return event
+
+    def synchronize(self) -> None:
+        """Waits on the host for all that was launched."""
+        for stream in self._streams:
+            stream.synchronize()
 
     def wait(self, event: Event, stream: Any = None) -> None:  # noqa: ANN401
         """Lets a stream, by default the current one, wait for a part."""
         if event is not None:
-            (stream or torch.cuda.current_stream(self._device)).wait_event(event)
+            (stream or torch.cuda.current_stream(self.device)).wait_event(event)

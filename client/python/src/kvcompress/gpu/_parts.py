@@ -137,7 +137,11 @@ class ProfileCoding:
         self._codec = f"klt-profile:{preset}"
         self._bases, self._block_tokens, self._scratch = bases, block_tokens, scratch
         self._own = [EncodingBasis(basis, device) for basis in bases]
-        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._side = None
+        if device.type == "cuda":
+            self._side = torch.cuda.Stream(device)
+            # Calls may be in other streams than the one that the bases were sent in.
+            torch.cuda.current_stream(device).synchronize()
 
     def entry(self, name: str, dtype: str, shape: tuple[int, ...]) -> Entry:
         """The entry of a tensor in the manifest, without digest and place."""

@@ -140,7 +140,8 @@ def project_kernel(
     token = tl.load(rows + 2 * i + 1, mask=inside, other=0)
     v = sums * tl.load(inverses + token)[:, None]
     size = tl.abs(v)
-    far = live & (size > 1048576.0)
+    # Not what compares as less, so that it has NaN too.
+    far = live & ((size <= 1048576.0) == 0)
     if tl.max(far.to(tl.int32)) != 0:
         tl.store(found + 1, 1)
     size = tl.where(live & (far == 0), size, 0.0)

@@ -119,7 +119,10 @@ class Shared:
     def restore(self, block: Block) -> Future[Tensors]:
         """Begins to restore a block."""
         if self._decoder is not None:
-            return self._pool.submit(_decode, self._decoder, block.artefact)
+            device = self._decoder.device
+            # Of the model's thread; the pool's has another.
+            stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+            return self._pool.submit(_decode, self._decoder, block.artefact, stream)
         return self._pool.submit(self._exchange.restore, block.artefact)
 
     def may_stay(self, size: int) -> bool:
@@ -239,9 +242,9 @@ def _start_threads() -> None:
 os.register_at_fork(after_in_child=_start_threads)
 
 
-def _decode(decoder: "Decoder", artefact: bytes) -> Tensors:
-    """Restores on a device."""
-    return decoder.decode(artefact).tensors
+def _decode(decoder: "Decoder", artefact: bytes, stream: "torch.cuda.Stream | None") -> Tensors:
+    """Restores on a device, with memory of the stream that uses what is restored."""
+    return decoder.decode(artefact, stream=stream).tensors
 
 
 def _size(tensors: Tensors) -> int:
