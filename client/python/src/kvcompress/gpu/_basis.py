@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from kvcompress.gpu._product_kernels import rotation_kernel
 from kvcompress.gpu._profile import Member, Profile
 from kvcompress.gpu._upload import send
 from kvcompress.payload._ecsq_tables import Tables
@@ -32,6 +33,7 @@ DEVICE_TILING = Tiling(128, 64, 128)
 INTERPRETER_TILING = Tiling(16, 16, 32)
 FIXED = 8
 """Numbers of a place, before those of its channels."""
+_ROTATIONS = 256  # angles of a program
 _VECTOR = 8  # elements that kernels read and write at once where they can
 
 
@@ -157,6 +159,26 @@ class Basis:
         planes = planes.reshape(-1, 2, 4, 2, self.basis_width)
         whole = 256 * planes[..., 0, :] + planes[..., 1, :] + 128
         return whole.transpose(0, 1).reshape(-1, self.basis_width)
+
+    def rotations(self, first: int, tokens: int) -> torch.Tensor:
+        """Cosines and sines of tokens whose first one has this position in the model's input.
+
+        Returns:
+            f32 [tokens, angles, 2], flat; one that nobody reads where nothing rotates.
+        """
+        count = tokens * self.angles
+        found = torch.empty(max(1, 2 * count), device=self.planes.device)
+        if count:
+            rotation_kernel[(-(-count // _ROTATIONS),)](
+                self.increments,
+                found,
+                first,
+                tokens,
+                self.angles,
+                BLOCK=_ROTATIONS,
+                enable_fp_fusion=False,
+            )
+        return found
 
     def places(
         self, tensors: Mapping[int, torch.Tensor], units: npt.NDArray[np.float32]

@@ -19,7 +19,6 @@ from kvcompress.payload._codec import Entry
 from kvcompress.payload._dtypes import SIZES
 
 _TABLE_CLASSES = 28
-_ROTATIONS = 256  # angles of a program
 _PATCHES = 1024  # elements of a program
 
 
@@ -80,8 +79,8 @@ class GroupDecoding:
         self.classes, self.offsets, self.low_runs, self.factors, self.places, *left = sent
         self.tables = list(zip(left[::2], left[1::2], strict=True))
         self.slots_sent = slots
-        count = plan.tokens.end - plan.tokens.first
-        self.rotations = torch.empty(max(1, 2 * count * plan.basis.angles), device=device)
+        first, end = plan.tokens
+        self.rotations = plan.basis.rotations(payload.position + first, end - first)
 
     def _places(self) -> Numbers:
         """Lists where the channels of each tile of pairs lie."""
@@ -96,19 +95,8 @@ class GroupDecoding:
         Args:
             slots: i64, where tokens go, -1 for nowhere; as many as the range has.
         """
-        plan, basis = self.plan, self.plan.basis
+        plan = self.plan
         self._send(slots)
-        count = (plan.tokens.end - plan.tokens.first) * basis.angles
-        if count:
-            kernels.rotation_kernel[(-(-count // _ROTATIONS),)](
-                basis.increments,
-                self.rotations,
-                plan.payload.position + plan.tokens.first,
-                plan.tokens.end - plan.tokens.first,
-                basis.angles,
-                BLOCK=_ROTATIONS,
-                enable_fp_fusion=False,
-            )
         for rows, (descriptors, tiles) in zip(plan.chunks, self.tables, strict=True):
             self.chunks.append(self._launch(rows, descriptors, tiles))
         self.patches = self._send_patches()

@@ -25,13 +25,10 @@ from kvcompress.gpu._encoding_tables import (
     Symbols,
     recent_offsets,
 )
-from kvcompress.gpu._product_kernels import rotation_kernel
+from kvcompress.gpu._payload import HEADER, step_factors
 from kvcompress.gpu._upload import send_all, to_host
 from kvcompress.payload._ecsq_tables import TABLES
 
-_HEADER = struct.Struct("<BBHBbBBQfHHII")
-_QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
-_ROTATIONS = 256  # angles of a program
 _COPIED, _COPIES = 1024, 16  # bytes that a program copies at once; programs of a block
 _MOST_LOW = 11  # bits of a quantum of class 71
 
@@ -104,7 +101,7 @@ class GroupEncoding:
         """
         runs = self._runs() if self.offsets.any() else b""
         self._front = (
-            _HEADER.pack(
+            HEADER.pack(
                 *(1, 0, group, preset, 0, self.sinks, 0, self.position, step, block_tokens, 0),
                 *(len(runs), 0),
             )
@@ -230,7 +227,7 @@ class GroupEncoding:
     def _send(self, preset: int, step: np.float32) -> None:
         """Sends what the kernels need for all blocks."""
         basis, symbols = self.basis, Symbols.get()
-        factor = _QUARTERS[self.offsets % 4] * np.exp2(-(self.offsets // 4).astype(np.float32))
+        factor = step_factors(self.offsets)
         classes = basis.group.classes[preset].astype(np.int32)
         top = int(classes.max(initial=0)) + int(self.offsets.max(initial=0))
         self._low = top >= TABLES
@@ -247,18 +244,7 @@ class GroupEncoding:
             *symbols,
         ]
         self._tables = dict(zip(names, send_all(arrays, self.device), strict=True))
-        count = self.tokens * basis.angles
-        self._rotations = torch.empty(max(1, 2 * count), device=self.device)
-        if count:
-            rotation_kernel[(-(-count // _ROTATIONS),)](
-                basis.increments,
-                self._rotations,
-                self.position,
-                self.tokens,
-                basis.angles,
-                BLOCK=_ROTATIONS,
-                enable_fp_fusion=False,
-            )
+        self._rotations = basis.rotations(self.position, self.tokens)
 
     def _start(self, part: list[tuple[int, int, int]], projection: Projection) -> _Started:
         """Launches the kernels for some blocks."""

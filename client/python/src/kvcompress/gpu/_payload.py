@@ -18,7 +18,8 @@ from kvcompress.payload._ecsq_block import read_codes, read_scales, require
 
 LANES = 32
 STATES = 4 * LANES  # bytes
-_HEADER = struct.Struct("<BBHBbBBQfHHII")
+HEADER = struct.Struct("<BBHBbBBQfHHII")
+"""Of a payload."""
 _BLOCK = struct.Struct("<IIIHH")
 _SIZE = struct.Struct("<I")  # what a block begins with
 _LOWEST_STATE = 1 << 15
@@ -28,6 +29,14 @@ _MAX_POSITION = 1 << 32
 
 Bits = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
+
+
+def step_factors(offsets: npt.NDArray[np.int8]) -> npt.NDArray[np.float32]:
+    """What the step of tokens with such offsets is multiplied by: 2^(-offset / 4), in binary32."""
+    factors: npt.NDArray[np.float32] = _QUARTERS[offsets % 4] * np.exp2(
+        -(offsets // 4).astype(np.float32)
+    )
+    return factors
 
 
 class Blocks(NamedTuple):
@@ -124,7 +133,7 @@ class _Reader:
     def read(self, index: int, profile: Profile) -> Payload:
         """Reads all of it."""
         mode, flags, group, preset, shift, sinks, zero, position, step, most, zeros, *sizes = (
-            _HEADER.unpack(self.take(_HEADER.size))
+            HEADER.unpack(self.take(HEADER.size))
         )
         offset_bytes, exception_bytes = sizes
         bits = int(np.float32(step).view(np.uint32))
@@ -139,7 +148,7 @@ class _Reader:
         self.require(bool(flags & 4) or exception_bytes == 0, "a reserved byte that is not 0")
         units = self._units() if flags & 2 else np.ones(len(self.entries), np.float32)
         offsets = self._offsets(offset_bytes)
-        factors = _QUARTERS[offsets % 4] * np.exp2(-(offsets // 4).astype(np.float32))
+        factors = step_factors(offsets)
         trellis = bool(flags & 8)
         sink_bits = self._sinks(sinks, exact=bool(flags & 1))
         blocks = self._blocks(sinks, most)
