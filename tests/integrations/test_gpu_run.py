@@ -15,8 +15,8 @@ pytest.importorskip("triton", reason="triton is not installed")
 RUN = Path(__file__).resolve().parents[1] / "gpu" / "run"
 
 
-def test_a_dry_run_passes_and_says_that_it_is_one() -> None:
-    environment = {**os.environ, "PYTHON": sys.executable}
+def test_a_dry_run_passes_and_says_that_it_is_one(bin_dir: Path) -> None:
+    environment = {**os.environ, "PYTHON": sys.executable, "KVCOMPRESS_BIN_DIR": str(bin_dir)}
     command = claimed_line("gpu, dry").split()
     tests = RUN.parents[1]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tests)
