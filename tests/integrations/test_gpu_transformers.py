@@ -77,6 +77,27 @@ def test_a_file_is_restored_on_the_device(
         assert messages[0] == messages[1]
 
 
+def test_a_file_is_written_from_the_device(
+    client: kvcompress.Client,
+    model: Any,  # noqa: ANN401
+    tmp_path: Path,
+) -> None:
+    """The one that the client writes, but for what says when."""
+    paths = [tmp_path / name for name in ("by_client", "on_device")]
+    labels = {"of": "me"}
+    reports = [
+        save_cache(client, paths[0], filled(model), codec="int8:32", labels=labels),
+        save_cache(None, paths[1], filled(model), encoder=Encoder("int8:32", "cpu"), labels=labels),
+    ]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert reports[0].metrics.snr_db == pytest.approx(reports[1].metrics.snr_db)
+    with pytest.raises(TypeError, match="codec"):
+        save_cache(None, paths[1], filled(model), encoder=Encoder("int8", "cpu"), codec="int4")
+    with pytest.raises(TypeError, match="a client or an encoder"):
+        save_cache(None, paths[1], filled(model))
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
 def test_the_block_of_the_guide(
     client: kvcompress.Client,
     model: Any,  # noqa: ANN401
@@ -84,8 +105,7 @@ def test_the_block_of_the_guide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    save_cache(client, "document.kvc.safetensors", filled(model), codec="int4")
-    names = {"client": client, "model": model}
+    names = {"client": client, "model": model, "cache": filled(model)}
     names |= {"encoder": Encoder("int4", "cpu"), "decoder": Decoder(device="cpu")}
     [block] = claimed_blocks("transformers, device")
     exec(block, names)

@@ -24,6 +24,7 @@ from transformers.cache_utils import (  # type: ignore[import-not-found,unused-i
 from kvcompress._client import Client
 from kvcompress._reports import CompressionReport
 from kvcompress._requests import PathOrStr
+from kvcompress._sinks import FileSink
 from kvcompress.integrations import _cache_states
 from kvcompress.integrations._compressed_layer import CompressedLayer
 from kvcompress.integrations._exact import compress
@@ -199,17 +200,18 @@ def model_labels(model: Any) -> dict[str, str]:  # noqa: ANN401
 
 
 def save_cache(
-    client: Client,
+    client: Client | None,
     path: PathOrStr,
     cache: Any,  # noqa: ANN401
     *,
     require: bool = True,
+    encoder: "Encoder | None" = None,
     **options: Unpack[CompressArguments],
 ) -> CompressionReport:
     """Compresses a cache into a file, for `load_cache` in this process or another.
 
     Args:
-        client: Compresses.
+        client: Compresses. None with an encoder.
         path: The file; appears whole or not at all, in the place of one that is there.
         cache: A cache whose layers have keys and values: DynamicCache, StaticCache, one with
             sliding windows as Gemma 3 has them, CompressedCache, or an object with the lists
@@ -217,6 +219,8 @@ def save_cache(
             and those that share the states of another without any, as Gemma 3n has them. Refused
             are caches with quantized layers, or with other states, such as recurrent ones.
         require: Whether bounds that are given have to hold; see `Client.compress`.
+        encoder: A `kvcompress.gpu.Encoder`, which compresses on the device of the cache, and with
+            its own client what it does not encode. `labels` is then the one option.
         options: See `kvcompress.options.CompressArguments`. `labels` should say what the cache
             is of: the model and its weights (`model_labels`), and the prompt.
 
@@ -227,12 +231,22 @@ def save_cache(
         KVCompressError: The call failed; a QualityError, and no file, when a bound that was given
             does not hold.
         OSError: The file cannot be written.
+        TypeError: There is neither a client nor an encoder, or the encoder has no such option.
         ValueError: The cache is another, or empty.
     """
+    metadata: dict[str, str] | None = None
     if hasattr(cache, "key_cache"):
-        tensors, metadata = cache_tensors(cache), None
+        tensors = cache_tensors(cache)
     else:
         tensors, metadata = _cache_states.take(cache)
+    if encoder is not None:
+        encoded = encoder.encode(tensors, metadata=metadata, **options)  # type: ignore[misc]
+        with FileSink(path, overwrite=True) as file:
+            file.write(0, encoded.artefact)
+            file.commit()
+        return encoded.report
+    if client is None:
+        raise TypeError("a client or an encoder has to compress the cache")
     return compress(
         client, tensors, path, overwrite=True, metadata=metadata, require=require, **options
     ).report
