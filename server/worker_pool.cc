@@ -65,6 +65,8 @@ void WorkerPool::Run(absl::string_view client, std::function<void()> task) {
 
 void WorkerPool::Help(absl::string_view client, std::function<void()> task) {
   const std::lock_guard lock(mutex_);
+  // The destructor joins those that there are.
+  if (ending_) return;
   if (waiting_help_ >= idle_helpers_ && helpers_.size() < most_helpers_) {
     try {
       helpers_.emplace_back([this] { WorkAsHelper(); });
@@ -226,7 +228,7 @@ WorkerPool::Turns::iterator WorkerPool::LongestUnserved() {
 
 // Its thread is there only once somebody had to wait.
 void WorkerPool::StartOverseer() {
-  if (overseer_.joinable()) return;
+  if (ending_ || overseer_.joinable()) return;
   try {
     overseer_ = std::thread([this] { Oversee(); });
   } catch (const std::exception&) {

@@ -51,7 +51,7 @@ class WorkerPool {
   // std::system_error when it gives none at all.
   explicit WorkerPool(unsigned threads) : WorkerPool(threads, Helpers()) {}
   WorkerPool(unsigned threads, Helpers helpers);
-  // Runs what has come, then ends. REQUIRES: nothing more comes.
+  // Runs what has come, then ends. REQUIRES: nothing more comes, but help.
   ~WorkerPool();
 
   WorkerPool(const WorkerPool&) = delete;
@@ -63,7 +63,8 @@ class WorkerPool {
   void Run(absl::string_view client, std::function<void()> task);
 
   // The same of a task that helps a call which goes on without it: where the
-  // system gives no thread for any, it is dropped.
+  // system gives no thread for any, or the pool is being destroyed, it is
+  // dropped.
   void Help(absl::string_view client, std::function<void()> task);
 
   // Threads that there are now, those that help among them.

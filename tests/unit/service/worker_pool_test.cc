@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -193,6 +194,22 @@ TEST(WorkerPoolTest, WhatHelpsKeepsNoCallWaiting) {
 }
 
 // The only thread belongs to another for as long as that one likes.
+// What helps may outlast the call that it helps, and ask for more.
+TEST(WorkerPoolTest, HelpThatIsAskedForAtTheEndIsDropped) {
+  for (int round = 0; round < 300; ++round) {
+    std::atomic<int> left = 64;
+    WorkerPool* asked = nullptr;
+    std::function<void()> ask = [&] {
+      if (left.fetch_sub(1) <= 0) return;
+      asked->Help("a", ask);
+      asked->Help("a", ask);
+    };
+    WorkerPool pool(1, {.most = 16});
+    asked = &pool;
+    pool.Help("a", ask);
+  }
+}
+
 TEST(WorkerPoolTest, OneClientDoesNotKeepAnotherWaiting) {
   WorkerPool pool(1);
   absl::Notification go;
