@@ -268,14 +268,20 @@ std::string KeyOf(const FileDescriptor& fd) {
   return PeerKey(address);
 }
 
+// Connections that were taken.
+std::vector<FileDescriptor> ConnectThree(Accepting* accepting) {
+  std::vector<FileDescriptor> clients;
+  for (size_t i = 0; i < 3; ++i) clients.push_back(accepting->Connect());
+  EXPECT_TRUE(accepting->Wait([&] { return accepting->taken() == 3; }));
+  return clients;
+}
+
 TEST(Acceptor, ResetsTheConnectionsWithTheMostStreamsWhereThereAreTooMany) {
   CallTicker calls(2);
   const std::unique_ptr<grpc::ContextAllocator> counter = calls.NewCounter();
   Accepting accepting({Loopback()}, {8, 8, 0}, absl::InfiniteDuration(),
                       &calls);
-  std::vector<FileDescriptor> clients;
-  for (size_t i = 0; i < 3; ++i) clients.push_back(accepting.Connect());
-  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 3; }));
+  std::vector<FileDescriptor> clients = ConnectThree(&accepting);
   const std::string most = KeyOf(clients[1]);
   accepting.SetStreams(
       {{KeyOf(clients[0]), 3}, {most, 5}, {KeyOf(clients[2]), 1}});
@@ -298,9 +304,7 @@ TEST(Acceptor, LeavesLessWhileWhatWasResetIsNotGone) {
   const std::unique_ptr<grpc::ContextAllocator> counter = calls.NewCounter();
   Accepting accepting({Loopback()}, {8, 8, 0}, absl::InfiniteDuration(),
                       &calls);
-  std::vector<FileDescriptor> clients;
-  for (size_t i = 0; i < 3; ++i) clients.push_back(accepting.Connect());
-  EXPECT_TRUE(accepting.Wait([&] { return accepting.taken() == 3; }));
+  const std::vector<FileDescriptor> clients = ConnectThree(&accepting);
   const std::string few = KeyOf(clients[0]);
   const std::string some = KeyOf(clients[1]);
   const std::string most = KeyOf(clients[2]);

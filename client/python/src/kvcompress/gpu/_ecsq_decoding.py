@@ -10,7 +10,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from kvcompress.gpu import _ecsq_kernels as kernels
 from kvcompress.gpu._basis import slot_table
 from kvcompress.gpu._ecsq import COLUMNS, TENSOR_COLUMNS, EcsqPayload
-from kvcompress.gpu._place import Output
+from kvcompress.gpu._place import Output, cut_by_size
 from kvcompress.gpu._product_kernels import rotation_kernel
 from kvcompress.gpu._upload import ALIGNMENT, Held, send
 from kvcompress.payload import PayloadError
@@ -79,15 +79,9 @@ class EcsqDecoding:
 
     def _cut(self, numbers: _Table, most: int) -> list[tuple[slice, int]]:
         """Cuts blocks into parts of at most so many numbers, and assigns each its place."""
-        parts, first, size = [], 0, 0
-        for block, count in enumerate(numbers.tolist()):
-            if size and size + count > most:
-                parts.append((slice(first, block), size))
-                first, size = block, 0
-            self.blocks[block, 9] = size
-            size += count
-        if len(numbers):
-            parts.append((slice(first, len(numbers)), size))
+        parts = list(cut_by_size(numbers.tolist(), most))
+        for part, _ in parts:
+            self.blocks[part, 9] = np.cumsum(numbers[part]) - numbers[part]
         return parts
 
     def launch(self, slots: torch.Tensor) -> None:

@@ -26,6 +26,7 @@ from kvcompress.gpu._encoding_tables import (
     recent_offsets,
 )
 from kvcompress.gpu._payload import HEADER, step_factors
+from kvcompress.gpu._place import cut_by_size
 from kvcompress.gpu._upload import send_all, to_host
 from kvcompress.payload._ecsq_tables import TABLES
 
@@ -213,16 +214,8 @@ class GroupEncoding:
         # Quanta, words and escapes, and low bits.
         row = self.basis.group.components * (4 + 2 + 6 + (2 if self._low else 0))
         most = self.most * 3 // 8 // row
-        part: list[tuple[int, int, int]] = []
-        count = 0
-        for block in blocks:
-            if part and count + block[2] > most:
-                yield part
-                part, count = [], 0
-            part.append(block)
-            count += block[2]
-        if part:
-            yield part
+        for part, _ in cut_by_size([tokens for _, _, tokens in blocks], most):
+            yield blocks[part]
 
     def _send(self, preset: int, step: np.float32) -> None:
         """Sends what the kernels need for all blocks."""

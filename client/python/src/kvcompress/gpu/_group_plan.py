@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from kvcompress.gpu._basis import FIXED, Basis
 from kvcompress.gpu._payload import LANES, Payload
-from kvcompress.gpu._place import Range
+from kvcompress.gpu._place import Range, cut_by_size
 from kvcompress.gpu._upload import padded
 
 # Classes from here on often have levels beyond 127; a trellis makes levels twice as large.
@@ -96,14 +96,8 @@ class GroupPlan:
 
     def _cut(self, wanted: Numbers, most: int) -> Iterator[Rows]:
         """Cuts blocks into parts of at most so many rows, but of one block at least."""
-        first, count = 0, 0
-        for number, tokens in enumerate(self.payload.blocks.tokens[wanted].tolist()):
-            if number > first and count + tokens > most:
-                yield Rows(wanted[first:number], count)
-                first, count = number, 0
-            count += tokens
-        if first < len(wanted):
-            yield Rows(wanted[first:], count)
+        for part, tokens in cut_by_size(self.payload.blocks.tokens[wanted].tolist(), most):
+            yield Rows(wanted[part], tokens)
 
     def tiles(self, wanted: Numbers) -> Numbers:
         """Tiles of the rows of these blocks that are in the range, i64 [tiles, 7].

@@ -9,7 +9,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _lossless_kernels as kernels
-from kvcompress.gpu._place import Output, within
+from kvcompress.gpu._place import Output, cut_by_size, within
 from kvcompress.gpu._upload import ALIGNMENT, Held, send
 from kvcompress.payload import PayloadError
 from kvcompress.payload._dtypes import SIZES
@@ -172,16 +172,8 @@ def _coded_bytes(part: list[Block]) -> tuple[int, int]:
 
 def _cut(blocks: list[Block], most: int) -> list[list[Block]]:
     """Cuts blocks into parts whose coded planes take at most so many bytes."""
-    parts: list[list[Block]] = []
-    left = 0
-    for block in blocks:
-        size = _coded_bytes([block])[1]
-        if not parts or size > left:
-            parts.append([])
-            left = most
-        parts[-1].append(block)
-        left -= size
-    return parts
+    sizes = [_coded_bytes([block])[1] for block in blocks]
+    return [blocks[part] for part, _ in cut_by_size(sizes, most)]
 
 
 def _read_blocks(payload: memoryview, output: Output, number: int, begin: int) -> list[Block]:

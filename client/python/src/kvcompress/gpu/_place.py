@@ -2,6 +2,7 @@
 """Where the elements of payloads go, as `_elements` describes it to kernels."""
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -96,3 +97,23 @@ def within(output: Output, begins: _Table, ends: _Table) -> npt.NDArray[np.bool_
         return row // tokens * (end - first) + np.clip(row % tokens - first, 0, end - first)
 
     return before((ends - 1) // channels + 1) > before(begins // channels)
+
+
+def cut_by_size(sizes: Sequence[int], most: int) -> Iterator[tuple[slice, int]]:
+    """Cuts a sequence into parts of at most such a size, and of one item at least.
+
+    Args:
+        sizes: Of its items.
+        most: Of a part.
+
+    Yields:
+        The items of each part, and its size.
+    """
+    first = size = 0
+    for number, own in enumerate(sizes):
+        if size and size + own > most:
+            yield slice(first, number), size
+            first, size = number, 0
+        size += own
+    if first < len(sizes):
+        yield slice(first, len(sizes)), size
