@@ -26,7 +26,12 @@ ThreadPool::~ThreadPool() {
   }
   woken_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  for (const std::function<void()>& task : tasks_) task();
+  // Where there is no thread; a task may bring another.
+  while (!tasks_.empty()) {
+    const std::function<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    task();
+  }
 }
 
 Threads ThreadPool::Lend(unsigned count, uint64_t memory) {
