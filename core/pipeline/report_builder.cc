@@ -2,6 +2,7 @@
 
 #include "pipeline/report_builder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,10 @@ void ReportBuilder::Add(const ArtefactTensor& tensor, uint64_t size,
   report.compressed_size = tensor.payload_size;
   report.digest = tensor.digest;
   if (told.not_finite) CountNotFinite(tensor.spec.name);
+  if (told.likelier_theta) {
+    if (likelier_thetas_.empty()) first_other_rope_ = tensor.spec.name;
+    ++likelier_thetas_[*told.likelier_theta];
+  }
   report_.tensors.push_back(std::move(report));
 }
 
@@ -79,6 +84,21 @@ void ReportBuilder::Judge(const DistortionAccumulator& distortion,
       kvcompress::Judge(report->metrics, ThresholdsOf(report->spec.role));
 }
 
+void ReportBuilder::WarnOfRope() {
+  if (likelier_thetas_.empty()) return;
+  const auto [theta, count] = *std::max_element(
+      likelier_thetas_.begin(), likelier_thetas_.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  report_.warnings.push_back(
+      {.code = "ROPE_SUSPECT",
+       .message = absl::StrCat(
+           "keys do not fit the rotary position embedding that is declared: "
+           "the result is larger or worse than it need be; ",
+           theta, " fits better as rope_theta (", count,
+           " of the tensors looked at): declare it, or leave it out"),
+       .tensor = first_other_rope_});
+}
+
 CompressReport ReportBuilder::Finish(uint64_t compressed_size,
                                      std::string payload_digest) {
   report_.compressed_size = compressed_size;
@@ -103,6 +123,7 @@ CompressReport ReportBuilder::Finish(uint64_t compressed_size,
              "set positions that nobody reads, such as padding, to 0"),
          .tensor = first_not_finite_});
   }
+  WarnOfRope();
   report_.payload_digest = std::move(payload_digest);
   return std::move(report_);
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -50,6 +51,7 @@ class ReportBuilder {
   CompressReport Finish(uint64_t compressed_size, std::string payload_digest);
 
  private:
+  void WarnOfRope();
   void Judge(const DistortionAccumulator& distortion,
              const std::optional<TokenSums>& tokens, TensorReport* report);
 
@@ -57,6 +59,9 @@ class ReportBuilder {
   CompressReport report_;
   uint64_t not_finite_ = 0;       // tensors or views that were kept for that
   std::string first_not_finite_;  // of them
+  // Keys that another base of their rotation fits than the one declared.
+  std::map<double, uint64_t> likelier_thetas_;
+  std::string first_other_rope_;
   DistortionAccumulator pooled_;
   TokenSums pooled_tokens_;
 };

@@ -256,6 +256,9 @@ std::optional<FoundRotation> DetectRotation(
   sample.tokens = std::min(tokens, kRotationTokens) - kSkipped;
   const RotationCandidates::Candidate* best = nullptr;
   double best_energy = 0;
+  double gain = 0;
+  const double all_energy = Energy(sample);
+  double unturned = 0;
   double least = 0;  // that is clearly more than without a rotation
   size_t least_channels = 0;
   for (const auto* const candidate : left) {
@@ -263,19 +266,36 @@ std::optional<FoundRotation> DetectRotation(
     const Rotated part(sample, candidate->rotation);
     if (part.sample().channels != least_channels) {
       least_channels = part.sample().channels;
-      least =
-          MeanEnergy(part.sample(), nullptr) + kClearly * Energy(part.sample());
+      unturned = MeanEnergy(part.sample(), nullptr);
+      least = unturned + kClearly * Energy(part.sample());
     }
     const double found = MeanEnergy(part.sample(), &candidate->rotation);
     if (found > least && (best == nullptr || found > best_energy)) {
       best_energy = found;
       best = candidate;
+      gain = (found - unturned) / all_energy;
     }
   }
   if (best == nullptr) return std::nullopt;
   return FoundRotation{.rotation = best->rotation,
                        .finding = {.embedding = best->embedding,
-                                   .declared = candidates.declared}};
+                                   .declared = candidates.declared},
+                       .gain = gain};
+}
+
+std::optional<double> LikelierBase(const float* values, size_t heads,
+                                   size_t tokens, size_t channels,
+                                   const RotationCandidates& candidates,
+                                   const std::optional<FoundRotation>& found,
+                                   Checkpoint* checkpoint) {
+  // Part of the energy. Bases next to each other differ by less.
+  constexpr double kClearly = 0.05;
+  const std::optional<FoundRotation> usual = DetectRotation(
+      values, heads, tokens, channels, {.list = candidates.usual}, checkpoint);
+  if (!usual || usual->gain < (found ? found->gain : 0) + kClearly) {
+    return std::nullopt;
+  }
+  return usual->finding.embedding.theta;
 }
 
 }  // namespace kvcompress::coding

@@ -115,6 +115,9 @@ struct RotationCandidates {
   };
   std::vector<Candidate> list;
   bool declared = false;
+  // Where keys are checked against what is declared: those of the bases in
+  // common use.
+  std::vector<Candidate> usual;
   // What the steps of the tensor are multiplied with: below 1 where all of it
   // is the rotated part of a latent. Candidate::rotation has what a part has.
   double step_factor = 1;
@@ -123,15 +126,27 @@ struct RotationCandidates {
 struct FoundRotation {
   Rotation rotation;
   RopeFinding finding;
+  // The part of the sample's energy that undoing it moves into the mean over
+  // tokens.
+  double gain = 0;
 };
 
 // The rotation that most likely made the keys `values` [heads, tokens,
-// channels], of which a sample is looked at: the candidate that leaves the
-// largest mean over tokens. Nothing when none beats no rotation clearly.
-// Anything when the checkpoint stops.
+// channels], of which a sample is looked at: the candidate of the list that
+// leaves the largest mean over tokens. Nothing when none beats no rotation
+// clearly. Anything when the checkpoint stops.
 std::optional<FoundRotation> DetectRotation(
     const float* values, size_t heads, size_t tokens, size_t channels,
     const RotationCandidates& candidates, Checkpoint* checkpoint = nullptr);
+
+// A base in common use that explains the keys clearly better than `found`,
+// which DetectRotation returned for what is declared. Nothing where none does,
+// or `candidates` has none to compare with.
+std::optional<double> LikelierBase(const float* values, size_t heads,
+                                   size_t tokens, size_t channels,
+                                   const RotationCandidates& candidates,
+                                   const std::optional<FoundRotation>& found,
+                                   Checkpoint* checkpoint = nullptr);
 
 }  // namespace kvcompress::coding
 

@@ -54,7 +54,7 @@ constexpr uint8_t kRotatedPartShift = 1;
 constexpr double kRotatedPartFactor = 1.0 / (1 << kRotatedPartShift);
 
 void AddCandidates(const RopeEmbedding& embedding, size_t channels,
-                   RotationCandidates* candidates) {
+                   std::vector<RotationCandidates::Candidate>* list) {
   const Part part(embedding, channels);
   if (part.size == 0) return;
   const size_t pairs = part.size / 2;
@@ -73,8 +73,8 @@ void AddCandidates(const RopeEmbedding& embedding, size_t channels,
     const Pairs kind = interleaved ? Pairs::kInterleaved : Pairs::kHalves;
     if (embedding.pairs != Pairs::kUnknown && embedding.pairs != kind) continue;
     rotation.interleaved = interleaved;
-    candidates->list.push_back({rotation, embedding});
-    candidates->list.back().embedding.pairs = kind;
+    list->push_back({rotation, embedding});
+    list->back().embedding.pairs = kind;
   }
 }
 
@@ -98,12 +98,27 @@ bool IsLatentRope(const RopeParameters* rope, size_t channels) {
                      });
 }
 
+// Adds those of the bases in common use.
+void AddUsual(size_t channels,
+              std::vector<RotationCandidates::Candidate>* list) {
+  constexpr double kCommon[] = {1e4, 5e5, 1e6, 1e5,   5e6,  8e6,
+                                1e7, 2e6, 5e4, 1.5e5, 2.5e5};
+  for (const double base : kCommon) {
+    AddCandidates({.theta = base}, channels, list);
+  }
+}
+
+// Whether keys are checked against what is declared. It takes as long as to
+// find a rotation that is not declared, so not all layers are.
+bool IsChecked(const TensorSpec& spec) {
+  constexpr uint32_t kEvery = 8;
+  return !spec.layer || *spec.layer % kEvery == 0;
+}
+
 }  // namespace
 
 RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
                                  const EncodeHints& hints, size_t channels) {
-  constexpr double kCommon[] = {1e4, 5e5, 1e6, 1e5,   5e6,  8e6,
-                                1e7, 2e6, 5e4, 1.5e5, 2.5e5};
   const RopeParameters* const rope = hints.rope.get();
   const std::optional<double> theta = hints.rope_theta;
   RotationCandidates candidates{.declared = rope != nullptr || theta};
@@ -113,19 +128,21 @@ RotationCandidates CandidatesFor(const TensorSpec& spec, TensorRole role,
     return candidates;
   }
   if (IsRotatedPart(spec)) candidates.step_factor = kRotatedPartFactor;
+  if (candidates.declared && role == TensorRole::kKey && channels % 2 == 0 &&
+      !IsLatentRope(rope, channels) && IsChecked(spec)) {
+    AddUsual(channels, &candidates.usual);
+  }
   if (rope != nullptr) {
     for (const RopeEmbedding& embedding : EmbeddingsOf(*rope, spec.layer)) {
-      AddCandidates(embedding, channels, &candidates);
+      AddCandidates(embedding, channels, &candidates.list);
     }
     return candidates;
   }
   if (theta == 0 || channels % 2 != 0) return candidates;
   if (theta) {
-    AddCandidates({.theta = *theta}, channels, &candidates);
-    return candidates;
-  }
-  for (const double base : kCommon) {
-    AddCandidates({.theta = base}, channels, &candidates);
+    AddCandidates({.theta = *theta}, channels, &candidates.list);
+  } else {
+    AddUsual(channels, &candidates.list);
   }
   return candidates;
 }

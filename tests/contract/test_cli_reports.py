@@ -149,6 +149,18 @@ def test_rope_theta(run: Run) -> None:
     )
     assert found["payload_digest"] == told["payload_digest"]
     assert none["compressed_size_bytes"] > told["compressed_size_bytes"]
+    assert found["warnings"] == told["warnings"] == []
+
+
+@pytest.mark.parametrize("codec", ["ecsq", "klt:high", "auto"])
+@pytest.mark.parametrize("theta", ["0", "10000", "1000000"])
+def test_wrong_rope_theta_warns(run: Run, codec: str, theta: str) -> None:
+    """The message names the right base, and a tensor that was looked at."""
+    flags = ("-codec", codec, "-rope-theta", theta)
+    (warning,) = succeed(run("-input", SAMPLE, "-metrics-only", *flags))["warnings"]
+    assert warning["code"] == "ROPE_SUSPECT"
+    assert "100000 fits better as rope_theta" in warning["message"]
+    assert warning["tensor"] == "layer_0_key"
 
 
 def test_missed_threshold_without_a_gate_succeeds(run: Run, tmp_path: Path) -> None:

@@ -364,11 +364,13 @@ class Encoder : public TensorEncoder {
     }
     attempt.distortion = encoder->distortion();
     KeyHints told = encoder->key_hints();
-    if (told.rope) key_hints_.rope = told.rope;
+    if (!told.rope) told.rope = std::move(key_hints_.rope);
+    if (!told.likelier_theta) told.likelier_theta = key_hints_.likelier_theta;
     if (told.sharpness) {
-      std::optional<RopeFinding> rope = std::move(key_hints_.rope);
       key_hints_ = std::move(told);
-      key_hints_.rope = std::move(rope);
+    } else {
+      key_hints_.rope = std::move(told.rope);
+      key_hints_.likelier_theta = told.likelier_theta;
     }
     return attempt;
   }

@@ -136,7 +136,8 @@ class Encoder {
       square_sum_ = rows_.SumSquares(elements_, checkpoint_);
       rows_.HideOutliers(tensor_.largest, elements_, checkpoint_);
     }
-    if (auto found = rows_.FindRotation(rotations_, checkpoint_)) {
+    if (auto found =
+            rows_.FindRotation(rotations_, &likelier_theta_, checkpoint_)) {
       header_.rotation = std::move(found->rotation);
       rope_ = std::move(found->finding);
     }
@@ -282,6 +283,7 @@ class Encoder {
     if (tensor_.wants_decoded) result.decoded.swap(*decoded_);
     result.distortion = distortion_;
     result.key_hints.rope = rope_;
+    result.key_hints.likelier_theta = likelier_theta_;
     return result;
   }
 
@@ -407,6 +409,7 @@ class Encoder {
   TensorRole role_ = TensorRole::kNone;
   coding::RotationCandidates rotations_;
   std::optional<RopeFinding> rope_;
+  std::optional<double> likelier_theta_;
   std::vector<float> attention_;  // of each token
   KeyHints from_keys_;
   coding::TensorHeader header_;
@@ -452,6 +455,7 @@ EncodedTensor EncodeTensor(const TensorSpec& spec, const Preset& preset,
   }
   if (spec.role == TensorRole::kKey) {
     told.rope = std::move(joint->key_hints.rope);
+    told.likelier_theta = joint->key_hints.likelier_theta;
     joint->key_hints = std::move(told);
   }
   return *std::move(joint);

@@ -72,8 +72,9 @@ void SourceRows::LoadWithoutOutliers(size_t first,
 }
 
 std::optional<FoundRotation> SourceRows::FindRotation(
-    const RotationCandidates& candidates, Checkpoint* checkpoint) const {
-  if (candidates.list.empty()) return std::nullopt;
+    const RotationCandidates& candidates, std::optional<double>* likelier,
+    Checkpoint* checkpoint) const {
+  if (candidates.list.empty() && candidates.usual.empty()) return std::nullopt;
   const size_t channels = geometry_.channels();
   const size_t heads = std::min(geometry_.heads(), kRotationHeads);
   const size_t tokens = std::min(geometry_.tokens(), kRotationTokens);
@@ -83,8 +84,11 @@ std::optional<FoundRotation> SourceRows::FindRotation(
     LoadWithoutOutliers(h * geometry_.tokens() * channels,
                         absl::MakeSpan(sample).subspan(h * size, size));
   }
-  return DetectRotation(sample.data(), heads, tokens, channels, candidates,
-                        checkpoint);
+  std::optional<FoundRotation> found = DetectRotation(
+      sample.data(), heads, tokens, channels, candidates, checkpoint);
+  *likelier = LikelierBase(sample.data(), heads, tokens, channels, candidates,
+                           found, checkpoint);
+  return found;
 }
 
 SourceRows::OfBlock::OfBlock(SourceRows* rows, const Block& block,

@@ -53,8 +53,10 @@ class SourceRows {
   void HideOutliers(float largest, size_t elements, Checkpoint* checkpoint);
 
   // What the rotation of the keys most likely is: see DetectRotation.
+  // `*likelier` becomes what LikelierBase returns.
   std::optional<FoundRotation> FindRotation(
-      const RotationCandidates& candidates, Checkpoint* checkpoint) const;
+      const RotationCandidates& candidates, std::optional<double>* likelier,
+      Checkpoint* checkpoint) const;
 
   // The rows of one block.
   class OfBlock {

@@ -98,7 +98,10 @@ class Encoder {
   EncodedTensor Encode() {
     std::optional<EncodedTensor> coded;
     if (Analyze()) coded = SearchStep();
-    if (coded) coded->key_hints.rope = std::move(rope_);
+    if (coded) {
+      coded->key_hints.rope = std::move(rope_);
+      coded->key_hints.likelier_theta = likelier_theta_;
+    }
     if (coded && coded_keeps_) return *std::move(coded);
     EncodedTensor integers = EncodeIntegers();
     const bool better = coded && !(preset_.contract && integers_keep_);
@@ -123,7 +126,8 @@ class Encoder {
     if (preset_.contract) {
       rows_.HideOutliers(tensor_.largest, elements_, checkpoint_);
     }
-    if (auto found = rows_.FindRotation(rotations_, checkpoint_)) {
+    if (auto found =
+            rows_.FindRotation(rotations_, &likelier_theta_, checkpoint_)) {
       header_.rotation = std::move(found->rotation);
       rope_ = std::move(found->finding);
     }
@@ -415,6 +419,7 @@ class Encoder {
   BlockChoices choices_;
   RotationCandidates rotations_;
   std::optional<RopeFinding> rope_;
+  std::optional<double> likelier_theta_;
   double least_step_ = 0;
   bool coded_keeps_ = false;
   bool integers_keep_ = false;

@@ -65,6 +65,9 @@ struct KeyHints {
   std::optional<double> sharpness;
   // The rotation that was removed from the tensor; also of one that is no key.
   std::optional<RopeFinding> rope;
+  // A base of the rotation that fits these keys clearly better than what was
+  // declared.
+  std::optional<double> likelier_theta;
   // Whether only a lossless codec takes the tensor, key or not, which has NaN,
   // infinity or an F64 number beyond binary32.
   bool not_finite = false;

@@ -27,6 +27,7 @@ inline constexpr absl::string_view kWarningCodes[] = {
     "NO_ROLES",        // a codec that treats keys and values apart got neither
     "NOT_FINITE",      // values that no codec quantizes were kept without loss
     "LAYOUT_SUSPECT",  // dimensions are not what they are taken for
+    "ROPE_SUSPECT",    // keys do not fit the rotation that is declared
     "PROFILE_AMBIGUOUS",  // several profiles fit, and none was used
     "PROFILE_POOR_FIT",   // keys are not like those of the profile's training
     "PROFILE_POOR_RATE",  // bounds take more bits than without the profile
