@@ -149,6 +149,10 @@ v1::ProfileUse ToProto(const ProfileUse& use) {
   proto.set_tensor_count(use.tensors);
   if (use.first_token) proto.set_first_token(*use.first_token);
   if (use.fit) proto.set_fit(*use.fit);
+  if (use.preset && use.preset->expected) {
+    *proto.mutable_expected() =
+        ToProto(use.preset->name, *use.preset->expected);
+  }
   return proto;
 }
 
@@ -176,6 +180,18 @@ v1::TensorReport ToProto(const TensorReport& report) {
 }
 
 }  // namespace
+
+v1::PresetExpectation ToProto(absl::string_view preset,
+                              const ProfileExpectation& expected) {
+  v1::PresetExpectation proto;
+  proto.set_preset(std::string(preset));
+  proto.set_ratio(expected.ratio);
+  proto.set_divergence(expected.divergence);
+  proto.set_int4_divergence(expected.int4_divergence);
+  proto.set_least_share(expected.least_share);
+  proto.set_most_share(expected.most_share);
+  return proto;
+}
 
 v1::DataType ToProto(DType dtype) {
   for (const DTypeEntry& entry : kDTypeEntries) {

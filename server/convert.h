@@ -40,6 +40,8 @@ v1::CompressionReport ToProto(const CompressReport& report, bool with_tensors,
 v1::DecompressionReport ToProto(const DecompressReport& report, double seconds);
 v1::CodecInfo ToProto(const CodecTraits& traits);
 v1::ProfileInfo ToProto(const LoadedProfile& loaded);
+v1::PresetExpectation ToProto(absl::string_view preset,
+                              const ProfileExpectation& expected);
 
 }  // namespace kvcompress
 

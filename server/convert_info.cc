@@ -64,11 +64,7 @@ v1::ProfileInfo ToProto(const LoadedProfile& loaded) {
   for (const ProfilePreset& preset : content.presets) {
     proto.add_presets(preset.name);
     if (!preset.expected) continue;
-    v1::PresetExpectation& expected = *proto.add_expectations();
-    expected.set_preset(preset.name);
-    expected.set_ratio(preset.expected->ratio);
-    expected.set_divergence(preset.expected->divergence);
-    expected.set_int4_divergence(preset.expected->int4_divergence);
+    *proto.add_expectations() = ToProto(preset.name, *preset.expected);
   }
   proto.set_training(content.training);
   return proto;

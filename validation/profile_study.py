@@ -6,9 +6,10 @@
     $PYTHON -m kvcompress.profiles train --model FILE --text FILE... --output model.profile
     $PYTHON validation/profile_study.py --model smollm2 --profile model.profile
 
-Texts are those of codec_study.py, and one that repeats a passage of its own word for word. No
-profile may have been trained on them. Without --profile the codecs that need none are measured
-alone. See README.md next to this file.
+Texts are those of codec_study.py, one that repeats a passage of its own word for word, and with
+--unusual four kinds that are unlike those of the training. No profile may have been trained on
+them. Without --profile the codecs that need none are measured alone. See README.md next to this
+file.
 """
 
 import os
@@ -47,7 +48,7 @@ def rows_of(
     for each in info.presets:
         flags: Flags = ["-profile", profile, "-codec", f"klt:{each.name}"]
         rows[f"profile {each.name}"] = flags
-        if each.name != "contract":  # which has its trellis at every effort
+        if each.name == "high":  # alone depends on it: others have a trellis always, or never
             rows[f"profile {each.name}, effort best"] = [*flags, "-effort", "best"]
     return rows
 
@@ -114,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--prefix", type=int, default=1024, help="tokens that are compressed")
     parser.add_argument("--continuation", type=int, default=192, help="tokens that are scored")
     parser.add_argument("--windows", type=int, default=2, help="of each kind of text")
+    parser.add_argument("--unusual", action="store_true", help="kinds unlike the training's too")
     parser.add_argument("--no-others", action="store_true", help="next to int4 alone")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     parser.add_argument("--output", type=Path, required=True, help="folder for table and numbers")
@@ -122,7 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     info = None if parsed.profile is None else read_profile(parsed.profile)
     model, tokenizer = load(parsed.model)
     results: list[dict[str, Any]] = []
-    windows = windows_of(tokenizer, parsed.prefix, parsed.continuation, parsed.windows)
+    windows = windows_of(
+        tokenizer, parsed.prefix, parsed.continuation, parsed.windows, unusual=parsed.unusual
+    )
     rows = rows_of(info, parsed.profile, () if parsed.no_others else OTHERS)
     parsed.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -17,8 +17,8 @@
 namespace kvcompress::cli {
 namespace {
 
-// NAME=STEP or NAME=STEP:RATIO:KL:KL_OF_INT4, joined by commas. What they are
-// is left to the training to check.
+// NAME=STEP, NAME=STEP:RATIO:KL:KL_OF_INT4 or the same with :LEAST:MOST behind
+// it, joined by commas. What they are is left to the training to check.
 absl::Status SetPresets(const std::string& text,
                         std::vector<ProfilePreset>* presets) {
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
@@ -30,10 +30,14 @@ absl::Status SetPresets(const std::string& text,
     ProfileExpectation expected;
     bool valid = !numbers.empty() && absl::SimpleAtof(numbers[0], &preset.step);
     if (numbers.size() > 1) {
-      valid = valid && numbers.size() == 4 &&
+      valid = valid && (numbers.size() == 4 || numbers.size() == 6) &&
               absl::SimpleAtof(numbers[1], &expected.ratio) &&
               absl::SimpleAtof(numbers[2], &expected.divergence) &&
               absl::SimpleAtof(numbers[3], &expected.int4_divergence);
+      if (numbers.size() == 6) {
+        valid = valid && absl::SimpleAtof(numbers[4], &expected.least_share) &&
+                absl::SimpleAtof(numbers[5], &expected.most_share);
+      }
       preset.expected = expected;
     }
     if (!valid) {

@@ -195,7 +195,8 @@ void Define(CLI::App* app, RawFlags* raw) {
         "Components that are kept of each group, 1 to 8192 (default 1024)");
   value("--train-presets", &raw->train_presets, "LIST",
         "NAME=STEP for each preset, joined by commas; behind each, if "
-        "measured, :RATIO:KL:KL_OF_INT4");
+        "measured, :RATIO:KL:KL_OF_INT4, and :LEAST:MOST, the shares of "
+        "INT4's by kind of text");
   value("--train-metric", &raw->train_metric, "FILE",
         "Safetensors file with a matrix for each tensor: errors matter by "
         "their length after it (default: by spreads)");

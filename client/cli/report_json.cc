@@ -110,6 +110,14 @@ Json RopeJson(const v1::TensorReport& tensor) {
       {"declared", tensor.rope().declared()}};
 }
 
+Json ExpectationJson(const v1::PresetExpectation& expected) {
+  return {{"ratio", expected.ratio()},
+          {"divergence", expected.divergence()},
+          {"int4_divergence", expected.int4_divergence()},
+          {"least_share", expected.least_share()},
+          {"most_share", expected.most_share()}};
+}
+
 // The profile that was used, or is needed; null for none.
 template <typename Report>
 Json ProfileJson(const Report& report) {
@@ -121,6 +129,9 @@ Json ProfileJson(const Report& report) {
     json["first_token"] = report.profile().first_token();
   }
   if (report.profile().has_fit()) json["fit"] = report.profile().fit();
+  if (report.profile().has_expected()) {
+    json["expected"] = ExpectationJson(report.profile().expected());
+  }
   return json;
 }
 

@@ -17,6 +17,7 @@
 #include "client/cli/file_type.h"
 #include "client/cli/files.h"
 #include "client/cli/progress.h"
+#include "client/cli/text_tables.h"
 #include "client/cpp/status.h"
 #include "kvcompress/artefact.h"
 #include "kvcompress/error.h"
@@ -111,7 +112,9 @@ Json ProfileJson(const Profile& profile, uint64_t size) {
     expectations[preset.name] = {
         {"ratio", preset.expected->ratio},
         {"divergence", preset.expected->divergence},
-        {"int4_divergence", preset.expected->int4_divergence}};
+        {"int4_divergence", preset.expected->int4_divergence},
+        {"least_share", preset.expected->least_share},
+        {"most_share", preset.expected->most_share}};
   }
   Json groups = Json::array();
   for (const ProfileGroup& group : content.groups) {
@@ -154,9 +157,7 @@ std::string ProfileTable(const std::string& path, const Json& json) {
     if (const auto found = expectations.find(name);
         found != expectations.end()) {
       row.push_back(RatioText(found->at("ratio").get<double>()));
-      row.push_back(absl::StrFormat(
-          "%.0f %%", 100 * found->at("divergence").get<double>() /
-                         found->at("int4_divergence").get<double>()));
+      row.push_back(ShareTextOf(*found));
     } else {
       row.insert(row.end(), {"-", "not measured"});
     }

@@ -31,6 +31,12 @@ constexpr double kWeighting = 0.3;
 // Bits for each value that bounds take at most with a basis that suits the
 // cache: klt without a profile needs fewer within the usual ones.
 constexpr double kPoorBits = 4;
+// So many times the bytes that a profile expects are unusual. Kinds of text
+// that it was not trained on, and that it suits, take up to 1.1 times as many
+// (docs/codecs/klt-profile.md).
+constexpr double kUnusualRate = 1.15;
+// Shorter caches take more bytes for each token, whatever their text.
+constexpr uint64_t kFewestTokens = 512;
 
 uint64_t SizeOf(const TensorSpec& spec) {
   uint64_t size = DTypeSize(spec.dtype);
@@ -75,6 +81,7 @@ void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
   }
   report->profile =
       ProfileUse{.id = profile_->id(), .tensors = group_of_.size()};
+  report->profile->preset = profile_->content().presets[preset_];
 }
 
 uint64_t GroupCompression::HeaderGrowth() const {
@@ -252,15 +259,42 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
   if (!best_) {
     profile::EncodeGroup(profile_, encoding, group.shape, sources, workers,
                          checkpoint, payload);
-    return StatusOf(checkpoint);
+  } else {
+    const profile::GroupProjection projection(
+        profile_, group.index, group.shape, sources, encoding.first_position,
+        workers, checkpoint);
+    if (Stops(checkpoint)) return checkpoint->status();
+    profile::EncodeGroupBest(profile_, std::move(encoding), group.shape,
+                             sources, workers, checkpoint, payload, projection);
   }
-  const profile::GroupProjection projection(profile_, group.index, group.shape,
-                                            sources, encoding.first_position,
-                                            workers, checkpoint);
-  if (Stops(checkpoint)) return checkpoint->status();
-  profile::EncodeGroupBest(profile_, std::move(encoding), group.shape, sources,
-                           workers, checkpoint, payload, projection);
-  return StatusOf(checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  CompareRate(group, payload->size());
+  return absl::OkStatus();
+}
+
+void GroupCompression::CompareRate(const TensorGroup& group, uint64_t size) {
+  for (const size_t member : group.members) {
+    coded_values_ += ElementCount(specs_[member]).value_or(0);
+  }
+  coded_bytes_ += size;
+  const ProfilePreset& preset = profile_->content().presets[preset_];
+  if (++coded_groups_ < groups_.size() || !preset.expected ||
+      poor_fit_.warning || group.shape.tokens < kFewestTokens) {
+    return;
+  }
+  const double ratio = 2 * static_cast<double>(coded_values_) /
+                       static_cast<double>(coded_bytes_);
+  const double more = preset.expected->ratio / ratio;
+  if (more < kUnusualRate) return;
+  unusual_.warning = Warning{
+      "PROFILE_UNUSUAL",
+      absl::StrCat(
+          "the cache takes ", absl::StrFormat("%.0f", 100 * (more - 1)),
+          " % more bytes than those that the profile was measured on: its text "
+          "is of another kind, and the damage to the model may be larger than "
+          "the profile says. A milder preset, or a profile that was trained on "
+          "such text too, costs less"),
+      specs_[group.last].name};
 }
 
 absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,
@@ -368,7 +402,7 @@ absl::Status GroupCompression::TakeOutcomes(
 void GroupCompression::TellOfPosition(CompressReport* report) {
   if (!report->profile->first_token) report->profile->first_token = found_;
   report->profile->fit = least_fit_;
-  for (Told* each : {&poor_fit_, &poor_rate_}) {
+  for (Told* each : {&poor_fit_, &poor_rate_, &unusual_}) {
     if (!each->warning || std::exchange(each->told, true)) continue;
     report->warnings.push_back(*each->warning);
   }

@@ -120,6 +120,9 @@ class GroupCompression {
                                       profile::GroupEncoding encoding,
                                       Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload);
+  // Takes note of the size of a group, and after the last one of an unusual
+  // cache.
+  void CompareRate(const TensorGroup& group, uint64_t size);
   std::vector<absl::string_view> SourcesOf(const TensorGroup& group) const;
   // Where the cache begins, as the keys of the group have it. Sets fits_.
   uint64_t PositionOf(const TensorGroup& group,
@@ -142,6 +145,10 @@ class GroupCompression {
   };
   Told poor_fit_;
   Told poor_rate_;
+  Told unusual_;
+  size_t coded_groups_ = 0;  // with a preset that is not `contract`
+  uint64_t coded_values_ = 0;
+  uint64_t coded_bytes_ = 0;
   std::vector<TensorGroup> groups_;
   std::map<size_t, size_t> group_of_;      // index of groups_ by tensor
   std::map<size_t, std::string> sources_;  // by tensor

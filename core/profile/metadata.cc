@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <iterator>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
@@ -26,6 +27,8 @@ constexpr absl::string_view kGroupsKey = "kvcompress.profile.groups";
 constexpr absl::string_view kExpectationsKey =
     "kvcompress.profile.expectations";
 constexpr absl::string_view kVersion = "1";
+// Of a file whose expectations have shares.
+constexpr absl::string_view kVersionOfShares = "2";
 constexpr absl::string_view kInterleaved = "interleaved";
 constexpr absl::string_view kHalves = "halves";
 
@@ -50,6 +53,10 @@ std::string ExpectationsText(const std::vector<ProfilePreset>& presets) {
         absl::StrAppend(out, StepText(preset.expected->ratio), "/",
                         StepText(preset.expected->divergence), "/",
                         StepText(preset.expected->int4_divergence));
+        if (preset.expected->most_share > 0) {
+          absl::StrAppend(out, "/", StepText(preset.expected->least_share), "/",
+                          StepText(preset.expected->most_share));
+        }
       });
 }
 
@@ -92,7 +99,13 @@ absl::Status ParsePresets(absl::string_view text, ProfileContent* content) {
   return absl::OkStatus();
 }
 
-absl::Status ParseExpectations(absl::string_view text,
+bool HasShares(const ProfileContent& content) {
+  const std::optional<ProfileExpectation>& first =
+      content.presets.front().expected;
+  return first && first->most_share > 0;
+}
+
+absl::Status ParseExpectations(absl::string_view text, bool shares,
                                ProfileContent* content) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
   if (parts.size() != content->presets.size()) {
@@ -102,9 +115,13 @@ absl::Status ParseExpectations(absl::string_view text,
     const std::vector<absl::string_view> numbers =
         absl::StrSplit(parts[i], '/');
     ProfileExpectation expected;
-    if (numbers.size() != 3 || !absl::SimpleAtof(numbers[0], &expected.ratio) ||
+    if (numbers.size() != (shares ? 5 : 3) ||
+        !absl::SimpleAtof(numbers[0], &expected.ratio) ||
         !absl::SimpleAtof(numbers[1], &expected.divergence) ||
-        !absl::SimpleAtof(numbers[2], &expected.int4_divergence)) {
+        !absl::SimpleAtof(numbers[2], &expected.int4_divergence) ||
+        (shares && (!absl::SimpleAtof(numbers[3], &expected.least_share) ||
+                    !absl::SimpleAtof(numbers[4], &expected.most_share) ||
+                    !(expected.most_share > 0)))) {
       return Damaged("the list of expectations");
     }
     content->presets[i].expected = expected;
@@ -164,7 +181,8 @@ absl::Status Damaged(const absl::Status& cause) {
 
 Metadata WriteMetadata(const ProfileContent& content) {
   Metadata metadata = {
-      {std::string(kVersionKey), std::string(kVersion)},
+      {std::string(kVersionKey),
+       std::string(HasShares(content) ? kVersionOfShares : kVersion)},
       {std::string(kLabelKey), content.label},
       {std::string(kTrainingKey), content.training},
       {std::string(kPresetsKey), PresetsText(content.presets)},
@@ -185,15 +203,18 @@ absl::Status ParseMetadata(const Metadata& metadata, ProfileContent* content) {
                      "with kvcompress.profile",
                      {.reason = "NOT_A_PROFILE"});
   }
-  if (metadata[0].second != kVersion) {
+  const bool shares = metadata[0].second == kVersionOfShares;
+  if (!shares && metadata[0].second != kVersion) {
     return MakeError(
         absl::StatusCode::kUnimplemented,
         absl::StrCat("the profile has version ", QuoteName(metadata[0].second),
-                     "; this build reads version ", kVersion),
+                     "; this build reads versions ", kVersion, " and ",
+                     kVersionOfShares),
         {.reason = "LATER_FORMAT"});
   }
   const size_t count = metadata.size();
-  if (count != std::size(keys) && count != std::size(keys) + 1) {
+  const size_t least = std::size(keys) + (shares ? 1 : 0);
+  if (count != least && count != std::size(keys) + 1) {
     return Damaged("the number of keys of its metadata");
   }
   for (size_t i = 0; i < std::size(keys); ++i) {
@@ -208,7 +229,8 @@ absl::Status ParseMetadata(const Metadata& metadata, ProfileContent* content) {
     if (metadata.back().first != kExpectationsKey) {
       return Damaged(absl::StrCat("a key behind ", kGroupsKey));
     }
-    KVC_RETURN_IF_ERROR(ParseExpectations(metadata.back().second, content));
+    KVC_RETURN_IF_ERROR(
+        ParseExpectations(metadata.back().second, shares, content));
   }
   const std::string& rotations = metadata[4].second;
   if (!rotations.empty()) {

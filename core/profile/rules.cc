@@ -112,7 +112,10 @@ bool IsExpectation(const ProfileExpectation& expected) {
   const float least = std::numeric_limits<float>::min();
   return Within(expected.ratio, least, kMaxExpectation) &&
          Within(expected.divergence, least, kMaxExpectation) &&
-         Within(expected.int4_divergence, least, kMaxExpectation);
+         Within(expected.int4_divergence, least, kMaxExpectation) &&
+         ((expected.least_share == 0 && expected.most_share == 0) ||
+          (Within(expected.least_share, least, expected.most_share) &&
+           expected.most_share <= kMaxExpectation));
 }
 
 absl::Status CheckPresets(const std::vector<ProfilePreset>& presets) {
@@ -125,8 +128,11 @@ absl::Status CheckPresets(const std::vector<ProfilePreset>& presets) {
       return Bad("a bad name of a preset, or one twice");
     }
     if (!IsProfileStep(preset.step)) return Bad("a bad step of a preset");
-    if (preset.expected.has_value() != presets.front().expected.has_value() ||
-        (preset.expected && !IsExpectation(*preset.expected))) {
+    const std::optional<ProfileExpectation>& first = presets.front().expected;
+    if (preset.expected.has_value() != first.has_value() ||
+        (preset.expected &&
+         (!IsExpectation(*preset.expected) ||
+          (preset.expected->most_share > 0) != (first->most_share > 0)))) {
       return Bad("a bad expectation of a preset, or of some presets only");
     }
   }

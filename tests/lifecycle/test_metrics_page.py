@@ -44,6 +44,7 @@ WARNINGS = [
     "PROFILE_AMBIGUOUS",
     "PROFILE_POOR_FIT",
     "PROFILE_POOR_RATE",
+    "PROFILE_UNUSUAL",
 ]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]
 CLOSED = ["header_timeout", "write_timeout", "evicted", "address_limit", "bad_request"]

@@ -1,8 +1,10 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Profiles that are trained from a model, on one with two layers and random weights."""
 
+import math
 import random
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +45,27 @@ def program(bin_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVCOMPRESS_BIN_DIR", str(bin_dir))
 
 
-def train(model: Any, folder: Path, name: str, samples: int = 1) -> ProfileInfo:
-    """Trains on two texts, and writes a report."""
+TEXTS = {"one": text(1), "two": text(2)}
+SAID: list[str] = []  # of the last training
+
+
+def train(
+    model: Any,
+    folder: Path,
+    name: str,
+    texts: Mapping[str, str] = TEXTS,
+    *,
+    samples: int = 1,
+    own: int = 5,
+) -> ProfileInfo:
+    """Trains on texts, and what the model writes, and writes a report."""
     from kvcompress.profiles import _training_report
     from kvcompress.profiles._training import Trainer, TrainingOptions
 
     options = TrainingOptions(
         label="tiny",
-        windows=4,
+        windows=4 if texts else 0,
+        own=own,
         tokens=TOKENS,
         fed=FED,
         samples=samples,
@@ -58,9 +73,10 @@ def train(model: Any, folder: Path, name: str, samples: int = 1) -> ProfileInfo:
         layers=0,
         components=96,
     )
-    trainer = Trainer(model, options, print)
-    info = trainer.train([text(1), text(2)], folder / name)
-    _training_report.write(info, trainer.losses, trainer.times.parts, folder / name)
+    SAID.clear()
+    trainer = Trainer(model, options, SAID.append)
+    info = trainer.train(texts, folder / name)
+    _training_report.write(info, trainer, folder / name)
     return info
 
 
@@ -81,31 +97,55 @@ def test_training_twice_gives_the_same_file(
     assert (tmp_path / "again.profile").read_bytes() == (trained / "tiny.profile").read_bytes()
 
 
-def test_the_presets_do_what_the_profile_says(language_model: Any, trained: Path) -> None:
-    """Measured again, on the windows that they were placed on."""
+def held_out_windows(model: Any, folder: Path) -> Any:
+    """Those of the two texts that a training without text of the model's own holds out."""
+    from kvcompress.profiles._kinds import cut
     from kvcompress.profiles._native import write_cache
-    from kvcompress.profiles._placement import SHARES, Judge, Window
-    from kvcompress.profiles._training import cut
+    from kvcompress.profiles._placement import Window
 
-    info = read_profile(trained / "tiny.profile")
-    assert [preset.name for preset in info.presets] == list(SHARES)
-    assert "metric=given fisher samples=1" in info.training
-    tokens = [language_model.tokenize(text(seed)) for seed in (1, 2)]
     windows = []
+    tokens = [model.tokenize(each) for each in TEXTS.values()]
     for i, window in enumerate(cut(tokens, TOKENS + FED, 2, held_out=True)):
-        cache = language_model.prefill(window[:TOKENS])
-        write_cache(cache, trained / f"{i}.safetensors")
+        cache = model.prefill(window[:TOKENS])
+        write_cache(cache, folder / f"{i}.safetensors")
         with torch.no_grad():
-            base = language_model.predict(cache, window[TOKENS:])
-        windows.append(Window(trained / f"{i}.safetensors", tuple(window[TOKENS:]), base))
-    judge = Judge(language_model, windows)
+            base = model.predict(cache, window[TOKENS:])
+        fed = tuple(window[TOKENS:])
+        windows.append(Window(folder / f"{i}.safetensors", fed, base, list(TEXTS)[i]))
+    return windows
+
+
+def test_the_presets_do_what_the_profile_says(language_model: Any, tmp_path: Path) -> None:
+    """Measured again, on the windows that they were placed on."""
+    from kvcompress.profiles._placement import SHARES, Judge, shares_of
+
+    info = train(language_model, tmp_path, "tiny.profile", own=0)
+    assert [preset.name for preset in info.presets] == list(SHARES)
+    assert "metric=given fisher samples=1 " in info.training
+    assert "windows=4x120 own=0" in info.training
+    judge = Judge(language_model, held_out_windows(language_model, tmp_path))
+    int4 = judge.measure(["-codec", "int4"])
     for preset in info.presets:
-        found = judge.measure(["-codec", f"klt:{preset.name}"], trained / "tiny.profile")
-        assert preset.expected is not None
-        assert found.ratio == pytest.approx(preset.expected.ratio, rel=1e-6)
-        assert found.divergence == pytest.approx(preset.expected.divergence, rel=1e-3)
+        found = judge.measure(["-codec", f"klt:{preset.name}"], tmp_path / "tiny.profile")
+        expected = preset.expected
+        assert expected is not None
+        assert found.ratio == pytest.approx(expected.ratio, rel=1e-6)
+        assert found.divergence == pytest.approx(expected.divergence, rel=1e-3)
+        shares = shares_of(judge.windows, found.divergences, int4.divergences)
+        assert shares.least == pytest.approx(expected.least_share, rel=1e-3)
+        assert shares.most <= expected.most_share * 1.001
     ratios = [preset.expected.ratio for preset in info.presets if preset.expected]
     assert ratios == sorted(ratios)
+
+
+def test_a_training_without_text(language_model: Any, tmp_path: Path) -> None:
+    """The model writes it; every family of starts is held out from a basis once."""
+    info = train(language_model, tmp_path, "own.profile", {})
+    assert "windows=0x120 own=5" in info.training
+    assert all(each.expected and each.expected.most_share > 0 for each in info.presets)
+    assert "a basis of 4 windows is found" in "\n".join(SAID)
+    with pytest.raises(ValueError, match="no text to train on"):
+        train(language_model, tmp_path, "none.profile", {}, own=0)
 
 
 def test_the_profile_of_a_model_is_found(language_model: Any, trained: Path) -> None:
@@ -208,7 +248,52 @@ def test_the_report_of_a_training(trained: Path) -> None:
 
 
 def test_a_text_that_is_too_short() -> None:
-    from kvcompress.profiles._training import cut
+    from kvcompress.profiles._kinds import cut
 
     with pytest.raises(ValueError, match="text 2 has 50 tokens, too few"):
         cut([range(1000), range(50)], 100, 2, held_out=False)
+
+
+def test_shares_by_kind() -> None:
+    """Quotients of means; bounds are a standard error higher, of the spread of all windows."""
+    from kvcompress.profiles._placement import Window, shares_of
+
+    windows = [Window(Path(), (), torch.zeros(1), kind) for kind in ("a", "a", "b", "b")]
+    shares = shares_of(windows, [1.0, 4.0, 1.0, 1.0], [2.0, 2.0, 4.0, 4.0])
+    assert shares.by_kind == {"a": 1.25, "b": 0.25}
+    assert shares.least == 0.25
+    # The logarithms of a differ by log 4 from one another, those of b not at all.
+    spread = math.sqrt(2 * math.log(2) ** 2 / 2)
+    assert shares.most == pytest.approx(1.25 * math.exp(spread / math.sqrt(2)))
+    alone = shares_of(windows[1:3], [1.0, 1.0], [2.0, 4.0])
+    assert alone.by_kind == alone.bounds == {"a": 0.5, "b": 0.25}
+
+
+def test_folds() -> None:
+    """Text of the model shares a fold where there are files, and is parted by start where not."""
+    from kvcompress.profiles._kinds import Kind, folds_of
+
+    files = [Kind(name, [[1]], [[2]]) for name in "abcdef"]
+    own = [Kind("own", [[3]], [[4]]) for _ in range(5)]
+    folds = folds_of([*files[:2], *own])
+    assert [[kind.name for kind in fold] for fold in folds] == [["a"], ["b"], ["own"] * 5]
+    assert [len(fold) for fold in folds_of(own)] == [1] * 5
+    assert [len(fold) for fold in folds_of([*files, *own])] == [2, 6, 1, 1, 1]
+    assert folds_of(files[:1]) == [files[:1]]
+
+
+def test_what_a_model_writes(language_model: Any) -> None:
+    """As many and as long as was asked, the same for a seed, and each family by its own starts."""
+    from kvcompress.profiles import _own_text
+
+    counts = {"prose": 2, "code": 1}
+    one, again, other = (
+        _own_text.write(language_model, counts, 40, seed, print) for seed in (1, 1, 2)
+    )
+    assert one == again != other
+    assert {name: [len(each) for each in texts] for name, texts in one.items()} == {
+        "prose": [40, 40],
+        "code": [40],
+    }
+    start = language_model.tokenize(_own_text.STARTS["code"][0])[0]
+    assert one["code"][0][len(language_model.first_tokens)] == start

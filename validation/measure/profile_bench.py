@@ -26,7 +26,7 @@ from measure.injection import (
     spread,
     to_tensors,
 )
-from measure.texts import TEXTS
+from measure.texts import TEXTS, UNUSUAL
 
 REFERENCE = "int4"
 COPIED = 400  # tokens that the last kind of text repeats
@@ -55,7 +55,13 @@ class Sample:
 
 
 def windows_of(
-    tokenizer: Any, prefix: int, continuation: int, count: int, *, copies: bool = True
+    tokenizer: Any,
+    prefix: int,
+    continuation: int,
+    count: int,
+    *,
+    copies: bool = True,
+    unusual: bool = False,
 ) -> Iterator[tuple[str, list[int]]]:
     """Yields windows with the names of their texts.
 
@@ -65,10 +71,11 @@ def windows_of(
         continuation: Tokens that are scored.
         count: Windows of each text.
         copies: Whether there is a kind of text that ends with a passage of its own.
+        unusual: Whether there are kinds that are unlike those of trainings.
     """
     first = first_tokens(tokenizer)
     length = prefix + continuation + 1 - len(first)
-    for text in TEXTS:
+    for text in (*TEXTS, *(UNUSUAL if unusual else ())):
         tokens = tokenizer(text.read(), add_special_tokens=False)["input_ids"]
         cut = spread(tokens, length, count)
         for window in cut:

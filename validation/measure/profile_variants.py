@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcompress.profiles import _native
+from kvcompress.profiles._kinds import cut
 from kvcompress.profiles._model import LanguageModel
 from kvcompress.profiles._placement import LADDER
 from kvcompress.profiles._report import read_header
-from kvcompress.profiles._training import Trainer, TrainingOptions, cut
+from kvcompress.profiles._training import Trainer, TrainingOptions
 
 STEPS = LADDER[2:]
 ALL_TEXTS = ""
@@ -183,5 +184,7 @@ class Laboratory:
             first = self._model.first_tokens
             length = options.tokens + options.fed - len(first)
             windows = cut(texts, length, variant.windows, held_out=False)
-            Trainer(self._model, options, _say).collect([first + w for w in windows], folder)
+            trainer = Trainer(self._model, options, _say)
+            found = trainer.collect([first + window for window in windows], folder)
+            trainer.write_metric([found], metric)
         return [folder / f"training_{i}.safetensors" for i in range(variant.windows)], metric

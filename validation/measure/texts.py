@@ -1,7 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The texts of the study: files that pinned PyPI packages carry, held to a digest.
 
-None of TEXTS was used to design or tune a codec, and no profile of the study is trained on them.
+None of TEXTS and UNUSUAL was used to design or tune a codec, and no profile of the study is trained
+on them.
 
     cd validation && PYTHON -m measure.texts FOLDER
 
@@ -10,6 +11,7 @@ writes the texts that its profiles are trained on.
 
 import ast
 import bz2
+import codecs
 import hashlib
 import re
 import sys
@@ -76,7 +78,8 @@ def _docstrings(data: bytes) -> str:
 
 def _prose(data: bytes) -> str:
     """The prose of a dump of Wikipedia, without markup, tables and lists."""
-    xml = bz2.decompress(data).decode("utf-8")
+    data = bz2.decompress(data)
+    xml = data.decode("utf-16" if data.startswith(codecs.BOM_UTF16_LE) else "utf-8")
     paragraphs = []
     for article in re.findall(r"<text[^>]*>(.*?)</text>", xml, re.DOTALL):
         text = article
@@ -138,6 +141,42 @@ TEXTS = (
         path="transformers/generation/utils.py",
         sha256="01f7d1d68c9fd501ae12d516df408f3c098215ef53d8d8cbbe8104cab79e94b7",
         extract=_plain,
+    ),
+)
+
+# Kinds that are unlike all of TRAINING.
+UNUSUAL = (
+    Text(
+        name="headers",
+        kind="C++ headers (Apache Arrow's copy of date)",
+        package="pyarrow",
+        path="pyarrow/include/arrow/vendored/datetime/date.h",
+        sha256="7f14301de39e09c37852cf03ffa8b8723445e0464e4a7e7f7ceaa042fdddc305",
+        extract=_plain,
+    ),
+    Text(
+        name="records",
+        kind="JSON (PyTorch's registry of graph breaks)",
+        package="torch",
+        path="torch/_dynamo/graph_break_registry.json",
+        sha256="5cabc76bdccd3ecee95eb56ffec1f7ea82241398575fe7d15393963f79f1c0fc",
+        extract=_plain,
+    ),
+    Text(
+        name="reviews",
+        kind="film reviews, in small letters (polarity dataset)",
+        package="gensim",
+        path="gensim/test/test_data/pang_lee_polarity.cor",
+        sha256="662c1b7c3bd0612eaaaf3f0c694cbd3897e30c0d87d2940b46c9fd0d15ed70c1",
+        extract=_plain,
+    ),
+    Text(
+        name="bulgarian",
+        kind="Bulgarian encyclopedia (Wikipedia, without markup)",
+        package="gensim",
+        path="gensim/test/test_data/bgwiki-latest-pages-articles-shortened.xml.bz2",
+        sha256="8c67571ec18cb8f0f77a91ab2ee4a04c9368684358e40b94d95670f909210355",
+        extract=_prose,
     ),
 )
 

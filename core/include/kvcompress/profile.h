@@ -72,14 +72,19 @@ struct ProfileGroup {
   size_t channels() const { return means.size(); }
 };
 
-// What training measured of a preset, on text that it did not train on. All are
-// above 0 and at most kMaxExpectation.
+// What training measured of a preset, on text that it did not train on. Each
+// number but shares is above 0, and all are at most kMaxExpectation.
 struct ProfileExpectation {
   float ratio = 0;  // of a cache's bytes to its artefact's
   // Kullback-Leibler divergence of the model's predictions after the preset,
   // and after int4, in nats a token.
   float divergence = 0;
   float int4_divergence = 0;
+  // What the divergence is of int4's, from the kind of text that shows it least
+  // to the kind that shows it most, at 1 for the same. Both 0 where kinds were
+  // not measured.
+  float least_share = 0;
+  float most_share = 0;
 };
 inline constexpr float kMaxExpectation = 0x1p20f;
 
@@ -114,6 +119,8 @@ struct ProfileUse {
   // others; of the group that fits least. Of compression, where the profile
   // knows the mean of keys.
   std::optional<double> fit;
+  // Of the preset, where the profile has it. Of compression.
+  std::optional<ProfilePreset> preset;
 };
 
 // Immutable and thread safe.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from kv_compress import refuse, succeed
 
 from kvcompress import payload
 from oracle.encoder import seal
@@ -227,6 +228,43 @@ def metric(weight: float) -> bytes:
             matrix = factor * (np.eye(HEADS * CHANNELS) + 0.01)
             tensors.append(tensor(f"layer_{layer}_{role}", "F32", matrix, matrix.shape))
     return write(tensors)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "tokens", "warned"), [(1000, 512, True), (1000, 511, False), (1, 512, False)]
+)
+def test_a_cache_that_takes_more_bytes_than_expected_warns(
+    run: Run, tmp_path: Path, ratio: float, tokens: int, *, warned: bool
+) -> None:
+    """By the whole of its groups, from 512 tokens on; the report has what is expected."""
+    presets = f"ultra=1:{ratio}:0.01:0.02:0.25:0.75"
+    profile = train(run, tmp_path, "-rope-theta", 10000, "-train-presets", presets)
+    header, _ = read_safetensors(profile.read_bytes())
+    assert header["kvcompress.profile"] == "2"
+    assert header["kvcompress.profile.expectations"] == f"{ratio}/0.01/0.02/0.25/0.75"
+    (tmp_path / "in").write_bytes(cache(3, tokens))
+    flags = ("-input", tmp_path / "in", "-metrics-only", "-codec", "klt:ultra")
+    report = succeed(run(*flags, "-profile", profile))
+    codes = [each["code"] for each in report["warnings"]]
+    assert codes == (["PROFILE_UNUSUAL"] if warned else [])
+    assert report["profile"]["expected"] == pytest.approx(
+        {
+            "ratio": ratio,
+            "divergence": 0.01,
+            "int4_divergence": 0.02,
+            "least_share": 0.25,
+            "most_share": 0.75,
+        }
+    )
+
+
+@pytest.mark.parametrize("shares", ["0.5:0.25", "0:0.5", "-1:1", "0.5:2000000"])
+def test_shares_that_are_none_are_refused(run: Run, tmp_path: Path, shares: str) -> None:
+    (tmp_path / "caches").mkdir()
+    (tmp_path / "caches" / "0").write_bytes(cache(0, 64))
+    flags = ("-train-profile", tmp_path / "p", "-model-label", "m", "-profile-layers", "2")
+    presets = f"ultra=1:4:0.01:0.02:{shares}"
+    refuse(run(*flags, "-train-presets", presets, tmp_path / "caches" / "0"), "expectation")
 
 
 def test_a_profile_with_a_metric_and_expectations(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvcompress._export import Exportable
 from kvcompress._inputs import printable
-from kvcompress._reports import CompressionReport
+from kvcompress._reports import CompressionReport, PresetExpectation
 from kvcompress._summary import snr_text
 from kvcompress.v1 import compression_service_pb2, server_info_pb2, tensor_pb2
 
@@ -132,26 +132,6 @@ class CodecInfo:
             role_aware=message.role_aware,
             couples_heads=message.couples_heads,
             weighs_tokens=message.weighs_tokens,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PresetExpectation:
-    """What the training of a profile measured of a preset; see kvcompress.v1.PresetExpectation."""
-
-    preset: str
-    ratio: float
-    divergence: float
-    int4_divergence: float
-
-    @classmethod
-    def from_proto(cls, message: server_info_pb2.PresetExpectation) -> "PresetExpectation":
-        """Takes the values of a message of the API."""
-        return cls(
-            preset=message.preset,
-            ratio=message.ratio,
-            divergence=message.divergence,
-            int4_divergence=message.int4_divergence,
         )
 
 

@@ -11,7 +11,6 @@ from kvcompress._files import load_file as load_file
 from kvcompress._files import save_file as save_file
 from kvcompress._info import CodecInfo as CodecInfo
 from kvcompress._info import CodecParameter as CodecParameter
-from kvcompress._info import PresetExpectation as PresetExpectation
 from kvcompress._info import ProfileInfo as ProfileInfo
 from kvcompress._info import SelfTestReport as SelfTestReport
 from kvcompress._info import SelfTestResult as SelfTestResult
@@ -23,6 +22,7 @@ from kvcompress._reports import DecompressionReport as DecompressionReport
 from kvcompress._reports import DecompressionResult as DecompressionResult
 from kvcompress._reports import InMemoryCompressionResult as InMemoryCompressionResult
 from kvcompress._reports import InMemoryDecompressionResult as InMemoryDecompressionResult
+from kvcompress._reports import PresetExpectation as PresetExpectation
 from kvcompress._reports import ProfileUse as ProfileUse
 from kvcompress._reports import ReportWarning as ReportWarning
 from kvcompress._reports import RoleCounts as RoleCounts

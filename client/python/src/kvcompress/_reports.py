@@ -14,7 +14,7 @@ from kvcompress._arrays import Array
 from kvcompress._export import Exportable, frame
 from kvcompress._tensor_report import TensorReport, Verdict
 from kvcompress._torch_tensors import load_torch
-from kvcompress.v1 import compression_service_pb2, quality_pb2
+from kvcompress.v1 import compression_service_pb2, quality_pb2, server_info_pb2
 from kvcompress.v1.quality_types import Metrics
 
 if TYPE_CHECKING:
@@ -63,6 +63,30 @@ class ReportWarning:
 
 
 @dataclass(frozen=True, slots=True)
+class PresetExpectation:
+    """What the training of a profile measured of a preset; see kvcompress.v1.PresetExpectation."""
+
+    preset: str
+    ratio: float
+    divergence: float
+    int4_divergence: float
+    least_share: float = 0.0
+    most_share: float = 0.0
+
+    @classmethod
+    def from_proto(cls, message: server_info_pb2.PresetExpectation) -> "PresetExpectation":
+        """Takes the values of a message of the API."""
+        return cls(
+            preset=message.preset,
+            ratio=message.ratio,
+            divergence=message.divergence,
+            int4_divergence=message.int4_divergence,
+            least_share=message.least_share,
+            most_share=message.most_share,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileUse:
     """The profile that an artefact was made with, and that restoring it needs.
 
@@ -74,6 +98,8 @@ class ProfileUse:
             was declared or found.
         fit: Of compression: how well keys fit the profile there, about 1 for those of the model
             and about 0 for others, where that is known.
+        expected: Of compression: what the training measured of the preset, where the profile has
+            it.
     """
 
     digest: str
@@ -81,6 +107,7 @@ class ProfileUse:
     tensor_count: int
     first_token: int | None = None
     fit: float | None = None
+    expected: PresetExpectation | None = None
 
     @classmethod
     def from_report(
@@ -97,6 +124,9 @@ class ProfileUse:
             tensor_count=use.tensor_count,
             first_token=use.first_token if use.HasField("first_token") else None,
             fit=use.fit if use.HasField("fit") else None,
+            expected=(
+                PresetExpectation.from_proto(use.expected) if use.HasField("expected") else None
+            ),
         )
 
 

@@ -96,7 +96,7 @@ def _read(data: bytes) -> Profile:
     _require(raw == text.ljust(-(-len(text) // 8) * 8), "its header is not in its one form")
     keys = [_KEY, *(f"{_KEY}.{name}" for name in _NAMES)]
     _require(list(metadata) in (keys, keys[:-1]), "its metadata's keys break a rule")
-    _require(metadata[_KEY] == "1", "its version is not 1")
+    _require(metadata[_KEY] in {"1", "2"}, "its version is neither 1 nor 2")
     label, training = (metadata[f"{_KEY}.{name}"].encode() for name in ("label", "training"))
     _require(0 < len(label) <= 256 and len(training) <= 4096, "its label or training is too long")
     presets = metadata[f"{_KEY}.presets"].split(",")

@@ -18,11 +18,25 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train a profile from a Hugging Face model")
     train.add_argument("--model", required=True, help="folder, GGUF file, or name on the hub")
     train.add_argument("--label", help="what the model is called (default: the last part of it)")
-    train.add_argument("--text", required=True, nargs="+", type=Path, help="files of UTF-8 text")
+    train.add_argument(
+        "--text",
+        nargs="+",
+        default=[],
+        type=Path,
+        help="files of UTF-8 text, one of each kind (default: what the model writes alone)",
+    )
     train.add_argument("--output", required=True, type=Path, help="the profile")
     train.add_argument("--overwrite", action="store_true", help="replace files that are there")
     train.add_argument("--device", default="cpu", help="where the model runs (default: cpu)")
-    train.add_argument("--windows", type=int, default=18, help="texts to train on (default 18)")
+    train.add_argument(
+        "--windows", type=int, default=18, help="windows of the files to train on (default 18)"
+    )
+    train.add_argument(
+        "--own",
+        type=int,
+        default=30,
+        help="windows to train on that the model writes itself (default 30)",
+    )
     train.add_argument("--tokens", type=int, default=1024, help="tokens of each (default 1024)")
     train.add_argument(
         "--fed", type=int, default=160, help="tokens behind these that are predicted (default 160)"
@@ -31,7 +45,10 @@ def _parser() -> argparse.ArgumentParser:
         "--samples", type=int, default=2, help="gradients a window, 0: caches alone (default 2)"
     )
     train.add_argument(
-        "--held-out", type=int, default=6, help="texts to place presets on (default 6)"
+        "--held-out",
+        type=int,
+        default=6,
+        help="windows to place presets on, of the files, and as many of the model (default 6)",
     )
     train.add_argument(
         "--layers",
@@ -55,6 +72,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _read_texts(paths: Sequence[Path]) -> dict[str, str]:
+    """Reads texts by the names of their kinds: those of the files, or whole paths where needed."""
+    stems = [path.stem for path in paths]
+    names = stems if len(set(stems)) == len(stems) else list(map(str, paths))
+    return {
+        name: path.read_text(encoding="utf-8-sig") for name, path in zip(names, paths, strict=True)
+    }
+
+
 def _train(arguments: argparse.Namespace) -> str:
     outputs = [arguments.output, *(report_paths(arguments.output) if arguments.report else ())]
     for output in outputs:
@@ -71,6 +97,7 @@ def _train(arguments: argparse.Namespace) -> str:
     options = _training.TrainingOptions(
         label=arguments.label or Path(arguments.model).name,
         windows=arguments.windows,
+        own=arguments.own,
         tokens=arguments.tokens,
         fed=arguments.fed,
         samples=arguments.samples,
@@ -79,12 +106,12 @@ def _train(arguments: argparse.Namespace) -> str:
         components=arguments.components,
         seed=arguments.seed,
     )
-    texts = [path.read_text(encoding="utf-8-sig") for path in arguments.text]
+    texts = _read_texts(arguments.text)
     model = LanguageModel.load(arguments.model, arguments.device)
     trainer = _training.Trainer(model, options, lambda line: print(line, file=sys.stderr))
     info = trainer.train(texts, arguments.output, arguments.work)
     if arguments.report:
-        _training_report.write(info, trainer.losses, trainer.times.parts, arguments.output)
+        _training_report.write(info, trainer, arguments.output)
     seconds = ", ".join(f"{name} {time:.0f} s" for name, time in trainer.times.parts.items())
     return f"{format_report(info)}\nTook: {seconds}\n"
 

@@ -45,6 +45,17 @@ class MetricFinder:
             rows = rows[1:]
             self._squares[place] = self._squares.get(place, 0) + rows.T @ rows
 
+    def add(self, other: "MetricFinder") -> None:
+        """Adds all that another has, of the same model."""
+        for own, more in (
+            (self._squares, other._squares),
+            (self._sums, other._sums),
+            (self._moments, other._moments),
+        ):
+            for place, sums in more.items():
+                own[place] = own.get(place, 0) + sums
+        self._tokens += other._tokens
+
     def metric(self, power: float = POWER, floor: float = FLOOR) -> dict[str, torch.Tensor]:
         """Returns the symmetric matrix of each tensor, by the tensor's name.
 

@@ -3,6 +3,7 @@
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 import torch  # type: ignore[import-not-found,unused-ignore]
@@ -114,7 +115,7 @@ def train(
     """
     listed = ",".join(
         f"{name}={step:.9g}"
-        + (f":{e.ratio:.9g}:{e.divergence:.9g}:{e.int4_divergence:.9g}" if e else "")
+        + (":".join(["", *(f"{number:.9g}" for number in astuple(e))]) if e else "")
         for name, step, e in presets
     )
     flags: list[str | Path] = ["-train-profile", output, "-force", "-model-label", label]

@@ -14,9 +14,8 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from kvcompress.profiles._model import Cache, LanguageModel, divergence
 from kvcompress.profiles._native import read_cache, restored
 
-# Parts of int4's divergence. On text of other kinds than that of the training it was up to a third
-# more: presets promise 25 %, 60 % and less than 100 %, and leave headroom for that.
-SHARES = {"high": 0.21, "max": 0.52, "ultra": 0.68}
+# The most that a preset may cost on any kind of text, as part of int4's divergence.
+SHARES = {"high": 0.4, "max": 0.75, "ultra": 1.0}
 # Steps that are tried, in spreads of a tensor after the metric.
 LADDER = tuple(0.35 * 2 ** (i / 2) for i in range(9))
 _TINY = 1e-30
@@ -32,26 +31,38 @@ class Window:
         source: The cache of its first part.
         fed: The tokens of the second.
         base: What the model predicts behind each token fed, [tokens, vocabulary].
+        kind: The kind of the text.
     """
 
     source: Path
     fed: tuple[int, ...]
     base: torch.Tensor
+    kind: str = ""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Means over windows.
+    """What a codec did to windows.
 
     Attributes:
-        ratio: Of sizes.
-        divergence: Of predictions.
-        snr_db: Of each tensor, by its name.
+        ratios: Of sizes, of each window.
+        divergences: Of predictions, of each window.
+        snr_db: Of each tensor over all windows, by its name.
     """
 
-    ratio: float
-    divergence: float
+    ratios: list[float]
+    divergences: list[float]
     snr_db: Mapping[str, float]
+
+    @property
+    def ratio(self) -> float:
+        """The mean over windows."""
+        return sum(self.ratios) / len(self.ratios)
+
+    @property
+    def divergence(self) -> float:
+        """The mean over windows."""
+        return sum(self.divergences) / len(self.divergences)
 
 
 class Judge:
@@ -60,7 +71,7 @@ class Judge:
     def __init__(self, model: LanguageModel, windows: Sequence[Window]) -> None:
         """Takes the model and the windows, at least one."""
         self._model = model
-        self._windows = windows
+        self.windows = windows
 
     def measure(self, codec: Sequence[str | Path], profile: Path | None = None) -> Measured:
         """Measures a codec, given as flags of kv-compress.
@@ -71,7 +82,7 @@ class Judge:
         ratios, divergences = [], []
         energies: Sums = defaultdict(float)
         errors: Sums = defaultdict(float)
-        for window in self._windows:
+        for window in self.windows:
             with tempfile.TemporaryDirectory(dir=window.source.parent) as folder:
                 back, ratio = restored(window.source, codec, profile, Path(folder))
                 cache: Cache = read_cache(back, self._model.model.device)
@@ -82,12 +93,11 @@ class Judge:
                 changed = self._model.predict(cache, window.fed)
             ratios.append(ratio)
             divergences.append(divergence(window.base, changed))
-        count = len(self._windows)
         snr_db = {
             name: 10 * math.log10(max(energies[name], _TINY) / max(errors[name], _TINY))
             for name in energies
         }
-        return Measured(sum(ratios) / count, sum(divergences) / count, snr_db)
+        return Measured(ratios, divergences, snr_db)
 
 
 def _add_errors(source: Cache, cache: Cache, energies: Sums, errors: Sums) -> None:
@@ -99,22 +109,74 @@ def _add_errors(source: Cache, cache: Cache, energies: Sums, errors: Sums) -> No
             errors[name] += float((one - other).square().sum())
 
 
-def find_step(
-    target: float, steps: Sequence[float], divergence_of: Callable[[int], float]
-) -> float:
-    """Finds the step whose divergence is the target, between steps that are measured.
+@dataclass(frozen=True)
+class Shares:
+    """What a codec's divergence is of int4's, by kind of text.
+
+    Attributes:
+        by_kind: The quotient of the means over a kind's windows.
+        bounds: The same, one standard error higher.
+    """
+
+    by_kind: Mapping[str, float]
+    bounds: Mapping[str, float]
+
+    @property
+    def least(self) -> float:
+        """Of the kind that shows it least."""
+        return min(self.by_kind.values())
+
+    @property
+    def most(self) -> float:
+        """The highest bound."""
+        return max(self.bounds.values())
+
+
+def shares_of(
+    windows: Sequence[Window], changed: Sequence[float], reference: Sequence[float]
+) -> Shares:
+    """Compares a codec's divergences with int4's, window by window.
+
+    Windows of a kind differ by a factor that is about the same for all kinds, so its spread is
+    taken from all windows together.
+    """
+    groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for window, one, other in zip(windows, changed, reference, strict=True):
+        groups[window.kind].append((max(one, _TINY), max(other, _TINY)))
+    squares = 0.0
+    for pairs in groups.values():
+        logs = [math.log(one / other) for one, other in pairs]
+        mean = sum(logs) / len(logs)
+        squares += sum((each - mean) ** 2 for each in logs)
+    freedom = len(windows) - len(groups)
+    spread = math.sqrt(squares / freedom) if freedom > 0 else 0.0
+    by_kind = {
+        kind: sum(one for one, _ in pairs) / sum(other for _, other in pairs)
+        for kind, pairs in groups.items()
+    }
+    return Shares(
+        by_kind,
+        {
+            kind: share * math.exp(spread / math.sqrt(len(groups[kind])))
+            for kind, share in by_kind.items()
+        },
+    )
+
+
+def find_step(target: float, steps: Sequence[float], share_of: Callable[[int], float]) -> float:
+    """Finds the step whose share is the target, between steps that are measured.
 
     Args:
-        target: The divergence that is wanted.
+        target: The share that is wanted.
         steps: Rising.
-        divergence_of: Measures the step of an index; asked for few of them.
+        share_of: Measures the step of an index; asked for few of them.
 
     Returns:
         By interpolation of logarithms; the first or the last step where the target is beyond.
     """
-    above = bisect.bisect_left(range(len(steps)), target, key=divergence_of)
+    above = bisect.bisect_left(range(len(steps)), target, key=share_of)
     if above in (0, len(steps)):
         return steps[min(above, len(steps) - 1)]
-    low, high = (math.log(max(divergence_of(i), 1e-12)) for i in (above - 1, above))
+    low, high = (math.log(max(share_of(i), 1e-12)) for i in (above - 1, above))
     part = (math.log(target) - low) / (high - low) if high > low else 0.0
     return steps[above - 1] * math.pow(steps[above] / steps[above - 1], min(max(part, 0.0), 1.0))

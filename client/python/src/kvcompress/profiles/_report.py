@@ -26,11 +26,17 @@ class Expectation:
         ratio: Of a cache's bytes to its artefact's.
         divergence: Kullback-Leibler divergence of the model's predictions, in nats a token.
         int4_divergence: The same after `int4`.
+        least_share: What `divergence` is of `int4_divergence` on the kind of text that shows it
+            least; 0 where kinds were not measured.
+        most_share: The same of the kind that shows it most, with the uncertainty of the
+            measurement.
     """
 
     ratio: float
     divergence: float
     int4_divergence: float
+    least_share: float = 0.0
+    most_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -119,9 +125,9 @@ def read_profile(path: str | Path) -> ProfileInfo:
     header = read_header(path)
     metadata = header.get("__metadata__", {})
     version = metadata.get(_PREFIX)
-    if version != "1":
+    if version not in {"1", "2"}:
         found = "no profile" if version is None else f"a profile of version {version}"
-        raise ValueError(f"{path} is {found}; this package reads version 1")
+        raise ValueError(f"{path} is {found}; this package reads versions 1 and 2")
     digest = hashlib.sha256()
     with open_profile(path) as file:
         while chunk := file.read(_CHUNK):
@@ -171,14 +177,21 @@ def format_report(info: ProfileInfo) -> str:
     ]
     for i, (tensors, channels, components) in enumerate(info.groups):
         lines.append(f"| {i} | {tensors} | {channels} | {components} |")
-    lines += ["", "| preset | step | ratio | divergence | part of int4's |"]
-    lines.append("| --- | --- | --- | --- | --- |")
+    lines += ["", "| preset | step | ratio | divergence | part of int4's | by kind of text |"]
+    lines.append("| --- | --- | --- | --- | --- | --- |")
     for preset in info.presets:
         row = f"| {preset.name} | {preset.step:.4g} "
         if preset.expected is None:
-            lines.append(row + "| not measured | | |")
+            lines.append(row + "| not measured | | | |")
             continue
         expected = preset.expected
         part = expected.divergence / expected.int4_divergence
-        lines.append(f"{row}| {expected.ratio:.1f} | {expected.divergence:.5f} | {part:.0%} |")
+        kinds = (
+            f"{expected.least_share:.0%} to {expected.most_share:.0%}"
+            if expected.most_share > 0
+            else "not measured"
+        )
+        lines.append(
+            f"{row}| {expected.ratio:.1f} | {expected.divergence:.5f} | {part:.0%} | {kinds} |"
+        )
     return "\n".join(map(printable, lines)) + "\n"

@@ -1,8 +1,11 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Trains a profile from a model: caches, metric, basis, and presets by what the model notices."""
+"""Trains a profile from a model: caches, metric, basis, and presets by what the model notices.
+
+Presets are placed by kinds of text that the basis was not trained on: each kind is measured with
+a basis of the other kinds, and the step is that where the worst kind costs what the preset may.
+"""
 
 import functools
-import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +15,8 @@ from pathlib import Path
 import torch  # type: ignore[import-not-found,unused-ignore]
 from safetensors.torch import save_file  # type: ignore[import-not-found,unused-ignore]
 
-from kvcompress.profiles import _native
+from kvcompress.profiles import _native, _own_text
+from kvcompress.profiles._kinds import Kind, Tokens, folds_of, kinds_of_texts
 from kvcompress.profiles._metric import (
     FLOOR,
     POWER,
@@ -21,11 +25,20 @@ from kvcompress.profiles._metric import (
     rotation_tensors,
 )
 from kvcompress.profiles._model import LanguageModel
-from kvcompress.profiles._placement import LADDER, SHARES, Judge, Window, find_step
+from kvcompress.profiles._placement import (
+    LADDER,
+    SHARES,
+    Judge,
+    Measured,
+    Shares,
+    Window,
+    find_step,
+    shares_of,
+)
 from kvcompress.profiles._report import Expectation, ProfileInfo, read_profile
 
-# The part of each text, at its end, that presets are placed on and nothing is trained on.
-_HELD_OUT = 0.2
+# What text that the model wrote is called in reports.
+OWN = "own"
 
 
 @dataclass(frozen=True)
@@ -34,11 +47,12 @@ class TrainingOptions:
 
     Attributes:
         label: What the model is called.
-        windows: Texts to train on, cut evenly out of all files.
+        windows: Windows to train on, cut evenly out of all files.
+        own: Windows to train on that the model writes itself; 0 for none.
         tokens: Of each.
         fed: Tokens behind these whose predictions are sampled, or scored.
         samples: Gradients for each window; 0 to train from caches alone.
-        held_out: Texts to place presets on.
+        held_out: Windows to place presets on, of all files, and as many that the model writes.
         layers: About how many are transformed together, in groups of equal size; 0 for all.
         components: The most of a group.
         seed: For the sampling.
@@ -46,6 +60,7 @@ class TrainingOptions:
 
     label: str
     windows: int = 18
+    own: int = 30
     tokens: int = 1024
     fed: int = 160
     samples: int = 2
@@ -68,35 +83,33 @@ class Times:
         return now
 
 
-def cut(
-    texts: Sequence[Sequence[int]], length: int, count: int, *, held_out: bool
-) -> list[list[int]]:
-    """Cuts windows out of texts in turns, evenly spread over each.
+@dataclass(frozen=True)
+class Collected:
+    """What bases are trained on.
 
-    Args:
-        texts: Tokens of each text.
-        length: Tokens of a window.
-        count: Windows in all.
-        held_out: Out of the last fifth of each text; else out of the rest.
-
-    Raises:
-        ValueError: A text is too short.
+    Attributes:
+        caches: Of windows.
+        finder: What is known for the metric.
     """
-    windows = []
-    for i in range(count):
-        text = texts[i % len(texts)]
-        cut = math.floor(len(text) * (1 - _HELD_OUT))
-        begin, end = (cut, len(text)) if held_out else (0, cut)
-        of_text = len(range(i % len(texts), count, len(texts)))
-        room = end - begin - length
-        if room < 0:
-            raise ValueError(
-                f"text {i % len(texts) + 1} has {len(text)} tokens, too few: a window has "
-                f"{length}, and the last fifth of each text is held out"
-            )
-        first = begin + math.floor(room * (i // len(texts) + 0.5) / of_text)
-        windows.append(list(text[first : first + length]))
-    return windows
+
+    caches: list[Path]
+    finder: MetricFinder
+
+
+@dataclass(frozen=True)
+class _Basis:
+    """A profile whose presets are the steps to try, and what it was trained on."""
+
+    profile: Path
+    caches: list[Path]
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """The held-out windows of some kinds, and a basis that was trained without these."""
+
+    judge: Judge
+    basis: _Basis
 
 
 class Trainer:
@@ -106,6 +119,8 @@ class Trainer:
         times: How long it took.
         losses: For each preset the signal-to-noise ratio of each tensor, in dB, on the texts that
             presets were placed on.
+        shares: For each preset what it costs of int4's divergence, by kind of text, with a basis
+            that was trained without that kind.
     """
 
     def __init__(
@@ -116,48 +131,98 @@ class Trainer:
         Raises:
             ValueError: A number is out of its range, or the model's rotation not supported.
         """
-        if min(options.windows, options.held_out, options.fed) < 1 or options.samples < 0:
-            raise ValueError("there must be windows to train on, to hold out, and tokens to feed")
+        if min(options.held_out, options.fed) < 1 or min(options.samples, options.own) < 0:
+            raise ValueError("there must be windows to hold out, and tokens to feed")
         self._model = model
         self._options = options
         self._say = say
         self._rotations = model.rotations(options.tokens + options.fed)
         self.times = Times()
         self.losses: dict[str, Mapping[str, float]] = {}
+        self.shares: dict[str, Shares] = {}
 
-    def train(self, texts: Sequence[str], output: Path, work: Path | None = None) -> ProfileInfo:
-        """Trains on texts and writes the profile.
+    def train(
+        self, texts: Mapping[str, str], output: Path, work: Path | None = None
+    ) -> ProfileInfo:
+        """Trains on texts, and on what the model writes, and writes the profile.
 
         Args:
-            texts: The texts.
+            texts: Texts by the names of their kinds; none to train on what the model writes.
             output: The profile.
             work: A folder for temporary files, of some 25 KB a token and million parameters.
 
         Raises:
-            ValueError: A text is too short, or the model turns keys in a way not supported.
+            ValueError: There is no text, one is too short, or the model turns keys in a way not
+                supported.
             NativeError: kv-compress is missing or fails.
         """
-        options = self._options
-        tokens = [self._model.tokenize(text) for text in texts]
-        first = self._model.first_tokens
-        length = options.tokens + options.fed - len(first)
-        training, held_out = (
-            [first + window for window in cut(tokens, length, count, held_out=held)]
-            for count, held in ((options.windows, False), (options.held_out, True))
-        )
+        kinds = self._kinds(texts)
         with tempfile.TemporaryDirectory(dir=work) as name:
             folder = Path(name)
-            caches, metric = self.collect(training, folder)
-            basis = self._find_basis(caches, metric, folder)
-            self._place(basis, caches, self._hold_out(held_out, folder), output)
+            parts, judges = [], []
+            for i, fold in enumerate(folds_of(kinds)):
+                place = folder / f"fold_{i}"
+                place.mkdir()
+                training = [window for kind in fold for window in kind.training]
+                parts.append(self.collect(training, place))
+                judges.append(self._hold_out(fold, place))
+            basis = self._find_basis(parts, folder / "basis.profile")
+            folds = []
+            for i, judge in enumerate(judges):
+                others = [part for place, part in enumerate(parts) if place != i]
+                other = (
+                    self._find_basis(others, folder / f"without_{i}.profile") if others else basis
+                )
+                folds.append(_Fold(judge, other))
+            self._place(basis, folds, output)
         return read_profile(output)
 
-    def collect(self, windows: list[list[int]], folder: Path) -> tuple[list[Path], Path | None]:
-        """Writes the caches of windows, and the metric where there are gradients."""
+    def _kinds(self, texts: Mapping[str, str]) -> list[Kind]:
+        """Cuts windows out of texts, and lets the model write more."""
+        options = self._options
+        if options.windows < 1:
+            texts = {}
+        if not texts and options.own < 1:
+            raise ValueError("there is no text to train on")
+        first = self._model.first_tokens
+        length = options.tokens + options.fed
+        kinds = []
+        if texts:
+            tokens = {name: self._model.tokenize(text) for name, text in texts.items()}
+            cut = kinds_of_texts(tokens, length - len(first), options.windows, options.held_out)
+            for kind in cut:
+                training, held_out = (
+                    [first + window for window in windows]
+                    for windows in (kind.training, kind.held_out)
+                )
+                kinds.append(Kind(kind.name, training, held_out))
+        if options.own > 0:
+            kinds += self._write(length)
+        return kinds
+
+    def _write(self, length: int) -> list[Kind]:
+        now = time.monotonic()
+        options = self._options
+        families = list(_own_text.STARTS)
+        training, held_out = (
+            {name: len(range(i, count, len(families))) for i, name in enumerate(families)}
+            for count in (options.own, options.held_out)
+        )
+        counts = {name: training[name] + held_out[name] for name in families}
+        texts = _own_text.write(self._model, counts, length, options.seed, self._say)
+        self.times.measure("own text", now)
+        return [
+            Kind(OWN, texts[name][: training[name]], texts[name][training[name] :])
+            for name in families
+            if training[name] > 0
+        ]
+
+    def collect(self, windows: Sequence[Tokens], folder: Path) -> Collected:
+        """Writes the caches of windows, and finds what the metric is made of."""
         options = self._options
         finder = MetricFinder(self._rotations)
         generator = torch.Generator().manual_seed(options.seed)
-        caches = []
+        caches: list[Path] = []
         for i, window in enumerate(windows):
             now = time.monotonic()
             cache = self._model.prefill(window[: options.tokens])
@@ -173,83 +238,112 @@ class Trainer:
                     finder.add_gradients(each)
             self.times.measure("gradients", now)
             self._say(f"window {i + 1} of {len(windows)}")
-        if options.samples == 0:
-            return caches, None
-        metric = folder / "metric.safetensors"
-        save_file({**finder.metric(), **rotation_tensors(self._rotations)}, metric)
-        return caches, metric
+        return Collected(caches, finder)
 
-    def _find_basis(self, caches: list[Path], metric: Path | None, folder: Path) -> Path:
+    def write_metric(self, parts: Sequence[Collected], target: Path) -> None:
+        """Writes the metric of all parts together, as -train-metric takes it."""
+        finder = MetricFinder(self._rotations)
+        for part in parts:
+            finder.add(part.finder)
+        save_file({**finder.metric(), **rotation_tensors(self._rotations)}, target)
+
+    def _find_basis(self, parts: Sequence[Collected], target: Path) -> _Basis:
         """Trains a profile whose presets are the steps to try."""
         options = self._options
         now = time.monotonic()
-        basis = folder / "basis.profile"
+        metric = None
+        if options.samples > 0:
+            metric = target.with_suffix(".metric")
+            self.write_metric(parts, metric)
+        caches = [cache for part in parts for cache in part.caches]
         how = f"fisher samples={options.samples} power={POWER} floor={FLOOR} " if metric else ""
         _native.train(
-            basis,
+            target,
             options.label,
             caches,
             presets=[(f"step-{i}", step, None) for i, step in enumerate(LADDER)],
             metric=metric,
             layers=options.layers,
             components=options.components,
-            note=f"{how}windows={options.windows}x{options.tokens} seed={options.seed} "
-            f"held-out={options.held_out}",
+            note=f"{how}windows={options.windows}x{options.tokens} own={options.own} "
+            f"seed={options.seed} held-out={options.held_out}",
         )
-        self.times.measure("basis", now)
-        self._say("the basis is found")
-        return basis
+        self.times.measure("bases", now)
+        self._say(f"a basis of {len(caches)} windows is found")
+        return _Basis(target, caches)
 
-    def _hold_out(self, windows: list[list[int]], folder: Path) -> Judge:
+    def _hold_out(self, kinds: Sequence[Kind], folder: Path) -> Judge:
         now = time.monotonic()
-        cut_windows = []
-        for i, window in enumerate(windows):
-            cache = self._model.prefill(window[: self._options.tokens])
-            fed = tuple(window[self._options.tokens :])
-            source = folder / f"held_out_{i}.safetensors"
-            _native.write_cache(cache, source)
-            with torch.no_grad():
-                cut_windows.append(Window(source, fed, self._model.predict(cache, fed)))
+        windows: list[Window] = []
+        for kind in kinds:
+            for tokens in kind.held_out:
+                cache = self._model.prefill(tokens[: self._options.tokens])
+                fed = tuple(tokens[self._options.tokens :])
+                source = folder / f"held_out_{len(windows)}.safetensors"
+                _native.write_cache(cache, source)
+                with torch.no_grad():
+                    base = self._model.predict(cache, fed)
+                windows.append(Window(source, fed, base, kind.name))
         self.times.measure("held-out caches", now)
-        return Judge(self._model, cut_windows)
+        return Judge(self._model, windows)
 
-    def _place(self, basis: Path, caches: list[Path], judge: Judge, output: Path) -> None:
+    def _place(self, basis: _Basis, folds: Sequence[_Fold], output: Path) -> None:
         """Finds the steps of the presets, measures these, and writes the profile."""
         now = time.monotonic()
+        judge = Judge(self._model, [each for fold in folds for each in fold.judge.windows])
         int4 = judge.measure(["-codec", "int4"])
         self._say(f"int4: ratio {int4.ratio:.2f}, divergence {int4.divergence:.5f}")
 
-        @functools.cache
-        def divergence_of(index: int) -> float:
-            trial = basis.with_name("trial.profile")
-            presets = [("ultra", LADDER[index], None)]
-            _native.train(trial, self._options.label, caches, presets=presets, basis=basis)
-            found = judge.measure(["-codec", "klt:ultra"], trial)
-            self._say(
-                f"step {LADDER[index]:.2f}: ratio {found.ratio:.1f}, "
-                f"divergence {found.divergence / int4.divergence:.0%} of int4's"
-            )
-            return found.divergence
+        def shares_at(step: float) -> Shares:
+            changed = [each for fold in folds for each in self._try(fold, step).divergences]
+            shares = shares_of(judge.windows, changed, int4.divergences)
+            listed = ", ".join(f"{kind} {share:.0%}" for kind, share in shares.by_kind.items())
+            self._say(f"step {step:.2f}: {listed} of int4's divergence; at most {shares.most:.0%}")
+            return shares
 
-        steps = {
-            name: find_step(share * int4.divergence, LADDER, divergence_of)
-            for name, share in SHARES.items()
-        }
+        @functools.cache
+        def most_at(index: int) -> float:
+            return shares_at(LADDER[index]).most
+
+        steps = {name: find_step(share, LADDER, most_at) for name, share in SHARES.items()}
+        self.shares = {name: shares_at(step) for name, step in steps.items()}
         now = self.times.measure("placing", now)
-        placed = basis.with_name("placed.profile")
-        presets: list[tuple[str, float, Expectation | None]]
-        presets = [(name, step, None) for name, step in steps.items()]
-        _native.train(placed, self._options.label, caches, presets=presets, basis=basis)
+        placed = basis.profile.with_name("placed.profile")
+        self._write_presets(basis, placed, [(name, step, None) for name, step in steps.items()])
         now = self.times.measure("tables", now)
-        presets = []
+        presets: list[tuple[str, float, Expectation | None]] = []
         for name, step in steps.items():
             found = judge.measure(["-codec", f"klt:{name}"], placed)
             self.losses[name] = found.snr_db
-            expected = Expectation(found.ratio, found.divergence, int4.divergence)
+            seen = shares_of(judge.windows, found.divergences, int4.divergences)
+            expected = Expectation(
+                found.ratio,
+                found.divergence,
+                int4.divergence,
+                seen.least,
+                max(seen.most, self.shares[name].most),
+            )
             presets.append((name, step, expected))
             self._say(
-                f"{name}: step {step:.3f}, ratio {found.ratio:.1f}, "
-                f"divergence {found.divergence / int4.divergence:.0%} of int4's"
+                f"{name}: step {step:.3f}, ratio {found.ratio:.1f}, {expected.least_share:.0%} to "
+                f"{expected.most_share:.0%} of int4's divergence"
             )
-        _native.train(output, self._options.label, caches, presets=presets, basis=placed)
+        self._write_presets(_Basis(placed, basis.caches), output, presets)
         self.times.measure("expectations", now)
+
+    def _try(self, fold: _Fold, step: float) -> Measured:
+        """Measures a step on the windows of a fold."""
+        trial = fold.basis.profile.with_name("trial.profile")
+        self._write_presets(fold.basis, trial, [("ultra", step, None)])
+        return fold.judge.measure(["-codec", "klt:ultra"], trial)
+
+    def _write_presets(
+        self,
+        basis: _Basis,
+        target: Path,
+        presets: Sequence[tuple[str, float, Expectation | None]],
+    ) -> None:
+        """Writes a profile with the basis of another and its own presets."""
+        _native.train(
+            target, self._options.label, basis.caches, presets=presets, basis=basis.profile
+        )

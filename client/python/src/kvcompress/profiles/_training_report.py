@@ -5,7 +5,10 @@ import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from kvcompress._inputs import printable
+from kvcompress.profiles._placement import Shares
 from kvcompress.profiles._report import ProfileInfo, format_report, report_paths
+from kvcompress.profiles._training import Trainer
 
 Losses = Mapping[str, Mapping[str, float]]
 """For each preset the signal-to-noise ratio of each tensor, in dB."""
@@ -16,27 +19,25 @@ _WIDTH, _HEIGHT = 720, 360
 _LEFT, _TOP, _RIGHT, _BOTTOM = 56, 40, 700, 310  # of the axes
 
 
-def write(
-    info: ProfileInfo, losses: Losses, seconds: Mapping[str, float], profile: Path
-) -> tuple[Path, Path]:
+def write(info: ProfileInfo, trainer: Trainer, profile: Path) -> tuple[Path, Path]:
     """Writes the report and its chart next to a profile: NAME.report.md and NAME.report.svg.
 
     Args:
         info: The profile.
-        losses: What the presets lose.
-        seconds: How long each part of the training took.
+        trainer: What trained it.
         profile: The profile's file.
 
     Returns:
         Both files.
     """
     page, picture = report_paths(profile)
-    page.write_text(_page(info, losses, seconds, picture.name), encoding="utf-8")
-    picture.write_text(chart(losses), encoding="utf-8")
+    page.write_text(_page(info, trainer, picture.name), encoding="utf-8")
+    picture.write_text(chart(trainer.losses), encoding="utf-8")
     return page, picture
 
 
-def _page(info: ProfileInfo, losses: Losses, seconds: Mapping[str, float], picture: str) -> str:
+def _page(info: ProfileInfo, trainer: Trainer, picture: str) -> str:
+    losses, seconds = trainer.losses, trainer.times.parts
     parts = ", ".join(f"{name} {time:.0f} s" for name, time in seconds.items())
     # A child's peak begins with that of its parent, from which it was forked.
     own, children = (
@@ -49,6 +50,13 @@ def _page(info: ProfileInfo, losses: Losses, seconds: Mapping[str, float], pictu
         "",
         f"{sum(seconds.values()):.0f} s: {parts}. Peak memory: {own:,.0f} MiB with the model, "
         f"at most {children:,.0f} MiB in kv-compress.",
+        "",
+        "## What each kind of text loses",
+        "",
+        "KL divergence, as part of int4's, with a basis that was trained without that kind. Bounds "
+        "are one standard error higher.",
+        "",
+        *_by_kind(trainer.shares),
         "",
         "## What each layer loses",
         "",
@@ -66,6 +74,15 @@ def _page(info: ProfileInfo, losses: Losses, seconds: Mapping[str, float], pictu
         )
         lines.append(f"| {layer} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _by_kind(shares: Mapping[str, Shares]) -> Iterator[str]:
+    kinds = list(next(iter(shares.values())).by_kind)
+    yield f"| preset | {' | '.join(map(printable, kinds))} |"
+    yield "| --- " * (len(kinds) + 1) + "|"
+    for preset, found in shares.items():
+        cells = (f"{found.by_kind[kind]:.0%}, bound {found.bounds[kind]:.0%}" for kind in kinds)
+        yield f"| {preset} | {' | '.join(cells)} |"
 
 
 def _layers(losses: Losses) -> int:

@@ -13,6 +13,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from kvcompress.v1 import rope_pb2 as _rope_pb2
+from kvcompress.v1 import server_info_pb2 as _server_info_pb2
 from kvcompress.v1 import tensor_pb2 as _tensor_pb2
 import builtins as _builtins
 import sys
@@ -435,6 +436,7 @@ class ProfileUse(_message.Message):
     TENSOR_COUNT_FIELD_NUMBER: _builtins.int
     FIRST_TOKEN_FIELD_NUMBER: _builtins.int
     FIT_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
     digest: _builtins.str
     """`sha256:` and 64 lower-case hexadecimal digits: the digest of its file."""
     label: _builtins.str
@@ -452,6 +454,13 @@ class ProfileUse(_message.Message):
     the group that fits least. Of compression only, and where the profile knows
     the mean of keys.
     """
+    @_builtins.property
+    def expected(self) -> _server_info_pb2.PresetExpectation:
+        """What the training of the profile measured of the preset, on text that it did
+        not train on: about what this artefact costs the model. Of compression only;
+        not set where the profile does not know.
+        """
+
     def __init__(
         self,
         *,
@@ -460,10 +469,11 @@ class ProfileUse(_message.Message):
         tensor_count: _builtins.int = ...,
         first_token: _builtins.int | None = ...,
         fit: _builtins.float | None = ...,
+        expected: _server_info_pb2.PresetExpectation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "_fit", b"_fit", "first_token", b"first_token", "fit", b"fit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "_fit", b"_fit", "expected", b"expected", "first_token", b"first_token", "fit", b"fit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "_fit", b"_fit", "digest", b"digest", "first_token", b"first_token", "fit", b"fit", "label", b"label", "tensor_count", b"tensor_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_token", b"_first_token", "_fit", b"_fit", "digest", b"digest", "expected", b"expected", "first_token", b"first_token", "fit", b"fit", "label", b"label", "tensor_count", b"tensor_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__first_token: _TypeAlias = _typing.Literal["first_token"]  # noqa: Y015
     _WhichOneofArgType__first_token: _TypeAlias = _typing.Literal["_first_token", b"_first_token"]  # noqa: Y015
@@ -523,9 +533,13 @@ class Warning(_message.Message):
     NaN or infinity, and auto kept them without loss. LAYOUT_SUSPECT: of the
     tensors that were looked at, some do not look like [batch, heads, tokens,
     head_dim]; the message names the layout that they are likely to have.
+    ROPE_SUSPECT: keys do not fit the rotary position embedding that is declared;
+    the message names a base that fits better.
     PROFILE_AMBIGUOUS: several profiles of the server fit, and none was named and
     used. PROFILE_POOR_FIT: the keys are not like those of the profile's training.
     PROFILE_POOR_RATE: to hold the bounds takes more bits than without the profile.
+    PROFILE_UNUSUAL: the cache takes more bits than the profile expects, so that
+    its text is of another kind, and the damage may be larger than expected.
     """
     message: _builtins.str
     """One sentence for people, with the remedy."""

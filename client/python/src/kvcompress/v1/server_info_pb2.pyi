@@ -215,6 +215,8 @@ class PresetExpectation(_message.Message):
     RATIO_FIELD_NUMBER: _builtins.int
     DIVERGENCE_FIELD_NUMBER: _builtins.int
     INT4_DIVERGENCE_FIELD_NUMBER: _builtins.int
+    LEAST_SHARE_FIELD_NUMBER: _builtins.int
+    MOST_SHARE_FIELD_NUMBER: _builtins.int
     preset: _builtins.str
     """One of `ProfileInfo.presets`."""
     ratio: _builtins.float
@@ -225,6 +227,12 @@ class PresetExpectation(_message.Message):
     """
     int4_divergence: _builtins.float
     """The same after `int4`, to compare with."""
+    least_share: _builtins.float
+    """What the divergence is of that after `int4`, at 1 for the same: of the kind
+    of text that shows it least, and of the kind that shows it most, with the
+    uncertainty of the measurement. Both 0 where kinds were not measured.
+    """
+    most_share: _builtins.float
     def __init__(
         self,
         *,
@@ -232,10 +240,12 @@ class PresetExpectation(_message.Message):
         ratio: _builtins.float = ...,
         divergence: _builtins.float = ...,
         int4_divergence: _builtins.float = ...,
+        least_share: _builtins.float = ...,
+        most_share: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["divergence", b"divergence", "int4_divergence", b"int4_divergence", "preset", b"preset", "ratio", b"ratio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["divergence", b"divergence", "int4_divergence", b"int4_divergence", "least_share", b"least_share", "most_share", b"most_share", "preset", b"preset", "ratio", b"ratio"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
