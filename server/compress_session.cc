@@ -55,7 +55,7 @@ absl::Status CompressSession::FindProfiles(const v1::CompressOptions& request,
     return absl::OkStatus();
   }
   absl::StatusOr<std::shared_ptr<const Profile>> profile =
-      profiles->Find(request.profile());
+      profiles->Find(request.profile(), request.codec());
   if (!profile.ok()) return profile.status();
   options->profile = *std::move(profile);
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include "profile_set.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,14 @@ void AddOnce(const std::shared_ptr<const Profile>& profile,
   profiles->push_back(profile);
 }
 
+// The preset of a profile that a codec string asks for: `contract` for `auto`,
+// and for `klt` alone.
+absl::string_view PresetOf(absl::string_view codec) {
+  const size_t colon = codec.rfind(':');
+  return colon == absl::string_view::npos ? kContractPreset
+                                          : codec.substr(colon + 1);
+}
+
 }  // namespace
 
 ProfileSet::ProfileSet(std::vector<LoadedProfile> loaded,
@@ -62,7 +71,7 @@ uint64_t ProfileSet::memory() const {
 }
 
 absl::StatusOr<std::shared_ptr<const Profile>> ProfileSet::Find(
-    absl::string_view text) const {
+    absl::string_view text, absl::string_view codec) const {
   for (const LoadedProfile& each : loaded_) {
     if (each.profile->id().digest == text || each.name == text) {
       return each.profile;
@@ -73,6 +82,13 @@ absl::StatusOr<std::shared_ptr<const Profile>> ProfileSet::Find(
   if (!refused.ok()) return refused;
   const std::vector<std::shared_ptr<const Profile>> labelled = WithLabel(text);
   if (labelled.size() == 1) return labelled[0];
+  std::vector<std::shared_ptr<const Profile>> with_preset;
+  std::copy_if(labelled.begin(), labelled.end(),
+               std::back_inserter(with_preset),
+               [preset = PresetOf(codec)](const auto& profile) {
+                 return profile->FindPreset(preset).has_value();
+               });
+  if (with_preset.size() == 1) return with_preset[0];
   if (labelled.empty()) {
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "PROFILE_UNKNOWN",
@@ -83,7 +99,9 @@ absl::StatusOr<std::shared_ptr<const Profile>> ProfileSet::Find(
   return Refuse(
       absl::StatusCode::kFailedPrecondition, "PROFILE_AMBIGUOUS",
       absl::StrCat(labelled.size(), " profiles of the service have the label ",
-                   QuoteName(text), ": use a name or a digest; ",
+                   QuoteName(text),
+                   ", and not one alone has the preset: use a name or a "
+                   "digest; ",
                    NamesOf(loaded_)));
 }
 

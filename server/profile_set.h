@@ -53,11 +53,12 @@ class ProfileSet {
   uint64_t memory() const;
 
   // The profile of this digest, of this name, or else the one that alone has
-  // this label. FAILED_PRECONDITION, PROFILE_UNKNOWN or PROFILE_AMBIGUOUS,
-  // where there is none or several; where its file was refused, the error that
-  // says why, such as DATA_LOSS, PROFILE_DAMAGED.
+  // this label; of several with the label, the one that alone has the preset of
+  // the codec string. FAILED_PRECONDITION, PROFILE_UNKNOWN or
+  // PROFILE_AMBIGUOUS, where there is none or several; where its file was
+  // refused, the error that says why, such as DATA_LOSS, PROFILE_DAMAGED.
   absl::StatusOr<std::shared_ptr<const Profile>> Find(
-      absl::string_view text) const;
+      absl::string_view text, absl::string_view codec) const;
 
   // Those with this label, each once.
   std::vector<std::shared_ptr<const Profile>> WithLabel(

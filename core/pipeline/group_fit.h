@@ -25,10 +25,6 @@
 
 namespace kvcompress {
 
-// The preset of a profile whose tensors are held to the bounds of the request.
-// It is what `auto` takes.
-inline constexpr absl::string_view kContractPreset = "contract";
-
 // A group of a profile, all of whose tensors a file has.
 struct TensorGroup {
   size_t index = 0;             // in the profile

@@ -88,6 +88,9 @@ struct ProfileExpectation {
 };
 inline constexpr float kMaxExpectation = 0x1p20f;
 
+// The preset that keeps every tensor within bounds, where a profile has it.
+inline constexpr absl::string_view kContractPreset = "contract";
+
 struct ProfilePreset {
   std::string name;  // [a-z0-9-], 1 to 32 bytes
   float step = 0;

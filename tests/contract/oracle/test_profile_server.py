@@ -122,6 +122,22 @@ def test_several_that_fit_are_told(bin_dir: Path, tmp_path: Path) -> None:
         assert without_fit(used) == USED
 
 
+def test_of_several_with_a_label_the_preset_decides(bin_dir: Path, tmp_path: Path) -> None:
+    """So that `contract`, which has a file of its own, goes by the same label as the others."""
+    profile = (GOLDEN / "tiny.profile").read_bytes()
+    (tmp_path / "a.profile").write_bytes(profile.replace(b"high=", b"mild="))
+    (tmp_path / "b.profile").write_bytes(profile.replace(b"ultra=", b"other="))
+    flags = ["--profile-directory", str(tmp_path)]
+    with running_server(bin_dir, *flags) as server, Client(server.target, timeout=60) as user:
+        digests = {each.name: each.digest for each in user.server_info().profiles}
+        for preset, name in (("ultra", "a"), ("high", "b")):
+            used = user.measure(SOURCE, codec=f"klt:{preset}", profile="tiny").profile
+            assert used is not None
+            assert used.digest == digests[name]
+        with pytest.raises(FailedPreconditionError, match="2 profiles .* not one alone has"):
+            user.measure(SOURCE, codec="klt:max", profile="tiny")
+
+
 @pytest.mark.parametrize(
     ("options", "reason", "words"),
     [

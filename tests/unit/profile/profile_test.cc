@@ -67,9 +67,12 @@ TEST(Profile, OfALaterVersionIsUnimplemented) {
   const std::string version = R"("kvcompress.profile":"1")";
   const size_t at = bytes.find(version);
   ASSERT_NE(at, std::string::npos);
-  bytes[at + version.size() - 2] = '2';
+  bytes[at + version.size() - 2] = '3';
   EXPECT_EQ(Profile::Parse(bytes).status().code(),
             absl::StatusCode::kUnimplemented);
+  // Version 2 has shares by kind of text.
+  bytes[at + version.size() - 2] = '2';
+  EXPECT_EQ(Profile::Parse(bytes).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(Profile, ContentThatBreaksARuleIsNotWritten) {

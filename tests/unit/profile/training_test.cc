@@ -175,7 +175,11 @@ TEST(Training, KnownStepsKeepTheirClasses) {
   TrainingOptions options = Options();
   options.basis = &(*basis)->content();
   const ProfileExpectation expected = {
-      .ratio = 17.5f, .divergence = 0.0061f, .int4_divergence = 0.0242f};
+      .ratio = 17.5f,
+      .divergence = 0.0061f,
+      .int4_divergence = 0.0242f,
+      .least_share = 0.125f,
+      .most_share = 0.75f};
   options.presets = {{"high", 0.25f, expected}};
   const auto named = Trained(options);
   ASSERT_TRUE(named.ok()) << named.status();
@@ -186,6 +190,8 @@ TEST(Training, KnownStepsKeepTheirClasses) {
   EXPECT_EQ(content.presets[0].expected->divergence, expected.divergence);
   EXPECT_EQ(content.presets[0].expected->int4_divergence,
             expected.int4_divergence);
+  EXPECT_EQ(content.presets[0].expected->least_share, expected.least_share);
+  EXPECT_EQ(content.presets[0].expected->most_share, expected.most_share);
   const std::vector<uint8_t>& all = (*basis)->content().groups[0].classes;
   EXPECT_EQ(
       content.groups[0].classes,

@@ -58,12 +58,12 @@ TEST(ProfileSetTest, FindsByNameDigestAndLabel) {
   EXPECT_EQ(set.loaded()[0].name, "a");
   for (const std::string& text : {std::string("b"), std::string("model"),
                                   SmallProfile("model")->id().digest}) {
-    const auto found = set.Find(text);
+    const auto found = set.Find(text, "klt:high");
     ASSERT_TRUE(found.ok()) << text << found.status();
     EXPECT_EQ((*found)->id().label, "model");
   }
   // The same profile under two names is one.
-  EXPECT_TRUE(set.Find("other").ok());
+  EXPECT_TRUE(set.Find("other", "klt:high").ok());
   EXPECT_THAT(set.WithLabel("other"), SizeIs(1));
   EXPECT_THAT(set.All(), SizeIs(4));
   EXPECT_THAT(set.WithLabel("b"), SizeIs(0));
@@ -71,14 +71,17 @@ TEST(ProfileSetTest, FindsByNameDigestAndLabel) {
 
 TEST(ProfileSetTest, SaysWhyThereIsNone) {
   const ProfileSet set = Profiles();
-  EXPECT_EQ(ReasonOf(set.Find("e").status()), "PROFILE_UNKNOWN");
-  EXPECT_THAT(std::string(set.Find("e").status().message()),
+  EXPECT_EQ(ReasonOf(set.Find("e", "klt:high").status()), "PROFILE_UNKNOWN");
+  EXPECT_THAT(std::string(set.Find("e", "klt:high").status().message()),
               HasSubstr("it has: a, a2, b, c, d"));
-  EXPECT_EQ(ReasonOf(set.Find("twice").status()), "PROFILE_AMBIGUOUS");
-  EXPECT_THAT(std::string(ProfileSet().Find("e").status().message()),
-              HasSubstr("it has none"));
+  EXPECT_EQ(ReasonOf(set.Find("twice", "klt:high").status()),
+            "PROFILE_AMBIGUOUS");
+  EXPECT_THAT(
+      std::string(ProfileSet().Find("e", "klt:high").status().message()),
+      HasSubstr("it has none"));
   const std::string digest = "sha256:" + std::string(64, '0');
-  EXPECT_EQ(set.Find(digest).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(set.Find(digest, "klt:high").status().code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST(ProfileSetTest, TellsDamageFromAbsence) {

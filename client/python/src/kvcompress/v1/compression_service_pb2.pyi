@@ -220,9 +220,10 @@ class CompressOptions(_message.Message):
     """
     profile: _builtins.str
     """The profile of the server to compress with: its name, its digest, or a label
-    that one profile alone has (ProfileInfo). It goes with the codec `klt` and a
-    preset of the profile, such as `klt:ultra`; `klt` alone is `contract` where
-    the profile has it, or else its mildest preset, which the report names.
+    that one profile alone has, or one alone with the preset (ProfileInfo). It
+    goes with the codec `klt` and a preset of the profile, such as `klt:ultra`;
+    `klt` alone is `contract` where the profile has it, or else its mildest
+    preset, which the report names.
     Groups of the profile that the cache has whole are coded with it, all other
     tensors by `klt` alone. The artefact records the digest and cannot be
     restored without that profile.
