@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "codecs/auto/auto.h"
@@ -75,6 +76,27 @@ Warning AmbiguousProfiles() {
 }
 
 }  // namespace
+
+std::optional<Warning> UnusualRate(const ProfilePreset& preset, uint64_t values,
+                                   uint64_t bytes) {
+  // So many times the bytes that a profile expects are unusual. Kinds of text
+  // that it was not trained on, and that it suits, take up to 1.1 times as many
+  // (docs/codecs/klt-profile.md).
+  constexpr double kUnusual = 1.15;
+  const double ratio =
+      2 * static_cast<double>(values) / static_cast<double>(bytes);
+  const double more = preset.expected->ratio / ratio;
+  if (more < kUnusual) return std::nullopt;
+  return Warning{
+      "PROFILE_UNUSUAL",
+      absl::StrCat(
+          "the cache takes ", absl::StrFormat("%.0f", 100 * (more - 1)),
+          " % more bytes than those that the profile was measured on: its text "
+          "is of another kind, and the damage to the model may be larger than "
+          "the profile says. A milder preset, or a profile that was trained on "
+          "such text too, costs less"),
+      ""};
+}
 
 TensorPlaces PlacesOf(
     absl::Span<const ArtefactTensor> tensors,

@@ -7,9 +7,11 @@
 #define KVCOMPRESS_PIPELINE_GROUP_FIT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,7 @@
 #include "kvcompress/codec.h"
 #include "kvcompress/compressor.h"
 #include "kvcompress/profile.h"
+#include "kvcompress/warning.h"
 #include "profile/group_format.h"
 
 namespace kvcompress {
@@ -69,6 +72,11 @@ absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
                                              const CodecSpec& codec,
                                              const ArtefactHeader& header,
                                              std::vector<Warning>* warnings);
+
+// A warning where tensors of so many values take far more bytes with a preset
+// than it expects. REQUIRES: preset.expected.
+std::optional<Warning> UnusualRate(const ProfilePreset& preset, uint64_t values,
+                                   uint64_t bytes);
 
 }  // namespace kvcompress
 

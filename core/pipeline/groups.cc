@@ -31,10 +31,6 @@ constexpr double kWeighting = 0.3;
 // Bits for each value that bounds take at most with a basis that suits the
 // cache: klt without a profile needs fewer within the usual ones.
 constexpr double kPoorBits = 4;
-// So many times the bytes that a profile expects are unusual. Kinds of text
-// that it was not trained on, and that it suits, take up to 1.1 times as many
-// (docs/codecs/klt-profile.md).
-constexpr double kUnusualRate = 1.15;
 // Shorter caches take more bytes for each token, whatever their text.
 constexpr uint64_t kFewestTokens = 512;
 
@@ -282,19 +278,8 @@ void GroupCompression::CompareRate(const TensorGroup& group, uint64_t size) {
       poor_fit_.warning || group.shape.tokens < kFewestTokens) {
     return;
   }
-  const double ratio = 2 * static_cast<double>(coded_values_) /
-                       static_cast<double>(coded_bytes_);
-  const double more = preset.expected->ratio / ratio;
-  if (more < kUnusualRate) return;
-  unusual_.warning = Warning{
-      "PROFILE_UNUSUAL",
-      absl::StrCat(
-          "the cache takes ", absl::StrFormat("%.0f", 100 * (more - 1)),
-          " % more bytes than those that the profile was measured on: its text "
-          "is of another kind, and the damage to the model may be larger than "
-          "the profile says. A milder preset, or a profile that was trained on "
-          "such text too, costs less"),
-      specs_[group.last].name};
+  unusual_.warning = UnusualRate(preset, coded_values_, coded_bytes_);
+  if (unusual_.warning) unusual_.warning->tensor = specs_[group.last].name;
 }
 
 absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,

@@ -145,6 +145,9 @@ NOT_RUN = {
     r"\$python validation/metric_study\.py .+": Reason(
         "needs three models and takes minutes", "../model/test_metric_study.py"
     ),
+    r"\$python validation/task_study\.py .+": Reason(
+        "needs a model and takes an hour", "../model/test_task_study.py"
+    ),
     r"\$python validation/latent_study\.py": Reason(
         "needs a model and takes minutes", "../model/test_latent_study.py"
     ),

@@ -60,13 +60,11 @@ struct KeyHints {
   // For each token the attention that its key promises beyond what its age
   // predicts, in octaves; empty when nothing is known.
   std::vector<float> attention;
-  // How sharply the layer's attention picks tokens, in octaves: the sharper,
-  // the more of an error comes through.
+  // How sharply attention picks tokens, in octaves: more of an error shows then.
   std::optional<double> sharpness;
   // The rotation that was removed from the tensor; also of one that is no key.
   std::optional<RopeFinding> rope;
-  // A base of the rotation that fits these keys clearly better than what was
-  // declared.
+  // A base of the rotation that fits keys clearly better than the declared one.
   std::optional<double> likelier_theta;
   // Whether only a lossless codec takes the tensor, key or not, which has NaN,
   // infinity or an F64 number beyond binary32.
