@@ -6,10 +6,9 @@
     $PYTHON -m kvcompress.profiles train --model FILE --text FILE... --output model.profile
     $PYTHON validation/profile_study.py --model smollm2 --profile model.profile
 
-Texts are those of codec_study.py, one that repeats a passage of its own word for word, and with
---unusual four kinds that are unlike those of the training. No profile may have been trained on
-them. Without --profile the codecs that need none are measured alone. See README.md next to this
-file.
+Texts are those of codec_study.py and one that repeats a passage of its own word for word, or with
+--unusual four kinds that are unlike those of trainings. No profile may have been trained on them.
+Without --profile the codecs that need none are measured alone. See README.md next to this file.
 """
 
 import os
@@ -115,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--prefix", type=int, default=1024, help="tokens that are compressed")
     parser.add_argument("--continuation", type=int, default=192, help="tokens that are scored")
     parser.add_argument("--windows", type=int, default=2, help="of each kind of text")
-    parser.add_argument("--unusual", action="store_true", help="kinds unlike the training's too")
+    parser.add_argument("--unusual", action="store_true", help="kinds unlike those of trainings")
     parser.add_argument("--no-others", action="store_true", help="next to int4 alone")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     parser.add_argument("--output", type=Path, required=True, help="folder for table and numbers")

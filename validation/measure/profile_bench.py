@@ -71,11 +71,11 @@ def windows_of(
         continuation: Tokens that are scored.
         count: Windows of each text.
         copies: Whether there is a kind of text that ends with a passage of its own.
-        unusual: Whether there are kinds that are unlike those of trainings.
+        unusual: Whether kinds that are unlike those of trainings take the place of the others.
     """
     first = first_tokens(tokenizer)
     length = prefix + continuation + 1 - len(first)
-    for text in (*TEXTS, *(UNUSUAL if unusual else ())):
+    for text in UNUSUAL if unusual else TEXTS:
         tokens = tokenizer(text.read(), add_special_tokens=False)["input_ids"]
         cut = spread(tokens, length, count)
         for window in cut:

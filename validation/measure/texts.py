@@ -65,6 +65,10 @@ def _plain(data: bytes) -> str:
     return data.decode("utf-8")
 
 
+def _western(data: bytes) -> str:
+    return data.decode("cp1252")
+
+
 def _docstrings(data: bytes) -> str:
     """The long docstrings that a Python module defines or hands to its functions."""
     tree = ast.parse(data)
@@ -168,7 +172,7 @@ UNUSUAL = (
         package="gensim",
         path="gensim/test/test_data/pang_lee_polarity.cor",
         sha256="662c1b7c3bd0612eaaaf3f0c694cbd3897e30c0d87d2940b46c9fd0d15ed70c1",
-        extract=_plain,
+        extract=_western,
     ),
     Text(
         name="bulgarian",
