@@ -134,7 +134,7 @@ def test_of_several_with_a_label_the_preset_decides(bin_dir: Path, tmp_path: Pat
             used = user.measure(SOURCE, codec=f"klt:{preset}", profile="tiny").profile
             assert used is not None
             assert used.digest == digests[name]
-        with pytest.raises(FailedPreconditionError, match="2 profiles .* not one alone has"):
+        with pytest.raises(FailedPreconditionError, match=r"2 profiles .* not one alone has"):
             user.measure(SOURCE, codec="klt:max", profile="tiny")
 
 
