@@ -228,11 +228,13 @@ class PresetExpectation(_message.Message):
     int4_divergence: _builtins.float
     """The same after `int4`, to compare with."""
     least_share: _builtins.float
-    """What the divergence is of that after `int4`, at 1 for the same: of the kind
-    of text that shows it least, and of the kind that shows it most, with the
-    uncertainty of the measurement. Both 0 where kinds were not measured.
+    """What the divergence is of that after `int4`, at 1 for the same, of the kind
+    of text that shows it least. 0 where kinds were not measured.
     """
     most_share: _builtins.float
+    """The same of the kind that shows it most, with the uncertainty of the
+    measurement. 0 where kinds were not measured.
+    """
     def __init__(
         self,
         *,
