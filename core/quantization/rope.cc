@@ -290,6 +290,9 @@ std::optional<double> LikelierBase(const float* values, size_t heads,
                                    Checkpoint* checkpoint) {
   // Part of the energy. Bases next to each other differ by less.
   constexpr double kClearly = 0.05;
+  // Of few tokens chance makes as much.
+  constexpr size_t kFewestTokens = 64;
+  if (tokens < kFewestTokens) return std::nullopt;
   const std::optional<FoundRotation> usual = DetectRotation(
       values, heads, tokens, channels, {.list = candidates.usual}, checkpoint);
   if (!usual || usual->gain < (found ? found->gain : 0) + kClearly) {
