@@ -60,7 +60,7 @@ struct KeyHints {
   // For each token the attention that its key promises beyond what its age
   // predicts, in octaves; empty when nothing is known.
   std::vector<float> attention;
-  // How sharply attention picks tokens, in octaves: more of an error shows then.
+  // How sharply attention picks tokens, in octaves: errors show more then.
   std::optional<double> sharpness;
   // The rotation that was removed from the tensor; also of one that is no key.
   std::optional<RopeFinding> rope;

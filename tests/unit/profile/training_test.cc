@@ -174,12 +174,11 @@ TEST(Training, KnownStepsKeepTheirClasses) {
   ASSERT_TRUE(basis.ok()) << basis.status();
   TrainingOptions options = Options();
   options.basis = &(*basis)->content();
-  const ProfileExpectation expected = {
-      .ratio = 17.5f,
-      .divergence = 0.0061f,
-      .int4_divergence = 0.0242f,
-      .least_share = 0.125f,
-      .most_share = 0.75f};
+  const ProfileExpectation expected = {.ratio = 17.5f,
+                                       .divergence = 0.0061f,
+                                       .int4_divergence = 0.0242f,
+                                       .least_share = 0.125f,
+                                       .most_share = 0.75f};
   options.presets = {{"high", 0.25f, expected}};
   const auto named = Trained(options);
   ASSERT_TRUE(named.ok()) << named.status();
