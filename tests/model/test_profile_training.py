@@ -139,11 +139,15 @@ def test_the_presets_do_what_the_profile_says(language_model: Any, tmp_path: Pat
 
 
 def test_a_training_without_text(language_model: Any, tmp_path: Path) -> None:
-    """The model writes it; every family of starts is held out from a basis once."""
+    """The model writes it, and one basis has all of it."""
     info = train(language_model, tmp_path, "own.profile", {})
     assert "windows=0x120 own=5" in info.training
     assert all(each.expected and each.expected.most_share > 0 for each in info.presets)
-    assert "a basis of 4 windows is found" in "\n".join(SAID)
+    assert [line for line in SAID if "basis" in line] == ["a basis of 5 windows is found"]
+    train(language_model, tmp_path, "both.profile")
+    bases = [line for line in SAID if "basis" in line]
+    # Of all, and without either file.
+    assert bases == [f"a basis of {count} windows is found" for count in (9, 7, 7)]
     with pytest.raises(ValueError, match="no text to train on"):
         train(language_model, tmp_path, "none.profile", {}, own=0)
 
@@ -270,16 +274,14 @@ def test_shares_by_kind() -> None:
 
 
 def test_folds() -> None:
-    """Text of the model shares a fold where there are files, and is parted by start where not."""
+    """A fold for each kind, and five at most."""
     from kvcompress.profiles._kinds import Kind, folds_of
 
-    files = [Kind(name, [[1]], [[2]]) for name in "abcdef"]
-    own = [Kind("own", [[3]], [[4]]) for _ in range(5)]
-    folds = folds_of([*files[:2], *own])
-    assert [[kind.name for kind in fold] for fold in folds] == [["a"], ["b"], ["own"] * 5]
-    assert [len(fold) for fold in folds_of(own)] == [1] * 5
-    assert [len(fold) for fold in folds_of([*files, *own])] == [2, 6, 1, 1, 1]
-    assert folds_of(files[:1]) == [files[:1]]
+    kinds = [Kind(name, [[1]], [[2]]) for name in "abcdefg"]
+    for count, sizes in ((0, []), (1, [1]), (3, [1, 1, 1]), (7, [2, 2, 1, 1, 1])):
+        folds = folds_of(kinds[:count])
+        assert [len(fold) for fold in folds] == sizes
+        assert {kind.name for fold in folds for kind in fold} == set("abcdefg"[:count])
 
 
 def test_what_a_model_writes(language_model: Any) -> None:

@@ -9,7 +9,6 @@ Tokens = list[int]
 
 # The part of each text, at its end, that presets are placed on and nothing is trained on.
 _HELD_OUT = 0.2
-# Each fold costs a basis of its own.
 _MOST_FOLDS = 5
 
 
@@ -80,16 +79,9 @@ def kinds_of_texts(
 
 
 def folds_of(kinds: Sequence[Kind]) -> list[list[Kind]]:
-    """Shares kinds out among folds; what a fold has is measured with a basis of the others.
+    """Shares kinds out among at most five folds, each of which costs a basis of its own.
 
-    Kinds of one name are in different folds only if there is no other kind.
-
-    Returns:
-        Two folds or more, or one where there is one kind alone.
+    What a fold has is measured with a basis of the others.
     """
-    names = list(dict.fromkeys(kind.name for kind in kinds))
-    together = [[kind for kind in kinds if kind.name == name] for name in names]
-    if len(names) == 1:
-        together = [[kind] for kind in kinds]
-    count = min(len(together), _MOST_FOLDS)
-    return [[kind for group in together[first::count] for kind in group] for first in range(count)]
+    count = min(len(kinds), _MOST_FOLDS)
+    return [list(kinds[first::count]) for first in range(count)]

@@ -1,8 +1,10 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Trains a profile from a model: caches, metric, basis, and presets by what the model notices.
 
-Presets are placed by kinds of text that the basis was not trained on: each kind is measured with
-a basis of the other kinds, and the step is that where the worst kind costs what the preset may.
+Presets are placed by kinds of text that the basis was not trained on: each file is a kind, and is
+measured with a basis of all else. Text that the model wrote is no kind of its own but a sample of
+what the model knows, and held-out windows of it are measured with the basis of all. The step is
+that where the worst costs what the preset may.
 """
 
 import functools
@@ -106,7 +108,7 @@ class _Basis:
 
 @dataclass(frozen=True)
 class _Fold:
-    """The held-out windows of some kinds, and a basis that was trained without these."""
+    """The held-out windows of some kinds, and the basis that measures them."""
 
     judge: Judge
     basis: _Basis
@@ -119,8 +121,8 @@ class Trainer:
         times: How long it took.
         losses: For each preset the signal-to-noise ratio of each tensor, in dB, on the texts that
             presets were placed on.
-        shares: For each preset what it costs of int4's divergence, by kind of text, with a basis
-            that was trained without that kind.
+        shares: For each preset what it costs of int4's divergence, by kind of text, with the
+            bases that presets were placed with.
     """
 
     def __init__(
@@ -159,17 +161,21 @@ class Trainer:
         kinds = self._kinds(texts)
         with tempfile.TemporaryDirectory(dir=work) as name:
             folder = Path(name)
+            files, own = (
+                [kind for kind in kinds if (kind.name == OWN) == is_own] for is_own in (False, True)
+            )
+            groups = [*folds_of(files), *([own] if own else [])]
             parts, judges = [], []
-            for i, fold in enumerate(folds_of(kinds)):
+            for i, group in enumerate(groups):
                 place = folder / f"fold_{i}"
                 place.mkdir()
-                training = [window for kind in fold for window in kind.training]
+                training = [window for kind in group for window in kind.training]
                 parts.append(self.collect(training, place))
-                judges.append(self._hold_out(fold, place))
+                judges.append(self._hold_out(group, place))
             basis = self._find_basis(parts, folder / "basis.profile")
             folds = []
-            for i, judge in enumerate(judges):
-                others = [part for place, part in enumerate(parts) if place != i]
+            for i, (group, judge) in enumerate(zip(groups, judges, strict=True)):
+                others = [part for place, part in enumerate(parts) if place != i and group != own]
                 other = (
                     self._find_basis(others, folder / f"without_{i}.profile") if others else basis
                 )

@@ -53,8 +53,8 @@ def _page(info: ProfileInfo, trainer: Trainer, picture: str) -> str:
         "",
         "## What each kind of text loses",
         "",
-        "KL divergence, as part of int4's, with a basis that was trained without that kind. Bounds "
-        "are one standard error higher.",
+        "KL divergence, as part of int4's. Each file was measured with a basis that was trained "
+        "without it. Bounds are one standard error higher.",
         "",
         *_by_kind(trainer.shares),
         "",
