@@ -2,9 +2,10 @@
 """Trains a profile from a model: caches, metric, basis, and presets by what the model notices.
 
 Presets are placed by kinds of text that the basis was not trained on: each file is a kind, and is
-measured with a basis of all else. Text that the model wrote is no kind of its own but a sample of
-what the model knows, and held-out windows of it are measured with the basis of all. The step is
-that where the worst costs what the preset may.
+measured with a basis of all else. Beside files, text that the model wrote is no kind of its own but
+a sample of what the model knows, and held-out windows of it are measured with the basis of all.
+Without files, each family of its beginnings is a kind. The step is that where the worst costs what
+the preset may.
 """
 
 import functools
@@ -164,7 +165,7 @@ class Trainer:
             files, own = (
                 [kind for kind in kinds if (kind.name == OWN) == is_own] for is_own in (False, True)
             )
-            groups = [*folds_of(files), *([own] if own else [])]
+            groups = [*folds_of(files), own] if files and own else folds_of(kinds)
             parts, judges = [], []
             for i, group in enumerate(groups):
                 place = folder / f"fold_{i}"
