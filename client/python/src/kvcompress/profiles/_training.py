@@ -314,6 +314,12 @@ class Trainer:
 
         steps = {name: find_step(share, LADDER, most_at) for name, share in SHARES.items()}
         self.shares = {name: shares_at(step) for name, step in steps.items()}
+        for name, step in steps.items():
+            if step == LADDER[0] and self.shares[name].most > SHARES[name]:
+                self._say(
+                    f"{name}: no step keeps the damage at {SHARES[name]:.0%} of int4's; train on "
+                    "more windows, on more kinds of text, or with more components"
+                )
         now = self.times.measure("placing", now)
         placed = basis.profile.with_name("placed.profile")
         self._write_presets(basis, placed, [(name, step, None) for name, step in steps.items()])
