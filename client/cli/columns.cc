@@ -65,14 +65,6 @@ std::string SizeText(uint64_t bytes) {
 
 std::string RatioText(double ratio) { return absl::StrFormat("%.2fx", ratio); }
 
-std::string ShareText(double share, double least, double most) {
-  std::string text = absl::StrFormat("%.0f %%", 100 * share);
-  if (most > 0) {
-    absl::StrAppendFormat(&text, " (%.0f to %.0f %%)", 100 * least, 100 * most);
-  }
-  return text;
-}
-
 std::string CodecCountsText(const std::map<std::string, uint64_t>& tensors) {
   constexpr size_t kMaxCodecs = 3;
   std::vector<std::pair<uint64_t, std::string>> codecs;

@@ -39,10 +39,6 @@ std::string SizeText(uint64_t bytes);
 // "3.71x".
 std::string RatioText(double ratio);
 
-// "41 % (12 to 60 %)": what a preset costs of int4's divergence, and by kind of
-// text. Without the range where `most` is 0.
-std::string ShareText(double share, double least, double most);
-
 // "ecsq:contract for 52 tensors, lossless for 8": the codecs with the most
 // tensors, and the sum of what others have. Names are printed as they are.
 std::string CodecCountsText(const std::map<std::string, uint64_t>& tensors);

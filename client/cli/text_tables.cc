@@ -142,7 +142,7 @@ void AddProfile(const Json& json, Facts* facts) {
   facts->Add("profile", Text(profile.at("label")));
   const auto expected = profile.find("expected");
   if (expected == profile.end()) return;
-  facts->Add("damage", absl::StrCat(ShareTextOf(*expected),
+  facts->Add("damage", absl::StrCat(ShareText(*expected),
                                     " of int4's, measured in training"));
 }
 
@@ -307,12 +307,18 @@ std::string SpeedCell(const Json& speed) {
 
 }  // namespace
 
-std::string ShareTextOf(const Json& expectation) {
+std::string ShareText(const Json& expectation) {
   const auto number = [&](const char* name) {
     return expectation.at(name).get<double>();
   };
-  return ShareText(number("divergence") / number("int4_divergence"),
-                   number("least_share"), number("most_share"));
+  std::string text = absl::StrFormat(
+      "%.0f %%", 100 * number("divergence") / number("int4_divergence"));
+  if (number("most_share") > 0) {
+    absl::StrAppendFormat(&text, " (%.0f to %.0f %%)",
+                          100 * number("least_share"),
+                          100 * number("most_share"));
+  }
+  return text;
 }
 
 std::string ResultTable(Mode mode, const std::string& input,

@@ -21,8 +21,9 @@ std::string ResultTable(Mode mode, const std::string& input,
 // Of -compare: a row for each codec.
 std::string ComparisonTable(const nlohmann::ordered_json& json);
 
-// What training measured of a preset (report_json.h), as part of int4's.
-std::string ShareTextOf(const nlohmann::ordered_json& expectation);
+// "41 % (12 to 60 %)": what training measured of a preset, as part of int4's
+// divergence, and by kind of text where that was measured.
+std::string ShareText(const nlohmann::ordered_json& expectation);
 
 // Of several files: what stands above their rows, and a row. `json` is null for
 // a file that failed.

@@ -157,7 +157,7 @@ std::string ProfileTable(const std::string& path, const Json& json) {
     if (const auto found = expectations.find(name);
         found != expectations.end()) {
       row.push_back(RatioText(found->at("ratio").get<double>()));
-      row.push_back(ShareTextOf(*found));
+      row.push_back(ShareText(*found));
     } else {
       row.insert(row.end(), {"-", "not measured"});
     }

@@ -159,13 +159,10 @@ class Trainer:
                 supported.
             NativeError: kv-compress is missing or fails.
         """
-        kinds = self._kinds(texts)
+        files, own = self._kinds(texts)
         with tempfile.TemporaryDirectory(dir=work) as name:
             folder = Path(name)
-            files, own = (
-                [kind for kind in kinds if (kind.name == OWN) == is_own] for is_own in (False, True)
-            )
-            groups = [*folds_of(files), own] if files and own else folds_of(kinds)
+            groups = [*folds_of(files), own] if files and own else folds_of(files or own)
             parts, judges = [], []
             for i, group in enumerate(groups):
                 place = folder / f"fold_{i}"
@@ -176,7 +173,9 @@ class Trainer:
             basis = self._find_basis(parts, folder / "basis.profile")
             folds = []
             for i, (group, judge) in enumerate(zip(groups, judges, strict=True)):
-                others = [part for place, part in enumerate(parts) if place != i and group != own]
+                others = [
+                    part for place, part in enumerate(parts) if place != i and group is not own
+                ]
                 other = (
                     self._find_basis(others, folder / f"without_{i}.profile") if others else basis
                 )
@@ -184,8 +183,12 @@ class Trainer:
             self._place(basis, folds, output)
         return read_profile(output)
 
-    def _kinds(self, texts: Mapping[str, str]) -> list[Kind]:
-        """Cuts windows out of texts, and lets the model write more."""
+    def _kinds(self, texts: Mapping[str, str]) -> tuple[list[Kind], list[Kind]]:
+        """Cuts windows out of texts, and lets the model write more.
+
+        Returns:
+            A kind of each text, and one of each family that the model wrote.
+        """
         options = self._options
         if options.windows < 1:
             texts = {}
@@ -203,9 +206,7 @@ class Trainer:
                     for windows in (kind.training, kind.held_out)
                 )
                 kinds.append(Kind(kind.name, training, held_out))
-        if options.own > 0:
-            kinds += self._write(length)
-        return kinds
+        return kinds, self._write(length) if options.own > 0 else []
 
     def _write(self, length: int) -> list[Kind]:
         now = time.monotonic()
