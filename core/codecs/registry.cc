@@ -169,10 +169,9 @@ absl::StatusOr<CodecSpec> ParseCodec(absl::string_view text) {
 absl::StatusOr<CodecSpec> ParseManifestField(absl::string_view text) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(text, absl::MaxSplits(':', 1));
-  // Nobody asks for klt-profile by its name: it takes a profile, and klt.
-  const Codec* codec = parts.first == KltProfileCodec().traits().name
-                           ? &KltProfileCodec()
-                           : Find(parts.first);
+  // Nobody asks for these by name, but for klt or lossless and a profile.
+  const Codec* codec = FindProfileCodec(parts.first);
+  if (codec == nullptr) codec = Find(parts.first);
   if (codec == nullptr || text.size() > kMaxCodecString) {
     return UnknownCodec(parts.first);
   }

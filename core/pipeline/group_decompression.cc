@@ -7,6 +7,7 @@
 #include "kvcompress/error.h"
 #include "pipeline/group_members.h"
 #include "pipeline/groups.h"
+#include "profile/codec.h"
 #include "profile/member_restorer.h"
 #include "status/macros.h"
 
@@ -38,20 +39,25 @@ absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
                      "it into the server's --profile-directory"),
         {.reason = "PROFILE_MISSING", .profile = header.profile->digest});
   }
-  const TensorPlaces places =
-      PlacesOf(header.tensors, [](const ArtefactTensor& tensor) {
-        return tensor.codec.codec->coded_in_groups();
-      });
-  plan.groups_ = FindGroups(plan.profile_->content(), header.tensors, places);
+  for (const Codec* codec : {&KltProfileCodec(), &LosslessProfileCodec()}) {
+    const TensorPlaces places =
+        PlacesOf(header.tensors, [codec](const ArtefactTensor& tensor) {
+          return tensor.codec.codec == codec;
+        });
+    const std::vector<TensorGroup> groups =
+        FindGroups(plan.profile_->content(), header.tensors, places,
+                   codec == &LosslessProfileCodec());
+    plan.groups_.insert(plan.groups_.end(), groups.begin(), groups.end());
+  }
   for (size_t g = 0; g < plan.groups_.size(); ++g) {
     const TensorGroup& group = plan.groups_[g];
     for (const size_t tensor : group.members) plan.group_of_[tensor] = g;
-    plan.names_.push_back(header.tensors[group.last].spec.name);
     plan.memory_ += profile::GroupQuanta::MaxMemory(
         plan.profile_->content().groups[group.index], group.shape);
   }
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     const ArtefactTensor& tensor = header.tensors[i];
+    plan.names_.push_back(tensor.spec.name);
     if (!tensor.codec.codec->coded_in_groups()) continue;
     if (!plan.Has(i)) {
       return Damaged("its tensors do not make up the groups of its profile",
@@ -71,9 +77,9 @@ size_t GroupDecompression::PlaceOf(size_t tensor) const {
 }
 
 uint64_t GroupDecompression::MemoryOfDecoder(size_t tensor) const {
-  const size_t index = groups_[GroupOf(tensor)].index;
-  return profile::MemberRestorer::Memory(profile_->content().groups[index],
-                                         PlaceOf(tensor));
+  const TensorGroup& group = groups_[GroupOf(tensor)];
+  return profile::MemberRestorer::Memory(
+      profile_->content().groups[group.index], PlaceOf(tensor), group.shape);
 }
 
 absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>>
@@ -85,13 +91,14 @@ GroupDecompression::Parse(size_t group, absl::string_view payload,
   if (quanta.ok()) return quanta;
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   return MakeError(absl::StatusCode::kDataLoss, quanta.status().message(),
-                   {.reason = "PAYLOAD_DAMAGED", .tensor = names_[group]});
+                   {.reason = "PAYLOAD_DAMAGED", .tensor = names_[LastOf(group)]});
 }
 
 std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(
     size_t tensor, std::shared_ptr<const profile::GroupQuanta> quanta,
     Checkpoint* checkpoint) const {
-  return NewMemberDecoder(std::move(quanta), PlaceOf(tensor), checkpoint);
+  return NewMemberDecoder(std::move(quanta), PlaceOf(tensor), names_[tensor],
+                          checkpoint);
 }
 
 }  // namespace kvcompress

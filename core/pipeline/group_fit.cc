@@ -14,8 +14,10 @@
 #include "absl/strings/string_view.h"
 #include "codecs/auto/auto.h"
 #include "codecs/klt/klt.h"
+#include "codecs/lossless/lossless.h"
 #include "kvcompress/error.h"
 #include "kvcompress/nearest_name.h"
+#include "profile/residuals.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -27,10 +29,39 @@ absl::Status InvalidProfileOption(absl::string_view what,
                    {.reason = std::string(reason), .field = "options.profile"});
 }
 
-// Whether a tensor is one that the codec of the request is for.
-bool IsKltOrAuto(const ArtefactTensor& tensor) {
-  return tensor.codec.codec == &KltCodec() ||
-         tensor.codec.codec == &AutoCodec();
+bool IsExact(const CodecSpec& codec) { return codec.codec == &LosslessCodec(); }
+
+// The tensors that the codec of the request is for.
+TensorPlaces PlacesFor(const CodecSpec& codec, const ArtefactHeader& header) {
+  return PlacesOf(header.tensors, [&codec](const ArtefactTensor& tensor) {
+    if (IsExact(codec)) return tensor.codec.codec == codec.codec;
+    return tensor.codec.codec == &KltCodec() ||
+           tensor.codec.codec == &AutoCodec();
+  });
+}
+
+// That with the smallest step; null where there are none.
+const ProfilePreset* MildestOf(const Profile& profile) {
+  const std::vector<ProfilePreset>& presets = profile.content().presets;
+  const auto mildest =
+      std::min_element(presets.begin(), presets.end(),
+                       [](const ProfilePreset& a, const ProfilePreset& b) {
+                         return a.step < b.step;
+                       });
+  return mildest == presets.end() ? nullptr : &*mildest;
+}
+
+// The name of the preset that a request asks for.
+std::string PresetNameOf(const CodecSpec& codec, const Profile* profile) {
+  if (!IsExact(codec)) {
+    return std::string(codec.codec == &AutoCodec() ? kContractPreset
+                                                   : codec.parameters.text());
+  }
+  if (profile == nullptr || profile->FindPreset(kContractPreset)) {
+    return std::string(kContractPreset);
+  }
+  const ProfilePreset* const mildest = MildestOf(*profile);
+  return mildest == nullptr ? std::string() : mildest->name;
 }
 
 // Whether the other options go together with a profile.
@@ -38,8 +69,11 @@ absl::Status CheckGoTogether(const CompressOptions& options,
                              const CodecSpec& codec,
                              const ArtefactHeader& header) {
   absl::string_view wrong;
-  if (codec.codec != &KltCodec() && codec.codec != &AutoCodec()) {
-    wrong = "a profile goes with klt, such as klt:ultra, and with auto alone";
+  if (codec.codec != &KltCodec() && codec.codec != &AutoCodec() &&
+      !IsExact(codec)) {
+    wrong =
+        "a profile goes with klt, such as klt:ultra, with auto and with "
+        "lossless alone";
   } else if (!header.laid_out.empty() && options.reconstruct) {
     wrong =
         "a layout, a profile and reconstruction cannot be combined: leave out "
@@ -53,15 +87,16 @@ absl::Status CheckGoTogether(const CompressOptions& options,
 
 std::vector<FittingProfile> FindFitting(
     absl::Span<const std::shared_ptr<const Profile>> candidates,
-    absl::string_view preset, const ArtefactHeader& header) {
+    const CodecSpec& codec, const ArtefactHeader& header) {
   std::vector<FittingProfile> fitting;
   if (candidates.empty()) return fitting;
-  const TensorPlaces places = PlacesOf(header.tensors, IsKltOrAuto);
+  const std::string preset = PresetNameOf(codec, nullptr);
+  const TensorPlaces places = PlacesFor(codec, header);
   for (const std::shared_ptr<const Profile>& profile : candidates) {
     const std::optional<size_t> index = profile->FindPreset(preset);
     if (!index) continue;
     std::vector<TensorGroup> groups =
-        FindGroups(profile->content(), header.tensors, places);
+        FindGroups(profile->content(), header.tensors, places, false);
     if (groups.empty()) continue;
     fitting.push_back({profile, *index, std::move(groups)});
   }
@@ -112,15 +147,18 @@ TensorPlaces PlacesOf(
 
 std::vector<TensorGroup> FindGroups(const ProfileContent& content,
                                     absl::Span<const ArtefactTensor> tensors,
-                                    const TensorPlaces& places) {
+                                    const TensorPlaces& places, bool exact) {
   std::vector<TensorGroup> groups;
   for (size_t g = 0; g < content.groups.size(); ++g) {
     TensorGroup group{.index = g};
+    group.shape.exact = exact;
     bool fits = true;
     for (const ProfileTensor& member : content.groups[g].tensors) {
       const auto place = places.find(std::pair(member.role, member.layer));
       profile::GroupShape shape;
       fits = place != places.end() &&
+             (!exact ||
+              profile::TakesResiduals(tensors[place->second].spec.dtype)) &&
              profile::Fits(member, tensors[place->second].spec, &shape) &&
              (group.members.empty() || (shape.batches == group.shape.batches &&
                                         shape.tokens == group.shape.tokens));
@@ -145,14 +183,8 @@ std::string CodecOf(const CompressOptions& options) {
       options.profile->FindPreset(kContractPreset)) {
     return options.codec;
   }
-  const std::vector<ProfilePreset>& presets =
-      options.profile->content().presets;
-  const auto mildest =
-      std::min_element(presets.begin(), presets.end(),
-                       [](const ProfilePreset& a, const ProfilePreset& b) {
-                         return a.step < b.step;
-                       });
-  if (mildest == presets.end()) return options.codec;
+  const ProfilePreset* const mildest = MildestOf(*options.profile);
+  if (mildest == nullptr) return options.codec;
   return absl::StrCat(options.codec, ":", mildest->name);
 }
 
@@ -161,17 +193,18 @@ absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
                                              const ArtefactHeader& header,
                                              std::vector<Warning>* warnings) {
   const absl::Status together = CheckGoTogether(options, codec, header);
-  const absl::string_view name =
-      codec.codec == &AutoCodec() ? kContractPreset : codec.parameters.text();
   if (options.profile == nullptr) {
-    if (!together.ok()) return FittingProfile();
+    // What is lossless needs no profile unless one is named: it would be lost
+    // with it.
+    if (!together.ok() || IsExact(codec)) return FittingProfile();
     std::vector<FittingProfile> fitting =
-        FindFitting(options.candidate_profiles, name, header);
+        FindFitting(options.candidate_profiles, codec, header);
     if (fitting.size() > 1) warnings->push_back(AmbiguousProfiles());
     return fitting.size() == 1 ? std::move(fitting[0]) : FittingProfile();
   }
   KVC_RETURN_IF_ERROR(together);
   const ProfileContent& content = options.profile->content();
+  const std::string name = PresetNameOf(codec, options.profile.get());
   const std::optional<size_t> preset = options.profile->FindPreset(name);
   if (!preset) {
     std::vector<std::string> names;
@@ -191,12 +224,13 @@ absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
         "UNKNOWN_PRESET");
   }
   std::vector<TensorGroup> groups = FindGroups(
-      content, header.tensors, PlacesOf(header.tensors, IsKltOrAuto));
+      content, header.tensors, PlacesFor(codec, header), IsExact(codec));
   if (groups.empty()) {
     return InvalidProfileOption(
         absl::StrCat("no group of the profile ", options.profile->id().digest,
                      " for ", QuoteName(options.profile->id().label),
-                     " has all of its tensors in the cache, in its shapes"),
+                     " has all of its tensors in the cache, in its shapes",
+                     IsExact(codec) ? " and of type F16 or BF16" : ""),
         "PROFILE_MISMATCH");
   }
   return FittingProfile{options.profile, *preset, std::move(groups)};

@@ -45,11 +45,12 @@ TensorPlaces PlacesOf(
     absl::Span<const ArtefactTensor> tensors,
     const std::function<bool(const ArtefactTensor&)>& may_take);
 
-// The groups of a profile all of whose tensors are at `places`. In the order of
-// the profile.
+// The groups of a profile all of whose tensors are at `places`; with `exact`
+// those of lossless-profile, of types that it takes. In the order of the
+// profile.
 std::vector<TensorGroup> FindGroups(const ProfileContent& content,
                                     absl::Span<const ArtefactTensor> tensors,
-                                    const TensorPlaces& places);
+                                    const TensorPlaces& places, bool exact);
 
 // A profile for a cache, the preset of it that is wanted, and the groups of it
 // that the cache has: at least one.
@@ -60,7 +61,8 @@ struct FittingProfile {
 };
 
 // The codec string of a request: `klt` alone stands, with a profile that has no
-// `contract`, for the preset of it with the smallest step.
+// `contract`, for the preset of it with the smallest step. `lossless` takes the
+// same preset.
 std::string CodecOf(const CompressOptions& options);
 
 // The profile that CompressOptions says, for these tensors. INVALID_ARGUMENT

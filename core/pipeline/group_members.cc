@@ -7,6 +7,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/lane_sums.h"
+#include "kvcompress/error.h"
 #include "profile/member_restorer.h"
 #include "status/macros.h"
 
@@ -21,8 +22,9 @@ constexpr size_t kCompared = size_t{1} << 20;
 class MemberDecoder : public TensorDecoder {
  public:
   MemberDecoder(std::shared_ptr<const profile::GroupQuanta> quanta,
-                size_t member, Checkpoint* checkpoint)
-      : heads_(quanta->shape().batches * quanta->group().tensors[member].heads),
+                size_t member, std::string tensor, Checkpoint* checkpoint)
+      : tensor_(std::move(tensor)),
+        heads_(quanta->shape().batches * quanta->group().tensors[member].heads),
         tokens_(quanta->shape().tokens),
         restorer_(std::move(quanta), member),
         token_size_(restorer_.channels() * DTypeSize(restorer_.dtype())),
@@ -41,9 +43,14 @@ class MemberDecoder : public TensorDecoder {
       const size_t before = decoded->size();
       decoded->resize(before + size);
       if (IsNeeded(begin, begin + count * restorer_.channels())) {
-        restorer_.Restore(head_ / restorer_.heads(), head_ % restorer_.heads(),
-                          token_, count,
-                          reinterpret_cast<uint8_t*>(&(*decoded)[before]));
+        const absl::Status status = restorer_.Restore(
+            head_ / restorer_.heads(), head_ % restorer_.heads(), token_, count,
+            reinterpret_cast<uint8_t*>(&(*decoded)[before]));
+        if (!status.ok()) {
+          decoded->resize(before);
+          return MakeError(absl::StatusCode::kDataLoss, status.message(),
+                           {.reason = "PAYLOAD_DAMAGED", .tensor = tensor_});
+        }
       } else {
         restorer_.Skip(head_ / restorer_.heads(), head_ % restorer_.heads(),
                        token_, count);
@@ -59,6 +66,7 @@ class MemberDecoder : public TensorDecoder {
   absl::Status Finish() override { return absl::OkStatus(); }
 
  private:
+  const std::string tensor_;
   const uint64_t heads_;  // of all batches
   const uint64_t tokens_;
   profile::MemberRestorer restorer_;
@@ -99,8 +107,9 @@ DistortionSums CompareMember(DType dtype, absl::string_view source,
 
 std::unique_ptr<TensorDecoder> NewMemberDecoder(
     std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
-    Checkpoint* checkpoint) {
-  return std::make_unique<MemberDecoder>(std::move(quanta), member, checkpoint);
+    std::string tensor, Checkpoint* checkpoint) {
+  return std::make_unique<MemberDecoder>(std::move(quanta), member,
+                                         std::move(tensor), checkpoint);
 }
 
 std::unique_ptr<TensorDecoder> NewSkippingDecoder() {
@@ -112,7 +121,7 @@ absl::StatusOr<std::string> RestoreMember(
     Checkpoint* checkpoint) {
   std::string bytes;
   absl::string_view none;
-  MemberDecoder decoder(std::move(quanta), member, checkpoint);
+  MemberDecoder decoder(std::move(quanta), member, /*tensor=*/"", checkpoint);
   KVC_RETURN_IF_ERROR(decoder.Decode(&none, SIZE_MAX, &bytes).status());
   return bytes;
 }

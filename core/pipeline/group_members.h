@@ -22,10 +22,10 @@
 namespace kvcompress {
 
 // Returns the elements of a member piece by piece, and asks the checkpoint,
-// which may be null, before each.
+// which may be null, before each. Errors name the tensor.
 std::unique_ptr<TensorDecoder> NewMemberDecoder(
     std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
-    Checkpoint* checkpoint);
+    std::string tensor, Checkpoint* checkpoint);
 
 // Takes the payload of a member of a group of which nothing is needed, so that
 // its digest matters alone. Returns nothing.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "codecs/auto/auto.h"
 #include "codecs/klt/token_weights.h"
+#include "codecs/lossless/lossless.h"
 #include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "pipeline/group_contract.h"
@@ -19,6 +20,7 @@
 #include "profile/group_encoder.h"
 #include "profile/group_projection.h"
 #include "profile/position.h"
+#include "profile/residuals.h"
 #include "status/macros.h"
 #include "tensor/whole_tensor.h"
 
@@ -31,6 +33,9 @@ constexpr double kWeighting = 0.3;
 // Bits for each value that bounds take at most with a basis that suits the
 // cache: klt without a profile needs fewer within the usual ones.
 constexpr double kPoorBits = 4;
+// What a bit is worth to the trellis where residuals make up for errors, in
+// squared steps.
+constexpr float kExactErrorPerBit = 0.05f;
 // Shorter caches take more bytes for each token, whatever their text.
 constexpr uint64_t kFewestTokens = 512;
 
@@ -53,7 +58,8 @@ absl::StatusOr<GroupCompression> GroupCompression::Plan(
       ChooseProfile(options, codec, *header, &report->warnings));
   if (fitting.profile != nullptr) {
     plan.falls_back_ = codec.codec == &AutoCodec();
-    plan.best_ = options.effort == Effort::kBest;
+    plan.exact_ = codec.codec == &LosslessCodec();
+    plan.effort_ = options.effort;
     plan.Use(std::move(fitting), header, report);
   }
   return plan;
@@ -66,10 +72,11 @@ void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
   groups_ = std::move(fitting.groups);
   header->profile = profile_->id();
   const std::string& name = profile_->content().presets[preset_].name;
+  const Codec& codec = exact_ ? LosslessProfileCodec() : KltProfileCodec();
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (const size_t tensor : groups_[g].members) {
       group_of_[tensor] = g;
-      header->tensors[tensor].codec = KltProfileSpec(name);
+      header->tensors[tensor].codec = ProfileCodecSpec(codec, name);
     }
   }
   for (const ArtefactTensor& tensor : header->tensors) {
@@ -78,11 +85,15 @@ void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
   report->profile =
       ProfileUse{.id = profile_->id(), .tensors = group_of_.size()};
   report->profile->preset = profile_->content().presets[preset_];
+  // What the preset alone would lose.
+  if (exact_) report->profile->preset->expected.reset();
 }
 
 uint64_t GroupCompression::HeaderGrowth() const {
   if (!falls_back_) return 0;
-  const uint64_t own = KltProfileSpec(kContractPreset).ManifestField().size();
+  const uint64_t own = ProfileCodecSpec(KltProfileCodec(), kContractPreset)
+                           .ManifestField()
+                           .size();
   const uint64_t other = AutoCodec().MaxFieldSize(CodecParameters());
   // A view may also have its codec named after one that fell back.
   return group_of_.size() * std::max(other, own);
@@ -126,16 +137,16 @@ uint64_t GroupCompression::memory(bool reconstruct, size_t places) const {
       largest = std::max(largest, SizeOf(specs_[member]));
     }
     const bool verifies =
-        profile_->content().presets[preset_].name == kContractPreset;
+        exact_ || profile_->content().presets[preset_].name == kContractPreset;
     // Prepared matrices, quanta twice, and the payload. At each place a block,
     // and what a member decodes to, with exceptions again.
     uint64_t working = 8 * basis.channels() * basis.components +
                        2 * profile::GroupQuanta::MaxMemory(basis, group.shape) +
                        places * (profile::BlockEncoder::MaxMemory(basis) +
                                  (verifies ? 4 : 2) * largest);
-    // Exceptions, and the components.
+    // Exceptions or residuals, and the components.
     if (verifies) working += held;
-    if (verifies || best_) {
+    if (!exact_ && (verifies || effort_ == Effort::kBest)) {
       working += profile::GroupProjection::Memory(basis, group.shape);
     }
     if (falls_back_)
@@ -229,6 +240,7 @@ absl::StatusOr<bool> GroupCompression::EncodeContract(
 absl::Status GroupCompression::Encode(const TensorGroup& group,
                                       Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload) {
+  if (exact_) return EncodeExact(group, workers, checkpoint, payload);
   const std::vector<absl::string_view> sources = SourcesOf(group);
   profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
@@ -252,7 +264,7 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
         klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   }
-  if (!best_) {
+  if (effort_ != Effort::kBest) {
     profile::EncodeGroup(profile_, encoding, group.shape, sources, workers,
                          checkpoint, payload);
   } else {
@@ -265,6 +277,50 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
   }
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   CompareRate(group, payload->size());
+  return absl::OkStatus();
+}
+
+absl::Status GroupCompression::EncodeExact(const TensorGroup& group,
+                                           Workers* workers,
+                                           Checkpoint* checkpoint,
+                                           std::string* payload) {
+  std::vector<absl::string_view> sources = SourcesOf(group);
+  // Residuals make up for zeros in the place of what is not finite.
+  std::vector<std::string> finite;
+  finite.reserve(sources.size());
+  for (size_t i = 0; i < sources.size(); ++i) {
+    if (!not_finite_.contains(group.members[i])) continue;
+    finite.push_back(
+        profile::FiniteElements(group.shape.dtypes[i], sources[i]));
+    sources[i] = finite.back();
+  }
+  profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  if (effort_ != Effort::kFast) encoding.error_per_bit = kExactErrorPerBit;
+  profile::GroupShape lossy = group.shape;
+  lossy.exact = false;
+  profile::EncodeGroup(profile_, encoding, lossy, sources, workers, checkpoint,
+                       payload);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
+      profile::GroupQuanta::Parse(*payload, profile_, group.index, lossy,
+                                  checkpoint, workers);
+  if (!quanta.ok()) {
+    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+    return absl::InternalError(quanta.status().message());
+  }
+  std::vector<std::string> residuals(sources.size());
+  KVC_RETURN_IF_ERROR(TryForEach(
+      workers, residuals.size(), checkpoint, [&](size_t i, Checkpoint* here) {
+        KVC_ASSIGN_OR_RETURN(const std::string restored,
+                             RestoreMember(*quanta, i, here));
+        residuals[i] = profile::EncodeResiduals(
+            profile::ResidualShapeOf(
+                lossy, profile_->content().groups[group.index], i),
+            sources_.at(group.members[i]), restored, here);
+        return StatusOf(here);
+      }));
+  profile::AddResiduals(residuals, payload);
   return absl::OkStatus();
 }
 
@@ -316,8 +372,9 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
     size_t tensor, const TensorSpec& spec, const EncodeHints& hints) {
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
   hints_[tensor] = hints;
+  const Codec& codec = exact_ ? LosslessProfileCodec() : KltProfileCodec();
   return NewWholeTensorEncoder(
-      KltProfileCodec().traits().name, spec, elements, hints,
+      codec.traits().name, spec, elements, hints,
       [this, tensor, workers = hints.workers,
        checkpoint = hints.checkpoint](const WholeTensor& whole) {
         EncodedTensor encoded;
@@ -332,7 +389,7 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
         }
         return encoded;
       },
-      /*takes_not_finite=*/falls_back_);
+      /*takes_not_finite=*/falls_back_ || exact_);
 }
 
 absl::Status GroupCompression::TakeOutcomes(
@@ -370,6 +427,9 @@ absl::Status GroupCompression::TakeOutcomes(
         KVC_ASSIGN_OR_RETURN(
             qualities[i],
             MeasureMember(specs_[member], sources_.at(member), bytes, here));
+        if (exact_ && bytes != sources_.at(member)) {
+          return absl::InternalError("a tensor was not restored bit by bit");
+        }
         if (!decoded) return absl::OkStatus();
         const std::lock_guard<std::mutex> lock(giving);
         decoded(member, bytes);

@@ -51,11 +51,11 @@ class GroupCompression {
   GroupCompression() = default;
 
   // Finds the groups of the profile in `options` among the tensors, and makes
-  // klt-profile their codec, for `auto` until TakeOutcomes says otherwise;
-  // nothing without a profile. INVALID_ARGUMENT where
-  // profile and codec do not go together, or no group fits. Without a profile
-  // there, chooses among the candidates. Writes to the report which is used.
-  // The cache begins at the position that is declared, else at one to be found.
+  // klt-profile or lossless-profile their codec, for `auto` until TakeOutcomes
+  // says otherwise; nothing without a profile. INVALID_ARGUMENT where profile
+  // and codec do not go together, or no group fits. Without a profile there,
+  // chooses among the candidates. Writes to the report which is used. The cache
+  // begins at the position that is declared, else at one to be found.
   static absl::StatusOr<GroupCompression> Plan(const CompressOptions& options,
                                                const CodecSpec& codec,
                                                std::optional<uint64_t> declared,
@@ -120,6 +120,9 @@ class GroupCompression {
                                       profile::GroupEncoding encoding,
                                       Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload);
+  // The same where every bit is kept.
+  absl::Status EncodeExact(const TensorGroup& group, Workers* workers,
+                           Checkpoint* checkpoint, std::string* payload);
   // Takes note of the size of a group, and after the last one of an unusual
   // cache.
   void CompareRate(const TensorGroup& group, uint64_t size);
@@ -130,7 +133,8 @@ class GroupCompression {
                       Checkpoint* checkpoint);
   std::vector<TensorSpec> specs_;  // of all tensors
   bool falls_back_ = false;
-  bool best_ = false;                    // effort
+  bool exact_ = false;  // lossless
+  Effort effort_ = Effort::kBalanced;
   std::map<size_t, EncodeHints> hints_;  // by tensor; of members
   std::shared_ptr<const Profile> profile_;
   size_t preset_ = 0;
@@ -214,7 +218,7 @@ class GroupDecompression {
 
   std::shared_ptr<const Profile> profile_;
   std::vector<TensorGroup> groups_;
-  std::vector<std::string> names_;  // of the last tensor of each
+  std::vector<std::string> names_;  // of all tensors
   std::map<size_t, size_t> group_of_;
   uint64_t memory_ = 0;
 };

@@ -19,12 +19,9 @@ absl::Status InGroups() {
   return absl::InternalError("a tensor of a group is not coded by itself");
 }
 
-class KltProfile : public Codec {
+class ProfileCodec : public Codec {
  public:
-  KltProfile() {
-    traits_.name = "klt-profile";
-    traits_.description = "klt over groups of tensors, with a trained profile";
-    traits_.TakesNumbers();
+  explicit ProfileCodec(CodecTraits traits) : traits_(std::move(traits)) {
     traits_.role_aware = true;
     traits_.couples_heads = true;
   }
@@ -35,7 +32,7 @@ class KltProfile : public Codec {
     if (!profile::IsPresetName(text)) {
       return MakeError(
           absl::StatusCode::kInvalidArgument,
-          absl::StrCat("klt-profile takes the name of a preset, not ",
+          absl::StrCat(traits_.name, " takes the name of a preset, not ",
                        QuoteName(text)),
           {.reason = "INVALID_CODEC_OPTION", .field = "options.codec"});
     }
@@ -73,12 +70,38 @@ class KltProfile : public Codec {
 }  // namespace
 
 const Codec& KltProfileCodec() {
-  static const KltProfile* const codec = new KltProfile;
+  static const ProfileCodec* const codec = [] {
+    CodecTraits traits;
+    traits.name = "klt-profile";
+    traits.description = "klt over groups of tensors, with a trained profile";
+    traits.TakesNumbers();
+    return new ProfileCodec(std::move(traits));
+  }();
   return *codec;
 }
 
-CodecSpec KltProfileSpec(absl::string_view preset) {
-  return {&KltProfileCodec(), CodecParameters::Of(std::string(preset), 0)};
+const Codec& LosslessProfileCodec() {
+  static const ProfileCodec* const codec = [] {
+    CodecTraits traits;
+    traits.name = "lossless-profile";
+    traits.description =
+        "klt over groups of tensors, with a trained profile, and what it lost";
+    traits.dtypes = {DType::kF16, DType::kBF16};
+    traits.lossless = true;
+    return new ProfileCodec(std::move(traits));
+  }();
+  return *codec;
+}
+
+const Codec* FindProfileCodec(absl::string_view name) {
+  for (const Codec* codec : {&KltProfileCodec(), &LosslessProfileCodec()}) {
+    if (name == codec->traits().name) return codec;
+  }
+  return nullptr;
+}
+
+CodecSpec ProfileCodecSpec(const Codec& codec, absl::string_view preset) {
+  return {&codec, CodecParameters::Of(std::string(preset), 0)};
 }
 
 }  // namespace kvcompress

@@ -61,6 +61,7 @@ class GroupQuanta::Parser {
     KVC_RETURN_IF_ERROR(ReadSinks());
     KVC_RETURN_IF_ERROR(FindBlocks(payload));
     KVC_RETURN_IF_ERROR(ReadBlocks());
+    if (out_.header_.residuals) return ReadResiduals();
     if (left_.size() < out_.header_.exception_bytes) {
       return Bad("fewer bytes than it says");
     }
@@ -133,6 +134,23 @@ class GroupQuanta::Parser {
           out_.shape_.batches * out_.shape_.tokens * tensors[i].width(),
           checkpoint_));
       out_.exceptions_.emplace_back(bytes);
+    }
+    if (!left_.empty()) return Bad("bytes behind its end");
+    return absl::OkStatus();
+  }
+
+  // All that is left.
+  absl::Status ReadResiduals() {
+    for (size_t i = 0; i < out_.group().tensors.size(); ++i) {
+      uint64_t size;
+      KVC_ASSIGN_OR_RETURN(absl::string_view bytes, Take(sizeof(size)));
+      std::memcpy(&size, bytes.data(), sizeof(size));
+      KVC_ASSIGN_OR_RETURN(bytes, Take(size));
+      KVC_ASSIGN_OR_RETURN(
+          Residuals residuals,
+          Residuals::Parse(bytes, ResidualShapeOf(out_.shape_, out_.group(), i),
+                           checkpoint_));
+      out_.residuals_.push_back(std::move(residuals));
     }
     if (!left_.empty()) return Bad("bytes behind its end");
     return absl::OkStatus();
@@ -324,11 +342,16 @@ uint64_t GroupQuanta::MaxMemory(const ProfileGroup& group,
   constexpr uint64_t kToken = 48;
   // Tiles take less, but for a few tokens, and have a matrix of their own.
   constexpr uint64_t kOfTile = 2 * kernels::kTileRows;
+  uint64_t residuals = 0;
+  for (size_t i = 0; shape.exact && i < group.tensors.size(); ++i) {
+    residuals += Residuals::Memory(ResidualShapeOf(shape, group, i));
+  }
   return shape.batches *
              (shape.tokens *
                   (kEach * (group.components + kernels::kRowsAtOnce) + kToken) +
               kOfTile * (group.components + kernels::kTileInner)) +
-         RestoringTiles::Memory(group) + RotationTables::Memory(group, shape);
+         RestoringTiles::Memory(group) + RotationTables::Memory(group, shape) +
+         residuals;
 }
 
 GroupQuanta::Location GroupQuanta::LocationOf(uint64_t token) const {

@@ -21,6 +21,7 @@
 #include "profile/group_format.h"
 #include "profile/prepared_basis.h"
 #include "profile/quanta_block.h"
+#include "profile/residuals.h"
 #include "profile/rotation_tables.h"
 #include "tensor/workers.h"
 
@@ -89,6 +90,11 @@ class GroupQuanta {
     return exceptions_.empty() ? absl::string_view() : exceptions_[member];
   }
 
+  // Of a member; null where the payload has none.
+  const Residuals* ResidualsOf(size_t member) const {
+    return residuals_.empty() ? nullptr : &residuals_[member];
+  }
+
   // The sink `token` of a head: elements, or a scale and codes.
   absl::string_view Sink(size_t member, uint64_t batch, uint64_t head,
                          uint64_t token) const;
@@ -119,6 +125,7 @@ class GroupQuanta {
   size_t components_end_ = 0;
   size_t inner_end_ = 0;
   std::vector<std::string> exceptions_;  // of each member; empty: none
+  std::vector<Residuals> residuals_;     // as these
   RotationTables tables_;
 };
 

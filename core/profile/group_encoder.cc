@@ -73,6 +73,16 @@ void AddExceptions(absl::Span<const std::string> lists, std::string* payload) {
   MarkExceptions(static_cast<uint32_t>(bytes), payload);
 }
 
+void AddResiduals(absl::Span<const std::string> residuals,
+                  std::string* payload) {
+  for (const std::string& each : residuals) {
+    const uint64_t size = each.size();
+    AppendNumbers(absl::MakeConstSpan(&size, 1), payload);
+    payload->append(each);
+  }
+  MarkResiduals(payload);
+}
+
 void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  const GroupEncoding& encoding, const GroupShape& shape,
                  absl::Span<const absl::string_view> sources, Workers* workers,

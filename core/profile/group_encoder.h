@@ -45,6 +45,11 @@ size_t SinksAt(uint64_t first_position);
 // each tensor of the group. REQUIRES: together they fit 32 bits.
 void AddExceptions(absl::Span<const std::string> lists, std::string* payload);
 
+// Adds residuals to a payload that has none: EncodeResiduals of each tensor of
+// the group.
+void AddResiduals(absl::Span<const std::string> residuals,
+                  std::string* payload);
+
 // Appends the payload, which is the same whoever shares the work: `workers`,
 // which may be null, do blocks. `sources` has the elements of each tensor, all
 // finite. Anything when the checkpoint, which may be null, stops. `projection`

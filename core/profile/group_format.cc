@@ -20,8 +20,10 @@ enum Flag : uint8_t {
   kUnits = 2,
   kExceptions = 4,
   kTrellis = 8,
+  kResiduals = 16,
 };
-constexpr uint8_t kFlags = kExactSinks | kUnits | kExceptions | kTrellis;
+constexpr uint8_t kFlags =
+    kExactSinks | kUnits | kExceptions | kTrellis | kResiduals;
 constexpr float kMaxUnit = 0x1p32f;
 // Where the size of the exceptions is; without these it is reserved.
 constexpr size_t kExceptionBytesAt = 28;
@@ -61,7 +63,8 @@ void WriteGroupHeader(const GroupHeader& header, std::string* out) {
   Put(static_cast<uint8_t>((header.exact_sinks ? kExactSinks : 0) |
                            (header.units ? kUnits : 0) |
                            (header.exceptions ? kExceptions : 0) |
-                           (header.trellis ? kTrellis : 0)),
+                           (header.trellis ? kTrellis : 0) |
+                           (header.residuals ? kResiduals : 0)),
       out);
   Put(header.group, out);
   Put(header.preset, out);
@@ -82,6 +85,10 @@ void MarkExceptions(uint32_t bytes, std::string* payload) {
   std::memcpy(&out[kExceptionBytesAt], &bytes, sizeof(bytes));
 }
 
+void MarkResiduals(std::string* payload) {
+  (*payload)[1] = static_cast<char>((*payload)[1] | kResiduals);
+}
+
 absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
                                             const ProfileContent& content,
                                             const GroupShape& shape) {
@@ -92,6 +99,14 @@ absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,
   header.units = (bytes[1] & kUnits) != 0;
   header.exceptions = (bytes[1] & kExceptions) != 0;
   header.trellis = (bytes[1] & kTrellis) != 0;
+  header.residuals = (bytes[1] & kResiduals) != 0;
+  if (header.residuals && header.exceptions) {
+    return Bad(1, "both exceptions and residuals");
+  }
+  if (header.residuals != shape.exact) {
+    return Bad(1, shape.exact ? "no residuals, which its codec has"
+                              : "residuals, which its codec has not");
+  }
   header.group = Get<uint16_t>(bytes, 2);
   header.preset = bytes[4];
   header.shift = Get<int8_t>(bytes, 5);

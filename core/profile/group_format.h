@@ -26,6 +26,7 @@ struct GroupShape {
   uint64_t batches = 0;
   uint64_t tokens = 0;
   std::vector<DType> dtypes;
+  bool exact = false;  // of lossless-profile: every bit is kept
 };
 
 // Whether a tensor of this spec can be the member: of numbers, of three or
@@ -47,6 +48,7 @@ struct GroupHeader {
   bool units = false;           // tensors have units of their own
   bool exceptions = false;      // some elements are as in the source
   bool trellis = false;         // quanta follow the states of a trellis
+  bool residuals = false;       // elements become those of the source
   uint16_t group = 0;           // of the profile
   uint8_t preset = 0;           // whose classes are used
   int8_t shift = 0;             // of all classes
@@ -61,6 +63,8 @@ struct GroupHeader {
 void WriteGroupHeader(const GroupHeader& header, std::string* out);
 // Sets in the header of a payload that exceptions of so many bytes follow.
 void MarkExceptions(uint32_t bytes, std::string* payload);
+// Sets in the header of a payload that residuals follow.
+void MarkResiduals(std::string* payload);
 // DATA_LOSS says which field breaks a rule, and its offset. REQUIRES:
 // kGroupHeaderSize bytes.
 absl::StatusOr<GroupHeader> ReadGroupHeader(absl::Span<const uint8_t> bytes,

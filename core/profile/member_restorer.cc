@@ -13,6 +13,7 @@
 #include "kernels/kernels.h"
 #include "profile/rotation.h"
 #include "quantization/int8.h"
+#include "status/macros.h"
 
 namespace kvcompress::profile {
 namespace {
@@ -28,7 +29,8 @@ constexpr uint64_t kOfChannel = 64;
 
 }  // namespace
 
-uint64_t MemberRestorer::Memory(const ProfileGroup& group, size_t member) {
+uint64_t MemberRestorer::Memory(const ProfileGroup& group, size_t member,
+                                const GroupShape& shape) {
   const uint64_t channels = group.tensors[member].channels;
   // Values, as pairs and sums too, and angles, for elements of one byte; and
   // tokens, and a strip of each.
@@ -38,7 +40,8 @@ uint64_t MemberRestorer::Memory(const ProfileGroup& group, size_t member) {
   // The matrix of a head, twice.
   return kPiece * kOfElement + (kPiece / channels + 1) * kOfToken +
          (channels + kStripColumns) *
-             (2 * sizeof(int16_t) * (group.components + 1) + kOfChannel);
+             (2 * sizeof(int16_t) * (group.components + 1) + kOfChannel) +
+         (shape.exact ? ResidualReader::Memory(channels) : 0);
 }
 
 MemberRestorer::MemberRestorer(std::shared_ptr<const GroupQuanta> quanta,
@@ -244,11 +247,52 @@ uint64_t MemberRestorer::ElementAt(uint64_t batch, uint64_t head,
          tensor_.channels;
 }
 
-void MemberRestorer::Restore(uint64_t batch, uint64_t head, uint64_t first,
-                             size_t count, uint8_t* elements) {
-  RestoreCoded(batch, head, first, count, elements);
-  exceptions_.Apply(ElementAt(batch, head, first), count * tensor_.channels,
-                    elements);
+absl::Status MemberRestorer::Restore(uint64_t batch, uint64_t head,
+                                     uint64_t first, size_t count,
+                                     uint8_t* elements) {
+  const Residuals* const residuals = quanta_->ResidualsOf(member_);
+  if (residuals == nullptr) {
+    RestoreCoded(batch, head, first, count, elements);
+    exceptions_.Apply(ElementAt(batch, head, first), count * tensor_.channels,
+                      elements);
+    return absl::OkStatus();
+  }
+  const size_t row = tensor_.channels * DTypeSize(dtype_);
+  const uint64_t in_block = residuals->shape().block_tokens();
+  for (const uint64_t end = first + count; first < end;) {
+    KVC_ASSIGN_OR_RETURN(const uint8_t* const block,
+                         RestoreBlock(batch, head, first / in_block));
+    const uint64_t skipped = first % in_block;
+    const uint64_t some = std::min(in_block - skipped, end - first);
+    std::memcpy(elements, block + skipped * row, some * row);
+    elements += some * row;
+    first += some;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const uint8_t*> MemberRestorer::RestoreBlock(uint64_t batch,
+                                                            uint64_t head,
+                                                            uint64_t block) {
+  const Residuals& residuals = *quanta_->ResidualsOf(member_);
+  const ResidualShape& shape = residuals.shape();
+  const uint64_t in_batches = batch * tensor_.heads + head;
+  const uint64_t number = in_batches * shape.blocks_of_head() + block;
+  if (number == block_number_) return block_.data();
+  block_number_ = UINT64_MAX;
+  const size_t row = tensor_.channels * DTypeSize(dtype_);
+  const uint64_t begin = block * shape.block_tokens();
+  const uint64_t end = std::min(begin + shape.block_tokens(), shape.tokens);
+  block_.resize((end - begin) * row);
+  const size_t at_once = tokens_at_once();
+  for (uint64_t token = begin; token < end; token += at_once) {
+    RestoreCoded(batch, head, token, std::min<uint64_t>(at_once, end - token),
+                 &block_[(token - begin) * row]);
+  }
+  KVC_RETURN_IF_ERROR(
+      residuals_.Apply(residuals, in_batches, block, block_.data()));
+  block_number_ = number;
+  return block_.data();
 }
 
 void MemberRestorer::Skip(uint64_t batch, uint64_t head, uint64_t first,

@@ -11,11 +11,15 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/joint.h"
 #include "kvcompress/dtype.h"
 #include "kvcompress/profile.h"
 #include "profile/group_decoder.h"
 #include "profile/group_exceptions.h"
+#include "profile/group_format.h"
+#include "profile/residuals.h"
 #include "transform/basis.h"
 
 namespace kvcompress::profile {
@@ -24,7 +28,8 @@ namespace kvcompress::profile {
 class MemberRestorer {
  public:
   // What one holds at most, in bytes.
-  static uint64_t Memory(const ProfileGroup& group, size_t member);
+  static uint64_t Memory(const ProfileGroup& group, size_t member,
+                         const GroupShape& shape);
 
   // `member` is the index of the tensor in its group.
   MemberRestorer(std::shared_ptr<const GroupQuanta> quanta, size_t member);
@@ -37,15 +42,20 @@ class MemberRestorer {
   size_t tokens_at_once() const;
 
   // The elements of tokens [first, first + count) of a head; fastest where
-  // calls go on in the order of the tensor.
-  void Restore(uint64_t batch, uint64_t head, uint64_t first, size_t count,
-               uint8_t* elements);
+  // calls go on in the order of the tensor. DATA_LOSS says which rule of the
+  // format residuals break.
+  absl::Status Restore(uint64_t batch, uint64_t head, uint64_t first,
+                       size_t count, uint8_t* elements);
   // The same tokens are not needed: without it, the next call may look at all
   // exceptions in between.
   void Skip(uint64_t batch, uint64_t head, uint64_t first, size_t count);
 
  private:
-  // All but exceptions.
+  // Restores the block of residuals that has a token, and returns its
+  // elements.
+  absl::StatusOr<const uint8_t*> RestoreBlock(uint64_t batch, uint64_t head,
+                                              uint64_t block);
+  // All but exceptions and residuals.
   void RestoreCoded(uint64_t batch, uint64_t head, uint64_t first, size_t count,
                     uint8_t* elements);
   uint64_t ElementAt(uint64_t batch, uint64_t head, uint64_t token) const;
@@ -85,6 +95,9 @@ class MemberRestorer {
   std::vector<float> values_;
   std::vector<float> pairs_;
   std::vector<float> token_units_;  // with tiles
+  ResidualReader residuals_;
+  std::vector<uint8_t> block_;          // elements of the block restored last
+  uint64_t block_number_ = UINT64_MAX;  // counted on over heads
 };
 
 }  // namespace kvcompress::profile
