@@ -80,8 +80,9 @@ constexpr Flag kFlags[] = {
        return absl::OkStatus();
      }},
     {"profile-directory", "DIR",
-     "Directory with profiles, files NAME.profile, that klt may compress with "
-     "and that artefacts may need; read again when files change [none]",
+     "Directory with profiles, files NAME.profile, that klt and lossless may "
+     "compress with and that artefacts may need; read again when files change "
+     "[none]",
      false, false,
      [](Values v, DaemonOptions* o) {
        o->profile_directory = v[0];

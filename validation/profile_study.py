@@ -44,6 +44,8 @@ def rows_of(
     rows |= {name: ["-codec", name.replace(" ", ":")] for name in others}
     if info is None or profile is None:
         return rows
+    rows["lossless"] = ["-codec", "lossless"]
+    rows["profile lossless"] = ["-profile", profile, "-codec", "lossless"]
     for each in info.presets:
         flags: Flags = ["-profile", profile, "-codec", f"klt:{each.name}"]
         rows[f"profile {each.name}"] = flags

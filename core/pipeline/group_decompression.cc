@@ -90,8 +90,9 @@ GroupDecompression::Parse(size_t group, absl::string_view payload,
                                   groups_[group].shape, checkpoint, workers);
   if (quanta.ok()) return quanta;
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  return MakeError(absl::StatusCode::kDataLoss, quanta.status().message(),
-                   {.reason = "PAYLOAD_DAMAGED", .tensor = names_[LastOf(group)]});
+  return MakeError(
+      absl::StatusCode::kDataLoss, quanta.status().message(),
+      {.reason = "PAYLOAD_DAMAGED", .tensor = names_[LastOf(group)]});
 }
 
 std::unique_ptr<TensorDecoder> GroupDecompression::NewDecoder(

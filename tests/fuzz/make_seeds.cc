@@ -61,10 +61,11 @@ bool Write(const std::string& path, absl::string_view head,
 
 // Artefacts that were made with the profile of the fuzzers.
 bool WriteProfiled(const std::string& folder) {
-  for (const char* preset : {"high", "max", "contract"}) {
+  for (const char* codec :
+       {"klt:high", "klt:max", "klt:contract", "lossless"}) {
     for (const bool reversed : {false, true}) {
       CompressOptions options;
-      options.codec = absl::StrCat("klt:", preset);
+      options.codec = codec;
       options.profile = SmallProfile();
       Compressor compressor(options, {});
       CompressOutput output;
@@ -73,7 +74,7 @@ bool WriteProfiled(const std::string& folder) {
       Require(status.ok() && compressor.Finish().ok(),
               "a cache of the fuzzers is compressed");
       const char* const order = reversed ? "-reversed" : "";
-      if (!Write(absl::StrCat(folder, "/profiled/", preset, order),
+      if (!Write(absl::StrCat(folder, "/profiled/", codec, order),
                  std::string("\0\7", 2),
                  compressor.header() + output.artefact)) {
         return false;

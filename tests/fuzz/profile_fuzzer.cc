@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "input.h"
 #include "kvcompress/profile.h"
 #include "profile/group_decoder.h"
@@ -22,8 +23,10 @@ void FuzzPayload(Input input) {
   profile::GroupShape shape;
   shape.batches = 1 + input.UpTo(1);
   shape.tokens = 1 + input.UpTo(70);
+  shape.exact = input.UpTo(1) == 1;
   shape.dtypes = {NumberDTypes()[input.UpTo(NumberDTypes().size() - 1)],
                   DType::kBF16};
+  if (shape.exact) shape.dtypes[0] = DType::kF16;
   const auto quanta =
       profile::GroupQuanta::Parse(input.rest(), SmallProfile(), 0, shape,
                                   /*checkpoint=*/nullptr);
@@ -33,9 +36,10 @@ void FuzzPayload(Input input) {
     std::string elements(
         shape.tokens * kChannels * DTypeSize(shape.dtypes[member]), '\0');
     for (uint64_t head = 0; head < shape.batches * restorer.heads(); ++head) {
-      restorer.Restore(head / restorer.heads(), head % restorer.heads(), 0,
-                       shape.tokens,
-                       reinterpret_cast<uint8_t*>(elements.data()));
+      const absl::Status status = restorer.Restore(
+          head / restorer.heads(), head % restorer.heads(), 0, shape.tokens,
+          reinterpret_cast<uint8_t*>(elements.data()));
+      Require(status.ok() || absl::IsDataLoss(status), "residuals are damaged");
     }
   }
 }

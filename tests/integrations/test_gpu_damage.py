@@ -117,6 +117,24 @@ def test_groups_that_are_not_whole(restore: Restore) -> None:
             Decoder(profile, "cpu").decode(changed)
 
 
+def test_groups_of_two_codecs_and_of_the_other_codec(restore: Restore) -> None:
+    artefact, profile = golden("lossless")
+    length = int.from_bytes(artefact[:8], "little")
+    lossless, other = b"lossless-profile:high", b"klt-profile:high-high"
+    entry = lossless + b" BF16 1x2x60x16 "
+    for old, words in (
+        (entry + b"k0", "tensors of another codec in its group"),
+        (entry + b"v1", "tensors of another codec in its group"),
+        (lossless, "an unknown mode or flag"),
+    ):
+        header = artefact[: 8 + length].replace(old, old.replace(lossless, other))
+        changed = seal(header) + artefact[8 + length :]
+        with pytest.raises(RefusedError):
+            restore(changed, profile)
+        with pytest.raises(PayloadError, match=words):
+            Decoder(profile, "cpu").decode(changed)
+
+
 def test_another_profile_does_not_do() -> None:
     artefact, _ = golden("cache")
     with pytest.raises(FailedPreconditionError, match="needs the profile sha256:") as caught:

@@ -11,6 +11,7 @@ import pytest
 from documents import claimed_blocks, substituted
 from gpu_decoding import (
     GOLDEN,
+    ON_HOST,
     PROFILES,
     Restore,
     assert_same,
@@ -40,7 +41,7 @@ ESCAPES = [-129, -128, 127, 128, 3000, -32767, 32767, 32768, -40000, 1 << 20, -(
 
 def test_the_golden_artefacts_are_these() -> None:
     found = {path.name.partition(".")[0] for path in GOLDEN.glob("*.kvc.safetensors")}
-    assert found == set(PROFILES)
+    assert found == set(PROFILES | ON_HOST)
 
 
 def test_the_tiling_of_devices_decodes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +278,23 @@ def test_what_the_device_does_not_decode_falls_back_and_is_told(profiled: Client
     with pytest.raises(UnimplementedError, match="give the Decoder a client") as caught:
         Decoder(GOLDEN / "tiny.profile", "cpu").decode(result.artefact)
     assert caught.value.tensor == "layer_2_key"
+
+
+def test_lossless_with_a_profile_falls_back(profiled: Client) -> None:
+    artefact, profile = golden("lossless")
+    cache = load_torch((GOLDEN / "lossless.safetensors").read_bytes())
+    into = {name: torch.empty_like(tensor) for name, tensor in cache.items()}
+    decoded = Decoder(profile, "cpu", client=profiled).decode(artefact, into)
+    assert_same(into, cache)
+    reason = "lossless-profile:high is decoded on the host"
+    assert decoded.fallbacks == dict.fromkeys(cache, reason)
+    part = Decoder(profile, "cpu", client=profiled).decode(
+        artefact, tensors=["layer_2_value"], tokens=(3, 7)
+    )
+    assert_same(part.tensors, {"layer_2_value": cache["layer_2_value"][:, :, 3:7]})
+    with pytest.raises(UnimplementedError, match="is decoded on the host; give the") as caught:
+        Decoder(profile, "cpu").decode(artefact)
+    assert caught.value.tensor == "layer_0_key"
 
 
 def test_a_layout_falls_back(profiled: Client) -> None:

@@ -82,6 +82,12 @@ def test_payload_size(codec: str, shape: tuple[int, ...], size: int) -> None:
         assert payload.payload_size(codec, shape, dtype) == size
 
 
+@pytest.mark.parametrize("codec", ["klt-profile:high", "lossless-profile:my-own-1"])
+def test_what_a_tensor_adds_to_the_bound_of_groups(codec: str) -> None:
+    for dtype in ("F16", "BF16"):
+        assert payload.payload_size(codec, (1, 2, 3, 4), dtype) == 16 * 24 + 65536
+
+
 @pytest.mark.parametrize(
     ("codec", "shape", "dtype"),
     [
@@ -91,6 +97,11 @@ def test_payload_size(codec: str, shape: tuple[int, ...], size: int) -> None:
         ("int4:64", (1,), "F4"),
         ("int4:64", (1,), "I32"),
         ("ecsq+zstd:high", (1,), "F8_E8M0"),
+        ("lossless-profile", (1,), "BF16"),
+        ("lossless-profile:HIGH", (1,), "BF16"),
+        ("lossless-profile:high", (1,), "F32"),
+        ("lossless-profile:high", (1,), "I16"),
+        ("lossless-profile+zstd:high", (1,), "BF16"),
     ],
 )
 def test_payload_size_of_what_is_none(codec: str, shape: tuple[int, ...], dtype: str) -> None:

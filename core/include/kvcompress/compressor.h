@@ -74,8 +74,10 @@ struct CompressOptions {
   std::string layout;
   // EncodeHints::attention of the tensors of a layer.
   std::map<uint32_t, std::vector<float>> attention;
-  // With the codec klt and a preset of this profile: groups of it that the
-  // cache has whole are coded with it, all other tensors with klt alone. The
+  // With the codec klt and a preset of this profile, or with lossless: groups
+  // of it that the cache has whole are coded with it, all other tensors with
+  // the codec alone. lossless takes groups of F16 and BF16, and the preset
+  // `contract` or else the one with the smallest step. The
   // cache begins at the position that the metadata key "first_token" of the
   // input says, else at one that is found from the keys. Where these are not
   // like the keys of the training the report has the warning PROFILE_POOR_FIT,

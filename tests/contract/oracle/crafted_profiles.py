@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Makes profiles and artefacts of `klt-profile` from numbers, written from core/FORMAT.md alone.
+"""Makes profiles, and artefacts that need them, from numbers: written from core/FORMAT.md alone.
 
 An encoder writes what suits a cache; these write whatever the format allows.
 """
@@ -72,6 +72,7 @@ class Group:
         offsets: Of each token, sinks too; all 0 without any.
         sinks: Bytes of all sinks.
         exceptions: The list of each tensor; None without the flag.
+        residuals: Those of each tensor, which make it a group of `lossless-profile`.
     """
 
     profile: bytes
@@ -88,6 +89,7 @@ class Group:
     sinks: bytes = b""
     units: Sequence[float] = ()
     exceptions: list[bytes] | None = None
+    residuals: list[bytes] | None = None
     read: Profile = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,12 +118,12 @@ class Group:
         runs = b"".join(struct.pack("<Hb", 1, each) for each in self.offsets)
         lists = b"".join(struct.pack("<I", len(each)) + each for each in self.exceptions or [])
         flags = self.exact_sinks | 2 * bool(self.units) | 8 * self.trellis
-        flags |= 4 * (self.exceptions is not None)
+        flags |= 4 * (self.exceptions is not None) | 16 * (self.residuals is not None)
         sizes = (self.block_tokens, 0, len(runs), len(lists))
         first = (1, flags, 0, 0, self.shift, self.sink_tokens, 0, self.position, self.step)
         header = struct.pack("<BBHBbBBQfHHII", *first, *sizes)
         units = np.array(self.units, "<f4").tobytes()
-        return header + units + runs + self.sinks + blocks + lists
+        return header + units + runs + self.sinks + blocks + lists + b"".join(self.residuals or [])
 
     def artefact(self, payload: bytes | None = None) -> bytes:
         """An artefact of the group alone, also with a payload that breaks it."""
@@ -131,8 +133,9 @@ class Group:
             (f"layer_{m.layer}_{'key' if m.role == 'k' else 'value'}", b"") for m in members
         ]
         payloads[-1] = (payloads[-1][0], payload)
+        codec = "klt-profile" if self.residuals is None else "lossless-profile"
         manifest = [
-            f"klt-profile:high {self.dtype} {batches}x{m.heads}x{self.tokens}x{m.channels} "
+            f"{codec}:high {self.dtype} {batches}x{m.heads}x{self.tokens}x{m.channels} "
             f"{m.role}{m.layer} " + (xxhash.xxh3_128_hexdigest(data) if data else "-")
             for m, (_, data) in zip(members, payloads, strict=True)
         ]
@@ -157,7 +160,7 @@ def gap(count: int) -> bytes:
 
 def encode_block(quanta: Ints, classes: Ints, offsets: Ints, trellis: bool = False) -> bytes:
     """Codes a block, with all components in their runs."""
-    rows, escapes, low_bits = [], b"", []
+    rows, low_bits = [], []
     for first in range(0, len(classes), _LANES):
         own = classes[first : first + _LANES]
         state = np.zeros(len(own), np.int64)
@@ -165,23 +168,44 @@ def encode_block(quanta: Ints, classes: Ints, offsets: Ints, trellis: bool = Fal
             split = np.clip(own + offset, 0, 71)
             low = np.where(split < TABLES, 0, (split - 24) // 4)
             odd = (state & 1 if trellis else 0 * state) == 1
-            tables = split - 4 * low + TABLES * (odd & (low == 0))
-            row = []
-            for table, value in zip(tables, quantum >> low, strict=True):
-                interval = _interval(int(table), int(value)) if value != ESCAPE else None
-                if interval is None:
-                    interval = _interval(int(table), ESCAPE)
-                    narrow = -32768 < value < 32768
-                    escapes += struct.pack("<h", value) if narrow else b"\0\x80"
-                    escapes += b"" if narrow else struct.pack("<i", value)
-                row.append(interval)
-            rows.append(row)
+            rows.append((split - 4 * low + TABLES * (odd & (low == 0)), quantum >> low))
             for value, count in zip(quantum, low, strict=True):
                 low_bits += [int(value) >> bit & 1 for bit in range(count)]
             bit, middle, high = state & 1, state >> 1 & 1, state >> 2
             state = 4 * bit + 2 * (high ^ (quantum & 1)) + (bit ^ middle)
-    states, words = np.full(_LANES, _LOWEST, np.int64), []
-    for row in reversed(rows):
+    states, words, escapes = encode_rows(rows)
+    body = states + words + escapes
+    body += np.packbits(np.array(low_bits, np.uint8), bitorder="little").tobytes()
+    runs = -(-len(classes) // _LANES)
+    return struct.pack("<IIIHH", 16 + len(body), len(words) // 2, len(escapes), runs, 0) + body
+
+
+def encode_rows(
+    rows: Sequence[tuple[Ints, Ints]], end: int = _LOWEST
+) -> tuple[bytes, bytes, bytes]:
+    """Codes rows, each of numbers under their tables.
+
+    Args:
+        rows: Tables and numbers of each.
+        end: The state that each lane ends with when it is read.
+
+    Returns:
+        States, words and escapes.
+    """
+    intervals, escapes = [], b""
+    for tables, numbers in rows:
+        row = []
+        for table, number in zip(tables, numbers, strict=True):
+            interval = _interval(int(table), int(number)) if number != ESCAPE else None
+            if interval is None:
+                interval = _interval(int(table), ESCAPE)
+                narrow = -32768 < number < 32768
+                escapes += struct.pack("<h", number) if narrow else b"\0\x80"
+                escapes += b"" if narrow else struct.pack("<i", number)
+            row.append(interval)
+        intervals.append(row)
+    states, words = np.full(_LANES, end, np.int64), []
+    for row in reversed(intervals):
         for lane, interval in reversed(list(enumerate(row))):
             assert interval is not None
             begin, frequency = interval
@@ -190,10 +214,7 @@ def encode_block(quanta: Ints, classes: Ints, offsets: Ints, trellis: bool = Fal
                 states[lane] >>= 16
             whole, rest = divmod(int(states[lane]), frequency)
             states[lane] = whole * 2048 + begin + rest
-    body = states.astype("<u4").tobytes() + np.array(words[::-1], "<u2").tobytes() + escapes
-    body += np.packbits(np.array(low_bits, np.uint8), bitorder="little").tobytes()
-    runs = -(-len(classes) // _LANES)
-    return struct.pack("<IIIHH", 16 + len(body), len(words), len(escapes), runs, 0) + body
+    return states.astype("<u4").tobytes(), np.array(words[::-1], "<u2").tobytes(), escapes
 
 
 def _interval(table: int, symbol: int) -> tuple[int, int] | None:

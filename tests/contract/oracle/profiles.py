@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""Reads artefacts of `klt-profile`, written from core/FORMAT.md alone."""
+"""Reads artefacts of `klt-profile` and `lossless-profile`, written from core/FORMAT.md alone."""
 
 import hashlib
 import json
@@ -14,12 +14,15 @@ from kvcompress.payload._codec import Entry
 from kvcompress.payload._dtypes import SIZES
 from kvcompress.payload._ecsq_block import BlockReader, read_codes, read_scales, require, rounded
 from kvcompress.payload._ecsq_tables import TABLES, Tables
+from oracle.residuals import GRIDS, Residuals
 
 _TYPES = {"U64": "<u8", "F32": "<f4", "I16": "<i2", "U8": "u1"}
 _HEADER = struct.Struct("<BBHBbBBQfHHII")
 _BLOCK = struct.Struct("<IIIHH")
 _QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
 _LANES = 32
+_LOSSLESS = "lossless-profile"
+_NAMES = ("klt-profile", _LOSSLESS)
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -78,6 +81,11 @@ def _member(text: str) -> Member:
     return Member(role, int(layer), int(heads), int(channels), turned)
 
 
+def _name(entry: Entry) -> str:
+    """The name of the codec, without the preset."""
+    return entry.codec.partition(":")[0]
+
+
 class _Rows(BlockReader):
     """The symbols of a block."""
 
@@ -124,7 +132,10 @@ class _Group:
         mode, flags, group, preset, shift, sinks, zero, first, step, most, *sizes = (
             _HEADER.unpack_from(payload)
         )
-        require((mode, group, zero, sizes[0]) == (1, index, 0, 0) and flags < 16, entries[0], "bad")
+        require((mode, group, zero, sizes[0]) == (1, index, 0, 0) and flags < 32, entries[0], "bad")
+        lossless = _name(entries[0]) == _LOSSLESS
+        require(bool(flags & 16) == lossless, entries[0], "residuals of the other codec")
+        require(not (lossless and flags & 4), entries[0], "exceptions beside residuals")
         self.exact, self.sinks, self.first, self.step = bool(flags & 1), sinks, first, step
         self.most, self.trellis = most, bool(flags & 8)
         self.classes = self.part("classes")[preset].astype(np.int64) + shift
@@ -140,8 +151,9 @@ class _Group:
             self.offsets = np.zeros(self.tokens, np.int64)
         position = self._read_sinks(payload, position + sizes[1])
         position = self._read_blocks(payload, position)
-        require(len(payload) - position == sizes[2], entries[0], "bytes follow")
         require(bool(flags & 4) or not sizes[2], entries[0], "exceptions without their flag")
+        self.residuals = self._read_residuals(payload[position:]) if lossless else None
+        require(lossless or len(payload) - position == sizes[2], entries[0], "bytes follow")
         self.exceptions = self._read_exceptions(payload[position:]) if flags & 4 else None
 
     def part(self, name: str) -> "npt.NDArray[np.generic]":
@@ -183,6 +195,15 @@ class _Group:
         require(not lists, self.entries[0], "bytes follow")
         return exceptions
 
+    def _read_residuals(self, data: bytes) -> list[Residuals]:
+        """Returns the residuals of each tensor."""
+        residuals = []
+        for member, entry in zip(self.members, self.entries, strict=True):
+            residuals.append(Residuals(data, entry, member.heads, member.channels))
+            data = data[residuals[-1].size :]
+        require(not data, self.entries[0], "bytes follow")
+        return residuals
+
     def _read_blocks(self, payload: bytes, position: int) -> int:
         self.levels = np.zeros((self.batches, self.tokens, len(self.classes)), np.int64)
         for batch in range(self.batches):
@@ -200,6 +221,15 @@ class _Group:
 
     def restore(self, place: int) -> bytes:
         """The elements of a member."""
+        near = self._restore_near(place)
+        if self.residuals is None:
+            return near
+        member = self.members[place]
+        shape = (self.batches, member.heads, self.tokens, member.channels)
+        return self.residuals[place].restore(np.frombuffer(near, "<u2").reshape(shape))
+
+    def _restore_near(self, place: int) -> bytes:
+        """The same without what residuals change."""
         member, entry = self.members[place], self.entries[place]
         first = sum(m.heads * m.channels for m in self.members[:place])
         window = slice(first, first + member.heads * member.channels)
@@ -262,7 +292,7 @@ def _cos_sin(phases: npt.NDArray[np.uint64]) -> tuple[Floats, Floats]:
 
 
 def restore(artefact: bytes, profile: Profile) -> dict[str, bytes]:
-    """Returns the elements of the tensors of `klt-profile` in an artefact, by name."""
+    """Returns the elements of the tensors in an artefact that a profile restores, by name."""
     metadata, tensors = read_safetensors(artefact)
     digest, _, label = metadata["kvcompress.profile"].partition(" ")
     assert (digest, label) == (profile.digest, profile.label)
@@ -270,10 +300,11 @@ def restore(artefact: bytes, profile: Profile) -> dict[str, bytes]:
     manifest = metadata["kvcompress.tensors"].split(";")
     for text, (name, (_, payload)) in zip(manifest, tensors.items(), strict=True):
         codec, dtype, shape, role, checksum = text.split(" ")
-        if not codec.startswith("klt-profile:"):
+        if codec.partition(":")[0] not in _NAMES:
             continue
         sizes = tuple(map(int, shape.split("x")))
         entry = Entry(name, codec, dtype, sizes, role[0], int(role[1:]), checksum, 0, 0)
+        require(_name(entry) != _LOSSLESS or dtype in GRIDS, entry, "a type that is not taken")
         by_place[role[0], int(role[1:])] = entry, payload
     order = list(tensors)
     restored = {}
@@ -283,6 +314,7 @@ def restore(artefact: bytes, profile: Profile) -> dict[str, bytes]:
         entries = [by_place[member.role, member.layer][0] for member in members]
         last = max(entries, key=lambda entry: order.index(entry.name))
         payload = by_place[last.role, last.layer or 0][1]
+        require(len({_name(entry) for entry in entries}) == 1, last, "a group of two codecs")
         group = _Group(profile, entries, index, payload)
         for place, entry in enumerate(entries):
             restored[entry.name] = group.restore(place)

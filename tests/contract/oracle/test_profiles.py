@@ -337,6 +337,7 @@ def test_another_profile_does_not_do(run: Run, tmp_path: Path) -> None:
         ("contract", "contract"),
         ("trellis", "tiny"),
         ("contract-trellis", "contract"),
+        ("lossless", "tiny"),
     ],
 )
 def test_the_golden_artefact_decodes_to_the_golden_cache(

@@ -71,9 +71,10 @@ class CompressArguments(ThresholdArguments, total=False):
         report_tensors: Whether the report lists every tensor. Default True.
         profile: The profile of the server to compress with, by name, digest or label, as
             `server_info().profiles` lists them; with the codec `klt` and a preset of the
-            profile, such as `klt:ultra`. What is compressed with a profile can be restored with
-            that profile alone. `none`: none. Default: the one profile whose label is that of the
-            label `model`, and that fits the cache; none without that label.
+            profile, such as `klt:ultra`, or with `lossless`. What is compressed with a profile can
+            be restored with that profile alone. `none`: none. Default, with `klt`: the one profile
+            whose label is that of the label `model`, and that fits the cache; none without that
+            label.
     """
 
     codec: CodecChoice

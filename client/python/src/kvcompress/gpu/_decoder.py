@@ -52,11 +52,12 @@ class Decoder:
     threads wait for each other.
 
     Args:
-        profile: Path or bytes of the profile that artefacts of `klt-profile` need.
+        profile: Path or bytes of the profile that artefacts of `klt-profile`, and of
+            `lossless-profile`, need.
         device: Of the tensors: a GPU, or with TRITON_INTERPRET=1 the CPU.
         client: What restores tensors that the device does not, such as those of other codecs. For
-            those of `klt-profile` its server has the profile. None refuses artefacts with such
-            tensors.
+            those of `klt-profile` and `lossless-profile` its server has the profile. None refuses
+            artefacts with such tensors.
         scratch: Bytes of the buffers whose size goes with the tokens that are decoded at once, of
             all parts that are decoded side by side. A block of tokens is decoded at once even if
             it takes more.

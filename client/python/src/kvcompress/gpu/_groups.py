@@ -22,6 +22,8 @@ _MAX_TOKENS = (1 << 32) - 1
 _MOST_TOKENS_PER_BYTE = 3
 _SINGLE = ("int4", "int8", "ecsq", "lossless")
 """Codecs whose payloads are decoded one by one."""
+_GROUPED = "klt-profile"
+"""The codec whose payloads of groups are decoded."""
 
 
 class CodedGroup(NamedTuple):
@@ -173,6 +175,9 @@ def _host_reason(entry: Entry) -> str | None:
 
 def _reason(entries: list[Entry]) -> str | None:
     """Why the host restores a group; None where the device decodes it."""
+    for entry in entries:
+        if entry.codec.partition(":")[0] != _GROUPED:
+            return f"{entry.codec} is decoded on the host"
     dtypes = sorted({entry.dtype for entry in entries})
     if any(entry.view is not None for entry in entries):
         return "a tensor of its group is in a layout"
@@ -243,6 +248,10 @@ def _check(entries: list[Entry], members: Sequence[Member], holder: Entry) -> No
                 f"{entry.codec} has a payload before the last tensor of its group",
                 tensor=entry.name,
             )
+    if len({entry.codec.partition(":")[0] for entry in entries}) != 1:
+        raise PayloadError(
+            f"{holder.codec} has tensors of another codec in its group", tensor=holder.name
+        )
     if len(sizes) != 1:
         raise PayloadError(
             f"{holder.codec} has tensors of several shapes in a group", tensor=holder.name

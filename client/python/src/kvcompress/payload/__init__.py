@@ -30,6 +30,7 @@ from ._lossless import Lossless
 from ._profiled import (
     NO_DIGEST,
     PROFILE_KEY,
+    PROFILED,
     SAME_CODEC,
     Profiled,
     is_profiled,
@@ -72,7 +73,7 @@ CODECS: dict[str, Codec] = {
 CODECS |= {
     f"{name}+{stage}": LastStage(codec, stage) for name, codec in CODECS.items() for stage in STAGES
 }
-CODECS["klt-profile"] = Profiled()
+CODECS |= PROFILED
 
 _Row = tuple[str, str, list[int], int, int]  # name, dtype, shape, begin, end
 
@@ -86,7 +87,7 @@ class Header:
         labels: Labels bound by the caller.
         metadata: The source's own metadata, in its order.
         tensors: The tensors, or the views of those in a layout, in the order of the payloads.
-        profile: Digest and label of the profile that tensors of `klt-profile` need, or None.
+        profile: Digest and label of the profile that tensors need, or None.
     """
 
     checksum: str
@@ -251,7 +252,9 @@ def _find(codec: str) -> Codec | None:
 
 
 def _takes(codec: str, dtype: str) -> bool:
-    """Whether a codec takes a type: all take numbers, and lossless whatever there is."""
+    """Whether a codec takes a type: most take numbers, and lossless whatever there is."""
+    if (profiled := PROFILED.get(codec.partition(":")[0])) is not None:
+        return dtype in profiled.dtypes
     return dtype in (SIZES if codec.partition("+")[0] == "lossless" else NUMBERS)
 
 

@@ -1,8 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""What headers say of `klt-profile`, section 5 of FORMAT.md.
+"""What headers say of `klt-profile` and `lossless-profile`, section 5 of FORMAT.md.
 
-Its payloads are those of groups of tensors, and need a profile: `kvcompress.gpu` and the service
-decode them, and this reader does not.
+Their payloads are those of groups of tensors, and need a profile: the service decodes them, and
+`kvcompress.gpu` those of `klt-profile`. This reader does not.
 """
 
 import math
@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from ._codec import Array, Entry, PayloadError
+from ._dtypes import NUMBERS
 
 PROFILE_KEY = "kvcompress.profile"
 NO_DIGEST = "-"
@@ -19,13 +20,20 @@ SAME_CODEC = "="
 
 _ID = re.compile(r"(sha256:[0-9a-f]{64}) (.+)", re.DOTALL)
 _MAX_LABEL = 256  # bytes
-_NAME = "klt-profile"
 
 
 class Profiled:
-    """Knows the parameters and the size bound, and decodes nothing."""
+    """Knows the parameters and the size bound, and decodes nothing.
+
+    Attributes:
+        dtypes: The types that the codec takes.
+    """
 
     fixed = False
+
+    def __init__(self, dtypes: Sequence[str], decoders: str) -> None:
+        """Takes the types, and the words for what decodes the payloads."""
+        self.dtypes, self._decoders = dtypes, decoders
 
     def accepts(self, parameters: str) -> bool:
         """Whether this is the name of a preset."""
@@ -38,15 +46,22 @@ class Profiled:
     def decode(self, payload: bytes, entry: Entry) -> Array:
         """Refuses."""
         raise PayloadError(
-            f"{entry.codec} needs its profile: restore it with kvcompress.gpu or the service",
+            f"{entry.codec} needs its profile: restore it with {self._decoders}",
             "UNIMPLEMENTED",
             entry.name,
         )
 
 
+PROFILED = {
+    "klt-profile": Profiled(NUMBERS, "kvcompress.gpu or the service"),
+    "lossless-profile": Profiled(("F16", "BF16"), "the service"),
+}
+"""The codecs that need a profile, by name."""
+
+
 def is_profiled(codec: str) -> bool:
-    """Whether the codec's field of the manifest names this codec."""
-    return codec.partition(":")[0] == _NAME
+    """Whether the codec's field of the manifest names a codec that needs a profile."""
+    return codec.partition(":")[0] in PROFILED
 
 
 def read_profile_id(text: str | None, entries: Sequence[Entry]) -> tuple[str, str] | None:
@@ -63,7 +78,10 @@ def read_profile_id(text: str | None, entries: Sequence[Entry]) -> tuple[str, st
     shared = [entry for entry in entries if is_profiled(entry.codec)]
     if (text is not None) != bool(shared):
         raise PayloadError("the header names a profile without tensors that need one, or not")
-    most = sum(Profiled().largest("", entry.shape, entry.dtype, entry.role) for entry in shared)
+    most = 0
+    for entry in shared:
+        codec = PROFILED[entry.codec.partition(":")[0]]
+        most += codec.largest(entry.parameters, entry.shape, entry.dtype, entry.role)
     if sum(entry.end - entry.begin for entry in shared) > most:
         raise PayloadError("the payloads of groups are larger than their tensors allow")
     if text is None:

@@ -223,9 +223,10 @@ class CompressOptions(_message.Message):
     that one profile alone has, or one alone with the preset (ProfileInfo). It
     goes with the codec `klt` and a preset of the profile, such as `klt:ultra`;
     `klt` alone is `contract` where the profile has it, or else its mildest
-    preset, which the report names.
+    preset, which the report names. It also goes with `lossless`, where it is
+    named: the artefact is smaller, and every bit of F16 and BF16 is kept.
     Groups of the profile that the cache has whole are coded with it, all other
-    tensors by `klt` alone. The artefact records the digest and cannot be
+    tensors by the codec alone. The artefact records the digest and cannot be
     restored without that profile.
     FAILED_PRECONDITION, PROFILE_UNKNOWN or PROFILE_AMBIGUOUS, for a text that
     names none or several; INVALID_ARGUMENT, PROFILE_MISMATCH, where no group

@@ -144,7 +144,7 @@ Global___ServerLimits: _TypeAlias = ServerLimits  # noqa: Y015
 @_typing.final
 class ProfileInfo(_message.Message):
     """A profile that the server has: what is known of the caches of a model
-    beforehand, for `klt` (core/FORMAT.md, "Profiles").
+    beforehand, for `klt` and `lossless` (core/FORMAT.md, "Profiles").
     """
 
     DESCRIPTOR: _descriptor.Descriptor
