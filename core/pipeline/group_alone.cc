@@ -5,15 +5,14 @@
 #include <memory>
 #include <utility>
 
-#include "codecs/auto/auto.h"
 #include "pipeline/attention.h"
 #include "status/macros.h"
 
 namespace kvcompress {
 
 absl::StatusOr<std::vector<AloneTensor>> EncodeAlone(
-    absl::Span<const AloneSource> sources, uint64_t most,
-    Checkpoint* checkpoint) {
+    const CodecSpec& codec, absl::Span<const AloneSource> sources,
+    uint64_t most, Checkpoint* checkpoint) {
   std::vector<AloneTensor> tensors;
   AttentionHints attention;
   uint64_t size = 0;
@@ -26,7 +25,7 @@ absl::StatusOr<std::vector<AloneTensor>> EncodeAlone(
     hints.checkpoint = checkpoint;
     KVC_ASSIGN_OR_RETURN(
         const std::unique_ptr<TensorEncoder> encoder,
-        AutoCodec().NewEncoder(source.spec, CodecParameters(), hints));
+        codec.codec->NewEncoder(source.spec, codec.parameters, hints));
     AloneTensor tensor;
     KVC_RETURN_IF_ERROR(
         encoder->Append(source.bytes, &tensor.payload, &tensor.decoded));
@@ -36,10 +35,14 @@ absl::StatusOr<std::vector<AloneTensor>> EncodeAlone(
     KeyHints told = encoder->key_hints();
     tensor.not_finite = told.not_finite;
     attention.Learn(source.spec, std::move(told));
-    tensor.codec = *encoder->chosen();
+    tensor.codec = encoder->chosen() != nullptr ? *encoder->chosen() : codec;
     tensor.quality.distortion = encoder->distortion();
     if (encoder->token_sums() != nullptr) {
       tensor.quality.tokens = *encoder->token_sums();
+    } else {
+      KVC_ASSIGN_OR_RETURN(
+          tensor.quality.tokens,
+          MeasureTokens(source.spec, source.bytes, tensor.decoded, checkpoint));
     }
     tensors.push_back(std::move(tensor));
   }

@@ -39,8 +39,8 @@ struct AloneSource {
 // bytes or more: it ends as soon as that is known. The error of `auto`, or of
 // the checkpoint, which may be null.
 absl::StatusOr<std::vector<AloneTensor>> EncodeAlone(
-    absl::Span<const AloneSource> sources, uint64_t most,
-    Checkpoint* checkpoint);
+    const CodecSpec& codec, absl::Span<const AloneSource> sources,
+    uint64_t most, Checkpoint* checkpoint);
 
 }  // namespace kvcompress
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "codecs/lossless/block.h"
+#include "codecs/lossless/planes.h"
 #include "kernels/kernels.h"
 #include "kernels/lane_sums.h"
 #include "kvcompress/error.h"
@@ -16,6 +18,19 @@ namespace {
 
 // Elements that are compared between two looks at the checkpoint.
 constexpr size_t kCompared = size_t{1} << 20;
+
+// As `lossless` measures what it codes.
+void MeasureExactly(DType dtype, absl::string_view elements,
+                    DistortionAccumulator* distortion) {
+  const size_t size = DTypeSize(dtype);
+  const size_t block = lossless::kBlockElements * size;
+  for (size_t first = 0; first < elements.size(); first += block) {
+    const absl::string_view some = elements.substr(first, block);
+    distortion->Add(
+        lossless::MeasureExact(reinterpret_cast<const uint8_t*>(some.data()),
+                               some.size() / size, dtype));
+  }
+}
 
 // Returns the elements of a member piece by piece, and asks a checkpoint, which
 // may be null, before each.
@@ -133,21 +148,31 @@ Metrics MemberQuality::MetricsOf(const TensorSpec& spec) const {
   return metrics;
 }
 
+absl::StatusOr<std::optional<TokenSums>> MeasureTokens(
+    const TensorSpec& spec, absl::string_view source, absl::string_view decoded,
+    Checkpoint* checkpoint) {
+  if (!TokenAccumulator::Applies(spec)) return std::nullopt;
+  TokenAccumulator tokens(spec);
+  tokens.AddSource(source);
+  tokens.AddDecoded(decoded, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  return tokens.Compute();
+}
+
 absl::StatusOr<MemberQuality> MeasureMember(const TensorSpec& spec,
                                             absl::string_view source,
                                             absl::string_view decoded,
                                             Checkpoint* checkpoint) {
   MemberQuality quality;
-  quality.distortion.Add(
-      CompareMember(spec.dtype, source, decoded, checkpoint));
-  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  if (TokenAccumulator::Applies(spec)) {
-    TokenAccumulator tokens(spec);
-    tokens.AddSource(source);
-    tokens.AddDecoded(decoded, checkpoint);
-    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-    quality.tokens = tokens.Compute();
+  if (source == decoded) {
+    MeasureExactly(spec.dtype, source, &quality.distortion);
+  } else {
+    quality.distortion.Add(
+        CompareMember(spec.dtype, source, decoded, checkpoint));
   }
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  KVC_ASSIGN_OR_RETURN(quality.tokens,
+                       MeasureTokens(spec, source, decoded, checkpoint));
   return quality;
 }
 

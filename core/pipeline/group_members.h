@@ -47,7 +47,14 @@ struct MemberQuality {
   Metrics MetricsOf(const TensorSpec& spec) const;
 };
 
-// What a tensor lost. The error of the checkpoint, which may be null.
+// What a tensor's tokens lost; nothing for a tensor that has none. The error of
+// the checkpoint, which may be null.
+absl::StatusOr<std::optional<TokenSums>> MeasureTokens(
+    const TensorSpec& spec, absl::string_view source, absl::string_view decoded,
+    Checkpoint* checkpoint);
+
+// What a tensor lost: nothing where both are the same, NaN included. The error
+// of the checkpoint, which may be null.
 absl::StatusOr<MemberQuality> MeasureMember(const TensorSpec& spec,
                                             absl::string_view source,
                                             absl::string_view decoded,

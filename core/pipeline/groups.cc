@@ -57,8 +57,9 @@ absl::StatusOr<GroupCompression> GroupCompression::Plan(
       FittingProfile fitting,
       ChooseProfile(options, codec, *header, &report->warnings));
   if (fitting.profile != nullptr) {
-    plan.falls_back_ = codec.codec == &AutoCodec();
     plan.exact_ = codec.codec == &LosslessCodec();
+    plan.falls_back_ = plan.exact_ || codec.codec == &AutoCodec();
+    plan.alone_codec_ = codec;
     plan.effort_ = options.effort;
     plan.Use(std::move(fitting), header, report);
   }
@@ -72,11 +73,10 @@ void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
   groups_ = std::move(fitting.groups);
   header->profile = profile_->id();
   const std::string& name = profile_->content().presets[preset_].name;
-  const Codec& codec = exact_ ? LosslessProfileCodec() : KltProfileCodec();
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (const size_t tensor : groups_[g].members) {
       group_of_[tensor] = g;
-      header->tensors[tensor].codec = ProfileCodecSpec(codec, name);
+      header->tensors[tensor].codec = ProfileCodecSpec(codec(), name);
     }
   }
   for (const ArtefactTensor& tensor : header->tensors) {
@@ -89,12 +89,18 @@ void GroupCompression::Use(FittingProfile fitting, ArtefactHeader* header,
   if (exact_) report->profile->preset->expected.reset();
 }
 
+const Codec& GroupCompression::codec() const {
+  return exact_ ? LosslessProfileCodec() : KltProfileCodec();
+}
+
 uint64_t GroupCompression::HeaderGrowth() const {
   if (!falls_back_) return 0;
-  const uint64_t own = ProfileCodecSpec(KltProfileCodec(), kContractPreset)
-                           .ManifestField()
-                           .size();
-  const uint64_t other = AutoCodec().MaxFieldSize(CodecParameters());
+  const uint64_t own =
+      ProfileCodecSpec(codec(), profile_->content().presets[preset_].name)
+          .ManifestField()
+          .size();
+  const uint64_t other =
+      alone_codec_.codec->MaxFieldSize(alone_codec_.parameters);
   // A view may also have its codec named after one that fell back.
   return group_of_.size() * std::max(other, own);
 }
@@ -150,7 +156,8 @@ uint64_t GroupCompression::memory(bool reconstruct, size_t places) const {
       working += profile::GroupProjection::Memory(basis, group.shape);
     }
     if (falls_back_)
-      working += 2 * held + AutoCodec().traits().tensor_memory * largest;
+      working +=
+          2 * held + alone_codec_.codec->traits().tensor_memory * largest;
     most = std::max(most, held + working);
     for (const size_t member : group.members) held -= SizeOf(specs_[member]);
   }
@@ -240,7 +247,6 @@ absl::StatusOr<bool> GroupCompression::EncodeContract(
 absl::Status GroupCompression::Encode(const TensorGroup& group,
                                       Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload) {
-  if (exact_) return EncodeExact(group, workers, checkpoint, payload);
   const std::vector<absl::string_view> sources = SourcesOf(group);
   profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
@@ -341,10 +347,13 @@ void GroupCompression::CompareRate(const TensorGroup& group, uint64_t size) {
 absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,
                                               Workers* workers,
                                               Checkpoint* checkpoint) {
-  bool holds = false;
-  if (std::none_of(
-          group.members.begin(), group.members.end(),
-          [this](size_t member) { return not_finite_.contains(member); })) {
+  bool holds = exact_;
+  if (exact_) {
+    KVC_RETURN_IF_ERROR(EncodeExact(group, workers, checkpoint, &payload_));
+  } else if (std::none_of(group.members.begin(), group.members.end(),
+                          [this](size_t member) {
+                            return not_finite_.contains(member);
+                          })) {
     profile::GroupEncoding encoding =
         EncodingOf(group, SourcesOf(group), checkpoint);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
@@ -359,8 +368,8 @@ absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,
     sources.push_back(
         {specs_[member], sources_.at(member), std::move(hints_.at(member))});
   }
-  absl::StatusOr<std::vector<AloneTensor>> alone =
-      EncodeAlone(sources, holds ? payload_.size() : UINT64_MAX, checkpoint);
+  absl::StatusOr<std::vector<AloneTensor>> alone = EncodeAlone(
+      alone_codec_, sources, holds ? payload_.size() : UINT64_MAX, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (!alone.ok()) return holds ? absl::OkStatus() : alone.status();
   alone_ = *std::move(alone);
@@ -372,9 +381,8 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
     size_t tensor, const TensorSpec& spec, const EncodeHints& hints) {
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(spec));
   hints_[tensor] = hints;
-  const Codec& codec = exact_ ? LosslessProfileCodec() : KltProfileCodec();
   return NewWholeTensorEncoder(
-      codec.traits().name, spec, elements, hints,
+      codec().traits().name, spec, elements, hints,
       [this, tensor, workers = hints.workers,
        checkpoint = hints.checkpoint](const WholeTensor& whole) {
         EncodedTensor encoded;
@@ -389,7 +397,7 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
         }
         return encoded;
       },
-      /*takes_not_finite=*/falls_back_ || exact_);
+      /*takes_not_finite=*/falls_back_);
 }
 
 absl::Status GroupCompression::TakeOutcomes(

@@ -68,7 +68,7 @@ class GroupCompression {
   // its members come with TakeOutcomes.
   bool may_fall_back() const { return falls_back_; }
 
-  // Bytes by which the reserved header must grow, for fields of `auto`, and may
+  // Bytes by which the reserved header must grow, for other codecs, and may
   // shrink, for what tensors that surely have no payload do not need.
   uint64_t HeaderGrowth() const;
   uint64_t HeaderSavings() const;
@@ -110,7 +110,8 @@ class GroupCompression {
            CompressReport* report);
   absl::Status Encode(const TensorGroup& group, Workers* workers,
                       Checkpoint* checkpoint, std::string* payload);
-  // The same where the members of a group may be coded by `auto` each.
+  // The same where the members of a group may be coded by `auto`, or by
+  // `lossless`, each.
   absl::Status EncodeSmallest(const TensorGroup& group, Workers* workers,
                               Checkpoint* checkpoint);
   profile::GroupEncoding EncodingOf(const TensorGroup& group,
@@ -120,6 +121,8 @@ class GroupCompression {
                                       profile::GroupEncoding encoding,
                                       Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload);
+  // That of tensors that are coded with the profile.
+  const Codec& codec() const;
   // The same where every bit is kept.
   absl::Status EncodeExact(const TensorGroup& group, Workers* workers,
                            Checkpoint* checkpoint, std::string* payload);
@@ -133,7 +136,8 @@ class GroupCompression {
                       Checkpoint* checkpoint);
   std::vector<TensorSpec> specs_;  // of all tensors
   bool falls_back_ = false;
-  bool exact_ = false;  // lossless
+  CodecSpec alone_codec_;  // of what falls back
+  bool exact_ = false;     // lossless
   Effort effort_ = Effort::kBalanced;
   std::map<size_t, EncodeHints> hints_;  // by tensor; of members
   std::shared_ptr<const Profile> profile_;

@@ -36,8 +36,10 @@ constexpr int kClassOfOne = 15;
 // A step of the grid is so many octaves below the standard deviation, or up to
 // one octave more.
 constexpr int kFinerOctaves = 2;
-// The standard deviation over the mean magnitude, of a normal distribution.
-constexpr double kSpread = 1.2533;
+// The standard deviation over the median magnitude, of a normal distribution.
+constexpr float kSpread = 1.4826f;
+// Tokens that the errors of a channel are taken from, at most.
+constexpr uint64_t kSampled = 4096;
 
 // A floating-point type of 16 bits.
 struct Format {
@@ -190,31 +192,39 @@ class Encoder {
   }
 
  private:
-  // Of each channel, by the mean magnitude of its errors.
+  // Of each channel, by the median magnitude of its errors, which few large
+  // ones do not change; by their mean where most are 0.
   void FindLevels(Checkpoint* checkpoint) {
     const size_t channels = shape_.channels;
+    const uint64_t of_head = shape_.batches * shape_.tokens;
+    const uint64_t every = (of_head + kSampled - 1) / kSampled;
+    const size_t count = (of_head + every - 1) / every;
     levels_.resize(shape_.heads * channels);
     std::vector<float> x(channels);
     std::vector<float> y(channels);
+    std::vector<float> errors(channels * count);  // [channels, count]
     for (uint64_t head = 0; head < shape_.heads; ++head) {
-      std::vector<double> sums(channels);
-      for (uint64_t batch = 0; batch < shape_.batches; ++batch) {
-        if (Stops(checkpoint)) return;
-        const uint64_t first = (batch * shape_.heads + head) * shape_.tokens;
-        for (uint64_t t = first; t < first + shape_.tokens; ++t) {
-          const uint64_t at = t * channels * kElementSize;
-          LoadElements(shape_.dtype, source_ + at, absl::MakeSpan(x));
-          LoadElements(shape_.dtype, restored_ + at, absl::MakeSpan(y));
-          for (size_t i = 0; i < channels; ++i) {
-            const float error = std::abs(x[i] - y[i]);
-            if (std::isfinite(error)) sums[i] += error;
-          }
+      if (Stops(checkpoint)) return;
+      for (size_t n = 0; n < count; ++n) {
+        const uint64_t batch = n * every / shape_.tokens;
+        const uint64_t token = (batch * shape_.heads + head) * shape_.tokens +
+                               n * every % shape_.tokens;
+        const uint64_t at = token * channels * kElementSize;
+        LoadElements(shape_.dtype, source_ + at, absl::MakeSpan(x));
+        LoadElements(shape_.dtype, restored_ + at, absl::MakeSpan(y));
+        for (size_t i = 0; i < channels; ++i) {
+          const float error = std::abs(x[i] - y[i]);
+          errors[i * count + n] = std::isfinite(error) ? error : 0;
         }
       }
-      const double count = static_cast<double>(shape_.batches) *
-                           static_cast<double>(shape_.tokens);
       for (size_t i = 0; i < channels; ++i) {
-        levels_[head * channels + i] = LevelOf(kSpread * sums[i] / count);
+        float* const begin = &errors[i * count];
+        double sum = 0;
+        for (size_t n = 0; n < count; ++n) sum += begin[n];
+        std::nth_element(begin, begin + count / 2, begin + count);
+        const float median = begin[count / 2];
+        levels_[head * channels + i] = LevelOf(
+            median > 0 ? kSpread * median : sum / static_cast<double>(count));
       }
     }
   }

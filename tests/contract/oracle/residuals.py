@@ -55,14 +55,14 @@ class Grid(NamedTuple):
         # Elements have fewer than 62 bits, and NumPy shifts by fewer than 64.
         below = own >> np.clip(floors - np.maximum(exponents, 1), 0, 62)
         found = np.where(exponents >= floors, above, below)
-        signed: Ints = np.where(bits & 0x8000, -found, found)
-        return signed
+        return np.where(bits & 0x8000, -found, found)
 
     def tables(self, bits: Ints, levels: Ints) -> Ints:
         """The tables of the differences from elements that the rest of the payload restores."""
         highest = np.maximum(self.exponents(bits), self.floors(levels))
         shifted = highest - self.bias - self.mantissa
-        return np.clip(15 + (levels - _UNIT_LEVEL) - 4 * shifted, 0, TABLES - 1)
+        tables: Ints = np.clip(15 + (levels - _UNIT_LEVEL) - 4 * shifted, 0, TABLES - 1)
+        return tables
 
 
 GRIDS = {"BF16": Grid(7, 127, 254), "F16": Grid(10, 15, 30)}

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -65,7 +66,7 @@ absl::StatusOr<std::string> Restore(absl::string_view artefact,
 
 TEST(ExactGroups, ComeBackBitByBit) {
   for (const DType dtype : {DType::kBF16, DType::kF16}) {
-    const std::string file = MakeFile(CacheOf(kTokens, 5, dtype));
+    const std::string file = MakeFile(CacheOf(400, 5, dtype));
     CompressOptions alone = Exactly();
     alone.profile = nullptr;
     const auto without = testing::CompressFile(file, alone);
@@ -86,7 +87,8 @@ TEST(ExactGroups, ComeBackBitByBit) {
         ASSERT_TRUE(compressed->report.profile.has_value());
         EXPECT_FALSE(compressed->report.profile->preset->expected.has_value());
         for (const TensorReport& tensor : compressed->report.tensors) {
-          EXPECT_EQ(tensor.codec, absl::StrCat("lossless-profile:", preset));
+          EXPECT_EQ(tensor.codec, absl::StrCat("lossless-profile:", preset))
+              << DTypeName(dtype) << " " << static_cast<int>(effort);
           EXPECT_EQ(tensor.metrics.max_error, 0);
         }
         for (const size_t chunk : {size_t{1}, size_t{1000}, size_t{1} << 20}) {
@@ -112,9 +114,44 @@ TEST(ExactGroups, KeepWhatIsNotFiniteAndTheSignsOfZeros) {
   const std::string file = MakeFile(tensors);
   const auto compressed = testing::CompressFile(file, Exactly());
   ASSERT_TRUE(compressed.ok()) << compressed.status();
+  EXPECT_EQ(compressed->report.metrics.rmse, 0);
   const auto restored = Restore(compressed->artefact);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(*restored, file);
+}
+
+// Of one with few outliers, of one that the profile does not suit, and of one
+// that is too short for tables of its own.
+TEST(ExactGroups, AreNeverLargerThanLosslessAlone) {
+  std::vector<NamedTensor> outliers = CacheOf(600, 5);
+  for (NamedTensor& tensor : outliers) {
+    for (size_t i = 0; i < testing::kProfileChannels; ++i) {
+      tensor.bytes.replace(6400 + 2 * i, 2, "\x7f\x7f");
+    }
+  }
+  std::vector<NamedTensor> other = CacheOf(600, 5);
+  std::mt19937 engine(3);
+  for (NamedTensor& tensor : other) {
+    for (char& byte : tensor.bytes) byte = static_cast<char>(engine());
+  }
+  for (const auto& [tensors, uses] :
+       {std::pair(outliers, true), std::pair(other, false),
+        std::pair(CacheOf(3, 5), false)}) {
+    const std::string file = MakeFile(tensors);
+    CompressOptions alone = Exactly();
+    alone.profile = nullptr;
+    const auto without = testing::CompressFile(file, alone);
+    const auto with = testing::CompressFile(file, Exactly());
+    ASSERT_TRUE(without.ok() && with.ok()) << with.status();
+    EXPECT_EQ(with->report.profile.has_value(), uses);
+    // But for what is reserved in the header.
+    EXPECT_LT(with->artefact.size(), without->artefact.size() + 512);
+    EXPECT_TRUE(with->report.verdict.passed);
+    EXPECT_EQ(with->report.metrics.rmse, 0);
+    const auto restored = Restore(with->artefact);
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_EQ(*restored, file);
+  }
 }
 
 TEST(ExactGroups, LongHeadsHaveSeveralBlocks) {
