@@ -204,14 +204,8 @@ class ContractEncoder {
     profile::EncodeGroup(profile_, encoding_, shape_, members_.sources,
                          workers_, checkpoint_, payload, &*projection_);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
-    absl::StatusOr<std::shared_ptr<const GroupQuanta>> quanta =
-        GroupQuanta::Parse(*payload, profile_, encoding_.group, shape_,
-                           checkpoint_, workers_);
-    if (!quanta.ok()) {
-      KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));
-      return absl::InternalError(quanta.status().message());
-    }
-    quanta_ = *std::move(quanta);
+    KVC_ASSIGN_OR_RETURN(quanta_, QuantaOf(*payload, profile_, encoding_.group,
+                                           shape_, workers_, checkpoint_));
     return absl::OkStatus();
   }
 

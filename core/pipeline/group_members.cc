@@ -131,6 +131,18 @@ std::unique_ptr<TensorDecoder> NewSkippingDecoder() {
   return std::make_unique<SkippingDecoder>();
 }
 
+absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> QuantaOf(
+    absl::string_view payload, std::shared_ptr<const Profile> profile,
+    size_t group, const profile::GroupShape& shape, Workers* workers,
+    Checkpoint* checkpoint) {
+  absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
+      profile::GroupQuanta::Parse(payload, std::move(profile), group, shape,
+                                  checkpoint, workers);
+  if (quanta.ok()) return quanta;
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  return absl::InternalError(quanta.status().message());
+}
+
 absl::StatusOr<std::string> RestoreMember(
     std::shared_ptr<const profile::GroupQuanta> quanta, size_t member,
     Checkpoint* checkpoint) {

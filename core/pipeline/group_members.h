@@ -18,6 +18,8 @@
 #include "kvcompress/tensor.h"
 #include "metrics/token_quality.h"
 #include "profile/group_decoder.h"
+#include "profile/group_format.h"
+#include "tensor/workers.h"
 
 namespace kvcompress {
 
@@ -30,6 +32,13 @@ std::unique_ptr<TensorDecoder> NewMemberDecoder(
 // Takes the payload of a member of a group of which nothing is needed, so that
 // its digest matters alone. Returns nothing.
 std::unique_ptr<TensorDecoder> NewSkippingDecoder();
+
+// The quanta of a payload that was just made. INTERNAL where it cannot be read;
+// the error of the checkpoint, which may be null.
+absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> QuantaOf(
+    absl::string_view payload, std::shared_ptr<const Profile> profile,
+    size_t group, const profile::GroupShape& shape, Workers* workers,
+    Checkpoint* checkpoint);
 
 // All elements of a member.
 absl::StatusOr<std::string> RestoreMember(

@@ -11,11 +11,10 @@
 #include "codecs/auto/auto.h"
 #include "codecs/klt/token_weights.h"
 #include "codecs/lossless/lossless.h"
-#include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "pipeline/group_contract.h"
+#include "pipeline/group_exact.h"
 #include "profile/best_encoding.h"
-#include "profile/block_encoder.h"
 #include "profile/codec.h"
 #include "profile/group_encoder.h"
 #include "profile/group_projection.h"
@@ -38,12 +37,6 @@ constexpr double kPoorBits = 4;
 constexpr float kExactErrorPerBit = 0.05f;
 // Shorter caches take more bytes for each token, whatever their text.
 constexpr uint64_t kFewestTokens = 512;
-
-uint64_t SizeOf(const TensorSpec& spec) {
-  uint64_t size = DTypeSize(spec.dtype);
-  for (const uint64_t dimension : spec.shape) size *= dimension;
-  return size;
-}
 
 }  // namespace
 
@@ -93,75 +86,10 @@ const Codec& GroupCompression::codec() const {
   return exact_ ? LosslessProfileCodec() : KltProfileCodec();
 }
 
-uint64_t GroupCompression::HeaderGrowth() const {
-  if (!falls_back_) return 0;
-  const uint64_t own =
-      ProfileCodecSpec(codec(), profile_->content().presets[preset_].name)
-          .ManifestField()
-          .size();
-  const uint64_t other =
-      alone_codec_.codec->MaxFieldSize(alone_codec_.parameters);
-  // A view may also have its codec named after one that fell back.
-  return group_of_.size() * std::max(other, own);
-}
-
-uint64_t GroupCompression::HeaderSavings() const {
-  if (falls_back_) return 0;
-  uint64_t savings = 0;
-  for (const TensorGroup& group : groups_) {
-    for (const size_t member : group.members) {
-      if (member == group.last) continue;
-      const uint64_t largest =
-          profile::GroupPayloadBound(ElementCount(specs_[member]).value_or(0));
-      // Its size is 0, and its digest is left out.
-      savings += absl::StrCat(largest).size() - 1 + kDigestDigits - 1;
-    }
-  }
-  return savings;
-}
-
 std::optional<uint32_t> GroupCompression::GroupOf(size_t tensor) const {
   const auto place = group_of_.find(tensor);
   if (place == group_of_.end()) return std::nullopt;
   return static_cast<uint32_t>(groups_[place->second].index);
-}
-
-uint64_t GroupCompression::memory(bool reconstruct, size_t places) const {
-  uint64_t held = 0;
-  uint64_t most = 0;
-  uint64_t kept = 0;
-  for (size_t i = 0; i < specs_.size(); ++i) {
-    const bool keeps = reconstruct || falls_back_;
-    if (keeps && !groups_.empty()) kept += SizeOf(specs_[i]);
-    if (!Has(i)) continue;
-    held += SizeOf(specs_[i]);
-    const TensorGroup& group = groups_[group_of_.at(i)];
-    if (group.last != i) continue;
-    const ProfileGroup& basis = profile_->content().groups[group.index];
-    uint64_t largest = 0;
-    for (const size_t member : group.members) {
-      largest = std::max(largest, SizeOf(specs_[member]));
-    }
-    const bool verifies =
-        exact_ || profile_->content().presets[preset_].name == kContractPreset;
-    // Prepared matrices, quanta twice, and the payload. At each place a block,
-    // and what a member decodes to, with exceptions again.
-    uint64_t working = 8 * basis.channels() * basis.components +
-                       2 * profile::GroupQuanta::MaxMemory(basis, group.shape) +
-                       places * (profile::BlockEncoder::MaxMemory(basis) +
-                                 (verifies ? 4 : 2) * largest);
-    // Exceptions or residuals, and the components.
-    if (verifies) working += held;
-    if (!exact_ && (verifies || effort_ == Effort::kBest)) {
-      working += profile::GroupProjection::Memory(basis, group.shape);
-    }
-    if (falls_back_)
-      working +=
-          2 * held + alone_codec_.codec->traits().tensor_memory * largest;
-    most = std::max(most, held + working);
-    for (const size_t member : group.members) held -= SizeOf(specs_[member]);
-  }
-  return most + kept;
 }
 
 uint64_t GroupCompression::PositionOf(
@@ -303,31 +231,9 @@ absl::Status GroupCompression::EncodeExact(const TensorGroup& group,
   profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (effort_ != Effort::kFast) encoding.error_per_bit = kExactErrorPerBit;
-  profile::GroupShape lossy = group.shape;
-  lossy.exact = false;
-  profile::EncodeGroup(profile_, encoding, lossy, sources, workers, checkpoint,
-                       payload);
-  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-  absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
-      profile::GroupQuanta::Parse(*payload, profile_, group.index, lossy,
-                                  checkpoint, workers);
-  if (!quanta.ok()) {
-    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-    return absl::InternalError(quanta.status().message());
-  }
-  std::vector<std::string> residuals(sources.size());
-  KVC_RETURN_IF_ERROR(TryForEach(
-      workers, residuals.size(), checkpoint, [&](size_t i, Checkpoint* here) {
-        KVC_ASSIGN_OR_RETURN(const std::string restored,
-                             RestoreMember(*quanta, i, here));
-        residuals[i] = profile::EncodeResiduals(
-            profile::ResidualShapeOf(
-                lossy, profile_->content().groups[group.index], i),
-            sources_.at(group.members[i]), restored, here);
-        return StatusOf(here);
-      }));
-  profile::AddResiduals(residuals, payload);
-  return absl::OkStatus();
+  return EncodeExactly(profile_, encoding, group.shape,
+                       {.lossy = sources, .exact = SourcesOf(group)}, workers,
+                       checkpoint, payload);
 }
 
 void GroupCompression::CompareRate(const TensorGroup& group, uint64_t size) {
@@ -418,20 +324,16 @@ absl::Status GroupCompression::TakeOutcomes(
     alone_.clear();
     return absl::OkStatus();
   }
-  absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta =
-      profile::GroupQuanta::Parse(payload_, profile_, group.index, group.shape,
-                                  checkpoint, workers);
-  if (!quanta.ok()) {
-    KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
-    return absl::InternalError(quanta.status().message());
-  }
+  KVC_ASSIGN_OR_RETURN(const std::shared_ptr<const profile::GroupQuanta> quanta,
+                       QuantaOf(payload_, profile_, group.index, group.shape,
+                                workers, checkpoint));
   std::vector<MemberQuality> qualities(group.members.size());
   std::mutex giving;
   KVC_RETURN_IF_ERROR(TryForEach(
       workers, qualities.size(), checkpoint, [&](size_t i, Checkpoint* here) {
         const size_t member = group.members[i];
         KVC_ASSIGN_OR_RETURN(const std::string bytes,
-                             RestoreMember(*quanta, i, here));
+                             RestoreMember(quanta, i, here));
         KVC_ASSIGN_OR_RETURN(
             qualities[i],
             MeasureMember(specs_[member], sources_.at(member), bytes, here));
