@@ -25,7 +25,7 @@ constexpr uint64_t kMaxData = std::numeric_limits<int64_t>::max() / 2;
 absl::StatusOr<SafetensorsHeader> HeaderOf(
     const std::vector<TensorSpec>& tensors,
     std::vector<std::pair<std::string, std::string>> metadata,
-    Checkpoint* checkpoint) {
+    uint64_t max_header_bytes, Checkpoint* checkpoint) {
   SafetensorsHeader header;
   for (const auto& [key, value] : metadata) {
     if (!IsValidUtf8(key) || !IsValidUtf8(value)) {
@@ -59,6 +59,18 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
     header.data_size = entry.end;
     header.tensors.push_back(std::move(entry));
   }
+  // Parsing what a file would begin with applies every rule of the format.
+  const std::string raw = SerializeSafetensorsHeader(header, checkpoint);
+  KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
+  if (raw.size() - 8 > max_header_bytes) {
+    return MakeError(absl::StatusCode::kOutOfRange,
+                     absl::StrCat("the table of tensors needs a header of ",
+                                  raw.size() - 8, " bytes"),
+                     {.reason = "HEADER_TOO_LARGE", .limit = max_header_bytes});
+  }
+  KVC_RETURN_IF_ERROR(
+      ParseSafetensorsHeader(absl::string_view(raw).substr(8), checkpoint)
+          .status());
   return header;
 }
 

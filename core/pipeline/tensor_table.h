@@ -24,12 +24,13 @@ namespace kvcompress {
 
 // The header of a file made of `tensors`, one after the other.
 // INVALID_ARGUMENT for a name or metadata that is not UTF-8, for a reserved
-// name, and for a shape that ElementCount refuses. The error of the checkpoint
-// where it stops.
+// name, for a shape that ElementCount refuses, and for what breaks another rule
+// of the format. OUT_OF_RANGE for a header of more than `max_header_bytes`. The
+// error of the checkpoint where it stops.
 absl::StatusOr<SafetensorsHeader> HeaderOf(
     const std::vector<TensorSpec>& tensors,
     std::vector<std::pair<std::string, std::string>> metadata,
-    Checkpoint* checkpoint);
+    uint64_t max_header_bytes, Checkpoint* checkpoint);
 
 // Whether a codec takes a tensor whose data begin at `offset` plus those of the
 // entry. OUT_OF_RANGE when it holds a whole tensor and this one is larger than

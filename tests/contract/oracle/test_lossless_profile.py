@@ -95,10 +95,7 @@ class Lossless:
         return self.back.read_bytes()
 
     def keeps(self, source: bytes, *flags: object, falls_back: bool = False) -> bytes:
-        """Requires that every bit comes back; returns the artefact.
-
-        With `falls_back`, groups may be smaller by `lossless` alone.
-        """
+        """Requires that every bit comes back; groups that fall back have `lossless` alone."""
         artefact = self.compress(source, *flags)
         used = codecs(artefact)
         assert used <= {"lossless-profile:high", *(["lossless"] if falls_back else [])}
