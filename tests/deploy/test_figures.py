@@ -16,6 +16,10 @@ STUDIES = {
     "gemma": results.PROFILES[1],
     "smollm2_contract": results.CONTRACTS[0],
     "gemma_contract": results.CONTRACTS[1],
+    "exact": f"{results.RESULTS}/lossless-smollm2/profile_study",
+    "exact_unusual": f"{results.RESULTS}/lossless-smollm2-unusual/profile_study",
+    "exact_gemma": f"{results.RESULTS}/lossless-gemma3/profile_study",
+    "gemma_unusual": f"{results.RESULTS}/profiles-gemma3-unusual/profile_study",
     "smollm2_all": f"{results.RESULTS}/profiles-smollm2-all/profile_study",
     "smollm2_caches": f"{results.RESULTS}/profiles-smollm2-caches/profile_study",
     "smollm2_without": results.TEN[0],
@@ -41,6 +45,13 @@ SENTENCES = {
         "the ratio is {smollm2_contract.contract.x1}x with [165 caches of",
     ),
     "docs/codecs/klt-profile.md": (
+        "[{exact.lossless.x2}x](../../validation/results/lossless-smollm2/profile_study.md)",
+        "[{exact_unusual.lossless.x2}x]"
+        "(../../validation/results/lossless-smollm2-unusual/profile_study.md)",
+        "[{exact_gemma.lossless.x2}x](../../validation/results/lossless-gemma3/profile_study.md)",
+        "[{gemma.lossless.x2}x](../../validation/results/profiles-gemma3/profile_study.md)",
+        "[{gemma_unusual.lossless.x2}x]"
+        "(../../validation/results/profiles-gemma3-unusual/profile_study.md)",
         "{smollm2.high.x1}x, {smollm2.high.percent} % |",
         "`best` | not measured | {smollm2.high_best.x1}x, {smollm2.high_best.percent} % |",
         "| {smollm2.max.x1}x, {smollm2.max.percent} % |",
