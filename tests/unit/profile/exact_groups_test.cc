@@ -23,7 +23,7 @@ using testing::CacheOf;
 using testing::MakeFile;
 using testing::NamedTensor;
 
-constexpr size_t kTokens = 90;
+constexpr size_t kExactTokens = 90;
 
 std::shared_ptr<const Profile> Parsed(const std::string& bytes) {
   auto parsed = Profile::Parse(bytes);
@@ -31,7 +31,7 @@ std::shared_ptr<const Profile> Parsed(const std::string& bytes) {
   return *std::move(parsed);
 }
 
-std::shared_ptr<const Profile> TestProfile() {
+std::shared_ptr<const Profile> PresetsProfile() {
   static const auto* const profile =
       new std::shared_ptr<const Profile>(Parsed(testing::TrainedProfile()));
   return *profile;
@@ -47,20 +47,20 @@ std::shared_ptr<const Profile> BoundsProfile() {
 CompressOptions Exactly() {
   CompressOptions options;
   options.codec = "lossless";
-  options.profile = TestProfile();
+  options.profile = PresetsProfile();
   return options;
 }
 
-DecompressOptions Knowing() {
+DecompressOptions KnowingBoth() {
   DecompressOptions options;
-  options.profiles = {TestProfile(), BoundsProfile()};
+  options.profiles = {PresetsProfile(), BoundsProfile()};
   return options;
 }
 
-absl::StatusOr<std::string> Restore(absl::string_view artefact,
-                                    size_t chunk = 1 << 20,
-                                    size_t most = SIZE_MAX) {
-  return testing::DecompressFile(artefact, Knowing(), chunk,
+absl::StatusOr<std::string> RestoreExactly(absl::string_view artefact,
+                                           size_t chunk = 1 << 20,
+                                           size_t most = SIZE_MAX) {
+  return testing::DecompressFile(artefact, KnowingBoth(), chunk,
                                  /*report=*/nullptr, most);
 }
 
@@ -74,7 +74,7 @@ TEST(ExactGroups, ComeBackBitByBit) {
     for (const Effort effort :
          {Effort::kFast, Effort::kBalanced, Effort::kBest}) {
       for (const auto& [profile, preset] :
-           {std::pair(TestProfile(), "high"),
+           {std::pair(PresetsProfile(), "high"),
             std::pair(BoundsProfile(), "contract")}) {
         CompressOptions options = Exactly();
         options.effort = effort;
@@ -92,7 +92,7 @@ TEST(ExactGroups, ComeBackBitByBit) {
           EXPECT_EQ(tensor.metrics.max_error, 0);
         }
         for (const size_t chunk : {size_t{1}, size_t{1000}, size_t{1} << 20}) {
-          const auto restored = Restore(compressed->artefact, chunk, 97);
+          const auto restored = RestoreExactly(compressed->artefact, chunk, 97);
           ASSERT_TRUE(restored.ok()) << restored.status();
           EXPECT_EQ(*restored, file);
         }
@@ -102,7 +102,7 @@ TEST(ExactGroups, ComeBackBitByBit) {
 }
 
 TEST(ExactGroups, KeepWhatIsNotFiniteAndTheSignsOfZeros) {
-  std::vector<NamedTensor> tensors = CacheOf(kTokens, 6);
+  std::vector<NamedTensor> tensors = CacheOf(kExactTokens, 6);
   const uint16_t odd[] = {0x7f80, 0xff80, 0x7fc1, 0xff81, 0x8000,
                           0x0000, 0x0001, 0x8001, 0x7f7f, 0xff7f};
   for (NamedTensor& tensor : tensors) {
@@ -115,7 +115,7 @@ TEST(ExactGroups, KeepWhatIsNotFiniteAndTheSignsOfZeros) {
   const auto compressed = testing::CompressFile(file, Exactly());
   ASSERT_TRUE(compressed.ok()) << compressed.status();
   EXPECT_EQ(compressed->report.metrics.rmse, 0);
-  const auto restored = Restore(compressed->artefact);
+  const auto restored = RestoreExactly(compressed->artefact);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(*restored, file);
 }
@@ -148,7 +148,7 @@ TEST(ExactGroups, AreNeverLargerThanLosslessAlone) {
     EXPECT_LT(with->artefact.size(), without->artefact.size() + 512);
     EXPECT_TRUE(with->report.verdict.passed);
     EXPECT_EQ(with->report.metrics.rmse, 0);
-    const auto restored = Restore(with->artefact);
+    const auto restored = RestoreExactly(with->artefact);
     ASSERT_TRUE(restored.ok()) << restored.status();
     EXPECT_EQ(*restored, file);
   }
@@ -160,7 +160,8 @@ TEST(ExactGroups, LongHeadsHaveSeveralBlocks) {
     const std::string file = MakeFile(CacheOf(tokens, 7));
     const auto compressed = testing::CompressFile(file, Exactly());
     ASSERT_TRUE(compressed.ok()) << compressed.status();
-    const auto restored = Restore(compressed->artefact, 1 << 20, 100'000);
+    const auto restored =
+        RestoreExactly(compressed->artefact, 1 << 20, 100'000);
     ASSERT_TRUE(restored.ok()) << restored.status();
     EXPECT_EQ(*restored, file);
   }
@@ -170,7 +171,7 @@ TEST(ExactGroups, TensorsAndTokensAreRestoredAlone) {
   const std::vector<NamedTensor> tensors = CacheOf(9000, 9);
   const auto compressed = testing::CompressFile(MakeFile(tensors), Exactly());
   ASSERT_TRUE(compressed.ok());
-  DecompressOptions options = Knowing();
+  DecompressOptions options = KnowingBoth();
   options.tensors = {"layer_2_key"};
   options.tokens = {4090, 4100};
   const auto some = testing::DecompressFile(compressed->artefact, options, 500);
@@ -185,20 +186,20 @@ TEST(ExactGroups, TensorsAndTokensAreRestoredAlone) {
 }
 
 TEST(ExactGroups, OtherTensorsAreLosslessAlone) {
-  std::vector<NamedTensor> tensors = CacheOf(kTokens, 8);
+  std::vector<NamedTensor> tensors = CacheOf(kExactTokens, 8);
   tensors.erase(tensors.begin());  // the second group stays whole
   const std::string file = MakeFile(tensors);
   const auto compressed = testing::CompressFile(file, Exactly());
   ASSERT_TRUE(compressed.ok()) << compressed.status();
   EXPECT_EQ(compressed->report.tensors[0].codec, "lossless");
   EXPECT_EQ(compressed->report.tensors.back().codec, "lossless-profile:high");
-  const auto restored = Restore(compressed->artefact);
+  const auto restored = RestoreExactly(compressed->artefact);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(*restored, file);
 }
 
 TEST(ExactGroups, OnlyANamedProfileIsUsed) {
-  const std::string file = MakeFile(CacheOf(kTokens, 6));
+  const std::string file = MakeFile(CacheOf(kExactTokens, 6));
   CompressOptions options = Exactly();
   options.profile = nullptr;
   options.candidate_profiles = {BoundsProfile()};
@@ -214,13 +215,14 @@ TEST(ExactGroups, WhatDoesNotGoTogetherIsRefused) {
     const auto detail = GetErrorDetail(compressed.status());
     return detail ? detail->reason : "";
   };
-  EXPECT_EQ(reason(MakeFile(CacheOf(kTokens, 12, DType::kF32)), Exactly()),
+  EXPECT_EQ(reason(MakeFile(CacheOf(kExactTokens, 12, DType::kF32)), Exactly()),
             "PROFILE_MISMATCH");
-  EXPECT_EQ(reason(MakeFile({CacheOf(kTokens, 12)[0]}), Exactly()),
+  EXPECT_EQ(reason(MakeFile({CacheOf(kExactTokens, 12)[0]}), Exactly()),
             "PROFILE_MISMATCH");
   CompressOptions staged = Exactly();
   staged.codec = "lossless+zstd";
-  EXPECT_EQ(reason(MakeFile(CacheOf(kTokens, 12)), staged), "INVALID_OPTIONS");
+  EXPECT_EQ(reason(MakeFile(CacheOf(kExactTokens, 12)), staged),
+            "INVALID_OPTIONS");
 }
 
 TEST(ExactGroups, DamageIsFound) {
@@ -231,7 +233,7 @@ TEST(ExactGroups, DamageIsFound) {
   for (size_t i = 0; i < artefact.size(); ++i) {
     const int bit = 1 << i % 8;
     artefact[i] = static_cast<char>(artefact[i] ^ bit);
-    EXPECT_FALSE(Restore(artefact).ok()) << i << " " << bit;
+    EXPECT_FALSE(RestoreExactly(artefact).ok()) << i << " " << bit;
     artefact[i] = static_cast<char>(artefact[i] ^ bit);
   }
 }

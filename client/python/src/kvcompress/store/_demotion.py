@@ -27,6 +27,7 @@ from kvcompress.store._pointers import pointer_of, target_of
 # From the largest artefacts to the smallest. What is not listed is not touched, nor a target.
 _LADDER: Mapping[str, int] = {
     "lossless": 0,
+    "lossless-profile": 0,
     "int8": 1,
     "ecsq": 2,
     "int4": 2,
