@@ -265,7 +265,9 @@ TEST(CheckpointTest, BlocksOfAGroupWithoutRunsTakeNoSteps) {
   profile::MemberRestorer restorer(*quanta, 1);
   const size_t size = restorer.channels() * 2;
   std::string tokens(3 * size, '\0');
-  restorer.Restore(0, 0, 5, 3, reinterpret_cast<uint8_t*>(tokens.data()));
+  ASSERT_TRUE(
+      restorer.Restore(0, 0, 5, 3, reinterpret_cast<uint8_t*>(tokens.data()))
+          .ok());
   EXPECT_NE(tokens, std::string(3 * size, '\0'));
   EXPECT_EQ(tokens.substr(0, 2 * size), tokens.substr(size));
 }
