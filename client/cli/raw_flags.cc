@@ -94,8 +94,8 @@ void Define(CLI::App* app, RawFlags* raw) {
         "no codec is named)");
   value("--profile", &raw->profile, "PROFILE",
         "Profile of the model, a file; with -server the name, digest or label "
-        "of one that the server has: klt compresses with it, and artefacts "
-        "made with it need it")
+        "of one that the server has: klt and lossless compress with it, and "
+        "artefacts made with it need it")
       ->envname("KVCOMPRESS_PROFILE");
   value("--threads", &raw->threads, "COUNT",
         "How many threads work at a time, at most, 1 to 1024 (default: one on "

@@ -9,6 +9,7 @@
 #include "kvcompress/error.h"
 #include "kvcompress/safetensors.h"
 #include "pipeline/identity.h"
+#include "pipeline/working_memory.h"
 #include "status/macros.h"
 
 namespace kvcompress {
@@ -112,6 +113,36 @@ bool DecompressPlan::Needs(size_t group) const {
   return verify_only ||
          std::any_of(members.begin(), members.end(),
                      [this](size_t member) { return selected[member]; });
+}
+
+size_t DecompressPlan::NeededFor(size_t tensor) const {
+  return groups.Has(tensor) ? groups.LastOf(groups.GroupOf(tensor)) : tensor;
+}
+
+uint64_t DecompressPlan::MemoryWith(unsigned workers, size_t places) const {
+  if (workers == 1 && places == 1) return decoder_memory + 2 * aside_memory;
+  const uint64_t place_memory = std::min(decoder_memory, kMaxPlaceMemory);
+  // And what waits to be used again.
+  return workers * (decoder_memory + kMaxDecodedBlock + 2 * tensor_memory +
+                    (places - 1) * place_memory) +
+         tensor_memory;
+}
+
+std::optional<ThreadPlan> DecompressPlan::ThreadsOf(
+    const Threads& threads) const {
+  bool shares = !verify_only && !tokens;
+  bool pays = false;
+  for (const ArtefactTensor& tensor : header.tensors) {
+    // What a group of a profile shares are blocks of its payload.
+    shares &= tensor.codec.codec->shares_blocks() ||
+              tensor.codec.codec->coded_in_groups();
+    pays |= !tensor.codec.codec->at_memory_speed();
+  }
+  if (!pays) return std::nullopt;
+  return PlanOf(threads, header.tensors.size(), shares,
+                [this](unsigned workers, size_t places) {
+                  return MemoryWith(workers, places) - MemoryWith(1, 1);
+                });
 }
 
 DecompressReport DecompressPlan::TakeReport(uint64_t compressed_size) {

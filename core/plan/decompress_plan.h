@@ -21,7 +21,9 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/decompressor.h"
 #include "kvcompress/layout.h"
+#include "kvcompress/threads.h"
 #include "pipeline/groups.h"
+#include "pipeline/job_queue.h"
 #include "pipeline/selection.h"
 
 namespace kvcompress {
@@ -66,8 +68,16 @@ struct DecompressPlan {
   absl::StatusOr<TensorSpec> SpecOf(const Source& source) const;
   // Where the payload of a tensor begins in the artefact, in bytes.
   uint64_t PayloadBegin(size_t tensor) const;
+  // The last tensor whose payload must have come before one can be decoded.
+  size_t NeededFor(size_t tensor) const;
   // Whether anything of a group of a profile is given back or checked.
   bool Needs(size_t group) const;
+  // What is held besides the header, in bytes, with so many tensors decoded at
+  // a time, and as many more that wait for it or to be given back.
+  uint64_t MemoryWith(unsigned workers, size_t places) const;
+  // As many threads as there are, on as many tensors as there is memory for;
+  // nothing where more than one are not worth it.
+  std::optional<ThreadPlan> ThreadsOf(const Threads& threads) const;
   // The report of an artefact of so many bytes. Once, at the end.
   DecompressReport TakeReport(uint64_t compressed_size);
   // DATA_LOSS for an artefact that ends `missing` bytes before the end of the

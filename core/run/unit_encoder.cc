@@ -214,6 +214,8 @@ std::string* UnitEncoder::PayloadsOf(CompressOutput* output) {
   return writes_.used() ? &unwritten_ : &output->artefact;
 }
 
+absl::Status UnitEncoder::PassOn() { return PassOn(kWorthwhile); }
+
 // Writes payloads that are not returned to the caller, once there are so many
 // bytes of them.
 absl::Status UnitEncoder::PassOn(uint64_t least) {
@@ -280,7 +282,7 @@ absl::Status UnitEncoder::SettleJob(size_t index, EncodedOutcome* outcome,
   }
   TakeOutput(&outcome->payload, &spares_.made, PayloadOf(index, output));
   EndPayload(index, output);
-  KVC_RETURN_IF_ERROR(PassOn(kWorthwhile));
+  KVC_RETURN_IF_ERROR(PassOn());
   Report(tensor, outcome->told);
   builder_.Settle(index, outcome->distortion, outcome->tokens);
   if (!options_.reconstruct) return absl::OkStatus();

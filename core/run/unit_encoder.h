@@ -90,7 +90,7 @@ class UnitEncoder {
   absl::Status Finish(CompressOutput* output);
 
   // Writes payloads for which there is a sink, if there are enough of them.
-  absl::Status PassOn() { return PassOn(kEnough); }
+  absl::Status PassOn();
   // Settles all units and writes all payloads. REQUIRES: none is under way.
   absl::Status SettleAll(CompressOutput* output);
 
@@ -98,8 +98,6 @@ class UnitEncoder {
   void ReportSuspicions();
 
  private:
-  static constexpr uint64_t kEnough = 512 << 10;
-
   uint64_t MemoryWith(unsigned workers, size_t places) const;
   void PlanThreads(bool stream);
   bool looks_at_layouts() const {
