@@ -267,9 +267,13 @@ def test_shares_by_kind() -> None:
     shares = shares_of(windows, [1.0, 4.0, 1.0, 1.0], [2.0, 2.0, 4.0, 4.0])
     assert shares.by_kind == {"a": 1.25, "b": 0.25}
     assert shares.least == 0.25
-    # The logarithms of a differ by log 4 from one another, those of b not at all.
-    spread = math.sqrt(2 * math.log(2) ** 2 / 2)
-    assert shares.most == pytest.approx(1.25 * math.exp(spread / math.sqrt(2)))
+    # Windows of a are off by 0.6 of their mean, those of b not at all.
+    spread = math.sqrt(2 * 0.6**2 / 2)
+    assert shares.most == pytest.approx(1.25 * (1 + spread / math.sqrt(2)))
+    # One that hardly shows a codec does not make the others doubtful.
+    quiet = [*windows, Window(Path(), (), torch.zeros(1), "b")]
+    changed, reference = [1.0, 4.0, 1.0, 1.0, 1e-6], [2.0, 2.0, 4.0, 4.0, 1e-3]
+    assert shares_of(quiet, changed, reference).most < shares.most
     alone = shares_of(windows[1:3], [1.0, 1.0], [2.0, 4.0])
     assert alone.by_kind == alone.bounds == {"a": 0.5, "b": 0.25}
 

@@ -137,27 +137,27 @@ def shares_of(
 ) -> Shares:
     """Compares a codec's divergences with int4's, window by window.
 
-    Windows of a kind differ by a factor that is about the same for all kinds, so its spread is
-    taken from all windows together.
+    A bound is the standard error of a quotient of means (Cochran, Sampling Techniques, 6.4). How
+    far windows are off the quotient of their kind, as parts of the kind's mean, is taken from all
+    windows together, since a kind has few. Windows without damage to speak of hardly count.
     """
     groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for window, one, other in zip(windows, changed, reference, strict=True):
         groups[window.kind].append((max(one, _TINY), max(other, _TINY)))
-    squares = 0.0
-    for pairs in groups.values():
-        logs = [math.log(one / other) for one, other in pairs]
-        mean = sum(logs) / len(logs)
-        squares += sum((each - mean) ** 2 for each in logs)
-    freedom = len(windows) - len(groups)
-    spread = math.sqrt(squares / freedom) if freedom > 0 else 0.0
     by_kind = {
         kind: sum(one for one, _ in pairs) / sum(other for _, other in pairs)
         for kind, pairs in groups.items()
     }
+    squares = 0.0
+    for kind, pairs in groups.items():
+        mean = sum(one for one, _ in pairs) / len(pairs)
+        squares += sum(((one - by_kind[kind] * other) / mean) ** 2 for one, other in pairs)
+    freedom = len(windows) - len(groups)
+    spread = math.sqrt(squares / freedom) if freedom > 0 else 0.0
     return Shares(
         by_kind,
         {
-            kind: share * math.exp(spread / math.sqrt(len(groups[kind])))
+            kind: share * (1 + spread / math.sqrt(len(groups[kind])))
             for kind, share in by_kind.items()
         },
     )
