@@ -19,6 +19,7 @@ TEN = (
 PROFILES = (
     f"{RESULTS}/profiles-smollm2/profile_study",
     f"{RESULTS}/profiles-gemma3/profile_study",
+    f"{RESULTS}/profiles-qwen2.5-coder/profile_study",
 )
 CONTRACTS = (
     f"{RESULTS}/profile-contract-smollm2/profile_study",

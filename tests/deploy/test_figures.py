@@ -14,6 +14,8 @@ import results
 STUDIES = {
     "smollm2": results.PROFILES[0],
     "gemma": results.PROFILES[1],
+    "qwen": results.PROFILES[2],
+    "qwen_unusual": f"{results.RESULTS}/profiles-qwen2.5-coder-unusual/profile_study",
     "smollm2_contract": results.CONTRACTS[0],
     "gemma_contract": results.CONTRACTS[1],
     "exact": f"{results.RESULTS}/lossless-smollm2/profile_study",
@@ -68,6 +70,12 @@ SENTENCES = {
         "| {gemma.max.x1}x, {gemma.max.percent} % |",
         "| {gemma.ultra.x1}x, {gemma.ultra.percent} % |",
         "[{gemma_without.klt_ultra.x1}x, {gemma_without.klt_ultra.percent} %]",
+        "| {qwen.high.x1}x, {qwen.high.percent} % |",
+        "| {qwen.max.x1}x, {qwen.max.percent} % |",
+        "| {qwen.ultra.x1}x, {qwen.ultra.percent} % |",
+        "[{qwen.lossless.x2}x](../../validation/results/profiles-qwen2.5-coder/profile_study.md)",
+        "[{qwen_unusual.lossless.x2}x]"
+        "(../../validation/results/profiles-qwen2.5-coder-unusual/profile_study.md)",
         "[{smollm2_contract.contract.x2}x]",
         "on ten windows of other text at {smollm2_contract.contract.percent} % of",
         "`klt:contract` without a profile is {codecs.klt_contract.x2}x, and `ecsq:contract`"
@@ -126,7 +134,7 @@ SENTENCES = {
         " {tokens_512.klt_max.percent} ± 11 %, {tokens_512.klt_ultra.x1}x at"
         " {tokens_512.klt_ultra.percent} ±",
     ),
-    "docs/tutorial.md": ("[{gemma.high.ratio:.0f} to {smollm2.ultra.ratio:.0f} times smaller]",),
+    "docs/tutorial.md": ("[{gemma.high.ratio:.0f} to {qwen.ultra.ratio:.0f} times smaller]",),
 }
 # Rows of the guide to vLLM, and the ways of the measurement.
 VLLM = {
