@@ -30,6 +30,7 @@ inline constexpr int kClassOfOne = 15;
 // A step of the grid is so many octaves below the standard deviation, or up to
 // one octave more.
 inline constexpr int kFinerOctaves = 2;
+
 // A floating-point type of 16 bits.
 struct Format {
   int mantissa;  // bits
