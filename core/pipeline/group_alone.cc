@@ -3,6 +3,7 @@
 #include "pipeline/group_alone.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "pipeline/attention.h"
@@ -39,12 +40,16 @@ absl::StatusOr<std::vector<AloneTensor>> EncodeAlone(
     tensor.quality.distortion = encoder->distortion();
     if (encoder->token_sums() != nullptr) {
       tensor.quality.tokens = *encoder->token_sums();
-    } else {
-      KVC_ASSIGN_OR_RETURN(
-          tensor.quality.tokens,
-          MeasureTokens(source.spec, source.bytes, tensor.decoded, checkpoint));
     }
     tensors.push_back(std::move(tensor));
+  }
+  // Only now it is known that these are used.
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    std::optional<TokenSums>& tokens = tensors[i].quality.tokens;
+    if (tokens) continue;
+    KVC_ASSIGN_OR_RETURN(tokens,
+                         MeasureTokens(sources[i].spec, sources[i].bytes,
+                                       tensors[i].decoded, checkpoint));
   }
   return tensors;
 }

@@ -35,9 +35,9 @@ struct AloneSource {
   EncodeHints hints;
 };
 
-// Codes tensors as `auto` does. None where their payloads together have `most`
-// bytes or more: it ends as soon as that is known. The error of `auto`, or of
-// the checkpoint, which may be null.
+// Codes tensors by a codec. None where their payloads together have `most`
+// bytes or more: it ends as soon as that is known. The error of the codec, or
+// of the checkpoint, which may be null.
 absl::StatusOr<std::vector<AloneTensor>> EncodeAlone(
     const CodecSpec& codec, absl::Span<const AloneSource> sources,
     uint64_t most, Checkpoint* checkpoint);

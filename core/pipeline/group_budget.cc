@@ -7,20 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "digest/digest.h"
 #include "pipeline/groups.h"
+#include "pipeline/tensor_table.h"
 #include "profile/block_encoder.h"
 #include "profile/codec.h"
 #include "profile/group_projection.h"
 
 namespace kvcompress {
-namespace {
-
-uint64_t SizeOf(const TensorSpec& spec) {
-  uint64_t size = DTypeSize(spec.dtype);
-  for (const uint64_t dimension : spec.shape) size *= dimension;
-  return size;
-}
-
-}  // namespace
 
 uint64_t GroupCompression::HeaderGrowth() const {
   if (!falls_back_) return 0;
@@ -55,15 +47,15 @@ uint64_t GroupCompression::memory(bool reconstruct, size_t places) const {
   uint64_t kept = 0;
   for (size_t i = 0; i < specs_.size(); ++i) {
     const bool keeps = reconstruct || falls_back_;
-    if (keeps && !groups_.empty()) kept += SizeOf(specs_[i]);
+    if (keeps && !groups_.empty()) kept += BytesOf(specs_[i]);
     if (!Has(i)) continue;
-    held += SizeOf(specs_[i]);
+    held += BytesOf(specs_[i]);
     const TensorGroup& group = groups_[group_of_.at(i)];
     if (group.last != i) continue;
     const ProfileGroup& basis = profile_->content().groups[group.index];
     uint64_t largest = 0;
     for (const size_t member : group.members) {
-      largest = std::max(largest, SizeOf(specs_[member]));
+      largest = std::max(largest, BytesOf(specs_[member]));
     }
     const bool verifies =
         exact_ || profile_->content().presets[preset_].name == kContractPreset;
@@ -82,7 +74,7 @@ uint64_t GroupCompression::memory(bool reconstruct, size_t places) const {
       working +=
           2 * held + alone_codec_.codec->traits().tensor_memory * largest;
     most = std::max(most, held + working);
-    for (const size_t member : group.members) held -= SizeOf(specs_[member]);
+    for (const size_t member : group.members) held -= BytesOf(specs_[member]);
   }
   return most + kept;
 }

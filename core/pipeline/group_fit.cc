@@ -40,28 +40,19 @@ TensorPlaces PlacesFor(const CodecSpec& codec, const ArtefactHeader& header) {
   });
 }
 
-// That with the smallest step; null where there are none.
-const ProfilePreset* MildestOf(const Profile& profile) {
+// The name of the preset of a request that names none: `contract`, or else that
+// with the smallest step.
+std::string DefaultPresetOf(const Profile& profile) {
   const std::vector<ProfilePreset>& presets = profile.content().presets;
   const auto mildest =
       std::min_element(presets.begin(), presets.end(),
                        [](const ProfilePreset& a, const ProfilePreset& b) {
                          return a.step < b.step;
                        });
-  return mildest == presets.end() ? nullptr : &*mildest;
-}
-
-// The name of the preset that a request asks for.
-std::string PresetNameOf(const CodecSpec& codec, const Profile* profile) {
-  if (!IsExact(codec)) {
-    return std::string(codec.codec == &AutoCodec() ? kContractPreset
-                                                   : codec.parameters.text());
-  }
-  if (profile == nullptr || profile->FindPreset(kContractPreset)) {
+  if (profile.FindPreset(kContractPreset) || mildest == presets.end()) {
     return std::string(kContractPreset);
   }
-  const ProfilePreset* const mildest = MildestOf(*profile);
-  return mildest == nullptr ? std::string() : mildest->name;
+  return mildest->name;
 }
 
 // Whether the other options go together with a profile.
@@ -87,10 +78,10 @@ absl::Status CheckGoTogether(const CompressOptions& options,
 
 std::vector<FittingProfile> FindFitting(
     absl::Span<const std::shared_ptr<const Profile>> candidates,
-    const CodecSpec& codec, const ArtefactHeader& header) {
+    const CodecSpec& codec, absl::string_view preset,
+    const ArtefactHeader& header) {
   std::vector<FittingProfile> fitting;
   if (candidates.empty()) return fitting;
-  const std::string preset = PresetNameOf(codec, nullptr);
   const TensorPlaces places = PlacesFor(codec, header);
   for (const std::shared_ptr<const Profile>& profile : candidates) {
     const std::optional<size_t> index = profile->FindPreset(preset);
@@ -179,13 +170,12 @@ std::vector<TensorGroup> FindGroups(const ProfileContent& content,
 }
 
 std::string CodecOf(const CompressOptions& options) {
-  if (options.codec != KltCodec().traits().name || options.profile == nullptr ||
-      options.profile->FindPreset(kContractPreset)) {
+  if (options.codec != KltCodec().traits().name || options.profile == nullptr) {
     return options.codec;
   }
-  const ProfilePreset* const mildest = MildestOf(*options.profile);
-  if (mildest == nullptr) return options.codec;
-  return absl::StrCat(options.codec, ":", mildest->name);
+  const std::string preset = DefaultPresetOf(*options.profile);
+  return preset == kContractPreset ? options.codec
+                                   : absl::StrCat(options.codec, ":", preset);
 }
 
 absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
@@ -193,18 +183,21 @@ absl::StatusOr<FittingProfile> ChooseProfile(const CompressOptions& options,
                                              const ArtefactHeader& header,
                                              std::vector<Warning>* warnings) {
   const absl::Status together = CheckGoTogether(options, codec, header);
+  absl::string_view name =
+      codec.codec == &AutoCodec() ? kContractPreset : codec.parameters.text();
   if (options.profile == nullptr) {
     // What is lossless needs no profile unless one is named: it would be lost
     // with it.
     if (!together.ok() || IsExact(codec)) return FittingProfile();
     std::vector<FittingProfile> fitting =
-        FindFitting(options.candidate_profiles, codec, header);
+        FindFitting(options.candidate_profiles, codec, name, header);
     if (fitting.size() > 1) warnings->push_back(AmbiguousProfiles());
     return fitting.size() == 1 ? std::move(fitting[0]) : FittingProfile();
   }
   KVC_RETURN_IF_ERROR(together);
   const ProfileContent& content = options.profile->content();
-  const std::string name = PresetNameOf(codec, options.profile.get());
+  const std::string own = DefaultPresetOf(*options.profile);
+  if (IsExact(codec)) name = own;
   const std::optional<size_t> preset = options.profile->FindPreset(name);
   if (!preset) {
     std::vector<std::string> names;

@@ -10,7 +10,6 @@
 #include "absl/strings/str_format.h"
 #include "codecs/auto/auto.h"
 #include "codecs/klt/token_weights.h"
-#include "codecs/lossless/lossless.h"
 #include "kvcompress/error.h"
 #include "pipeline/group_contract.h"
 #include "pipeline/group_exact.h"
@@ -50,7 +49,7 @@ absl::StatusOr<GroupCompression> GroupCompression::Plan(
       FittingProfile fitting,
       ChooseProfile(options, codec, *header, &report->warnings));
   if (fitting.profile != nullptr) {
-    plan.exact_ = codec.codec == &LosslessCodec();
+    plan.exact_ = fitting.groups.front().shape.exact;
     plan.falls_back_ = plan.exact_ || codec.codec == &AutoCodec();
     plan.alone_codec_ = codec;
     plan.effort_ = options.effort;
@@ -219,7 +218,7 @@ absl::Status GroupCompression::EncodeExact(const TensorGroup& group,
                                            Checkpoint* checkpoint,
                                            std::string* payload) {
   std::vector<absl::string_view> sources = SourcesOf(group);
-  // Residuals make up for zeros in the place of what is not finite.
+  // Residuals make up for zeros instead of what is not finite.
   std::vector<std::string> finite;
   finite.reserve(sources.size());
   for (size_t i = 0; i < sources.size(); ++i) {

@@ -108,6 +108,8 @@ class GroupCompression {
   // Sets up the groups of a profile with a preset of it.
   void Use(FittingProfile fitting, ArtefactHeader* header,
            CompressReport* report);
+  // That of tensors that are coded with the profile.
+  const Codec& codec() const;
   absl::Status Encode(const TensorGroup& group, Workers* workers,
                       Checkpoint* checkpoint, std::string* payload);
   // The same where the members of a group may be coded by `auto`, or by
@@ -121,9 +123,7 @@ class GroupCompression {
                                       profile::GroupEncoding encoding,
                                       Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload);
-  // That of tensors that are coded with the profile.
-  const Codec& codec() const;
-  // The same where every bit is kept.
+  // As Encode, but that every bit is kept.
   absl::Status EncodeExact(const TensorGroup& group, Workers* workers,
                            Checkpoint* checkpoint, std::string* payload);
   // Takes note of the size of a group, and after the last one of an unusual

@@ -74,6 +74,10 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
   return header;
 }
 
+uint64_t BytesOf(const TensorSpec& spec) {
+  return ElementCount(spec).value_or(0) * DTypeSize(spec.dtype);
+}
+
 absl::Status CheckTensor(const SafetensorsEntry& entry, uint64_t offset,
                          const CodecTraits& traits, uint64_t max_bytes) {
   const uint64_t size = entry.end - entry.begin;

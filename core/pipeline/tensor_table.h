@@ -32,6 +32,9 @@ absl::StatusOr<SafetensorsHeader> HeaderOf(
     std::vector<std::pair<std::string, std::string>> metadata,
     uint64_t max_header_bytes, Checkpoint* checkpoint);
 
+// Bytes of a tensor. REQUIRES: its spec was checked.
+uint64_t BytesOf(const TensorSpec& spec);
+
 // Whether a codec takes a tensor whose data begin at `offset` plus those of the
 // entry. OUT_OF_RANGE when it holds a whole tensor and this one is larger than
 // `max_bytes`. REQUIRES: it takes the type.

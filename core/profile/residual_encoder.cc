@@ -17,20 +17,6 @@ namespace kvcompress::profile {
 namespace {
 
 using coding::kMaxLanes;
-using residuals::ElementAt;
-using residuals::Format;
-using residuals::FormatOf;
-using residuals::Grid;
-using residuals::GridOf;
-using residuals::IndexOf;
-using residuals::kElementSize;
-using residuals::kHeaderSize;
-using residuals::kLevelOfOne;
-using residuals::kMagnitude;
-using residuals::kRaw;
-using residuals::ShiftAt;
-using residuals::SignificandOf;
-using residuals::TableOf;
 
 constexpr int kMostLevels = std::numeric_limits<uint8_t>::max();
 // The standard deviation over the median magnitude, of a normal distribution.
@@ -40,16 +26,12 @@ constexpr uint64_t kSampled = 4096;
 
 template <typename T>
 void Put(T value, std::string* out) {
-  out->append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-const uint8_t* Data(absl::string_view bytes) {
-  return reinterpret_cast<const uint8_t*>(bytes.data());
+  AppendNumbers(absl::MakeConstSpan(&value, 1), out);
 }
 
 // Sends what the index of an element does not say of it.
-void PutRest(const Format& format, int floor, int32_t index, uint16_t bits,
-             coding::SymbolWriter* writer) {
+void PutRest(const ElementFormat& format, int floor, int32_t index,
+             uint16_t bits, coding::SymbolWriter* writer) {
   const int magnitude = bits & kMagnitude;
   if (index == 0) {
     writer->PutLowBits(magnitude, 15);
@@ -68,8 +50,8 @@ class Encoder {
           absl::string_view restored)
       : shape_(shape),
         format_(FormatOf(shape.dtype)),
-        source_(Data(source)),
-        restored_(Data(restored)) {}
+        source_(ElementsOf(source)),
+        restored_(ElementsOf(restored)) {}
 
   std::string Encode(Checkpoint* checkpoint) {
     std::string out;
@@ -157,7 +139,7 @@ class Encoder {
         (head * shape_.tokens + token) * channels * kElementSize;
     const uint8_t* const source = source_ + at;
     const uint8_t* const restored = restored_ + at;
-    std::vector<Grid> grids(channels);
+    std::vector<ElementGrid> grids(channels);
     for (size_t i = 0; i < channels; ++i) {
       grids[i] = GridOf(format_, levels_[head % shape_.heads * channels + i]);
     }
@@ -167,7 +149,7 @@ class Encoder {
     std::fill(symbols + elements, symbols + rows * kMaxLanes,
               coding::kNoSymbol);
     for (size_t i = 0; i < elements; ++i) {
-      const Grid& grid = grids[i % channels];
+      const ElementGrid& grid = grids[i % channels];
       const uint16_t predicted = ElementAt(restored, i);
       const uint16_t bits = ElementAt(source, i);
       const int32_t index = IndexOf(format_, grid.floor, bits);
@@ -179,12 +161,13 @@ class Encoder {
     writer.Finish();
     const coding::RansStream stream =
         coding::RansEncode(writer.rows(), kMaxLanes, &words_);
-    const size_t size = kHeaderSize + kStatesSize + 2 * stream.words.size() +
-                        writer.escapes().size() + writer.low_bits().size();
-    const size_t raw = kHeaderSize + elements * kElementSize;
+    const size_t size = kResidualHeaderSize + kStatesSize +
+                        2 * stream.words.size() + writer.escapes().size() +
+                        writer.low_bits().size();
+    const size_t raw = kResidualHeaderSize + elements * kElementSize;
     if (size >= raw) {
       Put(static_cast<uint32_t>(raw), out);
-      Put(kRaw, out);
+      Put(kRawBlock, out);
       Put(uint32_t{0}, out);
       out->append(reinterpret_cast<const char*>(source),
                   elements * kElementSize);
@@ -200,7 +183,7 @@ class Encoder {
   }
 
   const ResidualShape& shape_;
-  const Format format_;
+  const ElementFormat format_;
   const uint8_t* const source_;
   const uint8_t* const restored_;
   std::vector<int> levels_;
@@ -214,8 +197,8 @@ std::string FiniteElements(DType dtype, absl::string_view source) {
   std::string finite(source);
   const int last = FormatOf(dtype).largest_floor;
   for (size_t i = 0; i < finite.size() / kElementSize; ++i) {
-    const int exponent =
-        (ElementAt(Data(finite), i) & kMagnitude) >> FormatOf(dtype).mantissa;
+    const int exponent = (ElementAt(ElementsOf(finite), i) & kMagnitude) >>
+                         FormatOf(dtype).mantissa;
     if (exponent > last)
       std::memset(&finite[i * kElementSize], 0, kElementSize);
   }

@@ -12,15 +12,16 @@
 #include <cstdint>
 #include <cstring>
 
+#include "absl/strings/string_view.h"
 #include "entropy/tables.h"
 #include "kvcompress/dtype.h"
 
-namespace kvcompress::profile::residuals {
+namespace kvcompress::profile {
 
 // Of a block: its size, the number of words and the bytes of its escapes.
-inline constexpr size_t kHeaderSize = 12;
+inline constexpr size_t kResidualHeaderSize = 12;
 // In the place of the number of words: the block has elements as they are.
-inline constexpr uint32_t kRaw = 0xffffffff;
+inline constexpr uint32_t kRawBlock = 0xffffffff;
 inline constexpr size_t kElementSize = sizeof(uint16_t);
 inline constexpr uint16_t kMagnitude = 0x7fff;
 // The level of a standard deviation of 1; a level is a quarter of an octave.
@@ -32,28 +33,29 @@ inline constexpr int kClassOfOne = 15;
 inline constexpr int kFinerOctaves = 2;
 
 // A floating-point type of 16 bits.
-struct Format {
+struct ElementFormat {
   int mantissa;  // bits
   int bias;
   int largest_floor;  // exponent field
 };
 
-inline Format FormatOf(DType dtype) {
-  return dtype == DType::kBF16 ? Format{7, 127, 254} : Format{10, 15, 30};
+inline ElementFormat FormatOf(DType dtype) {
+  return dtype == DType::kBF16 ? ElementFormat{7, 127, 254}
+                               : ElementFormat{10, 15, 30};
 }
 
 // Elements as integers: those with an exponent field of at least `floor` in
 // their order, others in steps of those at the floor, towards 0.
-struct Grid {
+struct ElementGrid {
   int floor;
   int klass;  // of differences from an element at the floor or below
 };
 
-inline Grid GridOf(const Format& format, int level) {
+inline ElementGrid GridOf(const ElementFormat& format, int level) {
   const int quarters = level - kLevelOfOne;
   const int octaves = quarters >> 2;
   const int unit = format.bias + format.mantissa;
-  Grid grid;
+  ElementGrid grid;
   grid.floor =
       std::clamp(octaves - kFinerOctaves + unit, 1, format.largest_floor);
   grid.klass = kClassOfOne + quarters - 4 * (grid.floor - unit);
@@ -65,12 +67,12 @@ inline int ShiftAt(int exponent, int floor) {
   return floor - std::max(exponent, 1);
 }
 
-inline int SignificandOf(const Format& format, int magnitude) {
+inline int SignificandOf(const ElementFormat& format, int magnitude) {
   const int exponent = magnitude >> format.mantissa;
   return magnitude - (std::max(exponent - 1, 0) << format.mantissa);
 }
 
-inline int32_t IndexOf(const Format& format, int floor, uint16_t bits) {
+inline int32_t IndexOf(const ElementFormat& format, int floor, uint16_t bits) {
   const int magnitude = bits & kMagnitude;
   const int exponent = magnitude >> format.mantissa;
   int index;
@@ -84,11 +86,15 @@ inline int32_t IndexOf(const Format& format, int floor, uint16_t bits) {
   return bits > kMagnitude ? -index : index;
 }
 
-inline uint8_t TableOf(const Format& format, const Grid& grid,
+inline uint8_t TableOf(const ElementFormat& format, const ElementGrid& grid,
                        uint16_t predicted) {
   const int exponent = (predicted & kMagnitude) >> format.mantissa;
   const int klass = grid.klass - 4 * std::max(exponent - grid.floor, 0);
   return static_cast<uint8_t>(std::clamp<int>(klass, 0, coding::kTables - 1));
+}
+
+inline const uint8_t* ElementsOf(absl::string_view bytes) {
+  return reinterpret_cast<const uint8_t*>(bytes.data());
 }
 
 inline uint16_t ElementAt(const uint8_t* elements, size_t index) {
@@ -97,6 +103,6 @@ inline uint16_t ElementAt(const uint8_t* elements, size_t index) {
   return bits;
 }
 
-}  // namespace kvcompress::profile::residuals
+}  // namespace kvcompress::profile
 
 #endif  // KVCOMPRESS_PROFILE_RESIDUAL_GRID_H_

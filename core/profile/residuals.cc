@@ -18,21 +18,6 @@ namespace kvcompress::profile {
 namespace {
 
 using coding::kMaxLanes;
-using residuals::ElementAt;
-using residuals::Format;
-using residuals::FormatOf;
-using residuals::Grid;
-using residuals::GridOf;
-using residuals::IndexOf;
-using residuals::kElementSize;
-using residuals::kHeaderSize;
-using residuals::kMagnitude;
-using residuals::kRaw;
-using residuals::TableOf;
-
-const uint8_t* Data(absl::string_view bytes) {
-  return reinterpret_cast<const uint8_t*>(bytes.data());
-}
 
 absl::Status Bad(absl::string_view what) {
   return absl::DataLossError(
@@ -40,7 +25,7 @@ absl::Status Bad(absl::string_view what) {
 }
 
 // The element of an index. False where there is none.
-bool TakeRest(const Format& format, int floor, int32_t index,
+bool TakeRest(const ElementFormat& format, int floor, int32_t index,
               coding::BitReader* low_bits, uint16_t* bits) {
   if (index == 0) {
     const uint32_t magnitude = low_bits->Get(15);
@@ -83,7 +68,8 @@ uint64_t Residuals::Memory(const ResidualShape& shape) {
   const uint64_t heads = shape.batches * shape.heads;
   // Levels and the list of blocks may have twice the capacity.
   return shape.heads * shape.channels * (1 + 2 * sizeof(uint16_t)) +
-         heads * (shape.blocks_of_head() * (kHeaderSize + 2 * sizeof(Block)) +
+         heads * (shape.blocks_of_head() *
+                      (kResidualHeaderSize + 2 * sizeof(Block)) +
                   shape.tokens * shape.channels * kElementSize);
 }
 
@@ -111,16 +97,16 @@ absl::StatusOr<Residuals> Residuals::Parse(absl::string_view bytes,
     const uint64_t tokens = std::min(
         shape.block_tokens(), shape.tokens - i % blocks * shape.block_tokens());
     const uint64_t most = tokens * shape.channels * kElementSize;
-    if (bytes.size() - at < kHeaderSize) return Bad("too few blocks");
+    if (bytes.size() - at < kResidualHeaderSize) return Bad("too few blocks");
     uint32_t fields[3];
     std::memcpy(fields, bytes.data() + at, sizeof(fields));
     const auto [size, words, escapes] = fields;
-    Block block = {.begin = at + kHeaderSize,
-                   .size = size - static_cast<uint32_t>(kHeaderSize),
+    Block block = {.begin = at + kResidualHeaderSize,
+                   .size = size - static_cast<uint32_t>(kResidualHeaderSize),
                    .words = words,
                    .escapes = escapes,
-                   .raw = words == kRaw};
-    if (size < kHeaderSize || size > bytes.size() - at) {
+                   .raw = words == kRawBlock};
+    if (size < kResidualHeaderSize || size > bytes.size() - at) {
       return Bad("a block of a bad size");
     }
     if (block.raw
@@ -141,16 +127,16 @@ uint64_t ResidualReader::Memory(uint64_t channels) {
   // Tables, symbols and indices, and the elements that a member restores.
   return elements * (2 + sizeof(int32_t) + kElementSize +
                      sizeof(uint8_t*) / kMaxLanes) +
-         channels * sizeof(Grid);
+         channels * sizeof(ElementGrid);
 }
 
 absl::Status ResidualReader::Apply(const Residuals& residuals, uint64_t head,
                                    uint64_t block, uint8_t* elements) {
   const ResidualShape& shape = residuals.shape_;
-  const Format format = FormatOf(shape.dtype);
+  const ElementFormat format = FormatOf(shape.dtype);
   const Residuals::Block& at =
       residuals.blocks_[head * shape.blocks_of_head() + block];
-  const uint8_t* bytes = Data(residuals.bytes_) + at.begin;
+  const uint8_t* bytes = ElementsOf(residuals.bytes_) + at.begin;
   if (at.raw) {
     std::memcpy(elements, bytes, at.size);
     return absl::OkStatus();
@@ -159,7 +145,7 @@ absl::Status ResidualReader::Apply(const Residuals& residuals, uint64_t head,
   const size_t tokens = std::min(shape.block_tokens(),
                                  shape.tokens - block * shape.block_tokens());
   const size_t count = tokens * channels;
-  std::vector<Grid> grids(channels);
+  std::vector<ElementGrid> grids(channels);
   for (size_t i = 0; i < channels; ++i) {
     grids[i] =
         GridOf(format, residuals.levels_[head % shape.heads * channels + i]);

@@ -8,6 +8,7 @@
 
 #include "digest/digest.h"
 #include "pipeline/hints.h"
+#include "pipeline/tensor_table.h"
 #include "pipeline/working_memory.h"
 #include "status/macros.h"
 #include "tensor/slabs.h"
@@ -21,12 +22,6 @@ constexpr uint64_t kCached = 4 << 20;
 // Tensors for which there is memory besides those that are encoded or wait: one
 // that is coming, and one that is spare. What they become is smaller.
 constexpr uint64_t kSpares = 2;
-
-// REQUIRES: the spec was checked.
-uint64_t SizeOf(const TensorSpec& spec) {
-  const absl::StatusOr<uint64_t> elements = ElementCount(spec);
-  return elements.ok() ? *elements * DTypeSize(spec.dtype) : 0;
-}
 
 }  // namespace
 
@@ -58,7 +53,7 @@ void UnitEncoder::PlanThreads(bool stream) {
   bool shares = false;
   bool pays = false;
   for (const ArtefactTensor& tensor : artefact_.tensors) {
-    job_size_ = std::max(job_size_, SizeOf(tensor.spec));
+    job_size_ = std::max(job_size_, BytesOf(tensor.spec));
     shares |= tensor.codec.codec->shares_blocks();
     pays |= !tensor.codec.codec->at_memory_speed();
   }
@@ -229,7 +224,7 @@ void UnitEncoder::CountPayload(uint64_t size, ArtefactTensor* tensor) {
 }
 
 void UnitEncoder::Report(const ArtefactTensor& tensor, KeyHints told) {
-  builder_.Add(tensor, SizeOf(tensor.spec), told);
+  builder_.Add(tensor, BytesOf(tensor.spec), told);
   attention_.Learn(tensor.spec, std::move(told));
 }
 
