@@ -70,10 +70,10 @@ enum class Existing {
   kReuse,  // overwritten, where it is the server's and has no other name
 };
 
-// A file that has no name until it is whole: a server that is killed leaves
-// nothing behind. One that is reused has a temporary name meanwhile, and one
-// that takes the place of another has it for a moment: files/publish.h says how
-// what a server leaves that is killed then is removed.
+// A new file has no name until it is complete, so a killed server leaves
+// nothing. A reused file has a temporary name during the call. A file that
+// replaces another has one for a moment. If the server is killed then, the
+// temporary name remains; files/publish.h says how it is removed.
 class SharedOutput {
  public:
   // In the directory `parent`, to be called `name`; `temporary` is the name

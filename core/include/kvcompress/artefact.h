@@ -39,8 +39,8 @@ struct ArtefactTensor {
   CodecSpec codec;
   uint64_t payload_size = 0;  // bytes
   std::string digest;         // 32 hexadecimal digits
-  // Whether the manifest has the digest of the empty payload of a codec that is
-  // coded_in_groups() in full, as artefacts once had it.
+  // For an empty payload of a codec that is coded_in_groups(): whether the
+  // manifest has the full digest instead of "-". Earlier versions wrote it.
   bool full_digest = false;
 };
 

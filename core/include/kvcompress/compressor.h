@@ -84,11 +84,11 @@ struct CompressOptions {
   // and PROFILE_POOR_RATE where bounds take more than without a profile.
   // Null for none.
   std::shared_ptr<const Profile> profile;
-  // Where `profile` is null: those among which one may be chosen. It is the one
-  // that has the preset of the codec klt and fits a group of the cache. Where
-  // none does, or the other options do not go together with a profile, none is
-  // used; where several do, neither, and the report has the warning
-  // PROFILE_AMBIGUOUS.
+  // If `profile` is null: the profiles to choose from. One fits if it has the
+  // preset of the codec klt and the cache has one of its groups. If exactly one
+  // fits, it is used. If several fit, none is used, and the report has the
+  // warning PROFILE_AMBIGUOUS. If none fits, or the other options exclude a
+  // profile, none is used.
   std::vector<std::shared_ptr<const Profile>> candidate_profiles;
 };
 

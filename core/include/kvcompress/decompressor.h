@@ -102,11 +102,10 @@ class Decompressor {
 
   // A step: takes bytes of the artefact, cut anywhere, from the front of
   // `*bytes`, and appends to `*restored` the next bytes of the safetensors
-  // file. That never becomes larger than `most`; only where it is empty may
-  // one block of a codec come that is larger by itself, at most
-  // kMaxDecodedBlock bytes. A step decodes no more than that either, where
-  // what it decodes is not given back. Where several threads work, it may wait
-  // for a tensor.
+  // file. `*restored` never grows beyond `most` bytes. One exception: if it is
+  // empty, a step may append one larger block, of at most kMaxDecodedBlock
+  // bytes. The same limit holds for bytes that a step decodes and does not
+  // return. With several threads, a step may wait for a tensor.
   //
   // True when it stopped for that, and once when it has read the header, before
   // it decodes anything, so that working_bytes() can be reserved: call it

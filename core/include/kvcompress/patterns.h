@@ -14,9 +14,9 @@ namespace kvcompress {
 // Most patterns in a list, and bytes of all of them.
 inline constexpr uint64_t kMaxPatterns = 1024;
 inline constexpr uint64_t kMaxPatternBytes = uint64_t{1} << 20;
-// Most steps that those with wildcards take: for every 64 characters of theirs
-// one for each byte of all names. Ten milliseconds at worst. Patterns without
-// wildcards take none.
+// Limit on the work of patterns with wildcards: their characters divided by 64,
+// times the bytes of all names. At the limit, matching takes ten milliseconds.
+// Patterns without wildcards take no steps.
 inline constexpr uint64_t kMaxPatternWork = uint64_t{1} << 24;
 
 }  // namespace kvcompress

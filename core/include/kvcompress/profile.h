@@ -80,9 +80,9 @@ struct ProfileExpectation {
   // and after int4, in nats a token.
   float divergence = 0;
   float int4_divergence = 0;
-  // What the divergence is of int4's, from the kind of text that shows it least
-  // to the kind that shows it most, at 1 for the same. Both 0 where kinds were
-  // not measured.
+  // A share is the divergence divided by that after int4. `least_share` is that
+  // of the best kind of text. `most_share` is the highest bound of a kind: its
+  // share plus one standard error. Both are 0 if kinds were not measured.
   float least_share = 0;
   float most_share = 0;
 };
