@@ -25,16 +25,20 @@ def test_every_file_is_listed() -> None:
 FREE = {name for name, entry in GOOD.items() if "last_stage" in entry or entry["codec"] == "klt"}
 
 
-def newest(codec: str) -> int:
-    """Which of its ways to encode a codec writes today."""
-    ways = [entry.get("encoder", 1) for entry in GOOD.values() if entry["codec"] == codec]
+def newest(codec: str, preset: str) -> int:
+    """Which of its ways to encode a preset a codec writes today."""
+    ways = [
+        entry.get("encoder", 1)
+        for entry in GOOD.values()
+        if (entry["codec"], entry["preset"]) == (codec, preset)
+    ]
     return int(max(ways))
 
 
 FIXED = [
     name
     for name, entry in GOOD.items()
-    if name not in FREE and entry.get("encoder", 1) == newest(entry["codec"])
+    if name not in FREE and entry.get("encoder", 1) == newest(entry["codec"], entry["preset"])
 ]
 
 

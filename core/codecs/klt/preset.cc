@@ -7,11 +7,12 @@
 namespace kvcompress::klt {
 namespace {
 
-// Measured on SmolLM2-135M and Gemma 3 270M.
+// Measured on SmolLM2-135M, Gemma 3 270M and Qwen2.5-Coder-0.5B
+// (docs/decisions/steps-follow-keys.md).
 Preset Weighted(double key_step, double value_step) {
   return {.steps = {.key_step = key_step, .value_step = value_step},
           .weighting = 0.3,
-          .sharpening = 0.35};
+          .sharpening = 0.5};
 }
 
 CodecOption ComponentsOption() {
@@ -59,9 +60,9 @@ const OptionSchema<Preset>& Schema() {
        {SharpeningOption(),
         [](double value, Preset* out) { out->sharpening = value; }}},
       {{"contract", {.steps = coding::ContractSteps()}},
-       {"high", Weighted(0.95, 1)},
-       {"max", Weighted(1.6, 2.1)},
-       {"ultra", Weighted(2, 2.5)}});
+       {"high", Weighted(1.1, 0.65)},
+       {"max", Weighted(2.1, 1.2)},
+       {"ultra", Weighted(2.5, 1.4)}});
   return *schema;
 }
 

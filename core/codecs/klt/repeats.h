@@ -15,10 +15,10 @@
 namespace kvcompress::klt {
 
 // Returns how strongly the cache repeats itself, from 0 to 1. The function
-// samples at most 64 runs of 7 tokens, from up to four heads and the newest 2^15
-// tokens. It compares four tokens of each run with earlier runs of the same
-// head, without the means of the channels. The result grows from 0 to 1 while
-// the share of repeating runs grows from 0.02 to 0.2. Unspecified if the
+// samples at most 64 runs of 7 tokens, from up to four heads and the newest
+// 2^15 tokens. It compares four tokens of each run with earlier runs of the
+// same head, without the means of the channels. The result grows from 0 to 1
+// while the share of repeating runs grows from 0.02 to 0.2. Unspecified if the
 // checkpoint stops.
 double Repetition(const Geometry& geometry, LoadTokens load,
                   Checkpoint* checkpoint = nullptr);

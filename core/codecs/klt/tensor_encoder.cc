@@ -57,7 +57,7 @@ constexpr double kEnough = 1.005;      // not worth another trial
 
 // The coarsest step of a preset that a trellis is tried with: where most levels
 // are zero, it gains nothing that a model would notice.
-constexpr double kMaxTrellisStep = 1;
+constexpr double kMaxTrellisStep = 1.1;
 // How much coarser the steps of a trellis are at the same error.
 constexpr double kTrellisSteps = 1.2;
 

@@ -21,9 +21,13 @@ constexpr double kNewest = 8;
 // Octaves that steps shrink and grow by.
 constexpr double kMinOctaves = -2;
 constexpr double kMaxOctaves = 0.75;
-// Sharpness from which on steps shrink, and the most octaves that they do;
-// measured on SmolLM2-135M and Gemma 3 270M.
+// Sharpness from which on steps shrink, from which on they shrink by only a
+// part of what is beyond it, and the most octaves that they do; measured on
+// SmolLM2-135M, Gemma 3 270M and Qwen2.5-Coder-0.5B. Beyond kSharp attention
+// picks single tokens, and models normalize the keys that are so large.
 constexpr double kDull = 1.5;
+constexpr double kSharp = 6;
+constexpr double kPartBeyond = 0.25;
 constexpr double kMaxShrinking = 4;
 // Tokens of a head between two looks at a checkpoint.
 constexpr size_t kLookTokens = 4096;
@@ -101,8 +105,10 @@ KeyHints AnalyzeKeys(const Geometry& geometry, LoadTokens load,
 }
 
 double SharpnessFactor(const Preset& preset, std::optional<double> sharpness) {
-  const double octaves =
-      preset.sharpening * (sharpness.value_or(kDull) - kDull);
+  const double value = sharpness.value_or(kDull);
+  const double beyond = std::max(0.0, value - kSharp);
+  const double octaves = preset.sharpening * (std::min(value, kSharp) - kDull +
+                                              kPartBeyond * beyond);
   return std::exp2(-std::clamp(octaves, 0.0, kMaxShrinking));
 }
 

@@ -42,8 +42,9 @@ using LoadTokens = absl::FunctionRef<void(size_t head, size_t begin, size_t end,
 KeyHints AnalyzeKeys(const Geometry& geometry, LoadTokens load,
                      Checkpoint* checkpoint = nullptr);
 
-// Factor for the steps of keys of this sharpness, at most 1: they follow the
-// sharpness as strongly as the preset says.
+// Returns the factor for the steps of keys of this sharpness, at most 1. Steps
+// follow the sharpness as strongly as the preset says; beyond 6 a quarter as
+// strongly.
 double SharpnessFactor(const Preset& preset, std::optional<double> sharpness);
 
 // The attention that tokens are likely to get, in octaves: what their age

@@ -149,8 +149,8 @@ class TensorDecoder {
   // A step: decodes payload from the front of `*payload`, cut anywhere, takes
   // it away there, and appends to `*decoded`. `*decoded` never grows beyond
   // `most` bytes. One exception: a block that is larger than `most` is appended
-  // if `*decoded` is empty. One call decodes and keeps for later at most as many
-  // bytes, or one block.
+  // if `*decoded` is empty. One call decodes and keeps for later at most as
+  // many bytes, or one block.
   //
   // True when it stopped for that: call it again, with what `*payload` still
   // has, which may be nothing, and with space in `*decoded`. False when it

@@ -109,9 +109,9 @@ TEST(Repetition, RefinesCoarsePresetsAlone) {
   EXPECT_DOUBLE_EQ(refined.sharpening, 2 * ultra.sharpening);
   EXPECT_EQ(refined.steps.key_step, ultra.steps.key_step);
   EXPECT_EQ(klt::Refined(ultra, 0).steps.value_step, ultra.steps.value_step);
-  const klt::Preset high = PresetOf("high");
-  EXPECT_EQ(klt::Refined(high, 1).steps.value_step, high.steps.value_step);
-  EXPECT_EQ(klt::Refined(high, 1).sharpening, high.sharpening);
+  const klt::Preset fine = PresetOf("1,0.7,96,0.3,0.5");
+  EXPECT_EQ(klt::Refined(fine, 1).steps.value_step, fine.steps.value_step);
+  EXPECT_EQ(klt::Refined(fine, 1).sharpening, fine.sharpening);
 }
 
 TEST(AnalyzeKeys, SharpnessIsTheFourthPowerWithoutMeansAndSinks) {
@@ -132,6 +132,9 @@ TEST(SharpnessFactor, ShrinksStepsOfSharpLayersWithinBounds) {
   EXPECT_EQ(klt::SharpnessFactor(preset, 1.5), 1);
   EXPECT_NEAR(klt::SharpnessFactor(preset, 3.5), std::exp2(-1.5), 1e-12);
   EXPECT_EQ(klt::SharpnessFactor(preset, 50), std::exp2(-4));
+  const klt::Preset half = PresetOf("1.8,2.8,96,0.3,0.5");
+  EXPECT_NEAR(klt::SharpnessFactor(half, 6), std::exp2(-2.25), 1e-12);
+  EXPECT_NEAR(klt::SharpnessFactor(half, 10), std::exp2(-2.75), 1e-12);
   EXPECT_EQ(klt::SharpnessFactor(PresetOf("1.8,2.8,96,0.3"), 50), 1);
 }
 
