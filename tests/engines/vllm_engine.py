@@ -10,6 +10,7 @@ a LoRA adapter that all prompts have), and `requests`. Each is a list of token n
 
     {"reset": true}           empties the engine's own cache and the primary tier; false: that alone
     {"predict": [NUMBERS]}    notes the probabilities of all tokens after a prompt
+    {"together": [[NUMBERS]], "tokens": N}  runs prompts at the same time, of N tokens each
     {"run": [COMMAND...]}     runs a command
     {"freeze": PID}           stops a process without an end; {"thaw": PID} lets it go on
     {"kill_in_load": PID}     kills a process as soon as it was asked to restore something
@@ -110,6 +111,23 @@ def run(
         "seconds": first,
         "all_seconds": time.monotonic() - began,
     }
+
+
+def together(engine: Any, number: int, prompts: list[list[int]], tokens: int) -> list[Any]:  # noqa: ANN401
+    """Runs prompts at the same time, greedily; returns the results in their order."""
+    from vllm import SamplingParams
+
+    parameters = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
+    names = [f"request-{number}-{index}" for index in range(len(prompts))]
+    for name, prompt in zip(names, prompts, strict=True):
+        engine.add_request(name, {"prompt_token_ids": prompt}, parameters)
+    found: dict[str, Any] = {}
+    while engine.has_unfinished_requests():
+        found |= {output.request_id: output for output in engine.step()}
+    return [
+        {"tokens": list(found[name].outputs[0].token_ids), "served": found[name].num_cached_tokens}
+        for name in names
+    ]
 
 
 def predict(engine: Any, number: int, prompt: list[int]) -> Any:  # noqa: ANN401
@@ -220,7 +238,7 @@ def settle(engine: Any, most: float = 120.0) -> None:  # noqa: ANN401
 
 
 def counters() -> dict[str, float]:
-    """Returns our tier's counters."""
+    """Returns the counters of offloading, and of preemptions."""
     from prometheus_client import (  # type: ignore[import-not-found,unused-ignore]
         REGISTRY,
     )
@@ -229,7 +247,8 @@ def counters() -> dict[str, float]:
         f"{sample.name}{sorted(sample.labels.items())}": sample.value
         for metric in REGISTRY.collect()
         for sample in metric.samples
-        if "kv_offload" in sample.name and sample.name.endswith("_total")
+        if sample.name.endswith("_total")
+        and ("kv_offload" in sample.name or "num_preemptions" in sample.name)
     }
 
 
@@ -248,6 +267,9 @@ def main() -> None:
     for number, request in enumerate(job["requests"]):
         if "predict" in request:
             predictions.append(predict(engine, number, request["predict"]))
+            settle(engine)
+        elif "together" in request:
+            results += together(engine, number, request["together"], request["tokens"])
             settle(engine)
         elif isinstance(request, dict):
             between(engine, request, restores)

@@ -14,6 +14,8 @@ from interfaces import REPOSITORY, Interface, Wheel, accepts, wheels
 pytestmark = pytest.mark.slow
 
 CACHES = "transformers/cache_utils.py"
+CONNECTORS = "vllm/distributed/kv_transfer/kv_connector/v1"
+OFFLOADING = "vllm/v1/kv_offload/base.py"
 TIER = "vllm/v1/kv_offload/tiering"
 INTERFACES = {
     "lmcache": (
@@ -50,14 +52,23 @@ INTERFACES = {
     ),
     "vllm": (
         Interface(f"{TIER}/base.py", "SecondaryTierManager", "_vllm_tier.py", "KVCompressTier"),
-        Interface(f"{TIER}/async_lookup.py", "AsyncLookupManager", "_vllm_tier.py", "_Lookup"),
+        Interface(f"{TIER}/async_lookup.py", "AsyncLookupManager", "_vllm_lookup.py", "Lookup"),
         Interface(f"{TIER}/spec.py", "TieringOffloadingSpec", "_vllm_host.py", "HostTieringSpec"),
-        Interface("vllm/v1/kv_offload/base.py", "OffloadingWorker", "_vllm_host.py", "HostWorker"),
+        Interface(OFFLOADING, "OffloadingWorker", "_vllm_host.py", "HostWorker"),
+        Interface(OFFLOADING, "OffloadingWorker", "_vllm_device_worker.py", "DeviceWorker"),
+        Interface(OFFLOADING, "OffloadingManager", "_vllm_device.py", "DeviceManager"),
+        Interface(OFFLOADING, "OffloadingSpec", "_vllm_device.py", "DeviceSpec"),
         Interface(
-            "vllm/distributed/kv_transfer/kv_connector/v1/offloading_connector.py",
-            "OffloadingConnector",
-            "vllm.py",
-            "KVCompressConnector",
+            f"{CONNECTORS}/offloading/common.py",
+            "OffloadingWorkerMetadata",
+            "_vllm_device.py",
+            "DeviceMetadata",
+        ),
+        *(
+            Interface(
+                f"{CONNECTORS}/offloading_connector.py", "OffloadingConnector", "vllm.py", name
+            )
+            for name in ("KVCompressConnector", "KVCompressDeviceConnector")
         ),
     ),
 }

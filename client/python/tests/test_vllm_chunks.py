@@ -3,7 +3,7 @@
 
 import random
 
-from kvcompress.integrations._vllm_chunks import Chunk, block_of, group_of, runs_of
+from kvcompress.integrations._vllm_chunks import Chunk, block_of, group_of, parts_of, runs_of
 
 
 def chunk(end: int | None, number: int = 0) -> Chunk:
@@ -29,6 +29,14 @@ def test_chunks_at_unknown_places_stand_alone() -> None:
     """Nothing says that one follows another."""
     runs = runs_of([chunk(None, 1), chunk(128), chunk(None, 2)], 128)
     assert [[each.number for each in run] for run in runs] == [[1], [2], [0]]
+
+
+def test_parts_of_runs() -> None:
+    """None has more chunks than there may be, and those of a run are about as long."""
+    chunks = [chunk(128 * (index + 1), index) for index in (0, 1, 2, 3, 4, 7, 8)]
+    parts = [[each.number for each in part] for part in parts_of(chunks, 128, 3)]
+    assert parts == [[0, 1, 2], [3, 4], [7, 8]]
+    assert parts_of([], 128, 3) == []
 
 
 def test_keys() -> None:

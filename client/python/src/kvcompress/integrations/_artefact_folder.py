@@ -6,6 +6,7 @@ tokens within 512. So an artefact holds a run of blocks, any of which can be res
 else may write to the folder can make blocks disappear, and no more: see _foreign_files.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,10 +123,8 @@ class ArtefactFolder:
             KVCompressError: The call failed.
             OSError: Something cannot be written, or does not fit. Of the artefact nothing stays.
         """
-        wanted: CompressArguments = {**options, "labels": self._labels(blocks)}
-        metadata = {_BLOCKS: ",".join(blocks)}
-        if first_token is not None:
-            metadata["first_token"] = str(first_token)
+        labels, metadata = self.texts(blocks, first_token)
+        wanted: CompressArguments = {**options, "labels": labels}
         seconds = to_save(size_of(self.content.kinds(len(blocks))), timeout)
         with self.runs.staged() as staged:
             try:
@@ -137,6 +136,29 @@ class ArtefactFolder:
             size = Path(staged).stat().st_size
             self.runs.add(staged, blocks)
         return size
+
+    def add(self, artefact: memoryview, blocks: Sequence[str]) -> int:
+        """Stores an artefact that was made with the `texts` of its blocks; returns its bytes.
+
+        Raises:
+            OSError: Something cannot be written, or does not fit. Of the artefact nothing stays.
+        """
+        with self.runs.staged() as staged:
+            with Path(staged).open("xb") as file:
+                file.write(artefact)
+                file.flush()
+                os.fsync(file.fileno())
+            self.runs.add(staged, blocks)
+        return artefact.nbytes
+
+    def texts(
+        self, blocks: Sequence[str], first_token: int | None
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """Returns the labels and the metadata of an artefact of a run of blocks."""
+        metadata = {_BLOCKS: ",".join(blocks)}
+        if first_token is not None:
+            metadata["first_token"] = str(first_token)
+        return self._labels(blocks), metadata
 
     def artefact_of(self, block: str) -> Path | None:
         """Returns the artefact that a block's pointer leads to; None when there is none."""
@@ -188,12 +210,16 @@ class ArtefactFolder:
                 found.data,
                 to_restore(size, timeout),
                 tokens=tokens,
-                expected_labels=self._labels(found.blocks),
+                expected_labels=self.labels_of(found),
             )
         except KVCompressError as error:
             if is_lasting(error):  # as where the server does not have its profile
                 self.runs.hide(str(found.path), HOPELESS_SECONDS)
             raise
+
+    def labels_of(self, found: Found) -> dict[str, str]:
+        """Returns the labels that an artefact has to have before its tensors are used."""
+        return self._labels(found.blocks)
 
     def discard(self, artefact: Path) -> None:
         """Removes an artefact that is of no use, so that its blocks are saved again."""

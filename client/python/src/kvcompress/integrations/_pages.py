@@ -127,6 +127,25 @@ class PageLayout:
                 f"are not chunks of {row_bytes}"
             )
 
+    def steps(self, role: int) -> tuple[int, dict[str, int]]:
+        """Returns where keys (role 0) or values (1) lie in a page, in elements.
+
+        Returns:
+            The first one, and by axis the distance from one to the next.
+        """
+        steps, step = {}, 1
+        for axis, size in reversed(self._page_sizes.items()):
+            steps[axis], step = step, step * size
+        first = role * steps.get("2", 0)
+        if self.keys_transposed and role == 0:
+            steps |= {"s": 1, "d": self.tokens}
+        return first, steps
+
+    @property
+    def _page_sizes(self) -> dict[str, int]:
+        """Sizes of the axes of a page, the outermost first; its bytes where they are not known."""
+        return {axis: self._sizes[axis] for axis in self.axes or "b"}
+
     @property
     def _sizes(self) -> dict[str, int]:
         """Sizes of all axes of a page."""
@@ -224,26 +243,21 @@ class PageLayout:
         is within `view`.
         """
         kind = self._item
-        inner = {axis: self._sizes[axis] for axis in self.axes or "b"}
-        strides, step = {}, kind.itemsize
-        for axis in reversed(inner):
-            strides[axis], step = step, step * inner[axis]
-        sizes = {"c": len(view), "r": self.ranks, "p": self.pages, **inner}
-        strides |= {"c": view.strides[0], "r": self.rank_bytes, "p": self.page_bytes}
+        sizes = {"c": len(view), "r": self.ranks, "p": self.pages, **self._page_sizes}
+        outer = {"c": view.strides[0], "r": self.rank_bytes, "p": self.page_bytes}
         order = "c" + self._order.replace("c", "")
         shape = [sizes[axis] for axis in order]
         result = []
         for layer, offset in zip(self._numbers(), self.offsets, strict=True):
             for role, end in enumerate(self._ends):
-                steps = strides
-                if self.keys_transposed and role == 0:
-                    steps = {**strides, "s": kind.itemsize, "d": self.tokens * kind.itemsize}
+                first, steps = self.steps(role)
+                strides = {axis: step * kind.itemsize for axis, step in steps.items()} | outer
                 place: npt.NDArray[Any] = np.ndarray(
                     shape,
                     kind,
                     view,
-                    offset + role * strides.get("2", 0),
-                    [steps[axis] for axis in order],
+                    offset + first * kind.itemsize,
+                    [strides[axis] for axis in order],
                 )
                 result.append((f"layer_{layer}{end}", place))
         return result

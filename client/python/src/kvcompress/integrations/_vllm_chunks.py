@@ -4,6 +4,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -33,6 +35,15 @@ def runs_of(chunks: Sequence[Chunk], tokens: int) -> list[list[Chunk]]:
         else:
             runs.append([chunk])
     return runs
+
+
+def parts_of(chunks: Sequence[Chunk], tokens: int, most: int) -> list[list[Chunk]]:
+    """Returns runs, cut evenly into parts of `most` chunks or fewer."""
+    return [
+        [run[index] for index in part]
+        for run in runs_of(chunks, tokens)
+        for part in np.array_split(np.arange(len(run)), -(-len(run) // most))
+    ]
 
 
 def group_of(key: bytes) -> int:

@@ -1,5 +1,5 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
-"""What vLLM's tier is made of: folders, events, options of calls, and reasons of errors."""
+"""What vLLM's tier is made of: folders, events, and options of calls."""
 
 import threading
 from collections import deque
@@ -13,17 +13,12 @@ from vllm.v1.kv_offload.base import (  # type: ignore[import-not-found,unused-ig
     OffloadingEvent,
 )
 
-from kvcompress.errors import (
-    CallCancelledError,
-    DataLossError,
-    UnavailableError,
-)
 from kvcompress.integrations import _vllm_layouts
 from kvcompress.integrations._artefact_folder import ArtefactFolder, Content
 from kvcompress.integrations._logs import prepare_logs
 from kvcompress.integrations._pages import PageLayout
 from kvcompress.integrations._vllm_adapters import Adapter, adapter_of
-from kvcompress.integrations._vllm_chunks import key_of
+from kvcompress.integrations._vllm_chunks import block_of, group_of, key_of
 from kvcompress.options import CompressArguments
 from kvcompress.store import ArtefactStore, Event
 
@@ -121,7 +116,10 @@ class Folders:
         Returns:
             None where nothing says which weights the adapter has.
         """
-        adapter = adapter_of(req_context)
+        return self.of_adapter(adapter_of(req_context))
+
+    def of_adapter(self, adapter: Adapter | None) -> Sequence[ArtefactFolder] | None:
+        """Returns what `of` does."""
         if adapter is not None and adapter.weights is None:
             return None
         with self._lock:
@@ -131,6 +129,13 @@ class Folders:
                 if self._events is not None:
                     self._events.listen(self._made[adapter])
             return self._made[adapter]
+
+    def are_there(self, keys: Sequence[bytes], req_context: Any) -> list[bool]:  # noqa: ANN401
+        """Returns for each key whether there is an artefact."""
+        folders = self.of(req_context)
+        if folders is None:
+            return [False] * len(keys)
+        return [folders[group_of(key)].holds(block_of(key)) for key in keys]
 
     def _make(self, more: Mapping[str, str]) -> list[ArtefactFolder]:
         """Returns the folder of each group, for blocks that depend on more than the model."""
@@ -142,15 +147,6 @@ class Folders:
             name = self._identity.get("model", "model")
             folders.append(ArtefactFolder(self._store, name, own, content))
         return folders
-
-
-def reason_of(error: Exception) -> str:
-    """Returns the label of a counter."""
-    if isinstance(error, UnavailableError | CallCancelledError | ConnectionError | TimeoutError):
-        return "unavailable"
-    if isinstance(error, DataLossError | ValueError):
-        return "damaged"
-    return "disk" if isinstance(error, OSError) else "other"
 
 
 def _shape(layout: PageLayout) -> str:

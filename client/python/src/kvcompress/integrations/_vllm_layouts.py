@@ -28,6 +28,7 @@ from vllm.v1.attention.backends.cpu_attn import (  # type: ignore[import-not-fou
 )
 from vllm.v1.kv_cache_interface import (  # type: ignore[import-not-found,unused-ignore]
     AttentionSpec,
+    FullAttentionSpec,
     KVQuantMode,
     MLAAttentionSpec,
 )
@@ -38,6 +39,8 @@ from kvcompress.store import OPTION_NAMES
 
 _LOG = logging.getLogger(__name__)
 
+DEVICE = "kvcompress_device"
+"""Where `kv_connector_extra_config` has what `complete` passes to a DeviceSpec."""
 TIER = {"type": "KVCompressTier", "module_path": "kvcompress.integrations.vllm"}
 _SERVICE = ("server", "codec", "effort", "profile", "profile_directory")
 _OPTIONS = (
@@ -47,9 +50,10 @@ _OPTIONS = (
     "threads",
     "timeout",
     "store_timeout",
-    "locality",
 )
 _PRIMARY_BYTES = 1 << 30
+_CHUNK_TOKENS = 256
+_FLOATS = ("bfloat16", "float16", "float32")  # that kernels decode and encode
 _BITS = 3  # of numbers that all types of caches hold exactly
 _FP8 = {
     "fp8": "float8_e4m3fn",
@@ -71,22 +75,74 @@ def complete(vllm_config: Any, kv_cache_config: Any) -> None:  # noqa: ANN401
             not tell.
     """
     extra = vllm_config.kv_transfer_config.kv_connector_extra_config
-    if "folder" not in extra:
-        raise ValueError("kv_connector_extra_config needs a folder for KVCompressConnector")
     extra.setdefault("cpu_bytes_to_use", _PRIMARY_BYTES)
     if current_platform.is_cpu():
         extra["spec_name"] = "HostTieringSpec"
         extra["spec_module_path"] = "kvcompress.integrations._vllm_host"
     else:
         extra["spec_name"] = "TieringOffloadingSpec"
-    tier = {**TIER, **{name: extra[name] for name in _OPTIONS if name in extra}}
-    tier["store"] = {name: extra[name] for name in OPTION_NAMES if name in extra}
-    if kv_cache_config is not None:
-        found = layouts(vllm_config, kv_cache_config)
-        tier["groups"] = [asdict(layout) for layout in found]
-        tier["identity"] = identity(vllm_config)
+    tier = {**TIER, **_configured(vllm_config, kv_cache_config, ("locality",))}
     others = [each for each in extra.get("secondary_tiers", []) if each["type"] != tier["type"]]
     extra["secondary_tiers"] = [tier, *others]
+
+
+def complete_device(vllm_config: Any, kv_cache_config: Any) -> None:  # noqa: ANN401
+    """Makes vLLM's connector one without tiers, that computes what was not restored.
+
+    Args:
+        vllm_config: Of the engine; its `kv_transfer_config` is changed.
+        kv_cache_config: As for `complete`.
+
+    Raises:
+        ValueError: As `complete`, or it has caches that only the tier keeps.
+    """
+    transfer = vllm_config.kv_transfer_config
+    transfer.kv_load_failure_policy = "recompute"
+    extra = transfer.kv_connector_extra_config
+    extra |= {"spec_name": "DeviceSpec", "spec_module_path": "kvcompress.integrations._vllm_device"}
+    if "blocks_per_chunk" not in extra:
+        extra.setdefault("block_size", _CHUNK_TOKENS)
+    groups = [] if kv_cache_config is None else kv_cache_config.kv_cache_groups
+    kinds = [type(group.kv_cache_spec) for group in groups]
+    if kinds not in ([], [FullAttentionSpec]):
+        names = ", ".join(sorted({kind.__name__ for kind in kinds}))
+        raise _only_the_tier(f"{len(kinds)} groups of layers, of {names}")
+    extra[DEVICE] = _configured(vllm_config, kv_cache_config, ("scratch_bytes",))
+    for group in extra[DEVICE].get("groups", ()):
+        if "2" not in group["axes"] or group["dtype"] not in _FLOATS:
+            raise _only_the_tier(f"pages with axes {group['axes']!r} of {group['dtype']}")
+
+
+def _configured(
+    vllm_config: Any,  # noqa: ANN401
+    kv_cache_config: Any,  # noqa: ANN401
+    more: tuple[str, ...],
+) -> dict[str, Any]:
+    """Returns the options, the layouts and the identity.
+
+    Raises:
+        ValueError: As `complete`.
+    """
+    transfer = vllm_config.kv_transfer_config
+    extra = transfer.kv_connector_extra_config
+    if "folder" not in extra:
+        raise ValueError(f"kv_connector_extra_config needs a folder for {transfer.kv_connector}")
+    found = {name: extra[name] for name in (*_OPTIONS, *more) if name in extra}
+    found["store"] = {name: extra[name] for name in OPTION_NAMES if name in extra}
+    if kv_cache_config is not None:
+        groups = layouts(vllm_config, kv_cache_config)
+        found["groups"] = [asdict(layout) for layout in groups]
+        found["identity"] = identity(vllm_config)
+    return found
+
+
+def _only_the_tier(what: str) -> ValueError:
+    """Returns the error for caches that are not those of one group with full attention."""
+    return ValueError(
+        f"this model has {what}, and KVCompressDeviceConnector keeps one group of layers, of "
+        f"FullAttentionSpec and {', '.join(_FLOATS)}: take KVCompressConnector, or for sliding "
+        "windows vLLM's disable_hybrid_kv_cache_manager, which makes one group"
+    )
 
 
 def layouts(vllm_config: Any, kv_cache_config: Any) -> list[PageLayout]:  # noqa: ANN401

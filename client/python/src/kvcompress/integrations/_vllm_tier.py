@@ -18,50 +18,30 @@ from vllm.v1.kv_offload.base import (  # type: ignore[import-not-found,unused-ig
     OffloadingMetricMetadata,
     RequestOffloadingContext,
 )
-from vllm.v1.kv_offload.tiering.async_lookup import (  # type: ignore[import-not-found,unused-ignore]
-    AsyncLookupManager,
-)
 from vllm.v1.kv_offload.tiering.base import (  # type: ignore[import-not-found,unused-ignore]
     JobResult,
     SecondaryTierManager,
     TransferJob,
 )
 
-from kvcompress.errors import DataLossError, KVCompressError
-from kvcompress.integrations._artefact_folder import ArtefactFolder
+from kvcompress.integrations._artefact_folder import ArtefactFolder, Found
 from kvcompress.integrations._service import Service
 from kvcompress.integrations._vllm_adapters import take
-from kvcompress.integrations._vllm_chunks import Chunk, block_of, group_of, runs_of
+from kvcompress.integrations._vllm_attempts import Attempts
+from kvcompress.integrations._vllm_chunks import Chunk, block_of, group_of, parts_of
 from kvcompress.integrations._vllm_folders import (
     Events,
     Folders,
     layouts_of,
     open_store,
     options_of,
-    reason_of,
 )
+from kvcompress.integrations._vllm_lookup import Lookup
 from kvcompress.integrations._vllm_metrics import DEFINITIONS, Metrics
 
 _LOG = logging.getLogger(__name__)
 
 _USES = ("load", "restore", "save")  # of threads; those that load wait for those that restore
-
-
-class _Lookup(AsyncLookupManager):  # type: ignore[misc,unused-ignore]
-    """Looks keys up on a thread of its own."""
-
-    def __init__(self, tier: "KVCompressTier") -> None:
-        """Starts the thread."""
-        self._tier = tier
-        super().__init__(tier_type=tier.tier_type)
-
-    def batch_lookup(
-        self,
-        keys: list[bytes],
-        req_context: Any,  # noqa: ANN401
-    ) -> Iterable[bool]:
-        """Returns for each key whether there is an artefact."""
-        return self._tier.are_there(keys, req_context)
 
 
 class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
@@ -136,6 +116,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
     def _start(self, threads: int, publishing: bool) -> None:
         """Makes the threads, so many for each use, and listens to the store."""
         self._metrics = Metrics(self._store)
+        self._attempts = Attempts(self._service, self._metrics)
         self._events = Events(self.medium) if publishing else None
         if self._events is not None:
             self._folders.publish(self._events)
@@ -143,7 +124,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         self._loaders, self._restorers, self._savers = pools
         self._pending: set[Future[None]] = set()
         self._finished: queue.SimpleQueue[tuple[TransferJob, JobResult]] = queue.SimpleQueue()
-        self._lookup = _Lookup(self)
+        self._lookup = Lookup(self.tier_type, self.are_there)
 
     # What vLLM's scheduler calls; none of it waits.
 
@@ -154,10 +135,7 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
 
     def lookup(self, key: bytes, req_context: Any) -> LookupResult:  # noqa: ANN401
         """Returns whether a chunk is there; RETRY until that is known."""
-        found = self._lookup.lookup(key, req_context)
-        if found is None:
-            return LookupResult.RETRY
-        return LookupResult.HIT if found else LookupResult.MISS
+        return self._lookup.result(key, req_context)
 
     def submit_store(self, job_metadata: TransferJob) -> None:
         """Begins to save a job's chunks."""
@@ -222,10 +200,9 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
 
     def are_there(self, keys: Sequence[bytes], req_context: Any) -> list[bool]:  # noqa: ANN401
         """Returns for each key whether there is an artefact, and a service to restore it."""
-        folders = self._folders.of(req_context)
-        if folders is None or self._service.paused:
+        if self._service.paused:
             return [False] * len(keys)
-        return [folders[group_of(key)].holds(block_of(key)) for key in keys]
+        return self._folders.are_there(keys, req_context)
 
     def _touch(self, keys: Iterable[bytes], req_context: Any) -> None:  # noqa: ANN401
         """Notes the use of chunks, group by group."""
@@ -283,12 +260,9 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
             missing.setdefault(group, []).append(Chunk(key, number, end))
         for group, chunks in missing.items():
             tokens = self._layouts[group].chunk_tokens
-            most = folders[group].content.most_blocks
-            for run in runs_of(chunks, tokens):
-                for part in np.array_split(np.arange(len(run)), -(-len(run) // most)):
-                    chosen = [run[index] for index in part]
-                    if self._save_run(group, folders[group], chosen):
-                        done.update(chunk.key for chunk in chosen)
+            for part in parts_of(chunks, tokens, folders[group].content.most_blocks):
+                if self._save_run(group, folders[group], part):
+                    done.update(chunk.key for chunk in part)
         return done
 
     def _save_run(self, group: int, folder: ArtefactFolder, run: Sequence[Chunk]) -> bool:
@@ -296,9 +270,10 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         layout, end = self._layouts[group], run[0].end
         if not folder.may_save:
             return False
-        try:
+
+        def save() -> int:
             tensors = layout.gather(self._view, [chunk.number for chunk in run])
-            size = folder.save(
+            return folder.save(
                 self._service.client(),
                 [block_of(chunk.key) for chunk in run],
                 tensors,
@@ -306,12 +281,8 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
                 self._store_timeout,
                 first_token=None if end is None else end - layout.chunk_tokens,
             )
-        except (KVCompressError, OSError, ValueError) as error:
-            self._note_failure("save", f"{len(run)} chunks are not saved", error)
-            return False
-        self._service.succeeded()
-        self._metrics.moved("save", len(run) * layout.chunk_bytes, size)
-        return True
+
+        return self._attempts.save(len(run), len(run) * layout.chunk_bytes, save)
 
     def _load(self, job: TransferJob) -> set[bytes]:
         """Restores the chunks of a job, several artefacts at once."""
@@ -344,8 +315,8 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
         """Restores chunks of one artefact, after every check; returns whether they are there."""
         layout = self._layouts[group]
         blocks = [block_of(key) for key, _ in run]
-        try:
-            found = folder.read(artefact)
+
+        def restore(found: Found) -> None:
             wanted = [found.blocks.index(block) for block in blocks]
             first, end = (min(wanted), max(wanted) + 1) if layout.by_tokens else (0, None)
             tokens = (
@@ -359,23 +330,5 @@ class KVCompressTier(SecondaryTierManager):  # type: ignore[misc,unused-ignore]
                 self._view,
                 [chunk for _, chunk in run],
             )
-        except FileNotFoundError:
-            return False  # it was evicted after it was looked up
-        except (DataLossError, ValueError) as error:
-            folder.discard(artefact)
-            self._note_failure("load", f"{artefact} is not restored, but computed", error)
-            return False
-        except (KVCompressError, OSError) as error:
-            self._note_failure("load", f"{artefact} is not restored, but computed", error)
-            return False
-        self._service.succeeded()
-        self._metrics.moved("load", len(run) * layout.chunk_bytes, len(found.data))
-        return True
 
-    def _note_failure(self, operation: str, what: str, error: Exception) -> None:
-        """Logs and counts what did not work."""
-        reason = reason_of(error)
-        if reason == "unavailable":
-            self._service.failed()
-        _LOG.warning("%s: %s", what, error)
-        self._metrics.failed(operation, reason)
+        return self._attempts.load(folder, artefact, len(run) * layout.chunk_bytes, restore)

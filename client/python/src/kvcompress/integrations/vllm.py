@@ -35,6 +35,21 @@ model, is not there: vLLM computes it.
 | `kernel_block_tokens` | | tokens of a kernel's block, where a page is several |
 | `cpu_bytes_to_use` | 1 GiB | vLLM's own: size of the primary tier |
 
+KVCompressDeviceConnector, by this name as `kv_connector`, restores artefacts straight into the
+engine's own blocks and saves them from there, with the kernels of kvcompress.gpu: there is no tier
+in host memory. It takes the same names, but for `locality` and `cpu_bytes_to_use`, and:
+
+| name | default | |
+| --- | --- | --- |
+| `block_size` | 256 | vLLM's own: tokens of a chunk, which is stored and found whole |
+| `artefact_tokens` | 2048 | |
+| `profile`, `profile_directory` | | kernels read the file `NAME.profile` in the directory |
+| `scratch_bytes` | 256 MiB | of the kernels' buffers on the device, about |
+
+What the kernels do not do, the service does, and a log line says so once. What is not restored
+vLLM computes, as with `kv_load_failure_policy` of `recompute`. With tensor parallelism each rank
+has artefacts of its own.
+
 KVCompressTier is the tier alone, for TieringOffloadingSpec's `secondary_tiers`. Without our
 connector nothing tells it of LoRA adapters: it knows them as vLLM's hashes do, by name and path.
 """
@@ -49,9 +64,11 @@ from kvcompress.integrations import _vllm_layouts
 from kvcompress.integrations._adapters import Adapters
 from kvcompress.integrations._logs import prepare_logs
 from kvcompress.integrations._vllm_adapters import new_request
+from kvcompress.integrations._vllm_device import DeviceMetadata
+from kvcompress.integrations._vllm_device_worker import DeviceWorker
 from kvcompress.integrations._vllm_tier import KVCompressTier
 
-__all__ = ["KVCompressConnector", "KVCompressTier"]
+__all__ = ["KVCompressConnector", "KVCompressDeviceConnector", "KVCompressTier"]
 
 
 class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-ignore]
@@ -60,6 +77,8 @@ class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-igno
     It passes the tier the layout of pages in memory, from what vLLM says of the model's layers and
     of the attention backend, and of each request which weights its LoRA adapter has.
     """
+
+    _complete = staticmethod(_vllm_layouts.complete)
 
     def __init__(
         self,
@@ -76,7 +95,7 @@ class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-igno
         """
         prepare_logs()
         self._adapters = Adapters()
-        _vllm_layouts.complete(vllm_config, kv_cache_config)
+        self._complete(vllm_config, kv_cache_config)
         super().__init__(vllm_config, role, kv_cache_config)
 
     @classmethod
@@ -87,7 +106,7 @@ class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-igno
         **named: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         """Returns the metrics of all tiers."""
-        _vllm_layouts.complete(vllm_config, None)
+        cls._complete(vllm_config, None)
         return super().build_prom_metrics(vllm_config, *others, **named)
 
     def on_new_request(self, request: Any) -> None:  # noqa: ANN401
@@ -99,3 +118,43 @@ class KVCompressConnector(OffloadingConnector):  # type: ignore[misc,unused-igno
         """Takes the caches; warns when they are not laid out as declared to the tier."""
         _vllm_layouts.check(self._vllm_config, self._kv_cache_config, kv_caches)
         super().register_kv_caches(kv_caches)
+
+
+class KVCompressDeviceConnector(KVCompressConnector):
+    """Artefacts restored into the engine's own blocks, and made of them, without a tier.
+
+    vLLM's OffloadingConnector keeps account of blocks and transfers. It knows no transfer that
+    fails: here the blocks that were not restored are reported, and computed.
+    """
+
+    _complete = staticmethod(_vllm_layouts.complete_device)
+
+    def get_block_ids_with_load_errors(self) -> set[int]:
+        """Returns the blocks that were not restored."""
+        return set() if self._worker is None else self._worker.take_failed_blocks()
+
+    def build_connector_worker_meta(self) -> DeviceMetadata | None:
+        """Returns what has ended, and which chunks were not restored, for the scheduler."""
+        meta = super().build_connector_worker_meta()
+        if meta is None or self._worker is None:
+            return None
+        failed = self._worker.take_failed()
+        return DeviceMetadata(meta.completed_jobs, meta.transfer_stats, failed)
+
+    def update_connector_output(self, connector_output: Any) -> None:  # noqa: ANN401
+        """Takes what workers report."""
+        meta = connector_output.kv_connector_worker_meta
+        if isinstance(meta, DeviceMetadata):
+            self.scheduler.manager.note_failed(meta.failed)
+        super().update_connector_output(connector_output)
+
+    def get_kv_connector_stats(self) -> Any:  # noqa: ANN401
+        """Returns what the scheduler's side counts, or the worker's."""
+        return super().get_kv_connector_stats() if self._worker is None else self._worker.stats()
+
+    @property
+    def _worker(self) -> DeviceWorker | None:
+        """The worker, in the process of a rank once it has caches."""
+        side = self.connector_worker
+        found: DeviceWorker | None = None if side is None else side.worker
+        return found

@@ -1,0 +1,185 @@
+# Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
+"""KVCompressDeviceConnector within vLLM itself, on a CPU: artefacts and blocks without a tier.
+
+The service restores and saves where no kernel runs; once Triton's interpreter does. All engines
+compute in float32, in which a prompt's tokens do not depend on how much of it was in a cache.
+"""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2000)]
+if importlib.util.find_spec("vllm") is None:  # to import it takes long
+    pytest.skip("vLLM is not installed", allow_module_level=True)
+
+from jobs import run_job  # noqa: E402
+from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
+
+from kvcompress import payload  # noqa: E402
+
+REPOSITORY = Path(__file__).parents[2]
+DOCUMENT, CHUNK, CHUNKS = 1100, 256, 4
+ANSWER = 360  # tokens for which two requests have no space
+ARTEFACTS = "*/artefacts/*/*.safetensors"
+QUESTIONS = (
+    "\n\nQuestion: what is a manifest?\nAnswer:",
+    "\n\nQ: Which codecs are there? A:",
+)
+# Damages the artefacts of tokens from one on; without a number, all.
+DAMAGE = f"""
+import pathlib, sys
+for path in pathlib.Path(sys.argv[1]).glob("{ARTEFACTS}"):
+    data = bytearray(path.read_bytes())
+    if len(sys.argv) == 2 or f'"first_token":"{{sys.argv[2]}}"'.encode() in data:
+        data[-100] ^= 1
+        path.write_bytes(data)
+"""
+RESET = {"reset": True}
+_JOB = ("arguments", "max_model_len", "model")
+
+
+def prompts(model: str = "KVCOMPRESS_ENGINE_MODEL") -> list[list[int]]:
+    """A document with two questions, as numbers of tokens of the model that a variable names."""
+    tokenizer = Tokenizer.from_file(f"{os.environ[model]}/tokenizer.json")
+    document = tokenizer.encode((REPOSITORY / "core" / "FORMAT.md").read_text()).ids[:DOCUMENT]
+    return [document + tokenizer.encode(question).ids for question in QUESTIONS]
+
+
+def run(folder: Path, requests: list[Any], **extra: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Runs an engine; what is in _JOB is of the job."""
+    job = {name: extra.pop(name) for name in _JOB if name in extra}
+    options = {"folder": str(folder), "codec": "lossless", "timeout": 60, **extra}
+    job["connector"] = "KVCompressDeviceConnector"
+    return run_job(options, requests, dtype="float32", **job)
+
+
+def failures(done: dict[str, Any], *labels: str) -> float:
+    """Returns how often something failed, with these values of labels."""
+    total: float = sum(
+        value
+        for key, value in done["counters"].items()
+        if "kvcompress_failures" in key and all(f"'{label}'" in key for label in labels)
+    )
+    return total
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a first engine has stored.
+
+    Attributes:
+        folder: Where.
+        computed: What it said to each question, when it computed all of the prompt.
+    """
+
+    folder: Path
+    computed: list[list[int]]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    """An engine that computes both questions, and stores the document in artefacts of a chunk."""
+    folder = tmp_path_factory.mktemp("cache")
+    nothing = {"run": ["sh", "-c", 'rm -r "$1"/*/blocks "$1"/*/artefacts', "sh", str(folder)]}
+    one, other = prompts()
+    done = run(folder, [one, RESET, nothing, other], artefact_tokens=CHUNK)
+    assert [result["served"] for result in done["results"]] == [0, 0]
+    assert failures(done) == 0
+    headers = [payload.read_header(path.read_bytes()) for path in folder.glob(ARTEFACTS)]
+    assert sorted(int(header.metadata["first_token"]) for header in headers) == [0, 256, 512, 768]
+    return Stored(folder, [result["tokens"] for result in done["results"]])
+
+
+def test_a_new_engine(stored: Stored) -> None:
+    """It finds the document for both questions, and what is damaged it computes, and stores."""
+    one, other = prompts()
+    damage = [sys.executable, "-c", DAMAGE, str(stored.folder)]
+    requests = [
+        *(one, RESET, other, RESET),
+        *({"run": [*damage, "512"]}, one, RESET, other, RESET),
+        *({"run": damage}, one, RESET, one, RESET),
+    ]
+    done = run(stored.folder, requests, artefact_tokens=CHUNK)
+    results = done["results"]
+    assert [result["served"] for result in results[:2]] == [CHUNKS * CHUNK] * 2
+    expected = [stored.computed[number] for number in (0, 1, 0, 1, 0, 0)]
+    assert [result["tokens"] for result in results] == expected
+    served = [result["served"] for result in results]
+    assert served[3] == CHUNKS * CHUNK, "what was computed again is stored again"
+    assert served[4] == 0
+    assert served[5] == CHUNKS * CHUNK
+    assert failures(done, "load", "damaged") == 1 + CHUNKS
+    assert failures(done) == 1 + CHUNKS
+
+
+def test_a_full_disk(stored: Stored, tmp_path: Path) -> None:
+    """The request is served, and nothing is stored."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    mounted = subprocess.run(mount, capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        done = run(tmp_path, [prompts()[0], RESET, prompts()[0]])
+    finally:
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+    for result in done["results"]:
+        assert (result["served"], result["tokens"]) == (0, stored.computed[0])
+    assert failures(done, "save", "disk") >= 1
+
+
+def test_preempted_requests(tmp_path: Path) -> None:
+    """Two at once in a cache that holds one and a half of them: each is told the same as alone."""
+    document = prompts()[0]
+    both = [document[:550], document[550:1100]]
+    alone = [{"together": [each], "tokens": ANSWER} for each in both]
+    requests = [{"together": both, "tokens": ANSWER}, RESET, alone[0], RESET, alone[1]]
+    options = {"arguments": {"num_gpu_blocks_override": 13}, "max_model_len": 1024}
+    done = run(tmp_path, requests, **options)
+    tokens = [result["tokens"] for result in done["results"]]
+    assert tokens[:2] == tokens[2:]
+    assert [result["served"] for result in done["results"][2:]] == [2 * CHUNK] * 2
+    [preemptions] = [n for key, n in done["counters"].items() if "num_preemptions" in key]
+    assert preemptions > 0
+    assert failures(done) == 0
+
+
+def test_kernels_restore_into_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Triton's interpreter, what the service restores: the answer of a lossy codec is the same.
+
+    vLLM lays out keys and values differently on CPUs, so that the service saves them.
+    """
+    prompt = prompts()[0][: CHUNK + 40]
+    requests = [prompt, RESET, prompt]
+    by_service = run(tmp_path, requests, codec="int8")["results"]
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    done = run(tmp_path, [prompt], codec="int8")
+    [by_kernels] = done["results"]
+    assert [result["served"] for result in (*by_service, by_kernels)] == [0, CHUNK, CHUNK]
+    assert by_kernels["tokens"] == by_service[1]["tokens"]
+    assert by_service[1]["restoring"] > 0
+    assert by_kernels["restoring"] == 0, "the service was not asked"
+    assert failures(done) == 0
+
+
+def test_the_tier_reads_what_the_device_stored(stored: Stored) -> None:
+    """With chunks of the same size, and one rank; the artefacts are the same."""
+    extra = {"folder": str(stored.folder), "codec": "lossless", "timeout": 60, "block_size": CHUNK}
+    [result] = run_job(extra, prompts()[:1], dtype="float32")["results"]
+    assert (result["served"], result["tokens"]) == (CHUNKS * CHUNK, stored.computed[0])
+
+
+def test_sliding_windows_in_one_group(tmp_path: Path) -> None:
+    """As vLLM keeps Gemma 3 without its manager of several groups."""
+    windows = "KVCOMPRESS_ENGINE_WINDOWS"
+    [prompt, _] = prompts(windows)
+    options = {"arguments": {"disable_hybrid_kv_cache_manager": True}, "model": os.environ[windows]}
+    once, again = run(tmp_path, [prompt, RESET, prompt], **options)["results"]
+    assert (once["served"], again["served"]) == (0, CHUNKS * CHUNK)
+    assert again["tokens"] == once["tokens"]
