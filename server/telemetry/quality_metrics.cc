@@ -106,7 +106,7 @@ void QualityMetrics::AddSeries(PerCodec* series) const {
             : &metric_families_[i]->Add(labels,
                                         Boundaries(AllMetrics()[i].buckets)));
   }
-  for (int i = 0; i < kLevelCount; ++i) {
+  for (int i = 0; i < kQualityLevelCount; ++i) {
     const auto level = QualityLevelName(static_cast<QualityLevel>(i));
     series->levels[i] =
         &levels_->Add({{"codec", name}, {"level", std::string(level)}});

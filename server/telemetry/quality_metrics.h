@@ -44,7 +44,6 @@ class QualityMetrics {
   using Counters = prometheus::Family<prometheus::Counter>;
   using Histograms = prometheus::Family<prometheus::Histogram>;
   static constexpr int kStageCount = 2;
-  static constexpr int kLevelCount = 4;
 
   // Null until the codec is used.
   struct PerCodec {
@@ -54,7 +53,7 @@ class QualityMetrics {
     prometheus::Histogram* worst_snr = nullptr;
     // As AllMetrics(); null where that has no histogram.
     std::vector<prometheus::Histogram*> metrics;
-    std::array<prometheus::Counter*, kLevelCount> levels = {};
+    std::array<prometheus::Counter*, kQualityLevelCount> levels = {};
     prometheus::Counter* passed = nullptr;
     prometheus::Counter* failed = nullptr;
     prometheus::Counter* saved = nullptr;

@@ -21,6 +21,8 @@ namespace kvcompress {
 absl::Status ValidateThresholds(const QualityThresholds& thresholds);
 
 enum class QualityLevel : uint8_t { kExcellent, kGood, kAcceptable, kPoor };
+inline constexpr int kQualityLevelCount =
+    static_cast<int>(QualityLevel::kPoor) + 1;
 
 // "EXCELLENT", "GOOD", "ACCEPTABLE" or "POOR".
 absl::string_view QualityLevelName(QualityLevel level);
