@@ -19,12 +19,16 @@ from results import (
     CODECS,
     CONTRACTS,
     MODELS,
+    OTHERS,
+    OTHERS_TASKS,
     PROFILES,
     REPOSITORY,
     RESULTS,
+    TASKS,
     TEN,
     TOKENS,
     costs,
+    stays_right,
     study,
     text_of,
     waits,
@@ -75,6 +79,24 @@ PEERS = {
     "hqq 4-bit": "hqq 4-bit",
     "q4_0": "ggml Q4_0",
     "q8_0": "ggml Q8_0",
+}
+# Next to other projects, of which the study has more rows.
+ENGINES = (
+    *("vLLM fp8", "vLLM int8_per_token_head", "vLLM int4_per_token_head", "LMCache CacheGen"),
+    *("vLLM turboquant_k8v4", "vLLM turboquant_4bit_nc", "vLLM turboquant_3bit_nc"),
+)
+PRESETS = ("high", "max", "ultra")
+NEXT_TO_OTHERS = (
+    *("int8", "int4", "int4-kivi", "ecsq contract", "auto"),
+    *(f"klt {preset}{profile}" for profile in ("", ", profile") for preset in PRESETS),
+)
+# Of task_study.py: columns, and what docs/quality.md calls them.
+COLUMNS = {
+    "passkey": "pass keys",
+    "multi-key": "one of 16 keys",
+    "copying, passages": "copying",
+    "table": "table",
+    "code": "code",
 }
 PAGES = {
     "lossless": ("lossless", "`lossless`"),
@@ -209,8 +231,8 @@ def _quality(path: str, names: Mapping[str, str], *, errors: bool) -> str:
 
 
 def _label(name: str) -> str:
-    codec = name.removesuffix(" best")
-    return f"`{codec}`" + (", effort `best`" if codec != name else "")
+    codec, comma, profile = name.removesuffix(" best").partition(", ")
+    return f"`{codec}`{comma}{profile}" + (", effort `best`" if name.endswith(" best") else "")
 
 
 def all_codecs() -> str:
@@ -224,6 +246,35 @@ def one_model(path: str) -> str:
     known = study(path)
     names = [name for name in (*OWN, *ECSQ, *KLT, "auto") if name in known]
     return _quality(path, {name: _label(name) for name in names}, errors=False)
+
+
+def other_projects() -> str:
+    """The study with codecs of other projects, the smallest ratio first."""
+    found = study(OTHERS)
+    ours = {name: _label(name) for name in NEXT_TO_OTHERS}
+    names = {**PEERS, **{name: name for name in ENGINES}, **ours}
+    ordered = sorted(names, key=lambda name: found[name].ratio)
+    return _quality(OTHERS, {name: names[name] for name in ordered}, errors=True)
+
+
+def tasks(path: str) -> str:
+    """What of right answers stays right."""
+    rows = []
+    for name, row in stays_right(path).items():
+        if name == "uncompressed":
+            continue
+        label = re.sub(r"^`(.+), profile`$", r"`\1`, profile", name)
+        rows.append([label, row["ratio"], *(_percent(row[task]) for task in COLUMNS)])
+    return table(["codec", "ratio", *COLUMNS.values()], rows)
+
+
+def _percent(cell: str) -> str:
+    """A share with its interval, as task_study.py writes it, without digits after the point."""
+    if cell == "none":
+        return cell
+    share, *ends = (f"{float(value):.0f}" for value in re.findall(r"[\d.]+", cell))
+    exact = not ends or ends == [share, share]
+    return f"{share} %" + ("" if exact else f" ({' to '.join(ends)})")
 
 
 def pages_of_codecs() -> str:
@@ -252,6 +303,9 @@ BLOCKS: dict[str, dict[str, Callable[[], str]]] = {
         "SmolLM2": lambda: one_model(MODELS[0]),
         "Gemma": lambda: one_model(MODELS[1]),
         "Qwen": lambda: one_model(MODELS[2]),
+        "other projects": other_projects,
+        "other projects, tasks": lambda: tasks(OTHERS_TASKS),
+        "tasks": lambda: tasks(TASKS),
     },
     "docs/codecs/README.md": {"codecs": pages_of_codecs},
 }

@@ -26,6 +26,10 @@ CONTRACTS = (
     f"{RESULTS}/profile-contract-gemma3/profile_study",
 )
 CODECS = f"{RESULTS}/codec_study"
+# Codecs of other projects on the same windows, and what all of them do to tasks.
+OTHERS = f"{RESULTS}/peers-qwen2.5-coder/codec_study"
+OTHERS_TASKS = f"{RESULTS}/peers-qwen2.5-coder/task_study"
+TASKS = f"{RESULTS}/tasks-smollm2/task_study"
 FIRST_TOKEN = f"{RESULTS}/first-token/first_token"
 CAPACITY = "deploy/CAPACITY.md"
 BENCHMARKS = "tests/benchmarks/README.md"
@@ -116,16 +120,21 @@ def text_of(path: str) -> str:
     return (REPOSITORY / path).read_text()
 
 
-def _rows(path: str, first: str) -> list[dict[str, str]]:
-    """Of the table whose first column is called so: the cells of each row, by column.
+def _rows(path: str, first: str, place: int = 0) -> list[dict[str, str]]:
+    """Of a table whose first column is called so: the cells of each row, by column.
+
+    Args:
+        path: The file.
+        first: The name of the column.
+        place: Which of such tables is meant, from 0.
 
     Raises:
         SystemExit: The file has no such table.
     """
-    found = re.search(rf"(?m)^\| {first} \|.*(?:\n\|.*)+", text_of(path))
-    if found is None:
+    found = re.findall(rf"(?m)^\| {first} \|.*(?:\n\|.*)+", text_of(path))
+    if len(found) <= place:
         raise SystemExit(f"{path} has no table whose first column is {first!r}")
-    lines = [line[1:-1].split("|") for line in found[0].splitlines()]
+    lines = [line[1:-1].split("|") for line in found[place].splitlines()]
     head, _, *rows = [[cell.strip() for cell in line] for line in lines]
     return [dict(zip(head, row, strict=True)) for row in rows]
 
@@ -143,6 +152,11 @@ def study(path: str) -> dict[str, Row]:
         name: Row(float(row["ratio"].rstrip("x")), _estimate(row["KL"]).value / whole, row)
         for name, row in rows.items()
     }
+
+
+def stays_right(path: str) -> dict[str, dict[str, str]]:
+    """The second table of task_study.py: by codec, what of right answers stays right by task."""
+    return {row["codec"]: row for row in _rows(f"{path}.md", "codec", 1)}
 
 
 def waits(tokens: int = TOKENS) -> dict[str, Wait]:

@@ -30,8 +30,10 @@ from transformers.utils import logging
 
 import kvcompress
 from compression_bridge import REPOSITORY, open_client
+from kvcompress.profiles import read_profile
 from measure import peers, plot, report, rows
 from measure.models import default_cache, packaged
+from measure.profile_bench import FileRow, flags_of
 from measure.study import Setting, Study
 from measure.texts import TEXTS
 
@@ -92,6 +94,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--codec", action="append", help="only this row of the service, with the reference"
     )
+    parser.add_argument("--profile", type=Path, help="of this model, whose presets are rows too")
+    parser.add_argument(
+        "--engines", action="store_true", help="with vLLM and LMCache, in their own environment"
+    )
     parser.add_argument("--no-peers", action="store_true", help="leave the others out")
     parser.add_argument("--no-stages", action="store_true", help="leave the last stages out")
     return parse_study(parser, arguments)
@@ -111,11 +117,19 @@ def machine() -> str:
     return f"{os.cpu_count()} cores of {name}"
 
 
+def profile_line(path: Path) -> str:
+    """Returns what a profile is."""
+    info = read_profile(path)
+    return f"{info.digest}, {info.size:,} bytes, which are not counted; training: {info.training}"
+
+
 def command(arguments: argparse.Namespace) -> str:
     """Returns the command that repeats a run."""
     words = words_of("codec_study.py", setting_of(arguments))
     words += [f"--codec={codec}" for codec in arguments.codec or ()]
-    for name in ("no_peers", "no_stages"):
+    if arguments.profile is not None:
+        words += ["--profile", arguments.profile.name]
+    for name in ("engines", "no_peers", "no_stages"):
         words += [f"--{name.replace('_', '-')}"] * getattr(arguments, name)
     return shlex.join(words)
 
@@ -136,6 +150,23 @@ def last_stages(client: kvcompress.Client, study: Study) -> list[dict[str, Any]]
     return results
 
 
+def rows_of(arguments: argparse.Namespace, client: kvcompress.Client) -> list[rows.Row]:
+    """Returns the rows of the table."""
+    chosen: list[rows.Row] = [
+        row
+        for row in rows.service_rows(client)
+        if not arguments.codec or row.name in {*arguments.codec, report.REFERENCE}
+    ]
+    for name, flags in flags_of([], arguments.profile).items():
+        version_of = f"kvcompress {client.server_info().version}"
+        chosen.append(FileRow(name.replace(":", " "), version_of, flags))
+    if not arguments.no_peers:
+        chosen += peers.peer_rows()
+    if arguments.engines:
+        chosen += peers.engine_rows()
+    return chosen
+
+
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Runs the study and returns the document."""
     start = time.monotonic()
@@ -143,13 +174,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     study = Study(setting, arguments.cache, say)
     kept = (arguments.cache / f"study-{study.key}" / "windows.json").exists()
     client = open_client()
-    chosen: list[rows.Row] = [
-        row
-        for row in rows.service_rows(client)
-        if not arguments.codec or row.name in {*arguments.codec, report.REFERENCE}
-    ]
-    if not arguments.no_peers:
-        chosen += peers.peer_rows()
+    chosen = rows_of(arguments, client)
     results = study.run(chosen)
     stages = [] if arguments.no_stages else last_stages(client, study)
     server = client.server_info()
@@ -164,6 +189,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "command": command(arguments),
         "minutes": (time.monotonic() - start) / 60,
         "kept": kept,
+        "profile": None if arguments.profile is None else profile_line(arguments.profile),
         "software": [
             f"kvcompress {server.version} ({server.kernels} kernels)",
             *(f"{name} {version(name)}" for name in ("torch", "transformers")),

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -32,16 +32,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from codec_study import machine, quieten, say
 from kvcompress._programs import find_program
 from kvcompress.profiles import read_profile
-from measure import tasks
+from measure import peers, tasks
 from measure.asking import Asker, agreed
 from measure.injection import Cache, load, prefill, to_tensors
 from measure.models import packaged
-from measure.profile_bench import Flags, profile_flags, run
+from measure.profile_bench import FileRow, flags_of
+from measure.rows import Row, ServiceRow
 
 OWN = "uncompressed"
 CODECS = (
@@ -141,36 +142,29 @@ def _compared(case: tasks.Case, said: Sequence[int]) -> Json:
     return {"task": case.task, "right": right, "share": same / len(case.answer)}
 
 
-def flags_of(codecs: Sequence[str], profile: Path | None) -> dict[str, Flags]:
-    """Returns the flags of kv-compress for each row of the tables, but for the uncompressed one."""
-    rows: dict[str, Flags] = {codec: ["-codec", codec] for codec in codecs}
-    if profile is not None:
-        for preset in read_profile(profile).presets:
-            name = f"klt:{preset.name}"
-            rows[f"{name}, profile"] = ["-profile", profile, "-codec", name]
-    return rows
+def rows_of(parsed: argparse.Namespace, version: str) -> list[Row]:
+    """Returns the rows of the tables, but for the uncompressed one."""
+    flags = flags_of(parsed.codec or CODECS, parsed.profile)
+    own = [FileRow(name, version, each) for name, each in flags.items()]
+    return [*own, *(peers.named(parsed.peer) if parsed.peer else [])]
 
 
-def examined(
-    examiner: Examiner, context: tasks.Context, codecs: Mapping[str, Flags], folder: Path
-) -> Json:
+def examined(examiner: Examiner, context: tasks.Context, rows: Sequence[Row], folder: Path) -> Json:
     """Returns what becomes of a context's questions with each codec, and how long each took."""
     begin = time.monotonic()
     ids = torch.tensor([context.tokens])
     own = to_tensors(prefill(examiner.model, ids), torch.bfloat16)
-    source, small, back = (folder / name for name in ("source", "small", "back"))
+    source = folder / "source"
     save_file(own, source)
     cases = examiner.own_answers(own, context.cases)
     seconds = {"preparation": time.monotonic() - begin}
-    found: Json = {}
-    for name, flags in {OWN: None, **codecs}.items():
-        begin, restored, size = time.monotonic(), own, source.stat().st_size
-        if flags is not None:
-            run(*flags, "-input", source, "-output", small)
-            run(*profile_flags(flags), "-decompress", "-input", small, "-output", back)
-            restored, size = load_file(back), small.stat().st_size
-        found[name] = {"bytes": size, "cases": examiner.scores(restored, cases)}
-        seconds[name] = time.monotonic() - begin
+    found: Json = {OWN: {"bytes": source.stat().st_size, "cases": examiner.scores(own, cases)}}
+    for row in rows:
+        begin = time.monotonic()
+        coded = row.code(source, own)
+        cases_of_row = examiner.scores(coded.cache, cases)
+        found[row.name] = {"bytes": coded.bytes, "cases": cases_of_row, "by": row.family}
+        seconds[row.name] = time.monotonic() - begin
     return {"kind": context.kind, "text": context.text, "seconds": seconds, "codecs": found}
 
 
@@ -237,7 +231,8 @@ def table(
         sizes = [
             sum(context["codecs"][name]["bytes"] for context in contexts) for name in (OWN, codec)
         ]
-        cells = [f"`{codec}`" if codec != OWN else codec, f"{sizes[0] / sizes[1]:.2f}x"]
+        ours = contexts[0]["codecs"][codec].get("by") == ServiceRow.family
+        cells = [f"`{codec}`" if ours else codec, f"{sizes[0] / sizes[1]:.2f}x"]
         for metric in metrics:
             counts = [count(context, codec, metric) for context in contexts]
             cells.append(_cell(*interval(counts, seed)))
@@ -304,22 +299,29 @@ def page(document: Json) -> str:
     return "\n".join(lines) + "\n"
 
 
-def setup_of(parsed: argparse.Namespace) -> Json:
+def version_of() -> str:
+    """Returns what kv-compress calls itself."""
+    program = find_program("kv-compress")
+    if program is None:
+        sys.exit("Error: no kv-compress: name its folder in KVCOMPRESS_BIN_DIR")
+    told = subprocess.run([program, "-version"], check=True, capture_output=True, text=True)
+    return told.stdout.strip()
+
+
+def setup_of(parsed: argparse.Namespace, rows: Sequence[Row]) -> Json:
     """Returns what a study was made with; folders and threads change no number."""
     words = ["validation/task_study.py"]
     for name in ("model", "contexts", "prefix", "seed"):
         if getattr(parsed, name) != PARSER.get_default(name):
             words += [f"--{name}", str(getattr(parsed, name))]
-    for codec in parsed.codec or ():
-        words += ["--codec", codec]
+    for name in ("codec", "peer"):
+        for each in getattr(parsed, name) or ():
+            words += [f"--{name}", each]
     if parsed.profile is not None:
         words += ["--profile", parsed.profile.name]
     carried = packaged(parsed.model)
-    software = [f"{name} {version(name)}" for name in ("torch", "transformers")]
-    program = find_program("kv-compress")
-    if program is None:
-        sys.exit("Error: no kv-compress: name its folder in KVCOMPRESS_BIN_DIR")
-    told = subprocess.run([program, "-version"], check=True, capture_output=True, text=True)
+    packages = [f"{name} {version(name)}" for name in ("torch", "transformers")]
+    software = dict.fromkeys([version_of(), *packages, *(row.version for row in rows)])
     return {
         "model": Path(parsed.model).name if carried is None else carried.title,
         "prefix": parsed.prefix,
@@ -327,7 +329,7 @@ def setup_of(parsed: argparse.Namespace) -> Json:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine(),
         "command": shlex.join(words),
-        "software": ", ".join([told.stdout.strip(), *software]),
+        "software": ", ".join(software),
         "profile": None if parsed.profile is None else read_profile(parsed.profile).digest,
     }
 
@@ -338,6 +340,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--model", default="smollm2", help="as in codec_study.py")
     made.add_argument("--profile", type=Path, help="of this model, whose presets are measured too")
     made.add_argument("--codec", action="append", help="instead of the usual ones; several")
+    made.add_argument("--peer", action="append", help="by name, from codec_study.py; several")
     made.add_argument("--contexts", type=int, default=100, help="half of them prose (%(default)s)")
     made.add_argument("--prefix", type=int, default=2048, help="tokens of each (%(default)s)")
     made.add_argument("--seed", type=int, default=1, help="of cases and of intervals")
@@ -353,8 +356,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the study; writes its tables and numbers after each context."""
     parsed = PARSER.parse_args(arguments)
     quieten(parsed.threads)
-    codecs = flags_of(parsed.codec or CODECS, parsed.profile)
-    setup, begin = setup_of(parsed), time.monotonic()
+    rows = rows_of(parsed, version_of())
+    setup, begin = setup_of(parsed, rows), time.monotonic()
     model, tokenizer = load(parsed.model)
     examiner = Examiner(model, tokenizer)
     maker = tasks.Maker(tokenizer, parsed.prefix, parsed.seed)
@@ -362,7 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     contexts: list[Json] = []
     for context in maker.contexts(parsed.contexts):
         with tempfile.TemporaryDirectory() as folder:
-            contexts.append(examined(examiner, context, codecs, Path(folder)))
+            contexts.append(examined(examiner, context, rows, Path(folder)))
         minutes = (time.monotonic() - begin) / 60
         say(f"context {len(contexts)} of {parsed.contexts}, {context.kind}: {minutes:.1f} minutes")
         document = {"setup": {**setup, "minutes": minutes}, "contexts": contexts}

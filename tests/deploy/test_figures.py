@@ -32,6 +32,7 @@ STUDIES = {
     "now": results.MODELS[0],
     "now_gemma": results.MODELS[1],
     "now_qwen": results.MODELS[2],
+    "others": results.OTHERS,
 }
 # What documents say of results, without regard to where lines end. Rows are those of STUDIES, with
 # `high` for `profile high` and `_` for a space.
@@ -131,8 +132,18 @@ SENTENCES = {
         "`ultra` {tokens_4096.klt_ultra.x1}x at {tokens_4096.klt_ultra.percent} ±",
         "after 512: {tokens_512.klt_contract.x2}x at {tokens_512.klt_contract.percent1} %,"
         " {tokens_512.klt_high.x2}x at {tokens_512.klt_high.percent} %, {tokens_512.klt_max.x1}x at"
-        " {tokens_512.klt_max.percent} ± 11 %, {tokens_512.klt_ultra.x1}x at"
+        " {tokens_512.klt_max.percent} ± 5 %, {tokens_512.klt_ultra.x1}x at"
         " {tokens_512.klt_ultra.percent} ±",
+    ),
+    "docs/quality.md": (
+        "`auto` reaches {others.auto.x2}x at {others.auto.percent1} % of `int4`'s KL divergence,"
+        " vLLM's `fp8` {others.vLLM_fp8.x2}x at {others.vLLM_fp8.percent1} %, and quanto with keys"
+        " by channel {others.quanto_4_bit_keys_by_channel.x2}x at"
+        " {others.quanto_4_bit_keys_by_channel.percent1} %.",
+        "On SmolLM2, `hqq 4-bit` has {codecs.hqq_4_bit.percent} % of `int4`'s KL divergence, and"
+        " here {others.hqq_4_bit.percent} %.",
+        "TurboQuant reaches {others.vLLM_turboquant_k8v4.x2}x to"
+        " {others.vLLM_turboquant_3bit_nc.x2}x here",
     ),
     "docs/tutorial.md": ("[{gemma.high.ratio:.0f} to {qwen.ultra.ratio:.0f} times smaller]",),
 }

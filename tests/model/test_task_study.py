@@ -23,6 +23,7 @@ import task_study  # noqa: E402
 from measure import tasks  # noqa: E402
 from measure.asking import Asker, agreed  # noqa: E402
 from measure.injection import load, prefill, to_tensors  # noqa: E402
+from measure.profile_bench import flags_of  # noqa: E402
 
 PREFIX = 4096  # letters
 TINY = Path(__file__).parents[1] / "golden" / "profile" / "tiny.profile"
@@ -215,7 +216,7 @@ def test_what_stays_right() -> None:
 
 
 def test_presets_of_a_profile_are_rows() -> None:
-    rows = task_study.flags_of(["int4", "klt:high"], TINY)
+    rows = flags_of(["int4", "klt:high"], TINY)
     assert list(rows)[:2] == ["int4", "klt:high"]
     assert rows["klt:ultra, profile"] == ["-profile", TINY, "-codec", "klt:ultra"]
 

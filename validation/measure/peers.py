@@ -4,10 +4,18 @@
 transformers' QuantizedCache is run layer by layer through its own methods, with its back
 ends optimum-quanto and hqq, on all tokens alike (its default keeps the newest 128 exact).
 Sizes are those of the tensors that the packages keep, without any file around them.
+
+vLLM and LMCache have an environment of their own, that of tests/engines, and a process in it, which
+is measure.engine_peers.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,9 +25,11 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType, quants
 from optimum.quanto.library import get_extension
+from safetensors.torch import load_file
 from transformers.cache_utils import Fp8QuantizedLayer, HQQQuantizedLayer, QuantoQuantizedLayer
 
-from measure.rows import Coded
+from compression_bridge import REPOSITORY
+from measure.rows import Coded, Row
 
 GROUP = 64
 """Values that share a scale, where a package lets one choose: its default, and the service's."""
@@ -96,6 +106,91 @@ def _ggml(kind: GGMLQuantizationType) -> Codec:
         return torch.from_numpy(np.asarray(quants.dequantize(coded, kind))), coded.nbytes
 
     return codec
+
+
+class Engines:
+    """The process with vLLM and LMCache, which ends with this one."""
+
+    def __init__(self) -> None:
+        """Starts it; the first time of all, this makes its environment.
+
+        Raises:
+            CalledProcessError: There is none, and it could not be made.
+        """
+        make: list[str | Path] = [REPOSITORY / "deploy/python-env", "--no-deps"]
+        made = subprocess.run(
+            [*make, REPOSITORY / "tests/engines/requirements.txt"],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._process = subprocess.Popen(
+            [Path(made.stdout.strip(), "bin", "python"), "-m", "measure.engine_peers"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "validation")},
+        )
+        self.codecs: list[dict[str, str]] = json.loads(self._answer())
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None  # noqa: S101  a pipe
+        if answer := self._process.stdout.readline():
+            return answer
+        raise subprocess.CalledProcessError(self._process.wait(), self._process.args)
+
+    def code(self, codec: str, path: Path, target: Path) -> int:
+        """Writes what a codec makes of a file; returns the bytes that it took.
+
+        Raises:
+            CalledProcessError: The process has ended; it said why on standard error.
+        """
+        assert self._process.stdin is not None  # noqa: S101  a pipe
+        print(json.dumps([codec, str(path), str(target)]), file=self._process.stdin, flush=True)
+        return int(self._answer())
+
+
+@cache
+def engines() -> Engines:
+    """Returns the process, started when it is first asked for."""
+    return Engines()
+
+
+@dataclass(frozen=True)
+class EngineRow:
+    """A codec of vLLM or LMCache."""
+
+    name: str
+    family: str
+    version: str
+    fixed: bool = True
+
+    def code(self, path: Path, source: Mapping[str, torch.Tensor]) -> Coded:
+        """See Row.code."""
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder, "restored.safetensors")
+            size = engines().code(self.name, path, target)
+            return Coded(load_file(target), size, sum(each.numel() for each in source.values()))
+
+
+def engine_rows() -> Iterator[EngineRow]:
+    """Yields the codecs of vLLM and LMCache."""
+    for codec in engines().codecs:
+        yield EngineRow(codec["name"], codec["family"], codec["version"])
+
+
+def named(names: Iterable[str]) -> list[Row]:
+    """Returns peers by their names; vLLM and LMCache are started for theirs alone.
+
+    Raises:
+        ValueError: There is none of that name.
+    """
+    found: dict[str, Row] = {row.name: row for row in peer_rows()}
+    if set(names) - found.keys():
+        found |= {row.name: row for row in engine_rows()}
+    if unknown := set(names) - found.keys():
+        raise ValueError(f"no peers {sorted(unknown)}; there are: {', '.join(found)}")
+    return [found[name] for name in names]
 
 
 def _versions(*packages: str) -> str:

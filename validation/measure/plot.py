@@ -1,7 +1,6 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Pictures of the study and of a validation. Needs matplotlib."""
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
+from matplotlib.transforms import Bbox
 
 from measure.result import snr_by_layer
 
@@ -21,10 +21,18 @@ _COLOURS = {
     "hqq": "#8a5fb0",
     "ggml": "#3d8f5f",
     "transformers": "#a8873a",
+    "vLLM": "#b03a5b",
+    "LMCache": "#2b8f9b",
 }
-_MARKERS = {OWN: "o", "optimum-quanto": "s", "hqq": "D", "ggml": "^", "transformers": "v"}
+_MARKERS = {
+    **{OWN: "o", "optimum-quanto": "s", "hqq": "D", "ggml": "^", "transformers": "v"},
+    **{"vLLM": "P", "LMCache": "X"},
+}
+_WIDE = (0.25, 0.35, 0.5, 0.7, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
 _TICKS = (1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 10, 12, 16)
-_LINE_HEIGHT = 20  # pixels
+_MARKER = 9  # half of the size of a point with its margin, in pixels
+# Where a name may be: pixels above its point, and on which side; the last if nothing is free.
+_PLACES = tuple((up, side) for up in (0, 11, -11, 22, -22, 33, -33, 44, -44) for side in (1, -1))
 
 
 def plot(study: Mapping[str, Any], path: Path) -> None:
@@ -33,9 +41,9 @@ def plot(study: Mapping[str, Any], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(10, 6.4), dpi=150)
     for family in dict.fromkeys(row["family"] for row in rows):
         _family(axes, family, [row for row in rows if row["family"] == family])
-    for codec in dict.fromkeys(row["name"].split()[0] for row in rows if row["family"] == OWN):
-        curve = sorted(_point(row) for row in rows if row["name"].startswith(f"{codec} "))
-        if curve:  # it has presets
+    for codec in dict.fromkeys(_codec(row) for row in rows if row["family"] == OWN):
+        curve = sorted(_point(row) for row in rows if _codec(row) == codec)
+        if len(curve) > 1:  # it has presets
             x, y = zip(*curve, strict=True)
             axes.plot(x, y, color=_COLOURS[OWN], linewidth=1.6, alpha=0.5, zorder=2)
     setup = study["setup"]
@@ -46,9 +54,11 @@ def plot(study: Mapping[str, Any], path: Path) -> None:
         fontsize=9,
     )
     _axes(axes, [_point(row)[0] for row in rows])
-    _names(axes, rows)
+    left, right = axes.get_xlim()
+    axes.set_xlim(right=right * (right / left) ** 0.11)  # names need room
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     figure.tight_layout()
+    _names(axes, rows)
     figure.savefig(path)
     plt.close(figure)
 
@@ -135,7 +145,8 @@ def _axes(axes: Any, bits: Sequence[float]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(min(bits) * 0.93, max(bits) * 1.13)
-    ticks = [x for x in _TICKS if axes.get_xlim()[0] <= x <= axes.get_xlim()[1]]
+    low, high = axes.get_xlim()
+    ticks = [x for x in (_TICKS if high < 10 * low else _WIDE) if low <= x <= high]
     axes.set_xticks(ticks, [f"{x:g}\n{16 / x:.3g}x" for x in ticks])
     axes.set_xticks([], minor=True)
     axes.set_xlabel("bits per value, everything counted; ratio against 16 bits")
@@ -145,6 +156,12 @@ def _axes(axes: Any, bits: Sequence[float]) -> None:
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _codec(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the codec of a row, and what a preset is followed by: a profile."""
+    preset, _, more = row["name"].partition(", ")
+    return preset.split()[0], more
 
 
 def _point(row: Mapping[str, Any]) -> tuple[float, float]:
@@ -169,37 +186,28 @@ def _family(axes: Any, family: str, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _names(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes the names next to their points: to the left where something is to the right."""
-    points = [_point(row) for row in rows]
-    left: list[tuple[float, float, Mapping[str, Any]]] = []
-    right: list[tuple[float, float, Mapping[str, Any]]] = []
-    for row, (x, y) in zip(rows, points, strict=True):
-        crowded = any(1 < u / x < 1.3 and abs(math.log(v / y)) < 0.25 for u, v in points)
-        (left if crowded else right).append((x, y, row))
-    _write(axes, left, "right", -8)
-    _write(axes, right, "left", 8)
-
-
-def _write(
-    axes: Any, names: Sequence[tuple[float, float, Mapping[str, Any]]], align: str, shift: int
-) -> None:
-    """Writes names on one side of their points, from the bottom up, none over another."""
-    written: list[tuple[float, float]] = []
-    for x, y, row in sorted(names, key=lambda name: name[1]):
-        place = axes.transData.transform((x, y))[1]
-        for other, used in written:
-            if abs(math.log(x / other)) < 0.3:
-                place = max(place, used + _LINE_HEIGHT)
-        written.append((x, place))
-        offset = (place - axes.transData.transform((x, y))[1]) * 72 / axes.figure.dpi
-        axes.annotate(
-            row["name"],
-            (x, y),
-            xytext=(shift, offset),
-            textcoords="offset points",
-            ha=align,
+    """Writes names next to their points, from the bottom up, where nothing else is."""
+    figure = axes.figure
+    renderer, page = figure.canvas.get_renderer(), figure.bbox
+    points = [axes.transData.transform(_point(row)) for row in rows]
+    taken = [
+        Bbox.from_bounds(x - _MARKER, y - _MARKER, 2 * _MARKER, 2 * _MARKER) for x, y in points
+    ]
+    for (x, y), row in sorted(zip(points, rows, strict=True), key=lambda each: float(each[0][1])):
+        name = axes.text(
+            *(0, 0, row["name"]),
+            transform=None,
             va="center",
             fontsize=8,
             color=_COLOURS.get(row["family"], "#555555"),
             fontweight="bold" if row["family"] == OWN else "normal",
         )
+        for up, side in _PLACES:
+            name.set(
+                ha="left" if side > 0 else "right", position=(x + 1.7 * side * _MARKER, y + up)
+            )
+            box = name.get_window_extent(renderer)
+            inside = page.x0 < box.x0 and box.x1 < page.x1
+            if inside and not any(box.overlaps(other) for other in taken):
+                break
+        taken.append(box)

@@ -7,6 +7,7 @@ Needs torch, and the native program.
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kvcompress._programs import find_program
+from kvcompress.profiles import read_profile
 from measure.injection import (
     Cache,
     compare,
@@ -26,6 +28,7 @@ from measure.injection import (
     spread,
     to_tensors,
 )
+from measure.rows import Coded, ServiceRow
 from measure.texts import TEXTS, UNUSUAL
 
 REFERENCE = "int4"
@@ -103,6 +106,48 @@ def profile_flags(flags: Flags) -> Flags:
     return flags[:2] if flags[0] == "-profile" else []
 
 
+def coded(flags: Flags, source: Path, folder: Path) -> Coded:
+    """Compresses a file with the flags of a codec, and restores it.
+
+    Args:
+        flags: Of kv-compress.
+        source: The file.
+        folder: For other files.
+    """
+    small, back = folder / "small", folder / "back"
+    run(*flags, "-input", source, "-output", small)
+    run(*profile_flags(flags), "-decompress", "-input", small, "-output", back)
+    cache = load_file(back)
+    elements = sum(each.numel() for each in cache.values())
+    return Coded(cache, small.stat().st_size, elements)
+
+
+@dataclass(frozen=True)
+class FileRow:
+    """A codec of kv-compress, given by its flags, as a row of a study."""
+
+    name: str
+    version: str
+    flags: Flags
+    family: str = ServiceRow.family
+    fixed: bool = False
+
+    def code(self, path: Path, source: Mapping[str, Any]) -> Coded:
+        """See Row.code."""
+        with tempfile.TemporaryDirectory() as folder:
+            return coded(self.flags, path, Path(folder))
+
+
+def flags_of(codecs: Sequence[str], profile: Path | None) -> dict[str, Flags]:
+    """Returns the flags of codecs, and of the presets of a profile, by their names in tables."""
+    rows: dict[str, Flags] = {codec: ["-codec", codec] for codec in codecs}
+    if profile is not None:
+        for preset in read_profile(profile).presets:
+            name = f"klt:{preset.name}"
+            rows[f"{name}, profile"] = ["-profile", profile, "-codec", name]
+    return rows
+
+
 def as_chunks(cache: Mapping[str, torch.Tensor], tokens: int) -> list[torch.Tensor]:
     """Cuts a cache into chunks as engines keep them: [2, layers, tokens, heads x head_dim]."""
     layers = range(len(cache) // 2)
@@ -145,10 +190,8 @@ class Bench:
 
     def measure(self, sample: Sample, flags: Flags) -> Row:
         """Measures a codec, given as flags of kv-compress."""
-        small, back = self.folder / "small", self.folder / "back"
-        run(*flags, "-input", sample.source, "-output", small)
-        run(*profile_flags(flags), "-decompress", "-input", small, "-output", back)
-        return self._row(sample, load_file(back), small.stat().st_size)
+        made = coded(flags, sample.source, self.folder)
+        return self._row(sample, made.cache, made.bytes)
 
     def measure_chunks(self, sample: Sample, tokens: int, flags: Flags) -> Row:
         """Measures a codec on chunks of the cache, each of which is an artefact of its own.
@@ -163,11 +206,9 @@ class Bench:
             save_file({"chunk": chunk}, names[-1])
         size, restored = 0, []
         for name in names:
-            small, back = self.folder / "small", self.folder / "back"
-            run(*flags, "-layout", f"2ltd:heads={heads}", "-input", name, "-output", small)
-            run(*profile_flags(flags), "-decompress", "-input", small, "-output", back)
-            size += small.stat().st_size
-            restored.append(load_file(back)["chunk"])
+            made = coded([*flags, "-layout", f"2ltd:heads={heads}"], name, self.folder)
+            size += made.bytes
+            restored.append(made.cache["chunk"])
             name.unlink()
         return self._row(sample, from_chunks(restored, heads), size)
 

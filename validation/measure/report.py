@@ -87,6 +87,7 @@ def markdown(study: Mapping[str, Any]) -> str:
         + (", with what earlier runs had kept." if setup["kept"] else "."),
         "- Software: " + ", ".join(setup["software"]) + ".",
         "- Text: " + "; ".join(setup["texts"]) + ".",
+        *([f"- Profile: {setup['profile']}."] if setup.get("profile") else []),
         "",
         *table(study["rows"]),
         "",
