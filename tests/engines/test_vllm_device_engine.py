@@ -119,6 +119,7 @@ def test_a_new_engine(stored: Stored) -> None:
     assert failures(done) == 1 + CHUNKS
 
 
+@pytest.mark.nightly
 def test_a_full_disk(stored: Stored, tmp_path: Path) -> None:
     """The request is served, and nothing is stored."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
@@ -134,6 +135,7 @@ def test_a_full_disk(stored: Stored, tmp_path: Path) -> None:
     assert failures(done, "save", "disk") >= 1
 
 
+@pytest.mark.nightly
 def test_preempted_requests(tmp_path: Path) -> None:
     """Two at once in a cache that holds one and a half of them: each is told the same as alone."""
     document = prompts()[0]
@@ -168,6 +170,7 @@ def test_kernels_restore_into_the_engine(tmp_path: Path, monkeypatch: pytest.Mon
     assert failures(done) == 0
 
 
+@pytest.mark.nightly
 def test_the_tier_reads_what_the_device_stored(stored: Stored) -> None:
     """With chunks of the same size, and one rank; the artefacts are the same."""
     extra = {"folder": str(stored.folder), "codec": "lossless", "timeout": 60, "block_size": CHUNK}
@@ -175,6 +178,7 @@ def test_the_tier_reads_what_the_device_stored(stored: Stored) -> None:
     assert (result["served"], result["tokens"]) == (CHUNKS * CHUNK, stored.computed[0])
 
 
+@pytest.mark.nightly
 def test_sliding_windows_in_one_group(tmp_path: Path) -> None:
     """As vLLM keeps Gemma 3 without its manager of several groups."""
     windows = "KVCOMPRESS_ENGINE_WINDOWS"
