@@ -529,10 +529,11 @@ class DecompressOptions(_message.Message):
     def tensors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Shell patterns (`*`, `?`, `[...]`): only tensors whose names match one of
         them are given back; of the others only checksums are verified, which find
-        any damage. None means all. At most 1024, of 1 MiB in all; and for those
-        with wildcards their characters, one more for each, in 64s, times the bytes
-        of all names are at most 2^24. One that matches no tensor is refused, unless
-        the artefact has none.
+        any damage. None means all. At most 1,024 patterns, of 1 MiB together.
+        Patterns with wildcards have a limit on work too: the server adds up their
+        characters and one for each pattern, divides by 64, rounds up, and
+        multiplies by the bytes of all names. The product may be at most 2^24. A
+        pattern that matches no tensor is refused, unless the artefact has none.
         """
 
     @_builtins.property

@@ -129,11 +129,13 @@ class RopeScaling(_message.Message):
         factor: _builtins.float
         """By up to this, from 1 to 1e6."""
         beta_fast: _builtins.float
-        """Turns within the original positions from which nothing is divided; 32
-        when not set.
+        """A pair that turns at least this often within `original_positions` keeps
+        its frequency; 32 when not set.
         """
         beta_slow: _builtins.float
-        """Turns below which all is; 1 when not set."""
+        """A pair that turns at most this often has its frequency divided by
+        `factor`; 1 when not set. Pairs between the two are divided by less.
+        """
         original_positions: _builtins.float
         """Positions that the model was trained with at first."""
         truncate: _builtins.bool

@@ -228,12 +228,12 @@ class PresetExpectation(_message.Message):
     int4_divergence: _builtins.float
     """The same after `int4`, to compare with."""
     least_share: _builtins.float
-    """What the divergence is of that after `int4`, at 1 for the same, of the kind
-    of text that shows it least. 0 where kinds were not measured.
+    """The divergence divided by the divergence after `int4`, for the kind of text
+    where this quotient is smallest. 0 if kinds were not measured.
     """
     most_share: _builtins.float
-    """The same of the kind that shows it most, with the uncertainty of the
-    measurement. 0 where kinds were not measured.
+    """The largest such quotient of a kind, plus its standard error. 0 if kinds
+    were not measured.
     """
     def __init__(
         self,
