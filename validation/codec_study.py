@@ -157,9 +157,9 @@ def rows_of(arguments: argparse.Namespace, client: kvcompress.Client) -> list[ro
         for row in rows.service_rows(client)
         if not arguments.codec or row.name in {*arguments.codec, report.REFERENCE}
     ]
+    own = f"kvcompress {client.server_info().version}"
     for name, flags in flags_of([], arguments.profile).items():
-        version_of = f"kvcompress {client.server_info().version}"
-        chosen.append(FileRow(name.replace(":", " "), version_of, flags))
+        chosen.append(FileRow(name.replace(":", " "), own, flags))
     if not arguments.no_peers:
         chosen += peers.peer_rows()
     if arguments.engines:

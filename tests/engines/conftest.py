@@ -4,9 +4,11 @@
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import Daemon
 
 sys.path.append(str(Path(__file__).parents[1] / "deploy"))
 
@@ -17,3 +19,10 @@ collect_ignore_glob = [] if importlib.util.find_spec("vllm") else ["test_*.py"]
 def model() -> str:
     """The folder of SmolLM2-135M in bfloat16, as Hugging Face has it."""
     return os.environ["KVCOMPRESS_ENGINE_MODEL"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A server of a module, which its tests may kill."""
+    with Daemon(tmp_path_factory.mktemp("server")) as daemon:
+        yield daemon

@@ -13,12 +13,12 @@ from engine import repair_scan
 
 repair_scan()
 
+from lookups import are_there  # noqa: E402
 from vllm.v1.kv_offload.base import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     CanonicalKVCacheRef,
     CanonicalKVCaches,
     CanonicalKVCacheTensor,
     GPULoadStoreSpec,
-    LookupResult,
     ReqContext,
     make_offload_key,
 )
@@ -166,14 +166,7 @@ class Sides:
 
     def there(self, context: ReqContext | None = None) -> list[bool]:
         """Returns which chunks are found."""
-        context = context or self.context()
-        while True:
-            found = [self.manager.lookup(key, context) for key in KEYS]
-            if LookupResult.RETRY not in found:
-                self.manager.on_request_finished(context)
-                return [each == LookupResult.HIT for each in found]
-            self.manager.on_schedule_end(None)
-            time.sleep(0.01)
+        return are_there(self.manager, KEYS, context or self.context())
 
     def failures(self) -> dict[tuple[str, ...], int]:
         """Returns what failed, by operation and reason, on all ranks."""

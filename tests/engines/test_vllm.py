@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,13 +74,6 @@ def prompts() -> list[list[int]]:
         "\n\nSummary in one sentence:",
     )
     return [document + tokenizer.encode(question).ids for question in questions]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A server that a test may kill."""
-    with Daemon(tmp_path_factory.mktemp("server")) as daemon:
-        yield daemon
 
 
 def counter(counters: dict[str, float], name: str, *labels: str) -> float:

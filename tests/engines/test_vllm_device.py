@@ -44,13 +44,6 @@ from kvcompress.store import ArtefactStore  # noqa: E402
 Make = Callable[..., Sides]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A server."""
-    with Daemon(tmp_path_factory.mktemp("server")) as daemon:
-        yield daemon
-
-
 @pytest.fixture
 def make(server: Daemon, tmp_path: Path) -> Iterator[Make]:
     """Makes engines of one folder."""

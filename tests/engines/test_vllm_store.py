@@ -8,7 +8,6 @@ documents one after the other, twice.
 import importlib.util
 import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +35,6 @@ def prompts() -> list[list[int]]:
     tokenizer = Tokenizer.from_file(f"{os.environ['KVCOMPRESS_ENGINE_MODEL']}/tokenizer.json")
     text = tokenizer.encode((REPOSITORY / "core" / "FORMAT.md").read_text()).ids
     return [text[number * TOKENS : (number + 1) * TOKENS] for number in range(DOCUMENTS)]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A server."""
-    with Daemon(tmp_path_factory.mktemp("server")) as daemon:
-        yield daemon
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ from processes import Daemon  # noqa: E402
 
 repair_scan()
 
+from lookups import are_there  # noqa: E402
 from vllm.v1.kv_offload.base import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
-    LookupResult,
     Medium,
     ReqContext,
     make_offload_key,
@@ -108,14 +108,7 @@ class Tier:
 
     def there(self, adapter: Adapter | None = None) -> list[bool]:
         """Returns which chunks are found."""
-        context = self.context(adapter)
-        while True:
-            found = [self.own.lookup(key, context) for key in KEYS]
-            if LookupResult.RETRY not in found:
-                self.own.on_request_finished(context)
-                return [each == LookupResult.HIT for each in found]
-            self.own.on_schedule_end(None)
-            time.sleep(0.01)
+        return are_there(self.own, KEYS, self.context(adapter))
 
     def metrics(self) -> dict[str, Any]:
         """Returns what was counted, by the ends of the metrics' names."""
@@ -123,13 +116,6 @@ class Tier:
         prefix = "vllm:kv_offload_kvcompress_"
         assert {*stats._values} <= {*type(self.own).build_metric_definitions({})}
         return {name.removeprefix(prefix): value for name, value in stats._values.items()}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    """A server."""
-    with Daemon(tmp_path_factory.mktemp("server")) as daemon:
-        yield daemon
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def _each_layer(code: Callable[[Pair], tuple[Pair, int]]) -> Codec:
 
 
 def _stand_ins() -> None:
-    """Puts measure.triton_grid in the place of Triton in vLLM, before it imports kernels."""
+    """Replaces Triton in vLLM by measure.triton_grid, before vLLM imports kernels."""
     from vllm import triton_utils
     from vllm.triton_utils.importing import TritonLanguagePlaceholder, TritonPlaceholder
 
@@ -245,7 +245,7 @@ def coded(codec: Codec, cache: Mapping[str, torch.Tensor]) -> tuple[dict[str, to
 
 
 def main() -> None:
-    """Says what there is, then codes what it is told to."""
+    """Lists the codecs, then runs those that standard input asks for."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the engines talk on standard output
     torch.set_num_threads(1)

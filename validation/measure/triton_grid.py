@@ -85,7 +85,7 @@ class Value:
 
 
 def _aligned(values: Sequence[Any]) -> list[Any]:
-    """Gives values the same number of axes behind the programs, as NumPy does."""
+    """Broadcasts values to the same number of axes behind the programs, as NumPy does."""
     axes = max((each.data.ndim for each in values if isinstance(each, Value)), default=1)
     return [
         each.data.reshape(len(each.data), *[1] * (axes - each.data.ndim), *each.data.shape[1:])
@@ -195,7 +195,7 @@ def _pointed(value: Any) -> Any:
 
 
 def install(triton: ModuleType, tl: ModuleType) -> None:
-    """Gives two modules what kernels find in `triton` and `triton.language`.
+    """Adds to two modules what kernels find in `triton` and `triton.language`.
 
     Args:
         triton: A stand-in for Triton that a package has for machines without a GPU.

@@ -22,7 +22,7 @@ class Attempts:
     """Loads and saves artefacts, and raises nothing that is not an error of this package."""
 
     def __init__(self, service: Service, metrics: Metrics) -> None:
-        """Takes who is told how calls ended."""
+        """Takes what counts how calls ended."""
         self._service, self._metrics = service, metrics
 
     def save(self, chunks: int, raw: int, save: Callable[[], int | None]) -> bool:

@@ -130,7 +130,7 @@ class DeviceSpec(OffloadingSpec):  # type: ignore[misc,unused-ignore]
 
 
 class DeviceManager(OffloadingManager):  # type: ignore[misc,unused-ignore]
-    """Knows which chunks are in the folder, those of all ranks. vLLM's scheduler never waits."""
+    """Finds chunks in the folder, those of all ranks. vLLM's scheduler never waits."""
 
     def __init__(self, parameters: Parameters, ranks: int) -> None:
         """Opens the folder.
@@ -153,7 +153,7 @@ class DeviceManager(OffloadingManager):  # type: ignore[misc,unused-ignore]
         return self._lookup.result(key, req_context)
 
     def prepare_load(self, keys: Collection[bytes], req_context: Any) -> Chunks:  # noqa: ANN401
-        """Returns what a worker is told of chunks to restore."""
+        """Returns what a worker needs to restore chunks."""
         return _chunks(keys, req_context)
 
     def prepare_store(
@@ -213,7 +213,7 @@ class DeviceMetadata(OffloadingWorkerMetadata):  # type: ignore[misc,unused-igno
 
 
 def _chunks(keys: Iterable[bytes], req_context: Any) -> Chunks:  # noqa: ANN401
-    """Returns chunks as workers are told of them."""
+    """Returns chunks as workers take them."""
     found = tuple(keys)
     ends = tuple(req_context.get_offload_key_position(key) for key in found)
     return Chunks(found, ends, adapter_of(req_context))
