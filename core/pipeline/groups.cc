@@ -6,6 +6,7 @@
 #include <cmath>
 #include <mutex>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "codecs/auto/auto.h"
@@ -136,6 +137,15 @@ profile::GroupEncoding GroupCompression::EncodingOf(
       .preset = preset_,
       .first_position = PositionOf(group, sources, checkpoint)};
   found_ = encoding.first_position;
+  const std::vector<std::string>& marks = profile_->content().caches;
+  if (group.index == 0 &&
+      absl::c_linear_search(marks, MarkOfCache(sources[0]))) {
+    trained_on_.warning = Warning{
+        "PROFILE_TRAINING_CACHE",
+        "the profile was trained on this cache: others take more bytes and "
+        "lose more. Judge a profile by caches of other texts",
+        specs_[group.last].name};
+  }
   return encoding;
 }
 
@@ -356,7 +366,7 @@ absl::Status GroupCompression::TakeOutcomes(
 void GroupCompression::TellOfPosition(CompressReport* report) {
   if (!report->profile->first_token) report->profile->first_token = found_;
   report->profile->fit = least_fit_;
-  for (Told* each : {&poor_fit_, &poor_rate_, &unusual_}) {
+  for (Told* each : {&poor_fit_, &poor_rate_, &unusual_, &trained_on_}) {
     if (!each->warning || std::exchange(each->told, true)) continue;
     report->warnings.push_back(*each->warning);
   }

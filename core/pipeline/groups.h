@@ -154,6 +154,7 @@ class GroupCompression {
   Told poor_fit_;
   Told poor_rate_;
   Told unusual_;
+  Told trained_on_;
   size_t coded_groups_ = 0;  // with a preset that is not `contract`
   uint64_t coded_values_ = 0;
   uint64_t coded_bytes_ = 0;

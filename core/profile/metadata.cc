@@ -6,11 +6,13 @@
 #include <iterator>
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/safetensors.h"
 #include "status/macros.h"
@@ -26,9 +28,12 @@ constexpr absl::string_view kRotationsKey = "kvcompress.profile.rotations";
 constexpr absl::string_view kGroupsKey = "kvcompress.profile.groups";
 constexpr absl::string_view kExpectationsKey =
     "kvcompress.profile.expectations";
+constexpr absl::string_view kCachesKey = "kvcompress.profile.caches";
 constexpr absl::string_view kVersion = "1";
 // Of a file whose expectations have shares.
 constexpr absl::string_view kVersionOfShares = "2";
+// Of a file that knows its caches.
+constexpr absl::string_view kVersionOfCaches = "3";
 constexpr absl::string_view kInterleaved = "interleaved";
 constexpr absl::string_view kHalves = "halves";
 
@@ -105,12 +110,18 @@ bool HasShares(const ProfileContent& content) {
   return first && first->most_share > 0;
 }
 
-absl::Status ParseExpectations(absl::string_view text, bool shares,
+absl::string_view VersionOf(const ProfileContent& content) {
+  if (!content.caches.empty()) return kVersionOfCaches;
+  return HasShares(content) ? kVersionOfShares : kVersion;
+}
+
+absl::Status ParseExpectations(absl::string_view text,
                                ProfileContent* content) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ',');
   if (parts.size() != content->presets.size()) {
     return Damaged("the number of expectations");
   }
+  const bool shares = absl::c_count(parts[0], '/') == 4;
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::vector<absl::string_view> numbers =
         absl::StrSplit(parts[i], '/');
@@ -126,6 +137,14 @@ absl::Status ParseExpectations(absl::string_view text, bool shares,
     }
     content->presets[i].expected = expected;
   }
+  return absl::OkStatus();
+}
+
+absl::Status ParseCaches(absl::string_view text, ProfileContent* content) {
+  if (text.size() >= kMaxProfileCaches * (kDigestDigits + 1)) {
+    return Damaged("too many caches");
+  }
+  content->caches = absl::StrSplit(text, ',');
   return absl::OkStatus();
 }
 
@@ -181,8 +200,7 @@ absl::Status Damaged(const absl::Status& cause) {
 
 Metadata WriteMetadata(const ProfileContent& content) {
   Metadata metadata = {
-      {std::string(kVersionKey),
-       std::string(HasShares(content) ? kVersionOfShares : kVersion)},
+      {std::string(kVersionKey), std::string(VersionOf(content))},
       {std::string(kLabelKey), content.label},
       {std::string(kTrainingKey), content.training},
       {std::string(kPresetsKey), PresetsText(content.presets)},
@@ -190,6 +208,9 @@ Metadata WriteMetadata(const ProfileContent& content) {
       {std::string(kGroupsKey), GroupsText(content.groups)}};
   if (content.presets.front().expected) {
     metadata.emplace_back(kExpectationsKey, ExpectationsText(content.presets));
+  }
+  if (!content.caches.empty()) {
+    metadata.emplace_back(kCachesKey, absl::StrJoin(content.caches, ","));
   }
   return metadata;
 }
@@ -203,18 +224,17 @@ absl::Status ParseMetadata(const Metadata& metadata, ProfileContent* content) {
                      "with kvcompress.profile",
                      {.reason = "NOT_A_PROFILE"});
   }
-  const bool shares = metadata[0].second == kVersionOfShares;
-  if (!shares && metadata[0].second != kVersion) {
+  const absl::string_view version = metadata[0].second;
+  if (version != kVersion && version != kVersionOfShares &&
+      version != kVersionOfCaches) {
     return MakeError(
         absl::StatusCode::kUnimplemented,
-        absl::StrCat("the profile has version ", QuoteName(metadata[0].second),
-                     "; this build reads versions ", kVersion, " and ",
-                     kVersionOfShares),
+        absl::StrCat("the profile has version ", QuoteName(version),
+                     "; this build reads versions ", kVersion, " to ",
+                     kVersionOfCaches),
         {.reason = "LATER_FORMAT"});
   }
-  const size_t count = metadata.size();
-  const size_t least = std::size(keys) + (shares ? 1 : 0);
-  if (count != least && count != std::size(keys) + 1) {
+  if (metadata.size() < std::size(keys)) {
     return Damaged("the number of keys of its metadata");
   }
   for (size_t i = 0; i < std::size(keys); ++i) {
@@ -225,12 +245,15 @@ absl::Status ParseMetadata(const Metadata& metadata, ProfileContent* content) {
   content->label = metadata[1].second;
   content->training = metadata[2].second;
   KVC_RETURN_IF_ERROR(ParsePresets(metadata[3].second, content));
-  if (count > std::size(keys)) {
-    if (metadata.back().first != kExpectationsKey) {
+  for (size_t i = std::size(keys); i < metadata.size(); ++i) {
+    const auto& [key, text] = metadata[i];
+    if (key == kExpectationsKey) {
+      KVC_RETURN_IF_ERROR(ParseExpectations(text, content));
+    } else if (key == kCachesKey) {
+      KVC_RETURN_IF_ERROR(ParseCaches(text, content));
+    } else {
       return Damaged(absl::StrCat("a key behind ", kGroupsKey));
     }
-    KVC_RETURN_IF_ERROR(
-        ParseExpectations(metadata.back().second, shares, content));
   }
   const std::string& rotations = metadata[4].second;
   if (!rotations.empty()) {

@@ -27,7 +27,8 @@ Metadata WriteMetadata(const ProfileContent& content);
 
 // Sets all of `*content` but what is in tensors. FAILED_PRECONDITION where it
 // is of no profile, UNIMPLEMENTED of a later version, else DATA_LOSS. Ranges
-// of numbers are not checked.
+// of numbers are not checked, nor whether keys suit the version: what has
+// another form than WriteMetadata gives is damaged.
 absl::Status ParseMetadata(const Metadata& metadata, ProfileContent* content);
 
 }  // namespace kvcompress::profile

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "digest/digest.h"
 #include "kvcompress/error.h"
 #include "kvcompress/safetensors.h"
 #include "profile/metadata.h"
@@ -140,6 +141,12 @@ absl::StatusOr<Writer> Write(const ProfileContent& content) {
 }
 
 }  // namespace
+
+std::string MarkOfCache(absl::string_view tensor) {
+  Digest digest;
+  digest.Update(tensor);
+  return digest.Hex();
+}
 
 bool IsProfileDigest(absl::string_view text) {
   return absl::ConsumePrefix(&text, kDigestName) &&

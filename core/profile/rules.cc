@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "digest/digest.h"
 #include "entropy/tables.h"
 #include "kvcompress/error.h"
 #include "kvcompress/safetensors.h"
@@ -118,6 +119,11 @@ bool IsExpectation(const ProfileExpectation& expected) {
            expected.most_share <= kMaxExpectation));
 }
 
+bool IsMark(absl::string_view mark) {
+  return mark.size() == kDigestDigits &&
+         mark.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+}
+
 absl::Status CheckPresets(const std::vector<ProfilePreset>& presets) {
   if (presets.empty() || presets.size() > kMaxProfilePresets) {
     return Bad("no presets, or too many");
@@ -173,6 +179,10 @@ absl::Status CheckContent(const ProfileContent& content) {
         2 * rotation.increments.size() > kMaxProfileHeadDim) {
       return Bad("a rotation without pairs, or with too many");
     }
+  }
+  if (content.caches.size() > kMaxProfileCaches ||
+      !std::all_of(content.caches.begin(), content.caches.end(), IsMark)) {
+    return Bad("too many caches, or one that is no digest");
   }
   if (content.groups.empty() || content.groups.size() > kMaxProfileGroups) {
     return Bad("no groups, or too many");

@@ -2,11 +2,15 @@
 """kv-compress train: what it prints, and what it refuses."""
 
 import re
+from pathlib import Path
 
 import pytest
-from kv_compress import Run
+import xxhash
+from kv_compress import Run, succeed
 
 from oracle.fixtures import REPOSITORY
+from oracle.profiles import read_safetensors
+from oracle.test_profiles import cache, payloads, train, write_with
 
 GOLDEN = REPOSITORY / "tests" / "golden" / "profile"
 
@@ -31,6 +35,27 @@ def test_the_table_of_a_training(run: Run) -> None:
         lines = [" ".join(line.split()) for line in done.stdout.decode().splitlines()]
         assert "groups of 2, 2 layers" in lines
         assert lines[-1] == row
+
+
+@pytest.mark.parametrize("codec", ["klt:high", "lossless"])
+def test_a_cache_of_the_training_warns(run: Run, tmp_path: Path, codec: str) -> None:
+    """By its bytes, whatever else the file has; also of a profile with the basis of another."""
+    profile = train(run, tmp_path, "-rope-theta", 10000)
+    header, _ = read_safetensors(profile.read_bytes())
+    caches = (cache(1, 200), cache(2, 120))
+    marks = ",".join(xxhash.xxh3_128_hexdigest(payloads(each)["layer_0_key"]) for each in caches)
+    assert header["kvcompress.profile.caches"] == marks
+    again = tmp_path / "again.profile"
+    flags = ("-model-label", "tiny", "-train-basis", profile, "-train-presets", "high=0.25")
+    succeed(run("-train-profile", again, *flags, tmp_path / "training-1.safetensors"))
+    assert read_safetensors(again.read_bytes())[0]["kvcompress.profile.caches"] == marks
+    (tmp_path / "in").write_bytes(cache(3, 200))
+    (tmp_path / "seen").write_bytes(write_with({"a": "b"}, caches[1]))
+    for each in (profile, again):
+        for name, expected in (("in", []), ("seen", ["PROFILE_TRAINING_CACHE"])):
+            flags = ("-input", tmp_path / name, "-metrics-only", "-profile", each)
+            report = succeed(run(*flags, "-codec", codec))
+            assert [warning["code"] for warning in report["warnings"]] == expected
 
 
 @pytest.mark.parametrize(

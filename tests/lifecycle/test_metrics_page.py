@@ -45,6 +45,7 @@ WARNINGS = [
     "PROFILE_POOR_FIT",
     "PROFILE_POOR_RATE",
     "PROFILE_UNUSUAL",
+    "PROFILE_TRAINING_CACHE",
 ]
 REASONS = ["HEADER_DAMAGED", "PAYLOAD_DAMAGED", "TRUNCATED", "TRAILING_BYTES", "IDENTITY_MISMATCH"]
 CLOSED = ["header_timeout", "write_timeout", "evicted", "address_limit", "bad_request"]

@@ -31,6 +31,7 @@ inline constexpr size_t kMaxProfileTraining = 4096;
 inline constexpr size_t kMaxProfileRotations = 64;
 inline constexpr size_t kMaxProfileGroups = 4096;
 inline constexpr size_t kMaxProfilePresets = 16;
+inline constexpr size_t kMaxProfileCaches = 4096;
 inline constexpr size_t kMaxGroupTensors = 1024;
 inline constexpr uint64_t kMaxGroupChannels = 65536;
 inline constexpr uint64_t kMaxGroupComponents = 8192;
@@ -82,7 +83,8 @@ struct ProfileExpectation {
   float int4_divergence = 0;
   // A share is the divergence divided by that after int4. `least_share` is that
   // of the best kind of text. `most_share` is the highest bound of a kind: its
-  // share plus one standard error. Both are 0 if kinds were not measured.
+  // share plus 1.65 standard errors, or one in profiles of earlier versions.
+  // Both are 0 if kinds were not measured.
   float least_share = 0;
   float most_share = 0;
 };
@@ -103,7 +105,14 @@ struct ProfileContent {
   std::vector<ProfilePreset> presets;
   std::vector<ProfileRotation> rotations;
   std::vector<ProfileGroup> groups;
+  // MarkOfCache of the caches that it was trained on, the first
+  // kMaxProfileCaches of them, in order. Empty where that is not known.
+  std::vector<std::string> caches;
 };
+
+// What caches of a training are recognised by: the digest of the artefact
+// format, over the bytes of the tensor that is first in the first group.
+std::string MarkOfCache(absl::string_view tensor);
 
 // What an artefact says of the profile that it needs.
 struct ProfileId {

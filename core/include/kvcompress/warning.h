@@ -32,6 +32,7 @@ inline constexpr absl::string_view kWarningCodes[] = {
     "PROFILE_POOR_FIT",   // keys are not like those of the profile's training
     "PROFILE_POOR_RATE",  // bounds take more bits than without the profile
     "PROFILE_UNUSUAL",    // a cache takes more bits than the profile expects
+    "PROFILE_TRAINING_CACHE",  // the profile was trained on the cache
 };
 
 }  // namespace kvcompress

@@ -70,6 +70,7 @@ class Trainer {
     } else {
       KVC_RETURN_IF_ERROR(SetRotations());
     }
+    KVC_RETURN_IF_ERROR(MarkCaches());
     const size_t passes = options_.basis != nullptr ? 1 : 2;
     all_steps_ = content_.groups.size() * (passes * caches_.size() + 1);
     for (size_t g = 0; g < content_.groups.size(); ++g) {
@@ -126,6 +127,7 @@ class Trainer {
   absl::Status TakeBasis() {
     content_.rotations = options_.basis->rotations;
     content_.groups = options_.basis->groups;
+    content_.caches = options_.basis->caches;
     for (ProfileGroup& group : content_.groups) group.classes.clear();
     return absl::OkStatus();
   }
@@ -192,16 +194,32 @@ class Trainer {
     return absl::OkStatus();
   }
 
+  // What the caches are recognised by, but those of a basis, which has its own.
+  absl::Status MarkCaches() {
+    if (options_.basis != nullptr) return absl::OkStatus();
+    const ProfileTensor& first = content_.groups[0].tensors[0];
+    for (size_t i = 0; i < std::min(caches_.size(), kMaxProfileCaches); ++i) {
+      const auto place = places_[i].find(std::pair(first.layer, first.role));
+      if (place == places_[i].end()) return Lacks(i, first);
+      KVC_ASSIGN_OR_RETURN(const std::string bytes,
+                           caches_[i]->Read(place->second));
+      content_.caches.push_back(MarkOfCache(bytes));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Lacks(size_t cache, const ProfileTensor& tensor) const {
+    return InvalidCache(
+        *caches_[cache],
+        absl::StrCat("it lacks a tensor of layer ", tensor.layer));
+  }
+
   absl::StatusOr<GroupData> ReadGroup(size_t cache, size_t group) {
     GroupData data;
     for (const ProfileTensor& tensor : content_.groups[group].tensors) {
       const auto place =
           places_[cache].find(std::pair(tensor.layer, tensor.role));
-      if (place == places_[cache].end()) {
-        return InvalidCache(
-            *caches_[cache],
-            absl::StrCat("it lacks a tensor of layer ", tensor.layer));
-      }
+      if (place == places_[cache].end()) return Lacks(cache, tensor);
       const TensorSpec& spec = caches_[cache]->tensors()[place->second];
       GroupShape shape;
       if (!profile::Fits(tensor, spec, &shape) ||

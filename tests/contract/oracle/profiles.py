@@ -58,7 +58,7 @@ class Profile:
         """Reads the bytes of one."""
         self.digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         metadata, tensors = read_safetensors(data)
-        assert metadata["kvcompress.profile"] in {"1", "2"}
+        assert metadata["kvcompress.profile"] in {"1", "2", "3"}
         self.label = metadata["kvcompress.profile.label"]
         kinds = metadata["kvcompress.profile.rotations"]
         self.interleaved = [kind == "interleaved" for kind in kinds.split(",")] if kinds else []

@@ -240,7 +240,7 @@ def test_a_cache_that_takes_more_bytes_than_expected_warns(
     presets = f"ultra=1:{ratio}:0.01:0.02:0.25:0.75"
     profile = train(run, tmp_path, "-rope-theta", 10000, "-train-presets", presets)
     header, _ = read_safetensors(profile.read_bytes())
-    assert header["kvcompress.profile"] == "2"
+    assert header["kvcompress.profile"] == "3"
     assert header["kvcompress.profile.expectations"] == f"{ratio}/0.01/0.02/0.25/0.75"
     (tmp_path / "in").write_bytes(cache(3, tokens))
     flags = ("-input", tmp_path / "in", "-metrics-only", "-codec", "klt:ultra")

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "kvcompress/error.h"
 #include "profile/sha256.h"
 #include "profile/trained.h"
@@ -64,15 +65,50 @@ TEST(Profile, OtherSafetensorsFilesAreNone) {
 
 TEST(Profile, OfALaterVersionIsUnimplemented) {
   std::string bytes = TrainedProfile();
-  const std::string version = R"("kvcompress.profile":"1")";
+  const std::string version = R"("kvcompress.profile":"3")";
   const size_t at = bytes.find(version);
   ASSERT_NE(at, std::string::npos);
-  bytes[at + version.size() - 2] = '3';
+  bytes[at + version.size() - 2] = '4';
   EXPECT_EQ(Profile::Parse(bytes).status().code(),
             absl::StatusCode::kUnimplemented);
-  // Version 2 has shares by kind of text.
-  bytes[at + version.size() - 2] = '2';
-  EXPECT_EQ(Profile::Parse(bytes).status().code(), absl::StatusCode::kDataLoss);
+  // Earlier versions have no caches.
+  for (const char earlier : {'1', '2'}) {
+    bytes[at + version.size() - 2] = earlier;
+    EXPECT_EQ(Profile::Parse(bytes).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+}
+
+// A profile without caches is of version 1, or of version 2 with shares.
+TEST(Profile, HasTheLeastVersionThatSuffices) {
+  const auto profile = Profile::Parse(TrainedProfile());
+  ASSERT_TRUE(profile.ok());
+  const std::string mark = MarkOfCache("a tensor");
+  for (const bool expects : {false, true}) {
+    for (const bool shares : {false, true}) {
+      for (const size_t caches : {size_t{0}, size_t{1}, kMaxProfileCaches}) {
+        if (shares && !expects) continue;
+        ProfileContent content = (*profile)->content();
+        content.caches.assign(caches, mark);
+        for (ProfilePreset& preset : content.presets) {
+          if (!expects) continue;
+          preset.expected = {.ratio = 8, .divergence = 1, .int4_divergence = 2};
+          if (shares) preset.expected->least_share = 0.25f;
+          if (shares) preset.expected->most_share = 0.75f;
+        }
+        const auto bytes = SerializeProfile(content);
+        ASSERT_TRUE(bytes.ok()) << bytes.status();
+        const auto read = Profile::Parse(*bytes);
+        ASSERT_TRUE(read.ok()) << read.status();
+        const int version = caches > 0 ? 3 : shares ? 2 : 1;
+        EXPECT_NE(bytes->find(
+                      absl::StrCat("\"kvcompress.profile\":\"", version, "\"")),
+                  std::string::npos);
+        EXPECT_EQ((*read)->content().caches, content.caches);
+        EXPECT_EQ((*read)->content().presets[0].expected.has_value(), expects);
+      }
+    }
+  }
 }
 
 TEST(Profile, ContentThatBreaksARuleIsNotWritten) {
@@ -99,6 +135,11 @@ TEST(Profile, ContentThatBreaksARuleIsNotWritten) {
       },
       [](ProfileContent* c) { c->groups[0].encode = c->groups[0].decode; },
       [](ProfileContent* c) { c->rotations[0].increments.resize(9); },
+      [](ProfileContent* c) { c->caches = {"ABCDEF0123456789"}; },
+      [](ProfileContent* c) { c->caches[0][0] = 'A'; },
+      [](ProfileContent* c) {
+        c->caches.assign(kMaxProfileCaches + 1, c->caches[0]);
+      },
       [](ProfileContent* c) {
         c->presets[0].expected = {1.0f, 1.0f, 1.0f};
       },

@@ -13,7 +13,8 @@ from kvcompress.errors import InvalidArgumentError
 from kvcompress.payload import PayloadError, _form, _parse
 
 _KEY = "kvcompress.profile"
-_NAMES = ("label", "training", "presets", "rotations", "groups", "expectations")
+_NAMES = ("label", "training", "presets", "rotations", "groups")
+_OPTIONAL = ("expectations", "caches")
 _TYPES = {"U64": "<u8", "F32": "<f4", "I16": "<i2", "U8": "u1"}
 _MEMBER = re.compile(r"([kv])(0|[1-9]\d{0,9}):([1-9]\d{0,4})x([1-9]\d{0,3}):(-|0|[1-9]\d?)")
 _PRESET = re.compile(r"([a-z0-9-]{1,32})=\d+(\.\d+)?")
@@ -94,9 +95,11 @@ def _read(data: bytes) -> Profile:
     metadata, rows = _parse(raw)
     text = _form(metadata, rows)
     _require(raw == text.ljust(-(-len(text) // 8) * 8), "its header is not in its one form")
-    keys = [_KEY, *(f"{_KEY}.{name}" for name in _NAMES)]
-    _require(list(metadata) in (keys, keys[:-1]), "its metadata's keys break a rule")
-    _require(metadata[_KEY] in {"1", "2"}, "its version is neither 1 nor 2")
+    more = [name for name in _OPTIONAL if f"{_KEY}.{name}" in metadata]
+    keys = [_KEY, *(f"{_KEY}.{name}" for name in (*_NAMES, *more))]
+    _require(list(metadata) == keys, "its metadata's keys break a rule")
+    versions = {"3"} if "caches" in more else {"1", "2"}
+    _require(metadata[_KEY] in versions, f"its version is not {' or '.join(sorted(versions))}")
     label, training = (metadata[f"{_KEY}.{name}"].encode() for name in ("label", "training"))
     _require(0 < len(label) <= 256 and len(training) <= 4096, "its label or training is too long")
     presets = metadata[f"{_KEY}.presets"].split(",")

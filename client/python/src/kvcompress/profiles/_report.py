@@ -125,9 +125,9 @@ def read_profile(path: str | Path) -> ProfileInfo:
     header = read_header(path)
     metadata = header.get("__metadata__", {})
     version = metadata.get(_PREFIX)
-    if version not in {"1", "2"}:
+    if version not in {"1", "2", "3"}:
         found = "no profile" if version is None else f"a profile of version {version}"
-        raise ValueError(f"{path} is {found}; this package reads versions 1 and 2")
+        raise ValueError(f"{path} is {found}; this package reads versions 1 to 3")
     digest = hashlib.sha256()
     with open_profile(path) as file:
         while chunk := file.read(_CHUNK):

@@ -540,6 +540,8 @@ class Warning(_message.Message):
     PROFILE_POOR_RATE: to hold the bounds takes more bits than without the profile.
     PROFILE_UNUSUAL: the cache takes more bits than the profile expects, so that
     its text is of another kind, and the damage may be larger than expected.
+    PROFILE_TRAINING_CACHE: the profile was trained on the cache, so that its
+    ratio and its errors are better than those of other caches.
     """
     message: _builtins.str
     """One sentence for people, with the remedy."""

@@ -232,8 +232,9 @@ class PresetExpectation(_message.Message):
     where this quotient is smallest. 0 if kinds were not measured.
     """
     most_share: _builtins.float
-    """The largest such quotient of a kind, plus its standard error. 0 if kinds
-    were not measured.
+    """The highest bound of a kind: such a quotient plus a margin for the few
+    windows it was measured on, 1.65 standard errors in profiles trained by
+    this version. 0 if kinds were not measured.
     """
     def __init__(
         self,
