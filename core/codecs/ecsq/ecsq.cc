@@ -28,8 +28,8 @@ const OptionSchema<StepOptions>& Schema() {
        {coding::ValueStepOption(),
         [](double value, StepOptions* out) { out->value_step = value; }}},
       {{"contract", coding::ContractSteps()},
-       {"high", {.key_step = 0.43, .value_step = 0.43}},
-       {"max", {.key_step = 0.7, .value_step = 0.9, .recent = true}}});
+       {"high", {.key_step = 0.36, .value_step = 0.43}},
+       {"max", {.key_step = 0.6, .value_step = 0.8, .recent = true}}});
   return *schema;
 }
 
