@@ -47,8 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--held-out",
         type=int,
-        default=6,
-        help="windows to place presets on, of the files, and as many of the model (default 6)",
+        default=12,
+        help="windows to place presets on, of the files, and as many of the model (default 12)",
     )
     train.add_argument(
         "--layers",

@@ -18,6 +18,8 @@ from kvcompress.profiles._native import read_cache, restored
 SHARES = {"high": 0.4, "max": 0.75, "ultra": 1.0}
 # Steps that are tried, in spreads of a tensor after the metric.
 LADDER = tuple(0.35 * 2 ** (i / 2) for i in range(9))
+# Standard errors that a bound is above its share: an interval of 95 % that is open below.
+_STANDARD_ERRORS = 1.65
 _TINY = 1e-30
 
 Sums = defaultdict[str, float]
@@ -115,7 +117,7 @@ class Shares:
 
     Attributes:
         by_kind: The quotient of the means over a kind's windows.
-        bounds: The same, one standard error higher.
+        bounds: The same, 1.65 standard errors higher: the one-sided 95 % confidence bound.
     """
 
     by_kind: Mapping[str, float]
@@ -137,7 +139,7 @@ def shares_of(
 ) -> Shares:
     """Compares a codec's divergences with int4's, window by window.
 
-    A bound is the standard error of a quotient of means (Cochran, Sampling Techniques, 6.4). How
+    Bounds take the standard error of a quotient of means (Cochran, Sampling Techniques, 6.4). How
     far windows are off the quotient of their kind, as parts of the kind's mean, is taken from all
     windows together, since a kind has few. Windows without damage to speak of hardly count.
     """
@@ -157,7 +159,7 @@ def shares_of(
     return Shares(
         by_kind,
         {
-            kind: share * (1 + spread / math.sqrt(len(groups[kind])))
+            kind: share * (1 + _STANDARD_ERRORS * spread / math.sqrt(len(groups[kind])))
             for kind, share in by_kind.items()
         },
     )

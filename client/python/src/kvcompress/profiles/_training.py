@@ -42,6 +42,10 @@ from kvcompress.profiles._report import Expectation, ProfileInfo, read_profile
 
 # What text that the model wrote is called in reports.
 OWN = "own"
+_NO_STEP = (
+    "no step keeps the damage at {:.0%} of int4's; train on more windows, on more kinds of text, "
+    "or with more components"
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class TrainingOptions:
     tokens: int = 1024
     fed: int = 160
     samples: int = 2
-    held_out: int = 6
+    held_out: int = 12
     layers: int = 10
     components: int = 1024
     seed: int = 0
@@ -155,8 +159,8 @@ class Trainer:
             work: A folder for temporary files, of some 25 KB a token and million parameters.
 
         Raises:
-            ValueError: There is no text, one is too short, or the model turns keys in a way not
-                supported.
+            ValueError: There is no text, one is too short, the model turns keys in a way not
+                supported, or no step keeps the damage of any preset.
             NativeError: kv-compress is missing or fails.
         """
         files, own = self._kinds(texts)
@@ -313,15 +317,16 @@ class Trainer:
         def most_at(index: int) -> float:
             return shares_at(LADDER[index]).most
 
-        steps = {name: find_step(share, LADDER, most_at) for name, share in SHARES.items()}
-        self.shares = {name: shares_at(step) for name, step in steps.items()}
-        for name, step in steps.items():
-            if step == LADDER[0] and self.shares[name].most > SHARES[name]:
-                self._say(
-                    f"{name}: no step keeps the damage at {SHARES[name]:.0%} of int4's; train on "
-                    "more windows, on more kinds of text, or with more components"
-                )
+        steps = {}
+        for name, share in SHARES.items():
+            if most_at(0) > share:
+                self._say(f"{name} is left out: {_NO_STEP.format(share)}")
+                continue
+            steps[name] = find_step(share, LADDER, most_at)
+            self.shares[name] = shares_at(steps[name])
         now = self.times.measure("placing", now)
+        if not steps:
+            raise ValueError(f"no preset can be kept: {_NO_STEP.format(max(SHARES.values()))}")
         placed = basis.profile.with_name("placed.profile")
         self._write_presets(basis, placed, [(name, step, None) for name, step in steps.items()])
         now = self.times.measure("tables", now)

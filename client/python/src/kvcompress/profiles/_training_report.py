@@ -54,7 +54,7 @@ def _page(info: ProfileInfo, trainer: Trainer, picture: str) -> str:
         "## What each kind of text loses",
         "",
         "KL divergence, as part of int4's. Each file was measured with a basis that was trained "
-        "without it. Bounds are one standard error higher.",
+        "without it. Bounds are 1.65 standard errors higher.",
         "",
         *_by_kind(trainer.shares),
         "",
