@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import argparse
 import datetime
+import itertools
 import json
 import shlex
 import sys
@@ -34,7 +35,6 @@ from measure.models import default_cache
 from measure.profile_bench import REFERENCE, Bench, Flags, Row, Sample, windows_of
 from measure.profile_variants import MOST, STEPS, Laboratory, Variant, at_step
 
-TOKENS = 1024
 LENGTHS = (64, 256, 1024, 4096)
 CHUNKS = (1024, 256, 64)
 OTHERS = ("ecsq:contract", "klt:high", "klt:max", "klt:ultra")
@@ -49,14 +49,21 @@ VARIANTS = {
         Variant("articles alone", text="articles", windows=6),
         Variant("code alone", text="plots", windows=6),
     ],
+    "sources": [
+        Variant("one text", texts=1),
+        Variant("two texts", texts=2),
+        Variant("three texts"),
+        Variant("text of the model", windows=0, own=30),
+        Variant("three texts and text of the model", own=30),
+    ],
     "layers": [
         Variant("1", layers=1),
         Variant("5", layers=5),
         Variant("10"),
-        Variant("30, 2,048 components", layers=0, components=2048),
+        Variant("all, 2,048 components", layers=0, components=2048),
     ],
     "components": [
-        *(Variant(f"{count:,}", components=count) for count in (256, 512, 1024)),
+        *(Variant(f"{count:,}", components=count) for count in (256, 512, 1024, 2048)),
         Variant("all that vary", components=MOST),
     ],
     "metric": [Variant("gradients"), Variant("caches alone", gradients=False)],
@@ -74,7 +81,7 @@ class Sweep:
         language_model = LanguageModel(self._model, self._tokenizer)
         texts = {path.stem: path.read_text(encoding="utf-8") for path in arguments.text}
         arguments.work.mkdir(parents=True, exist_ok=True)
-        self._laboratory = Laboratory(language_model, texts, arguments.work, TOKENS)
+        self._laboratory = Laboratory(language_model, texts, arguments.work, arguments.prefix)
         self._file = arguments.output / "profile_sweep.json"
         self.rows: list[Row] = json.loads(self._file.read_text()) if self._file.exists() else []
 
@@ -88,17 +95,29 @@ class Sweep:
             else:
                 self._variants(part)
 
-    def _samples(self, prefix: int, folder: Path) -> Iterator[tuple[Bench, Sample]]:
-        """Yields a window of each text, one after the other, with what measures it."""
+    def _samples(
+        self, prefix: int, folder: Path, *, unusual: bool = False
+    ) -> Iterator[tuple[Bench, Sample]]:
+        """Yields windows of each text, one after the other, with what measures them.
+
+        Args:
+            prefix: Tokens that are compressed.
+            folder: For files.
+            unusual: Whether windows of texts that are unlike those of trainings follow.
+        """
         bench = Bench(self._model, folder)
-        windows = windows_of(
-            self._tokenizer,
-            prefix,
-            self._arguments.continuation,
-            self._arguments.windows,
-            copies=False,
-        )
-        for i, (text, window) in enumerate(windows):
+        kinds = [
+            windows_of(
+                self._tokenizer,
+                prefix,
+                self._arguments.continuation,
+                self._arguments.windows,
+                copies=False,
+                unusual=which,
+            )
+            for which in ((False, True) if unusual else (False,))
+        ]
+        for i, (text, window) in enumerate(itertools.chain(*kinds)):
             yield bench, bench.take(text, window, prefix, f"source_{i}")
 
     def _own(self) -> dict[str, Flags]:
@@ -139,7 +158,7 @@ class Sweep:
             return
         names = (REFERENCE, "klt:ultra", "profile ultra")
         with tempfile.TemporaryDirectory() as folder:
-            for bench, sample in self._samples(TOKENS, Path(folder)):
+            for bench, sample in self._samples(self._arguments.prefix, Path(folder)):
                 for tokens in CHUNKS:
                     for name in names:
                         row = bench.measure_chunks(sample, tokens, self._own()[name])
@@ -153,20 +172,23 @@ class Sweep:
         if not wanted:
             return
         with tempfile.TemporaryDirectory() as folder:
-            found = list(self._samples(TOKENS, Path(folder)))
-            reference = 0.0
-            known = self._done(part="reference")
-            for bench, sample in found:
-                row = bench.measure(sample, ["-codec", REFERENCE])
-                reference += row["kl"]
-                if not known:
-                    self._add({"part": "reference", "text": sample.text, **row})
-            if not known:
-                self._add({"part": "reference", "done": True})
+            found = list(
+                self._samples(self._arguments.prefix, Path(folder), unusual=part == "sources")
+            )
+            reference = sum(self._reference(*each, i)["kl"] for i, each in enumerate(found))
             for variant, profile in zip(wanted, profiles, strict=True):
                 self._climb(
                     {"part": part, "name": variant.name}, variant, profile, found, reference
                 )
+
+    def _reference(self, bench: Bench, sample: Sample, window: int) -> Row:
+        """Returns what is compared with, of a window, measured once."""
+        place = {"part": "reference", "window": window}
+        row = self._known(place)
+        if row is None:
+            row = {"text": sample.text, **bench.measure(sample, ["-codec", REFERENCE])}
+            self._add({**place, **row})
+        return row
 
     def _climb(
         self,
@@ -214,6 +236,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--part", nargs="+", default=["lengths", "chunks", *VARIANTS], help="what to measure"
     )
     parser.add_argument("--windows", type=int, default=1, help="of each of the four texts")
+    parser.add_argument("--prefix", type=int, default=1024, help="tokens, but of lengths")
     parser.add_argument("--continuation", type=int, default=192, help="tokens that are scored")
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     parser.add_argument("--work", type=Path, default=default_cache() / "sweep", help="for profiles")
@@ -225,7 +248,8 @@ def command(parsed: argparse.Namespace) -> str:
     """Returns the command that repeats the study."""
     words = ["profile_sweep.py", "--model", parsed.model, "--profile", parsed.profile.name]
     words += ["--text", *(path.name for path in parsed.text)]
-    words += ["--windows", str(parsed.windows), "--continuation", str(parsed.continuation)]
+    words += ["--part", *parsed.part, "--windows", str(parsed.windows)]
+    words += ["--prefix", str(parsed.prefix), "--continuation", str(parsed.continuation)]
     return shlex.join([*words, "--output", "DIR"])
 
 
@@ -237,11 +261,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sweep.run(parsed.part)
     info = read_profile(parsed.profile)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    fixed = {"lengths", "chunks"} & set(parsed.part)
     head = [
-        f"{info.label}, a window of {TOKENS:,} tokens of each of four texts but where a table says "
-        f"otherwise, the next {parsed.continuation} scored; {date}, {machine()}.",
+        f"{info.label}, {parsed.windows} window{'s' * (parsed.windows > 1)} of {parsed.prefix:,} "
+        "tokens of each of four texts but where a table says otherwise, the next "
+        f"{parsed.continuation} scored; {date}, {machine()}.",
         "",
-        f"- Profile of lengths and chunks: {info.digest}",
+        *([f"- Profile of lengths and chunks: {info.digest}"] if fixed else []),
         f"- Command: `{command(parsed)}`",
     ]
     page = profile_report.page(head, sweep.rows)

@@ -142,6 +142,9 @@ NOT_RUN = {
     r"\$python validation/training_caches\.py .+": Reason(
         "needs a model and takes minutes", "../model/test_training_caches.py"
     ),
+    r"\$python validation/fine_tune\.py .+": Reason(
+        "needs a model and takes minutes", "../model/test_fine_tune.py"
+    ),
     r"\$python validation/metric_study\.py .+": Reason(
         "needs three models and takes minutes", "../model/test_metric_study.py"
     ),

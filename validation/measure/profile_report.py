@@ -14,8 +14,9 @@ WRITTEN = "<!-- Written by validation/profile_sweep.py; do not edit. -->"
 TITLES = {
     "windows": ("Windows that it was trained on", "windows"),
     "text": ("Text that it was trained on, six windows", "trained on"),
+    "sources": ("Texts, and text that the model writes", "trained on"),
     "layers": ("Layers of a group", "layers"),
-    "components": ("Components that are kept of 3,840", "components"),
+    "components": ("Components that are kept", "components"),
     "metric": ("Gradients, or caches alone", "metric"),
     "bits": ("Bits of the basis, with a scale for each component", "bits"),
 }
@@ -34,8 +35,10 @@ class Point(NamedTuple):
 
 def points(rows: Sequence[Row], part: str, name: str) -> list[Point]:
     """Returns the steps at which a variant was measured, rising."""
-    reference = mean([row for row in rows if row["part"] == "reference" and "kl" in row], "kl")
     own = [row for row in rows if (row["part"], row.get("name")) == (part, name) and "kl" in row]
+    texts = {row["text"] for row in own}
+    known = [row for row in rows if row["part"] == "reference" and row.get("text") in texts]
+    reference = mean(known, "kl")
     found = []
     for step in sorted({row["step"] for row in own}):
         at = [row for row in own if row["step"] == step]
@@ -86,14 +89,14 @@ def _variants(rows: Sequence[Row], part: str) -> Iterator[str]:
         reached = "not reached" if ratio is None else f"{ratio:.1f}x"
         yield _line([name, f"{size / 1e6:.1f} MB", reached, steps, last])
     yield ""
-    if part == "text":
-        yield from _by_text(rows)
+    if part in ("text", "sources"):
+        yield from _by_text(rows, part)
 
 
-def _by_text(rows: Sequence[Row]) -> Iterator[str]:
+def _by_text(rows: Sequence[Row], part: str) -> Iterator[str]:
     """The same by the text that is compressed, at one step."""
-    own = [row for row in rows if row["part"] == "text" and "kl" in row]
-    names = names_of(rows, "text")
+    own = [row for row in rows if row["part"] == part and "kl" in row]
+    names = names_of(rows, part)
     steps = set.intersection(*({r["step"] for r in own if r["name"] == name} for name in names))
     if not steps:
         return
@@ -120,8 +123,8 @@ def _lengths(rows: Sequence[Row], part: str) -> Iterator[str]:
     yield from (f"## {what}", "")
     if part == "chunks":
         yield from (
-            "Each chunk of a cache of 1,024 tokens is an artefact of its own, a tensor [2, layers, "
-            "tokens, heads x head_dim], and does not say where in the text it was.",
+            f"Each chunk of a cache of {max(tokens):,} tokens is an artefact of its own, a tensor "
+            "[2, layers, tokens, heads x head_dim], and does not say where in the text it was.",
             "",
         )
     yield from _head(["codec", *(f"{count:,}" for count in tokens)])

@@ -4,6 +4,7 @@
 Needs torch and transformers, and the native program.
 """
 
+import dataclasses
 import json
 import struct
 import sys
@@ -14,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from kvcompress.profiles import _native
-from kvcompress.profiles._kinds import cut
+from kvcompress.profiles import _native, _own_text
+from kvcompress.profiles._kinds import Tokens, cut
 from kvcompress.profiles._model import LanguageModel
 from kvcompress.profiles._placement import LADDER
 from kvcompress.profiles._report import read_header
@@ -38,7 +40,9 @@ class Variant:
     Attributes:
         name: For the table.
         text: The name of the only text that it is trained on; ALL_TEXTS for all.
-        windows: Windows of 1,024 tokens that it is trained on.
+        texts: How many of the texts it is trained on, the first; 0 for all.
+        windows: Windows of 1,024 tokens of these that it is trained on.
+        own: Windows that the model writes itself that it is trained on too.
         gradients: Whether the metric is that of gradients; else that of caches alone.
         layers: Of a group, 0 for all.
         components: The most of a group.
@@ -47,7 +51,9 @@ class Variant:
 
     name: str
     text: str = ALL_TEXTS
+    texts: int = 0
     windows: int = 18
+    own: int = 0
     gradients: bool = True
     layers: int = 10
     components: int = 1024
@@ -135,8 +141,8 @@ class Laboratory:
     def profile(self, variant: Variant) -> Path:
         """Returns the profile, with a preset `step-I` for each of STEPS."""
         shape = f"{variant.layers}-{variant.components}-{variant.bits}"
-        name = f"{self._set_name(variant)}-{variant.gradients:d}-{shape}.profile"
-        target = self._folder / name
+        sets = "-and-".join(self._sets(variant))
+        target = self._folder / f"{sets}-{variant.gradients:d}-{shape}.profile"
         if not target.exists():
             work = self._folder / "new.profile"
             self._make(variant, work)
@@ -148,9 +154,9 @@ class Laboratory:
             coarse = self._folder / "coarse.profile"
             change(self.profile(Variant("")), coarse, coarsen(variant.bits))
             self._train(variant, target, basis=coarse)
-        elif variant.layers == 10 and variant.windows == 18 and variant.components < MOST:
+        elif variant.layers == 10 and not variant.own and variant.components < MOST:
             # The leading components do not depend on how many are kept.
-            whole = Variant("", variant.text, gradients=variant.gradients, components=MOST)
+            whole = dataclasses.replace(variant, components=MOST)
             change(self.profile(whole), target, keep(variant.components))
         else:
             self._train(variant, target)
@@ -170,21 +176,44 @@ class Laboratory:
             components=variant.components,
         )
 
-    def _set_name(self, variant: Variant) -> str:
-        return f"{variant.text or 'all'}-{variant.windows}"
+    def _sets(self, variant: Variant) -> dict[str, Callable[[int], list[Tokens]]]:
+        """Returns the sets of windows of a variant, by their names, as functions of a length."""
+        texts = list(self._texts.values())[: variant.texts or None]
+        if variant.text:
+            texts = [self._texts[variant.text]]
+        first = self._model.first_tokens
+
+        def of_texts(length: int) -> list[Tokens]:
+            windows = cut(texts, length - len(first), variant.windows, held_out=False)
+            return [first + window for window in windows]
+
+        def written(length: int) -> list[Tokens]:
+            families = list(_own_text.STARTS)
+            counts = {f: len(range(i, variant.own, len(families))) for i, f in enumerate(families)}
+            by_family = _own_text.write(self._model, counts, length, 0, _say)
+            return [window for windows in by_family.values() for window in windows]
+
+        sets: dict[str, Callable[[int], list[Tokens]]] = {}
+        if variant.windows:
+            name = variant.text or (f"first-{variant.texts}" if variant.texts else "all")
+            sets[f"{name}-{variant.windows}"] = of_texts
+        if variant.own:
+            sets[f"own-{variant.own}"] = written
+        return sets
 
     def _collect(self, variant: Variant) -> tuple[list[Path], Path]:
         """Returns the caches of a variant's windows and the metric of gradients."""
-        folder = self._folder / self._set_name(variant)
-        metric = folder / "metric.safetensors"
-        if not metric.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            options = TrainingOptions("variant", windows=variant.windows, tokens=self._tokens)
-            texts = [self._texts[variant.text]] if variant.text else list(self._texts.values())
-            first = self._model.first_tokens
-            length = options.tokens + options.fed - len(first)
-            windows = cut(texts, length, variant.windows, held_out=False)
-            trainer = Trainer(self._model, options, _say)
-            found = trainer.collect([first + window for window in windows], folder)
-            trainer.write_metric([found], metric)
-        return [folder / f"training_{i}.safetensors" for i in range(variant.windows)], metric
+        options = TrainingOptions("variant", tokens=self._tokens)
+        trainer = Trainer(self._model, options, _say)
+        parts = []
+        for name, windows in self._sets(variant).items():
+            folder = self._folder / name
+            kept = folder / "collected.pt"
+            if not kept.exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                found = trainer.collect(windows(options.tokens + options.fed), folder)
+                torch.save(found, kept)
+            parts.append(torch.load(kept, weights_only=False))
+        metric = self._folder / f"{'-and-'.join(self._sets(variant))}.metric"
+        trainer.write_metric(parts, metric)
+        return [cache for part in parts for cache in part.caches], metric

@@ -27,7 +27,7 @@ from measure.texts import TEXTS
 ORDER = ("prose", "records", "prose", "code")  # kinds of contexts, over and over
 TASKS = ("passkey", "multi-key", "copying", "table", "code", "agreement")
 
-PASSKEYS, KEYS, PASSAGES, SHOTS, ROWS, FUNCTIONS = 4, 16, 8, 3, 10, 8  # in a context
+PASSKEYS, KEYS, PASSAGES, SHOTS, ROWS, FUNCTIONS = 8, 16, 16, 3, 10, 12  # in a context
 LEAD, COPIED = 48, 16  # tokens of a passage that are given, and that must follow
 AGREEMENT = 64  # tokens of a continuation
 COMPLETION = 24  # tokens of a completed function, at most
@@ -50,7 +50,10 @@ _CITIES = (
     *("Lisbon", "Oslo", "Cairo", "Lima", "Hanoi", "Quito", "Dublin", "Prague", "Nairobi"),
     *("Madrid", "Athens", "Boston", "Tokyo", "Delhi", "Vienna", "Warsaw"),
 )
-_VERBS = ("scale", "shift", "adjust", "convert", "combine", "reduce", "extend", "limit", "update")
+_VERBS = (
+    *("scale", "shift", "adjust", "convert", "combine", "reduce", "extend", "limit", "update"),
+    *("round", "correct", "compare"),
+)
 _NOUNS = (
     *("price", "length", "weight", "speed", "volume", "angle", "budget", "height", "balance"),
     *("offset", "margin", "radius"),
@@ -290,10 +293,10 @@ class Maker:
             for name, number in keys
         ]
         shots = sorted(rng.sample(rows, SHOTS), key=rows.index)
-        for i, row in enumerate(row for row in rows if row not in shots):
-            column = 1 + i % 2
-            question = _projection(shots, column, row[0])
-            cases.append(self._case("table", question, f" {row[column]}"))
+        for row in (row for row in rows if row not in shots):
+            for column in (1, 2):
+                question = _projection(shots, column, row[0])
+                cases.append(self._case("table", question, f" {row[column]}"))
         return tokens, cases
 
     def _code(
