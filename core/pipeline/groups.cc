@@ -18,6 +18,7 @@
 #include "profile/codec.h"
 #include "profile/group_encoder.h"
 #include "profile/group_projection.h"
+#include "profile/group_sinks.h"
 #include "profile/position.h"
 #include "profile/residuals.h"
 #include "status/macros.h"
@@ -137,6 +138,8 @@ profile::GroupEncoding GroupCompression::EncodingOf(
       .preset = preset_,
       .first_position = PositionOf(group, sources, checkpoint)};
   found_ = encoding.first_position;
+  encoding.sinks = profile::FindSinks(profile_->content().groups[group.index],
+                                      group.shape, sources, checkpoint);
   const std::vector<std::string>& marks = profile_->content().caches;
   if (group.index == 0 &&
       absl::c_linear_search(marks, MarkOfCache(sources[0]))) {
@@ -207,6 +210,7 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
         klt::AttentionOf(group.shape.tokens, {}, checkpoint), checkpoint);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   }
+  profile::RefineSinks(encoding.sinks, group.shape.tokens, &encoding.offsets);
   if (effort_ != Effort::kBest) {
     profile::EncodeGroup(profile_, encoding, group.shape, sources, workers,
                          checkpoint, payload);

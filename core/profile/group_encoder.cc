@@ -58,9 +58,19 @@ void AppendSinks(const ProfileGroup& group, const GroupShape& shape,
   }
 }
 
-}  // namespace
+// First tokens that are not transformed, where the cache begins with its text:
+// the first, and those up to another sink near it.
+uint64_t IntegerSinks(const GroupEncoding& encoding, uint64_t tokens) {
+  constexpr uint64_t kMost = 8;
+  if (encoding.first_position != 0) return 0;
+  uint64_t count = 1;
+  for (const uint64_t sink : encoding.sinks) {
+    if (sink < kMost) count = sink + 1;
+  }
+  return std::min(count, tokens);
+}
 
-size_t SinksAt(uint64_t first_position) { return first_position == 0 ? 1 : 0; }
+}  // namespace
 
 void AddExceptions(absl::Span<const std::string> lists, std::string* payload) {
   uint64_t bytes = 0;
@@ -89,8 +99,7 @@ void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                  Checkpoint* checkpoint, std::string* payload,
                  const GroupProjection* projection, double* squares) {
   const ProfileContent& content = profile->content();
-  const uint64_t sinks =
-      std::min<uint64_t>(SinksAt(encoding.first_position), shape.tokens);
+  const uint64_t sinks = IntegerSinks(encoding, shape.tokens);
   const std::string runs = OffsetRuns(encoding.offsets);
   WriteGroupHeader({.units = !encoding.units.empty(),
                     .trellis = encoding.error_per_bit.has_value(),

@@ -35,11 +35,10 @@ struct GroupEncoding {
   // Steps of tokens over that of the preset, in quarter octaves that are finer;
   // one for each token of a batch, or none.
   std::vector<int8_t> offsets;
+  // FindSinks, or none: those near the first token are not transformed, as that
+  // is not.
+  std::vector<uint64_t> sinks;
 };
-
-// First tokens that are not transformed: the one that gets attention whatever
-// it is, where the cache begins with it.
-size_t SinksAt(uint64_t first_position);
 
 // Adds exceptions to a payload that has none: lists of TakeExceptions, one for
 // each tensor of the group. REQUIRES: together they fit 32 bits.

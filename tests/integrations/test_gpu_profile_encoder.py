@@ -3,6 +3,7 @@
 
 import math
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,26 @@ def test_low_bits_and_escapes(
     encoder = Encoder("klt:max", "cpu", profile=PROFILE, scratch=1)
     encoded = encoder.encode(tensors, metadata=FROM_START)
     assert_as_good(profiled, encoded, tensors, "klt:max")
+
+
+def test_sinks_are_those_that_the_service_finds(profiled: Client) -> None:
+    """Near the first token they are integers, and elsewhere their steps are finer."""
+    tensors = noise(2, 64, "bfloat16")
+    for values in (each for name, each in tensors.items() if name.endswith("value")):
+        values[:, :, [0, 2]] *= 0.1
+        values[1, :, 50] *= 0.1
+    encoded = Encoder("klt:high", "cpu", profile=PROFILE).encode(tensors, metadata=FROM_START)
+    assert_as_good(profiled, encoded, tensors, "klt:high")
+    expected = profiled.compress(tensors, codec="klt:high", profile="tiny", metadata=FROM_START)
+    assert expected.artefact is not None
+    for artefact in (encoded.artefact, expected.artefact):
+        entry = payload.read_header(artefact).tensors[3]
+        data = artefact[entry.begin : entry.end]
+        (runs,) = struct.unpack_from("<I", data, 24)
+        counts = [struct.unpack_from("<Hb", data, 32 + at) for at in range(0, runs, 3)]
+        offsets = np.concatenate([np.full(count, offset) for count, offset in counts])
+        assert data[6] == 3
+        assert [token for token in range(1, 63) if offsets[token] > offsets[63]] == [2, 50]
 
 
 def test_the_tiling_of_devices_encodes_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

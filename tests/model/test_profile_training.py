@@ -182,6 +182,21 @@ def test_from_caches_alone(language_model: Any, tmp_path: Path) -> None:
     assert all(preset.expected for preset in info.presets)
 
 
+@pytest.mark.parametrize(("text", "count"), [("fast", 512), ("fine", 2048), ("8192", 8192)])
+def test_how_many_components(text: str, count: int) -> None:
+    from kvcompress.profiles.__main__ import _parser
+
+    flags = ["train", "--model", "m", "--output", "o", "--components"]
+    assert _parser().parse_args([*flags, text]).components == count
+
+
+@pytest.mark.parametrize("text", ["quick", "0", "-1", "8193", "1e3", ""])
+def test_components_that_are_none(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--model", "m", "--output", "o", f"--components={text}"])
+    assert "neither 1 to 8192 nor one of fast, balanced, fine" in capsys.readouterr().err
+
+
 def test_the_metric_tells_channels_that_matter(language_model: Any) -> None:
     """Noise of one length does more where the metric is large."""
     from kvcompress.profiles._metric import MetricFinder

@@ -1,7 +1,8 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Encodes groups of a profile on the device, with the choices of the service's encoder.
 
-Those are the thresholds between quanta, the finer steps of recent tokens, and an integer sink.
+Those are the thresholds between quanta, the finer steps of recent tokens and of sinks, and integer
+sinks.
 """
 
 import struct
@@ -27,6 +28,7 @@ from kvcompress.gpu._encoding_tables import (
 )
 from kvcompress.gpu._payload import HEADER, step_factors
 from kvcompress.gpu._place import cut_by_size
+from kvcompress.gpu._sinks import find_sinks, integer_sinks, refine
 from kvcompress.gpu._upload import send_all, to_host
 from kvcompress.payload._ecsq_tables import TABLES
 
@@ -83,9 +85,12 @@ class GroupEncoding:
         self.position, self.most, self._side = position, most, side
         first = next(iter(sources.values()))
         self.batches, self.tokens, self.device = first.shape[0], first.shape[2], first.device
-        self.sinks = min(1, self.tokens) if position == 0 else 0
         count = self.tokens
+        members = basis.group.members
+        sinks = find_sinks([each for i, each in sources.items() if members[i].role == "v"])
+        self.sinks = integer_sinks(sinks, count) if position == 0 else 0
         self.offsets = recent_offsets(count) if position == 0 else np.zeros(count, np.int8)
+        refine(self.offsets, sinks)
         self._collected: list[torch.Tensor] = []
 
     def start(self, group: int, preset: int, step: float, block_tokens: int) -> Iterator[_Started]:

@@ -11,6 +11,21 @@ from kvcompress._output_file import check_output
 from kvcompress.profiles import format_report, read_profile
 from kvcompress.profiles._report import report_paths
 
+# Choices of how much of a basis is kept: time, the size of a profile, and what it can keep.
+COMPONENTS = {"fast": 512, "balanced": 1024, "fine": 2048}
+_MOST_COMPONENTS = 8192  # of the format
+
+
+def _components(text: str) -> int:
+    """Reads a number of components, or the name of one."""
+    if text in COMPONENTS:
+        return COMPONENTS[text]
+    if text.isdecimal() and 0 < int(text) <= _MOST_COMPONENTS:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is neither 1 to {_MOST_COMPONENTS} nor one of {', '.join(COMPONENTS)}"
+    )
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m kvcompress.profiles", description=__doc__)
@@ -57,7 +72,12 @@ def _parser() -> argparse.ArgumentParser:
         help="about, of equal groups; 0: all in one (default 10)",
     )
     train.add_argument(
-        "--components", type=int, default=1024, help="the most of a group (default 1024)"
+        "--components",
+        type=_components,
+        default=COMPONENTS["balanced"],
+        help="the most of a group, or "
+        + ", ".join(f"{name} for {count}" for name, count in COMPONENTS.items())
+        + " (default balanced)",
     )
     train.add_argument("--seed", type=int, default=0, help="of the sampling (default 0)")
     train.add_argument("--work", type=Path, help="folder for temporary files")
