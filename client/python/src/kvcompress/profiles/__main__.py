@@ -30,7 +30,14 @@ def _components(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m kvcompress.profiles", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    train = commands.add_parser("train", help="train a profile from a Hugging Face model")
+    _add_flags(commands.add_parser("train", help="train a profile from a Hugging Face model"))
+    report = commands.add_parser("report", help="show what a profile is")
+    report.add_argument("profile", type=Path)
+    return parser
+
+
+def _add_flags(train: argparse.ArgumentParser) -> None:
+    """Adds those of a training."""
     train.add_argument("--model", required=True, help="folder, GGUF file, or name on the hub")
     train.add_argument("--label", help="what the model is called (default: the last part of it)")
     train.add_argument(
@@ -87,9 +94,6 @@ def _parser() -> argparse.ArgumentParser:
         help="write NAME.report.md and a chart beside the profile: what each layer loses, times, "
         "peak memory",
     )
-    report = commands.add_parser("report", help="show what a profile is")
-    report.add_argument("profile", type=Path)
-    return parser
 
 
 def _read_texts(paths: Sequence[Path]) -> dict[str, str]:
