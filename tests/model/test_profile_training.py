@@ -308,6 +308,18 @@ def test_shares_by_kind() -> None:
     assert alone.by_kind == alone.bounds == {"a": 0.5, "b": 0.25}
 
 
+def test_windows_on_which_int4_breaks_the_model_are_limited() -> None:
+    """To five times the median, so that one does not hide the others of its kind."""
+    from kvcompress.profiles._placement import Window, limited, shares_of
+
+    assert limited([0.1, 0.2, 0.3]) == [0.1, 0.2, 0.3]
+    assert limited([0.1, 9.0, 0.2, 0.3, 0.1]) == [0.1, 1.0, 0.2, 0.3, 0.1]
+    windows = [Window(Path(), (), torch.zeros(1), "a") for _ in range(4)]
+    changed, reference = [0.05, 0.05, 0.05, 0.06], [0.1, 0.1, 0.1, 9.0]
+    assert shares_of(windows, changed, reference).least < 0.03
+    assert shares_of(windows, changed, limited(reference)).least == pytest.approx(0.21 / 0.8)
+
+
 def test_folds() -> None:
     """A fold for each kind, and five at most."""
     from kvcompress.profiles._kinds import Kind, folds_of

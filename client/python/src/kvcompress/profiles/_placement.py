@@ -3,6 +3,7 @@
 
 import bisect
 import math
+import statistics
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,9 @@ SHARES = {"high": 0.4, "max": 0.75, "ultra": 1.0}
 LADDER = tuple(0.35 * 2 ** (i / 2) for i in range(9))
 # Standard errors that a bound is above its share: an interval of 95 % that is open below.
 _STANDARD_ERRORS = 1.65
+# Times the median over windows that int4's divergence of a window counts at most. On a window where
+# int4 breaks the model any preset looks harmless, and its kind would have no other windows.
+_MOST_REFERENCE = 5.0
 _TINY = 1e-30
 
 Sums = defaultdict[str, float]
@@ -109,6 +113,12 @@ def _add_errors(source: Cache, cache: Cache, energies: Sums, errors: Sums) -> No
             name = f"layer_{layer}_{role}"
             energies[name] += float(one.square().sum())
             errors[name] += float((one - other).square().sum())
+
+
+def limited(reference: Sequence[float]) -> list[float]:
+    """Returns int4's divergences, those of windows on which it breaks the model limited."""
+    most = _MOST_REFERENCE * statistics.median(reference)
+    return [min(each, most) for each in reference]
 
 
 @dataclass(frozen=True)

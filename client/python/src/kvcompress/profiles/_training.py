@@ -8,6 +8,7 @@ Without files, each family of its beginnings is a kind. The step is that where t
 the preset may.
 """
 
+import dataclasses
 import functools
 import tempfile
 import time
@@ -36,12 +37,16 @@ from kvcompress.profiles._placement import (
     Shares,
     Window,
     find_step,
+    limited,
     shares_of,
 )
 from kvcompress.profiles._report import Expectation, ProfileInfo, read_profile
 
 # What text that the model wrote is called in reports.
 OWN = "own"
+# How often a step is made finer whose bound is above the share, and what is close to it.
+_CORRECTIONS = 2
+_CLOSE = 1.02
 _NO_STEP = (
     "no step keeps the damage at {:.0%} of int4's; train on more windows, on more kinds of text, "
     "or with more components"
@@ -303,7 +308,8 @@ class Trainer:
         """Finds the steps of the presets, measures these, and writes the profile."""
         now = time.monotonic()
         judge = Judge(self._model, [each for fold in folds for each in fold.judge.windows])
-        int4 = judge.measure(["-codec", "int4"])
+        measured = judge.measure(["-codec", "int4"])
+        int4 = dataclasses.replace(measured, divergences=limited(measured.divergences))
         self._say(f"int4: ratio {int4.ratio:.2f}, divergence {int4.divergence:.5f}")
 
         def shares_at(step: float) -> Shares:
@@ -324,6 +330,12 @@ class Trainer:
                 continue
             steps[name] = find_step(share, LADDER, most_at)
             self.shares[name] = shares_at(steps[name])
+            for _ in range(_CORRECTIONS):
+                if self.shares[name].most <= share * _CLOSE:
+                    break
+                # Bounds grow about as steps do.
+                steps[name] *= share / self.shares[name].most
+                self.shares[name] = shares_at(steps[name])
         now = self.times.measure("placing", now)
         if not steps:
             raise ValueError(f"no preset can be kept: {_NO_STEP.format(max(SHARES.values()))}")
