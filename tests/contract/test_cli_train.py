@@ -53,8 +53,10 @@ def test_a_cache_of_the_training_warns(run: Run, tmp_path: Path, codec: str) -> 
     (tmp_path / "seen").write_bytes(write_with({"a": "b"}, caches[1]))
     for each in (profile, again):
         for name, expected in (("in", []), ("seen", ["PROFILE_TRAINING_CACHE"])):
-            flags = ("-input", tmp_path / name, "-metrics-only", "-profile", each)
-            report = succeed(run(*flags, "-codec", codec))
+            measured = run(
+                *("-input", tmp_path / name, "-metrics-only", "-profile", each, "-codec", codec)
+            )
+            report = succeed(measured)
             assert [warning["code"] for warning in report["warnings"]] == expected
 
 
