@@ -145,7 +145,7 @@ SENTENCES = {
         "TurboQuant reaches {others.vLLM_turboquant_k8v4.x2}x to"
         " {others.vLLM_turboquant_3bit_nc.x2}x here",
     ),
-    "docs/tutorial.md": ("[{gemma.high.ratio:.0f} to {qwen.ultra.ratio:.0f} times smaller]",),
+    "docs/tutorial.md": ("[{gemma.high.ratio:.0f} to {smollm2.ultra.ratio:.0f} times smaller]",),
 }
 # Rows of the guide to vLLM, and the ways of the measurement.
 VLLM = {
