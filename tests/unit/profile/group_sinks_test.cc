@@ -127,8 +127,10 @@ TEST_F(Sinks, NearTheFirstTokenComeBackWell) {
       float values[2];
       const size_t at = begin + 2 * (token * testing::kProfileChannels + c);
       for (const std::string* each : {&file, &*restored}) {
-        const uint32_t bits = static_cast<uint8_t>((*each)[at]) << 16 |
-                              static_cast<uint8_t>((*each)[at + 1]) << 24;
+        const auto byte = [&](size_t i) {
+          return uint32_t{static_cast<uint8_t>((*each)[at + i])};
+        };
+        const uint32_t bits = byte(0) << 16 | byte(1) << 24;
         std::memcpy(&values[each == &file ? 0 : 1], &bits, sizeof(bits));
       }
       sum += (values[0] - values[1]) * (values[0] - values[1]);
