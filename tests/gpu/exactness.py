@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 PROFILES = {"cache": "tiny", "trellis": "tiny", "contract": "contract"}
 PROFILES |= {"contract-trellis": "contract"}
 CODECS = ("int4-32", "int4-64", "int4-128", "int8-64", "lossless")
-CODED = ("ecsq-", "rope-ecsq-", "latent-ecsq-")
+CODED = tuple(f"{form}{codec}-" for codec in ("ecsq", "klt") for form in ("", "rope-", "latent-"))
 _FLIPS = 200  # damaged payloads of a form
 
 Bytes = dict[str, bytes]
@@ -156,6 +156,7 @@ def damaged_singles(device: str, small: bool) -> Iterator[bool]:
     decoder = Decoder(device=device)
     names = [f"v1/{source}.{codec}" for codec in CODECS for source in ("f16_edges", "bf16_edges")]
     names += [f"v1-service/ecsq-{preset}" for preset in ("contract", "high", "0.05,8")]
+    names += [f"v1-service/klt-{form}" for form in ("0.9,0.9,64,0.45-best", "1,1,5", "ultra")]
     for name in names[:3] if small else names:
         good = (GOLDEN / f"{name}.safetensors").read_bytes()
         entries = [e for e in payload.read_header(good).tensors if 0 < e.end - e.begin < 2000]

@@ -7,7 +7,7 @@ The model is transformers' Llama in the shape of Llama 3 8B, in BF16 with random
 a step takes does not depend on them. The prefix is computed, or it comes from pinned memory of the
 host: uncompressed, or as an artefact that `kvcompress.gpu.Decoder` decodes into the model's cache.
 The cache is made up too (`synthetic.py`), so that nothing here says what compression costs in
-quality. `ecsq` needs the service, which a wheel or KVCOMPRESS_BIN_DIR brings.
+quality. `ecsq` and others need the service, which a wheel or KVCOMPRESS_BIN_DIR brings.
 
 On the CPU, in Triton's interpreter, the shape is tiny and times say nothing: it is a dry run.
 """
@@ -100,10 +100,10 @@ def coded(host: Cache, size: int) -> dict[str, bytes]:
         with kvcompress.Client(timeout=120) as client:
             return {
                 codec: client.compress(host, codec=codec).artefact or b""
-                for codec in ("ecsq", "lossless")
+                for codec in ("ecsq", "klt", "lossless")
             }
     except (KVCompressError, OSError) as error:
-        print(f"skipped: ecsq and lossless, since the service is not at hand: {error}")
+        print(f"skipped: ecsq, klt and lossless, since the service is not at hand: {error}")
         return {}
 
 

@@ -19,6 +19,7 @@ from triton.compiler import ASTSource  # type: ignore[import-not-found,unused-ig
 
 from kvcompress.gpu import _ecsq_kernels as ecsq
 from kvcompress.gpu import _encode_kernels as encoding
+from kvcompress.gpu import _klt_kernels as klt
 from kvcompress.gpu import _lossless_kernels as lossless
 from kvcompress.gpu import _metrics_kernels as metrics
 from kvcompress.gpu import _product_kernels as kernels
@@ -31,12 +32,12 @@ from kvcompress.gpu._quantize_kernel import quantize_kernel
 
 TARGETS = {"cuda": GPUTarget("cuda", 90, 32), "hip": GPUTarget("hip", "gfx942", 64)}
 TYPES = {
-    "*i64": "increments blocks tiles places token_slots tensors planes ends heads",
+    "*i64": "increments blocks tiles places token_slots tensors planes ends heads groups",
     "*i32": "classes low_runs slots levels found high_ends sums pairs scratch tables begins "
     "frequencies rows block_of quanta lasts symbols largest lows states sizes",
     "*fp32": "rotations factors channels left inverses thresholds",
     "*fp16": "encode",
-    "*i16": "words",
+    "*i16": "words bases",
     "*i8": "offsets low_plane high_plane basis",
     "*u8": "data payloads escapes out",
     "i64": "first",
@@ -116,8 +117,15 @@ def compile_singles(target: str) -> None:
     types = (("BF16", 2), ("F8_E4M3", 1))
     for dtype, size in types:
         form = {"DTYPE": dtype, "SIZE": size, "SPLIT": size == 1}
-        compile_kernel(ecsq.ecsq_elements_kernel, target, form | {"BLOCK": 1024}, num_warps=4)
+        elements = form | {"JOINT": size == 1, "BLOCK": 1024}
+        compile_kernel(ecsq.ecsq_elements_kernel, target, elements, num_warps=4)
         compile_kernel(ecsq.ecsq_exceptions_kernel, target, form, num_warps=1)
+    compile_kernel(klt.klt_entropy_kernel, target, {"PTX": target == "cuda"}, num_warps=1)
+    for width in (16, 256, 1024):
+        compile_kernel(klt.klt_reflectors_kernel, target, {"N": width}, num_warps=4)
+        compile_kernel(klt.klt_basis_kernel, target, {"N": width, "BN": 8192 // width}, num_warps=4)
+    tile = {"BM": 64, "BN": 64, "BK": 64}
+    compile_kernel(klt.klt_product_kernel, target, tile, num_warps=4)
     compile_kernel(lossless.models_kernel, target, {}, num_warps=4)
     compile_kernel(lossless.coded_bytes_kernel, target, {"PTX": target == "cuda"}, num_warps=1)
     for name, size in (("16", 2), ("64", 8)):

@@ -272,9 +272,8 @@ def test_what_the_device_does_not_decode_falls_back_and_is_told(profiled: Client
     assert all(torch.equal(decoded.tensors[name], tensor) for name, tensor in expected.items())
     assert decoded.tensors["layer_4_key"] is into["layer_4_key"]
     reasons = decoded.fallbacks
-    assert list(reasons) == [name for name in source if int(name[6]) > 1]
+    assert list(reasons) == [name for name in source if int(name[6]) in (2, 3)]
     assert reasons["layer_2_key"] == "F64 is not one of F32, F16, BF16"
-    assert reasons["layer_4_value"] == "klt:high is decoded on the host"
     with pytest.raises(UnimplementedError, match="give the Decoder a client") as caught:
         Decoder(GOLDEN / "tiny.profile", "cpu").decode(result.artefact)
     assert caught.value.tensor == "layer_2_key"

@@ -51,14 +51,14 @@ def filled(model: Any, tokens: int = 40) -> Any:  # noqa: ANN401
     return cache
 
 
-@pytest.mark.parametrize("codec", ["lossless", "int8", "ecsq", "klt:high"])
+@pytest.mark.parametrize("codec", ["lossless", "int8", "ecsq", "klt:high", "lossless+zstd"])
 def test_a_file_is_restored_on_the_device(
     client: kvcompress.Client,
     model: Any,  # noqa: ANN401
     tmp_path: Path,
     codec: str,
 ) -> None:
-    """As the client restores it; `klt` by way of the decoder's own client."""
+    """As the client restores it; `lossless+zstd` by way of the decoder's own client."""
     path = tmp_path / "cache.kvc.safetensors"
     save_cache(client, path, filled(model), codec=codec, labels={"of": "me"})
     decoder = Decoder(device="cpu", client=client)

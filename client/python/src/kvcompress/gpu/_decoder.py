@@ -48,8 +48,8 @@ class _Pending(NamedTuple):
 class Decoder:
     """Decodes artefacts on a device, bit for bit as the service does.
 
-    Those of `klt-profile`, `int4`, `int8`, `ecsq` and `lossless`. Calls of `decode` from several
-    threads wait for each other.
+    Those of `klt-profile`, `klt`, `ecsq`, `int4`, `int8` and `lossless`. Calls of `decode` from
+    several threads wait for each other.
 
     Args:
         profile: Path or bytes of the profile that artefacts of `klt-profile`, and of

@@ -2,6 +2,7 @@
 """Decodes payloads of `ecsq` on the device: buffers, launches, and what the kernels found."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,16 +33,21 @@ class EcsqDecoding:
             needs more.
 
     Attributes:
+        payloads: What was read of each.
+        blocks: i64 [blocks, COLUMNS] of all of them.
         scratch: Bytes on the device, besides what the elements take.
 
     Raises:
         PayloadError: A payload breaks a rule.
     """
 
+    _JOINT = False
+    """Whether elements are there before norms and rotation, in place of quanta."""
+
     def __init__(self, held: Held, outputs: Sequence[Output], most: int) -> None:
         """Reads the payloads, and plans the launches."""
         self.held, self.outputs = held, outputs
-        self.payloads = [EcsqPayload(held.data, output) for output in outputs]
+        self._read_payloads()
         self._place_angles()
         begin, tables, numbers = 0, [np.zeros((0, COLUMNS), np.int64)], [np.zeros(0, np.int64)]
         for number, payload in enumerate(self.payloads):
@@ -52,12 +58,17 @@ class EcsqDecoding:
             numbers.append(payload.numbers)
             begin += payload.output.entry.end - payload.output.entry.begin
         self.blocks: _Table = np.concatenate(tables)
-        self.parts = self._cut(np.concatenate(numbers), most // 4)
-        self.numbers = max((size for _, size in self.parts), default=0)
+        self.parts = self._cut(np.concatenate(numbers), most)
         fixed = 8 * (TENSOR_COLUMNS + 14) * len(outputs) + 4 * 56 * 2048
         self.scratch = begin + fixed + (8 * COLUMNS + 4) * len(self.blocks)
         self.scratch += 4 * self.numbers + 8 * self.angles + 8 * self.increments
         self.scratch += ALIGNMENT * (4 + len(self.parts) + len(self.turns))
+
+    def _read_payloads(self) -> None:
+        """Reads the payloads."""
+        self.payloads: Sequence[EcsqPayload] = [
+            EcsqPayload(self.held.data, output) for output in self.outputs
+        ]
 
     def _place_angles(self) -> None:
         """Shares cosines and sines among tensors that rotate alike."""
@@ -77,12 +88,17 @@ class EcsqDecoding:
                 self.increments += turn.pairs
             payload.row[-1] = begins[key]
 
-    def _cut(self, numbers: _Table, most: int) -> list[tuple[slice, int]]:
-        """Cuts blocks into parts of at most so many numbers, and assigns each its place."""
-        parts = list(cut_by_size(numbers.tolist(), most))
-        for part, _ in parts:
-            self.blocks[part, 9] = np.cumsum(numbers[part]) - numbers[part]
+    def _cut(self, numbers: _Table, most: int) -> list[slice]:
+        """Cuts blocks into parts of at most so many bytes, and assigns each its place."""
+        parts = [part for part, _ in cut_by_size((4 * numbers).tolist(), most)]
+        self._place_numbers(parts, numbers)
         return parts
+
+    def _place_numbers(self, parts: list[slice], numbers: _Table) -> None:
+        """Assigns blocks the places of their numbers, and finds how many a part has at most."""
+        for part in parts:
+            self.blocks[part, 9] = np.cumsum(numbers[part]) - numbers[part]
+        self.numbers = max((int(numbers[part].sum()) for part in parts), default=0)
 
     def launch(self, slots: torch.Tensor) -> None:
         """Sends the payloads and launches the kernels.
@@ -100,7 +116,7 @@ class EcsqDecoding:
         tables = send(slot_table(), device)
         rotations = self._rotate(device)
         scratch = torch.empty(self.numbers, dtype=torch.int32, device=device)
-        for part, _ in self.parts:
+        for part in self.parts:
             blocks, found = send(self.blocks[part], device), self.found[part]
             self._launch(
                 part, [data, blocks, tensors], [places, slots], [tables, rotations, scratch], found
@@ -123,15 +139,7 @@ class EcsqDecoding:
             "SPLIT": any(output.split for output in self.outputs),
         }
         count = part.stop - part.start
-        kernels.ecsq_entropy_kernel[(count,)](
-            *payloads,
-            symbols,
-            scratch,
-            found,
-            PTX=found.device.type == "cuda" and torch.version.hip is None,
-            num_warps=1,
-            enable_fp_fusion=False,
-        )
+        self._launch_integers(part, payloads, symbols, scratch, found)
         widths = np.array([payload.row[6] for payload in self.payloads])
         blocks = self.blocks[part]
         most = int((blocks[:, 5] * blocks[:, 6] * widths[blocks[:, 16]]).max())
@@ -142,6 +150,7 @@ class EcsqDecoding:
             scratch,
             found,
             **form,
+            JOINT=self._JOINT,
             BLOCK=_ELEMENTS,
             num_warps=4,
             enable_fp_fusion=False,
@@ -150,6 +159,32 @@ class EcsqDecoding:
             kernels.ecsq_exceptions_kernel[(count,)](
                 *payloads, *targets, found, **form, num_warps=1, enable_fp_fusion=False
             )
+
+    def _launch_integers(
+        self,
+        part: slice,
+        payloads: list[torch.Tensor],
+        symbols: torch.Tensor,
+        scratch: torch.Tensor,
+        found: torch.Tensor,
+    ) -> None:
+        """Decodes the integers of blocks."""
+        self._launch_entropy(kernels.ecsq_entropy_kernel, payloads, symbols, scratch, found)
+
+    def _launch_entropy(
+        self,
+        kernel: Any,  # noqa: ANN401
+        payloads: list[torch.Tensor],
+        *rest: torch.Tensor,
+    ) -> None:
+        """Launches an entropy decoder, the last of whose tensors has an item for each block."""
+        kernel[(len(rest[-1]),)](
+            *payloads,
+            *rest,
+            PTX=rest[-1].device.type == "cuda" and torch.version.hip is None,
+            num_warps=1,
+            enable_fp_fusion=False,
+        )
 
     def _rotate(self, device: torch.device) -> torch.Tensor:
         """The cosines and sines of all tensors."""

@@ -3,7 +3,7 @@
 
 The first decodes symbols to integers, with one program of 32 lanes for a block; the second makes
 elements of these; the third replaces exceptions. They read nothing outside of a block, whatever it
-says. Blocks are rows i64 [20] and tensors rows i64 [12], whose numbers `_ecsq` names. Of each block
+says. Blocks are rows i64 [24] and tensors rows i64 [12], whose numbers `_ecsq` names. Of each block
 `scratch` has its classes, means, norms, and quanta [tokens without integer sinks, channels].
 """
 
@@ -19,7 +19,7 @@ from kvcompress.gpu._rans import advance, append_low, bits_left, half, has_wide,
 
 
 @triton.jit
-def _number(row, column):
+def number(row, column):
     """A number of a table that 32 bits hold."""
     return tl.load(row + column).to(tl.int32)
 
@@ -27,13 +27,13 @@ def _number(row, column):
 @triton.jit
 def _shift(tensor, token):
     """How often the steps of tokens are halved."""
-    recent = token + _number(tensor, 3) >= _number(tensor, 7)
-    shift = tl.where(recent, _number(tensor, 4), 0)
-    return tl.where(token < _number(tensor, 1), _number(tensor, 2), shift)
+    recent = token + number(tensor, 3) >= number(tensor, 7)
+    shift = tl.where(recent, number(tensor, 4), 0)
+    return tl.where(token < number(tensor, 1), number(tensor, 2), shift)
 
 
 @triton.jit
-def _symbols(slots, table, live, streams, state, PTX: tl.constexpr):
+def read_row(slots, table, live, streams, state, PTX: tl.constexpr):
     """A row of symbols, and the state of the decoder behind it.
 
     streams: words, escapes, low bits, the bytes of each, and whether an escape has six bytes.
@@ -49,7 +49,7 @@ def _symbols(slots, table, live, streams, state, PTX: tl.constexpr):
 
 
 @triton.jit
-def _with_low(value, low, live, streams, state):
+def with_low(value, low, live, streams, state):
     """Appends low bits to a row, each with its own number of them."""
     x, word_at, escape_at, bit_at, wrong = state
     value, bit_at, bad = append_low(value, low, live, streams[2], bit_at, streams[5])
@@ -57,7 +57,7 @@ def _with_low(value, low, live, streams, state):
 
 
 @triton.jit
-def _read(slots, streams, state, lanes, out, count, form, PTX: tl.constexpr):
+def read_numbers(slots, streams, state, lanes, out, count, form, PTX: tl.constexpr):
     """Reads numbers, as many in a row as there are lanes, and stores them.
 
     form: their table, low bits, middle, least and most. What is out of range is broken, and 0.
@@ -66,9 +66,9 @@ def _read(slots, streams, state, lanes, out, count, form, PTX: tl.constexpr):
     for row in range((count + lanes - 1) // lanes):
         place = row * lanes + lane
         live = (lane < lanes) & (place < count)
-        value, state = _symbols(slots, tl.zeros_like(lane) + form[0], live, streams, state, PTX)
+        value, state = read_row(slots, tl.zeros_like(lane) + form[0], live, streams, state, PTX)
         if form[1] > 0:
-            value, state = _with_low(value, tl.zeros_like(lane) + form[1], live, streams, state)
+            value, state = with_low(value, tl.zeros_like(lane) + form[1], live, streams, state)
         value += form[2]
         bad = live & ((value < form[3]) | (value > form[4]))
         tl.store(out + place, tl.where(bad, 0, value), mask=live)
@@ -81,22 +81,68 @@ def _read(slots, streams, state, lanes, out, count, form, PTX: tl.constexpr):
 def _read_quanta(slots, streams, state, block, tensor, classes, quanta, PTX: tl.constexpr):
     """Reads the quanta of all runs of 32 channels."""
     lane = tl.arange(0, 32)
-    tokens, sinks = _number(block, 6), _number(block, 7)
-    channels = _number(block, 5) * _number(tensor, 6)
-    most = tl.maximum(_number(tensor, 2), _number(tensor, 4))
+    tokens, sinks = number(block, 6), number(block, 7)
+    channels = number(block, 5) * number(tensor, 6)
+    most = tl.maximum(number(tensor, 2), number(tensor, 4))
     for run in range((channels + 31) // 32):
         channel = 32 * run + lane
         live = channel < channels
         own_class = tl.load(classes + channel, mask=live, other=0)
         has_low = tl.max(own_class, 0) + 4 * most >= 28
         for t in range(sinks, tokens):
-            e = own_class + 4 * _shift(tensor, _number(block, 8) + t)
+            e = own_class + 4 * _shift(tensor, number(block, 8) + t)
             low = tl.where(e < 28, 0, (e - 24) >> 2)
-            value, state = _symbols(slots, e - 4 * low, live, streams, state, PTX)
+            value, state = read_row(slots, e - 4 * low, live, streams, state, PTX)
             if has_low:
-                value, state = _with_low(value, low, live, streams, state)
+                value, state = with_low(value, low, live, streams, state)
             tl.store(quanta + (t - sinks) * channels + channel, value, mask=live)
     return state
+
+
+@triton.jit
+def open_block(data, block, channels):
+    """The lanes of a block, its streams, and the state of the decoder before the first row."""
+    lanes = tl.minimum(channels, 32)
+    word_bytes, escape_bytes, low_bytes = (
+        2 * number(block, 1),
+        number(block, 2),
+        number(block, 3),
+    )
+    data += tl.load(block)
+    words = data + 4 * lanes
+    escapes = words + word_bytes
+    low_bits = escapes + escape_bytes + number(block, 4)
+    wide = has_wide(escapes, escape_bytes)
+    streams = (words, escapes, low_bits, word_bytes, escape_bytes, low_bytes, wide)
+    lane = tl.arange(0, 32)
+    own = lane < lanes
+    x = half(data, 4 * lane, 4 * lanes, own)
+    x |= half(data, 4 * lane + 2, 4 * lanes, own) << 16
+    # As integers with a sign, states from 2^31 on are negative.
+    wrong = (own & (x < 32768)).to(tl.int32)
+    zeros = tl.zeros_like(lane)
+    return lanes, streams, (tl.where(own, x, 32768), zeros, zeros, zeros, wrong)
+
+
+@triton.jit
+def read_side(slots, streams, state, lanes, block, channels, out, norms, PTX: tl.constexpr):
+    """Reads the classes and means of channels to `out`, then so many norms."""
+    form = (number(block, 13), 0, number(block, 12), 0, 71)
+    state = read_numbers(slots, streams, state, lanes, out, channels, form, PTX)
+    form = (number(block, 14), number(block, 15), 0, -262144, 262144)
+    state = read_numbers(slots, streams, state, lanes, out + channels, channels, form, PTX)
+    form = (number(block, 11), 0, number(block, 10), 0, 0x7F7)
+    return read_numbers(slots, streams, state, lanes, out + 2 * channels, norms, form, PTX)
+
+
+@triton.jit
+def close_block(streams, state, found):
+    """Stores whether a block is broken, behind its last row."""
+    _, _, low_bits, word_bytes, escape_bytes, low_bytes, _ = streams
+    x, word_at, escape_at, bit_at, wrong = state
+    wrong |= ((x != 32768) | (2 * word_at != word_bytes)).to(tl.int32)
+    wrong |= (escape_at != escape_bytes).to(tl.int32) | bits_left(low_bits, bit_at, low_bytes)
+    tl.store(found, tl.max((wrong != 0).to(tl.int32), 0))
 
 
 @triton.jit
@@ -110,46 +156,18 @@ def ecsq_entropy_kernel(
     PTX: tl.constexpr,
 ):
     """Decodes the integers of a block in each program."""
-    block = blocks + tl.program_id(0).to(tl.int64) * 20
+    block = blocks + tl.program_id(0).to(tl.int64) * 24
     tensor = tensors + tl.load(block + 16) * 12
-    channels = _number(block, 5) * _number(tensor, 6)
-    lanes = tl.minimum(channels, 32)
-    word_bytes, escape_bytes, low_bytes = (
-        2 * _number(block, 1),
-        _number(block, 2),
-        _number(block, 3),
-    )
-    data += tl.load(block)
-    words = data + 4 * lanes
-    escapes = words + word_bytes
-    low_bits = escapes + escape_bytes + _number(block, 4)
-    wide = has_wide(escapes, escape_bytes)
-    streams = (words, escapes, low_bits, word_bytes, escape_bytes, low_bytes, wide)
-    lane = tl.arange(0, 32)
-    own = lane < lanes
-    x = half(data, 4 * lane, 4 * lanes, own)
-    x |= half(data, 4 * lane + 2, 4 * lanes, own) << 16
-    # As integers with a sign, states from 2^31 on are negative.
-    wrong = (own & (x < 32768)).to(tl.int32)
-    zeros = tl.zeros_like(lane)
-    state = (tl.where(own, x, 32768), zeros, zeros, zeros, wrong)
+    channels = number(block, 5) * number(tensor, 6)
+    lanes, streams, state = open_block(data, block, channels)
     classes = scratch + tl.load(block + 9)
-    means = classes + channels
-    norms = means + channels
-    form = (_number(block, 13), 0, _number(block, 12), 0, 71)
-    state = _read(slots, streams, state, lanes, classes, channels, form, PTX)
-    form = (_number(block, 14), _number(block, 15), 0, -262144, 262144)
-    state = _read(slots, streams, state, lanes, means, channels, form, PTX)
-    count = _number(block, 5) * _number(block, 6) * (_number(tensor, 0) & 1)
-    form = (_number(block, 11), 0, _number(block, 10), 0, 0x7F7)
-    state = _read(slots, streams, state, lanes, norms, count, form, PTX)
+    norms = number(block, 5) * number(block, 6) * (number(tensor, 0) & 1)
+    state = read_side(slots, streams, state, lanes, block, channels, classes, norms, PTX)
     # Lanes may be other threads than those that stored the classes.
     tl.debug_barrier()
-    state = _read_quanta(slots, streams, state, block, tensor, classes, norms + count, PTX)
-    x, word_at, escape_at, bit_at, wrong = state
-    wrong |= ((x != 32768) | (2 * word_at != word_bytes)).to(tl.int32)
-    wrong |= (escape_at != escape_bytes).to(tl.int32) | bits_left(low_bits, bit_at, low_bytes)
-    tl.store(found + tl.program_id(0), tl.max((wrong != 0).to(tl.int32), 0))
+    quanta = classes + 2 * channels + norms
+    state = _read_quanta(slots, streams, state, block, tensor, classes, quanta, PTX)
+    close_block(streams, state, found + tl.program_id(0))
 
 
 @triton.jit
@@ -159,21 +177,42 @@ def _power(exponent):
 
 
 @triton.jit
-def _values(tensor, side, index, t, channel, channels, shift, live):
-    """Elements before norms and rotation: side has the means, index is (head, quanta, sinks)."""
-    column = index[0] * _number(tensor, 6) + channel
+def _values(tensor, side, index, t, channel, channels, shift, live, JOINT: tl.constexpr):
+    """Elements before norms and rotation: side has the means, index is (head, quanta, sinks).
+
+    With JOINT they are there already, in place of quanta.
+    """
+    column = index[0] * number(tensor, 6) + channel
     at = (t - index[2]) * channels + column
     quantum = tl.load(index[1] + at, mask=live & (t >= index[2]), other=0)
-    mean = tl.load(side + channels + column, mask=live, other=0)
-    step = tl.load(tensor + 5).to(tl.int32).to(tl.float32, bitcast=True)
-    unit = step * ((124 - shift) << 23).to(tl.float32, bitcast=True)
-    return (8 * quantum + (mean << shift)).to(tl.float32) * unit
+    if JOINT:
+        value = quantum.to(tl.float32, bitcast=True)
+    else:
+        mean = tl.load(side + channels + column, mask=live, other=0)
+        step = tl.load(tensor + 5).to(tl.int32).to(tl.float32, bitcast=True)
+        unit = step * ((124 - shift) << 23).to(tl.float32, bitcast=True)
+        value = (8 * quantum + (mean << shift)).to(tl.float32) * unit
+    return value
 
 
 @triton.jit
-def _rotate(z, tensor, place, rotations, side, index, t, token, channel, channels, shift, live):
+def _rotate(
+    z,
+    tensor,
+    place,
+    rotations,
+    side,
+    index,
+    t,
+    token,
+    channel,
+    channels,
+    shift,
+    live,
+    JOINT: tl.constexpr,
+):
     """Rotates elements, whose partners are computed again, by cosines and sines of the range."""
-    flags, first, pairs = _number(tensor, 0), _number(tensor, 8), _number(tensor, 9)
+    flags, first, pairs = number(tensor, 0), number(tensor, 8), number(tensor, 9)
     inside = token.to(tl.int64) - tl.load(place + 12)
     within = channel - first
     rotated = live & (within >= 0) & (within < 2 * pairs) & (inside >= 0)
@@ -183,8 +222,8 @@ def _rotate(z, tensor, place, rotations, side, index, t, token, channel, channel
     pair = tl.where(interleaved, within >> 1, tl.where(second, within - pairs, within))
     step = tl.where(interleaved, 1, pairs)
     other = tl.where(rotated, channel + tl.where(second, -step, step), channel)
-    factor = _power(_number(tensor, 10))
-    partner = _values(tensor, side, index, t, other, channels, shift, live) * factor
+    factor = _power(number(tensor, 10))
+    partner = _values(tensor, side, index, t, other, channels, shift, live, JOINT) * factor
     own = tl.where(rotated, z * factor, z)
     at = rotations + 2 * (tl.load(tensor + 11) + inside * pairs + pair)
     cosine = tl.load(at, mask=rotated, other=1.0)
@@ -197,7 +236,7 @@ def _rotate(z, tensor, place, rotations, side, index, t, token, channel, channel
 def _replace_sinks(z, data, block, index, t, channel, width, found, live):
     """Elements with those of integer sinks, which begin behind the escapes."""
     head, _, sinks = index
-    heads = _number(block, 5)
+    heads = number(block, 5)
     sink = live & (t < sinks)
     data += tl.load(block) + 4 * tl.minimum(heads * width, 32)
     data += 2 * tl.load(block + 1) + tl.load(block + 2)
@@ -225,32 +264,45 @@ def ecsq_elements_kernel(
     DTYPE: tl.constexpr,
     SIZE: tl.constexpr,
     SPLIT: tl.constexpr,
+    JOINT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Makes elements of a part of a block in each program."""
-    block = blocks + tl.program_id(0).to(tl.int64) * 20
+    block = blocks + tl.program_id(0).to(tl.int64) * 24
     tensor = tensors + tl.load(block + 16) * 12
     place = places + tl.load(block + 16) * 14
-    tokens, sinks, heads = _number(block, 6), _number(block, 7), _number(block, 5)
-    width, flags = _number(tensor, 6), _number(tensor, 0)
+    tokens, sinks, heads = number(block, 6), number(block, 7), number(block, 5)
+    width, flags = number(tensor, 6), number(tensor, 0)
     channels = heads * width
     i = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     live = i < channels * tokens
     channel = i % width
     t = i // width % tokens
     head = tl.minimum(i // width // tokens, heads - 1)
-    token = _number(block, 8) + t
+    token = number(block, 8) + t
     shift = _shift(tensor, token)
     side = scratch + tl.load(block + 9)
     norms = side + 2 * channels
     index = (head, norms + heads * tokens * (flags & 1), sinks)
-    z = _values(tensor, side, index, t, channel, channels, shift, live)
+    z = _values(tensor, side, index, t, channel, channels, shift, live, JOINT)
     if (flags & 1) != 0:
         norm = tl.load(norms + head * tokens + t, mask=live, other=0)
         z = z * (norm << 20).to(tl.float32, bitcast=True)
     if (flags & 2) != 0:
         z = _rotate(
-            z, tensor, place, rotations, side, index, t, token, channel, channels, shift, live
+            z,
+            tensor,
+            place,
+            rotations,
+            side,
+            index,
+            t,
+            token,
+            channel,
+            channels,
+            shift,
+            live,
+            JOINT,
         )
     if sinks > 0:
         z = _replace_sinks(z, data, block, index, t, channel, width, found, live)
@@ -311,11 +363,11 @@ def ecsq_exceptions_kernel(
     SPLIT: tl.constexpr,
 ):
     """Replaces the exceptions of a block in each program, one after the other."""
-    block = blocks + tl.program_id(0).to(tl.int64) * 20
+    block = blocks + tl.program_id(0).to(tl.int64) * 24
     tensor = tensors + tl.load(block + 16) * 12
     place = places + tl.load(block + 16) * 14
-    tokens, width, heads = _number(block, 6), _number(tensor, 6), _number(block, 5)
-    size = _number(block, 18)
+    tokens, width, heads = number(block, 6), number(tensor, 6), number(block, 5)
+    size = number(block, 18)
     data += tl.load(block + 19)
     position = size * 0
     element = size * 0
@@ -331,7 +383,7 @@ def ecsq_exceptions_kernel(
         bad = bad | (_is_finite(bits, DTYPE) == 0)
         whole = tl.load(block + 17) + element // width // tokens
         each = tl.load(place + 1)
-        token = _number(block, 8) + element // width % tokens
+        token = number(block, 8) + element // width % tokens
         at, live = offset_of(
             place, token_slots, whole // each, whole % each, token, element % width, bad == 0, SPLIT
         )

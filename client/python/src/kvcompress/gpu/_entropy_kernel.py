@@ -27,7 +27,7 @@ def _parts(data, block):
 
 
 @triton.jit
-def _split(own_class, offset, state, TRELLIS: tl.constexpr):
+def split(own_class, offset, state, TRELLIS: tl.constexpr):
     """The table of each lane, below 56, and its low bits, at most 11."""
     e = tl.minimum(tl.maximum(own_class + offset, 0), 71)
     low = tl.where(e < 28, 0, (e - 24) >> 2)
@@ -38,7 +38,7 @@ def _split(own_class, offset, state, TRELLIS: tl.constexpr):
 
 
 @triton.jit
-def _level(quantum, state, live, TRELLIS: tl.constexpr):
+def level_of(quantum, state, live, TRELLIS: tl.constexpr):
     """Levels of quanta, 0 in other lanes, and the states of the trellis after them."""
     level = quantum
     if TRELLIS:
@@ -101,7 +101,7 @@ def entropy_kernel(
         has_low = tl.load(low_runs + run)
         state = tl.zeros_like(lane)
         for t in range(tokens):
-            table, low = _split(own_class, tl.load(offsets + t).to(tl.int32), state, TRELLIS)
+            table, low = split(own_class, tl.load(offsets + t).to(tl.int32), state, TRELLIS)
             slot = tl.load(slots + table * 2048 + (x & 2047), mask=live, other=0)
             x, word_at = advance(x, slot, live, words, word_at, word_bytes, PTX)
             symbol, escape_at, bad = resolve(
@@ -111,7 +111,7 @@ def entropy_kernel(
             if has_low != 0:
                 symbol, bit_at, bad = append_low(symbol, low, live, low_bits, bit_at, low_bytes)
                 wrong |= bad
-            level, state = _level(symbol, state, live, TRELLIS)
+            level, state = level_of(symbol, state, live, TRELLIS)
             low_at = (first_row + t) * low_width + component
             high_at = (first_row + t) * high_width + component
             if WHOLE:

@@ -20,7 +20,7 @@ DTYPES = ("F32", "F16", "BF16")
 
 _MAX_TOKENS = (1 << 32) - 1
 _MOST_TOKENS_PER_BYTE = 3
-_SINGLE = ("int4", "int8", "ecsq", "lossless")
+_SINGLE = ("int4", "int8", "ecsq", "klt", "lossless")
 """Codecs whose payloads are decoded one by one."""
 _GROUPED = "klt-profile"
 """The codec whose payloads of groups are decoded."""

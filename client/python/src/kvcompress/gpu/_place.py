@@ -52,7 +52,7 @@ def geometry(entry: Entry) -> tuple[int, int, int, int]:
     shape = entry.shape
     if len(shape) in (3, 4):
         return (shape[0] if len(shape) == 4 else 1, shape[-3], shape[-2], shape[-1])
-    if entry.codec.startswith("ecsq:"):
+    if entry.codec.startswith(("ecsq:", "klt:")):
         return (1, *matrix(shape))
     return (1, 1, -(-math.prod(shape) // _ROW), _ROW)
 

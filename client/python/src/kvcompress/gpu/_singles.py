@@ -12,6 +12,7 @@ from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu._ecsq_decoding import EcsqDecoding
 from kvcompress.gpu._groups import tensor_name
 from kvcompress.gpu._integers import Form, IntegersDecoding
+from kvcompress.gpu._klt_decoding import KltDecoding
 from kvcompress.gpu._lossless import LosslessDecoding
 from kvcompress.gpu._place import Output, Range, geometry, view_output, whole_output
 from kvcompress.gpu._target import Target
@@ -20,6 +21,8 @@ from kvcompress.payload import PayloadError
 from kvcompress.payload._codec import Entry
 
 Tokens = tuple[int, int]
+_CODED = ("ecsq", "klt")
+"""Codecs that share their first two modes."""
 
 
 class Decoding(Protocol):
@@ -145,6 +148,7 @@ def _planned(held: Held, outputs: Iterable[Output], scratch: int) -> list[Planne
     """
     integers: dict[Form, list[Output]] = {}
     coded: dict[str, list[Output]] = {}
+    joint: dict[str, list[Output]] = {}
     lossless: dict[str, list[Output]] = {}
     for output in outputs:
         entry = output.entry
@@ -152,12 +156,14 @@ def _planned(held: Held, outputs: Iterable[Output], scratch: int) -> list[Planne
         if entry.begin == entry.end:
             if math.prod(entry.shape):
                 raise PayloadError(f"the payload of {entry.codec} is empty", tensor=entry.name)
-        elif name == "ecsq" and held.data[entry.begin] != 0:
+        elif name == "klt" and held.data[entry.begin] == 2:
+            joint.setdefault(dtype, []).append(output)
+        elif name in _CODED and held.data[entry.begin] != 0:
             coded.setdefault(dtype, []).append(output)
         elif name == "lossless":
             lossless.setdefault(dtype, []).append(output)
         else:
-            fallback = name == "ecsq"
+            fallback = name in _CODED
             bits, group = (8, 64) if fallback else (int(name[3:]), int(entry.parameters))
             integers.setdefault(Form(bits, group, fallback, dtype), []).append(output)
     found: list[tuple[Decoding, list[Output]]] = []
@@ -165,6 +171,8 @@ def _planned(held: Held, outputs: Iterable[Output], scratch: int) -> list[Planne
         found.append((IntegersDecoding(form, held, parts), parts))
     for parts in coded.values():
         found.append((EcsqDecoding(held, parts, scratch), parts))
+    for parts in joint.values():
+        found.append((KltDecoding(held, parts, scratch), parts))
     for parts in lossless.values():
         found.append((LosslessDecoding(held, parts, scratch), parts))
     return [
@@ -176,8 +184,9 @@ def _planned(held: Held, outputs: Iterable[Output], scratch: int) -> list[Planne
 def _require_size(entry: Entry) -> None:
     """Refuses shapes that a payload cannot have, before memory is taken for them."""
     count, size = math.prod(entry.shape), entry.end - entry.begin
-    # Of `ecsq` no block has more elements, or so few bytes; `lossless` expands to 64 times.
-    most = {"ecsq": size * 2**18 // 24, "lossless": 64 * size}.get(entry.codec.partition(":")[0])
+    # No block of these has more elements, or so few bytes; `lossless` expands to 64 times.
+    bounds = {"ecsq": size * 2**18 // 24, "klt": size * 2**20 // 28, "lossless": 64 * size}
+    most = bounds.get(entry.codec.partition(":")[0])
     if most is not None and count > most:
         raise PayloadError(
             f"the payload of {entry.codec} has {size} bytes, too few for {count} elements",

@@ -11,19 +11,21 @@ import numpy.typing as npt
 
 from ._codec import Array, Entry
 from ._dtypes import bits_dtype
-from ._ecsq import Ecsq, cut, typed
+from ._ecsq import Ecsq, cut, matrix, typed
 from ._ecsq_block import BLOCK_HEADER, Block, BlockReader, Fields, read_rotation, require
 from ._ecsq_tables import TABLES
 
 _HEADER = struct.Struct("<BBB4sBf")
-_BLOCK_HEADER = 28
+KLT_BLOCK_HEADER = 28
+"""Bytes of a block before the numbers of its reflectors."""
 # What may follow the two steps: components, the weight of attention, and how steps follow a layer.
 _OPTIONS = {
     "components": "0|[1-9][0-9]?|1[01][0-9]|12[0-8]",
     "weighting": r"0(?:\.[0-9]{0,3}[1-9])?|1",
     "sharpening": r"[01](?:\.[0-9]{0,3}[1-9])?|2",
 }
-_SAME_BASES = 255
+SAME_BASES = 255
+"""In place of numbers of reflectors: the bases are those of the block before."""
 # 2^(-i / 4), rounded to binary32.
 _QUARTERS = np.array([0x3F800000, 0x3F5744FD, 0x3F3504F3, 0x3F1837F0], np.uint32).view(np.float32)
 
@@ -71,30 +73,41 @@ def _blocks(heads: int, tokens: int, channels: int) -> Iterator[tuple[int, Block
             yield first_head, Block(count, first_token, size, channels)
 
 
-def _joint(payload: bytes, entry: Entry) -> bytes:
-    """Decodes mode 2."""
+def read_fields(payload: bytes, entry: Entry) -> tuple[Fields, int]:
+    """Reads the header of mode 2, and where its blocks begin.
+
+    Raises:
+        PayloadError: It breaks a rule.
+    """
     shape = entry.shape
     require(len(shape) >= 2 and shape[-1] <= 1024, entry, "mode 2 is not for this shape")
-    heads, (tokens, channels) = math.prod(shape[:-2]), shape[-2:]
     require(len(payload) >= _HEADER.size, entry, "the payload is incomplete")
     _, flags, sinks, zeros, _, step = _HEADER.unpack_from(payload)
-    rotation, position = read_rotation(payload, _HEADER.size, channels, entry)
+    rotation, position = read_rotation(payload, _HEADER.size, shape[-1], entry)
     good = not any(zeros) and flags & 3 != 3 and 2.0**-100 <= step <= 2.0**100
     good = good and int(np.float32(step).view(np.uint32)) & 0x1FFF == 0
     require(good, entry, "the header of the payload breaks a rule")
-    fields = Fields(flags & 7 | 8, sinks, 0, 0, 0, np.float32(step), rotation)
+    return Fields(flags, sinks, 0, 0, 0, np.float32(step), rotation), position
+
+
+def _joint(payload: bytes, entry: Entry) -> bytes:
+    """Decodes mode 2."""
+    heads, tokens, channels = matrix(entry.shape)
+    header, position = read_fields(payload, entry)
+    # What is the trellis here says in `ecsq` that sinks are integers.
+    fields = header._replace(flags=header.flags & 7 | 8)
     bases: list[_Ints] = []
     bits = bits_dtype(entry.dtype)
     elements = np.zeros((heads, tokens, channels), bits)
     for head, block in _blocks(heads, tokens, channels):
-        require(len(payload) >= position + _BLOCK_HEADER, entry, "the payload is incomplete")
+        require(len(payload) >= position + KLT_BLOCK_HEADER, entry, "the payload is incomplete")
         (size,) = struct.unpack_from("<I", payload, position)
         data = payload[position : position + size]
-        require(size > _BLOCK_HEADER and len(data) == size, entry, "a block breaks a rule")
+        require(size > KLT_BLOCK_HEADER and len(data) == size, entry, "a block breaks a rule")
         if block.first_token == 0:
             bases = []
         reader = _Reader(fields, block, tokens, data, entry)
-        part = np.frombuffer(reader.read_joint(bool(flags & 8), bases), bits)
+        part = np.frombuffer(reader.read_joint(bool(header.flags & 8), bases), bits)
         last = block.first_token + block.tokens
         elements[head : head + block.heads, block.first_token : last] = part.reshape(
             block.heads, block.tokens, channels
@@ -114,17 +127,17 @@ class _Reader(BlockReader):
             min(heads, self.block.heads - first) * self.block.channels
             for first in range(0, self.block.heads, heads)
         ]
-        begin = _BLOCK_HEADER + len(self.groups)
+        begin = KLT_BLOCK_HEADER + len(self.groups)
         self._require(len(data) >= begin)
-        self.counts = list(data[_BLOCK_HEADER:begin])
+        self.counts = list(data[KLT_BLOCK_HEADER:begin])
         self.offset_table, self.reflector_table = data[BLOCK_HEADER.size - 1], data[24]
         self._require(
             (self.offset_table < 28 or self.offset_table == 255)
             and self.reflector_table < 28
-            and not any(data[25:_BLOCK_HEADER])
+            and not any(data[25:KLT_BLOCK_HEADER])
             and (
                 all(m <= min(n, 128) for m, n in zip(self.counts, self.groups, strict=True))
-                or all(m == _SAME_BASES for m in self.counts)
+                or all(m == SAME_BASES for m in self.counts)
             )
         )
         return begin
@@ -142,7 +155,7 @@ class _Reader(BlockReader):
         if self.offset_table != 255:
             offsets = np.cumsum(self._numbers(block.tokens, self.offset_table))
             self._require(bool(((offsets >= -16) & (offsets <= 48)).all()))
-        if self.counts[0] != _SAME_BASES:
+        if self.counts[0] != SAME_BASES:
             bases[:] = [_basis(reflectors, n) for reflectors, n in self._reflectors()]
         self._require(len(bases) == len(self.groups))
         if trellis:
