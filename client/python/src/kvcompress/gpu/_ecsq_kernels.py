@@ -177,11 +177,13 @@ def _power(exponent):
 
 
 @triton.jit
-def _values(tensor, side, index, t, channel, channels, shift, live, JOINT: tl.constexpr):
-    """Elements before norms and rotation: side has the means, index is (head, quanta, sinks).
+def _values(tensor, source, channel, live, JOINT: tl.constexpr):
+    """Elements before norms and rotation.
 
-    With JOINT they are there already, in place of quanta.
+    source: the side, which has the means, (head, quanta, sinks), and the token, channels and shift.
+    With JOINT elements are there already, in place of quanta.
     """
+    side, index, t, channels, shift = source
     column = index[0] * number(tensor, 6) + channel
     at = (t - index[2]) * channels + column
     quantum = tl.load(index[1] + at, mask=live & (t >= index[2]), other=0)
@@ -196,21 +198,7 @@ def _values(tensor, side, index, t, channel, channels, shift, live, JOINT: tl.co
 
 
 @triton.jit
-def _rotate(
-    z,
-    tensor,
-    place,
-    rotations,
-    side,
-    index,
-    t,
-    token,
-    channel,
-    channels,
-    shift,
-    live,
-    JOINT: tl.constexpr,
-):
+def _rotate(z, tensor, place, rotations, source, token, channel, live, JOINT: tl.constexpr):
     """Rotates elements, whose partners are computed again, by cosines and sines of the range."""
     flags, first, pairs = number(tensor, 0), number(tensor, 8), number(tensor, 9)
     inside = token.to(tl.int64) - tl.load(place + 12)
@@ -223,7 +211,7 @@ def _rotate(
     step = tl.where(interleaved, 1, pairs)
     other = tl.where(rotated, channel + tl.where(second, -step, step), channel)
     factor = _power(number(tensor, 10))
-    partner = _values(tensor, side, index, t, other, channels, shift, live, JOINT) * factor
+    partner = _values(tensor, source, other, live, JOINT) * factor
     own = tl.where(rotated, z * factor, z)
     at = rotations + 2 * (tl.load(tensor + 11) + inside * pairs + pair)
     cosine = tl.load(at, mask=rotated, other=1.0)
@@ -284,26 +272,13 @@ def ecsq_elements_kernel(
     side = scratch + tl.load(block + 9)
     norms = side + 2 * channels
     index = (head, norms + heads * tokens * (flags & 1), sinks)
-    z = _values(tensor, side, index, t, channel, channels, shift, live, JOINT)
+    source = (side, index, t, channels, shift)
+    z = _values(tensor, source, channel, live, JOINT)
     if (flags & 1) != 0:
         norm = tl.load(norms + head * tokens + t, mask=live, other=0)
         z = z * (norm << 20).to(tl.float32, bitcast=True)
     if (flags & 2) != 0:
-        z = _rotate(
-            z,
-            tensor,
-            place,
-            rotations,
-            side,
-            index,
-            t,
-            token,
-            channel,
-            channels,
-            shift,
-            live,
-            JOINT,
-        )
+        z = _rotate(z, tensor, place, rotations, source, token, channel, live, JOINT)
     if sinks > 0:
         z = _replace_sinks(z, data, block, index, t, channel, width, found, live)
     whole = tl.load(block + 17) + head
