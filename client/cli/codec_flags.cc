@@ -40,7 +40,7 @@ absl::Status SetCodec(const RawFlags& raw, Flags* flags) {
   absl::string_view given = raw.codec;
   if (given.empty()) {
     // The first release had int4 alone, whose flags these are.
-    const bool first = raw.seed_invocation || raw.group_size || raw.sparsity;
+    const bool first = raw.group_size || raw.sparsity;
     given = first ? kFirstReleaseCodec : kDefaultCodec;
     if (!first) flags->effort = v1::EFFORT_FAST;
   }

@@ -66,7 +66,7 @@ absl::StatusOr<v1::CompressionReport> MakeArtefact(
         session->client().CompressShared(
             options, session->task.input, session->task.output,
             [&](uint64_t bytes) { session->input->Advance(bytes); },
-            MayOverwrite(session->flags));
+            session->flags.force);
     if (!report.ok()) return report.status();
     if (report->has_value()) {
       session->output.reset();  // the service has written it
@@ -105,7 +105,7 @@ absl::StatusOr<v1::DecompressionReport> Restore(Session* session) {
             options, session->task.input,
             options.verify_only() ? "" : session->task.output,
             [&](uint64_t bytes) { session->input->Advance(bytes); },
-            MayOverwrite(session->flags));
+            session->flags.force);
     if (!report.ok()) return report.status();
     if (report->has_value()) {
       session->output.reset();  // the service has written it

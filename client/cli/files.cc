@@ -44,10 +44,6 @@ absl::StatusOr<size_t> Input::Read(absl::Span<char> buffer) {
   return size;
 }
 
-bool MayOverwrite(const Flags& flags) {
-  return flags.force || flags.seed_invocation;
-}
-
 std::vector<std::optional<FileIdentity>> FilesRead(const Flags& flags) {
   std::vector<std::string> paths = flags.files;
   paths.insert(paths.end(),
@@ -75,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Output>> Output::Open(const std::string& path,
         "write output: standard output is a terminal");
   }
   OutputOptions options = {.temporary_hook = &RemoveOnSignal,
-                           .overwrite = MayOverwrite(flags),
+                           .overwrite = flags.force,
                            .inputs = FilesRead(flags)};
   if (source != nullptr) {
     options.inputs.push_back(source->identity());

@@ -54,9 +54,6 @@ class Input : public ByteSource {
   bool begun_ = false;
 };
 
-// Whether -force, or the Go program's own flags, allow to overwrite a file.
-bool MayOverwrite(const Flags& flags);
-
 // The files that `flags` name and that are only read, but for -input.
 std::vector<std::optional<FileIdentity>> FilesRead(const Flags& flags);
 

@@ -98,9 +98,8 @@ absl::Status SetFiles(const RawFlags& raw, Flags* flags) {
   }
   flags->input = flags->inputs[0];
   const bool writes = Writes(flags->mode);
-  // The Go program had no default, and an empty name is a mistake, such as of
-  // a variable that is not set.
-  if (writes && flags->output.empty() && (raw.output || raw.seed_invocation)) {
+  // An empty name is a mistake, such as of a variable that is not set.
+  if (writes && flags->output.empty() && raw.output) {
     return absl::InvalidArgumentError("-output is required");
   }
   if (writes && flags->output.empty() && flags->inputs.size() == 1 &&
@@ -279,7 +278,6 @@ absl::Status SetTls(const RawFlags& raw, Flags* flags) {
 absl::Status SetPrinting(const RawFlags& raw, Flags* flags) {
   flags->quiet = raw.quiet;
   flags->force = raw.force;
-  flags->seed_invocation = raw.seed_invocation;
   if (raw.format == "json") {
     flags->format = Format::kJson;
   } else if (raw.format == "table") {

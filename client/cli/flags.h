@@ -46,8 +46,7 @@ inline bool Writes(Mode mode) {
 // When to draw a progress bar. kAuto: on a terminal, once work takes a second.
 enum class ProgressMode { kAuto, kAlways, kNever };
 
-// How results are printed. kAuto: as a table on a terminal, else as JSON; the
-// invocations of the Go program always as JSON.
+// How results are printed. kAuto: as a table on a terminal, else as JSON.
 enum class Format { kAuto, kJson, kTable };
 
 // What kBench measures.
@@ -69,8 +68,6 @@ struct Flags {
   std::vector<std::string> inputs;
   // Whether `inputs` may be several files or folders; not after -input.
   bool several = false;
-  // Whether no flag was given that the Go program did not have.
-  bool seed_invocation = false;
   Format format = Format::kAuto;
   bool quiet = false;
   bool force = false;

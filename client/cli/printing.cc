@@ -16,7 +16,7 @@ namespace kvcompress::cli {
 
 bool PrintsTable(const Flags& flags, std::FILE* file) {
   if (flags.format != Format::kAuto) return flags.format == Format::kTable;
-  return !flags.seed_invocation && isatty(fileno(file)) == 1;
+  return isatty(fileno(file)) == 1;
 }
 
 absl::Status PrintText(absl::string_view text, std::FILE* file) {

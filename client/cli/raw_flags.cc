@@ -24,8 +24,7 @@
 namespace kvcompress::cli {
 namespace {
 
-// The flags of the Go program. An invocation with no other overwrites its
-// output and prints JSON, as that program did.
+// The flags of the Go program.
 constexpr absl::string_view kSeedFlags[] = {
     "input",      "output",       "group-size", "sparsity",
     "decompress", "metrics-only", "verbose",
@@ -269,6 +268,15 @@ bool OnlySeedFlags(const std::vector<std::string>& names_and_values) {
   return true;
 }
 
+// Says what the Go program did without a flag: it had the codec with these
+// flags alone, wrote over files, printed JSON, and had no default output.
+void AddSeedDefaults(RawFlags* raw) {
+  if (!raw->sparsity) raw->sparsity = "0";
+  if (!raw->output) raw->output = "";
+  raw->force = true;
+  raw->json = true;
+}
+
 }  // namespace
 
 absl::StatusOr<RawFlags> ParseRawFlags(
@@ -282,13 +290,15 @@ absl::StatusOr<RawFlags> ParseRawFlags(
   absl::StatusOr<std::vector<std::string>> normal =
       FromGoSyntax(flags, Syntax(app), &raw.files);
   if (!normal.ok()) return normal.status();
-  raw.seed_invocation = raw.files.empty() && OnlySeedFlags(*normal);
+  const bool seed_invocation =
+      *command == nullptr && raw.files.empty() && OnlySeedFlags(*normal);
   std::reverse(normal->begin(), normal->end());  // as CLI11 takes them
   try {
     app.parse(*std::move(normal));
   } catch (const CLI::ParseError& error) {
     return absl::InvalidArgumentError(error.what());
   }
+  if (seed_invocation) AddSeedDefaults(&raw);
   if (*command == nullptr) return raw;
   raw.command = std::string((*command)->name);
   if (raw.help) return raw;

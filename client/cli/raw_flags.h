@@ -34,8 +34,6 @@ struct RawFlags {
   bool quiet = false, force = false, json = false, train_contract = false;
   bool bench = false;  // has no flag: a command alone sets it
   bool help = false, version = false, man = false;
-  // Whether nothing is on the command line but flags of the Go program.
-  bool seed_invocation = false;
 };
 
 // A flag, as -help, the manual page and the completions describe it.
@@ -50,8 +48,9 @@ struct FlagDescription {
   std::vector<std::string> values;
 };
 
-// A command (subcommands.h) sets what its flag would. INVALID_ARGUMENT for what
-// does not follow the syntax.
+// A command (subcommands.h) sets what its flag would, and a command line with
+// no other flags than the Go program's has what that program did by default.
+// INVALID_ARGUMENT for what does not follow the syntax.
 absl::StatusOr<RawFlags> ParseRawFlags(
     const std::vector<std::string>& arguments);
 

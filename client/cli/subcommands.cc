@@ -139,7 +139,6 @@ absl::Status ApplyCommand(const Command& command, RawFlags* raw) {
         "-verify, -compare and -train-profile"));
   }
   if (command.name == "bench") {
-    raw->seed_invocation = false;
     raw->bench = true;
     if (!raw->server.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -150,7 +149,6 @@ absl::Status ApplyCommand(const Command& command, RawFlags* raw) {
         absl::StrCat(command.name, " needs a file: kv-compress ", command.name,
                      " ", command.arguments));
   }
-  raw->seed_invocation = false;
   if (command.name == "restore") raw->decompress = true;
   if (command.name == "measure") raw->metrics_only = true;
   if (command.name == "compare") Name(raw, &raw->compare);

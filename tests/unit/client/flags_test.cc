@@ -232,7 +232,7 @@ TEST(FlagsTest, FlagsOfOneLetter) {
   EXPECT_EQ(Parse({"-d=false", "-o=-", "a"}).output, "-");
   EXPECT_EQ(Error({"a", "-o"}), "flag needs an argument: -o");
   // The Go program had none.
-  EXPECT_FALSE(Parse({"-input", "a", "-o", "b"}).seed_invocation);
+  EXPECT_FALSE(Parse({"-input", "a", "-o", "b"}).force);
 }
 
 TEST(FlagsTest, CommandsAreWhatFlagsAre) {
@@ -248,8 +248,7 @@ TEST(FlagsTest, CommandsAreWhatFlagsAre) {
   EXPECT_EQ(train.mode, Mode::kTrain);
   EXPECT_EQ(train.output, "p");
   EXPECT_THAT(train.files, ElementsAre("a"));
-  EXPECT_FALSE(
-      Parse({"compress", "-input", "a", "-output", "b"}).seed_invocation);
+  EXPECT_FALSE(Parse({"compress", "-input", "a", "-output", "b"}).force);
   // A command is the first word, and nothing else is one.
   EXPECT_EQ(Parse({"-o", "b", "compare"}).mode, Mode::kCompress);
   EXPECT_THAT(Error({"compress", "a", "-d"}), HasSubstr("says what is done"));
@@ -269,13 +268,17 @@ TEST(FlagsTest, InvocationsOfTheGoProgram) {
   const auto seed = [](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {"-input", "a", "-output", "b"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Parse(arguments).seed_invocation;
+    const Flags flags = Parse(arguments);
+    EXPECT_EQ(flags.format == Format::kJson, flags.force);
+    return flags.force;
   };
   EXPECT_TRUE(seed({}));
   EXPECT_TRUE(seed({"-group-size=32", "--sparsity", "0.5", "-verbose"}));
   EXPECT_TRUE(seed({"-decompress"}));
   EXPECT_FALSE(seed({"-codec", "int4"}));
-  EXPECT_FALSE(Parse({"a", "-output", "b"}).seed_invocation);
+  EXPECT_FALSE(Parse({"a", "-output", "b"}).force);
+  EXPECT_EQ(Error({"-input", "a"}), "-output is required");
+  EXPECT_EQ(Error({}), "-input is required");
   setenv("KVCOMPRESS_SERVER", "host:1", 1);
   EXPECT_TRUE(seed({}));
   unsetenv("KVCOMPRESS_SERVER");
