@@ -217,6 +217,7 @@ absl::StatusOr<CompressOptions> FromProto(const v1::CompressOptions& proto) {
                      absl::StrCat("unknown level of metrics ", proto.metrics()),
                      {.reason = "INVALID_OPTIONS", .field = "options.metrics"});
   }
+  if (proto.block_tokens() != 0) options.block_tokens = proto.block_tokens();
   options.metrics = proto.metrics() == v1::METRICS_LEVEL_BASIC
                         ? MetricsLevel::kBasic
                         : MetricsLevel::kFull;

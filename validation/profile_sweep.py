@@ -37,6 +37,7 @@ from measure.profile_variants import MOST, STEPS, Laboratory, Variant, at_step
 
 LENGTHS = (64, 256, 1024, 4096)
 CHUNKS = (1024, 256, 64)
+BLOCKS = (256, 128, 64, 32, 16)
 OTHERS = ("ecsq:contract", "klt:high", "klt:max", "klt:ultra")
 TARGET = profile_report.TARGET
 # The step that is measured first.
@@ -92,6 +93,8 @@ class Sweep:
                 self._lengths()
             elif part == "chunks":
                 self._chunks()
+            elif part == "blocks":
+                self._blocks()
             else:
                 self._variants(part)
 
@@ -120,13 +123,20 @@ class Sweep:
         for i, (text, window) in enumerate(itertools.chain(*kinds)):
             yield bench, bench.take(text, window, prefix, f"source_{i}")
 
+    def _presets(self) -> dict[str, Flags]:
+        """The presets of the profile."""
+        return {
+            f"profile {preset.name}": [
+                *("-profile", self._arguments.profile),
+                *("-codec", f"klt:{preset.name}"),
+            ]
+            for preset in read_profile(self._arguments.profile).presets
+        }
+
     def _own(self) -> dict[str, Flags]:
         """The codecs that are measured on caches of several lengths."""
         flags: dict[str, Flags] = {name: ["-codec", name] for name in (REFERENCE, *OTHERS)}
-        for preset in read_profile(self._arguments.profile).presets:
-            name = f"profile {preset.name}"
-            flags[name] = ["-profile", self._arguments.profile, "-codec", f"klt:{preset.name}"]
-        return flags
+        return flags | self._presets()
 
     def _done(self, **keys: Any) -> bool:
         """Returns whether an earlier run measured all of this; forgets what it left unfinished."""
@@ -165,6 +175,20 @@ class Sweep:
                         keys = {"part": "chunks", "tokens": tokens, "text": sample.text}
                         self._add({**keys, "name": name, **row})
         self._add({"part": "chunks", "done": True})
+
+    def _blocks(self) -> None:
+        if self._done(part="blocks"):
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            samples = self._samples(self._arguments.prefix, Path(folder))
+            for window, (bench, sample) in enumerate(samples):
+                self._reference(bench, sample, window)
+                for tokens in BLOCKS:
+                    for name, flags in self._presets().items():
+                        row = bench.measure(sample, [*flags, "-block-tokens", str(tokens)])
+                        keys = {"part": "blocks", "tokens": tokens, "text": sample.text}
+                        self._add({**keys, "name": name, **row})
+        self._add({"part": "blocks", "done": True})
 
     def _variants(self, part: str) -> None:
         wanted = [each for each in VARIANTS[part] if not self._done(part=part, name=each.name)]
@@ -233,7 +257,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--profile", required=True, type=Path, help="of this model")
     parser.add_argument("--text", required=True, nargs="+", type=Path, help="to train on")
     parser.add_argument(
-        "--part", nargs="+", default=["lengths", "chunks", *VARIANTS], help="what to measure"
+        "--part",
+        nargs="+",
+        default=["lengths", "chunks", "blocks", *VARIANTS],
+        help="what to measure",
     )
     parser.add_argument("--windows", type=int, default=1, help="of each of the four texts")
     parser.add_argument("--prefix", type=int, default=1024, help="tokens, but of lengths")
@@ -261,13 +288,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sweep.run(parsed.part)
     info = read_profile(parsed.profile)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    fixed = {"lengths", "chunks"} & set(parsed.part)
+    fixed = {"lengths", "chunks", "blocks"} & set(parsed.part)
     head = [
         f"{info.label}, {parsed.windows} window{'s' * (parsed.windows > 1)} of {parsed.prefix:,} "
         "tokens of each of four texts but where a table says otherwise, the next "
         f"{parsed.continuation} scored; {date}, {machine()}.",
         "",
-        *([f"- Profile of lengths and chunks: {info.digest}"] if fixed else []),
+        *([f"- Profile of {' and '.join(sorted(fixed))}: {info.digest}"] if fixed else []),
         f"- Command: `{command(parsed)}`",
     ]
     page = profile_report.page(head, sweep.rows)

@@ -141,6 +141,7 @@ absl::Status CheckMode(const RawFlags& raw, Mode mode) {
     if (raw.rope) return need("-rope", kModes);
     if (raw.model_config) return need("-model-config", kModes);
     if (raw.effort) return need("-effort", kModes);
+    if (raw.block_tokens) return need("-block-tokens", kModes);
     if (raw.metrics) return need("-metrics", kModes);
     if (raw.layout) return need("-layout", kModes);
     if (!raw.last_stage.empty()) return need("-last-stage", kModes);

@@ -91,6 +91,7 @@ struct Flags {
   std::string model_config;  // the file that `rope` is from; empty for none
   std::string layout;        // empty: what the input's metadata says
   v1::Effort effort = v1::EFFORT_UNSPECIFIED;
+  size_t block_tokens = 0;  // 0: the default
   v1::MetricsLevel metrics = v1::METRICS_LEVEL_UNSPECIFIED;
   // Bounds that every tensor must hold; of keys and of values, where they
   // differ.

@@ -95,7 +95,10 @@ absl::Status SetProfile(const RawFlags& raw, Flags* flags) {
         "finds the profile of an artefact by itself");
   }
   flags->profile = raw.profile;
-  if (!trains) return absl::OkStatus();
+  if (!trains) {
+    return SetCount(raw.block_tokens, "block-tokens", kLeastBlockTokens,
+                    kMaxBlockTokens, &flags->block_tokens);
+  }
   if (raw.files.empty()) {
     return absl::InvalidArgumentError(
         "-train-profile needs caches behind the flags");

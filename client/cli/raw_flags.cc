@@ -96,6 +96,9 @@ void Define(CLI::App* app, RawFlags* raw) {
         "of one that the server has: klt and lossless compress with it, and "
         "artefacts made with it need it")
       ->envname("KVCOMPRESS_PROFILE");
+  value("--block-tokens", &raw->block_tokens, "N",
+        "Tokens of a block of what the profile codes, 16 to 256 (default 256): "
+        "shorter blocks are restored faster on a GPU, and take more bytes");
   value("--threads", &raw->threads, "COUNT",
         "How many threads work at a time, at most, 1 to 1024 (default: one on "
         "each processor); without -server");

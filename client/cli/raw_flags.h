@@ -21,6 +21,7 @@ struct RawFlags {
   std::optional<std::string> output, group_size, sparsity, min_snr_db, progress,
       tokens, order;
   std::optional<std::string> thresholds, key_thresholds, value_thresholds;
+  std::optional<std::string> block_tokens;
   std::optional<std::string> rope_theta, rope, model_config, effort, metrics,
       layout, threads;
   std::optional<std::string> info, verify, compare, format, completion;

@@ -10,6 +10,7 @@ v1::CompressOptions ToCompressOptions(const Flags& flags) {
   v1::CompressOptions options;
   options.set_codec(flags.codec);
   options.set_effort(flags.effort);
+  options.set_block_tokens(static_cast<uint32_t>(flags.block_tokens));
   options.set_metrics(flags.metrics);
   if (flags.rope_theta) options.set_rope_theta(*flags.rope_theta);
   if (flags.rope) *options.mutable_rope() = *flags.rope;

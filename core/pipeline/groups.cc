@@ -55,6 +55,7 @@ absl::StatusOr<GroupCompression> GroupCompression::Plan(
     plan.falls_back_ = plan.exact_ || codec.codec == &AutoCodec();
     plan.alone_codec_ = codec;
     plan.effort_ = options.effort;
+    plan.block_tokens_ = options.block_tokens;
     plan.Use(std::move(fitting), header, report);
   }
   return plan;
@@ -136,7 +137,8 @@ profile::GroupEncoding GroupCompression::EncodingOf(
   profile::GroupEncoding encoding = {
       .group = group.index,
       .preset = preset_,
-      .first_position = PositionOf(group, sources, checkpoint)};
+      .first_position = PositionOf(group, sources, checkpoint),
+      .block_tokens = block_tokens_};
   found_ = encoding.first_position;
   encoding.sinks = profile::FindSinks(profile_->content().groups[group.index],
                                       group.shape, sources, checkpoint);

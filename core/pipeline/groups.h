@@ -139,6 +139,7 @@ class GroupCompression {
   CodecSpec alone_codec_;  // of what falls back
   bool exact_ = false;     // lossless
   Effort effort_ = Effort::kBalanced;
+  uint32_t block_tokens_ = kMaxBlockTokens;
   std::map<size_t, EncodeHints> hints_;  // by tensor; of members
   std::shared_ptr<const Profile> profile_;
   size_t preset_ = 0;

@@ -74,6 +74,14 @@ absl::Status ValidateCompressOptions(const CompressOptions& options,
       ValidateThresholds(builder.ThresholdsOf(TensorRole::kValue)));
   KVC_RETURN_IF_ERROR(CheckMetricsLevel(options, builder));
   KVC_RETURN_IF_ERROR(ValidateRolePatterns(options.roles));
+  if (options.block_tokens < kLeastBlockTokens ||
+      options.block_tokens > kMaxBlockTokens) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        absl::StrCat("blocks have ", kLeastBlockTokens, " to ", kMaxBlockTokens,
+                     " tokens, not ", options.block_tokens),
+        {.reason = "INVALID_OPTIONS", .field = "options.block_tokens"});
+  }
   return ValidateLabels(options.labels);
 }
 

@@ -109,6 +109,7 @@ void EncodeGroup(const std::shared_ptr<const Profile>& profile,
                     .sinks = static_cast<uint8_t>(sinks),
                     .first_position = encoding.first_position,
                     .step = content.presets[encoding.preset].step,
+                    .block_tokens = static_cast<uint16_t>(encoding.block_tokens),
                     .offset_bytes = static_cast<uint32_t>(runs.size())},
                    payload);
   AppendNumbers(absl::MakeConstSpan(encoding.units), payload);
@@ -131,13 +132,14 @@ void EncodeGroup(const std::shared_ptr<const Profile>& profile,
     return std::make_unique<BlockEncoder>(source, of);
   });
   const uint64_t tokens = shape.tokens - sinks;  // of a batch
-  const size_t in_batch = (tokens + kMaxBlockTokens - 1) / kMaxBlockTokens;
+  const uint64_t most = encoding.block_tokens;
+  const size_t in_batch = (tokens + most - 1) / most;
   std::vector<std::string> blocks(shape.batches * in_batch);
   std::vector<float> errors(squares != nullptr ? shape.batches * tokens : 0);
   ForEach(workers, blocks.size(), [&](size_t i, size_t place) {
     const uint64_t batch = i / in_batch;
-    const uint64_t first = i % in_batch * kMaxBlockTokens;
-    const size_t count = std::min<uint64_t>(kMaxBlockTokens, tokens - first);
+    const uint64_t first = i % in_batch * most;
+    const size_t count = std::min(most, tokens - first);
     encoders[place].Append(
         batch, sinks + first, count, &blocks[i],
         squares != nullptr ? &errors[batch * tokens + first] : nullptr);

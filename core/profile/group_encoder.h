@@ -27,7 +27,8 @@ struct GroupEncoding {
   size_t group = 0;   // of the profile
   size_t preset = 0;  // of the profile
   uint64_t first_position = 0;
-  int8_t shift = 0;          // of the classes
+  uint32_t block_tokens = kMaxBlockTokens;  // at least kLeastBlockTokens
+  int8_t shift = 0;                         // of the classes
   std::vector<float> units;  // of each tensor, or none where all are 1
   // Of a trellis, which is slower and takes less for the same errors: the
   // squared error, in squared steps, that a bit is worth.

@@ -38,8 +38,6 @@ bool Fits(const ProfileTensor& member, const TensorSpec& spec,
 inline constexpr size_t kGroupHeaderSize = 32;
 inline constexpr size_t kGroupBlockHeaderSize = 16;
 inline constexpr size_t kStatesSize = coding::kMaxLanes * sizeof(uint32_t);
-inline constexpr size_t kLeastBlockTokens = 16;
-inline constexpr size_t kMaxBlockTokens = 256;
 inline constexpr uint64_t kMaxPosition = uint64_t{1} << 32;
 inline constexpr size_t kOffsetRunSize = 3;  // a count and an offset
 

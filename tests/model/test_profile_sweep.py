@@ -96,6 +96,10 @@ def rows() -> list[dict[str, Any]]:
             found += [
                 {**score, "part": part, "name": name, "tokens": tokens} for tokens in (64, 256)
             ]
+    found += [
+        {**score, "part": "blocks", "name": "profile ultra", "tokens": 64, "kl": 0.05},
+        {"part": "blocks", "done": True},
+    ]
     for part in ("windows", "text"):
         for step, ratio, kl in ((2.0, 40.0, 0.05), (4.0, 80.0, 0.1)):
             found.append({**score, "part": part, "name": "6", "step": step, "size": 10**6})
@@ -117,6 +121,7 @@ def test_the_page_and_the_picture(tmp_path: Path) -> None:
     assert "| windows | profile | ratio at 75% of int4's KL |" in text
     assert "| 6 | 1.0 MB | 60.0x | 2.00: 40.0x, 50%; 4.00: 80.0x, 100% | +1.0%, 90.0% |" in text
     assert "| profile ultra | 20.0x, 100%, +1.0%, 90.0% |" in text
+    assert "| profile ultra | 20.0x, 50%, +1.0%, 90.0% |" in text
     assert "| 6 | 80.0x, 100% |" in text
     plot_profiles.plot(rows(), tmp_path / "picture.png")
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

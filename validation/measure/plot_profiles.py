@@ -12,13 +12,13 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from measure.profile_bench import REFERENCE, Row, mean
-from measure.profile_report import TARGET, TITLES, names_of, points, ratio_at
+from measure.profile_report import BY_TOKENS, TARGET, TITLES, names_of, points, ratio_at
 
 _COLOUR = "#0b5fa5"
 
 
-def _by_tokens(axes: Any, rows: Sequence[Row], part: str, title: str) -> None:
-    """Ratios by the tokens of a cache or chunk."""
+def _by_tokens(axes: Any, rows: Sequence[Row], part: str) -> None:
+    """Ratios by the tokens of a cache, chunk or block."""
     own = [row for row in rows if row["part"] == part and "kl" in row]
     tokens = sorted({row["tokens"] for row in own})
     for i, name in enumerate(dict.fromkeys(row["name"] for row in own if row["name"] != REFERENCE)):
@@ -31,7 +31,7 @@ def _by_tokens(axes: Any, rows: Sequence[Row], part: str, title: str) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(tokens, [f"{count:,}" for count in tokens])
     axes.set_ylim(0, 1.4 * axes.get_ylim()[1])
-    axes.set_title(title, fontsize=10)
+    axes.set_title(BY_TOKENS[part], fontsize=10)
     axes.legend(frameon=False, fontsize=7, ncols=3, loc="upper left")
 
 
@@ -49,8 +49,7 @@ def _bars(axes: Any, rows: Sequence[Row], part: str) -> None:
 
 def plot(rows: Sequence[Row], path: Path) -> None:
     """Draws every part that was measured into a PNG file."""
-    lengths = {"lengths": "Tokens of a cache", "chunks": "Tokens of a chunk"}
-    parts = [part for part in lengths if any(r["part"] == part and "kl" in r for r in rows)]
+    parts = [part for part in BY_TOKENS if any(r["part"] == part and "kl" in r for r in rows)]
     parts += [part for part in TITLES if names_of(rows, part)]
     figure, panels = plt.subplots(
         (len(parts) + 1) // 2, 2, figsize=(11, 2.9 * ((len(parts) + 1) // 2)), dpi=120
@@ -58,8 +57,8 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     for axes in panels.flat[len(parts) :]:
         axes.set_visible(False)
     for axes, part in zip(panels.flat, parts, strict=False):
-        if part in lengths:
-            _by_tokens(axes, rows, part, lengths[part])
+        if part in BY_TOKENS:
+            _by_tokens(axes, rows, part)
         else:
             _bars(axes, rows, part)
         axes.set_ylabel("ratio")

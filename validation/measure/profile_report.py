@@ -11,6 +11,11 @@ from measure.profile_bench import REFERENCE, Row, mean
 TARGET = 0.75  # of the divergence of int4
 WRITTEN = "<!-- Written by validation/profile_sweep.py; do not edit. -->"
 
+BY_TOKENS = {
+    "lengths": "Tokens of a cache",
+    "chunks": "Tokens of a chunk",
+    "blocks": "Tokens of a block",
+}
 TITLES = {
     "windows": ("Windows that it was trained on", "windows"),
     "text": ("Text that it was trained on, six windows", "trained on"),
@@ -115,12 +120,11 @@ def _by_text(rows: Sequence[Row], part: str) -> Iterator[str]:
     yield ""
 
 
-def _lengths(rows: Sequence[Row], part: str) -> Iterator[str]:
-    """Codecs by the tokens of a cache, or of a chunk."""
+def _by_tokens(rows: Sequence[Row], part: str) -> Iterator[str]:
+    """Codecs by the tokens of a cache, a chunk or a block."""
     own = [row for row in rows if row["part"] == part and "kl" in row]
     tokens = list(dict.fromkeys(row["tokens"] for row in own))
-    what = "Tokens of a cache" if part == "lengths" else "Tokens of a chunk"
-    yield from (f"## {what}", "")
+    yield from (f"## {BY_TOKENS[part]}", "")
     if part == "chunks":
         yield from (
             f"Each chunk of a cache of {max(tokens):,} tokens is an artefact of its own, a tensor "
@@ -135,6 +139,10 @@ def _lengths(rows: Sequence[Row], part: str) -> Iterator[str]:
             base = [r for r in own if (r["name"], r["tokens"]) == (REFERENCE, count)]
             if part == "chunks":  # what the model says is the same for all
                 base = [r for r in own if (r["name"], r["tokens"]) == (REFERENCE, tokens[0])]
+            if part == "blocks":
+                texts = {row["text"] for row in at}
+                known = (row for row in rows if row["part"] == "reference")
+                base = [row for row in known if row.get("text") in texts]
             share = mean(at, "kl") / mean(base, "kl")
             cells.append(
                 f"{mean(at, 'ratio'):.1f}x, {share:.0%}, {mean(at, 'perplexity'):+.1%}, "
@@ -148,9 +156,9 @@ def page(head: Sequence[str], rows: Sequence[Row]) -> str:
     """The tables of all parts that were measured."""
     lines = [WRITTEN, "# What the ratio of a profile depends on", "", *head, ""]
     lines += ["![What the ratio of a profile depends on](profile_sweep.png)", ""]
-    for part in ("lengths", "chunks"):
+    for part in BY_TOKENS:
         if any(row["part"] == part and "kl" in row for row in rows):
-            lines += _lengths(rows, part)
+            lines += _by_tokens(rows, part)
     for part in TITLES:
         if names_of(rows, part):
             lines += _variants(rows, part)

@@ -65,6 +65,9 @@ struct CompressOptions {
   // All that is known of that embedding; not together with `rope_theta`.
   std::optional<RopeParameters> rope;
   Effort effort = Effort::kBalanced;
+  // Tokens of a block of what a profile codes, kLeastBlockTokens to
+  // kMaxBlockTokens; decoders work on whole blocks.
+  uint32_t block_tokens = kMaxBlockTokens;
   // With kBasic the metrics that need tokens are not known, nor layouts looked
   // at for suspicions; a threshold of such a metric is INVALID_ARGUMENT.
   MetricsLevel metrics = MetricsLevel::kFull;

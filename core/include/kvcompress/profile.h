@@ -27,6 +27,9 @@ namespace kvcompress {
 // The largest profile that is read, in bytes.
 inline constexpr uint64_t kMaxProfileBytes = uint64_t{1} << 30;
 inline constexpr size_t kMaxProfileLabel = 256;
+// Of a block of what a profile codes, in tokens.
+inline constexpr uint32_t kLeastBlockTokens = 16;
+inline constexpr uint32_t kMaxBlockTokens = 256;
 inline constexpr size_t kMaxProfileTraining = 4096;
 inline constexpr size_t kMaxProfileRotations = 64;
 inline constexpr size_t kMaxProfileGroups = 4096;

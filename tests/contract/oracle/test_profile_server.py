@@ -20,7 +20,7 @@ from kvcompress import (
     PresetExpectation,
     ProfileUse,
 )
-from kvcompress.options import CompressArguments
+from kvcompress.options import CompressArguments, Effort
 from oracle.profiles import Profile, read_safetensors, restore
 from oracle.server import Server, running_server
 from oracle.test_profiles import GOLDEN, Run, run
@@ -88,6 +88,32 @@ def test_the_reader_gives_what_a_server_restores(user: Client, name: str) -> Non
     assert back.safetensors is not None
     _, tensors = read_safetensors(back.safetensors)
     assert restore(result.artefact, TINY) == {key: data for key, (_, data) in tensors.items()}
+
+
+@pytest.mark.parametrize("effort", ["balanced", "best"])
+def test_blocks_of_any_length(user: Client, effort: Effort) -> None:
+    """The reader gives what the service restores; a trellis ends with its block."""
+    whole = user.compress(SOURCE, codec="klt:high", profile="tiny", effort=effort)
+    expected = restore(whole.artefact or b"", TINY)
+    sizes = [len(whole.artefact or b"")]
+    for tokens in (100, 16):
+        result = user.compress(
+            SOURCE, codec="klt:high", profile="tiny", effort=effort, block_tokens=tokens
+        )
+        artefact = result.artefact or b""
+        sizes.append(len(artefact))
+        found = restore(artefact, TINY)
+        _, tensors = read_safetensors(user.decompress(artefact).safetensors or b"")
+        assert found == {key: data for key, (_, data) in tensors.items()}
+        assert effort == "best" or found == expected
+    assert sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize("tokens", [15, 257])
+def test_blocks_of_other_lengths_are_refused(user: Client, tokens: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"16 to 256 tokens, not {tokens}") as caught:
+        user.compress(SOURCE, codec="klt:high", profile="tiny", block_tokens=tokens)
+    assert caught.value.field == "options.block_tokens"
 
 
 def test_a_label_chooses_the_profile(user: Client) -> None:

@@ -225,6 +225,16 @@ TEST(FlagsTest, OutputsThatNobodyNames) {
   EXPECT_EQ(Error({"a", "-o", ""}), "-output is required");
 }
 
+TEST(FlagsTest, BlocksOfAProfile) {
+  EXPECT_EQ(Parse({"a", "-profile", "p", "-block-tokens", "64"}).block_tokens,
+            64);
+  EXPECT_EQ(Parse({"a"}).block_tokens, 0);
+  EXPECT_THAT(Error({"a", "-block-tokens", "8"}),
+              HasSubstr("must be from 16 to 256"));
+  EXPECT_THAT(Error({"-d", "a", "-block-tokens", "64"}),
+              HasSubstr("-block-tokens needs compression"));
+}
+
 TEST(FlagsTest, FlagsOfOneLetter) {
   const Flags flags = Parse({"-d", "a", "-o", "b"});
   EXPECT_EQ(flags.mode, Mode::kDecompress);

@@ -62,6 +62,8 @@ class CompressArguments(ThresholdArguments, total=False):
             `layout` of the input, else `bhtd`.
         effort: How long the encoder may try to make less of it at the same quality: `fast`,
             `balanced` or `best`. Default `balanced`, and `fast` where no codec is given.
+        block_tokens: Tokens of a block of what is coded with a profile, 16 to 256. Shorter blocks
+            are restored faster on a GPU, and take more bytes. Default 256.
         metrics: What is measured: `full`, the default, or `basic`, which leaves out what needs
             tokens (`centred_snr_db`, `token_snr_db_p1`, `first_token_rmse`) and takes less time.
         attention: For layers, by index: for each token log2 of the attention that it is likely
@@ -86,6 +88,7 @@ class CompressArguments(ThresholdArguments, total=False):
     model_config: ModelConfig | None
     layout: str
     effort: Effort
+    block_tokens: int
     metrics: MetricsLevel
     attention: Mapping[int, Iterable[float]] | None
     labels: Mapping[str, str] | None

@@ -184,6 +184,7 @@ class CompressOptions(_message.Message):
     LAYOUT_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     METRICS_FIELD_NUMBER: _builtins.int
+    BLOCK_TOKENS_FIELD_NUMBER: _builtins.int
     codec: _builtins.str
     """The codec, as NAME[:PARAMETERS][+BYTE_COMPRESSOR]. When empty: `auto`, which
     holds the thresholds, and with EFFORT_FAST unless `effort` is given.
@@ -242,6 +243,13 @@ class CompressOptions(_message.Message):
     metrics: Global___MetricsLevel.ValueType
     """How much is measured. INVALID_ARGUMENT, THRESHOLD_NEEDS_FULL_METRICS, for a
     bound on a metric that the level leaves out.
+    """
+    block_tokens: _builtins.int
+    """Tokens of a block of what is coded with a profile, 16 to 256; 0 stands for
+    256. A range of tokens is restored by whole blocks, and a GPU decodes
+    blocks side by side: with 64, short prefixes are restored several times
+    faster there, and take about 1 % more bytes. Tensors coded without a profile
+    do not depend on it.
     """
     @_builtins.property
     def thresholds(self) -> _quality_pb2.QualityThresholds:
@@ -316,10 +324,11 @@ class CompressOptions(_message.Message):
         layout: _builtins.str = ...,
         profile: _builtins.str = ...,
         metrics: Global___MetricsLevel.ValueType = ...,
+        block_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "key_thresholds", b"key_thresholds", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "layout", b"layout", "metrics", b"metrics", "profile", b"profile", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta", "attention", b"attention", "block_tokens", b"block_tokens", "codec", b"codec", "effort", b"effort", "key_patterns", b"key_patterns", "key_thresholds", b"key_thresholds", "labels", b"labels", "layout", b"layout", "metrics", b"metrics", "profile", b"profile", "reconstruct", b"reconstruct", "report_tensors", b"report_tensors", "rope", b"rope", "rope_theta", b"rope_theta", "thresholds", b"thresholds", "value_patterns", b"value_patterns", "value_thresholds", b"value_thresholds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rope_theta: _TypeAlias = _typing.Literal["rope_theta"]  # noqa: Y015
     _WhichOneofArgType__rope_theta: _TypeAlias = _typing.Literal["_rope_theta", b"_rope_theta"]  # noqa: Y015
