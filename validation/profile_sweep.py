@@ -37,7 +37,7 @@ from measure.profile_variants import MOST, STEPS, Laboratory, Variant, at_step
 
 LENGTHS = (64, 256, 1024, 4096)
 CHUNKS = (1024, 256, 64)
-BLOCKS = (256, 128, 64, 32, 16)
+BLOCKS = (256, 64, 16)
 OTHERS = ("ecsq:contract", "klt:high", "klt:max", "klt:ultra")
 TARGET = profile_report.TARGET
 # The step that is measured first.

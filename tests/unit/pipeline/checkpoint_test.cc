@@ -226,7 +226,7 @@ TEST(CheckpointTest, ATableOfManyTensorsWasOneStep) {
 std::string PayloadOfBlocks(uint64_t tokens, uint16_t runs) {
   std::string payload;
   profile::WriteGroupHeader({}, &payload);
-  for (uint64_t t = 0; t < tokens; t += profile::kMaxBlockTokens) {
+  for (uint64_t t = 0; t < tokens; t += kMaxBlockTokens) {
     profile::WriteGroupBlockHeader(
         {.size = profile::kGroupBlockHeaderSize + profile::kStatesSize,
          .runs = runs},
