@@ -21,7 +21,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 import xxhash
 from interpreting import fast_interpreter
 
-from kvcompress import payload
+from kvcompress import load_torch, payload
 from kvcompress.gpu import Decoder, Encoder
 from kvcompress.payload import PayloadError
 from oracle import encoder, profiles
@@ -34,6 +34,7 @@ PROFILES |= {"contract-trellis": "contract"}
 CODECS = ("int4-32", "int4-64", "int4-128", "int8-64", "lossless")
 CODED = tuple(f"{form}{codec}-" for codec in ("ecsq", "klt") for form in ("", "rope-", "latent-"))
 _FLIPS = 200  # damaged payloads of a form
+_SMALL = 500  # elements
 
 Bytes = dict[str, bytes]
 
@@ -195,12 +196,40 @@ def encoded_integers(device: str, small: bool) -> Iterator[bool]:
             yield found.artefact == encoder.encode(file, group, codec=codec).data
 
 
+def encoded_ecsq(device: str, small: bool) -> Iterator[bool]:
+    """Payloads of `ecsq`, byte for byte those of golden files that the service still writes."""
+    folder = GOLDEN / "v1-service"
+    index = json.loads((folder / "index.json").read_text())
+    newest: dict[tuple[str, str], tuple[int, str]] = {}
+    for name, entry in index.items():
+        source = entry.get("source", "source.safetensors")
+        if entry["codec"] == "ecsq" and "last_stage" not in entry and "latent" not in source:
+            way = entry.get("encoder", 1), name
+            key = source, entry["preset"]
+            newest[key] = max(way, newest.get(key, way))
+    for (source, preset), (_, name) in newest.items():
+        if small and (preset == "max" or source != "source.safetensors"):
+            continue
+        tensors = load_torch((folder / source).read_bytes())
+        own = {
+            each: tensor.to(device)
+            for each, tensor in tensors.items()
+            if not small or tensor.numel() < _SMALL
+        }
+        encoder = Encoder(f"ecsq:{preset}", device, model_config=index[name].get("model_config"))
+        header = payload.read_header((folder / name).read_bytes())
+        expected = {each.name: each.digest for each in header.tensors}
+        for found in encoder.encode(own, metadata=header.metadata).report.tensors:
+            yield found.digest == expected[found.name]
+
+
 SETS = {
     "golden files of klt-profile": golden_profiles,
     "golden files of other codecs": golden_singles,
     "crafted and damaged groups": damaged_groups,
     "damaged payloads of other codecs": damaged_singles,
     "int4 and int8 of NumPy's encoder": encoded_integers,
+    "ecsq of golden files": encoded_ecsq,
 }
 
 

@@ -26,7 +26,8 @@ LENGTHS = (2048, 8192, 32768)
 DRY_LENGTHS = (20,)
 BLOCKS = (256, 64)
 DRY_BLOCKS = (16,)
-INTEGERS = ("int8", "int4")
+PLAIN = ("int8", "int4", "ecsq:high")
+"""Codecs without a profile."""
 _RUNS = 5
 _LONG = 1.0  # seconds
 _COPIED = 1 << 30  # bytes of the copy that others are held against
@@ -135,13 +136,13 @@ def measure(shape: Shape, lengths: tuple[int, ...], device: str, until: float) -
             data = artefact(shape, tokens, block_tokens, plain, turned)
             into = dict(turned.decode(data).tensors)
             one_row(table, name, shape, tokens, (turned, encoder), data, into)
-        for codec in INTEGERS:
+        for codec in PLAIN:
             if time.monotonic() > until:
                 print(f"skipped, no time is left: {codec}, {tokens:,} tokens")
                 continue
-            of_integers = Encoder(codec, device)
-            data = bytes(of_integers.encode(into).data.numpy())
-            coders = (Decoder(device=device), of_integers)
+            plain_encoder = Encoder(codec, device)
+            data = bytes(plain_encoder.encode(into).data.numpy())
+            coders = (Decoder(device=device), plain_encoder)
             one_row(table, codec, shape, tokens, coders, data, into)
 
 

@@ -135,5 +135,5 @@ def artefact(
             role = "key" if member.role == "k" else "value"
             name, tensor = f"layer_{member.layer}_{role}", part.transpose(0, 1).unsqueeze(0)
             sources.append(Source(coding.entry(name, "BF16", tuple(tensor.shape)), tensor))
-        parts += coding.parts(sources, 0)
+        parts += coding.parts(sources, 0, {})
     return bytes(write_artefact(parts, {}, {}, turned.profile, device).data.numpy())

@@ -17,7 +17,9 @@ from triton.backends.compiler import (  # type: ignore[import-not-found,unused-i
 )
 from triton.compiler import ASTSource  # type: ignore[import-not-found,unused-ignore]
 
+from kvcompress.gpu import _ecsq_encode_kernels as ecsq_encoding
 from kvcompress.gpu import _ecsq_kernels as ecsq
+from kvcompress.gpu import _ecsq_quantize_kernels as ecsq_quantizing
 from kvcompress.gpu import _encode_kernels as encoding
 from kvcompress.gpu import _klt_kernels as klt
 from kvcompress.gpu import _lossless_kernels as lossless
@@ -32,14 +34,15 @@ from kvcompress.gpu._quantize_kernel import quantize_kernel
 
 TARGETS = {"cuda": GPUTarget("cuda", 90, 32), "hip": GPUTarget("hip", "gfx942", 64)}
 TYPES = {
-    "*i64": "increments blocks tiles places token_slots tensors planes ends heads groups",
+    "*i64": "increments blocks tiles places token_slots tensors planes ends heads groups trials",
     "*i32": "classes low_runs slots levels found high_ends sums pairs scratch tables begins "
-    "frequencies rows block_of quanta lasts symbols largest lows states sizes",
-    "*fp32": "rotations factors channels left inverses thresholds",
+    "frequencies rows block_of quanta lasts symbols largest lows states sizes norms costs fits",
+    "*fp32": "rotations factors channels left inverses thresholds scales turns",
     "*fp16": "encode",
     "*i16": "words bases",
     "*i8": "offsets low_plane high_plane basis",
-    "*u8": "data payloads escapes out",
+    "*u8": "data payloads escapes out sinks exceptions",
+    "*fp64": "squares energies borders",
     "i64": "first",
     "fp32": "scale",
 }
@@ -64,6 +67,14 @@ def compile_kernel(kernel: Any, target: str, constants: dict[str, Any], **option
         signature["scratch"] = "*u8"
     if kernel is encoding.assemble_kernel:
         signature |= dict.fromkeys(("words", "lows", "states"), "*u8") | {"begins": "*i64"}
+    if kernel is ecsq_encoding.assemble_block_kernel:
+        signature |= dict.fromkeys(("words", "lows", "states"), "*u8") | {"rows": "*i64"}
+    if kernel is ecsq_quantizing.measure_kernel:
+        signature |= {"sums": "*fp64", "rows": "i32", "channels": "i32"}
+    if kernel is ecsq_quantizing.quantize_block_kernel:
+        signature |= {"means": "*i32", "rows": "i32"}
+    if kernel is ecsq_quantizing.turn_back_kernel:
+        signature["sums"] = "*fp32"
     if constants.get("NARROW"):
         signature["left"] = "*fp16"
     signature |= dict.fromkeys(constants, "constexpr")
@@ -100,6 +111,7 @@ def main(target: str) -> None:
         compile_kernel(kernels.patch_kernel, target, form, num_warps=4)
     compile_singles(target)
     compile_encoders(target)
+    compile_ecsq_encoder(target)
 
 
 def compile_singles(target: str) -> None:
@@ -155,6 +167,22 @@ def compile_encoders(target: str) -> None:
         compile_kernel(metrics.compare_kernel, target, form, num_warps=4)
     compile_kernel(metrics.total_kernel, target, {"BLOCK": 64}, num_warps=4)
     compile_kernel(metrics.means_kernel, target, {"BLOCK": 64, "BD": 128}, num_warps=4)
+
+
+def compile_ecsq_encoder(target: str) -> None:
+    """Compiles the kernels that encode with `ecsq`."""
+    for dtype, rate in (("BF16", True), ("F32", False)):
+        form: dict[str, Any] = {"DTYPE": dtype}
+        compile_kernel(ecsq_quantizing.squares_kernel, target, form | {"BM": 64}, num_warps=4)
+        compile_kernel(ecsq_quantizing.measure_kernel, target, form | {"BC": 256}, num_warps=4)
+        block = form | {"RATE": rate, "BLOCK": 1024}
+        compile_kernel(ecsq_quantizing.quantize_block_kernel, target, block, num_warps=4)
+        compile_kernel(ecsq_quantizing.sinks_kernel, target, form | {"BD": 128}, num_warps=4)
+        compile_kernel(ecsq_quantizing.turn_back_kernel, target, form | {"BP": 64}, num_warps=1)
+    compile_kernel(ecsq_encoding.fit_kernel, target, {"BLOCK": 256}, num_warps=4)
+    form = {"PTX": target == "cuda"}
+    compile_kernel(ecsq_encoding.encode_block_kernel, target, form, num_warps=1)
+    compile_kernel(ecsq_encoding.assemble_block_kernel, target, {"BLOCK": 1024}, num_warps=4)
 
 
 if __name__ == "__main__":

@@ -214,9 +214,9 @@ def test_codecs(profiled: Server, tmp_path: Path, codec: str) -> None:
         assert torch.equal(expected[:, RUN], setting.engine.bytes[:, RUN])
 
 
-@pytest.mark.parametrize("codec", ["int8:64", "klt:high"])
+@pytest.mark.parametrize("codec", ["int8:64", "ecsq:high", "klt:high"])
 def test_the_device_encodes(profiled: Server, tmp_path: Path, codec: str) -> None:
-    """Artefacts that the service restores, of `int8` the bytes that it writes itself."""
+    """Artefacts that the service restores, without a profile the bytes that it writes itself."""
     setting = Setting(tmp_path / "device", profiled, LAYOUTS["tokens outside, fused"])
     coder = setting.coder(codec, PROFILE)
     assert coder.encoder is not None
@@ -225,7 +225,7 @@ def test_the_device_encodes(profiled: Server, tmp_path: Path, codec: str) -> Non
     assert found.blocks == tuple(BLOCKS)
     by_service = setting.restored(setting.coder(codec, kernels=False), found, 0, RUN)
     assert torch.equal(setting.restored(setting.coder(codec, PROFILE), found, 0, RUN), by_service)
-    if codec == "int8:64":
+    if codec != "klt:high":
         other = Setting(tmp_path / "service", profiled, LAYOUTS["tokens outside, fused"])
         theirs = other.save(other.coder(codec, kernels=False))
         assert found.data == theirs.data
@@ -237,15 +237,15 @@ def test_what_the_device_does_not_do_the_service_does(
     """Told once, however often it happens: another codec, and a profile that it does not have."""
     setting = Setting(tmp_path, profiled, LAYOUTS["CPU"])
     with caplog.at_level(logging.WARNING, LOGGER):
-        coder = setting.coder("klt")
+        coder = setting.coder("int4-kivi")
         found = setting.save(coder)
-        expected = setting.restored(setting.coder("klt", kernels=False), found, 0, RUN)
+        expected = setting.restored(setting.coder("int4-kivi", kernels=False), found, 0, RUN)
         caplog.clear()
         for _ in range(3):
             assert torch.equal(setting.restored(coder, found, 0, RUN), expected)
         [record] = caplog.records
         assert "artefacts are restored by the service" in record.message
-        assert "klt" in record.message
+        assert "int4-kivi" in record.message
 
         with_profile = Setting(tmp_path / "profile", profiled, LAYOUTS["CPU"])
         found = with_profile.save(with_profile.coder("klt:high", kernels=False))

@@ -1,15 +1,15 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """kvcompress.gpu.Encoder by Triton's interpreter, held against the service."""
 
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 from gpu_decoding import language_patched_once, torch
+from gpu_reports import assert_same_report
 
-from kvcompress import Client, CompressionReport, InvalidArgumentError, UnimplementedError
+from kvcompress import Client, InvalidArgumentError, UnimplementedError
 from kvcompress.gpu import Encoder
 from kvcompress.gpu._roles import role_of
 from oracle import encoder as oracle
@@ -38,26 +38,6 @@ def cache(dtype: str, seed: int = 0) -> dict[str, Any]:
             values[128:192] = 6e4
         tensors[name] = torch.from_numpy(np.asarray(values)).to(getattr(torch, dtype))
     return tensors
-
-
-def assert_same_report(found: CompressionReport, expected: CompressionReport) -> None:
-    """Requires the same numbers, but for the time and the last bits of sums."""
-
-    def same(one: Any, other: Any, name: str) -> None:  # noqa: ANN401
-        if dataclasses.is_dataclass(one):
-            for field in dataclasses.fields(one):
-                if field.name != "processing_seconds":
-                    same(getattr(one, field.name), getattr(other, field.name), field.name)
-        elif isinstance(one, tuple):
-            assert len(one) == len(other), name
-            for each, another in zip(one, other, strict=True):
-                same(each, another, name)
-        elif isinstance(one, float) and not math.isinf(one):
-            assert one == pytest.approx(other, rel=1e-6), name
-        else:
-            assert one == other, name
-
-    same(dataclasses.replace(found, warnings=()), dataclasses.replace(expected, warnings=()), "")
 
 
 @pytest.mark.parametrize("codec", ["int4:32", "int4", "int8:128"])
@@ -132,7 +112,7 @@ def test_other_types_fall_back(client: Client) -> None:
 
 def test_arguments_that_do_not_fit() -> None:
     encoder, one = Encoder("int4", "cpu"), {"x": torch.ones(3)}
-    for codec in ("int4:16", "ecsq", "int4:64:1", ""):
+    for codec in ("int4:16", "lossless", "int4:64:1", ""):
         with pytest.raises(InvalidArgumentError, match="groups of 32, 64 or 128"):
             Encoder(codec, "cpu")
     with pytest.raises(InvalidArgumentError, match="TRITON_INTERPRET"):

@@ -21,10 +21,13 @@ KERNELS |= {"models_kernel", "coded_bytes_kernel", "planes_kernel"}
 KERNELS |= {f"{name}_kernel" for name in ("prepare", "project", "encode", "assemble")}
 KERNELS |= {f"{name}_kernel" for name in ("compare", "total", "means")}
 KERNELS |= {f"ecsq_{name}_kernel" for name in ("entropy", "elements", "exceptions")}
+KERNELS |= {f"{name}_kernel" for name in ("squares", "measure", "sinks", "turn_back", "fit")}
+KERNELS |= {f"{name}_block_kernel" for name in ("quantize", "encode", "assemble")}
 KERNELS |= {f"klt_{name}_kernel" for name in ("entropy", "reflectors", "basis", "product")}
 DIVIDING = {"rotation_kernel", "integers_kernel", "planes_kernel"}
 DIVIDING |= {"ecsq_elements_kernel", "ecsq_exceptions_kernel", "quantize_kernel", "compare_kernel"}
-DIVIDING |= {"klt_reflectors_kernel"}
+DIVIDING |= {"klt_reflectors_kernel", "quantize_block_kernel"}
+DIVIDING |= {f"{name}_kernel" for name in ("squares", "measure", "sinks", "turn_back", "fit")}
 
 
 @pytest.mark.parametrize("target", SHARED)

@@ -24,11 +24,11 @@ def test_a_dry_run_passes_and_says_that_it_is_one(bin_dir: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == "DRY RUN: no device is used, and times say nothing."
     assert lines[-1] == "passed"
-    assert sum(line.endswith(" 0 wrong") for line in lines) == 5
+    assert sum(line.endswith(" 0 wrong") for line in lines) == 6
     assert sum(line.startswith("DRY RUN without a device") for line in lines) == 2
     rows = [line.split("|")[1:3] for line in lines if line.startswith("| ")]
     names = [each.strip() for row in rows for each in row if not each.strip().isdecimal()]
-    assert names[4:7] == ["klt-profile, blocks of 16", "int8", "int4"]
+    assert names[4:8] == ["klt-profile, blocks of 16", "int8", "int4", "ecsq:high"]
     assert names[-7:-4] == ["computing", "uncompressed", "int4"]
     assert names[-4:] == ["ecsq", "klt", "lossless", "klt:max with a profile"]
 

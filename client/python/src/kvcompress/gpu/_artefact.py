@@ -14,6 +14,7 @@ from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu._profile import Profile
 from kvcompress.gpu._threads import for_each
 from kvcompress.payload._profiled import NO_DIGEST, PROFILE_KEY, is_profiled
+from kvcompress.v1 import rope_pb2
 
 _ZEROS = "0" * 32
 _LABEL = re.compile(r"[a-z0-9_.-]{1,64}")
@@ -31,12 +32,14 @@ class Part(NamedTuple):
         entry: Its entry in the manifest, without the digest.
         pieces: Of its payload, in order: bytes, or tensors of uint8 on the device.
         largest: The size bound of its codec, of which the header's length is made.
+        rope: The rotary embedding that was removed from it.
     """
 
     name: str
     entry: str
     pieces: Sequence[bytes | torch.Tensor]
     largest: int
+    rope: rope_pb2.RopeFinding | None = None
 
     @property
     def size(self) -> int:

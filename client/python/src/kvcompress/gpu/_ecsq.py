@@ -63,7 +63,7 @@ class EcsqPayload:
                 tensor=entry.name,
             ) from error
         _, tokens, self.channels = matrix(entry.shape)
-        self.row = _tensor_row(self.fields, tokens, self.channels)
+        self.row = tensor_row(self.fields, tokens, self.channels)
         self._read(payload, begin)
 
     def _read_fields(self, front: bytes, entry: Entry) -> tuple[Fields, int]:
@@ -73,7 +73,7 @@ class EcsqPayload:
     def _read(self, payload: memoryview, begin: int) -> None:
         """Reads the headers of blocks, and keeps what is wanted of them."""
         entry = self.output.entry
-        shapes = _shapes(*matrix(entry.shape))
+        shapes = block_shapes(*matrix(entry.shape))
         begins = read_begins(payload, begin, len(shapes), BLOCK_HEADER.size, entry)
         raw = read_rows(payload, begins, BLOCK_HEADER.size)
         whole, good = read_blocks(raw, begins, BLOCK_HEADER.size, shapes, self.fields, entry)
@@ -96,7 +96,7 @@ def count_numbers(blocks: _Table, channels: int, fields: Fields) -> _Table:
     return numbers + heads * count * (fields.flags & 1)
 
 
-def _tensor_row(fields: Fields, tokens: int, channels: int) -> list[int]:
+def tensor_row(fields: Fields, tokens: int, channels: int) -> list[int]:
     """What kernels take of a header."""
     turn = fields.rotation
     rotated = (0, 0, 0) if turn is None else (turn.first, turn.pairs, turn.shift)
@@ -105,7 +105,7 @@ def _tensor_row(fields: Fields, tokens: int, channels: int) -> list[int]:
     return [fields.flags, *shifts, step, channels, tokens, *rotated, 0]
 
 
-def _shapes(heads: int, tokens: int, channels: int) -> _Table:
+def block_shapes(heads: int, tokens: int, channels: int) -> _Table:
     """Of each block in order: its first head, heads, first token, and tokens."""
     most = min(1024, 2**18 // channels)
     if tokens <= most:

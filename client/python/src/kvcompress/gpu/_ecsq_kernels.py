@@ -25,7 +25,7 @@ def number(row, column):
 
 
 @triton.jit
-def _shift(tensor, token):
+def shift_of(tensor, token):
     """How often the steps of tokens are halved."""
     recent = token + number(tensor, 3) >= number(tensor, 7)
     shift = tl.where(recent, number(tensor, 4), 0)
@@ -90,7 +90,7 @@ def _read_quanta(slots, streams, state, block, tensor, classes, quanta, PTX: tl.
         own_class = tl.load(classes + channel, mask=live, other=0)
         has_low = tl.max(own_class, 0) + 4 * most >= 28
         for t in range(sinks, tokens):
-            e = own_class + 4 * _shift(tensor, number(block, 8) + t)
+            e = own_class + 4 * shift_of(tensor, number(block, 8) + t)
             low = tl.where(e < 28, 0, (e - 24) >> 2)
             value, state = read_row(slots, e - 4 * low, live, streams, state, PTX)
             if has_low:
@@ -171,7 +171,7 @@ def ecsq_entropy_kernel(
 
 
 @triton.jit
-def _power(exponent):
+def power(exponent):
     """2^-exponent."""
     return ((127 - exponent) << 23).to(tl.float32, bitcast=True)
 
@@ -210,7 +210,7 @@ def _rotate(z, tensor, place, rotations, source, token, channel, live, JOINT: tl
     pair = tl.where(interleaved, within >> 1, tl.where(second, within - pairs, within))
     step = tl.where(interleaved, 1, pairs)
     other = tl.where(rotated, channel + tl.where(second, -step, step), channel)
-    factor = _power(number(tensor, 10))
+    factor = power(number(tensor, 10))
     partner = _values(tensor, source, other, live, JOINT) * factor
     own = tl.where(rotated, z * factor, z)
     at = rotations + 2 * (tl.load(tensor + 11) + inside * pairs + pair)
@@ -268,7 +268,7 @@ def ecsq_elements_kernel(
     t = i // width % tokens
     head = tl.minimum(i // width // tokens, heads - 1)
     token = number(block, 8) + t
-    shift = _shift(tensor, token)
+    shift = shift_of(tensor, token)
     side = scratch + tl.load(block + 9)
     norms = side + 2 * channels
     index = (head, norms + heads * tokens * (flags & 1), sinks)

@@ -38,7 +38,7 @@ def _count_low(classes, offsets, components, runs, tokens):
 
 
 @triton.jit
-def _push(x, words, word_at, symbol, live, PTX: tl.constexpr):
+def push(x, words, word_at, symbol, live, PTX: tl.constexpr):
     """States with a symbol in front, f << 16 | first, and where the words begin then."""
     frequency = symbol >> 16
     give = live & (x >= frequency << 20)
@@ -52,7 +52,7 @@ def _push(x, words, word_at, symbol, live, PTX: tl.constexpr):
 
 
 @triton.jit
-def _write_escapes(escapes, escape_at, value, escaped):
+def write_escapes(escapes, escape_at, value, escaped):
     """Writes the escapes of a row, of two or six bytes; returns where they begin."""
     six = escaped & ((value < -32767) | (value > 32767))
     size = tl.where(six, 6, tl.where(escaped, 2, 0))
@@ -67,7 +67,7 @@ def _write_escapes(escapes, escape_at, value, escaped):
 
 
 @triton.jit
-def _write_low(lows, low_at, quantum, low):
+def write_low(lows, low_at, quantum, low):
     """Writes the low bits of a row to words of 32 bits; returns where they begin."""
     low_at -= tl.sum(low, 0)
     bit = low_at + tl.cumsum(low, 0) - low
@@ -128,10 +128,10 @@ def encode_kernel(
             value = quantum >> low
             escaped = live & (tl.abs(value) > tl.load(largest + table))
             symbol = tl.load(symbols + table * 64 + tl.where(escaped, 63, value + 32))
-            x, word_at = _push(x, words, word_at, symbol, live, PTX)
-            escape_at = _write_escapes(escapes, escape_at, value, escaped)
+            x, word_at = push(x, words, word_at, symbol, live, PTX)
+            escape_at = write_escapes(escapes, escape_at, value, escaped)
             if LOW:
-                low_at = _write_low(lows, low_at, quantum, low)
+                low_at = write_low(lows, low_at, quantum, low)
     tl.store(states + 32 * number + lane, x)
     tl.store(sizes + 4 * number, tl.max(word_room - word_at, 0))
     tl.store(sizes + 4 * number + 1, escape_room - escape_at)
@@ -140,7 +140,7 @@ def encode_kernel(
 
 
 @triton.jit
-def _copy(to, data, size, BLOCK: tl.constexpr):
+def copy_bytes(to, data, size, BLOCK: tl.constexpr):
     """Copies a part of some bytes, of which the programs of the second axis take turns."""
     for first in range(tl.program_id(1) * BLOCK, size, tl.num_programs(1) * BLOCK):
         i = first + tl.arange(0, BLOCK)
@@ -172,10 +172,10 @@ def assemble_kernel(
     field = tl.where(lane < 8, field, escape_bytes)
     field = tl.where(lane < 12, field, tl.load(sizes + 4 * number + 3))
     tl.store(out + lane, ((field >> (8 * (lane & 3))) & 255).to(tl.uint8))
-    _copy(out + 16, states + 128 * number, 128, BLOCK)
+    copy_bytes(out + 16, states + 128 * number, 128, BLOCK)
     out += 144
-    _copy(out, words + (number + 1) * word_room - word_bytes, word_bytes, BLOCK)
+    copy_bytes(out, words + (number + 1) * word_room - word_bytes, word_bytes, BLOCK)
     out += word_bytes
-    _copy(out, escapes + (number + 1) * escape_room - escape_bytes, escape_bytes, BLOCK)
+    copy_bytes(out, escapes + (number + 1) * escape_room - escape_bytes, escape_bytes, BLOCK)
     out += escape_bytes
-    _copy(out, lows + number * low_room, low_bytes, BLOCK)
+    copy_bytes(out, lows + number * low_room, low_bytes, BLOCK)

@@ -11,12 +11,14 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress._arrays import TORCH_TYPES
 from kvcompress._client import Client
+from kvcompress._model_config import ModelConfig
 from kvcompress._reports import CompressionReport
 from kvcompress._torch_tensors import dtype_name
 from kvcompress.errors import InvalidArgumentError, UnimplementedError
 from kvcompress.gpu._artefact import check_texts, write_artefact
 from kvcompress.gpu._decoder import Decoder
 from kvcompress.gpu._device import on_stream
+from kvcompress.gpu._ecsq_coding import EcsqCoding
 from kvcompress.gpu._parts import Coding, IntegerCoding, ProfileCoding, group_numbers
 from kvcompress.gpu._quantizing import Source
 from kvcompress.gpu._report import Measured, report_of
@@ -50,32 +52,39 @@ class Encoded:
 
 
 class Encoder:
-    """Encodes tensors on a device: `int4` and `int8` byte for byte as the service does, and `klt`.
+    """Encodes tensors on a device: `int4`, `int8` and `ecsq` as the service does, and `klt`.
 
     `klt` needs a profile, and writes artefacts of `klt-profile` with the service's choices at
     normal effort. Not thread safe.
 
     Args:
-        codec: `int4`, `int8`, or with the size of groups `int4:32`; without it 64. Or `klt` with a
-            preset of the profile, such as `klt:high`.
+        codec: `int4`, `int8`, or with the size of groups `int4:32`; without it 64. Or `ecsq`, with
+            a preset or two steps as in `ecsq:high` and `ecsq:0.5,0.6`; without them `contract`. Or
+            `klt` with a preset of the profile, such as `klt:high`.
         device: Of the tensors: a GPU, or with TRITON_INTERPRET=1 the CPU.
         profile: Path or bytes of the profile, for `klt`.
         client: What encodes on the host where the device cannot: tensors of other types than F32,
-            F16 and BF16, and for `klt` those that are in no group of the profile that the cache
-            has whole. None refuses them. Its server has the profile.
+            F16 and BF16, for `klt` those that are in no group of the profile that the cache has
+            whole, and for `ecsq` all where a head has channels before the rotated ones. None
+            refuses them. Its server has the profile.
         block_tokens: Tokens of a block of `klt`, 16 to 256. Shorter ones are decoded faster where
             a prefix is short, and take more bytes.
-        scratch: Bytes of the buffers of `klt` whose size goes with the tokens that are encoded at
-            once. A block takes what it needs.
+        scratch: Bytes of the buffers of `klt` and `ecsq` whose size goes with the tokens that are
+            encoded at once. A block takes what it needs.
+        rope_theta: For `ecsq`, the base of the rotary embedding of the keys, such as 10000; 0 when
+            they have none. Default: the metadata key `rope_theta`, else found out.
+        model_config: For `ecsq`, the path of the model's config.json or what is in it, which says
+            all of that embedding. Not together with `rope_theta`.
 
     Attributes:
-        codec: `int4`, `int8` or `klt`.
+        codec: `int4`, `int8`, `ecsq` or `klt`.
         device: Of the tensors, with its number.
 
     Raises:
         InvalidArgumentError: The codec is not one of those, the profile is damaged, or the device
             is not one for Triton as it was imported.
-        OSError: The profile cannot be read.
+        OSError: The profile or the configuration cannot be read.
+        ValueError: The configuration does not say what the rotary embedding is.
     """
 
     def __init__(
@@ -87,14 +96,24 @@ class Encoder:
         client: Client | None = None,
         block_tokens: int = 256,
         scratch: int = 1 << 30,
+        rope_theta: float | None = None,
+        model_config: ModelConfig | None = None,
     ) -> None:
         """Checks the codec and the device, and sends the profile."""
         name, _, parameters = codec.partition(":")
         self.codec, self._decoder = name, Decoder(profile, device, scratch=scratch)
         self.device, self._client = self._decoder.device, client
         self._coding: Coding
+        if name != "ecsq" and not (rope_theta is None and model_config is None):
+            raise InvalidArgumentError(
+                f"rope_theta and model_config are for ecsq, not for {codec!r}",
+                reason="INVALID_OPTIONS",
+                field="options.rope_theta",
+            )
         if name in ("int4", "int8") and (parameters or "64") in _GROUPS:
             self._coding = IntegerCoding(int(name[3:]), int(parameters or "64"), self.device)
+        elif name == "ecsq":
+            self._coding = EcsqCoding(parameters, scratch, rope_theta, model_config)
         elif name == "klt" and self._decoder.profile is not None:
             bases = self._decoder.bases
             self._coding = ProfileCoding(
@@ -103,7 +122,7 @@ class Encoder:
         else:
             raise InvalidArgumentError(
                 f"the device does not encode {codec!r}: int4 and int8 with groups of 32, 64 or 128 "
-                "elements, such as int4:64, and klt with a profile, such as klt:high; use a "
+                "elements, such as int4:64, ecsq, and klt with a profile, such as klt:high; use a "
                 "Client for others",
                 reason="INVALID_CODEC_OPTION",
                 field="options.codec",
@@ -164,7 +183,7 @@ class Encoder:
         coding = self._coding
         if refused := coding.refusal(sources):
             return self._fall_back(sources, refused, labels, metadata)
-        parts = coding.parts(sources, first_token)
+        parts = coding.parts(sources, first_token, metadata)
         written = write_artefact(parts, labels, metadata, coding.profile, self.device)
         decoded = self._decoder.decode(written.data).tensors
         groups = group_numbers(coding, [source.entry for source in sources])
@@ -232,13 +251,12 @@ class Encoder:
                 f"the device does not encode tensor {name!r}: {reason}; give the Encoder a client",
                 tensor=name,
             )
-        profile = self._coding.profile
         result = self._client.compress(
             {entry.name: tensor for entry, tensor in sources},
             codec=self._coding.name,
             labels=labels,
             metadata=metadata,
-            profile="" if profile is None else profile.digest,
+            **self._coding.options,
         )
         data = torch.frombuffer(bytearray(result.artefact or b""), dtype=torch.uint8)
         return Encoded(data, result.report, f"tensor {name!r}: {reason}")

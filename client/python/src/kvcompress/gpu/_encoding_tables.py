@@ -70,18 +70,41 @@ class Symbols(NamedTuple):
                 place = 63 if symbol == ESCAPE else symbol + 32
                 intervals[table, place] = len(at) << 16 | int(at[0])
             largest[table] = slots[slots != ESCAPE].max()
-        # In 256ths of a bit, as the service counts.
         bits = np.zeros((TABLES + 1, 64))
-        for table in range(TABLES):
-            for symbol in range(64):
-                coded = symbol <= largest[table]
-                frequency = intervals[table, symbol + 32 if coded else 63] >> 16
-                cost = round(-256 * np.log2(frequency / 2048))
-                bits[table, symbol] = (cost + (0 if coded else 256 * _ESCAPE_BITS)) / 256
+        bits[:TABLES] = symbol_costs()[:, 128:192] / 256
         saved = np.diff(bits, axis=1, prepend=0)
         thresholds = np.arange(64) - 0.5 + _ERROR_PER_BIT * saved / 2
         thresholds[:, 0] = 0
         return Symbols(intervals, largest, thresholds.astype(np.float32))
+
+
+def _log2_times_256(value: int) -> int:
+    """256 log2 of a number, rounded down, as the service finds it by integers."""
+    result = value.bit_length() - 1
+    mantissa = (value << 31) >> result
+    for _ in range(8):
+        mantissa = mantissa * mantissa >> 31
+        carry = mantissa >> 32
+        mantissa >>= carry
+        result = result << 1 | carry
+    return result
+
+
+@cache
+def symbol_costs() -> npt.NDArray[np.int32]:
+    """256ths of a bit that numbers take, i32 [28, 256]: those from -127 on, and first an escape.
+
+    A number that a table lacks takes an escape of 16 bits.
+    """
+    costs = np.zeros((TABLES, 256), np.int32)
+    for table, slots in enumerate(Tables.get().symbol[:TABLES]):
+        symbols, counts = np.unique(slots, return_counts=True)
+        bits = [11 * 256 - _log2_times_256(count) for count in counts.tolist()]
+        costs[table] = bits[symbols.tolist().index(ESCAPE)] + 256 * _ESCAPE_BITS
+        for symbol, cost in zip(symbols.tolist(), bits, strict=True):
+            if symbol != ESCAPE:
+                costs[table, symbol + 128] = cost
+    return costs
 
 
 @lru_cache(maxsize=16)

@@ -2,7 +2,7 @@
 """What encoders make of tensors: the parts of an artefact, codec by codec."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch  # type: ignore[import-not-found,unused-ignore]
 
@@ -26,10 +26,12 @@ class Coding(Protocol):
     Attributes:
         name: Codec and parameters, as reports have them.
         profile: The profile that artefacts need, or None.
+        options: What a client is asked for, besides the name, where it encodes instead.
     """
 
     name: str
     profile: Profile | None
+    options: Mapping[str, Any]
 
     def entry(self, name: str, dtype: str, shape: tuple[int, ...]) -> Entry:
         """The entry of a tensor in the manifest, without digest and place."""
@@ -37,21 +39,28 @@ class Coding(Protocol):
     def refusal(self, sources: Sequence[Source]) -> tuple[str, str] | None:
         """The name of a tensor that is for the host, and the reason; None where there is none."""
 
-    def parts(self, sources: Sequence[Source], first_token: int) -> list[Part]:
+    def parts(
+        self, sources: Sequence[Source], first_token: int, metadata: Mapping[str, str]
+    ) -> list[Part]:
         """Encodes the tensors.
+
+        Args:
+            sources: The tensors.
+            first_token: The position of the first token in the model's input.
+            metadata: Of the artefact.
 
         Raises:
             InvalidArgumentError: An element has no code.
         """
 
 
-def _text(entry: Entry) -> str:
+def entry_text(entry: Entry) -> str:
     """The entry in the manifest, but for the digest."""
     shape = "x".join(map(str, entry.shape)) or "-"
     return f"{entry.codec} {entry.dtype} {shape} {role_of(entry.name)}"
 
 
-def _other_type(sources: Sequence[Source]) -> tuple[str, str] | None:
+def other_type(sources: Sequence[Source]) -> tuple[str, str] | None:
     """The first tensor whose type kernels do not read."""
     for entry, tensor in sources:
         if entry.dtype not in _DTYPES:
@@ -66,6 +75,7 @@ class IntegerCoding:
         """Takes bits of codes and elements of groups."""
         self.name = f"int{bits}:{group}"
         self.profile: Profile | None = None
+        self.options: Mapping[str, Any] = {}
         self._bits, self._group, self._device = bits, group, device
 
     def entry(self, name: str, dtype: str, shape: tuple[int, ...]) -> Entry:
@@ -74,13 +84,15 @@ class IntegerCoding:
 
     def refusal(self, sources: Sequence[Source]) -> tuple[str, str] | None:
         """The name of a tensor of another type, and the reason."""
-        return _other_type(sources)
+        return other_type(sources)
 
-    def parts(self, sources: Sequence[Source], first_token: int) -> list[Part]:
+    def parts(
+        self, sources: Sequence[Source], first_token: int, metadata: Mapping[str, str]
+    ) -> list[Part]:
         """Encodes the tensors, wherever they begin."""
         payloads = Quantizing(self._bits, self._group, sources).run(self._device)
         return [
-            Part(source.entry.name, _text(source.entry), [payload], len(payload))
+            Part(source.entry.name, entry_text(source.entry), [payload], len(payload))
             for source, payload in zip(sources, payloads, strict=True)
         ]
 
@@ -133,6 +145,7 @@ class ProfileCoding:
             )
         self.name, self._preset = f"klt:{preset}", preset
         self.profile: Profile | None = profile
+        self.options: Mapping[str, Any] = {"profile": profile.digest}
         self._presets, self._groups = profile.presets, profile.groups
         self._codec = f"klt-profile:{preset}"
         self._bases, self._block_tokens, self._scratch = bases, block_tokens, scratch
@@ -149,7 +162,7 @@ class ProfileCoding:
 
     def refusal(self, sources: Sequence[Source]) -> tuple[str, str] | None:
         """The name of a tensor that is in no whole group of one shape, and the reason."""
-        if other := _other_type(sources):
+        if other := other_type(sources):
             return other
         fits = {number for fit in self._fits(sources) for number in fit.sources}
         for number, source in enumerate(sources):
@@ -179,7 +192,9 @@ class ProfileCoding:
                 fits.append(_Fit(index, numbers))
         return fits
 
-    def parts(self, sources: Sequence[Source], first_token: int) -> list[Part]:
+    def parts(
+        self, sources: Sequence[Source], first_token: int, metadata: Mapping[str, str]
+    ) -> list[Part]:
         """Encodes the tensors, which are those of whole groups."""
         fits = self._fits(sources)
         encodings = [self._encoding(fit, sources, first_token) for fit in fits]
@@ -201,7 +216,7 @@ class ProfileCoding:
         parts = []
         for number, (entry, _) in enumerate(sources):
             bound = payload_size(entry.codec, entry.shape, entry.dtype, entry.role)
-            parts.append(Part(entry.name, _text(entry), payloads.get(number, []), bound))
+            parts.append(Part(entry.name, entry_text(entry), payloads.get(number, []), bound))
         return parts
 
     def _encoding(self, fit: _Fit, sources: Sequence[Source], first_token: int) -> GroupEncoding:

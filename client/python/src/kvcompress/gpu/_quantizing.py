@@ -105,15 +105,8 @@ class Quantizing:
         """Refuses a tensor for an element of a block."""
         entry, name = source.entry, f"int{self.bits}"
         values = source.tensor.reshape(-1)[first : first + count].to(torch.float32)
-        bad = (~values.isfinite()).nonzero()
-        if len(bad):
-            raise InvalidArgumentError(
-                f"tensor {entry.name!r} has NaN or infinity at element {first + int(bad[0])}, "
-                f"which {name} cannot hold: use lossless, or set positions that nobody reads to 0",
-                reason="NOT_FINITE",
-                tensor=entry.name,
-                element=first + int(bad[0]),
-            )
+        if not values.isfinite().all():
+            refuse_infinite(source, name, first)
         element = first + int(values.abs().argmax())
         raise InvalidArgumentError(
             f"tensor {entry.name!r} has an element {element} that is too large for {name}: it "
@@ -122,3 +115,16 @@ class Quantizing:
             tensor=entry.name,
             element=element,
         )
+
+
+def refuse_infinite(source: Source, codec: str, first: int = 0) -> NoReturn:
+    """Refuses a tensor for its first element, from one on, that is not finite."""
+    values = source.tensor.reshape(-1)[first:]
+    element = first + int((~values.isfinite()).nonzero()[0])
+    raise InvalidArgumentError(
+        f"tensor {source.entry.name!r} has NaN or infinity at element {element}, which {codec} "
+        "cannot hold: use lossless, or set positions that nobody reads to 0",
+        reason="NOT_FINITE",
+        tensor=source.entry.name,
+        element=element,
+    )

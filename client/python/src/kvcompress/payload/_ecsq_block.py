@@ -14,6 +14,9 @@ from ._dtypes import SIZES, bits_dtype, finite, round_to_bits
 from ._ecsq_tables import ESCAPE, SLOTS, TABLES, Tables
 
 BLOCK_HEADER = struct.Struct("<IIIIHBBBBBB")
+FIRST_INCREMENT = 0x28BE60DB9391054A
+"""Of pair 0, in turns of 2^64 for each token."""
+
 _LANES = 32
 _LOWEST = 1 << 15
 
@@ -32,7 +35,7 @@ class Rotation(NamedTuple):
 
     def apply(self, values: Floats, tokens: _Ints) -> None:
         """Rotates [heads, tokens, channels] in place."""
-        cosine, sine = _rotation(self.increments, tokens)
+        cosine, sine = rotation_angles(self.increments, tokens)
         part = values[..., self.first : self.first + 2 * self.pairs]
         part *= np.float32(2.0**-self.shift)
         one = slice(0, None, 2) if self.interleaved else slice(0, self.pairs)
@@ -65,7 +68,7 @@ def read_rotation(
         require(good and len(multipliers) <= pairs, entry, "the rotated part breaks a rule")
     else:
         require(channels % 2 == 0, entry, "a rotation of an odd number of channels")
-    increments = [0x28BE60DB9391054A]
+    increments = [FIRST_INCREMENT]
     for _ in range(pairs - 1):
         increments.append(increments[-1] * ratio >> 64)
     for pair, multiplier in enumerate(multipliers):
@@ -340,7 +343,7 @@ class BlockReader:
         return bytes(elements)
 
 
-def _rotation(increments: list[int], tokens: _Ints) -> tuple[Floats, Floats]:
+def rotation_angles(increments: list[int], tokens: _Ints) -> tuple[Floats, Floats]:
     """Cosines and sines, as [tokens, pairs]."""
     phases = tokens.astype(np.uint64)[:, None] * np.array(increments, np.uint64)
     turns = (phases >> np.uint64(32)).astype(np.int64)
