@@ -101,17 +101,18 @@ void EncodeGroup(const std::shared_ptr<const Profile>& profile,
   const ProfileContent& content = profile->content();
   const uint64_t sinks = IntegerSinks(encoding, shape.tokens);
   const std::string runs = OffsetRuns(encoding.offsets);
-  WriteGroupHeader({.units = !encoding.units.empty(),
-                    .trellis = encoding.error_per_bit.has_value(),
-                    .group = static_cast<uint16_t>(encoding.group),
-                    .preset = static_cast<uint8_t>(encoding.preset),
-                    .shift = encoding.shift,
-                    .sinks = static_cast<uint8_t>(sinks),
-                    .first_position = encoding.first_position,
-                    .step = content.presets[encoding.preset].step,
-                    .block_tokens = static_cast<uint16_t>(encoding.block_tokens),
-                    .offset_bytes = static_cast<uint32_t>(runs.size())},
-                   payload);
+  WriteGroupHeader(
+      {.units = !encoding.units.empty(),
+       .trellis = encoding.error_per_bit.has_value(),
+       .group = static_cast<uint16_t>(encoding.group),
+       .preset = static_cast<uint8_t>(encoding.preset),
+       .shift = encoding.shift,
+       .sinks = static_cast<uint8_t>(sinks),
+       .first_position = encoding.first_position,
+       .step = content.presets[encoding.preset].step,
+       .block_tokens = static_cast<uint16_t>(encoding.block_tokens),
+       .offset_bytes = static_cast<uint32_t>(runs.size())},
+      payload);
   AppendNumbers(absl::MakeConstSpan(encoding.units), payload);
   payload->append(runs);
   if (sinks > 0) {
