@@ -145,7 +145,10 @@ class ProfileCoding:
             )
         self.name, self._preset = f"klt:{preset}", preset
         self.profile: Profile | None = profile
-        self.options: Mapping[str, Any] = {"profile": profile.digest}
+        self.options: Mapping[str, Any] = {
+            "profile": profile.digest,
+            "block_tokens": block_tokens,
+        }
         self._presets, self._groups = profile.presets, profile.groups
         self._codec = f"klt-profile:{preset}"
         self._bases, self._block_tokens, self._scratch = bases, block_tokens, scratch
