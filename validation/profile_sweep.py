@@ -180,11 +180,11 @@ class Sweep:
         if self._done(part="blocks"):
             return
         with tempfile.TemporaryDirectory() as folder:
-            samples = self._samples(self._arguments.prefix, Path(folder))
+            samples, presets = self._samples(self._arguments.prefix, Path(folder)), self._presets()
             for window, (bench, sample) in enumerate(samples):
                 self._reference(bench, sample, window)
                 for tokens in BLOCKS:
-                    for name, flags in self._presets().items():
+                    for name, flags in presets.items():
                         row = bench.measure(sample, [*flags, "-block-tokens", str(tokens)])
                         keys = {"part": "blocks", "tokens": tokens, "text": sample.text}
                         self._add({**keys, "name": name, **row})

@@ -16,6 +16,11 @@ def is_interpreted() -> bool:
     return not isinstance(entropy_kernel, triton.JITFunction)
 
 
+def has_ptx(device: torch.device) -> bool:
+    """Whether kernels may have instructions of NVIDIA's devices."""
+    return bool(device.type == "cuda" and torch.version.hip is None)
+
+
 @contextmanager
 def on_stream(device: torch.device, stream: "torch.cuda.Stream | None") -> Iterator[None]:
     """Makes a device and a stream of it the current ones; without a stream the device's own."""

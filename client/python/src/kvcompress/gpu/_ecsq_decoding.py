@@ -9,15 +9,15 @@ import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _ecsq_kernels as kernels
+from kvcompress.gpu._angles import Angles
 from kvcompress.gpu._basis import slot_table
+from kvcompress.gpu._device import has_ptx
 from kvcompress.gpu._ecsq import COLUMNS, TENSOR_COLUMNS, EcsqPayload
 from kvcompress.gpu._place import Output, cut_by_size
-from kvcompress.gpu._product_kernels import rotation_kernel
 from kvcompress.gpu._upload import ALIGNMENT, Held, send
 from kvcompress.payload import PayloadError
 from kvcompress.payload._dtypes import SIZES
 
-_ROTATIONS = 256  # angles of a program
 _ELEMENTS = 1024  # of a program
 
 _Table = npt.NDArray[np.int64]
@@ -41,6 +41,7 @@ class EcsqDecoding:
         PayloadError: A payload breaks a rule.
     """
 
+    _ENTROPY: Any = kernels.ecsq_entropy_kernel
     _JOINT = False
     """Whether elements are there before norms and rotation, in place of quanta."""
 
@@ -61,8 +62,8 @@ class EcsqDecoding:
         self.parts = self._cut(np.concatenate(numbers), most)
         fixed = 8 * (TENSOR_COLUMNS + 14) * len(outputs) + 4 * 56 * 2048
         self.scratch = begin + fixed + (8 * COLUMNS + 4) * len(self.blocks)
-        self.scratch += 4 * self.numbers + 8 * self.angles + 8 * self.increments
-        self.scratch += ALIGNMENT * (4 + len(self.parts) + len(self.turns))
+        self.scratch += 4 * self.numbers + 8 * self.angles.count + 8 * self.angles.increments
+        self.scratch += ALIGNMENT * (4 + len(self.parts) + self.angles.turns)
 
     def _read_payloads(self) -> None:
         """Reads the payloads."""
@@ -72,21 +73,13 @@ class EcsqDecoding:
 
     def _place_angles(self) -> None:
         """Shares cosines and sines among tensors that rotate alike."""
-        begins: dict[tuple[int, ...], int] = {}
-        self.turns: list[tuple[list[int], int, int, int]] = []  # increments, tokens, first angle
-        self.angles = self.increments = 0
+        self.angles = Angles()
         for payload in self.payloads:
             turn = payload.fields.rotation
             if turn is None:
                 continue
             first, end = payload.output.place[12:]
-            key = (first, end, *turn.increments)
-            if key not in begins:
-                begins[key] = self.angles
-                self.turns.append((turn.increments, first, end - first, self.angles))
-                self.angles += (end - first) * turn.pairs
-                self.increments += turn.pairs
-            payload.row[-1] = begins[key]
+            payload.row[-1] = self.angles.place(turn.increments, first, end - first)
 
     def _cut(self, numbers: _Table, most: int) -> list[slice]:
         """Cuts blocks into parts of at most so many bytes, and assigns each its place."""
@@ -114,7 +107,7 @@ class EcsqDecoding:
         tensors = send(np.array([each.row for each in self.payloads], np.int64), device)
         places = send(np.array([each.place for each in self.outputs], np.int64), device)
         tables = send(slot_table(), device)
-        rotations = self._rotate(device)
+        rotations = self.angles.make(device)
         scratch = torch.empty(self.numbers, dtype=torch.int32, device=device)
         for part in self.parts:
             blocks, found = send(self.blocks[part], device), self.found[part]
@@ -169,38 +162,15 @@ class EcsqDecoding:
         found: torch.Tensor,
     ) -> None:
         """Decodes the integers of blocks."""
-        self._launch_entropy(kernels.ecsq_entropy_kernel, payloads, symbols, scratch, found)
-
-    def _launch_entropy(
-        self,
-        kernel: Any,  # noqa: ANN401
-        payloads: list[torch.Tensor],
-        *rest: torch.Tensor,
-    ) -> None:
-        """Launches an entropy decoder, the last of whose tensors has an item for each block."""
-        kernel[(len(rest[-1]),)](
+        self._ENTROPY[(len(found),)](
             *payloads,
-            *rest,
-            PTX=rest[-1].device.type == "cuda" and torch.version.hip is None,
+            symbols,
+            scratch,
+            found,
+            PTX=has_ptx(found.device),
             num_warps=1,
             enable_fp_fusion=False,
         )
-
-    def _rotate(self, device: torch.device) -> torch.Tensor:
-        """The cosines and sines of all tensors."""
-        rotations = torch.empty(max(1, 2 * self.angles), device=device)
-        for increments, first, tokens, begin in self.turns:
-            pairs = len(increments)
-            rotation_kernel[(-(-tokens * pairs // _ROTATIONS),)](
-                send(np.array(increments, np.uint64).view(np.int64), device),
-                rotations[2 * begin :],
-                first,
-                tokens,
-                pairs,
-                BLOCK=_ROTATIONS,
-                enable_fp_fusion=False,
-            )
-        return rotations
 
     def finish(self) -> bool:
         """Waits, and refuses what is broken; nothing is written again.

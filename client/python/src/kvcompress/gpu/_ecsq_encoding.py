@@ -9,6 +9,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _ecsq_encode_kernels as coding
 from kvcompress.gpu import _ecsq_quantize_kernels as quantizing
+from kvcompress.gpu._device import has_ptx
 from kvcompress.gpu._ecsq_choices import MAX_ERROR, codes_of, norms_of
 from kvcompress.gpu._ecsq_integers import exception_list
 from kvcompress.gpu._ecsq_kernels import ecsq_elements_kernel
@@ -253,7 +254,7 @@ class EcsqEncoding:
         coding.encode_block_kernel[(count,)](
             *(scratch, blocks, plan.tensors, fits, self.symbols, self.largest),
             *(words, escapes, lows, states, sizes),
-            PTX=device.type == "cuda" and torch.version.hip is None,
+            PTX=has_ptx(device),
             num_warps=1,
         )
         return fits, [words, escapes, lows, states], sizes

@@ -198,22 +198,29 @@ def _values(tensor, source, channel, live, JOINT: tl.constexpr):
 
 
 @triton.jit
-def _rotate(z, tensor, place, rotations, source, token, channel, live, JOINT: tl.constexpr):
-    """Rotates elements, whose partners are computed again, by cosines and sines of the range."""
-    flags, first, pairs = number(tensor, 0), number(tensor, 8), number(tensor, 9)
-    inside = token.to(tl.int64) - tl.load(place + 12)
-    within = channel - first
-    rotated = live & (within >= 0) & (within < 2 * pairs) & (inside >= 0)
-    rotated = rotated & (token < tl.load(place + 13))
-    interleaved = (flags & 4) != 0
+def pair_of(tensor, channel):
+    """Of channels whether they are rotated, whether second of their pairs, these, and the other."""
+    pairs = number(tensor, 9)
+    within = channel - number(tensor, 8)
+    interleaved = (number(tensor, 0) & 4) != 0
     second = tl.where(interleaved, within & 1, (within >= pairs).to(tl.int32)) != 0
     pair = tl.where(interleaved, within >> 1, tl.where(second, within - pairs, within))
     step = tl.where(interleaved, 1, pairs)
-    other = tl.where(rotated, channel + tl.where(second, -step, step), channel)
+    other = channel + tl.where(second, -step, step)
+    return (within >= 0) & (within < 2 * pairs), second, pair, other
+
+
+@triton.jit
+def _rotate(z, tensor, place, rotations, source, token, channel, live, JOINT: tl.constexpr):
+    """Rotates elements, whose partners are computed again, by cosines and sines of the range."""
+    inside = token.to(tl.int64) - tl.load(place + 12)
+    paired, second, pair, other = pair_of(tensor, channel)
+    rotated = live & paired & (inside >= 0) & (token < tl.load(place + 13))
+    other = tl.where(rotated, other, channel)
     factor = power(number(tensor, 10))
     partner = _values(tensor, source, other, live, JOINT) * factor
     own = tl.where(rotated, z * factor, z)
-    at = rotations + 2 * (tl.load(tensor + 11) + inside * pairs + pair)
+    at = rotations + 2 * (tl.load(tensor + 11) + inside * number(tensor, 9) + pair)
     cosine = tl.load(at, mask=rotated, other=1.0)
     sine = tl.load(at + 1, mask=rotated, other=0.0)
     both = tl.where(second, own * cosine + partner * sine, own * cosine - partner * sine)

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
+from kvcompress.gpu._angles import Angles
 from kvcompress.gpu._ecsq import COLUMNS, block_shapes, tensor_row
 from kvcompress.gpu._ecsq_choices import Job
 from kvcompress.gpu._place import Range, cut_by_size, whole_output
-from kvcompress.gpu._product_kernels import rotation_kernel
 from kvcompress.gpu._upload import send, send_all
 from kvcompress.payload._ecsq import read_fields
 
@@ -20,7 +20,6 @@ NUMBER_BYTES = 14
 ROWS = 64
 """Tokens of a tile."""
 
-_ROTATIONS = 256  # angles of a program
 _Table = npt.NDArray[np.int64]
 
 
@@ -114,30 +113,14 @@ class Plan:
 
     def _place_angles(self) -> None:
         """Makes cosines and sines, which tensors that rotate alike share."""
-        begins: dict[tuple[int, ...], int] = {}
-        self.angles, size = [], 0
+        angles = Angles()
+        self.angles = []
         for job in self.jobs:
-            if job.rotation is None:
-                self.angles.append(0)
-                continue
-            fields, _ = read_fields(job.header(), job.entry)
-            key = (job.shape[1], *(fields.rotation.increments if fields.rotation else ()))
-            if key not in begins:
-                begins[key] = size
-                size += key[0] * (len(key) - 1)
-            self.angles.append(begins[key])
-        self.rotations = torch.empty(max(1, 2 * size), device=self.device)
-        for (tokens, *increments), begin in begins.items():
-            count = tokens * len(increments)
-            rotation_kernel[(-(-count // _ROTATIONS),)](
-                send(np.array(increments, np.uint64).view(np.int64), self.device),
-                self.rotations[2 * begin :],
-                0,
-                tokens,
-                len(increments),
-                BLOCK=_ROTATIONS,
-                enable_fp_fusion=False,
+            turn = read_fields(job.header(), job.entry)[0].rotation
+            self.angles.append(
+                0 if turn is None else angles.place(turn.increments, 0, job.shape[1])
             )
+        self.rotations = angles.make(self.device)
 
     def tiles(self) -> _Table:
         """Tiles of tokens as squares_kernel takes them, of tensors with norms."""

@@ -16,7 +16,7 @@ service's, so that both choose alike.
 import triton  # type: ignore[import-not-found,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 
-from kvcompress.gpu._ecsq_kernels import number, power, shift_of
+from kvcompress.gpu._ecsq_kernels import number, pair_of, power, shift_of
 from kvcompress.gpu._elements import float_of, output
 
 
@@ -48,18 +48,13 @@ def _value(
     flags = number(tensor, 0)
     x = _element(place, head, token, channel, live, flags & 32, DTYPE)
     if (flags & 2) != 0:
-        first, pairs = number(tensor, 8), number(tensor, 9)
-        within = channel - first
-        turned = live & (within >= 0) & (within < 2 * pairs)
-        interleaved = (flags & 4) != 0
-        second = tl.where(interleaved, within & 1, (within >= pairs).to(tl.int32)) != 0
-        pair = tl.where(interleaved, within >> 1, tl.where(second, within - pairs, within))
-        step = tl.where(interleaved, 1, pairs)
-        other = channel + tl.where(second, -step, step)
+        paired, second, pair, other = pair_of(tensor, channel)
+        turned = live & paired
         finer = power(-number(tensor, 10))
         y = _element(place, head, token, other, turned, flags & 32, DTYPE) * finer
         own = x * finer
-        at = rotations + 2 * (tl.load(tensor + 11) + token.to(tl.int64) * pairs + pair)
+        row_at = tl.load(tensor + 11) + token.to(tl.int64) * number(tensor, 9)
+        at = rotations + 2 * (row_at + pair)
         cosine = tl.load(at, mask=turned, other=1.0)
         sine = tl.load(at + 1, mask=turned, other=0.0)
         both = tl.where(second, own * cosine - y * sine, own * cosine + y * sine)

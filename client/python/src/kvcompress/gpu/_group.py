@@ -10,6 +10,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _product_kernels as kernels
 from kvcompress.gpu._basis import are_aligned
+from kvcompress.gpu._device import has_ptx
 from kvcompress.gpu._entropy_kernel import entropy_kernel
 from kvcompress.gpu._group_plan import GroupPlan, Numbers, Rows
 from kvcompress.gpu._payload import Bits
@@ -162,7 +163,7 @@ class GroupDecoding:
             plan.high_width,
             TRELLIS=plan.payload.trellis,
             WHOLE=whole,
-            PTX=self.device.type == "cuda" and torch.version.hip is None,
+            PTX=has_ptx(self.device),
             num_warps=1,
             enable_fp_fusion=False,
         )

@@ -16,7 +16,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 from kvcompress.errors import InvalidArgumentError
 from kvcompress.gpu import _encode_kernels, _project_kernels
 from kvcompress.gpu._basis import Basis, are_aligned
-from kvcompress.gpu._device import on_stream
+from kvcompress.gpu._device import has_ptx, on_stream
 from kvcompress.gpu._encoding_tables import (
     NARROW,
     NARROW_AMD,
@@ -363,7 +363,7 @@ class GroupEncoding:
             *(quanta, lasts, blocks, tables["classes"], tables["offsets"], tables["symbols"]),
             *(tables["largest"], words, escapes, lows, states, sizes, components, *room),
             LOW=self._low,
-            PTX=device.type == "cuda" and torch.version.hip is None,
+            PTX=has_ptx(device),
             num_warps=1,
         )
         return _Started(part, found, sizes.reshape(-1, 4), [words, escapes, lows, states], room)

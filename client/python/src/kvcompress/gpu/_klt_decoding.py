@@ -28,6 +28,7 @@ _Table = npt.NDArray[np.int64]
 class KltDecoding(EcsqDecoding):
     """Payloads of one type of elements that are being decoded, all of mode 2."""
 
+    _ENTROPY = kernels.klt_entropy_kernel
     _JOINT = True
 
     def __init__(self, held: Held, outputs: Sequence[Output], most: int) -> None:
@@ -92,7 +93,7 @@ class KltDecoding(EcsqDecoding):
         found: torch.Tensor,
     ) -> None:
         """Decodes the integers of blocks, and multiplies them by their bases."""
-        self._launch_entropy(kernels.klt_entropy_kernel, payloads, symbols, scratch, found)
+        super()._launch_integers(part, payloads, symbols, scratch, found)
         place, size = self.copies[part.start]
         if size:
             self.matrices[:size].copy_(self.matrices[place : place + size])

@@ -9,6 +9,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.gpu import _lossless_kernels as kernels
+from kvcompress.gpu._device import has_ptx
 from kvcompress.gpu._place import Output, cut_by_size, within
 from kvcompress.gpu._upload import ALIGNMENT, Held, send
 from kvcompress.payload import PayloadError
@@ -140,7 +141,7 @@ class LosslessDecoding:
             begins,
             scratch,
             found,
-            PTX=device.type == "cuda" and torch.version.hip is None,
+            PTX=has_ptx(device),
             num_warps=1,
         )
         return found

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kvcompress.errors import InvalidArgumentError
-from kvcompress.payload._ecsq_block import FIRST_INCREMENT, rotation_angles
+from kvcompress.payload._ecsq_block import increments_of, rotation_angles
 from kvcompress.v1 import rope_pb2
 
 _COMMON = (1e4, 5e5, 1e6, 1e5, 5e6, 8e6, 1e7, 2e6, 5e4, 1.5e5, 2.5e5)
@@ -157,12 +157,8 @@ def _ratio(theta: float, pairs: int) -> int:
 @lru_cache(maxsize=256)
 def _turn(ratio: int, pairs: int, runs: tuple[tuple[int, int], ...]) -> npt.NDArray[np.float32]:
     """See `Rotation.turn`."""
-    increments = [FIRST_INCREMENT]
-    for _ in range(pairs - 1):
-        increments.append(increments[-1] * ratio >> 64)
     multipliers = [multiplier for length, multiplier in runs for _ in range(length)]
-    for pair, multiplier in enumerate(multipliers):
-        increments[pair] = increments[pair] * multiplier >> 31
+    increments = increments_of(ratio, pairs, multipliers)
     cosine, sine = rotation_angles(increments, np.ones(1, np.int64))
     return np.concatenate([cosine[0], sine[0]])
 

@@ -14,8 +14,7 @@ from ._dtypes import SIZES, bits_dtype, finite, round_to_bits
 from ._ecsq_tables import ESCAPE, SLOTS, TABLES, Tables
 
 BLOCK_HEADER = struct.Struct("<IIIIHBBBBBB")
-FIRST_INCREMENT = 0x28BE60DB9391054A
-"""Of pair 0, in turns of 2^64 for each token."""
+_FIRST_INCREMENT = 0x28BE60DB9391054A  # of pair 0
 
 _LANES = 32
 _LOWEST = 1 << 15
@@ -68,12 +67,18 @@ def read_rotation(
         require(good and len(multipliers) <= pairs, entry, "the rotated part breaks a rule")
     else:
         require(channels % 2 == 0, entry, "a rotation of an odd number of channels")
-    increments = [FIRST_INCREMENT]
+    increments = increments_of(ratio, pairs, multipliers)
+    return Rotation(bool(flags & 4), first, pairs, shift, increments), position + size
+
+
+def increments_of(ratio: int, pairs: int, multipliers: Sequence[int]) -> list[int]:
+    """How far pairs turn in a token, in turns of 2^64; the multipliers are of the first."""
+    increments = [_FIRST_INCREMENT]
     for _ in range(pairs - 1):
         increments.append(increments[-1] * ratio >> 64)
     for pair, multiplier in enumerate(multipliers):
         increments[pair] = increments[pair] * multiplier >> 31
-    return Rotation(bool(flags & 4), first, pairs, shift, increments), position + size
+    return increments
 
 
 class Fields(NamedTuple):
