@@ -123,9 +123,22 @@ struct JobQueue::State {
     done.notify_all();
   }
 
-  // Runs a job that was taken, without the lock. What a job before it threw,
-  // which has not made what this one needs, is what this one throws as well.
-  void RunTaken(Job* job, std::unique_lock<std::mutex>* lock) {
+  // How many jobs can begin since this one is done.
+  size_t CountFreedBy(const Job& job) const {
+    return static_cast<size_t>(std::count_if(
+        waiting.begin(), waiting.end(), [&job](const auto& other) {
+          const auto is_it = [&job](const auto& before) {
+            return before.get() == &job;
+          };
+          return IsReady(*other) &&
+                 std::any_of(other->after_.begin(), other->after_.end(), is_it);
+        }));
+  }
+
+  // Runs a job that was taken, without the lock, and returns how many others
+  // can begin now since it is done. What a job before it threw, which has not
+  // made what this one needs, is what this one throws as well.
+  size_t RunTaken(Job* job, std::unique_lock<std::mutex>* lock) {
     ++running;
     std::exception_ptr error;
     for (const std::shared_ptr<Job>& other : job->after_) {
@@ -143,6 +156,7 @@ struct JobQueue::State {
     job->after_.clear();
     job->error_ = std::move(error);
     done.notify_all();
+    return CountFreedBy(*job);
   }
 
   // Whether as many threads as there may be are at work.
@@ -235,7 +249,10 @@ bool JobQueue::Wait(const std::shared_ptr<Job>& job, Checkpoint* checkpoint) {
         continue;
       }
       if (const std::shared_ptr<Job> taken = state_->TakeReady(job.get())) {
-        state_->RunTaken(taken.get(), &lock);
+        const size_t freed = state_->RunTaken(taken.get(), &lock);
+        lock.unlock();
+        AskForHelp(state_, freed);
+        lock.lock();
         continue;
       }
     }
@@ -269,16 +286,19 @@ void JobQueue::Help(const std::shared_ptr<State>& state) {
     --state->helpers;
     return;
   }
+  size_t freed = 0;
   if (State::Loop* const loop = state->FindLoop()) {
     state->Share(loop, /*own=*/false, &lock);
   } else if (const std::shared_ptr<Job> taken = state->TakeReady(nullptr)) {
-    state->RunTaken(taken.get(), &lock);
+    freed = state->RunTaken(taken.get(), &lock);
   }
   if (!state->has_ready()) {
     --state->helpers;
     return;
   }
   lock.unlock();
+  // This one takes one of them, or whatever is first.
+  if (freed > 1) AskForHelp(state, freed - 1);
   try {
     state->threads.run([state] { Help(state); });
   } catch (const std::bad_alloc&) {

@@ -94,6 +94,41 @@ TEST(JobQueueTest, AJobAfterOneThatThrewThrowsTheSame) {
   }
 }
 
+// Helpers that had found nothing to do were not called back: what waited for a
+// group was decoded by two threads, however many there were.
+TEST(JobQueueTest, JobsThatAnotherOneFreesAreDoneByAsManyThreads) {
+  for (const bool by_helper : {true, false}) {
+    std::vector<std::function<void()>> tasks;
+    JobQueue queue({.count = 4, .run = [&tasks](std::function<void()> task) {
+                      tasks.push_back(std::move(task));
+                    }});
+    const auto run_tasks = [&tasks] {
+      for (const auto& task : std::exchange(tasks, {})) task();
+    };
+    const auto first = std::make_shared<Call>(run_tasks);
+    std::vector<std::shared_ptr<Job>> freed;
+    queue.Add(first);
+    for (int i = 0; i < 3; ++i) {
+      freed.push_back(std::make_shared<Call>([] {}));
+      freed.back()->RunAfter(first);
+      queue.Add(freed.back());
+    }
+    if (by_helper) {
+      const std::function<void()> helper = std::move(tasks.back());
+      tasks.pop_back();
+      helper();
+    } else {
+      EXPECT_TRUE(queue.Wait(first, /*checkpoint=*/nullptr));
+    }
+    EXPECT_TRUE(queue.IsDone(*first));
+    EXPECT_EQ(tasks.size(), 3);
+    run_tasks();
+    for (const std::shared_ptr<Job>& job : freed) {
+      EXPECT_TRUE(queue.IsDone(*job));
+    }
+  }
+}
+
 TEST(TryForEachTest, GivesTheErrorOfTheLowestIndexAfterAllAreDone) {
   Lent lent(3);
   JobQueue queue(lent.Give(4));
