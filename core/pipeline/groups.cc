@@ -133,15 +133,16 @@ std::vector<absl::string_view> GroupCompression::SourcesOf(
 
 profile::GroupEncoding GroupCompression::EncodingOf(
     const TensorGroup& group, absl::Span<const absl::string_view> sources,
-    Checkpoint* checkpoint) {
+    Workers* workers, Checkpoint* checkpoint) {
   profile::GroupEncoding encoding = {
       .group = group.index,
       .preset = preset_,
       .first_position = PositionOf(group, sources, checkpoint),
       .block_tokens = block_tokens_};
   found_ = encoding.first_position;
-  encoding.sinks = profile::FindSinks(profile_->content().groups[group.index],
-                                      group.shape, sources, checkpoint);
+  encoding.sinks =
+      profile::FindSinks(profile_->content().groups[group.index], group.shape,
+                         sources, workers, checkpoint);
   const std::vector<std::string>& marks = profile_->content().caches;
   if (group.index == 0 &&
       absl::c_linear_search(marks, MarkOfCache(sources[0]))) {
@@ -190,7 +191,8 @@ absl::Status GroupCompression::Encode(const TensorGroup& group,
                                       Workers* workers, Checkpoint* checkpoint,
                                       std::string* payload) {
   const std::vector<absl::string_view> sources = SourcesOf(group);
-  profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
+  profile::GroupEncoding encoding =
+      EncodingOf(group, sources, workers, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (profile_->content().presets[preset_].name == kContractPreset) {
     KVC_ASSIGN_OR_RETURN(const bool holds,
@@ -243,7 +245,8 @@ absl::Status GroupCompression::EncodeExact(const TensorGroup& group,
         profile::FiniteElements(group.shape.dtypes[i], sources[i]));
     sources[i] = finite.back();
   }
-  profile::GroupEncoding encoding = EncodingOf(group, sources, checkpoint);
+  profile::GroupEncoding encoding =
+      EncodingOf(group, sources, workers, checkpoint);
   KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
   if (effort_ != Effort::kFast) encoding.error_per_bit = kExactErrorPerBit;
   return EncodeExactly(profile_, encoding, group.shape,
@@ -276,7 +279,7 @@ absl::Status GroupCompression::EncodeSmallest(const TensorGroup& group,
                             return not_finite_.contains(member);
                           })) {
     profile::GroupEncoding encoding =
-        EncodingOf(group, SourcesOf(group), checkpoint);
+        EncodingOf(group, SourcesOf(group), workers, checkpoint);
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint));
     if (fits_) {
       KVC_ASSIGN_OR_RETURN(
@@ -307,7 +310,8 @@ absl::StatusOr<std::unique_ptr<TensorEncoder>> GroupCompression::NewEncoder(
       [this, tensor, workers = hints.workers,
        checkpoint = hints.checkpoint](const WholeTensor& whole) {
         EncodedTensor encoded;
-        sources_[tensor] = std::string(whole.bytes);
+        sources_[tensor] = whole.own != nullptr ? std::move(*whole.own)
+                                                : std::string(whole.bytes);
         if (!std::isfinite(whole.largest)) not_finite_.insert(tensor);
         const TensorGroup& group = groups_[group_of_.at(tensor)];
         if (group.last == tensor) {
@@ -355,6 +359,7 @@ absl::Status GroupCompression::TakeOutcomes(
         if (exact_ && bytes != sources_.at(member)) {
           return absl::InternalError("a tensor was not restored bit by bit");
         }
+        std::string().swap(sources_.at(member));
         if (!decoded) return absl::OkStatus();
         const std::lock_guard<std::mutex> lock(giving);
         decoded(member, bytes);

@@ -73,6 +73,11 @@ class GroupCompression {
   uint64_t HeaderGrowth() const;
   uint64_t HeaderSavings() const;
 
+  // Whether a tensor is the last of its group. REQUIRES: Has(tensor).
+  bool IsLast(size_t tensor) const {
+    return groups_[group_of_.at(tensor)].last == tensor;
+  }
+
   // The group of the profile that a tensor is in, if it is in one.
   std::optional<uint32_t> GroupOf(size_t tensor) const;
 
@@ -118,7 +123,7 @@ class GroupCompression {
                               Checkpoint* checkpoint);
   profile::GroupEncoding EncodingOf(const TensorGroup& group,
                                     absl::Span<const absl::string_view> sources,
-                                    Checkpoint* checkpoint);
+                                    Workers* workers, Checkpoint* checkpoint);
   absl::StatusOr<bool> EncodeContract(const TensorGroup& group,
                                       profile::GroupEncoding encoding,
                                       Workers* workers, Checkpoint* checkpoint,

@@ -159,4 +159,20 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
   return absl::OkStatus();
 }
 
+void ReadJob::Run() { status_ = Read(); }
+
+absl::Status ReadJob::Read() {
+  Checkpoint checkpoint = queue_->CheckpointOf(still_wanted_);
+  std::string buffer;
+  for (uint64_t done = 0; done < size_;) {
+    if (Stops(&checkpoint)) return checkpoint.status();
+    KVC_ASSIGN_OR_RETURN(const absl::string_view part,
+                         read_(done, std::min(kAtOnce, size_ - done), &buffer));
+    done += part.size();
+    if (sample_ != nullptr) sample_->Add(part);
+    KVC_RETURN_IF_ERROR(encoder_->Append(part, nullptr, nullptr));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace kvcompress

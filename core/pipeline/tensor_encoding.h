@@ -156,6 +156,40 @@ class EncodeJob final : public Job {
   EncodedOutcome outcome_;
 };
 
+// Gives an encoder all bytes of a tensor that lies somewhere. What it makes of
+// them when they end is left to the thread that waits.
+class ReadJob final : public Job {
+ public:
+  // The encoder returns nothing before its end. `sample` may be null; `queue`
+  // outlives this.
+  ReadJob(std::unique_ptr<TensorEncoder> encoder, uint64_t size,
+          EncodeJob::Read read, std::unique_ptr<LayoutSample> sample,
+          StillWanted still_wanted, JobQueue* queue)
+      : size_(size),
+        still_wanted_(std::move(still_wanted)),
+        queue_(queue),
+        read_(std::move(read)),
+        encoder_(std::move(encoder)),
+        sample_(std::move(sample)) {}
+
+  // Of a job that is done.
+  const absl::Status& status() const { return status_; }
+  std::unique_ptr<TensorEncoder> TakeEncoder() { return std::move(encoder_); }
+  std::unique_ptr<LayoutSample> TakeSample() { return std::move(sample_); }
+
+ private:
+  void Run() override;
+  absl::Status Read();
+
+  const uint64_t size_;
+  const StillWanted still_wanted_;
+  JobQueue* const queue_;
+  const EncodeJob::Read read_;
+  std::unique_ptr<TensorEncoder> encoder_;
+  std::unique_ptr<LayoutSample> sample_;
+  absl::Status status_;
+};
+
 }  // namespace kvcompress
 
 #endif  // KVCOMPRESS_PIPELINE_TENSOR_ENCODING_H_

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <mutex>
 
 #include "kernels/elements.h"
 #include "kvcompress/dtype.h"
@@ -36,12 +37,12 @@ float Squares(absl::Span<const float> values) {
 }
 
 // The squared lengths of the tokens of a batch, over all heads.
-void FindLengths(const ProfileTensor& tensor, DType dtype, uint64_t batch,
-                 absl::string_view source, std::vector<float>* lengths) {
-  const uint64_t tokens = lengths->size();
+std::vector<float> LengthsOf(const ProfileTensor& tensor, DType dtype,
+                             uint64_t batch, uint64_t tokens,
+                             absl::string_view source) {
+  std::vector<float> lengths(tokens);
   const size_t row = tensor.channels * DTypeSize(dtype);
   std::vector<float> values(tensor.channels);
-  std::fill(lengths->begin(), lengths->end(), 0.0f);
   for (uint64_t head = 0; head < tensor.heads; ++head) {
     const uint64_t first = (batch * tensor.heads + head) * tokens;
     for (uint64_t t = 0; t < tokens; ++t) {
@@ -49,9 +50,10 @@ void FindLengths(const ProfileTensor& tensor, DType dtype, uint64_t batch,
           dtype,
           reinterpret_cast<const uint8_t*>(source.data()) + (first + t) * row,
           absl::MakeSpan(values));
-      (*lengths)[t] += Squares(values);
+      lengths[t] += Squares(values);
     }
   }
+  return lengths;
 }
 
 }  // namespace
@@ -59,31 +61,37 @@ void FindLengths(const ProfileTensor& tensor, DType dtype, uint64_t batch,
 std::vector<uint64_t> FindSinks(const ProfileGroup& group,
                                 const GroupShape& shape,
                                 absl::Span<const absl::string_view> sources,
-                                Checkpoint* checkpoint) {
+                                Workers* workers, Checkpoint* checkpoint) {
   std::vector<uint64_t> sinks;
   if (shape.tokens < kFewestTokens) return sinks;
+  std::vector<size_t> values;
+  for (size_t i = 0; i < group.tensors.size(); ++i) {
+    if (group.tensors[i].role == TensorRole::kValue) values.push_back(i);
+  }
   std::vector<bool> found(shape.tokens);
-  std::vector<float> lengths(shape.tokens);
   for (uint64_t batch = 0; batch < shape.batches; ++batch) {
     std::vector<uint16_t> short_in(shape.tokens);  // tensors
-    size_t tensors = 0;
-    for (size_t i = 0; i < group.tensors.size(); ++i) {
-      if (group.tensors[i].role != TensorRole::kValue) continue;
-      if (Stops(checkpoint)) return {};
-      ++tensors;
-      FindLengths(group.tensors[i], shape.dtypes[i], batch, sources[i],
-                  &lengths);
-      std::vector<float> sorted = lengths;
-      const auto middle =
-          sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
-      std::nth_element(sorted.begin(), middle, sorted.end());
-      const float most = kShort * kShort * *middle;
-      for (uint64_t t = 0; t < shape.tokens; ++t) {
-        if (lengths[t] < most) ++short_in[t];
-      }
-    }
+    std::mutex counting;
+    const absl::Status status = TryForEach(
+        workers, values.size(), checkpoint, [&](size_t index, Checkpoint*) {
+          const size_t i = values[index];
+          const std::vector<float> lengths =
+              LengthsOf(group.tensors[i], shape.dtypes[i], batch, shape.tokens,
+                        sources[i]);
+          std::vector<float> sorted = lengths;
+          const auto middle =
+              sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+          std::nth_element(sorted.begin(), middle, sorted.end());
+          const float most = kShort * kShort * *middle;
+          const std::lock_guard<std::mutex> lock(counting);
+          for (uint64_t t = 0; t < shape.tokens; ++t) {
+            if (lengths[t] < most) ++short_in[t];
+          }
+          return absl::OkStatus();
+        });
+    if (!status.ok()) return {};
     for (uint64_t t = 0; t < shape.tokens; ++t) {
-      if (2 * short_in[t] > tensors) found[t] = true;
+      if (2 * short_in[t] > values.size()) found[t] = true;
     }
   }
   for (uint64_t t = 0; t < shape.tokens; ++t) {

@@ -15,6 +15,7 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/profile.h"
 #include "profile/group_format.h"
+#include "tensor/workers.h"
 
 namespace kvcompress::profile {
 
@@ -23,11 +24,12 @@ namespace kvcompress::profile {
 // about a fifth of the usual length. None of short caches. Beside the first
 // token they are line ends and the like (Sun et al., Massive Activations in
 // Large Language Models, 2024). `sources` has the elements of each tensor, all
-// finite. Anything when the checkpoint, which may be null, stops.
+// finite. The workers, which may be null, share the work. Anything when the
+// checkpoint, which may be null, stops.
 std::vector<uint64_t> FindSinks(const ProfileGroup& group,
                                 const GroupShape& shape,
                                 absl::Span<const absl::string_view> sources,
-                                Checkpoint* checkpoint);
+                                Workers* workers, Checkpoint* checkpoint);
 
 // Makes steps of these tokens finer, as GroupEncoding::offsets has them; for so
 // many tokens, where `*offsets` may be none.

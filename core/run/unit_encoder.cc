@@ -86,6 +86,8 @@ void UnitEncoder::UseOneThread() {
 
 absl::Status UnitEncoder::Start(EncodeJob::Read read, ViewWriter* restored,
                                 CompressOutput* output) {
+  const bool member = groups_.Has(index_) && read && queue_.places() > 1;
+  if (!member) KVC_RETURN_IF_ERROR(SettleMembers(output));
   restored_view_ = restored;
   const ArtefactTensor& tensor = current();
   KVC_ASSIGN_OR_RETURN(const uint64_t elements, ElementCount(tensor.spec));
@@ -99,6 +101,7 @@ absl::Status UnitEncoder::Start(EncodeJob::Read read, ViewWriter* restored,
   const EarlierTensors::Teacher* const teacher =
       learns ? earlier_.Next(tensor.spec) : nullptr;
   hints_.earlier = teacher == nullptr ? nullptr : teacher->findings;
+  if (member) return StartMember(std::move(read));
   // What is given back by parts comes tensor by tensor.
   if (workers_ == 1 || groups_.Has(index_) || restored != nullptr) {
     return StartInline(teacher, output);
@@ -113,6 +116,17 @@ absl::Status UnitEncoder::Start(EncodeJob::Read read, ViewWriter* restored,
   } else if (teacher->job != nullptr) {
     job_->RunAfterTeacher(teacher->job);
   }
+  return absl::OkStatus();
+}
+
+absl::Status UnitEncoder::StartMember(EncodeJob::Read read) {
+  EncodeHints hints = hints_;
+  hints.buffers = nullptr;  // other members are read meanwhile
+  KVC_ASSIGN_OR_RETURN(std::unique_ptr<TensorEncoder> encoder,
+                       groups_.NewEncoder(index_, current().spec, hints));
+  member_ = std::make_shared<ReadJob>(std::move(encoder), size_,
+                                      std::move(read), std::move(sample_),
+                                      limits_.still_wanted, &queue_);
   return absl::OkStatus();
 }
 
@@ -150,6 +164,11 @@ absl::Status UnitEncoder::Append(absl::string_view part,
 
 absl::Status UnitEncoder::Finish(CompressOutput* output) {
   if (job_ != nullptr) return SubmitJob(output);
+  if (member_ != nullptr) return SubmitMember(output);
+  return FinishInline(output);
+}
+
+absl::Status UnitEncoder::FinishInline(CompressOutput* output) {
   if (sample_ != nullptr) {
     suspicions_.FinishTensor(current().spec, sample_->Likely());
   }
@@ -242,6 +261,30 @@ absl::Status UnitEncoder::SubmitJob(CompressOutput* output) {
   jobs_.push_back({index_++, job_});
   queue_.Add(std::exchange(job_, nullptr));
   return SettleJobs(2 * workers_ - 1, output);
+}
+
+// Reads the member under way by a job, and encodes its group if it is the last.
+absl::Status UnitEncoder::SubmitMember(CompressOutput* output) {
+  const bool last = groups_.IsLast(index_++);
+  queue_.Add(member_);
+  members_.push_back(std::exchange(member_, nullptr));
+  return last ? SettleMembers(output) : absl::OkStatus();
+}
+
+// Ends the members that jobs have read, which are the units before the next.
+absl::Status UnitEncoder::SettleMembers(CompressOutput* output) {
+  for (index_ -= members_.size(); !members_.empty(); members_.pop_front()) {
+    const std::shared_ptr<ReadJob>& job = members_.front();
+    if (!queue_.Wait(job, hints_.checkpoint)) {
+      return hints_.checkpoint->status();
+    }
+    KVC_RETURN_IF_ERROR(job->status());
+    sample_ = job->TakeSample();
+    encoding_.emplace(current().spec, job->TakeEncoder(), /*measures=*/false,
+                      hints_.checkpoint);
+    KVC_RETURN_IF_ERROR(FinishInline(output));
+  }
+  return absl::OkStatus();
 }
 
 // Returns what jobs have made, in the order of the units, until `most` are

@@ -77,8 +77,8 @@ class UnitEncoder {
   // a view.
   bool by_jobs() const { return workers_ > 1; }
   bool has_groups() const { return groups_.any(); }
-  // Whether the unit under way is a job.
-  bool in_job() const { return job_ != nullptr; }
+  // Whether a job reads the unit under way.
+  bool in_job() const { return job_ != nullptr || member_ != nullptr; }
 
   // Begins the next unit. A job reads its bytes by itself with `read`, unless
   // that is null. What is decoded goes to `restored`, unless that is null.
@@ -103,6 +103,7 @@ class UnitEncoder {
   bool looks_at_layouts() const {
     return options_.metrics == MetricsLevel::kFull;
   }
+  absl::Status StartMember(EncodeJob::Read read);
   absl::Status StartInline(const EarlierTensors::Teacher* teacher,
                            CompressOutput* output);
   template <typename Step>
@@ -113,7 +114,10 @@ class UnitEncoder {
   absl::Status PassOn(uint64_t least);
   void CountPayload(uint64_t size, ArtefactTensor* tensor);
   void Report(const ArtefactTensor& tensor, KeyHints told);
+  absl::Status FinishInline(CompressOutput* output);
   absl::Status SubmitJob(CompressOutput* output);
+  absl::Status SubmitMember(CompressOutput* output);
+  absl::Status SettleMembers(CompressOutput* output);
   absl::Status SettleJobs(size_t most, CompressOutput* output);
   absl::Status SettleJob(size_t index, EncodedOutcome* outcome,
                          CompressOutput* output);
@@ -151,6 +155,8 @@ class UnitEncoder {
   SpareStrings spares_;
   std::shared_ptr<EncodeJob> job_;  // whose bytes are coming
   std::deque<std::pair<size_t, std::shared_ptr<EncodeJob>>> jobs_;
+  std::shared_ptr<ReadJob> member_;  // of a group; the unit under way
+  std::deque<std::shared_ptr<ReadJob>> members_;  // the units before it
   std::shared_ptr<EncodeJob> last_keys_;  // null where these were no job
   std::optional<uint32_t> last_keys_layer_;
   JobQueue queue_{limits_.threads};  // ends before what its jobs work with

@@ -62,6 +62,7 @@ class WholeTensorEncoder : public TensorEncoder {
     }
     if (size_ == 0) return absl::OkStatus();
     EncodedTensor encoded = encode_({.bytes = source(),
+                                     .own = held_.empty() ? &*bytes_ : nullptr,
                                      .largest = largest_,
                                      .wants_decoded = decoded != nullptr});
     KVC_RETURN_IF_ERROR(StatusOf(checkpoint_));

@@ -57,6 +57,7 @@ struct EncodedTensor {
 // A tensor with elements.
 struct WholeTensor {
   absl::string_view bytes;
+  std::string* own = nullptr;  // has the bytes, and may be taken away
   float largest = 0;           // magnitude; infinity where one is not finite
   bool wants_decoded = false;  // else EncodedTensor::decoded is not looked at
 };

@@ -60,7 +60,8 @@ class Sinks : public ::testing::Test {
       shape.dtypes.push_back(tensor.spec.dtype);
       sources.push_back(tensor.bytes);
     }
-    return profile::FindSinks(group, shape, sources, /*checkpoint=*/nullptr);
+    return profile::FindSinks(group, shape, sources, /*workers=*/nullptr,
+                              /*checkpoint=*/nullptr);
   }
 
   const std::shared_ptr<const Profile> profile_;
