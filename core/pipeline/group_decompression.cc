@@ -7,6 +7,7 @@
 #include "kvcompress/error.h"
 #include "pipeline/group_members.h"
 #include "pipeline/groups.h"
+#include "profile/block_reader.h"
 #include "profile/codec.h"
 #include "profile/member_restorer.h"
 #include "status/macros.h"
@@ -54,6 +55,10 @@ absl::StatusOr<GroupDecompression> GroupDecompression::Plan(
     for (const size_t tensor : group.members) plan.group_of_[tensor] = g;
     plan.memory_ += profile::GroupQuanta::MaxMemory(
         plan.profile_->content().groups[group.index], group.shape);
+    plan.memory_of_reader_ =
+        std::max(plan.memory_of_reader_,
+                 profile::BlockReader::Memory(
+                     plan.profile_->content().groups[group.index].components));
   }
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     const ArtefactTensor& tensor = header.tensors[i];

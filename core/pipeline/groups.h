@@ -196,6 +196,9 @@ class GroupDecompression {
 
   // What the quanta of all groups take at most, in bytes.
   uint64_t memory() const { return memory_; }
+  // What a thread takes that reads a group beside others, in bytes; none where
+  // there are no groups.
+  uint64_t memory_of_reader() const { return memory_of_reader_; }
   // What the decoder of a member takes, in bytes. REQUIRES: Has(tensor), as for
   // all that follows.
   uint64_t MemoryOfDecoder(size_t tensor) const;
@@ -232,6 +235,7 @@ class GroupDecompression {
   std::vector<std::string> names_;  // of all tensors
   std::map<size_t, size_t> group_of_;
   uint64_t memory_ = 0;
+  uint64_t memory_of_reader_ = 0;
 };
 
 }  // namespace kvcompress

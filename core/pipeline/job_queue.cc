@@ -214,8 +214,8 @@ void JobQueue::AskForHelp(const std::shared_ptr<State>& state, size_t more) {
   }
 }
 
-void JobQueue::ForEach(size_t count, Piece piece) {
-  const size_t places = std::min(count, places_.load());
+void JobQueue::ForEachAt(size_t places, size_t count, Piece piece) {
+  places = std::min(count, places);
   if (places < 2) {
     for (size_t index = 0; index < count; ++index) piece(index, 0);
     return;

@@ -83,7 +83,11 @@ class JobQueue : public Workers {
   void set_places(size_t places) { places_ = places; }
   // From now on as at 1 thread. Before anything is added.
   void UseOneThread();
-  void ForEach(size_t count, Piece piece) override;
+  void ForEach(size_t count, Piece piece) override {
+    ForEachAt(places(), count, piece);
+  }
+  // The same with so many places.
+  void ForEachAt(size_t places, size_t count, Piece piece);
 
  private:
   struct State;
@@ -96,6 +100,23 @@ class JobQueue : public Workers {
   const std::shared_ptr<State> state_;
   // Jobs read it while the call may lower it.
   std::atomic<size_t> places_;
+};
+
+// The threads of a queue that share work at other places than its own: where
+// tensors wait for it, as many as there are.
+class Sharers final : public Workers {
+ public:
+  // `queue` outlives this.
+  Sharers(JobQueue* queue, size_t places) : queue_(*queue), places_(places) {}
+
+  size_t places() const override { return places_; }
+  void ForEach(size_t count, Piece piece) override {
+    queue_.ForEachAt(places_, count, piece);
+  }
+
+ private:
+  JobQueue& queue_;
+  const size_t places_;
 };
 
 // How the threads of a call work: on so many tensors at a time, on each of

@@ -54,7 +54,8 @@ void GroupJob::Run() {
     quanta_ = payload.status();
     return;
   }
-  quanta_ = groups_->Parse(group_, *payload, &checkpoint, queue_);
+  Sharers sharers(queue_, threads_);
+  quanta_ = groups_->Parse(group_, *payload, &checkpoint, &sharers);
 }
 
 absl::StatusOr<std::unique_ptr<TensorDecoder>> GroupJob::NewDecoder(

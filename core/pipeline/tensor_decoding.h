@@ -62,15 +62,16 @@ class GroupJob final : public Job {
   using Read =
       std::function<absl::StatusOr<absl::string_view>(std::string* buffer)>;
 
-  // What is given here outlives this or, where `payload` and `still_wanted` are
-  // concerned, the run of it.
+  // So many threads of `queue` share the work. What is given here outlives this
+  // or, where `payload` and `still_wanted` are concerned, the run of it.
   GroupJob(const GroupDecompression* groups, size_t group, Read payload,
-           StillWanted still_wanted, JobQueue* queue)
+           StillWanted still_wanted, JobQueue* queue, unsigned threads)
       : groups_(groups),
         group_(group),
         payload_(std::move(payload)),
         still_wanted_(std::move(still_wanted)),
-        queue_(queue) {}
+        queue_(queue),
+        threads_(threads) {}
 
   // Once it is done: the decoder of a member, or why there is none; see
   // GroupDecompression::NewDecoder. Thread safe.
@@ -85,6 +86,7 @@ class GroupJob final : public Job {
   const Read payload_;
   const StillWanted still_wanted_;
   JobQueue* const queue_;
+  const unsigned threads_;
   absl::StatusOr<std::shared_ptr<const profile::GroupQuanta>> quanta_;
 };
 

@@ -124,7 +124,8 @@ uint64_t DecompressPlan::MemoryWith(unsigned workers, size_t places) const {
   const uint64_t place_memory = std::min(decoder_memory, kMaxPlaceMemory);
   // And what waits to be used again.
   return workers * (decoder_memory + kMaxDecodedBlock + 2 * tensor_memory +
-                    (places - 1) * place_memory) +
+                    (places - 1) * place_memory +
+                    places * groups.memory_of_reader()) +
          tensor_memory;
 }
 

@@ -65,6 +65,17 @@ absl::Status Resolve(const int8_t* symbols, size_t lanes,
 
 }  // namespace
 
+uint64_t BlockReader::Memory(size_t components) {
+  constexpr uint64_t kOfRun = kMaxBlockTokens * kMaxLanes;
+  // Vectors that grow have up to twice the capacity of what is in them.
+  return (components + kMaxLanes - 1) / kMaxLanes *
+             (kOfRun * (sizeof(int8_t) + 2 * sizeof(int32_t)) + kBetweenRuns) +
+         kMaxBlockTokens * 2 *
+             (sizeof(coding::LaneCoding) + sizeof(size_t) +
+              sizeof(const uint8_t*)) +
+         2 * components * sizeof(Level);
+}
+
 absl::Status BlockReader::Read(
     const GroupBlockHeader& header, absl::string_view bytes,
     const BlockCoding& block,

@@ -34,6 +34,9 @@ struct BlockCoding {
 // Reads one block after the other. Not thread safe.
 class BlockReader {
  public:
+  // What one holds at most for a profile with so many components, in bytes.
+  static uint64_t Memory(size_t components);
+
   // In steps, with a trellis in half steps.
   struct Level {
     uint16_t component = 0;

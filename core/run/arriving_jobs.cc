@@ -70,7 +70,7 @@ void ArrivingJobs::Keep(size_t tensor) {
   auto job = std::make_shared<GroupJob>(
       &plan_.groups, group,
       [payload = came_[tensor]->payload()](std::string*) { return payload; },
-      still_wanted_, &jobs_.queue());
+      still_wanted_, &jobs_.queue(), jobs_.threads());
   // Also where it is skipped: what is read is its payload.
   came_[tensor]->RunAfter(job);
   jobs_.queue().Add(job);

@@ -162,7 +162,8 @@ class PlacedDecompressor::Impl {
                         std::max<uint64_t>(kPlacedPiece, plan_.block_memory));
     }
     const unsigned slabs = workers == 1 ? 1 : workers + 1;
-    return workers * each + slabs * plan_.slab_memory;
+    return workers * (each + places * plan_.groups.memory_of_reader()) +
+           slabs * plan_.slab_memory;
   }
 
   // As many threads as there are, on as many tensors as there is memory for.
@@ -249,7 +250,7 @@ class PlacedDecompressor::Impl {
                                      plan_.header.tensors[last].payload_size,
                                      buffer);
           },
-          limits_.still_wanted, &queue_);
+          limits_.still_wanted, &queue_, threads());
       queue_.Add(job);
     }
     std::shared_ptr<GroupJob> found = job;

@@ -129,6 +129,21 @@ TEST(JobQueueTest, JobsThatAnotherOneFreesAreDoneByAsManyThreads) {
   }
 }
 
+TEST(JobQueueTest, SharersHavePlacesOfTheirOwn) {
+  Lent lent(2);
+  JobQueue queue(lent.Give(3));
+  queue.set_places(1);
+  Sharers sharers(&queue, 3);
+  std::atomic<int> together = 0;
+  ForEach(&sharers, 3, [&](size_t, size_t) {
+    ++together;
+    EXPECT_TRUE(testing::Eventually([&] { return together == 3; }));
+  });
+  size_t places = 0;
+  ForEach(&queue, 3, [&](size_t, size_t place) { places += place; });
+  EXPECT_EQ(places, 0);
+}
+
 TEST(TryForEachTest, GivesTheErrorOfTheLowestIndexAfterAllAreDone) {
   Lent lent(3);
   JobQueue queue(lent.Give(4));
