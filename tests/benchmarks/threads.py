@@ -81,8 +81,15 @@ def write_cache(
     return path.stat().st_size
 
 
+def remove_output(command: list[str | Path]) -> None:
+    """The output is a new file: the system takes its time to free what one replaces."""
+    if "-output" in command:
+        Path(command[command.index("-output") + 1]).unlink(missing_ok=True)
+
+
 def timed(command: list[str | Path]) -> Taken:
     """Runs a command line that succeeds."""
+    remove_output(command)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()
     done = subprocess.run(command, capture_output=True)
@@ -95,6 +102,8 @@ def timed(command: list[str | Path]) -> Taken:
 
 def together(commands: list[list[str | Path]]) -> Taken:
     """Runs command lines at the same time, until the last has ended."""
+    for command in commands:
+        remove_output(command)
     begun = time.perf_counter()
     processes = [subprocess.Popen(each, stdout=subprocess.DEVNULL) for each in commands]
     for process in processes:
