@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "pipeline/working_memory.h"
 #include "status/macros.h"
 #include "tensor/grow.h"
 #include "tensor/slabs.h"
@@ -145,8 +146,10 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
     done += part.size();
     if (read_ && sample_ != nullptr) sample_->Add(part);
     KVC_RETURN_IF_ERROR(encoding.Append(part, &outcome_.payload, decoded));
+    KVC_RETURN_IF_ERROR(PassOn());
   }
   KVC_RETURN_IF_ERROR(encoding.Finish(&outcome_.payload, decoded));
+  KVC_RETURN_IF_ERROR(PassOn());
   outcome_.digest = encoding.digest();
   outcome_.told = encoding.encoder().key_hints();
   outcome_.findings = encoding.encoder().findings();
@@ -156,6 +159,21 @@ absl::Status EncodeJob::Encode(Checkpoint* checkpoint,
   outcome_.distortion = encoding.encoder().distortion();
   outcome_.tokens = encoding.TokensOf();
   if (sample_ != nullptr) outcome_.likely_layout.emplace(sample_->Likely());
+  return absl::OkStatus();
+}
+
+// Writes what there is of the payload, where it has a place and neither this
+// nor what is left is little.
+absl::Status EncodeJob::PassOn() {
+  std::string& payload = outcome_.payload;
+  if (artefact_ == nullptr || payload.empty()) return absl::OkStatus();
+  const uint64_t left = payload_size_ - outcome_.written - payload.size();
+  if (left > 0 && std::min(payload.size(), left) < kWorthwhile) {
+    return absl::OkStatus();
+  }
+  KVC_RETURN_IF_ERROR(artefact_->Write(offset_ + outcome_.written, payload));
+  outcome_.written += payload.size();
+  payload.clear();
   return absl::OkStatus();
 }
 

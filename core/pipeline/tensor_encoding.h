@@ -23,6 +23,7 @@
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/codec.h"
 #include "kvcompress/metrics.h"
+#include "kvcompress/places.h"
 #include "layout/suspicion.h"
 #include "metrics/token_quality.h"
 #include "pipeline/job_queue.h"
@@ -69,6 +70,7 @@ class TensorEncoding {
 // What a tensor became.
 struct EncodedOutcome {
   std::string payload;
+  uint64_t written = 0;  // bytes before these that are where they belong
   std::string decoded;  // empty unless asked for
   std::string digest;
   KeyHints told;
@@ -113,6 +115,13 @@ class EncodeJob final : public Job {
   void Append(absl::string_view bytes);
   // ...or makes the job read all of them itself.
   void ReadFrom(Read read) { read_ = std::move(read); }
+  // Makes it write the payload, of so many bytes, where it belongs: at `offset`
+  // of the artefact.
+  void WriteTo(PlacedSink* artefact, uint64_t offset, uint64_t size) {
+    artefact_ = artefact;
+    offset_ = offset;
+    payload_size_ = size;
+  }
   // Makes it analyze the layout that the tensor seems to be in.
   void LookAt(std::unique_ptr<LayoutSample> sample) {
     sample_ = std::move(sample);
@@ -138,6 +147,7 @@ class EncodeJob final : public Job {
  private:
   void Run() override;
   absl::Status Encode(Checkpoint* checkpoint, BufferPool::Buffers* buffers);
+  absl::Status PassOn();
 
   const ArtefactTensor& tensor_;
   const uint64_t size_;
@@ -150,7 +160,10 @@ class EncodeJob final : public Job {
   std::shared_ptr<EncodeJob> keys_;
   std::shared_ptr<EncodeJob> teacher_;
   std::string source_;
-  Read read_;  // null where `source_` is all of it
+  Read read_;                       // null where `source_` is all of it
+  PlacedSink* artefact_ = nullptr;  // null where the payload is returned
+  uint64_t offset_ = 0;             // of it, in bytes
+  uint64_t payload_size_ = 0;       // the same
   std::unique_ptr<LayoutSample> sample_;
   absl::Status status_;
   EncodedOutcome outcome_;

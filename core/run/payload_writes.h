@@ -29,12 +29,16 @@ class PayloadWrites {
   // Where payloads go. Without a sink there is nothing to be written.
   void Use(PlacedSink* sink) { sink_ = sink; }
   bool used() const { return sink_ != nullptr; }
+  PlacedSink* sink() const { return sink_; }
   // Where the first begins, in bytes.
   void BeginAt(uint64_t offset) { offset_ = offset; }
 
   // Writes `*bytes` behind those before, and leaves it empty; by this thread
   // where it is to be written now. The error of the sink then.
   absl::Status Add(std::string* bytes, bool now);
+
+  // So many bytes behind those before are written by others.
+  void Skip(uint64_t size) { offset_ += size; }
 
   // Waits until at most `most` are left. The first error of the sink, or that
   // of the checkpoint, which may be null.

@@ -3,10 +3,7 @@
 #include "run/unit_encoder.h"
 
 #include <algorithm>
-#include <functional>
-#include <vector>
 
-#include "digest/digest.h"
 #include "pipeline/hints.h"
 #include "pipeline/tensor_table.h"
 #include "pipeline/working_memory.h"
@@ -34,7 +31,8 @@ void UnitEncoder::Begin(CompressPlan plan, bool stream) {
   tensor_memory_ = plan.tensor_memory;
   PlanThreads(stream);
   suspicions_.Begin(artefact_.tensors.size());
-  writes_.BeginAt(plan.reserved_size);
+  header_size_ = plan.reserved_size;
+  writes_.BeginAt(header_size_);
 }
 
 // What tensors and groups take, with so many tensors encoded at a time and as
@@ -111,6 +109,7 @@ absl::Status UnitEncoder::Start(EncodeJob::Read read, ViewWriter* restored,
                                      &pool_, &spares_, &queue_);
   job_->LookAt(std::move(sample_));
   if (read) job_->ReadFrom(std::move(read));
+  KVC_RETURN_IF_ERROR(PlacePayload());
   if (teacher == nullptr) {
     if (learns) earlier_.Teach(job_);
   } else if (teacher->job != nullptr) {
@@ -119,14 +118,20 @@ absl::Status UnitEncoder::Start(EncodeJob::Read read, ViewWriter* restored,
   return absl::OkStatus();
 }
 
-absl::Status UnitEncoder::StartMember(EncodeJob::Read read) {
-  EncodeHints hints = hints_;
-  hints.buffers = nullptr;  // other members are read meanwhile
-  KVC_ASSIGN_OR_RETURN(std::unique_ptr<TensorEncoder> encoder,
-                       groups_.NewEncoder(index_, current().spec, hints));
-  member_ = std::make_shared<ReadJob>(std::move(encoder), size_,
-                                      std::move(read), std::move(sample_),
-                                      limits_.still_wanted, &queue_);
+// Lets the job of the unit under way write a large payload, where it is known
+// where that begins and ends.
+absl::Status UnitEncoder::PlacePayload() {
+  if (jobs_.empty()) jobs_end_ = header_size_ + payload_size_;
+  const CodecSpec& codec = current().codec;
+  if (!codec.codec->traits().fixed_size) jobs_end_.reset();
+  if (!jobs_end_) return absl::OkStatus();
+  KVC_ASSIGN_OR_RETURN(
+      const uint64_t size,
+      codec.codec->MaxEncodedSize(current().spec, codec.parameters));
+  if (writes_.used() && size >= kWorthwhile) {
+    job_->WriteTo(writes_.sink(), *jobs_end_, size);
+  }
+  *jobs_end_ += size;
   return absl::OkStatus();
 }
 
@@ -263,30 +268,6 @@ absl::Status UnitEncoder::SubmitJob(CompressOutput* output) {
   return SettleJobs(2 * workers_ - 1, output);
 }
 
-// Reads the member under way by a job, and encodes its group if it is the last.
-absl::Status UnitEncoder::SubmitMember(CompressOutput* output) {
-  const bool last = groups_.IsLast(index_++);
-  queue_.Add(member_);
-  members_.push_back(std::exchange(member_, nullptr));
-  return last ? SettleMembers(output) : absl::OkStatus();
-}
-
-// Ends the members that jobs have read, which are the units before the next.
-absl::Status UnitEncoder::SettleMembers(CompressOutput* output) {
-  for (index_ -= members_.size(); !members_.empty(); members_.pop_front()) {
-    const std::shared_ptr<ReadJob>& job = members_.front();
-    if (!queue_.Wait(job, hints_.checkpoint)) {
-      return hints_.checkpoint->status();
-    }
-    KVC_RETURN_IF_ERROR(job->status());
-    sample_ = job->TakeSample();
-    encoding_.emplace(current().spec, job->TakeEncoder(), /*measures=*/false,
-                      hints_.checkpoint);
-    KVC_RETURN_IF_ERROR(FinishInline(output));
-  }
-  return absl::OkStatus();
-}
-
 // Returns what jobs have made, in the order of the units, until `most` are
 // left, with those that write it; and of those what is ready, where there is
 // no output yet that it would have to be copied to.
@@ -314,9 +295,13 @@ absl::Status UnitEncoder::SettleJob(size_t index, EncodedOutcome* outcome,
   ArtefactTensor& tensor = artefact_.tensors[index];
   if (outcome->chosen) tensor.codec = *outcome->chosen;
   tensor.digest = std::move(outcome->digest);
-  CountPayload(outcome->payload.size(), &tensor);
+  CountPayload(outcome->written + outcome->payload.size(), &tensor);
   if (outcome->likely_layout) {
     suspicions_.FinishTensor(tensor.spec, *outcome->likely_layout);
+  }
+  if (outcome->written > 0) {
+    KVC_RETURN_IF_ERROR(PassOn(1));
+    writes_.Skip(outcome->written);
   }
   TakeOutput(&outcome->payload, &spares_.made, PayloadOf(index, output));
   EndPayload(index, output);
@@ -335,52 +320,6 @@ void UnitEncoder::TakeOutput(std::string* made, SpareString* spare,
                              std::string* out) {
   AppendInSlabs(hints_.checkpoint, made, out);
   spare->PutBack(made);
-}
-
-// Measures the group that ends with the unit under way, if one does.
-absl::Status UnitEncoder::EndGroup(CompressOutput* output) {
-  std::vector<GroupCompression::Outcome> outcomes;
-  const auto take = [&](size_t tensor, absl::string_view bytes) {
-    ordered_.For(tensor, &output->reconstructed)
-        ->append(bytes.data(), bytes.size());
-    ordered_.End(tensor, &output->reconstructed);
-  };
-  KVC_RETURN_IF_ERROR(groups_.TakeOutcomes(
-      index_, &queue_, hints_.checkpoint,
-      options_.reconstruct ? take
-                           : std::function<void(size_t, absl::string_view)>(),
-      &outcomes));
-  if (!outcomes.empty()) groups_.TellOfPosition(&builder_.report());
-  for (GroupCompression::Outcome& outcome : outcomes) {
-    if (outcome.alone) {
-      TakeAlone(outcome.tensor, *std::move(outcome.alone), output);
-    }
-    EndPayload(outcome.tensor, output);
-    builder_.Settle(outcome.tensor, outcome.quality.distortion,
-                    outcome.quality.tokens);
-  }
-  return absl::OkStatus();
-}
-
-// Takes a member of a group that is not coded with the profile after all.
-void UnitEncoder::TakeAlone(size_t index, AloneTensor alone,
-                            CompressOutput* output) {
-  ArtefactTensor& tensor = artefact_.tensors[index];
-  tensor.codec = std::move(alone.codec);
-  CountPayload(alone.payload.size(), &tensor);
-  Digest digest;
-  digest.Update(alone.payload);
-  tensor.digest = digest.Hex();
-  AppendInSlabs(hints_.checkpoint, &alone.payload, PayloadOf(index, output));
-  TensorReport& report = builder_.report().tensors[index];
-  report.codec = tensor.codec.ToString();
-  report.compressed_size = tensor.payload_size;
-  report.digest = tensor.digest;
-  report.profile_group.reset();
-  if (alone.not_finite) builder_.CountNotFinite(tensor.spec.name);
-  if (--builder_.report().profile->tensors > 0) return;
-  builder_.report().profile.reset();
-  artefact_.profile.reset();
 }
 
 absl::Status UnitEncoder::SettleAll(CompressOutput* output) {

@@ -114,6 +114,7 @@ class UnitEncoder {
   absl::Status PassOn(uint64_t least);
   void CountPayload(uint64_t size, ArtefactTensor* tensor);
   void Report(const ArtefactTensor& tensor, KeyHints told);
+  absl::Status PlacePayload();
   absl::Status FinishInline(CompressOutput* output);
   absl::Status SubmitJob(CompressOutput* output);
   absl::Status SubmitMember(CompressOutput* output);
@@ -129,7 +130,8 @@ class UnitEncoder {
   const CompressLimits& limits_;
   ReportBuilder& builder_;
   ArtefactHeader artefact_;
-  uint64_t payload_size_ = 0;
+  uint64_t payload_size_ = 0;  // of units that are settled
+  uint64_t header_size_ = 0;   // before payloads, in bytes
   EncodeHints hints_;
   AttentionHints attention_;
   EarlierTensors earlier_;
@@ -155,6 +157,9 @@ class UnitEncoder {
   SpareStrings spares_;
   std::shared_ptr<EncodeJob> job_;  // whose bytes are coming
   std::deque<std::pair<size_t, std::shared_ptr<EncodeJob>>> jobs_;
+  // Where the payload of the last of these ends in the artefact, where that of
+  // every one has a size that follows from its shape.
+  std::optional<uint64_t> jobs_end_;
   std::shared_ptr<ReadJob> member_;  // of a group; the unit under way
   std::deque<std::shared_ptr<ReadJob>> members_;  // the units before it
   std::shared_ptr<EncodeJob> last_keys_;  // null where these were no job
