@@ -71,7 +71,7 @@ class TensorEncoding {
 struct EncodedOutcome {
   std::string payload;
   uint64_t written = 0;  // bytes before these that are where they belong
-  std::string decoded;  // empty unless asked for
+  std::string decoded;   // empty unless asked for
   std::string digest;
   KeyHints told;
   std::shared_ptr<const EncoderFindings> findings;

@@ -255,7 +255,8 @@ void UnitEncoder::Report(const ArtefactTensor& tensor, KeyHints told) {
 // Hands the unit under way to whoever has time first.
 absl::Status UnitEncoder::SubmitJob(CompressOutput* output) {
   const TensorSpec& spec = current().spec;
-  if (spec.role == TensorRole::kValue && last_keys_ != nullptr &&
+  if (current().codec.codec->traits().takes_key_hints &&
+      spec.role == TensorRole::kValue && last_keys_ != nullptr &&
       spec.layer == last_keys_layer_) {
     job_->RunAfterKeys(last_keys_);
   }

@@ -38,6 +38,7 @@ class Auto : public Codec {
     traits_.TakesNumbers();
     traits_.tensor_memory = 4;
     traits_.role_aware = true;
+    traits_.takes_key_hints = true;
   }
 
   const CodecTraits& traits() const override { return traits_; }

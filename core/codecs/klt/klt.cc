@@ -30,6 +30,7 @@ class Klt : public Codec {
     traits_.role_aware = true;
     traits_.tensor_memory = 4;
     traits_.weighs_tokens = true;
+    traits_.takes_key_hints = true;
     traits_.couples_heads = true;
   }
 

@@ -229,6 +229,9 @@ struct CodecTraits {
   bool fixed_size = false;
   bool role_aware = false;
   bool weighs_tokens = false;
+  // Whether values wait for what the keys of their layer tell their encoders:
+  // EncodeHints::from_keys.
+  bool takes_key_hints = false;
   bool couples_heads = false;
 
   bool Takes(DType dtype) const {
