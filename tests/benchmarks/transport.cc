@@ -177,11 +177,12 @@ class MemorySource : public ByteSource {
 };
 
 // What is asked for: without a codec it would be `auto`.
-v1::CompressOptions Int4() {
+v1::CompressOptions Of(const std::string& codec) {
   v1::CompressOptions options;
-  options.set_codec("int4");
+  options.set_codec(codec);
   return options;
 }
+v1::CompressOptions Int4() { return Of("int4"); }
 
 class Worker {
  public:
@@ -208,6 +209,7 @@ class Worker {
     if (task == "socket") return Raw();
     if (task == "echo") return Stream(kEcho, bytes_);
     if (task == "int4") return Stream(kCompress, bytes_);
+    if (task == "ecsq") return Stream(kCompress, bytes_, "ecsq:contract");
     if (task == "client") return ClientFromMemory();
     if (task == "files streamed") return FilesStreamed();
     if (task == "files named") return FilesNamed(client_);
@@ -217,7 +219,8 @@ class Worker {
 
   // A stream of messages that are there already: what is measured is what
   // carries them.
-  void Stream(const char* method, absl::string_view bytes) {
+  void Stream(const char* method, absl::string_view bytes,
+              const std::string& codec = "int4") {
     grpc::ClientContext context;
     using Factory = grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer,
                                                               grpc::ByteBuffer>;
@@ -230,7 +233,7 @@ class Worker {
             &context));
     std::thread sender([&] {
       v1::CompressRequest first;
-      *first.mutable_options() = Int4();
+      *first.mutable_options() = Of(codec);
       stream->Write(Serialize(first));
       for (size_t at = 0; at < bytes.size(); at += kChunk) {
         const size_t size = std::min(kChunk, bytes.size() - at);
