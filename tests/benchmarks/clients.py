@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from threads import make_tensor, write_cache
+from caches import make_tensor, write_cache
 from transport import Peer
 
 TASKS = ("echo", "int4", "ecsq")

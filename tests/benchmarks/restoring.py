@@ -24,8 +24,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
+from caches import make_tensor, write_cache
 from link import Cost, Prefix, seconds
-from threads import daemon, make_tensor, processor_seconds, timed, write_cache
+from threads import daemon, processor_seconds, timed
 
 from kvcompress.v1 import compression_service_pb2 as pb
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub

@@ -22,6 +22,7 @@ from pathlib import Path
 import busiest
 import grpc
 import numpy as np
+from caches import CHANNELS, HEADS, make_tensor, write_cache
 from numpy.typing import NDArray
 from simulation import simulate, stages, work
 
@@ -29,7 +30,6 @@ from kvcompress.v1 import compression_service_pb2 as pb
 from kvcompress.v1.compression_service_pb2_grpc import CompressionServiceStub
 
 MIB = 1 << 20
-HEADS, CHANNELS = 8, 128
 CODECS = ("klt:contract", "auto", "ecsq:contract", "int4")
 SIMULATED = ("klt:contract", "klt:ultra", "ecsq:contract")
 LAYERS = 64  # tensors of a simulated cache
@@ -44,52 +44,9 @@ class Taken:
     processor: float
 
 
-def make_tensor(tokens: int) -> NDArray[np.uint16]:
-    """One in BF16, [1, HEADS, tokens, CHANNELS], whose tokens have something in common."""
-    random = np.random.default_rng(1)
-    factors = random.standard_normal((tokens, 16), np.float32)
-    values = factors @ random.standard_normal((16, HEADS * CHANNELS), np.float32) / 4
-    values += 0.25 * random.standard_normal(values.shape, np.float32)
-    heads = values.reshape(tokens, HEADS, CHANNELS).swapaxes(0, 1)
-    return (np.ascontiguousarray(heads).view(np.uint32) >> 16).astype(np.uint16)
-
-
-def write_cache(
-    path: Path,
-    tensor: NDArray[np.uint16],
-    count: int,
-    in_order: Callable[[list[str]], list[str]] = list,
-) -> int:
-    """A cache of keys and values, each `count` times the tensor; its size in bytes."""
-    names = in_order(
-        [f"layer_{layer}_{part}" for layer in range(count) for part in ("key", "value")]
-    )
-    shape = [1, HEADS, tensor.shape[1], CHANNELS]
-    entries = {
-        name: {
-            "dtype": "BF16",
-            "shape": shape,
-            "data_offsets": [i * tensor.nbytes, (i + 1) * tensor.nbytes],
-        }
-        for i, name in enumerate(names)
-    }
-    header = json.dumps(entries).encode()
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        for _ in names:
-            file.write(tensor.tobytes())
-    return path.stat().st_size
-
-
-def remove_output(command: list[str | Path]) -> None:
-    """The output is a new file: the system takes its time to free what one replaces."""
-    if "-output" in command:
-        Path(command[command.index("-output") + 1]).unlink(missing_ok=True)
-
-
 def timed(command: list[str | Path]) -> Taken:
     """Runs a command line that succeeds."""
-    remove_output(command)
+    busiest.remove_output(command)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()
     done = subprocess.run(command, capture_output=True)
@@ -103,7 +60,7 @@ def timed(command: list[str | Path]) -> Taken:
 def together(commands: list[list[str | Path]]) -> Taken:
     """Runs command lines at the same time, until the last has ended."""
     for command in commands:
-        remove_output(command)
+        busiest.remove_output(command)
     begun = time.perf_counter()
     processes = [subprocess.Popen(each, stdout=subprocess.DEVNULL) for each in commands]
     for process in processes:
@@ -395,7 +352,7 @@ def main() -> None:
             compare_auto(binary, {**caches, **real}, arguments.rounds),
             stream(binary, layers, size, arguments.rounds),
             fairness(binary, tensor, int(arguments.large_gb * 1e9), arguments.small_calls),
-            busiest.table(binary, layers),
+            busiest.table(binary, layers, 6 * arguments.tokens),
         )
         for name, rows in zip(TABLES, tables, strict=True):
             if arguments.only and name not in arguments.only:

@@ -57,6 +57,7 @@ WAYS = {
     "client": r"((bin/)?kv-compress(?! bench| -server kv\.| restore (/|slot))"
     r"|python -m kvcompress(?! store))( .+)?",
     "client over TLS": r"kv-compress -server kv\.example:50051 .+",
+    "clients": r"tests/benchmark --clients",
     "codec study": r"\$python validation/codec_study\.py",
     "compare caches": r"client/python/examples/compare_caches\.py .+",
     "ctest": r"ctest .+",

@@ -42,6 +42,14 @@ def test_transport(tmp_path: Path) -> None:
     assert "Going once over the file" in saved
 
 
+def test_clients() -> None:
+    """It has a row for each kind of stream."""
+    printed = run_line(f"{claimed_line('clients')} --rounds 1 --counts 1 2", seconds=SECONDS)
+    for streams in ("echo", "int4", "ecsq"):
+        for count in (1, 2):
+            assert re.search(rf"^\| {streams} \| {count} \| [0-9.]+ \|", printed, re.MULTILINE)
+
+
 def test_threads() -> None:
     """It has a row for every question, of calls that are small here."""
     line = claimed_line("threads")

@@ -221,17 +221,14 @@ struct CodecTraits {
   std::vector<DType> dtypes;
   bool lossless = false;
   bool streaming = false;
-  // Memory that an encoder takes for each byte of a tensor, where it is not
-  // streaming: the tensor, payloads, and what it keeps of each value. Bounds
-  // the growth of the process, measured on 32 MiB of BF16
-  // (tests/fault/test_encoder_memory.py). Elements of one byte count as two.
+  // Bytes that a process grows by for each byte of a tensor, at most, where its
+  // encoder is not streaming; elements of one byte count as two. Measured on
+  // 32 MiB of BF16 by tests/fault/test_encoder_memory.py.
   uint64_t tensor_memory = 2;
   bool fixed_size = false;
   bool role_aware = false;
   bool weighs_tokens = false;
-  // Whether values wait for what the keys of their layer tell their encoders:
-  // EncodeHints::from_keys.
-  bool takes_key_hints = false;
+  bool takes_key_hints = false;  // EncodeHints::from_keys
   bool couples_heads = false;
 
   bool Takes(DType dtype) const {
