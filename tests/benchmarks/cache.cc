@@ -1,9 +1,9 @@
 // Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 
-// Whole caches with and without a profile behind a C interface, for
-// tests/benchmark --profiles: what Compressor and Decompressor take on one
-// thread, with all that a report has. Functions that fail give null or a
-// negative number.
+// Whole caches behind a C interface. For tests/benchmark --profiles, with and
+// without a profile: what Compressor and Decompressor take on one thread, with
+// all that a report has. For --threads: what restoring to memory takes.
+// Functions that fail return null or a negative number.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,10 +11,15 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "kvcompress/compressor.h"
 #include "kvcompress/decompressor.h"
+#include "kvcompress/memory.h"
 #include "kvcompress/profile.h"
+#include "kvcompress/tensor.h"
+#include "kvcompress/thread_pool.h"
 
 namespace {
 
@@ -76,6 +81,28 @@ int64_t kvb_cache_decode(const void* profile) {
     more = *step;
   }
   return decompressor.Finish().ok() ? size : -1;
+}
+
+// Restores an artefact to memory of `room` bytes by so many threads, one tensor
+// behind the other. Their size together.
+int64_t kvb_memory_restore(const char* artefact, uint64_t size, char* memory,
+                           uint64_t room, unsigned threads) {
+  kvcompress::ThreadPool pool(threads);
+  absl::Span<char> left(memory, room);
+  const auto next = [&left](const kvcompress::TensorSpec& spec)
+      -> absl::StatusOr<absl::Span<char>> {
+    const absl::StatusOr<uint64_t> elements = kvcompress::ElementCount(spec);
+    if (!elements.ok()) return elements.status();
+    const uint64_t bytes = *elements * kvcompress::DTypeSize(spec.dtype);
+    if (bytes > left.size()) return absl::ResourceExhaustedError("no room");
+    const absl::Span<char> taken = left.first(bytes);
+    left.remove_prefix(bytes);
+    return taken;
+  };
+  const bool restored =
+      kvcompress::RestoreTensors({artefact, size}, {}, pool.Lend(threads), next)
+          .ok();
+  return restored ? static_cast<int64_t>(room - left.size()) : -1;
 }
 
 }  // extern "C"

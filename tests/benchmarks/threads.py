@@ -21,6 +21,7 @@ from pathlib import Path
 
 import busiest
 import grpc
+import kept_memory
 import numpy as np
 from caches import CHANNELS, HEADS, make_tensor, write_cache
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ MIB = 1 << 20
 CODECS = ("klt:contract", "auto", "ecsq:contract", "int4")
 SIMULATED = ("klt:contract", "klt:ultra", "ecsq:contract")
 LAYERS = 64  # tensors of a simulated cache
-TABLES = ("cores", "threads", "processes", "auto", "stream", "fairness", "busiest")
+TABLES = ("cores", "threads", "processes", "auto", "stream", "fairness", "busiest", "memory")
 
 
 @dataclass(frozen=True)
@@ -342,6 +343,7 @@ def main() -> None:
         layers = Path(folder) / "layers.safetensors"
         one = Path(folder) / "one.safetensors"
         size = write_cache(layers, tensor, arguments.layers)
+        bytes_of_tensors = 2 * arguments.layers * tensor.nbytes
         write_cache(one, make_tensor(2 * arguments.tokens), 1)
         caches = {f"{2 * arguments.layers} tensors": layers, "2 tensors": one}
         real = {path.stem: path for path in arguments.cache}
@@ -353,6 +355,9 @@ def main() -> None:
             stream(binary, layers, size, arguments.rounds),
             fairness(binary, tensor, int(arguments.large_gb * 1e9), arguments.small_calls),
             busiest.table(binary, layers, 6 * arguments.tokens),
+            kept_memory.table(
+                binary, arguments.library, layers, bytes_of_tensors, arguments.rounds
+            ),
         )
         for name, rows in zip(TABLES, tables, strict=True):
             if arguments.only and name not in arguments.only:
