@@ -1,14 +1,16 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """Parts that kvcompress.gpu decodes side by side: who waits for whom, and when."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 from gpu_decoding import GOLDEN, assert_same, crafted, golden, language_patched_once, torch
 
-from kvcompress import Client, load_torch
+from kvcompress import Client, FailedPreconditionError, load_torch
 from kvcompress.gpu import Decoder
+from kvcompress.gpu._device import on_stream
 from kvcompress.gpu._lanes import LANES, Lanes
 from kvcompress.payload import PayloadError
 
@@ -131,3 +133,16 @@ def test_layers_come_in_the_order_in_which_they_are_wanted(client: Client) -> No
     expected = client.decompress(artefact).torch_tensors()
     assert_same(decoded.tensors, {name: expected[name] for name in source if name in names})
     assert decoder.scratch_bytes(artefact, by_layer=True) > 0
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_a_call_while_a_graph_is_recorded(
+    monkeypatch: pytest.MonkeyPatch, *, records: bool
+) -> None:
+    """What the host does in the call would not be in the graph."""
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: records)
+    refused = pytest.raises(FailedPreconditionError, match="CUDA graph")
+    with refused if records else nullcontext(), on_stream(torch.device("cuda"), None):
+        pass

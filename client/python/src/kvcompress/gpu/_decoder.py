@@ -143,7 +143,8 @@ class Decoder:
         Raises:
             PayloadError: The artefact breaks a rule. What `into` holds is then not defined.
             DataLossError: A label is missing or differs.
-            FailedPreconditionError: The artefact needs another profile.
+            FailedPreconditionError: The artefact needs another profile, or the stream records a
+                CUDA graph.
             InvalidArgumentError: An argument does not fit the artefact.
             UnimplementedError: There are tensors for the host, and no client.
             KVCompressError: The client cannot restore those.

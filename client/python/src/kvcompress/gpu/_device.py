@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import torch  # type: ignore[import-not-found,unused-ignore]
 import triton  # type: ignore[import-not-found,unused-ignore]
 
-from kvcompress.errors import InvalidArgumentError
+from kvcompress.errors import FailedPreconditionError, InvalidArgumentError
 from kvcompress.gpu._entropy_kernel import entropy_kernel
 
 
@@ -23,11 +23,21 @@ def has_ptx(device: torch.device) -> bool:
 
 @contextmanager
 def on_stream(device: torch.device, stream: "torch.cuda.Stream | None") -> Iterator[None]:
-    """Makes a device and a stream of it the current ones; without a stream the device's own."""
+    """Makes a device and a stream of it the current ones; without a stream the device's own.
+
+    Raises:
+        FailedPreconditionError: The stream records a CUDA graph. What the host does in a call, such
+            as reading payloads, would not be in it.
+    """
     if device.type != "cuda":
         yield
         return
     with torch.cuda.device(device), torch.cuda.stream(stream):
+        if torch.cuda.is_current_stream_capturing():
+            raise FailedPreconditionError(
+                "a CUDA graph cannot capture a call: make it before, and capture what uses its "
+                "tensors"
+            )
         yield
 
 

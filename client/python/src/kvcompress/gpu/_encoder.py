@@ -155,6 +155,7 @@ class Encoder:
         Raises:
             InvalidArgumentError: An argument does not fit, an element is NaN or infinity (reason
                 `NOT_FINITE`), or too large for the scale of its group (`SCALE_OVERFLOW`).
+            FailedPreconditionError: The stream records a CUDA graph.
             UnimplementedError: There are tensors for the host, and no client.
             KVCompressError: The client cannot encode.
         """
