@@ -2,7 +2,7 @@
 """Both sides of KVCompressDeviceConnector without an engine: the scheduler's, and of each rank."""
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,23 +46,31 @@ LAYOUT = PageLayout(
     axes="hs2d",
     rank_bytes=LAYERS * SIZE * PAGE_BYTES,
 )
+LATENTS = replace(LAYOUT, heads=1, width=HEADS * 2 * WIDTH, axes="sd", rope_width=16)
+"""Of as many bytes; all ranks have the same."""
 
 
 class Sides:
     """A scheduler's side, and the side of each rank with its caches, all of one value before."""
 
-    def __init__(self, folder: Path, ranks: int, **options: object) -> None:
+    def __init__(
+        self, folder: Path, ranks: int, *, latents: bool = False, **options: object
+    ) -> None:
         """Makes them as vLLM's connector does."""
+        group = asdict(LATENTS) if latents else {**asdict(LAYOUT), "ranks": ranks}
         fields = {
             "folder": str(folder),
-            "groups": [{**asdict(LAYOUT), "ranks": ranks}],
+            "groups": [group],
             "identity": {"model": "org/tiny"},
             "codec": "lossless",
             "artefact_tokens": 2 * SIZE * TOKENS,
             "timeout": 60,
             **options,
         }
-        specs = [self._spec(fields, rank, ranks) for rank in range(ranks)]
+        replicated = latents and ranks > 1
+        specs = [self._spec(fields, rank, ranks, replicated) for rank in range(ranks)]
+        # vLLM asks for it, and then has rank 0 alone store.
+        assert {spec.replicated_layout for spec in specs} == {replicated}
         self.manager: Any = specs[0].get_manager()
         self.caches = [torch.full((LAYERS, BLOCKS, PAGE_BYTES), 7, dtype=torch.int8) for _ in specs]
         self.workers = [
@@ -72,7 +80,7 @@ class Sides:
         self._job = 0
 
     @staticmethod
-    def _spec(fields: dict[str, Any], rank: int, ranks: int) -> Any:  # noqa: ANN401
+    def _spec(fields: dict[str, Any], rank: int, ranks: int, replicated: object) -> Any:  # noqa: ANN401
         extra = {
             "spec_name": "DeviceSpec",
             "spec_module_path": "kvcompress.integrations._vllm_device",
@@ -80,6 +88,7 @@ class Sides:
         }
         config: Any = SimpleNamespace(
             extra_config=extra,
+            replicated_layout=replicated,
             enable_kv_cache_events=False,
             groups=(SimpleNamespace(tokens_per_block=TOKENS),),
             cache=SimpleNamespace(tokens_per_hash=TOKENS, blocks_per_chunk=SIZE),

@@ -19,7 +19,7 @@ if importlib.util.find_spec("vllm") is None:  # to import it takes long
     pytest.skip("vLLM is not installed", allow_module_level=True)
 
 import torch  # noqa: E402
-from device_sides import BLOCKS, KEYS, LAYOUT, SIZE, TOKENS, Sides  # noqa: E402
+from device_sides import BLOCKS, KEYS, LATENTS, LAYOUT, SIZE, TOKENS, Sides  # noqa: E402
 from processes import Daemon  # noqa: E402
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.common import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     OffloadingWorkerMetadata,
@@ -49,8 +49,9 @@ def make(server: Daemon, tmp_path: Path) -> Iterator[Make]:
     """Makes engines of one folder."""
     made = []
 
-    def make_one(ranks: int = 1, **options: object) -> Sides:
-        made.append(Sides(tmp_path / "cache", ranks, **{"server": server.target, **options}))
+    def make_one(ranks: int = 1, *, latents: bool = False, **options: object) -> Sides:
+        options = {"server": server.target, **options}
+        made.append(Sides(tmp_path / "cache", ranks, latents=latents, **options))
         return made[-1]
 
     yield make_one
@@ -106,6 +107,23 @@ def test_each_rank_has_artefacts_of_its_own(make: Make, tmp_path: Path) -> None:
     assert other.there() == [False] * 6
     assert not second.exists()
     assert make(ranks=1).there() == [False] * 6, "another number of ranks"
+
+
+def test_latents_are_for_all_ranks(make: Make, tmp_path: Path) -> None:
+    """Which have the same ones: what one has stored, another number of them restores."""
+    engine = make(latents=True)
+    [saved] = engine.fill([0, 1, 2, 3])
+    engine.save([0, 1], [0, 1, 2, 3])
+    [artefact] = artefacts(tmp_path)
+    other = make(ranks=2, latents=True)
+    assert other.there() == [True] * 2 + [False] * 4
+    assert other.load([0, 1], [9, 10, 11], index=1) == set()
+    for cache in other.caches:
+        assert torch.equal(cache[:, 9:12], saved[:, 1:])
+    assert not any(make().there()), "keys and values are others"
+    artefact.write_bytes(artefact.read_bytes()[:-1] + b"!")
+    assert other.load([1], [8, 9]) == {8, 9}
+    assert not any(other.there())
 
 
 def test_what_is_damaged_is_reported_and_forgotten(make: Make, tmp_path: Path) -> None:
@@ -253,17 +271,20 @@ def test_the_file_of_a_profile(tmp_path: Path) -> None:
     [
         ([SlidingWindowSpec], "hs2d", "bfloat16"),
         ([FullAttentionSpec, SlidingWindowSpec], "hs2d", "bfloat16"),
-        ([MLAAttentionSpec], "sd", "bfloat16"),
+        ([MLAAttentionSpec], "", "uint8"),
+        ([MLAAttentionSpec, MLAAttentionSpec], "sd", "bfloat16"),
         ([FullAttentionSpec], "", "uint8"),
         ([FullAttentionSpec], "hs2d", "float8_e4m3fn"),
         ([FullAttentionSpec], "hs2d", "bfloat16"),
+        ([MLAAttentionSpec], "sd", "bfloat16"),
     ],
 )
 def test_caches_that_only_the_tier_keeps(
     monkeypatch: pytest.MonkeyPatch, kinds: list[Any], axes: str, dtype: str
 ) -> None:
-    """They are refused when the engine starts, with the connector to take; the last one is not."""
-    layout = {"layouts": lambda *_: [replace(LAYOUT, axes=axes, dtype=dtype)]}
+    """They are refused when the engine starts, with the connector to take; the last two are not."""
+    kept = {"hs2d": LAYOUT, "sd": LATENTS}.get(axes, LAYOUT)
+    layout = {"layouts": lambda *_: [replace(kept, axes=axes, dtype=dtype)]}
     for name, function in {**layout, "identity": lambda _: {"model": "org/tiny"}}.items():
         monkeypatch.setattr(_vllm_layouts, name, function)
     groups = [SimpleNamespace(kv_cache_spec=kind.__new__(kind)) for kind in kinds]
@@ -271,11 +292,11 @@ def test_caches_that_only_the_tier_keeps(
     transfer = SimpleNamespace(kv_connector_extra_config=extra, kv_connector="name")
     engine = SimpleNamespace(kv_transfer_config=transfer)
     cache = SimpleNamespace(kv_cache_groups=groups)
-    if (kinds, axes, dtype) == ([FullAttentionSpec], "hs2d", "bfloat16"):
+    if (len(kinds), dtype) == (1, "bfloat16") and kinds != [SlidingWindowSpec]:
         _vllm_layouts.complete_device(engine, cache)
         assert extra["block_size"] == 256
         assert transfer.kv_load_failure_policy == "recompute"
-        assert Parameters(**extra[_vllm_layouts.DEVICE]).layout == LAYOUT
+        assert Parameters(**extra[_vllm_layouts.DEVICE]).layout == kept
         return
     with pytest.raises(ValueError, match="take KVCompressConnector"):
         _vllm_layouts.complete_device(engine, cache)
@@ -291,9 +312,11 @@ def test_the_tier_has_the_same_folder(tmp_path: Path) -> None:
         assert found is not None
         return found[0].runs.path
 
-    tier = layouts_of([asdict(replace(LAYOUT, axes="h2sd"))], LAYOUT.rank_bytes)
-    device = Parameters(str(tmp_path), [asdict(LAYOUT)], identity)
-    expected = folder(Folders(store, identity, tier, 512))
-    assert folder(device.folders(store, 0, 1)) == expected
+    for layout in (LATENTS, LAYOUT):
+        axes = layout.axes.replace("hs2d", "h2sd")
+        tier = layouts_of([asdict(replace(layout, axes=axes))], layout.rank_bytes)
+        device = Parameters(str(tmp_path), [asdict(layout)], identity)
+        expected = folder(Folders(store, identity, tier, 512))
+        assert folder(device.folders(store, 0, 1)) == expected
     ranks = {folder(device.folders(store, rank, 2)) for rank in range(2)}
     assert len(ranks | {expected}) == 3

@@ -20,6 +20,7 @@ if importlib.util.find_spec("vllm") is None:  # to import it takes long
     pytest.skip("vLLM is not installed", allow_module_level=True)
 
 from jobs import run_job  # noqa: E402
+from mla_model import make_model  # noqa: E402
 from tokenizers import Tokenizer  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 
 from kvcompress import payload  # noqa: E402
@@ -60,6 +61,18 @@ def run(folder: Path, requests: list[Any], **extra: Any) -> dict[str, Any]:  # n
     return run_job(options, requests, dtype="float32", **job)
 
 
+def run_tier(folder: Path, requests: list[Any], model: str = "") -> list[Any]:
+    """Runs an engine with the tier, whose chunks have as many tokens; returns the results."""
+    extra = {"folder": str(folder), "codec": "lossless", "timeout": 60, "block_size": CHUNK}
+    results: list[Any] = run_job(extra, requests, model, dtype="float32")["results"]
+    return results
+
+
+def empty(folder: Path) -> dict[str, Any]:
+    """Returns what removes all artefacts, between two requests."""
+    return {"run": ["sh", "-c", 'rm -r "$1"/*/blocks "$1"/*/artefacts', "sh", str(folder)]}
+
+
 def failures(done: dict[str, Any], *labels: str) -> float:
     """Returns how often something failed, with these values of labels."""
     total: float = sum(
@@ -87,9 +100,8 @@ class Stored:
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     """An engine that computes both questions, and stores the document in artefacts of a chunk."""
     folder = tmp_path_factory.mktemp("cache")
-    nothing = {"run": ["sh", "-c", 'rm -r "$1"/*/blocks "$1"/*/artefacts', "sh", str(folder)]}
     one, other = prompts()
-    done = run(folder, [one, RESET, nothing, other], artefact_tokens=CHUNK)
+    done = run(folder, [one, RESET, empty(folder), other], artefact_tokens=CHUNK)
     assert [result["served"] for result in done["results"]] == [0, 0]
     assert failures(done) == 0
     headers = [payload.read_header(path.read_bytes()) for path in folder.glob(ARTEFACTS)]
@@ -173,8 +185,7 @@ def test_kernels_restore_into_the_engine(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.nightly
 def test_the_tier_reads_what_the_device_stored(stored: Stored) -> None:
     """With chunks of the same size, and one rank; the artefacts are the same."""
-    extra = {"folder": str(stored.folder), "codec": "lossless", "timeout": 60, "block_size": CHUNK}
-    [result] = run_job(extra, prompts()[:1], dtype="float32")["results"]
+    [result] = run_tier(stored.folder, prompts()[:1])
     assert (result["served"], result["tokens"]) == (CHUNKS * CHUNK, stored.computed[0])
 
 
@@ -187,3 +198,46 @@ def test_sliding_windows_in_one_group(tmp_path: Path) -> None:
     once, again = run(tmp_path, [prompt, RESET, prompt], **options)["results"]
     assert (once["served"], again["served"]) == (0, CHUNKS * CHUNK)
     assert again["tokens"] == once["tokens"]
+
+
+@pytest.fixture(scope="module")
+def latents(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a model with MLA."""
+    folder = tmp_path_factory.mktemp("model")
+    make_model(folder, Path(os.environ["KVCOMPRESS_ENGINE_MODEL"]))
+    return str(folder)
+
+
+def test_latents(latents: str, tmp_path: Path) -> None:
+    """What the tier has stored, and what was stored here, gives what vLLM's own copy gives.
+
+    The copy is in the tier's memory: vLLM 0.32 keeps no prefixes with MLA on CPUs. After any hit
+    its backend for CPUs goes on otherwise than where it computes the prompt.
+    """
+    prompt = prompts()[0][: 2 * CHUNK + 40]
+    computed, copied = run_tier(tmp_path, [prompt, {"reset": False}, prompt], latents)
+    requests = [prompt, RESET, empty(tmp_path), prompt, RESET, prompt]
+    done = run(tmp_path, requests, model=latents)
+    of_tier, again, found = done["results"]
+    served = [each["served"] for each in (copied, of_tier, again, found)]
+    assert served == [2 * CHUNK, 2 * CHUNK, 0, 2 * CHUNK]
+    assert again["tokens"] == computed["tokens"]
+    assert of_tier["tokens"] == found["tokens"] == copied["tokens"]
+    assert failures(done) == 0
+    [result] = run_tier(tmp_path, [prompt], latents)
+    assert (result["served"], result["tokens"]) == (2 * CHUNK, copied["tokens"])
+
+
+def test_kernels_and_latents(latents: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Triton's interpreter they save and restore; the service restores the same of it."""
+    prompt = prompts()[0][: CHUNK + 40]
+    with monkeypatch.context() as patch:
+        patch.setenv("TRITON_INTERPRET", "1")
+        done = run(tmp_path, [prompt, RESET, prompt], codec="int8", model=latents)
+    [by_service] = run_tier(tmp_path, [prompt], latents)
+    computed, by_kernels = done["results"]
+    assert [each["served"] for each in (computed, by_kernels, by_service)] == [0, CHUNK, CHUNK]
+    assert by_kernels["tokens"] == by_service["tokens"]
+    assert by_kernels["restoring"] == 0, "the service was not asked"
+    assert by_service["restoring"] > 0
+    assert failures(done) == 0

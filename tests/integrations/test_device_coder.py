@@ -7,6 +7,7 @@ What the kernels write is held against what the service restores, and both again
 import logging
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,6 +54,22 @@ def layout_of(axes: str, padding: int = 0, **fields: Any) -> PageLayout:  # noqa
     )
 
 
+def latents_of(padding: int = 0) -> PageLayout:
+    """Latents of all layers, of 48 channels and 16 rotated ones."""
+    page = TOKENS * 64 * 2 + padding
+    layout = layout_of("hs2d")
+    return replace(
+        layout,
+        offsets=tuple(CHUNK * page * number for number in range(LAYERS)),
+        page_bytes=page,
+        heads=1,
+        width=64,
+        axes="sd",
+        rank_bytes=CHUNK * page * LAYERS,
+        rope_width=16,
+    )
+
+
 LAYOUTS = {
     "heads outside, fused": layout_of("hs2d"),
     "tokens outside, fused": layout_of("sh2d"),
@@ -61,6 +78,8 @@ LAYOUTS = {
     "kernel blocks": layout_of("khs2d", kernel_blocks=2),
     "CPU": layout_of("h2sd"),
     "CPU, keys transposed": layout_of("h2sd", keys_transposed=True),
+    "latents": latents_of(),
+    "latents, padded": latents_of(padding=128),
 }
 SEVERAL = {"CPU, keys transposed"}
 
@@ -75,10 +94,12 @@ class Engine:
         self.pages = DevicePages(layout, list(self.bytes))
         real = load_torch((GOLDEN / "cache.safetensors").read_bytes())
         tokens = torch.arange(PAGES * TOKENS)
-        self.pages.write(
-            {name: real[name].bfloat16()[:, :, tokens % real[name].shape[2]] for name in real},
-            range(PAGES),
-        )
+        values = {name: real[name].bfloat16()[:, :, tokens % real[name].shape[2]] for name in real}
+        if not layout.by_tokens:
+            keys = [values[f"layer_{number}_key"] for number in range(LAYERS)]
+            parts = [torch.cat([key, 2 * key], 1)[0].transpose(0, 1).flatten(1) for key in keys]
+            values = dict(zip(layout.kinds(1), parts, strict=True))
+        self.pages.write(values, range(PAGES))
 
     def gathered(self, pages: list[int]) -> dict[str, Any]:
         """What PageLayout finds in the same bytes, as chunks of a tier in host memory."""
@@ -156,7 +177,9 @@ def test_pages_and_slots(name: str) -> None:
         view = by_slot[tensor]
         slots = view.slots(RUN)
         assert len(set(slots.tolist())) == len(RUN) * TOKENS
-        rows = view.tensors[tensor][slots].transpose(0, 1).unsqueeze(0)
+        rows = view.tensors[tensor][slots]
+        if engine.layout.by_tokens:
+            rows = rows.transpose(0, 1).unsqueeze(0)
         assert torch.equal(rows, values), tensor
     for view in views:
         part = view.slots([3, NOWHERE, 5])
@@ -201,10 +224,16 @@ def test_kernels_restore_what_the_service_does(profiled: Server, tmp_path: Path,
     assert not (restored[:, 1] == -1).all()
 
 
-@pytest.mark.parametrize("codec", ["lossless", "ecsq", "int4:32", "klt:high"])
-def test_codecs(profiled: Server, tmp_path: Path, codec: str) -> None:
+@pytest.mark.parametrize(
+    ("codec", "name"),
+    [
+        *((codec, "heads outside, fused") for codec in ("lossless", "ecsq", "int4:32", "klt:high")),
+        *((codec, "latents") for codec in ("lossless", "ecsq", "int4:32", "klt")),
+    ],
+)
+def test_codecs(profiled: Server, tmp_path: Path, codec: str, name: str) -> None:
     """Of each the device restores what the service has made; without loss the same bytes."""
-    setting = Setting(tmp_path, profiled, LAYOUTS["heads outside, fused"])
+    setting = Setting(tmp_path, profiled, LAYOUTS[name])
     found = setting.save(setting.coder(codec, kernels=False))
     expected = setting.restored(setting.coder(codec, kernels=False), found, 0, RUN)
     coder = setting.coder(codec, PROFILE)
@@ -214,10 +243,16 @@ def test_codecs(profiled: Server, tmp_path: Path, codec: str) -> None:
         assert torch.equal(expected[:, RUN], setting.engine.bytes[:, RUN])
 
 
-@pytest.mark.parametrize("codec", ["int8:64", "ecsq:high", "klt:high"])
-def test_the_device_encodes(profiled: Server, tmp_path: Path, codec: str) -> None:
+@pytest.mark.parametrize(
+    ("codec", "name"),
+    [
+        *((codec, "tokens outside, fused") for codec in ("int8:64", "ecsq:high", "klt:high")),
+        *((codec, "latents") for codec in ("int8:64", "int4:32")),
+    ],
+)
+def test_the_device_encodes(profiled: Server, tmp_path: Path, codec: str, name: str) -> None:
     """Artefacts that the service restores, without a profile the bytes that it writes itself."""
-    setting = Setting(tmp_path / "device", profiled, LAYOUTS["tokens outside, fused"])
+    setting = Setting(tmp_path / "device", profiled, LAYOUTS[name])
     coder = setting.coder(codec, PROFILE)
     assert coder.encoder is not None
     coder._service = SimpleNamespace()  # type: ignore[assignment]  # it is not asked
@@ -226,7 +261,7 @@ def test_the_device_encodes(profiled: Server, tmp_path: Path, codec: str) -> Non
     by_service = setting.restored(setting.coder(codec, kernels=False), found, 0, RUN)
     assert torch.equal(setting.restored(setting.coder(codec, PROFILE), found, 0, RUN), by_service)
     if codec != "klt:high":
-        other = Setting(tmp_path / "service", profiled, LAYOUTS["tokens outside, fused"])
+        other = Setting(tmp_path / "service", profiled, LAYOUTS[name])
         theirs = other.save(other.coder(codec, kernels=False))
         assert found.data == theirs.data
 
@@ -257,6 +292,22 @@ def test_what_the_device_does_not_do_the_service_does(
             "artefacts are saved by the service",
             "artefacts are restored by the service",
         ]
+
+
+def test_latents_that_the_device_does_not_encode(
+    profiled: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The service does, which is told once; the device restores what it has made."""
+    setting = Setting(tmp_path, profiled, LAYOUTS["latents"])
+    coder = setting.coder("ecsq")
+    with caplog.at_level(logging.WARNING, LOGGER):
+        setting.save(coder)
+        found = setting.save(coder)
+    [record] = caplog.records
+    assert "artefacts are saved by the service" in record.message
+    assert "layer_0[part=latent]" in record.message
+    expected = setting.restored(setting.coder("ecsq", kernels=False), found, 0, RUN)
+    assert torch.equal(setting.restored(coder, found, 0, RUN), expected)
 
 
 def test_values_that_are_not_finite(profiled: Server, tmp_path: Path) -> None:

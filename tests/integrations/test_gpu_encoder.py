@@ -65,6 +65,48 @@ def test_strides_and_pages(client: Client) -> None:
     assert encoded.artefact == expected.artefact
 
 
+LATENTS = "t(d+r):d=64"
+
+
+@pytest.mark.parametrize("codec", ["int4:32", "int8:128"])
+def test_latents_are_encoded_as_the_service_does(client: Client, codec: str) -> None:
+    """Whole, and from slots of pages."""
+    pool = torch.randn(2, 40, 90, generator=torch.Generator().manual_seed(2)).bfloat16()
+    pages = {"layer_0": pool[0, :, :80], "kv_cache.3": pool[1, :, 10:]}
+    slots = torch.tensor([7, 0, 39, 12, 1])
+    whole = {name: each[slots] for name, each in pages.items()}
+    expected = client.compress(whole, codec=codec, layout=LATENTS, labels={"a": "b"})
+    encoder = Encoder(codec, "cpu")
+    for found in (
+        encoder.encode(pages, slots=slots, layout=LATENTS, labels={"a": "b"}),
+        encoder.encode(whole, layout=LATENTS, labels={"a": "b"}),
+    ):
+        assert found.artefact == expected.artefact
+        assert_same_report(found.report, expected.report)
+
+
+def test_latents_that_the_device_does_not_encode(client: Client) -> None:
+    """Of `ecsq`, of another type, and in other layouts."""
+    latents = {"layer_0": torch.randn(30, 80)}
+    expected = client.compress(latents, codec="ecsq", layout=LATENTS).artefact
+    encoded = Encoder("ecsq", "cpu", client=client).encode(latents, layout=LATENTS)
+    assert encoded.artefact == expected
+    assert "of a latent" in encoded.fallback
+    with pytest.raises(UnimplementedError, match="of a latent"):
+        Encoder("ecsq", "cpu").encode(latents, layout=LATENTS)
+    for layout, message in {
+        "t(hd):h=4": "no other layout",
+        "t(d+r):d=80": "another shape",
+        "mla": "unknown layout",
+    }.items():
+        with pytest.raises(InvalidArgumentError, match=message):
+            Encoder("int8", "cpu").encode(latents, layout=layout)
+    with pytest.raises(InvalidArgumentError, match="\\[slots, channels\\]"):
+        Encoder("int8", "cpu").encode(
+            {"layer_0": torch.randn(9, 2, 80)}, layout=LATENTS, slots=torch.arange(9)
+        )
+
+
 def refused(client: Client, values: Any, codec: str) -> None:  # noqa: ANN401
     """Requires that the device and the service refuse a tensor alike."""
     tensors = {"layer_0_key": values}

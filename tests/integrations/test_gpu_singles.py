@@ -139,11 +139,30 @@ def test_layouts_and_ranges_of_them(client: Client, layout: str) -> None:
     decoded = decoder.decode(artefact, {"kv": strided[..., 1]}, tokens=(4, 8))
     assert decoded.fallbacks == {}
     assert_same(decoded.tensors, expected)
-    with pytest.raises(InvalidArgumentError, match="slots need tensors"):
+    refused = "in a layout" if layout == "mla" else "a layout with tokens first"
+    with pytest.raises(InvalidArgumentError, match=refused):
         decoder.decode(artefact, {"kv": strided}, slots=torch.arange(12))
     if layout.startswith("p"):
         with pytest.raises(InvalidArgumentError, match="a page of 4 tokens"):
             decoder.decode(artefact, tokens=(4, 7))
+
+
+@pytest.mark.parametrize("codec", ["int8:32", "ecsq", "klt", "lossless", "int4-kivi"])
+def test_slots_of_latents(client: Client, codec: str) -> None:
+    """Into pages with gaps between tokens; the client restores what the device does not."""
+    values = np.random.default_rng(5).standard_normal((300, 80)).astype(np.float32)
+    artefact = client.compress({"kv": values}, codec=codec, layout="t(d+r):d=64").artefact or b""
+    whole = client.decompress(artefact, tokens=(17, 290)).torch_tensors()["kv"]
+    slots = torch.randperm(400)[: len(whole)]
+    slots[5] = -1
+    pages = torch.full((400, 90), 7.0)
+    decoded = Decoder(device="cpu", client=client).decode(
+        artefact, {"kv": pages[:, 3:83]}, tokens=(17, 290), slots=slots
+    )
+    assert list(decoded.fallbacks) == ["kv"] * (codec == "int4-kivi")
+    expected = torch.full_like(pages, 7)
+    expected[slots[slots >= 0], 3:83] = whole[slots >= 0]
+    assert torch.equal(pages, expected)
 
 
 def test_tensors_without_tokens(client: Client) -> None:

@@ -25,14 +25,15 @@ _GROUP_DIGITS = 4
 
 
 class Part(NamedTuple):
-    """A tensor of an artefact.
+    """A tensor of an artefact, or a view of one.
 
     Attributes:
         name: Its name.
-        entry: Its entry in the manifest, without the digest.
+        entry: Its entry in the manifest, without the digest; of a view its part of the entry.
         pieces: Of its payload, in order: bytes, or tensors of uint8 on the device.
         largest: The size bound of its codec, of which the header's length is made.
         rope: The rotary embedding that was removed from it.
+        tensor: Of a view, the name of its tensor, whose views follow one another.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Part(NamedTuple):
     pieces: Sequence[bytes | torch.Tensor]
     largest: int
     rope: rope_pb2.RopeFinding | None = None
+    tensor: str | None = None
 
     @property
     def size(self) -> int:
@@ -144,7 +146,12 @@ def _text(
     profile: Profile | None,
 ) -> bytes:
     """The JSON of the header, with zeros as its checksum, filled up to its length."""
-    lines = [part.line(digest) for part, digest in zip(parts, digests, strict=True)]
+    lines: list[str] = []
+    for number, (part, digest) in enumerate(zip(parts, digests, strict=True)):
+        if _goes_on(parts, number):
+            lines[-1] += f" {part.line(digest)}"
+        else:
+            lines.append(part.line(digest))
     texts = {
         "kvcompress.checksum": f"xxh3-128:{_ZEROS}",
         "kvcompress.format": "1",
@@ -161,12 +168,20 @@ def _text(
     return text.ljust(length + -(8 + length) % 8 + more + -more % 8)
 
 
+def _goes_on(parts: Sequence[Part], number: int) -> bool:
+    """Whether a part is a view of the same tensor as the one before it."""
+    tensor = parts[number].tensor
+    return tensor is not None and number > 0 and parts[number - 1].tensor == tensor
+
+
 def _header(parts: Sequence[Part], sizes: Sequence[int], texts: Mapping[str, str]) -> bytes:
     """The JSON of the header for payloads of these sizes."""
     header: dict[str, object] = {"__metadata__": texts}
-    position = 0
-    for part, size in zip(parts, sizes, strict=True):
-        offsets = [position, position + size]
-        header[part.name] = {"dtype": "U8", "shape": [size], "data_offsets": offsets}
+    begin = position = 0
+    for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
+        begin = begin if _goes_on(parts, number) else position
         position += size
+        offsets = [begin, position]
+        fields = {"dtype": "U8", "shape": [position - begin], "data_offsets": offsets}
+        header[part.tensor or part.name] = fields
     return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()

@@ -131,7 +131,7 @@ class Decoder:
             tokens: Half-open range of tokens. Default: all.
             slots: For a paged cache: where each token of the range goes, integers that differ,
                 or -1 for nowhere. `into` then has all tensors, as [slots, heads, head_dim] of any
-                strides, and the artefact one batch.
+                strides, or [slots, ...] in a layout with tokens first; the artefact has one batch.
             expected_labels: Labels that the artefact must carry with these values.
             stream: After which kernels run, and which waits for them. Default: the current one.
             wait: Whether to wait for the device.
@@ -316,7 +316,11 @@ class Decoder:
             )
         patterns = [glob.escape(name) for name in found.fallbacks]
         result = self._client.decompress(bytes(held.data), tensors=patterns, tokens=tokens)
-        return {name: target.copy(name, values) for name, values in result.torch_tensors().items()}
+        layouts = {entry.view[0].name: entry.view[0] for entry in found.entries if entry.view}
+        return {
+            name: target.copy(name, values, layouts.get(name))
+            for name, values in result.torch_tensors().items()
+        }
 
 
 def _given(into: Mapping[str, torch.Tensor] | None, found: Artefact) -> dict[str, torch.Tensor]:

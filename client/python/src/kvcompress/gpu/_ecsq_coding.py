@@ -74,6 +74,9 @@ class EcsqCoding:
         """The name of a tensor of another type, or of one with a latent, and the reason."""
         if other := other_type(sources):
             return other
+        for entry, _ in sources:
+            if entry.view is not None:
+                return entry.name, "it is of a latent, whose rotated part has finer steps"
         rope = self._declared.parameters
         if sources and rope is not None and any(each.first_channel for each in rope.embeddings):
             return sources[0].entry.name, "its model has channels before the rotated ones"

@@ -2,7 +2,7 @@
 """The encoder of tensors on a device."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -19,13 +19,22 @@ from kvcompress.gpu._artefact import check_texts, write_artefact
 from kvcompress.gpu._decoder import Decoder
 from kvcompress.gpu._device import on_stream
 from kvcompress.gpu._ecsq_coding import EcsqCoding
-from kvcompress.gpu._parts import Coding, IntegerCoding, ProfileCoding, group_numbers
+from kvcompress.gpu._groups import tensor_name
+from kvcompress.gpu._parts import (
+    Coding,
+    IntegerCoding,
+    ProfileCoding,
+    group_numbers,
+    latent_sources,
+    view_in,
+)
 from kvcompress.gpu._quantizing import Source
 from kvcompress.gpu._report import Measured, report_of
 from kvcompress.gpu._target import read_slots
 
 _NAMES = {torch_name: name for name, torch_name in TORCH_TYPES.items()}
 _GROUPS = ("32", "64", "128")
+_PLAIN = "bhtd"
 _POSITION_KEY = "first_token"
 _MAX_POSITION = 1 << 32
 
@@ -65,8 +74,8 @@ class Encoder:
         profile: Path or bytes of the profile, for `klt`.
         client: What encodes on the host where the device cannot: tensors of other types than F32,
             F16 and BF16, for `klt` those that are in no group of the profile that the cache has
-            whole, and for `ecsq` all where a head has channels before the rotated ones. None
-            refuses them. Its server has the profile.
+            whole, and for `ecsq` latents, or all where a head has channels before the rotated
+            ones. None refuses them. Its server has the profile.
         block_tokens: Tokens of a block of `klt`, 16 to 256. Shorter ones are decoded faster where
             a prefix is short, and take more bytes.
         scratch: Bytes of the buffers of `klt` and `ecsq` whose size goes with the tokens that are
@@ -135,6 +144,7 @@ class Encoder:
         labels: Mapping[str, str] | None = None,
         metadata: Mapping[str, str] | None = None,
         slots: torch.Tensor | None = None,
+        layout: str = _PLAIN,
         first_token: int = 0,
         stream: "torch.cuda.Stream | None" = None,
     ) -> Encoded:
@@ -148,6 +158,8 @@ class Encoder:
             slots: Of a paged cache: where each token is, integers from 0 on that differ. All
                 tensors are then [slots, heads, head_dim] of any strides, and the artefact has
                 them as [1, heads, tokens, head_dim].
+            layout: Of all tensors: `bhtd`, or such as `t(d+r):d=512` of latents [tokens, channels],
+                with slots [slots, channels], of which 512 come before the rotated ones.
             first_token: For `klt`, the position of the first token in the model's input. The
                 metadata key `first_token` comes before it.
             stream: Where the kernels are launched. Default: the current one.
@@ -170,43 +182,47 @@ class Encoder:
                 f"first_token is {first_token}, and positions are below 2^32", limit=_MAX_POSITION
             )
         with on_stream(self.device, stream):
-            return self._encode(self._sources(tensors, slots), labels, texts, first_token, began)
+            gathered = self._gathered(tensors, slots, layout)
+            return self._encode(gathered, layout, labels, texts, first_token, began)
 
     def _encode(
         self,
-        sources: Sequence[Source],
+        tensors: Mapping[str, torch.Tensor],
+        layout: str,
         labels: Mapping[str, str],
         metadata: Mapping[str, str],
         first_token: int,
         began: float,
     ) -> Encoded:
         """Encodes, decodes again what was written, and measures it."""
-        coding = self._coding
+        coding, sources = self._coding, self._sources(tensors, layout)
         if refused := coding.refusal(sources):
-            return self._fall_back(sources, refused, labels, metadata)
+            return self._fall_back(tensors, layout, refused, labels, metadata)
         parts = coding.parts(sources, first_token, metadata)
         written = write_artefact(parts, labels, metadata, coding.profile, self.device)
         decoded = self._decoder.decode(written.data).tensors
         groups = group_numbers(coding, [source.entry for source in sources])
-        measured = [
-            Measured(entry, part, digest, tensor, decoded[entry.name], groups.get(entry.name))
-            for (entry, tensor), part, digest in zip(sources, parts, written.digests, strict=True)
-        ]
+        measured = []
+        for (entry, tensor), part, digest in zip(sources, parts, written.digests, strict=True):
+            restored = view_in(entry, decoded[tensor_name(entry)])
+            group = groups.get(entry.name)
+            measured.append(Measured(entry, part, digest, tensor, restored, group))
         seconds = time.monotonic() - began
         report = report_of(coding, measured, written, first_token, seconds)
         return Encoded(written.data, report, "")
 
-    def _sources(
-        self, tensors: Mapping[str, torch.Tensor], slots: torch.Tensor | None
-    ) -> list[Source]:
-        """The tensors and their entries."""
-        return [
-            Source(self._coding.entry(name, self._dtype(each), tuple(each.shape)), each.detach())
-            for name, each in self._gathered(tensors, slots).items()
+    def _sources(self, tensors: Mapping[str, torch.Tensor], layout: str) -> list[Source]:
+        """The tensors, or their views in a layout, and their entries."""
+        wholes = [
+            Source(self._coding.entry(name, self._dtype(each), tuple(each.shape)), each)
+            for name, each in tensors.items()
         ]
+        if layout == _PLAIN:
+            return wholes
+        return [source for whole in wholes for source in latent_sources(whole, layout)]
 
     def _gathered(
-        self, tensors: Mapping[str, torch.Tensor], slots: torch.Tensor | None
+        self, tensors: Mapping[str, torch.Tensor], slots: torch.Tensor | None, layout: str
     ) -> dict[str, torch.Tensor]:
         """The tensors, those of a paged cache as what the artefact has of them."""
         for name, tensor in tensors.items():
@@ -215,24 +231,26 @@ class Encoder:
                     f"tensor {name!r} is on {tensor.device}, and the encoder on {self.device}",
                     tensor=name,
                 )
+        tensors = {name: tensor.detach() for name, tensor in tensors.items()}
         if slots is None:
-            return dict(tensors)
+            return tensors
         places = torch.from_numpy(read_slots(slots))
         if (places < 0).any():
             raise InvalidArgumentError("a slot of -1 has nothing to encode: leave it out")
         most = int(places.max()) + 1 if len(places) else 0
+        form = "[slots, heads, head_dim]" if layout == _PLAIN else "[slots, channels]"
         for name, tensor in tensors.items():
-            if tensor.dim() != 3 or tensor.shape[0] < most:
+            if tensor.dim() != len(form.split()) or tensor.shape[0] < most:
                 raise InvalidArgumentError(
-                    f"tensor {name!r} is {list(tensor.shape)}: a paged cache is [slots, heads, "
-                    f"head_dim], here of {most} slots at least",
+                    f"tensor {name!r} is {list(tensor.shape)}: a paged cache is {form}, here of "
+                    f"{most} slots at least",
                     tensor=name,
                 )
         where = places.to(self.device)
-        return {
-            name: tensor.index_select(0, where).transpose(0, 1).unsqueeze(0)
-            for name, tensor in tensors.items()
-        }
+        rows = {name: tensor.index_select(0, where) for name, tensor in tensors.items()}
+        if layout != _PLAIN:
+            return rows
+        return {name: each.transpose(0, 1).unsqueeze(0) for name, each in rows.items()}
 
     def _dtype(self, tensor: torch.Tensor) -> str:
         """The type of a tensor as files name it."""
@@ -240,7 +258,8 @@ class Encoder:
 
     def _fall_back(
         self,
-        sources: Sequence[Source],
+        tensors: Mapping[str, torch.Tensor],
+        layout: str,
         refused: tuple[str, str],
         labels: Mapping[str, str],
         metadata: Mapping[str, str],
@@ -252,12 +271,15 @@ class Encoder:
                 f"the device does not encode tensor {name!r}: {reason}; give the Encoder a client",
                 tensor=name,
             )
+        options = dict(self._coding.options)
+        if layout != _PLAIN:
+            options["layout"] = layout
         result = self._client.compress(
-            {entry.name: tensor for entry, tensor in sources},
+            tensors,
             codec=self._coding.name,
             labels=labels,
             metadata=metadata,
-            **self._coding.options,
+            **options,
         )
         data = torch.frombuffer(bytearray(result.artefact or b""), dtype=torch.uint8)
         return Encoded(data, result.report, f"tensor {name!r}: {reason}")

@@ -11,13 +11,16 @@ from kvcompress.gpu._artefact import Part
 from kvcompress.gpu._basis import Basis
 from kvcompress.gpu._encoding_tables import EncodingBasis
 from kvcompress.gpu._group_encoding import GroupEncoding
+from kvcompress.gpu._place import view_of
 from kvcompress.gpu._profile import Profile
 from kvcompress.gpu._quantizing import Quantizing, Source
-from kvcompress.gpu._roles import role_of
+from kvcompress.gpu._roles import Role, role_of
 from kvcompress.payload import payload_size
 from kvcompress.payload._codec import Entry
+from kvcompress.payload._layouts import Layout, LayoutError
 
 _DTYPES = ("F32", "F16", "BF16")
+_LATENTS = "t(d+r):"
 
 
 class Coding(Protocol):
@@ -60,6 +63,53 @@ def entry_text(entry: Entry) -> str:
     return f"{entry.codec} {entry.dtype} {shape} {role_of(entry.name)}"
 
 
+def view_in(entry: Entry, tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of an entry in a tensor: all of it, or a view [batch, heads, tokens, dim]."""
+    if entry.view is None:
+        return tensor
+    layout, index = entry.view
+    return view_of(tensor, layout.where(index)).reshape(entry.shape)
+
+
+def latent_sources(whole: Source, text: str) -> list[Source]:
+    """The latent and the rotated part of a tensor [tokens, channels].
+
+    Args:
+        whole: The tensor, and its entry without a layout.
+        text: Its layout.
+
+    Raises:
+        InvalidArgumentError: It is another layout, or does not fit.
+    """
+    entry = whole.entry
+    try:
+        layout = Layout(entry.name, text, entry.shape)
+    except LayoutError as error:
+        raise InvalidArgumentError(f"tensor {entry.name!r}: {error}", tensor=entry.name) from None
+    if not text.startswith(_LATENTS):
+        raise InvalidArgumentError(
+            f"the device encodes latents, such as {_LATENTS}d=512, and no other layout: not {text}"
+        )
+    sources = []
+    for index, view in enumerate(layout.views):
+        # The rotated part is a key of all heads.
+        own = entry._replace(name=view.name, shape=view.shape, view=(layout, index))
+        own = own._replace(role="k") if index else own
+        sources.append(Source(own, view_in(own, whole.tensor)))
+    return sources
+
+
+def view_text(entry: Entry, size: int) -> str:
+    """The part of a view, whose payload has a size, in the entry of its tensor."""
+    if entry.view is None:
+        raise ValueError("the entry is of no view")
+    layout, index = entry.view
+    text = f"{entry.codec} {Role(entry.role, entry.layer)} {size}"
+    if index:
+        return text
+    return f"@{layout.text} {entry.dtype} {'x'.join(map(str, layout.shape))} {text}"
+
+
 def other_type(sources: Sequence[Source]) -> tuple[str, str] | None:
     """The first tensor whose type kernels do not read."""
     for entry, tensor in sources:
@@ -91,10 +141,14 @@ class IntegerCoding:
     ) -> list[Part]:
         """Encodes the tensors, wherever they begin."""
         payloads = Quantizing(self._bits, self._group, sources).run(self._device)
-        return [
-            Part(source.entry.name, entry_text(source.entry), [payload], len(payload))
-            for source, payload in zip(sources, payloads, strict=True)
-        ]
+        parts = []
+        for (entry, _), payload in zip(sources, payloads, strict=True):
+            size, tensor = len(payload), None
+            text = entry_text(entry)
+            if entry.view is not None:
+                text, tensor = view_text(entry, size), entry.view[0].name
+            parts.append(Part(entry.name, text, [payload], size, tensor=tensor))
+        return parts
 
 
 class _Fit(NamedTuple):

@@ -11,6 +11,7 @@ import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.payload._codec import Entry
 from kvcompress.payload._ecsq import matrix
+from kvcompress.payload._layouts import Where
 
 MOST = 1 << 30
 """Heads, tokens and channels that kernels count in 32 bits are below this."""
@@ -69,14 +70,21 @@ def whole_output(entry: Entry, tensor: torch.Tensor, tokens: Range) -> Output:
     return Output(entry, place, tokens.end - tokens.first)
 
 
+def view_of(tensor: torch.Tensor, where: Where) -> torch.Tensor:
+    """The view of a layout within its tensor, with the axes of `where`."""
+    # Cutting dimensions is a view for any strides.
+    return tensor.view(where.sizes).permute(where.order)[where.at][..., where.channels]
+
+
 def view_output(entry: Entry, tensor: torch.Tensor, tokens: Range) -> Output:
     """The output of a view within a tensor of its layout, which has the tokens of the range."""
     if entry.view is None:
         raise ValueError("the entry is of no view")
     layout, index = entry.view
-    where = layout.where(index, tokens.end - tokens.first)
-    # Cutting dimensions is a view for any strides.
-    view = tensor.view(where.sizes).permute(where.order)[where.at][..., where.channels]
+    # Of slots there may be more than tokens.
+    count = tensor.shape[0] if layout.by_token else tokens.end - tokens.first
+    where = layout.where(index, count)
+    view = view_of(tensor, where)
     size = dict(zip(where.axes, view.shape, strict=True))
     stride = dict(zip(where.axes, view.stride(), strict=True))
     token = stride["t" if "t" in stride else "s"]

@@ -121,6 +121,8 @@ def _tensor(measured: Measured, metrics: quality_pb2.QualityMetrics) -> quality_
     )
     if entry.layer is not None:
         report.layer = entry.layer
+    if entry.view is not None:
+        report.layout = entry.view[0].text
     if measured.part.rope is not None:
         report.rope.CopyFrom(measured.part.rope)
     if measured.group is not None:

@@ -221,12 +221,7 @@ def _tensor(entry: Entry, window: Range, target: Target) -> torch.Tensor:
     count = window.end - window.first
     if entry.view is not None:
         layout, _ = entry.view
-        if target.slots is not None:
-            raise InvalidArgumentError(
-                f"slots need tensors [heads, tokens, head_dim], and {layout.name!r} is in a layout",
-                tensor=layout.name,
-            )
-        return target.tensor(layout.name, layout.shape_with(count), dtype)
+        return target.tensor(layout.name, layout.shape_with(count), dtype, layout)
     if len(entry.shape) in (3, 4):
         return target.tensor(entry.name, (*entry.shape[:-2], count, entry.shape[-1]), dtype)
     tensor = target.tensor(entry.name, entry.shape, dtype)

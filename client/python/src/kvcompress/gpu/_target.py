@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch  # type: ignore[import-not-found,unused-ignore]
 
 from kvcompress.errors import InvalidArgumentError
+from kvcompress.payload._layouts import Layout
 
 Slots = npt.NDArray[np.int64]
 
@@ -41,14 +42,22 @@ class Target(NamedTuple):
     slots: Slots | None
     device: torch.device
 
-    def tensor(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def tensor(
+        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, layout: Layout | None = None
+    ) -> torch.Tensor:
         """The tensor for elements of a shape, whose tokens are those of the range.
+
+        Args:
+            name: Its name.
+            shape: Of the elements.
+            dtype: Theirs.
+            layout: That they are in; None for [batch, heads, tokens, head_dim].
 
         Raises:
             InvalidArgumentError: That of the caller does not take them, or is missing.
         """
         if self.slots is not None:
-            shape = self._paged(name, shape)
+            shape = self._paged(name, shape, layout)
         elif name not in self.into:
             return torch.empty(shape, dtype=dtype, device=self.device)
         tensor = self.into[name]
@@ -61,23 +70,27 @@ class Target(NamedTuple):
             )
         return tensor
 
-    def _paged(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def _paged(self, name: str, shape: tuple[int, ...], layout: Layout | None) -> tuple[int, ...]:
         """The shape of a paged cache for elements of this shape."""
-        if name not in self.into or len(shape) not in (3, 4) or shape[:-3] not in ((), (1,)):
+        if layout is None:
+            fits = len(shape) in (3, 4) and shape[:-3] in ((), (1,))
+            rows = (shape[-2], shape[-3], shape[-1]) if fits else shape
+        else:
+            fits, rows = layout.by_token, shape
+        if name not in self.into or not fits:
             raise InvalidArgumentError(
                 f"slots need a tensor of `into` for {name!r}, and one batch of [heads, tokens, "
-                f"head_dim], not {list(shape)}",
+                f"head_dim] or a layout with tokens first, not {list(shape)}",
                 tensor=name,
             )
-        slots = self.slots_of(shape[-2])
-        most = int(slots.max(initial=-1))
-        if self.into[name].dim() != 3 or self.into[name].shape[0] <= most:
+        most, found = int(self.slots_of(rows[0]).max(initial=-1)), self.into[name].shape
+        if len(found) != len(rows) or found[0] <= most:
             raise InvalidArgumentError(
-                f"`into` has {list(self.into[name].shape)} for tensor {name!r}: a paged cache is "
-                f"[slots, heads, head_dim], here of {most + 1} slots at least",
+                f"`into` has {list(found)} for tensor {name!r}: a paged cache is [slots, heads, "
+                f"head_dim], or in a layout [slots, ...], here of {most + 1} slots at least",
                 tensor=name,
             )
-        return (self.into[name].shape[0], shape[-3], shape[-1])
+        return (found[0], *rows[1:])
 
     def slots_of(self, tokens: int) -> Slots:
         """Where each token goes along the third dimension of `by_slots`."""
@@ -96,12 +109,14 @@ class Target(NamedTuple):
             return tensor.transpose(0, 1).unsqueeze(0)
         return tensor.unsqueeze(0) if tensor.dim() == 3 else tensor
 
-    def copy(self, name: str, values: torch.Tensor) -> torch.Tensor:
+    def copy(self, name: str, values: torch.Tensor, layout: Layout | None) -> torch.Tensor:
         """Copies elements that the host restored to the device."""
-        tensor = self.tensor(name, tuple(values.shape), values.dtype)
+        tensor = self.tensor(name, tuple(values.shape), values.dtype, layout)
         if self.slots is None:
             return tensor.copy_(values)
         used = self.slots >= 0
-        rows = values.reshape(values.shape[-3:]).transpose(0, 1)[torch.from_numpy(used)]
-        tensor[torch.from_numpy(self.slots[used]).to(self.device)] = rows.to(self.device)
+        if layout is None:
+            values = values.reshape(values.shape[-3:]).transpose(0, 1)
+        rows = values[torch.from_numpy(used)].to(self.device)
+        tensor[torch.from_numpy(self.slots[used]).to(self.device)] = rows
         return tensor

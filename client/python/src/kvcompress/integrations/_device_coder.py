@@ -58,7 +58,8 @@ class DeviceCoder:
         Raises:
             OSError: The profile cannot be read.
         """
-        self._pages, self._service, self._options = pages, service, options
+        self._pages, self._service = pages, service
+        self._options: CompressArguments = {**options, "layout": pages.layout.notation}
         self._encoding, self._noting = threading.Lock(), threading.Lock()
         self._noted: set[tuple[str, str, str]] = set()
         self.decoder: Decoder | None = None
@@ -150,7 +151,11 @@ class DeviceCoder:
             try:
                 with self._encoding:
                     encoded = self.encoder.encode(
-                        view.tensors, labels=labels, metadata=metadata, slots=view.slots(pages)
+                        view.tensors,
+                        labels=labels,
+                        metadata=metadata,
+                        slots=view.slots(pages),
+                        layout=self._pages.layout.notation,
                     )
             except (UnimplementedError, InvalidArgumentError, torch.OutOfMemoryError) as error:
                 self._note("saved", error)

@@ -1,9 +1,10 @@
 # Copyright 2026 The KV Compress Authors. SPDX-License-Identifier: Apache-2.0
 """The pages of an engine's cache in the memory of its device, as the tensors of an artefact.
 
-The kernels of kvcompress.gpu take a paged cache as [slots, heads, head_dim] of any strides. In a
-page with heads outermost the tokens of a head follow one another, and those of the next page are
-elsewhere: slots are then counted in steps from one token to the next, and not all of them are one.
+The kernels of kvcompress.gpu take a paged cache as [slots, heads, head_dim] of any strides, and one
+of latents as [slots, channels]. In a page with heads outermost the tokens of a head follow one
+another, and those of the next page are elsewhere: slots are then counted in steps from one token to
+the next, and not all of them are one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,8 @@ class SlotView:
     Attributes:
         sizes: Kernel blocks of a page, and their tokens.
         strides: Slots from one page to the next, and from one kernel block.
-        tensors: By name, [slots, heads, head_dim]; of slots that are no token's, nothing is said.
+        tensors: By name, [slots, heads, head_dim], or [slots, channels] of latents; of slots that
+            are no token's, nothing is said.
     """
 
     sizes: tuple[int, int]
@@ -55,21 +57,24 @@ class DevicePages:
         """Takes the pages of each layer.
 
         Args:
-            layout: With keys and values, of one rank.
+            layout: With keys and values, or latents, of one rank.
             layers: By layer its pages, int8 [pages, bytes]; pages may be apart.
         """
         self.layout, self.device = layout, layers[0].device
-        # [pages, kernel blocks, tokens, heads, channels]
+        # [pages, kernel blocks, tokens, heads, channels]; latents have no heads
         self._cells: dict[str, torch.Tensor] = {}
         names = iter(layout.kinds(1))
-        sizes = (layout.kernel_blocks, layout.tokens, layout.heads, layout.width)
+        sizes = {"k": layout.kernel_blocks, "s": layout.tokens, "h": layout.heads}
+        sizes["d"] = layout.width
+        axes = "kshd" if layout.by_tokens else "ksd"
+        shape = tuple(sizes[axis] for axis in axes)
         for _, pages in zip(layout.layers, layers, strict=True):
             flat = pages.view(getattr(torch, layout.dtype))
-            for role in (0, 1):
+            for role in range(2 if layout.by_tokens else 1):
                 first, steps = layout.steps(role)
-                strides = (flat.stride(0), *(steps.get(axis, 0) for axis in "kshd"))
+                strides = (flat.stride(0), *(steps.get(axis, 0) for axis in axes))
                 start = flat.storage_offset() + first
-                self._cells[next(names)] = flat.as_strided((len(flat), *sizes), strides, start)
+                self._cells[next(names)] = flat.as_strided((len(flat), *shape), strides, start)
         self.views = self._by_slots()
 
     def read(self, pages: Sequence[int]) -> dict[str, torch.Tensor]:
@@ -78,7 +83,9 @@ class DevicePages:
         found = {}
         for name, cell in self._cells.items():
             rows = cell[at].flatten(0, _PLACE - 1)
-            found[name] = rows.transpose(0, 1).unsqueeze(0).contiguous().cpu()
+            if self.layout.by_tokens:
+                rows = rows.transpose(0, 1).unsqueeze(0)
+            found[name] = rows.contiguous().cpu()
         return found
 
     def write(self, tensors: Mapping[str, torch.Tensor], pages: Sequence[int]) -> None:
@@ -86,8 +93,10 @@ class DevicePages:
         wanted = torch.tensor([page != NOWHERE for page in pages])
         at = torch.tensor([page for page in pages if page != NOWHERE], device=self.device)
         for name, cell in self._cells.items():
-            rows = tensors[name][0].transpose(0, 1).reshape(len(pages), *cell.shape[1:])
-            cell[at] = rows[wanted].to(self.device)
+            rows = tensors[name]
+            if self.layout.by_tokens:
+                rows = rows[0].transpose(0, 1)
+            cell[at] = rows.reshape(len(pages), *cell.shape[1:])[wanted].to(self.device)
         if self.device.type == "cuda":
             torch.cuda.current_stream(self.device).synchronize()
 

@@ -107,7 +107,8 @@ class PageLayout:
     @property
     def notation(self) -> str:
         """The layout of the tensors, as `CompressArguments` has it."""
-        return f"t(d+r):r={self.rope_width}" if self.axes == "sd" else "bhtd"
+        latent = self.width - self.rope_width
+        return f"t(d+r):d={latent}" if self.axes == "sd" else "bhtd"
 
     @property
     def chunk_bytes(self) -> int:

@@ -97,6 +97,9 @@ class DeviceSpec(OffloadingSpec):  # type: ignore[misc,unused-ignore]
         """Takes the configuration."""
         super().__init__(config)
         self._parameters = Parameters(**config.extra_config[DEVICE])
+        # Then vLLM has rank 0 alone store: all have the same latents.
+        self.replicated_layout = config.replicated_layout
+        self._ranks = 1 if config.replicated_layout else config.parallel.world_size
 
     def get_manager(self) -> OffloadingManager:
         """Returns a manager, for the scheduler.
@@ -104,7 +107,7 @@ class DeviceSpec(OffloadingSpec):  # type: ignore[misc,unused-ignore]
         Raises:
             OSError: The folder cannot be used.
         """
-        return DeviceManager(self._parameters, self.config.parallel.world_size)
+        return DeviceManager(self._parameters, self._ranks)
 
     def get_worker(self, kv_caches: Any) -> OffloadingWorker:  # noqa: ANN401
         """Returns the worker of this rank.
@@ -113,7 +116,7 @@ class DeviceSpec(OffloadingSpec):  # type: ignore[misc,unused-ignore]
             OSError: The folder or the profile cannot be used.
             ValueError: The caches are on a device of another kind.
         """
-        given, parallel = self._parameters, self.config.parallel
+        given = self._parameters
         [refs] = kv_caches.group_data_refs
         tensors = [kv_caches.tensors[ref.tensor_idx].tensor for ref in refs]
         if tensors[0].device.type not in ("cuda", "cpu"):
@@ -124,7 +127,7 @@ class DeviceSpec(OffloadingSpec):  # type: ignore[misc,unused-ignore]
         options = options_of(given.codec, given.effort, given.profile)
         coder = DeviceCoder(pages, service, options, given.profile_file, given.scratch_bytes)
         store = open_store(given.folder, given.store)
-        folders = given.folders(store, parallel.rank, parallel.world_size)
+        folders = given.folders(store, self.config.parallel.rank, self._ranks)
         timeouts = given.timeout, given.store_timeout
         return DeviceWorker(pages, coder, service, store, folders, given.threads, timeouts)
 

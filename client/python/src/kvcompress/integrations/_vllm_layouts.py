@@ -104,12 +104,13 @@ def complete_device(vllm_config: Any, kv_cache_config: Any) -> None:  # noqa: AN
         extra.setdefault("block_size", _CHUNK_TOKENS)
     groups = [] if kv_cache_config is None else kv_cache_config.kv_cache_groups
     kinds = [type(group.kv_cache_spec) for group in groups]
-    if kinds not in ([], [FullAttentionSpec]):
+    if kinds not in ([], [FullAttentionSpec], [MLAAttentionSpec]):
         names = ", ".join(sorted({kind.__name__ for kind in kinds}))
         raise _only_the_tier(f"{len(kinds)} groups of layers, of {names}")
     extra[DEVICE] = _configured(vllm_config, kv_cache_config, ("scratch_bytes",))
     for group in extra[DEVICE].get("groups", ()):
-        if "2" not in group["axes"] or group["dtype"] not in _FLOATS:
+        known = "2" in group["axes"] or group["rope_width"]
+        if not known or group["dtype"] not in _FLOATS:
             raise _only_the_tier(f"pages with axes {group['axes']!r} of {group['dtype']}")
 
 
@@ -137,11 +138,11 @@ def _configured(
 
 
 def _only_the_tier(what: str) -> ValueError:
-    """Returns the error for caches that are not those of one group with full attention."""
+    """Returns the error for caches that are not those of one group with attention to all."""
     return ValueError(
         f"this model has {what}, and KVCompressDeviceConnector keeps one group of layers, of "
-        f"FullAttentionSpec and {', '.join(_FLOATS)}: take KVCompressConnector, or for sliding "
-        "windows vLLM's disable_hybrid_kv_cache_manager, which makes one group"
+        f"FullAttentionSpec or MLAAttentionSpec and {', '.join(_FLOATS)}: take KVCompressConnector,"
+        " or for sliding windows vLLM's disable_hybrid_kv_cache_manager, which makes one group"
     )
 
 

@@ -48,7 +48,7 @@ in host memory. It takes the same names, but for `locality` and `cpu_bytes_to_us
 
 What the kernels do not do, the service does, and a log line says so once. What is not restored
 vLLM computes, as with `kv_load_failure_policy` of `recompute`. With tensor parallelism each rank
-has artefacts of its own.
+has artefacts of its own; latents (MLA) are stored by the first one, for all.
 
 KVCompressTier is the tier alone, for TieringOffloadingSpec's `secondary_tiers`. Without our
 connector nothing tells it of LoRA adapters: it knows them as vLLM's hashes do, by name and path.

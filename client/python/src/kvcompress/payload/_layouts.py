@@ -81,8 +81,8 @@ class Layout:
             raise LayoutError(f"unknown layout {text!r}", known=False)
         if text == "bhtd":
             raise LayoutError("the layout is the default", known=True)
-        self.name, self.shape = name, shape
-        self._dimensions = dimensions
+        self.name, self.text, self.shape = name, text, shape
+        self._dimensions: list[str] = dimensions
         self._axes = axes.replace("r", "")
         self._latent: int | None = None
         self._sizes = self._resolve(dimensions, match[2], text)
@@ -116,6 +116,11 @@ class Layout:
         if self._latent is not None:
             channels = slice(self._latent, None) if part else slice(self._latent)
         return Where([sizes[axis] for axis in self._axes], order, tuple(at), inner, channels)
+
+    @property
+    def by_token(self) -> bool:
+        """Whether the first dimension is tokens, and nothing else."""
+        return self._dimensions[0] == "t"
 
     @property
     def page(self) -> int:
