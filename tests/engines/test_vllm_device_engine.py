@@ -228,6 +228,7 @@ def test_latents(latents: str, tmp_path: Path) -> None:
     assert (result["served"], result["tokens"]) == (2 * CHUNK, copied["tokens"])
 
 
+@pytest.mark.nightly
 def test_kernels_and_latents(latents: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By Triton's interpreter they save and restore; the service restores the same of it."""
     prompt = prompts()[0][: CHUNK + 40]
