@@ -143,8 +143,7 @@ class Decoder:
         Raises:
             PayloadError: The artefact breaks a rule. What `into` holds is then not defined.
             DataLossError: A label is missing or differs.
-            FailedPreconditionError: The artefact needs another profile, or the stream records a
-                CUDA graph.
+            FailedPreconditionError: It needs another profile, or a CUDA graph is recorded.
             InvalidArgumentError: An argument does not fit the artefact.
             UnimplementedError: There are tensors for the host, and no client.
             KVCompressError: The client cannot restore those.
