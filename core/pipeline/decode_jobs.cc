@@ -7,17 +7,6 @@
 #include "status/macros.h"
 
 namespace kvcompress {
-namespace {
-
-// Until a job, of a tensor or of a piece, is done; returns its status.
-template <typename AnyJob>
-absl::Status WaitFor(const std::shared_ptr<AnyJob>& job, JobQueue* queue,
-                     Checkpoint* checkpoint) {
-  if (!queue->Wait(job, checkpoint)) return checkpoint->status();
-  return job->status();
-}
-
-}  // namespace
 
 DecodeJobs::DecodeJobs(Threads threads)
     : count_(threads.count), queue_(std::move(threads)) {

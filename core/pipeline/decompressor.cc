@@ -50,14 +50,14 @@ class Decompressor::Impl {
           work >= most) {
         return true;
       }
-      if (by_jobs() && !done()) {
-        KVC_ASSIGN_OR_RETURN(const bool moved, StepJobs(bytes));
-        if (!moved) return false;
-        continue;
-      }
       if (done()) {
         if (bytes->empty()) return false;
         return TrailingBytes(position_);
+      }
+      if (by_jobs()) {
+        KVC_ASSIGN_OR_RETURN(const bool moved, StepJobs(bytes));
+        if (!moved) return false;
+        continue;
       }
       KVC_ASSIGN_OR_RETURN(
           const ArrivingSteps::Progress progress,

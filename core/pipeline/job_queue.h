@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "kvcompress/checkpoint.h"
 #include "kvcompress/threads.h"
 #include "tensor/workers.h"
@@ -101,6 +102,15 @@ class JobQueue : public Workers {
   // Jobs read it while the call may lower it.
   std::atomic<size_t> places_;
 };
+
+// JobQueue::Wait for a job that has a status, which is returned, or that of the
+// checkpoint where it stops.
+template <typename AnyJob>
+absl::Status WaitFor(const std::shared_ptr<AnyJob>& job, JobQueue* queue,
+                     Checkpoint* checkpoint) {
+  if (!queue->Wait(job, checkpoint)) return checkpoint->status();
+  return job->status();
+}
 
 // The threads of a queue that share work at other places than its own: where
 // tensors wait for it, as many as there are.

@@ -169,8 +169,8 @@ class EncodeJob final : public Job {
   EncodedOutcome outcome_;
 };
 
-// Gives an encoder all bytes of a tensor that lies somewhere. What it makes of
-// them when they end is left to the thread that waits.
+// Passes all bytes of a tensor that lies somewhere to an encoder. The thread
+// that waits for it ends the encoder.
 class ReadJob final : public Job {
  public:
   // The encoder returns nothing before its end. `sample` may be null; `queue`

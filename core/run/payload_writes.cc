@@ -52,8 +52,7 @@ absl::Status PayloadWrites::Settle(size_t most, Checkpoint* checkpoint) {
   while (!writes_.empty() &&
          (writes_.size() > most || queue_.IsDone(*writes_.front()))) {
     const std::shared_ptr<Write> write = writes_.front();
-    if (!queue_.Wait(write, checkpoint)) return checkpoint->status();
-    KVC_RETURN_IF_ERROR(write->status());
+    KVC_RETURN_IF_ERROR(WaitFor(write, &queue_, checkpoint));
     spares_.push_back(write->TakeMemory());
     writes_.pop_front();
   }

@@ -30,8 +30,9 @@ class PayloadWrites {
   void Use(PlacedSink* sink) { sink_ = sink; }
   bool used() const { return sink_ != nullptr; }
   PlacedSink* sink() const { return sink_; }
-  // Where the first begins, in bytes.
+  // Where the first begins, in bytes; and where those end that came so far.
   void BeginAt(uint64_t offset) { offset_ = offset; }
+  uint64_t end() const { return offset_; }
 
   // Writes `*bytes` behind those before, and leaves it empty; by this thread
   // where it is to be written now. The error of the sink then.

@@ -120,8 +120,7 @@ class PlacedDecompressor::Impl {
       KVC_RETURN_IF_ERROR(AddJobs());
       if (jobs_.empty()) return false;
       const std::shared_ptr<PlacedJob> job = jobs_.front();
-      if (!queue_.Wait(job, checkpoint())) return checkpoint()->status();
-      KVC_RETURN_IF_ERROR(job->status());
+      KVC_RETURN_IF_ERROR(WaitFor(job, &queue_, checkpoint()));
       done_bytes_ += job->payload_bytes();
       jobs_.pop_front();
     } while (absl::Now() < until);

@@ -31,8 +31,7 @@ void UnitEncoder::Begin(CompressPlan plan, bool stream) {
   tensor_memory_ = plan.tensor_memory;
   PlanThreads(stream);
   suspicions_.Begin(artefact_.tensors.size());
-  header_size_ = plan.reserved_size;
-  writes_.BeginAt(header_size_);
+  writes_.BeginAt(plan.reserved_size);
 }
 
 // What tensors and groups take, with so many tensors encoded at a time and as
@@ -121,16 +120,15 @@ absl::Status UnitEncoder::Start(EncodeJob::Read read, ViewWriter* restored,
 // Lets the job of the unit under way write a large payload, where it is known
 // where that begins and ends.
 absl::Status UnitEncoder::PlacePayload() {
-  if (jobs_.empty()) jobs_end_ = header_size_ + payload_size_;
+  if (!writes_.used()) return absl::OkStatus();
+  if (jobs_.empty()) jobs_end_ = writes_.end() + unwritten_.size();
   const CodecSpec& codec = current().codec;
   if (!codec.codec->traits().fixed_size) jobs_end_.reset();
   if (!jobs_end_) return absl::OkStatus();
   KVC_ASSIGN_OR_RETURN(
       const uint64_t size,
       codec.codec->MaxEncodedSize(current().spec, codec.parameters));
-  if (writes_.used() && size >= kWorthwhile) {
-    job_->WriteTo(writes_.sink(), *jobs_end_, size);
-  }
+  if (size >= kWorthwhile) job_->WriteTo(writes_.sink(), *jobs_end_, size);
   *jobs_end_ += size;
   return absl::OkStatus();
 }
@@ -279,10 +277,7 @@ absl::Status UnitEncoder::SettleJobs(size_t most, CompressOutput* output) {
         (!output->artefact.empty() || !queue_.IsDone(*job))) {
       break;
     }
-    if (!queue_.Wait(job, hints_.checkpoint)) {
-      return hints_.checkpoint->status();
-    }
-    KVC_RETURN_IF_ERROR(job->status());
+    KVC_RETURN_IF_ERROR(WaitFor(job, &queue_, hints_.checkpoint));
     jobs_.pop_front();
     KVC_RETURN_IF_ERROR(SettleJob(index, &job->outcome(), output));
   }

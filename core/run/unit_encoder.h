@@ -131,7 +131,6 @@ class UnitEncoder {
   ReportBuilder& builder_;
   ArtefactHeader artefact_;
   uint64_t payload_size_ = 0;  // of units that are settled
-  uint64_t header_size_ = 0;   // before payloads, in bytes
   EncodeHints hints_;
   AttentionHints attention_;
   EarlierTensors earlier_;
@@ -157,8 +156,8 @@ class UnitEncoder {
   SpareStrings spares_;
   std::shared_ptr<EncodeJob> job_;  // whose bytes are coming
   std::deque<std::pair<size_t, std::shared_ptr<EncodeJob>>> jobs_;
-  // Where the payload of the last of these ends in the artefact, where that of
-  // every one has a size that follows from its shape.
+  // Where there is a sink, and the payload of every one has a size that follows
+  // from its shape: where that of the last ends in the artefact.
   std::optional<uint64_t> jobs_end_;
   std::shared_ptr<ReadJob> member_;  // of a group; the unit under way
   std::deque<std::shared_ptr<ReadJob>> members_;  // the units before it

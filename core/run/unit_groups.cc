@@ -36,10 +36,7 @@ absl::Status UnitEncoder::SubmitMember(CompressOutput* output) {
 absl::Status UnitEncoder::SettleMembers(CompressOutput* output) {
   for (index_ -= members_.size(); !members_.empty(); members_.pop_front()) {
     const std::shared_ptr<ReadJob>& job = members_.front();
-    if (!queue_.Wait(job, hints_.checkpoint)) {
-      return hints_.checkpoint->status();
-    }
-    KVC_RETURN_IF_ERROR(job->status());
+    KVC_RETURN_IF_ERROR(WaitFor(job, &queue_, hints_.checkpoint));
     sample_ = job->TakeSample();
     encoding_.emplace(current().spec, job->TakeEncoder(), /*measures=*/false,
                       hints_.checkpoint);

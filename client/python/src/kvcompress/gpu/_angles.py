@@ -22,7 +22,7 @@ class Angles:
     """
 
     def __init__(self) -> None:
-        """Has none."""
+        """Starts without angles."""
         self._begins: dict[tuple[int, ...], int] = {}
         self.count = self.increments = self.turns = 0
 
