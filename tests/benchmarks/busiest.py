@@ -4,6 +4,7 @@
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import profiles
@@ -13,6 +14,15 @@ PROFILED = ("klt:high", "klt:max")
 THREADS = 16
 INTERVAL = 0.002  # seconds between two looks
 _ROUNDS = 3
+
+
+def thread_times(pid: int) -> dict[str, int]:
+    """Nanoseconds that each thread of a process has worked, but for those that have ended."""
+    nanoseconds: dict[str, int] = {}
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        with suppress(OSError, IndexError):
+            nanoseconds[thread.name] = int((thread / "schedstat").read_text().split()[0])
+    return nanoseconds
 
 
 def remove_output(command: list[str | Path]) -> None:
@@ -30,11 +40,7 @@ def shares(command: list[str | Path]) -> list[float]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     nanoseconds: dict[str, int] = {}
     while process.poll() is None:
-        for thread in Path(f"/proc/{process.pid}/task").glob("*"):
-            try:
-                nanoseconds[thread.name] = int((thread / "schedstat").read_text().split()[0])
-            except (OSError, IndexError):
-                continue  # it has ended
+        nanoseconds.update(thread_times(process.pid))
         time.sleep(INTERVAL)
     assert process.returncode == 0, command
     whole = sum(nanoseconds.values())

@@ -8,9 +8,12 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from busiest import thread_times
 from caches import make_tensor, write_cache
+from rounds import in_turns
 from transport import Peer
 
 TASKS = ("echo", "int4", "ecsq")
@@ -24,14 +27,6 @@ class Taken:
     both: float  # processor seconds for a GB, of client and server
     server: float  # the same of the server
     busiest: float  # share of the server's time that its busiest thread has
-
-
-def thread_times(pid: int) -> dict[str, int]:
-    """Nanoseconds that each thread of a process has worked."""
-    return {
-        thread.name: int((thread / "schedstat").read_text().split()[0])
-        for thread in Path(f"/proc/{pid}/task").glob("*")
-    }
 
 
 def measure(server: Peer, clients: list[Peer], task: str, size: int) -> Taken:
@@ -66,13 +61,14 @@ def table(program: Path, counts: list[int], rounds: int) -> Iterator[str]:
             Peer(str(program), "work", socket, str(source), f"{folder}/shared")
             for _ in range(max(counts))
         ]
-        found: dict[tuple[str, int], list[Taken]] = {}
-        for number in range(rounds + 1):
-            for task in TASKS:
-                for count in counts:
-                    taken = measure(server, clients[:count], task, size)
-                    if number > 0:
-                        found.setdefault((task, count), []).append(taken)
+        found = in_turns(
+            rounds,
+            {
+                (task, count): partial(measure, server, clients[:count], task, size)
+                for task in TASKS
+                for count in counts
+            },
+        )
         for peer in (*clients, server):
             peer.stop()
     for (task, count), each in found.items():

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-import busiest
 import numpy as np
 from numpy.typing import NDArray
+from rounds import in_turns
 
 CODECS = ("int4", "int8", "ecsq:contract", "lossless", "klt:contract")
 Bytes = NDArray[np.uint8]
@@ -46,7 +46,6 @@ def restore_file(binary: Path, artefact: Path) -> float:
     """Seconds that two threads take to restore to a new file, as the report has them."""
     output = artefact.with_suffix(".restored")
     command: list[str | Path] = [binary, "-decompress", artefact, "-output", output]
-    busiest.remove_output(command)
     done = subprocess.run([*command, "-threads", "2", "-quiet"], stdout=subprocess.PIPE, check=True)
     output.unlink()
     milliseconds: float = json.loads(done.stdout)["processing_time_ms"]
@@ -73,12 +72,7 @@ def table(binary: Path, library: Path, cache: Path, size: int, rounds: int) -> I
                 "restore 2": partial(restore, loaded, artefact, target, 2),
                 "file": partial(restore_file, binary, path),
             }
-            found: dict[str, list[float]] = {name: [] for name in tasks}
-            for number in range(rounds + 1):
-                for name, task in tasks.items():
-                    seconds = task()
-                    if number > 0:
-                        found[name].append(seconds)
+            found = in_turns(rounds, tasks)
             took = {name: statistics.median(seconds) for name, seconds in found.items()}
             yield (
                 f"| {codec} | {size / 1e9 / took['restore 1']:.2f}"

@@ -25,6 +25,7 @@ import kept_memory
 import numpy as np
 from caches import CHANNELS, HEADS, make_tensor, write_cache
 from numpy.typing import NDArray
+from rounds import in_turns
 from simulation import simulate, stages, work
 
 from kvcompress.v1 import compression_service_pb2 as pb
@@ -71,19 +72,13 @@ def together(commands: list[list[str | Path]]) -> Taken:
 
 
 def medians(rounds: int, tasks: dict[str, Callable[[], Taken]]) -> dict[str, Taken]:
-    """Of each task, which take turns; the first round is not counted."""
-    found: dict[str, list[Taken]] = {name: [] for name in tasks}
-    for number in range(rounds + 1):
-        for name, task in tasks.items():
-            taken = task()
-            if number > 0:
-                found[name].append(taken)
+    """Of each task, which take turns."""
     return {
         name: Taken(
             statistics.median(each.wall for each in all_of_it),
             statistics.median(each.processor for each in all_of_it),
         )
-        for name, all_of_it in found.items()
+        for name, all_of_it in in_turns(rounds, tasks).items()
     }
 
 
@@ -127,12 +122,12 @@ def compare_threads(binary: Path, caches: dict[str, Path], rounds: int) -> Itera
             def compress(threads: int, codec: str = codec, cache: Path = cache) -> Taken:
                 out = cache.with_suffix(".kvc")
                 files: list[str | Path] = ["-input", cache, "-output", out, "-codec", codec]
-                return timed([binary, *files, "-threads", str(threads), "-force", "-quiet"])
+                return timed([binary, *files, "-threads", str(threads), "-quiet"])
 
             def restore(threads: int, artefact: Path = artefact) -> Taken:
                 out = artefact.with_suffix(".restored")
                 files: list[str | Path] = ["-decompress", artefact, "-output", out]
-                return timed([binary, *files, "-threads", str(threads), "-force", "-quiet"])
+                return timed([binary, *files, "-threads", str(threads), "-quiet"])
 
             found = medians(
                 rounds,
@@ -155,7 +150,7 @@ def compare_processes(binary: Path, cache: Path, rounds: int) -> Iterator[str]:
     """Rows: what two processes of one thread each do in the time of one: the machine's bound."""
     yield "| codec | to compress | to restore |\n| --- | --- | --- |\n"
     for codec in ("klt:contract", "ecsq:contract", "int4"):
-        one: list[str | Path] = ["-threads", "1", "-force", "-quiet", "-output"]
+        one: list[str | Path] = ["-threads", "1", "-quiet", "-output"]
         outputs = [cache.with_suffix(f".{i}") for i in range(2)]
         artefact = cache.with_suffix(".kvc")
         sides: dict[str, list[str | Path]] = {
@@ -203,7 +198,7 @@ def stream(binary: Path, cache: Path, size: int, rounds: int) -> Iterator[str]:
         for threads in ("1", "2"):
             with daemon(server, Path(folder), "--threads", threads) as (address, pid):
                 files: list[str | Path] = ["-input", cache, "-output", cache.with_suffix(".kvc")]
-                how = ["-server", address, "-codec", "int4", "-force", "-quiet"]
+                how = ["-server", address, "-codec", "int4", "-quiet"]
                 taken = []
                 for _ in range(rounds + 1):
                     before = processor_seconds(pid)
